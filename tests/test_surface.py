@@ -1,0 +1,83 @@
+"""The public names and the error tree, frozen: a change here is a change for users and belongs into the changelog."""
+
+from __future__ import annotations
+
+import re
+
+import pytest
+
+import onthedot
+from onthedot import errors
+
+NAMES = """
+    App TaskOptions TaskFunction TaskHandle AsyncTaskHandle TaskContext current_task as_completed
+    Task TaskState BaseTaskConsumer TaskConsumerRegistry Scheduler
+    get_scheduler start_scheduler stop_scheduler get_scheduler_status
+    IntervalSchedule CronSchedule DailySchedule OnceSchedule Rate AtMost
+    Retry Snooze Reject Cancel
+    OnTheDotError DeclarationError DuplicateTask BadSchedule BadLimit ArgumentError TaskError TaskFailed TaskCancelled
+    TaskTimeout TaskNotFound ResultExpired ResultNotStored StoreError StoreUnavailable StoreBusy StoreFull StoreRefused
+    SchedulerStateError
+""".split()  # noqa: SIM905 -- read and compared as a block
+
+BASES = {
+    "OnTheDotError": ["Exception"],
+    "DeclarationError": ["OnTheDotError", "TypeError"],
+    "DuplicateTask": ["DeclarationError"],
+    "BadSchedule": ["DeclarationError"],
+    "BadLimit": ["DeclarationError"],
+    "ArgumentError": ["OnTheDotError", "TypeError"],
+    "TaskError": ["OnTheDotError"],
+    "TaskFailed": ["TaskError"],
+    "TaskTimeout": ["TaskFailed"],
+    "TaskCancelled": ["TaskError"],
+    "TaskNotFound": ["TaskError"],
+    "ResultExpired": ["TaskError"],
+    "ResultNotStored": ["TaskError"],
+    "StoreError": ["OnTheDotError"],
+    "StoreUnavailable": ["StoreError"],
+    "StoreBusy": ["StoreError"],
+    "StoreFull": ["StoreError"],
+    "StoreRefused": ["StoreError"],
+    "SchedulerStateError": ["OnTheDotError"],
+    "TaskControl": ["BaseException"],
+    "Retry": ["TaskControl"],
+    "Snooze": ["TaskControl"],
+    "Reject": ["TaskControl"],
+    "Cancel": ["TaskControl"],
+}
+
+
+def test_public_names() -> None:
+    assert sorted(onthedot.__all__) == sorted(NAMES)
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_name_is_there_and_documented(name: str) -> None:
+    assert getattr(onthedot, name).__doc__
+
+
+def test_error_classes() -> None:
+    classes = {name: value for name, value in vars(errors).items() if isinstance(value, type)}
+    found = {
+        name: [base.__name__ for base in value.__bases__]
+        for name, value in classes.items()
+        if issubclass(value, BaseException) and value.__module__ == errors.__name__
+    }
+    assert found == BASES
+
+
+def test_error_tree_is_drawn_as_it_is() -> None:
+    parents = {name: bases[0] for name, bases in BASES.items() if bases[0] in BASES}
+    assert drawn_parents(errors.__doc__ or "") == parents
+
+
+def drawn_parents(drawing: str) -> dict[str, str]:
+    """Child and parent of a tree drawn with four columns a level."""
+    path: list[str] = []
+    parents: dict[str, str] = {}
+    for branch, name in re.findall(r"^    ([│├└─ ]*)(\w+)", drawing, re.MULTILINE):
+        path[len(branch) // 4 :] = [name]
+        if len(path) > 1:
+            parents[name] = path[-2]
+    return parents

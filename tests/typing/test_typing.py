@@ -1,0 +1,83 @@
+"""What users write is understood by both type checkers: right calls pass, wrong ones are refused in the editor."""
+
+from __future__ import annotations
+
+import importlib.util
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+HERE = Path(__file__).parent
+GOOD, BAD = HERE / "use_ok.py", HERE / "use_bad.py"
+
+pytestmark = [
+    pytest.mark.timeout(300),
+    pytest.mark.skipif(
+        not all(importlib.util.find_spec(name) for name in ("mypy", "pyright")),
+        reason="the type checkers (group lint) are installed for the default Python only",
+    ),
+]
+
+
+def run(*command: str, folder: Path) -> str:
+    """Away from the repository, so that its settings do not count: users have others."""
+    path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # pyright looks for `python` there
+    done = subprocess.run(
+        [sys.executable, "-m", *command],
+        cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    assert done.returncode in (0, 1), done.stdout + done.stderr  # more than 1: the checker itself failed
+    return done.stdout
+
+
+def mypy(file: Path, folder: Path) -> set[int]:
+    """Lines with an error."""
+    shutil.copy(file, folder)
+    out = run("mypy", "--strict", "--enable-error-code", "unused-awaitable", file.name, folder=folder)
+    assert "1 source file" in out, out
+    return {int(line) for line in re.findall(rf"^{file.name}:(\d+): error", out, re.MULTILINE)}
+
+
+def pyright(file: Path, folder: Path) -> set[int]:
+    """Lines with an error."""
+    shutil.copy(file, folder)
+    report = json.loads(run("pyright", "--outputjson", file.name, folder=folder))
+    assert report["summary"]["filesAnalyzed"] == 1, report
+    found = (error for error in report["generalDiagnostics"] if error["severity"] == "error")
+    return {error["range"]["start"]["line"] + 1 for error in found}
+
+
+Checker = Callable[[Path, Path], set[int]]
+checkers = pytest.mark.parametrize("errors_in", [mypy, pyright])
+
+
+@checkers
+def test_right_use_is_accepted(errors_in: Checker, tmp_path: Path) -> None:
+    assert errors_in(GOOD, tmp_path) == set()
+
+
+@checkers
+def test_each_wrong_use_is_refused_and_nothing_else(errors_in: Checker, tmp_path: Path) -> None:
+    marked = {number for number, line in enumerate(BAD.read_text("utf-8").splitlines(), 1) if "  # E " in line}
+    assert marked
+    assert errors_in(BAD, tmp_path) == marked
+
+
+def test_every_public_type_is_known(tmp_path: Path) -> None:
+    report = json.loads(
+        run("pyright", "--verifytypes", "onthedot", "--ignoreexternal", "--outputjson", folder=tmp_path)
+    )
+    unknown = [
+        f"{symbol['name']}: {symbol['diagnostics']}"
+        for symbol in report["typeCompleteness"]["symbols"]
+        if symbol["isExported"] and not symbol["isTypeKnown"]
+    ]
+    assert unknown == []
+    assert report["typeCompleteness"]["completenessScore"] == 1
