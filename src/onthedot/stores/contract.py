@@ -1,0 +1,383 @@
+"""What every store does. Read this first.
+
+A store keeps order, leases, limits and counts. It knows nothing of arguments, results or policy: what a failure means,
+when a retry comes, how a schedule goes on is decided by the engine and handed in.
+
+Times are milliseconds by the STORE's clock; a relative time is resolved there and rounded up, so that nothing is early
+(`after=0` is now, rounded down: it is due at once). Every call is one transaction and may be repeated with the same arguments after an unknown outcome: same end state, and an answer that
+says so. No call loops without a bound.
+
+The way of a record::
+
+    add ─▶ scheduled ──alarm──▶ ready ──turn──▶ running ──settle──▶ succeeded · failed · cancelled
+               ▲                  ▲ │                │                        │
+               │                  │ ▼ its lane       │                        │
+               │                parked               │                        │
+               └────────── again (retry, snooze) ────┴──── revive ────────────┘
+
+*Settle is the only end.* What must end without running (cancelled, expired, crashed too often, unknown to a private
+store) is handed out as a *chore*: leased like a run, outside all limits, and settled by whoever got it.
+
+A claim writes one entry and never touches the records: that a task runs is known from the claim that took it. The
+number of that claim is the *fence*; it is store-wide and only grows. ``(uuid, fence, session)`` is the lease.
+"""
+
+from __future__ import annotations
+
+from collections.abc import AsyncGenerator, Mapping, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from msgspec import Struct
+
+BATCH = 1000  # the most an add takes and a turn promotes; part of the semantics, the same in every store
+CHORES = 100  # the most chores a turn hands out
+CLIENT_LEASE = 10_000  # ms a session lives that cancels without having beaten
+
+State: TypeAlias = Literal["scheduled", "parked", "ready", "running", "succeeded", "failed", "cancelled"]
+"""parked: due, but held back by its lane; the public word for it is ready."""
+Why: TypeAlias = Literal["due", "crash", "cancel", "expired", "crashed", "stray"]
+Verdict: TypeAlias = Literal["ok", "repeat", "lost"]
+"""repeat: this very lease has settled before; lost: somebody else's by now, or nobody's."""
+
+
+class Policy(Struct, frozen=True, gc=False):
+    """How the store treats a task. Made once a declaration and shared by its tasks."""
+
+    priority: int = 5
+    boost: int = 0  # priority × aging; rank = due − boost
+    cost: float = 1  # tokens a start takes from the lane's rate
+    clash: Literal["keep", "replace"] = "keep"
+    unique_for: int | None = None  # the key is held this long from adding; None: until the task ends
+    expires: int | None = None  # ms after due at which a task that never started becomes a chore
+    max_crashes: int = 3
+    tags: tuple[str, ...] = ()
+    reply_to: str | None = None  # whose hints tell of the end
+
+
+DEFAULT = Policy()
+
+
+class NewTask(Struct, frozen=True, gc=False):
+    uuid: str  # made by the caller before any I/O
+    source: str
+    body: bytes  # arguments and headers: opaque
+    at: int | None = None
+    after: int = 0  # due = at, else now + after
+    lane: str | None = None  # "source/key" or "@shared[/key]": at most one
+    unique: str | None = None  # scope: the source
+    policy: Policy = DEFAULT
+
+
+class Past(Struct, frozen=True, gc=False):
+    """What has happened to a task; written at settle, cancel, crash and revive."""
+
+    why: Why = "due"  # why it is where it is; for a chore: why it must end
+    retries: int = 0  # counted ones since the last revive
+    crashes: int = 0
+    earlier: int = 0  # attempts before the last revive
+    cancel: bool = False
+    settled: int = 0  # the last fence that settled, and whose it was
+    session: str | None = None
+    started: int | None = None  # the last start that was not given back
+    ended: int | None = None
+    keep_until: int | None = None
+    result: bytes | None = None
+    error: bytes | None = None  # the last one
+
+
+FRESH = Past()
+
+
+class Record(Struct, frozen=True, gc=False):
+    """A task as a store has it."""
+
+    uuid: str
+    source: str
+    body: bytes
+    policy: Policy
+    lane: str | None
+    unique: str | None
+    due: int
+    seq: int  # the order of adding
+    added: int
+    state: State
+    past: Past = FRESH
+
+    @property
+    def rank(self) -> int:
+        """Order of claims: rank, then seq."""
+        return self.due - self.policy.boost
+
+    @property
+    def attempt(self) -> int:
+        """The number that a run of it has, from 1."""
+        return self.past.earlier + 1 + self.past.retries + self.past.crashes
+
+    @property
+    def suspect(self) -> bool:
+        """Its next crash would be the last."""
+        return self.past.crashes + 1 >= self.policy.max_crashes
+
+
+class Lease(Struct, frozen=True, gc=False):
+    """I hold this run. It dies with its session."""
+
+    uuid: str
+    fence: int
+    session: str
+
+
+class Also(Struct, frozen=True, gc=False):
+    """Takes effect with the outcome, or not at all. Grows by signals and events with their first user."""
+
+    adds: tuple[NewTask, ...] = ()
+
+
+class Done(Struct, frozen=True, tag=True, gc=False):
+    lease: Lease
+    result: bytes = b""
+    keep: int = 604_800_000  # ms the record stays; 0: gone at once
+    also: Also | None = None
+
+
+class Again(Struct, frozen=True, tag=True, gc=False):
+    """Retry (counted), snooze (not), release (after=None: due and rank kept, as if it had not been claimed).
+
+    A task that is flagged to be cancelled becomes a chore instead.
+    """
+
+    lease: Lease
+    after: int | None
+    counted: bool
+    error: bytes = b""
+    also: Also | None = None
+
+
+class Ended(Struct, frozen=True, tag=True, gc=False):
+    lease: Lease
+    state: Literal["failed", "cancelled"]
+    error: bytes
+    keep: int = 604_800_000
+    also: Also | None = None
+
+
+Outcome: TypeAlias = Done | Again | Ended
+
+
+class Pool(Struct, frozen=True):
+    """Sources that share slots. Taken by (rank, seq) over all of them, at most `room` of a source and `total` together."""
+
+    total: int
+    room: Mapping[str, int]
+
+
+class Ask(Struct, frozen=True):
+    """One in flight a session. The same number again gives what still runs under it again, and nothing new.
+
+    total=0 is legal: promote, reclaim, expire, fire still happen.
+    """
+
+    number: int  # grows by the session's will, from 1
+    pools: Sequence[Pool]
+    suspects: int = 1  # how many tasks whose next crash would be the last may run in this session at once
+    known: frozenset[str] | None = None  # private store: ready tasks of other sources come as chores ("stray")
+
+
+class Schedule(Struct, frozen=True):
+    name: str
+    rule: bytes  # rule, source, args, options, policy: opaque
+    declared: str  # digest of what code declared, "" for data
+    next_at: int | None
+    rev: int = 0
+    paused: bool = False
+    last_at: int | None = None
+    runs: int = 0
+
+
+class Limit(Struct, frozen=True):
+    """name: "source" · "source/*" (each key) · "source/acme" (one key) · "@openai" (a shared lane) · "@openai/*".
+
+    Code's and the operator's are kept apart; field by field the operator's wins where it is set. A lane's own record
+    ("source/acme") wins over its star, likewise field by field. On a source the rate counts starts; on a lane, costs.
+    """
+
+    name: str
+    cap: int | None = None
+    rate: float | None = None  # a second
+    burst: float = 1
+    paused: bool = False
+    reason: str = ""
+    by: Literal["code", "operator"] = "code"
+
+
+class Held(Struct, frozen=True):
+    """What one claim took: the fence is the same for all."""
+
+    fence: int
+    tasks: Sequence[Record]
+
+
+class Claimed(Struct, frozen=True):
+    fence: int
+    tasks: Sequence[Record]
+    chores: Sequence[Record]  # to be ended without running; past.why says why
+    schedules: Sequence[Schedule]  # due now; answer with fire()
+    rest: Mapping[str, float | None]  # asked sources with nothing to take now: ms until worth asking, None = on a hint
+    woke: frozenset[str]  # sources that got ready tasks or freed capacity in this call
+    next_in: float | None  # ms to the next alarm of any kind, fractions kept; None: nothing is set
+    more: bool  # promoted or handed out a full batch: come again
+
+
+class Turn(Struct, frozen=True):
+    verdicts: Sequence[Verdict]
+    claimed: Claimed | None = None  # None: nothing was asked, or the session is not alive
+    alive: bool = True
+
+
+class Added(Struct, frozen=True, gc=False):
+    uuid: str
+    fresh: bool  # not fresh: the one that was there (same uuid, or same unique key)
+
+
+class Note(Struct, frozen=True, gc=False):
+    """A task's journal, under its lease. progress: the last stays; error (one an attempt): the first stays."""
+
+    lease: Lease
+    kind: Literal["error", "progress"]
+    name: str
+    data: bytes
+
+
+class Fire(Struct, frozen=True):
+    """Refused unless the schedule still has this rev and is not paused; rev grows on every change."""
+
+    name: str
+    rev: int
+    tasks: tuple[NewTask, ...]  # uuids derive from (schedule, nominal time)
+    next_at: int | None
+    last_at: int | None = None  # the nominal time of the last window; None leaves it
+
+
+class Beat(Struct, frozen=True):
+    alive: bool  # False: it died before; take a new name
+    cancel: Sequence[Lease] = ()  # its runs that somebody wants cancelled
+
+
+class Hint(Struct, frozen=True):
+    """May be lost, doubled, late; resync after every (re)connect."""
+
+    sources: frozenset[str] = frozenset()  # have ready tasks, or an earlier alarm
+    cancel: frozenset[str] = frozenset()  # uuids of own runs
+    ended: frozenset[str] = frozenset()  # uuids of tasks whose policy says reply_to this session
+    resync: bool = False
+
+
+class Page(Struct, frozen=True):
+    rows: Sequence[Record]
+    after: str | None  # cursor of the next page; None: that was all
+
+
+class Tasks(Protocol):
+    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """≤ BATCH. Inserts only. Due and without a lane: ready; everything else waits for its alarm.
+
+        Same uuid: the first stands. Same live unique key: keep → the other's uuid; replace → the other takes body, lane,
+        policy and due time, if it is not held by a claim.
+        """
+        ...
+
+    async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+        """Settle, then (with an ask) reap dead sessions, refill lanes, promote ≤ BATCH alarms and claim: one step."""
+        ...
+
+    async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
+        """Answers with the leases that are lost."""
+        ...
+
+    async def cancel(self, session: str, uuids: Sequence[str]) -> Held:
+        """Flags all that live. Those not held are leased to the caller as chores, who settles them."""
+        ...
+
+    async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
+        """Failed or cancelled → due now, attempts kept, retries and crashes from 0. Answers with those that live now.
+
+        One whose unique key belongs to another by now stays as it is.
+        """
+        ...
+
+
+class Sessions(Protocol):
+    async def beat(self, session: str, info: bytes, lease: int) -> Beat:
+        """The first one opens. lease (ms) = 0: it is dead, reclaim at once.
+
+        Death: a suspect among its runs alone is counted as crashed, else all its runs are; then they are ready again
+        with their rank, or chores if that was one crash too many. Chores go back uncounted.
+        """
+        ...
+
+    async def close(self, session: str) -> None:
+        """What it still holds goes back, uncounted."""
+        ...
+
+    def hints(self, session: str) -> AsyncGenerator[Hint, None]:
+        """For workers and for those who only wait. Begins with a resync."""
+        ...
+
+
+class Control(Protocol):
+    async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
+        """One answer each, schedules first.
+
+        A schedule with rev=0 is declared: new → stored; same `declared` (not "") → untouched; else rule, declared and
+        next_at are replaced, pause, runs and last_at stay. rev>0: compare-and-set of the whole. A limit always stands.
+        """
+        ...
+
+    async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]: ...
+    async def drop(self, schedules: Sequence[str]) -> None: ...
+    async def purge(self, limit: int, most: int = 1_000_000) -> int:
+        """Drops ≤ limit ended records that are past keep_until, or the oldest ones beyond `most`; answers how many."""
+        ...
+
+
+class Inspect(Protocol):
+    """Reads only, on a connection of their own: a slow page never stops the queue."""
+
+    async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
+        """With state "running" and past.session, past.started where a claim holds it."""
+        ...
+
+    async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
+        """Newest first. where: uuid (a prefix), source, state, tag, unique, lane, since, until (ms of adding).
+
+        Looks at a bounded number of records a call: a page may be short and still have a cursor.
+        """
+        ...
+
+    async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]: ...
+    async def tally(self) -> Mapping[tuple[str, State], int]:
+        """Kept, never counted."""
+        ...
+
+    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
+        """Schedules, limits, sessions that have beaten."""
+        ...
+
+    async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        """Bounded log, one row a CALL; "" = from now: one empty row that carries the cursor."""
+        ...
+
+
+class Store(Tasks, Sessions, Control, Inspect, Protocol):
+    private: bool  # nobody but this process sees it: an unknown source is unknown to all
+    immediate: bool  # answers without suspending, and may be called from any thread
+    lease: int | None  # ms a session lives without a beat; None: the store sees a death by itself
+
+    async def open(self) -> None: ...
+    async def shut(self) -> None: ...
+
+
+class Joins(Protocol):
+    """SQL stores: the statement that does a verb inside the caller's transaction, on any driver's connection."""
+
+    def statement(self, verb: Literal["add", "settle"], payload: bytes) -> tuple[str, str]: ...  # SQL, one JSON parameter

@@ -1,0 +1,361 @@
+"""Where every task is, and the steps between: add, arrive, park, admit, let go, end.
+
+No clock, session or hint in here: those are the store's. All calls come under its lock.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+
+from onthedot.stores.contract import BATCH, FRESH, Added, NewTask, Past, Record, State, Why
+from onthedot.stores.memory.limits import Limits, admitted
+from onthedot.stores.memory.order import Order
+from onthedot.stores.memory.records import ENDED, ENDING, alarm, due_again, due_in, expiry, moved, past_with
+
+_NO_COUNTS: dict[State, int] = {
+    "scheduled": 0, "parked": 0, "ready": 0, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0,
+}  # fmt: skip
+
+
+class Claim:
+    """What one claim took. One object for all its tasks: a claim costs one entry, not one a task."""
+
+    __slots__ = ("at", "chores", "fence", "left", "session", "taken")
+
+    def __init__(self, fence: int, session: str, at: int, *, chores: bool = False) -> None:
+        self.fence = fence
+        self.session = session
+        self.at = at
+        self.chores = chores
+        self.taken: list[str] = []  # uuids; those that `Board.holds` still says are this claim's are held
+        self.left = 0
+
+
+class Moves:
+    """What one call has changed, for the change log and for those who wait."""
+
+    __slots__ = ("ended", "entered", "started")
+
+    def __init__(self) -> None:
+        self.entered: list[Record] = []
+        self.started: list[Record] = []
+        self.ended: list[Record] = []
+
+    def __len__(self) -> int:
+        return len(self.entered) + len(self.started) + len(self.ended)
+
+
+class Board:
+    def __init__(self) -> None:
+        self.records: dict[str, Record] = {}  # in the order of adding
+        self.holds: dict[str, Claim] = {}
+        self.limits = Limits()
+        self.ready: dict[str, Order] = {}
+        self.suspects: dict[str, Order] = {}  # ready, too, but apart: a session runs one at a time
+        self.tally: dict[str, dict[State, int]] = {}
+        self.woke: set[str] = set()  # sources that got ready tasks or freed capacity in this call
+        self.sooner: set[str] = set()  # sources that got an alarm
+        self.moves = Moves()
+        self._chores: deque[str] = deque()
+        self._alarms = Order()
+        self._kept: dict[int, deque[Record]] = {}  # ended ones by how long they are kept: each a queue in time
+        self._kept_count = 0
+        self._uniques: dict[tuple[str, str], tuple[str, int | None]] = {}
+        self._seq = 0
+
+    def counts(self, source: str) -> dict[State, int]:
+        counts = self.tally.get(source)
+        if counts is None:
+            counts = self.tally[source] = dict(_NO_COUNTS)
+        return counts
+
+    # -- adding
+
+    def add(self, new: NewTask, now: float) -> Added:
+        if new.uuid in self.records:
+            return Added(new.uuid, fresh=False)
+        if new.unique is not None:
+            holder = self._holder(new.source, new.unique, now)
+            if holder is not None:
+                if new.policy.clash == "replace":
+                    self._replace(holder, new, now)
+                return Added(holder, fresh=False)
+            self._hold_key(new.uuid, new, now)
+        self._seq += 1
+        self._insert(new.uuid, new, self._seq, int(now), FRESH, now)
+        return Added(new.uuid, fresh=True)
+
+    def _insert(self, uuid: str, new: NewTask, seq: int, at: int, past: Past, now: float) -> None:
+        due = new.at if new.at is not None else due_in(new.after, now)
+        state: State = "ready" if due <= now and new.lane is None else "scheduled"
+        self._enter(Record(uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, at, state, past))
+
+    def _hold_key(self, uuid: str, new: NewTask, now: float) -> None:
+        assert new.unique is not None
+        until = None if new.policy.unique_for is None else int(now) + new.policy.unique_for
+        self._uniques[new.source, new.unique] = (uuid, until)
+
+    def _replace(self, uuid: str, new: NewTask, now: float) -> None:
+        record = self.records.get(uuid)
+        if record is None or record.state in ENDED or uuid in self.holds or record.past.why in ENDING:
+            return
+        self._leave(record, now)
+        self._hold_key(uuid, new, now)
+        self._insert(uuid, new, record.seq, record.added, record.past, now)
+
+    def _holder(self, source: str, unique: str, now: float) -> str | None:
+        held = self._uniques.get((source, unique))
+        if held is None or (held[1] is not None and held[1] <= now):
+            return None
+        return held[0]
+
+    # -- entering and leaving a place
+
+    def _enter(self, record: Record) -> None:
+        """Its state says where: scheduled, ready or parked."""
+        self.records[record.uuid] = record
+        self.counts(record.source)[record.state] += 1
+        self.moves.entered.append(record)
+        if record.state == "ready":
+            self._ready_of(record).push(record.rank, record)
+            self.woke.add(record.source)
+        if (rings := alarm(record)) is not None:
+            self._alarms.push(rings, record)
+            self.sooner.add(record.source)
+        if record.lane is not None and record.state != "scheduled":
+            lane = self.limits.lane(record.lane)
+            if record.state == "ready":
+                admitted(lane, record, +1)
+            else:
+                lane.parked.push(record.rank, record)
+
+    def _leave(self, record: Record, now: float, *, rang: bool = False) -> None:
+        """Out of its place, not by being taken."""
+        self.counts(record.source)[record.state] -= 1
+        if not rang:
+            self.disarm(record)
+        if record.state == "ready":
+            self._ready_of(record).remove(record.rank, record)
+        if record.lane is not None and record.state != "scheduled":
+            lane = self.limits.lane(record.lane)
+            if record.state == "ready":
+                admitted(lane, record, -1)
+                self.admit(record.lane, now)
+            else:
+                lane.parked.remove(record.rank, record)
+
+    def disarm(self, record: Record) -> None:
+        if (rings := alarm(record)) is not None:
+            self._alarms.remove(rings, record)
+
+    def _ready_of(self, record: Record) -> Order:
+        orders = self.suspects if record.suspect else self.ready
+        order = orders.get(record.source)
+        if order is None:
+            order = orders[record.source] = Order()
+        return order
+
+    def arrive(self, record: Record, now: float) -> None:
+        """Due: into ready, or parked behind its lane."""
+        name = record.lane
+        opens = name is None or self.limits.opens(self.limits.lane(name), record.policy.cost, now)
+        self._enter(moved(record, "ready" if opens else "parked"))
+
+    def park(self, record: Record) -> None:
+        """Taken out of ready, but its lane has closed meanwhile."""
+        self.counts(record.source)["ready"] -= 1
+        self.disarm(record)
+        self._enter(moved(record, "parked"))
+
+    def admit(self, name: str, now: float) -> int:
+        """Lets parked ones of a lane into ready while it is open; at most a batch of them."""
+        lane = self.limits.lane(name)
+        for done in range(BATCH):
+            key = lane.parked.first()
+            if key is None:
+                return done
+            record = lane.parked.members[key]
+            if not self.limits.opens(lane, record.policy.cost, now):
+                return done
+            self._leave(record, now)
+            self._enter(moved(record, "ready"))
+        self.limits.refill(lane, now)
+        return BATCH
+
+    # -- time
+
+    def refill(self, now: float) -> bool:
+        """Admits in lanes whose refill has come; False: there may be more."""
+        done = 0
+        while done < BATCH:
+            lane = self.limits.refilled(now)
+            if lane is None:
+                return True
+            done += 1 + self.admit(lane.name, now)
+        return False
+
+    def promote(self, now: float) -> bool:
+        """Alarms that have come, at most a batch; False: there may be more."""
+        for _ in range(BATCH):
+            record = self._alarms.pop_until(now)
+            if record is None:
+                return True
+            ends = expiry(record)
+            if ends is not None and ends <= now:
+                self.to_chores(record, "expired", now, rang=True)
+            else:
+                self._leave(record, now, rang=True)
+                self.arrive(record, now)
+        return False
+
+    def next_alarm(self) -> float | None:
+        moments = (self._alarms.moment(), self.limits.next_refill())
+        return min((moment for moment in moments if moment is not None), default=None)
+
+    # -- chores
+
+    def to_chores(self, record: Record, why: Why, now: float, *, rang: bool = False) -> Record:
+        """From its place: it waits for somebody to end it."""
+        self._leave(record, now, rang=rang)
+        return self.wait_to_end(moved(record, record.state, past_with(record.past, why=why)))
+
+    def wait_to_end(self, record: Record) -> Record:
+        """From nowhere: it was held."""
+        self.records[record.uuid] = record
+        self.counts(record.source)[record.state] += 1
+        self.moves.entered.append(record)
+        self._chores.append(record.uuid)
+        return record
+
+    def take_chores(self, claim: Claim, most: int) -> list[Record]:
+        taken: list[Record] = []
+        while self._chores and len(taken) < most:
+            record = self.records.get(self._chores.popleft())
+            if record is not None and self._waits_to_end(record):
+                self.hold(record, claim)
+                taken.append(record)
+        return taken
+
+    def _waits_to_end(self, record: Record) -> bool:
+        """It may have been taken by whoever cancelled it, ended, even revived since."""
+        return record.past.why in ENDING and record.uuid not in self.holds and record.state not in ENDED
+
+    def hold(self, record: Record, claim: Claim) -> None:
+        self.holds[record.uuid] = claim
+        claim.taken.append(record.uuid)
+        claim.left += 1
+
+    def held(self, claim: Claim) -> list[Record]:
+        """What a claim still holds."""
+        return [self.records[uuid] for uuid in claim.taken if self.holds.get(uuid) is claim]
+
+    # -- letting go of what was held
+
+    def let_go(self, record: Record, claim: Claim) -> None:
+        """The claim holds it no more; it is nowhere until it enters, waits to end, or ends. Then `freed`."""
+        del self.holds[record.uuid]
+        claim.left -= 1
+        if claim.chores:
+            self.tally[record.source][record.state] -= 1
+            return
+        self.tally[record.source]["running"] -= 1
+        if record.lane is not None:
+            self.limits.lane(record.lane).running -= 1
+
+    def freed(self, record: Record, now: float) -> None:
+        """What it held is free: a limit may let another one in now, or itself again, by rank."""
+        if record.lane is not None:
+            self.admit(record.lane, now)
+        if self.limits.declared and self.limits.effective(record.source) is not None:
+            self.woke.add(record.source)
+        if self.suspects and record.suspect:
+            self.woke.update(self.suspects)
+
+    def end(self, record: Record, state: State, past: Past, keep: int) -> None:
+        if record.unique is not None and record.policy.unique_for is None:
+            key = (record.source, record.unique)
+            if self._uniques.get(key, ("",))[0] == record.uuid:
+                del self._uniques[key]
+        over = moved(record, state, past)
+        self.moves.ended.append(over)
+        if keep <= 0:
+            del self.records[record.uuid]
+            return
+        self.records[record.uuid] = over
+        self.tally[record.source][state] += 1
+        kept = self._kept.get(keep)
+        if kept is None:
+            kept = self._kept[keep] = deque()
+        kept.append(over)
+        self._kept_count += 1
+
+    def again(self, record: Record, past: Past, after: int | None, now: float) -> None:
+        """Back to where it came from, or later; or to the chores, if it must end."""
+        if past.cancel or past.why in ENDING:
+            why: Why = "cancel" if past.cancel else past.why
+            self.wait_to_end(moved(record, "ready", past_with(past, why=why)))
+            return
+        due = record.due if after is None else due_in(after, now)
+        later = due_again(record, due, past)
+        if due <= now:  # behind its lane, if it has one: whoever is first by rank is let in
+            later = moved(later, "ready" if later.lane is None else "parked")
+        self._enter(later)
+
+    def revive(self, record: Record, now: float) -> bool:
+        if record.unique is not None:
+            if self._holder(record.source, record.unique, now) not in (None, record.uuid):
+                return False
+            if record.policy.unique_for is None:
+                self._uniques[record.source, record.unique] = (record.uuid, None)
+        self._unkeep(record)
+        was = record.past
+        past = Past(earlier=record.attempt, settled=was.settled, session=was.session, started=was.started)
+        due = due_again(record, int(now), past)
+        self._enter(due if due.lane is not None else moved(due, "ready"))
+        return True
+
+    # -- retention
+
+    def purge(self, limit: int, most: int, now: float) -> list[str]:
+        gone: list[str] = []
+        while len(gone) < limit and (first := self._first_to_go(most, now)) is not None:
+            self._unkeep(first)
+            del self.records[first.uuid]
+            gone.append(first.uuid)
+        for key in [key for key, (_, until) in self._uniques.items() if until is not None and until <= now]:
+            del self._uniques[key]
+        self.limits.sweep(now)
+        return gone
+
+    def _first_to_go(self, most: int, now: float) -> Record | None:
+        """The one past its time for longest, else the one that ended first, if there are too many."""
+        heads: list[Record] = []
+        for kept in self._kept.values():
+            while kept and self.records.get(kept[0].uuid) is not kept[0]:
+                kept.popleft()  # revived since, or gone
+            if kept:
+                heads.append(kept[0])
+        over = [record for record in heads if _keep_until(record) <= now]
+        if over:
+            return min(over, key=lambda record: (_keep_until(record), record.seq))
+        if self._kept_count <= most:
+            return None
+        return min(heads, key=lambda record: (record.past.ended or 0, record.seq))
+
+    def _unkeep(self, record: Record) -> None:
+        self._kept_count -= 1
+        self.tally[record.source][record.state] -= 1
+
+    # -- seeing
+
+    def seen(self, record: Record) -> Record:
+        """As others see it: with the claim that holds it."""
+        claim = self.holds.get(record.uuid)
+        if claim is None or claim.chores:
+            return record
+        return moved(record, "running", past_with(record.past, session=claim.session, started=claim.at))
+
+
+def _keep_until(record: Record) -> int:
+    assert record.past.keep_until is not None  # it has ended
+    return record.past.keep_until

@@ -1,0 +1,220 @@
+"""What may start now: limits of sources and lanes, their buckets, and the tasks that their lane holds back."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from heapq import heappop, heappush
+
+from onthedot.stores.contract import Limit, Record
+from onthedot.stores.memory.order import Order
+
+_SLACK_MS = 1e-3  # what a moment may lose to rounding: the tokens of this time are lent, and stay owed
+
+
+class Bucket:
+    """Tokens of one rate; starts full. `spend` is the only way out, time the only way in."""
+
+    __slots__ = ("at", "tokens")
+
+    def __init__(self, limit: Limit, now: float) -> None:
+        self.tokens = limit.burst
+        self.at = now
+
+    def level(self, limit: Limit, now: float) -> float:
+        assert limit.rate is not None
+        if now > self.at:
+            self.tokens += limit.rate * (now - self.at) / 1000
+            self.at = now
+        self.tokens = min(self.tokens, limit.burst)
+        return self.tokens
+
+    def spend(self, cost: float) -> None:
+        self.tokens -= cost
+
+
+class Lane:
+    """One key's tasks: how many run, how many were let into ready, who waits outside."""
+
+    __slots__ = ("admitted", "bucket", "name", "parked", "pledged", "refill_at", "running")
+
+    def __init__(self, name: str) -> None:
+        self.name = name
+        self.running = 0
+        self.admitted = 0
+        self.pledged = 0.0  # what the admitted ones will cost
+        self.parked = Order()
+        self.bucket: Bucket | None = None
+        self.refill_at: float | None = None
+
+    @property
+    def empty(self) -> bool:
+        return not (self.running or self.admitted or self.parked.members)
+
+
+class Limits:
+    """Limit records by name and by whom, and what they come to."""
+
+    def __init__(self) -> None:
+        self._records: dict[tuple[str, str], Limit] = {}
+        self._effective: dict[str, Limit | None] = {}
+        self._sources: dict[str, Bucket] = {}
+        self.lanes: dict[str, Lane] = {}
+        self.declared = False  # nothing is looked at where nothing was ever declared or laned
+        self._refills: list[tuple[float, str]] = []
+
+    def put(self, limit: Limit, now: float) -> None:
+        self._records[limit.name, limit.by] = limit
+        self.declared = True
+        self._effective.clear()
+        for lane in self.lanes.values():
+            if lane.parked.members:
+                self.refill(lane, now)
+
+    def all(self) -> list[Limit]:
+        return list(self._records.values())
+
+    def effective(self, name: str) -> Limit | None:
+        if not self.declared:
+            return None
+        if name not in self._effective:
+            if len(self._effective) > 100_000:
+                self._effective.clear()
+            self._effective[name] = _merge(name, self._relevant(name))
+        return self._effective[name]
+
+    def _relevant(self, name: str) -> Iterable[Limit]:
+        """The most specific first: the name's own before its star, the operator's before code's."""
+        head, slash, _ = name.partition("/")
+        for each in (name, f"{head}/*") if slash else (name,):
+            for by in ("operator", "code"):
+                if (limit := self._records.get((each, by))) is not None:
+                    yield limit
+
+    def room(self, source: str, running: int, now: float) -> tuple[float, float | None]:
+        """How many more of a source may start now, and in how many ms it is worth asking again."""
+        limit = self.effective(source)
+        if limit is None:
+            return float("inf"), None
+        if limit.paused:
+            return 0, None
+        room = float("inf") if limit.cap is None else max(0, limit.cap - running)
+        if limit.rate is None or room == 0:
+            return room, None
+        tokens = self._source_bucket(source, limit, now).level(limit, now)
+        lent = _slack(limit.rate)
+        if tokens + lent < 1:
+            return 0, _time_for(1 - tokens, limit.rate)
+        return min(room, int(tokens + lent)), None
+
+    def spend(self, source: str, starts: int, now: float) -> None:
+        limit = self.effective(source)
+        if limit is not None and limit.rate is not None:
+            self._source_bucket(source, limit, now).spend(starts)
+
+    def _source_bucket(self, source: str, limit: Limit, now: float) -> Bucket:
+        bucket = self._sources.get(source)
+        if bucket is None:
+            bucket = self._sources[source] = Bucket(limit, now)
+        return bucket
+
+    def lane(self, name: str) -> Lane:
+        lane = self.lanes.get(name)
+        if lane is None:
+            lane = self.lanes[name] = Lane(name)
+            self.declared = True
+        return lane
+
+    def opens(self, lane: Lane, cost: float, now: float) -> bool:
+        """May one more be let into ready? If only time can tell, the lane's refill is set."""
+        limit = self.effective(lane.name)
+        if limit is None:
+            return True
+        if limit.paused or (limit.cap is not None and lane.running + lane.admitted >= limit.cap):
+            return False
+        if limit.rate is None:
+            return True
+        missing = cost - (self._level(lane, limit, now) - lane.pledged)
+        if missing <= _slack(limit.rate):
+            return True
+        if lane.pledged + cost <= limit.burst:  # else time alone does not open it: the admitted ones must start first
+            self.refill(lane, now + _time_for(missing, limit.rate))
+        return False
+
+    def starts(self, lane: Lane, cost: float, now: float) -> bool:
+        """May an admitted one start? Asked again at the take, since limits can have changed in between."""
+        limit = self.effective(lane.name)
+        if limit is None:
+            return True
+        if limit.paused or (limit.cap is not None and lane.running >= limit.cap):
+            return False
+        if limit.rate is None:
+            return True
+        if (missing := cost - self._level(lane, limit, now)) > _slack(limit.rate):
+            self.refill(lane, now + _time_for(missing, limit.rate))
+            return False
+        assert lane.bucket is not None
+        lane.bucket.spend(cost)
+        return True
+
+    def _level(self, lane: Lane, limit: Limit, now: float) -> float:
+        if lane.bucket is None:
+            lane.bucket = Bucket(limit, now)
+        return lane.bucket.level(limit, now)
+
+    def refill(self, lane: Lane, when: float) -> None:
+        if lane.refill_at is None or when < lane.refill_at:
+            lane.refill_at = when
+            heappush(self._refills, (when, lane.name))
+
+    def refilled(self, now: float) -> Lane | None:
+        """The next lane whose time has come."""
+        while self._refills and self._refills[0][0] <= now + _SLACK_MS:
+            when, name = heappop(self._refills)
+            lane = self.lanes.get(name)
+            if lane is not None and lane.refill_at == when:
+                lane.refill_at = None
+                return lane
+        return None
+
+    def next_refill(self) -> float | None:
+        return self._refills[0][0] if self._refills else None
+
+    def sweep(self, now: float) -> None:
+        """Forgets lanes that are empty and whose bucket is full again: forgetting a half-full one would refill it."""
+        for name, lane in list(self.lanes.items()):
+            limit = self.effective(name)
+            full = lane.bucket is None or limit is None or limit.rate is None
+            if lane.empty and (full or (limit is not None and self._level(lane, limit, now) >= limit.burst)):
+                del self.lanes[name]
+
+
+def admitted(lane: Lane, record: Record, by: int) -> None:
+    lane.admitted += by
+    lane.pledged += by * record.policy.cost
+    if lane.admitted == 0:
+        lane.pledged = 0.0
+
+
+def _slack(rate: float) -> float:
+    return rate * _SLACK_MS / 1000
+
+
+def _time_for(tokens: float, rate: float) -> float:
+    return tokens / rate * 1000
+
+
+def _merge(name: str, limits: Iterable[Limit]) -> Limit | None:
+    found = list(limits)
+    if not found:
+        return None
+    cap = next((each.cap for each in found if each.cap is not None), None)
+    rated = next((each for each in found if each.rate is not None), None)
+    paused = next((each for each in found if each.paused), None)
+    return Limit(
+        name,
+        cap=cap,
+        rate=rated.rate if rated else None,
+        burst=rated.burst if rated else 1,
+        paused=paused is not None,
+        reason=paused.reason if paused else "",
+    )

@@ -1,0 +1,83 @@
+"""Who is here, until when, and what they hold."""
+
+from __future__ import annotations
+
+from collections import OrderedDict
+from collections.abc import Mapping
+
+from onthedot.stores.contract import Record
+from onthedot.stores.memory.board import Claim
+
+_GRAVES = 10_000  # how many dead names are remembered
+
+
+class Session:
+    __slots__ = ("claims", "info", "last", "name", "number", "suspects", "until")
+
+    def __init__(self, name: str, until: float) -> None:
+        self.name = name
+        self.info: bytes | None = None  # None: it has only cancelled, it is no worker
+        self.until = until
+        self.claims: dict[Claim, None] = {}
+        self.suspects = 0  # how many of them it runs
+        self.number = 0
+        self.last = (Claim(0, name, 0), Claim(0, name, 0, chores=True))
+
+
+class Sessions:
+    def __init__(self) -> None:
+        self._alive: dict[str, Session] = {}
+        self._dead: OrderedDict[str, None] = OrderedDict()
+
+    def get(self, name: str) -> Session | None:
+        session = self._alive.get(name)
+        return session if session is not None and session.info is not None else None
+
+    def beat(self, name: str, info: bytes, until: float) -> Session | None:
+        """None: it is dead, and stays so."""
+        if name in self._dead:
+            return None
+        session = self.open(name, until)
+        session.info, session.until = info, until
+        return session
+
+    def open(self, name: str, until: float) -> Session:
+        """For somebody who cancels without being a worker."""
+        session = self._alive.get(name)
+        if session is None:
+            session = self._alive[name] = Session(name, until)
+        if session.info is None:
+            session.until = until
+        return session
+
+    def close(self, name: str) -> Session | None:
+        return self._alive.pop(name, None)
+
+    def bury(self, name: str) -> None:
+        del self._alive[name]
+        self._dead[name] = None
+        if len(self._dead) > _GRAVES:
+            self._dead.popitem(last=False)
+
+    def overdue(self, now: float) -> list[Session]:
+        return [session for session in self._alive.values() if session.until <= now]
+
+    def next_death(self) -> float | None:
+        return min((session.until for session in self._alive.values()), default=None)
+
+    def names(self) -> list[str]:
+        return [name for name, session in self._alive.items() if session.info is not None]
+
+    def infos(self) -> Mapping[str, bytes]:
+        return {name: session.info for name, session in self._alive.items() if session.info is not None}
+
+    def hold(self, claim: Claim) -> None:
+        self._alive[claim.session].claims[claim] = None
+
+    def settled(self, claim: Claim, record: Record) -> None:
+        """One of a claim's tasks has settled: it may have been its last, or a suspect."""
+        session = self._alive[claim.session]
+        if not claim.left:
+            session.claims.pop(claim, None)
+        if record.suspect and not claim.chores:
+            session.suspects -= 1

@@ -1,0 +1,386 @@
+"""The memory store: the reference of what the contract means."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+
+from onthedot.clock import Clock, SystemClock
+from onthedot.stores.contract import (
+    CHORES,
+    CLIENT_LEASE,
+    Added,
+    Again,
+    Ask,
+    Beat,
+    Claimed,
+    Done,
+    Ended,
+    Fire,
+    Held,
+    Hint,
+    Lease,
+    Limit,
+    NewTask,
+    Note,
+    Outcome,
+    Page,
+    Record,
+    Schedule,
+    State,
+    Turn,
+    Verdict,
+    Why,
+)
+from onthedot.stores.memory.board import Board, Claim, Moves
+from onthedot.stores.memory.changes import Changes
+from onthedot.stores.memory.find import find
+from onthedot.stores.memory.journal import Journal
+from onthedot.stores.memory.listeners import Listeners
+from onthedot.stores.memory.records import ENDED, ENDING, back, crashed, ended, moved, past_with
+from onthedot.stores.memory.schedules import Schedules
+from onthedot.stores.memory.sessions import Session, Sessions
+from onthedot.stores.memory.taking import Taking, resting, take_strays
+
+
+class MemoryStore:
+    """Dicts and heaps under one lock. Gone with the process; may be called from any thread.
+
+    >>> import asyncio
+    >>> store = MemoryStore()
+    >>> asyncio.run(store.add([NewTask("u1", "email", b"{}")]))
+    [Added(uuid='u1', fresh=True)]
+    """
+
+    private = True
+    immediate = True
+    lease: int | None = None  # a session dies with the process, and so does the store
+
+    def __init__(self, clock: Clock | None = None) -> None:
+        self._clock = clock or SystemClock()
+        self._lock = threading.Lock()
+        self._board = Board()
+        self._sessions = Sessions()
+        self._schedules = Schedules()
+        self._journal = Journal()
+        self._changes = Changes()
+        self._listeners = Listeners()
+        self._fence = 0
+
+    async def open(self) -> None:
+        pass  # it is there as soon as it is made
+
+    async def shut(self) -> None:
+        pass  # kept for the next start: it goes with the last reference
+
+    # -- tasks
+
+    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        with self._call() as now:
+            return [self._board.add(task, now) for task in tasks]
+
+    async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+        with self._call(session) as now:
+            verdicts: list[Verdict] = [self._settle(outcome, now) for outcome in outcomes]
+            if ask is None:
+                return Turn(verdicts, alive=self._sessions.get(session) is not None)
+            for dead in self._sessions.overdue(now):
+                self._bury(dead, now)
+            holder = self._sessions.get(session)
+            if holder is None:
+                return Turn(verdicts, alive=False)
+            refilled = self._board.refill(now)
+            promoted = self._board.promote(now)
+            claimed = self._claim(holder, ask, now, more=not (refilled and promoted))
+            return Turn(verdicts, claimed)
+
+    async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
+        with self._call():
+            lost = []
+            for note in notes:
+                if self._held_by(note.lease) is None:
+                    lost.append(note.lease)
+                else:
+                    self._journal.write(note)
+            return lost
+
+    async def cancel(self, session: str, uuids: Sequence[str]) -> Held:
+        with self._call(session) as now:
+            board = self._board
+            self._sessions.open(session, now + CLIENT_LEASE)
+            claim = self._new_claim(session, now, chores=True)
+            leased = []
+            for uuid in uuids:
+                record = board.records.get(uuid)
+                if record is None or record.state in ENDED:
+                    continue
+                holder = board.holds.get(uuid)
+                if holder is not None:
+                    self._flag(record)
+                    self._listeners.tell(holder.session, cancel=(uuid,))
+                    continue
+                if record.past.why not in ENDING:
+                    record = board.to_chores(record, "cancel", now)
+                record = self._flag(record, "cancel")
+                board.hold(record, claim)
+                leased.append(record)
+            return Held(self._keep_claim(claim), leased)
+
+    async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
+        with self._call() as now:
+            live = []
+            for uuid in uuids:
+                record = self._board.records.get(uuid)
+                if record is None or record.state == "succeeded":
+                    continue
+                if record.state not in ENDED or self._board.revive(record, now):
+                    live.append(uuid)
+            return live
+
+    # -- sessions
+
+    async def beat(self, session: str, info: bytes, lease: int) -> Beat:
+        with self._call(session) as now:
+            holder = self._sessions.beat(session, info, now + lease)
+            if holder is None:
+                return Beat(alive=False)
+            if lease <= 0:
+                self._bury(holder, now)
+                return Beat(alive=False)
+            return Beat(alive=True, cancel=[lease for lease, record in self._runs(holder) if record.past.cancel])
+
+    async def close(self, session: str) -> None:
+        with self._call(session) as now:
+            holder = self._sessions.close(session)
+            if holder is not None:
+                self._give_back(holder, now)
+
+    def hints(self, session: str) -> AsyncGenerator[Hint, None]:
+        return self._listeners.listen(session)
+
+    # -- control
+
+    async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
+        with self._call() as now:
+            answers = [self._schedules.put(schedule) for schedule in schedules]
+            for limit in limits:
+                self._board.limits.put(limit, now)
+                self._board.woke.add(limit.name.partition("/")[0])
+            if schedules:
+                self._board.sooner.add("")  # of no source, but somebody has to look at the time again
+            return [*answers, *(True for _ in limits)]
+
+    async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
+        with self._call() as now:
+            return [self._schedules.fire(fire, lambda task: self._board.add(task, now).fresh) for fire in fires]
+
+    async def drop(self, schedules: Sequence[str]) -> None:
+        with self._call():
+            self._schedules.drop(schedules)
+
+    async def purge(self, limit: int, most: int = 1_000_000) -> int:
+        with self._call() as now:
+            gone = self._board.purge(limit, most, now)
+            self._journal.forget(gone)
+            return len(gone)
+
+    # -- looking
+
+    async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
+        with self._lock:
+            found = [self._board.records.get(uuid) for uuid in uuids]
+            return [None if record is None else self._board.seen(record) for record in found]
+
+    async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
+        with self._lock:
+            return find(self._board, where, after, limit)
+
+    async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
+        with self._lock:
+            return self._journal.read(uuid, after, limit)
+
+    async def tally(self) -> Mapping[tuple[str, State], int]:
+        with self._lock:
+            tally = self._board.tally.items()
+            return {(source, state): count for source, counts in tally for state, count in counts.items() if count}
+
+    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
+        with self._lock:
+            return self._schedules.all(), self._board.limits.all(), self._sessions.infos()
+
+    async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        with self._lock:
+            return self._changes.read(after, limit)
+
+    # -- one call: what moved is logged, who waits is told
+
+    @contextmanager
+    def _call(self, session: str | None = None) -> Iterator[float]:
+        with self._lock:
+            board, now = self._board, self._clock.now()
+            board.woke.clear()
+            board.sooner.clear()
+            try:
+                yield now
+            finally:
+                if moves := board.moves:
+                    self._changes.write(now, moves)
+                    self._tell_ends(moves.ended)
+                    board.moves = Moves()
+                if board.woke or board.sooner:
+                    self._tell_workers(session)
+
+    def _tell_workers(self, but: str | None) -> None:
+        sources = self._board.woke | self._board.sooner
+        for session in self._sessions.names():
+            if session != but:
+                self._listeners.tell(session, sources=sources)
+
+    def _tell_ends(self, records: Sequence[Record]) -> None:
+        told: dict[str, list[str]] = {}
+        for record in records:
+            if (to := record.policy.reply_to) is not None and to in self._listeners:
+                told.setdefault(to, []).append(record.uuid)
+        for session, uuids in told.items():
+            self._listeners.tell(session, ended=uuids)
+
+    # -- settling
+
+    def _held_by(self, lease: Lease) -> Claim | None:
+        claim = self._board.holds.get(lease.uuid)
+        if claim is None or claim.fence != lease.fence or claim.session != lease.session:
+            return None
+        return claim
+
+    def _settle(self, outcome: Outcome, now: float) -> Verdict:
+        lease, board = outcome.lease, self._board
+        claim = board.holds.get(lease.uuid)
+        if claim is None or claim.fence != lease.fence or claim.session != lease.session:
+            return self._late(lease)
+        record = board.records[lease.uuid]
+        past, started = record.past, record.past.started if claim.chores else claim.at
+        board.let_go(record, claim)
+        if not claim.left or (board.suspects and record.suspect):
+            self._sessions.settled(claim, record)
+        match outcome:
+            case Done():
+                over = ended(past, lease, started, now, outcome.keep, outcome.result, past.error)
+                board.end(record, "succeeded", over, outcome.keep)
+            case Ended():
+                over = ended(past, lease, started, now, outcome.keep, None, outcome.error)
+                board.end(record, outcome.state, over, outcome.keep)
+            case Again():
+                if outcome.error:
+                    self._journal.write(Note(lease, "error", str(record.attempt), outcome.error))
+                since = past.started if outcome.after is None else started
+                board.again(record, back(past, lease, outcome.counted, since, outcome.error), outcome.after, now)
+        board.freed(record, now)
+        if not isinstance(outcome, Again) and outcome.keep <= 0:
+            self._journal.forget((lease.uuid,))
+        if outcome.also is not None:
+            for task in outcome.also.adds:
+                board.add(task, now)
+        return "ok"
+
+    def _late(self, lease: Lease) -> Verdict:
+        record = self._board.records.get(lease.uuid)
+        if record is not None and (record.past.settled, record.past.session) == (lease.fence, lease.session):
+            return "repeat"
+        return "lost"
+
+    # -- claiming
+
+    def _claim(self, session: Session, ask: Ask, now: float, *, more: bool) -> Claimed:
+        if ask.number == session.number:
+            tasks, chores = (self._board.held(claim) for claim in session.last)
+        else:
+            tasks, chores = self._take(session, ask, now)
+        rest = self._rest(session, ask, now)
+        return Claimed(
+            session.last[0].fence if tasks or chores else 0,
+            tasks,
+            chores,
+            self._schedules.due(now),
+            rest,
+            frozenset(self._board.woke),
+            self._next_in(now, rest),
+            more or len(chores) == CHORES,
+        )
+
+    def _take(self, session: Session, ask: Ask, now: float) -> tuple[list[Record], list[Record]]:
+        board = self._board
+        claim = self._new_claim(session.name, now)
+        aside = self._new_claim(session.name, now, chores=True)
+        chores = board.take_chores(aside, CHORES)
+        if ask.known is not None:
+            chores += take_strays(board, ask.known, aside, CHORES - len(chores), now)
+        tasks: list[Record] = []
+        for pool in ask.pools:
+            taking = Taking(board, pool, claim, ask.suspects - session.suspects, now)
+            before = taking.suspects
+            tasks += taking.run()
+            session.suspects += before - taking.suspects
+        session.number, session.last = ask.number, (claim, aside)
+        self._keep_claim(claim, aside)
+        return tasks, chores
+
+    def _rest(self, session: Session, ask: Ask, now: float) -> dict[str, float | None]:
+        suspects = ask.suspects > session.suspects
+        found: dict[str, float | None] = {}
+        for pool in ask.pools:
+            found |= resting(self._board, pool, suspects, now)
+        return found
+
+    def _next_in(self, now: float, rest: Mapping[str, float | None]) -> float | None:
+        moments = (self._board.next_alarm(), self._sessions.next_death(), self._schedules.next_after(now))
+        waits = [wait for wait in rest.values() if wait is not None]
+        waits += [max(0.0, moment - now) for moment in moments if moment is not None]
+        return min(waits, default=None)
+
+    def _new_claim(self, session: str, now: float, *, chores: bool = False) -> Claim:
+        return Claim(self._fence + 1, session, int(now), chores=chores)
+
+    def _keep_claim(self, *claims: Claim) -> int:
+        """Claims that took nothing leave no trace, and no number is used up."""
+        fence = 0
+        for claim in claims:
+            if claim.left:
+                self._sessions.hold(claim)
+                fence = self._fence = claim.fence
+        return fence
+
+    def _flag(self, record: Record, why: Why | None = None) -> Record:
+        flagged = moved(record, record.state, past_with(record.past, why=why, cancel=True))
+        self._board.records[record.uuid] = flagged
+        return flagged
+
+    # -- the end of a session
+
+    def _runs(self, session: Session) -> Iterator[tuple[Lease, Record]]:
+        for claim in session.claims:
+            if not claim.chores:
+                for record in self._board.held(claim):
+                    yield Lease(record.uuid, claim.fence, session.name), record
+
+    def _bury(self, session: Session, now: float) -> None:
+        """A suspect that ran alone took the session down; without one, any run may have done it."""
+        self._sessions.bury(session.name)
+        runs = [record for _, record in self._runs(session)]
+        suspects = [record for record in runs if record.suspect]
+        self._give_back(session, now, crashes={record.uuid for record in suspects or runs})
+
+    def _give_back(self, session: Session, now: float, crashes: set[str] | None = None) -> None:
+        """crashes: those of a dead session that count as such; None: it was closed in order."""
+        board = self._board
+        for claim in list(session.claims):
+            for record in board.held(claim):
+                board.let_go(record, claim)
+                past = record.past
+                if crashes is not None:
+                    past = crashed(past, record.policy.max_crashes, claim.at, record.uuid in crashes)
+                if claim.chores:
+                    board.wait_to_end(record)
+                else:
+                    board.again(record, past, None, now)
+                board.freed(record, now)

@@ -1,0 +1,152 @@
+"""Taking: which ready tasks a claim gets, in order, within room and limits."""
+
+from __future__ import annotations
+
+from heapq import heapify, heappop, heapreplace
+
+from onthedot.stores.contract import Pool, Record
+from onthedot.stores.memory.board import Board, Claim
+from onthedot.stores.memory.limits import admitted
+from onthedot.stores.memory.order import Order
+
+_Head = tuple[int, int, "_Queue"]  # first key, a number to break ties, the queue
+
+
+class _Queue:
+    """One order that a claim takes from, and how many it may still give."""
+
+    __slots__ = ("left", "order", "source", "suspect")
+
+    def __init__(self, source: str, order: Order, left: dict[str, float], suspect: bool) -> None:
+        self.source = source
+        self.order = order
+        self.left = left  # by source: ready ones and suspects share it
+        self.suspect = suspect
+
+
+class Taking:
+    """One pool of one ask. `suspects`: how many of these the session may still run; it goes down with each."""
+
+    def __init__(self, board: Board, pool: Pool, claim: Claim, suspects: int, now: float) -> None:
+        self._board = board
+        self._pool = pool
+        self._claim = claim
+        self._now = now
+        self.suspects = suspects
+        self._taken: list[Record] = []
+
+    def run(self) -> list[Record]:
+        """By (rank, seq) over all sources: from the queue whose head is first, as long as it stays first."""
+        heads = self._heads()
+        total = self._pool.total
+        while heads and len(self._taken) < total:
+            queue = heads[0][2]
+            others = heads[1:3]
+            bound = min(others)[0] if others else None
+            self._from(queue, bound, total - len(self._taken))
+            key = queue.order.first()
+            if key is None or queue.left[queue.source] <= 0 or (queue.suspect and self.suspects <= 0):
+                heappop(heads)
+            else:
+                heapreplace(heads, (key, heads[0][1], queue))
+        return self._taken
+
+    def _heads(self) -> list[_Head]:
+        board, now = self._board, self._now
+        asks = self._pool.room.items()
+        left = {source: min(asked, _room(board, source, now)[0]) for source, asked in asks if asked > 0}
+        heads: list[_Head] = []
+        for source, room in left.items():
+            for suspect, orders in ((False, board.ready), (True, board.suspects)):
+                order = orders.get(source)
+                if order is None or room <= 0 or (suspect and self.suspects <= 0):
+                    continue
+                key = order.first()
+                if key is not None:
+                    heads.append((key, len(heads), _Queue(source, order, left, suspect)))
+        heapify(heads)
+        return heads
+
+    def _from(self, queue: _Queue, bound: int | None, most: int) -> None:
+        """The hot loop: one order, up to a key that another order has."""
+        board, order = self._board, queue.order
+        heap, members = order.heap, order.members
+        holds, claim = board.holds, self._claim
+        taken: list[Record] = []
+        room = min(queue.left[queue.source], most, self.suspects if queue.suspect else most)
+        while heap and len(taken) < room:
+            if bound is not None and heap[0] > bound:
+                break
+            record = members.pop(heappop(heap), None)
+            if record is None:  # left early
+                continue
+            if record.lane is not None and not self._starts(record):
+                continue
+            if record.policy.expires is not None:
+                board.disarm(record)
+            taken.append(record)
+            holds[record.uuid] = claim
+        self._count(queue, taken)
+
+    def _count(self, queue: _Queue, taken: list[Record]) -> None:
+        board, count = self._board, len(taken)
+        if not count:
+            return
+        counts = board.counts(queue.source)
+        counts["ready"] -= count
+        counts["running"] += count
+        queue.left[queue.source] -= count
+        if queue.suspect:
+            self.suspects -= count
+        board.limits.spend(queue.source, count, self._now)
+        board.moves.started += taken
+        self._claim.taken += [record.uuid for record in taken]
+        self._claim.left += count
+        self._taken += taken
+
+    def _starts(self, record: Record) -> bool:
+        """The last look at its lane; not open any more: parked."""
+        limits = self._board.limits
+        assert record.lane is not None
+        lane = limits.lane(record.lane)
+        admitted(lane, record, -1)
+        if limits.starts(lane, record.policy.cost, self._now):
+            lane.running += 1
+            if (first := lane.parked.first()) is not None:  # from now on time may open it for the next
+                limits.opens(lane, lane.parked.members[first].policy.cost, self._now)
+            return True
+        self._board.park(record)
+        return False
+
+
+def _room(board: Board, source: str, now: float) -> tuple[float, float | None]:
+    return board.limits.room(source, board.counts(source)["running"], now)
+
+
+def resting(board: Board, pool: Pool, suspects: bool, now: float) -> dict[str, float | None]:
+    """Asked sources that have nothing to take now, and for how many ms (None: until something happens)."""
+    rest: dict[str, float | None] = {}
+    for source, asked in pool.room.items():
+        if asked <= 0:
+            continue
+        orders = (board.ready.get(source), board.suspects.get(source) if suspects else None)
+        if all(order is None or order.first() is None for order in orders):
+            rest[source] = None
+            continue
+        free, wait = _room(board, source, now)
+        if free <= 0:
+            rest[source] = wait
+    return rest
+
+
+def take_strays(board: Board, known: frozenset[str], claim: Claim, most: int, now: float) -> list[Record]:
+    """Ready tasks of sources that nobody here knows: to be ended."""
+    taken: list[Record] = []
+    for orders in (board.ready, board.suspects):
+        for source in orders.keys() - known:
+            order = orders[source]
+            while len(taken) < most and (key := order.first()) is not None:
+                record = board.to_chores(order.members[key], "stray", now)
+                board.hold(record, claim)
+                taken.append(record)
+    return taken

@@ -1,0 +1,77 @@
+"""The kinds of stores, and how a test of this folder gets one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial, wraps
+from typing import Any, cast
+
+import pytest
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Store
+from onthedot.stores.memory import MemoryStore
+from tests.contract import MakeStore, exercise
+from tests.contract.steps import Worker
+from tests.model.naive import NaiveStore
+
+
+class Awaited:
+    """A naive store with the colour of the contract: the suite also tests the model that others are compared with."""
+
+    private = immediate = True
+
+    def __init__(self, clock: ManualClock) -> None:
+        self._naive = NaiveStore(clock)
+
+    def __getattr__(self, verb: str) -> Callable[..., Any]:
+        async def call(*args: Any) -> Any:
+            return getattr(self._naive, verb)(*args)
+
+        return call
+
+    async def open(self) -> None: ...
+    async def shut(self) -> None: ...
+
+
+STORES: dict[str, MakeStore] = {
+    "memory": MemoryStore,
+    "naive": lambda clock: cast("Store", Awaited(clock)),
+}
+WITHOUT = {"naive": ("hints", "changes")}  # facets that a kind does not have
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture(params=STORES)
+def store(request: pytest.FixtureRequest, clock: ManualClock) -> Store:
+    facet = request.module.__name__.rpartition("test_")[2]
+    if facet in WITHOUT.get(request.param, ()):
+        pytest.skip(f"{request.param} has no {facet}")
+    return STORES[request.param](clock)
+
+
+@pytest.fixture
+def worker(store: Store) -> Worker:
+    """A session; the first thing it does in a test is `await worker.beat()`, unless the test is about not doing so."""
+    return Worker(store, "w1")
+
+
+@pytest.fixture
+def other(store: Store) -> Worker:
+    return Worker(store, "w2")
+
+
+@pytest.fixture(autouse=True)
+def exercised(request: pytest.FixtureRequest, store: Store) -> None:
+    """Every test runs inside `exercise`, in the event loop of the test."""
+    test = request.node.obj
+
+    @wraps(test)
+    async def whole(**arguments: Any) -> None:
+        await exercise(store, partial(test, **arguments))
+
+    request.node.obj = whole

@@ -1,0 +1,47 @@
+"""What is true of a store at any moment, seen through the contract only."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import get_args
+
+from onthedot.stores.contract import Inspect, Record, State
+
+ENDED = ("succeeded", "failed", "cancelled")
+
+
+async def every(store: Inspect, where: Mapping[str, str] | None = None, limit: int = 100) -> list[Record]:
+    """All that match, page by page."""
+    rows: list[Record] = []
+    after: str | None = None
+    while True:
+        page = await store.find(where or {}, after, limit)
+        rows += page.rows
+        if page.after is None:
+            return rows
+        assert page.after != after, "a cursor that does not move"
+        after = page.after
+
+
+async def check(store: Inspect) -> None:
+    rows = await every(store)
+    uuids = [row.uuid for row in rows]
+    assert len(set(uuids)) == len(uuids), "a record is listed twice"
+    assert list(await store.get(uuids)) == rows, "get and find disagree"
+    assert [row.seq for row in rows] == sorted((row.seq for row in rows), reverse=True), "newest first"
+
+    tally = {key: number for key, number in (await store.tally()).items() if number}
+    assert tally == Counter((row.source, row.state) for row in rows), "the tally is not what is there"
+
+    by_state = {state: {row.uuid for row in await every(store, {"state": state})} for state in get_args(State)}
+    assert sum(map(len, by_state.values())) == len(rows), "a record is in two states, or in none"
+    assert not by_state["running"] & by_state["ready"]
+
+    for row in rows:
+        past = row.past
+        assert (row.state in ENDED) == (past.ended is not None) == (past.keep_until is not None), row
+        if row.state == "running":
+            assert past.session is not None, row
+        assert past.retries >= 0 <= past.crashes, row
+        assert row.attempt >= 1, row

@@ -1,0 +1,147 @@
+"""One line a step, so that the tests read like sentences."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from itertools import count
+from typing import Any
+
+from onthedot.stores.contract import (
+    Again,
+    Also,
+    Ask,
+    Beat,
+    Claimed,
+    Done,
+    Ended,
+    Lease,
+    Limit,
+    NewTask,
+    Outcome,
+    Policy,
+    Pool,
+    Record,
+    State,
+    Store,
+    Turn,
+    Verdict,
+)
+
+LEASE = 86_400_000  # nobody dies by accident; tests of dying say when
+PLACES = ("at", "after", "lane", "unique")  # fields of a new task; everything else is policy
+_numbers = count(1)
+
+
+def task(source: str = "a", uuid: str | None = None, body: bytes = b"{}", **options: Any) -> NewTask:
+    """A new task; what is not a field of it is its policy's."""
+    own = {name: options.pop(name) for name in PLACES if name in options}
+    return NewTask(uuid or f"t{next(_numbers):06}", source, body, policy=Policy(**options), **own)
+
+
+def tasks(number: int, source: str = "a", **options: Any) -> list[NewTask]:
+    return [task(source, **options) for _ in range(number)]
+
+
+async def add(store: Store, *new: NewTask) -> list[str]:
+    return [added.uuid for added in await store.add(new)]
+
+
+async def look(store: Store, uuid: str) -> Record:
+    (record,) = await store.get([uuid])
+    assert record is not None, f"{uuid} is gone"
+    return record
+
+
+async def state(store: Store, uuid: str) -> State:
+    return (await look(store, uuid)).state
+
+
+async def states(store: Store, uuids: Sequence[str]) -> list[State | None]:
+    return [None if record is None else record.state for record in await store.get(uuids)]
+
+
+def names(records: Sequence[Record]) -> list[str]:
+    return [record.uuid for record in records]
+
+
+async def limit(store: Store, name: str, **fields: Any) -> None:
+    assert list(await store.put([], [Limit(name, **fields)])) == [True]
+
+
+class Worker:
+    """A session that numbers its asks, and remembers under which fence it got what."""
+
+    def __init__(self, store: Store, name: str) -> None:
+        self.store, self.name, self.number = store, name, 0
+        self.leases: dict[str, Lease] = {}
+
+    async def beat(self, lease: int = LEASE) -> Beat:
+        return await self.store.beat(self.name, b"info", lease)
+
+    async def turn(
+        self,
+        *sources: str,
+        outcomes: Sequence[Outcome] = (),
+        total: int = 1000,
+        room: Mapping[str, int] | None = None,
+        pools: Sequence[Pool] | None = None,
+        suspects: int = 100,
+        known: frozenset[str] | None = None,
+        repeat: bool = False,
+    ) -> Turn:
+        self.number += not repeat
+        if pools is None:
+            pools = [Pool(total, room or dict.fromkeys(sources or ("a",), total))]
+        turn = await self.store.turn(self.name, outcomes, Ask(self.number, pools, suspects, known))
+        if turn.claimed is not None:
+            for record in (*turn.claimed.tasks, *turn.claimed.chores):
+                self.leases[record.uuid] = Lease(record.uuid, turn.claimed.fence, self.name)
+        return turn
+
+    async def claim(self, *sources: str, **options: Any) -> Claimed:
+        turn = await self.turn(*sources, **options)
+        assert turn.alive
+        assert turn.claimed is not None
+        return turn.claimed
+
+    async def runs(self, *sources: str, **options: Any) -> list[str]:
+        """Claims, and answers with the uuids of what it is to run."""
+        return names((await self.claim(*sources, **options)).tasks)
+
+    async def chores(self, **options: Any) -> dict[str, str]:
+        """Claims nothing but chores: uuid → why."""
+        options = {"total": 0} | options
+        return {record.uuid: record.past.why for record in (await self.claim(**options)).chores}
+
+    async def cancel(self, *uuids: str) -> list[str]:
+        held = await self.store.cancel(self.name, uuids)
+        for record in held.tasks:
+            self.leases[record.uuid] = Lease(record.uuid, held.fence, self.name)
+        return names(held.tasks)
+
+    async def settle(self, *outcomes: Outcome) -> list[Verdict]:
+        turn = await self.store.turn(self.name, outcomes, None)
+        assert turn.claimed is None
+        return list(turn.verdicts)
+
+    def done(self, uuid: str, result: bytes = b"", *, adds: Sequence[NewTask] = (), **options: Any) -> Done:
+        return Done(self.leases[uuid], result, also=Also(tuple(adds)) if adds else None, **options)
+
+    def failed(self, uuid: str, error: bytes = b"boom", **options: Any) -> Ended:
+        return Ended(self.leases[uuid], "failed", error, **options)
+
+    def cancelled(self, uuid: str, error: bytes = b"cancelled", **options: Any) -> Ended:
+        return Ended(self.leases[uuid], "cancelled", error, **options)
+
+    def retry(self, uuid: str, after: int = 0, error: bytes = b"boom", **options: Any) -> Again:
+        return Again(self.leases[uuid], after, counted=True, error=error, **options)
+
+    def snooze(self, uuid: str, after: int = 0) -> Again:
+        return Again(self.leases[uuid], after, counted=False)
+
+    def release(self, uuid: str) -> Again:
+        return Again(self.leases[uuid], None, counted=False)
+
+    async def run_to_failure(self, uuid: str, source: str = "a") -> None:
+        assert uuid in await self.runs(source)
+        assert await self.settle(self.failed(uuid)) == ["ok"]

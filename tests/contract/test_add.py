@@ -1,0 +1,114 @@
+"""add: inserts only, in order; a uuid is stored once."""
+
+from __future__ import annotations
+
+from math import ceil, floor
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import BATCH, FRESH, Added, NewTask, Policy, Store
+from tests.contract.steps import Worker, add, look, state, states, task, tasks
+
+
+async def test_what_is_due_and_free_is_ready_at_once(store: Store) -> None:
+    (uuid,) = await add(store, task())
+    assert await state(store, uuid) == "ready"
+
+
+async def test_what_is_due_later_waits(store: Store, clock: ManualClock) -> None:
+    later, soon = await add(store, task(at=floor(clock.now()) + 1), task(after=1))
+    assert await states(store, [later, soon]) == ["scheduled", "scheduled"]
+
+
+async def test_what_has_a_lane_waits_for_its_alarm_even_if_due(store: Store) -> None:
+    (uuid,) = await add(store, task(lane="a/k"))
+    assert await state(store, uuid) == "scheduled"
+
+
+async def test_a_time_in_the_past_stays_as_it_is(store: Store, clock: ManualClock) -> None:
+    at = floor(clock.now()) - 5000
+    (uuid,) = await add(store, task(at=at))
+    record = await look(store, uuid)
+    assert (record.due, record.state) == (at, "ready")
+
+
+async def test_due_times_are_rounded_up_and_adding_times_down(store: Store, clock: ManualClock) -> None:
+    clock.advance(0.25)
+    now = clock.now()
+    (uuid,) = await add(store, task(after=10))
+    record = await look(store, uuid)
+    assert (record.due, record.added) == (ceil(now + 10), floor(now))
+
+
+async def test_now_is_not_rounded_up(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    clock.advance(0.25)
+    (uuid,) = await add(store, task())
+    assert (await look(store, uuid)).due == floor(clock.now())
+    assert await worker.runs() == [uuid]
+
+
+async def test_a_record_has_all_that_was_added(store: Store, clock: ManualClock) -> None:
+    policy = Policy(
+        priority=7, boost=420_000, cost=2.5, clash="replace", unique_for=9, expires=8, max_crashes=4, tags=("x", "ü"),
+        reply_to="w9",
+    )  # fmt: skip
+    body = bytes(range(256))
+    await store.add([NewTask("u1", "a", body, at=floor(clock.now()) + 77, lane="a/ü", unique="k:1", policy=policy)])
+    record = await look(store, "u1")
+    assert (record.uuid, record.source, record.body, record.policy) == ("u1", "a", body, policy)
+    assert (record.lane, record.unique, record.due) == ("a/ü", "k:1", floor(clock.now()) + 77)
+    assert record.past == FRESH
+    assert (record.attempt, record.rank) == (1, record.due - 420_000)
+
+
+async def test_seq_grows_by_one_for_every_fresh_task(store: Store) -> None:
+    first, again, second = task(), task(), task(unique="k")
+    await store.add([first, again])
+    await store.add([first])
+    await store.add([second, task(unique="k")])
+    await store.add([task(uuid="last")])
+    records = [await look(store, uuid) for uuid in (first.uuid, again.uuid, second.uuid, "last")]
+    assert [record.seq - records[0].seq for record in records] == [0, 1, 2, 3]
+
+
+async def test_the_same_uuid_again_changes_nothing(store: Store) -> None:
+    assert list(await store.add([task(uuid="u", body=b"1", priority=3)])) == [Added("u", fresh=True)]
+    before = await look(store, "u")
+    assert list(await store.add([task(uuid="u", body=b"2", source="b", after=5000)])) == [Added("u", fresh=False)]
+    assert await look(store, "u") == before
+
+
+async def test_the_same_uuid_twice_in_one_call(store: Store) -> None:
+    answers = await store.add([task(uuid="u", body=b"1"), task(uuid="u", body=b"2")])
+    assert list(answers) == [Added("u", fresh=True), Added("u", fresh=False)]
+    assert (await look(store, "u")).body == b"1"
+
+
+async def test_the_same_uuid_after_it_ended(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task())
+    await worker.run_to_failure(uuid)
+    assert list(await store.add([task(uuid=uuid)])) == [Added(uuid, fresh=False)]
+    assert await state(store, uuid) == "failed"
+
+
+async def test_a_whole_add_can_be_repeated(store: Store) -> None:
+    new = [task(), task(after=50), task(lane="a/k"), task(unique="k"), task(unique="k")]
+    first = await store.add(new)
+    before = await store.get([added.uuid for added in first])
+    again = await store.add(new)
+    assert [added.uuid for added in again] == [added.uuid for added in first]
+    assert not any(added.fresh for added in again)
+    assert list(await store.get([added.uuid for added in first])) == list(before)
+
+
+async def test_nothing_added(store: Store) -> None:
+    assert list(await store.add([])) == []
+
+
+async def test_a_full_batch(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    new = tasks(BATCH)
+    answers = await store.add(new)
+    assert [added.uuid for added in answers] == [one.uuid for one in new]
+    assert await worker.runs(total=BATCH) == [one.uuid for one in new]

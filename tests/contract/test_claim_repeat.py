@@ -1,0 +1,132 @@
+"""claim: an ask that is repeated gets what still runs under it, and nothing new."""
+
+from __future__ import annotations
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Store
+from tests.contract.steps import Worker, add, look, names, state, states, task, tasks
+
+
+async def test_the_same_ask_gets_the_same(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await add(store, *tasks(3))
+    first = await worker.claim(total=2)
+    again = await worker.claim(total=2, repeat=True)
+    assert again.fence == first.fence
+    assert names(again.tasks) == names(first.tasks)
+    assert [record.attempt for record in again.tasks] == [1, 1]
+
+
+async def test_without_what_has_been_settled(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    first, second = await add(store, *tasks(2))
+    fence = (await worker.claim()).fence
+    await worker.settle(worker.done(first))
+    again = await worker.claim(repeat=True)
+    assert (again.fence, names(again.tasks)) == (fence, [second])
+
+
+async def test_without_what_came_back_under_a_later_claim(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    first, second = await add(store, *tasks(2))
+    await worker.claim(total=1)
+    again = await worker.turn(outcomes=[worker.retry(first)], total=1, repeat=True)
+    assert again.claimed is not None
+    assert names(again.claimed.tasks) == []
+    assert await worker.runs() == [first, second]
+
+
+async def test_nothing_new_even_if_there_is_something(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    (first,) = await add(store, task())
+    assert await worker.runs() == [first]
+    (second,) = await add(store, task())
+    assert await worker.runs(repeat=True) == [first]
+    assert await state(store, second) == "ready"
+    assert await worker.runs() == [second]
+
+
+async def test_a_claim_that_took_nothing_takes_nothing_again(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    empty = await worker.claim()
+    assert (empty.fence, list(empty.tasks), list(empty.chores)) == (0, [], [])
+    (uuid,) = await add(store, task())
+    assert await worker.runs(repeat=True) == []
+    assert await worker.runs() == [uuid]
+
+
+async def test_the_numbers_are_each_sessions_own(store: Store, worker: Worker, other: Worker) -> None:
+    await worker.beat()
+    await other.beat()
+    first, second = await add(store, *tasks(2))
+    assert await worker.runs(total=1) == [first]
+    assert await other.runs(total=1) == [second]
+    assert await worker.runs(repeat=True) == [first]
+    assert await other.runs(repeat=True) == [second]
+
+
+async def test_fences_only_grow_over_all_sessions(store: Store, worker: Worker, other: Worker) -> None:
+    await worker.beat()
+    await other.beat()
+    await add(store, *tasks(6))
+    fences = [(await who.claim(total=1)).fence for who in (worker, other, other, worker)]
+    (uuid,) = await add(store, task(after=1000))
+    await worker.cancel(uuid)
+    fences += [worker.leases[uuid].fence, (await other.claim(total=1)).fence]
+    assert fences == sorted(set(fences))
+    assert fences[0] > 0
+
+
+async def test_one_fence_a_claim(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    expired, _ = await add(store, task("b", expires=10), task("a"))
+    clock.advance(10)
+    claimed = await worker.claim()
+    assert names(claimed.chores) == [expired]
+    assert await worker.settle(*(worker.done(uuid) for uuid in worker.leases)) == ["ok", "ok"]
+    assert len({lease.fence for lease in worker.leases.values()}) == 1
+
+
+async def test_chores_are_repeated_too(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    first, second = await add(store, *tasks(2, expires=10))
+    clock.advance(10)
+    assert await worker.chores() == {first: "expired", second: "expired"}
+    await worker.settle(worker.cancelled(first))
+    assert await worker.chores(repeat=True) == {second: "expired"}
+
+
+async def test_a_repeat_still_promotes_and_reaps(
+    store: Store, worker: Worker, other: Worker, clock: ManualClock
+) -> None:
+    await worker.beat()
+    await other.beat(5000)
+    crashed, later = await add(store, task(), task(after=5000))
+    assert await other.runs() == [crashed]
+    assert await worker.runs() == []
+    clock.advance(5000)
+    assert await worker.runs(repeat=True) == []
+    assert await states(store, [crashed, later]) == ["ready", "ready"]
+
+
+async def test_a_whole_turn_can_be_repeated(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    first, second = await add(store, *tasks(2))
+    await worker.claim(total=1)
+    outcome = worker.done(first, b"1")
+    turn = await worker.turn(outcomes=[outcome])
+    again = await worker.turn(outcomes=[outcome], repeat=True)
+    assert (list(turn.verdicts), list(again.verdicts)) == (["ok"], ["repeat"])
+    assert turn.claimed is not None
+    assert again.claimed is not None
+    assert names(turn.claimed.tasks) == names(again.claimed.tasks) == [second]
+    assert turn.claimed.fence == again.claimed.fence
+
+
+async def test_nobody_else_gets_what_is_held(store: Store, worker: Worker, other: Worker) -> None:
+    await worker.beat()
+    await other.beat()
+    (uuid,) = await add(store, task())
+    assert await worker.runs() == [uuid]
+    assert await other.runs() == []
+    assert (await look(store, uuid)).past.session == worker.name

@@ -1,0 +1,197 @@
+"""hints: wake-ups that may be lost, doubled, late; after every (re)connect comes a resync."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator, AsyncIterator, Callable
+from typing import cast
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Hint, Store
+from tests.contract.steps import Worker, add, limit, task, tasks
+
+PATIENCE = 5  # seconds; a hint that does not come is a failure, not a wait to be lucky
+
+
+class Listener:
+    def __init__(self, store: Store, session: str) -> None:
+        self.hints: AsyncIterator[Hint] = store.hints(session)
+
+    async def hears(self, wanted: Callable[[Hint], object]) -> Hint:
+        async def look() -> Hint:
+            async for hint in self.hints:
+                if wanted(hint):
+                    return hint
+            raise AssertionError("the hints ended")
+
+        return await asyncio.wait_for(look(), PATIENCE)
+
+    async def hears_of(self, source: str) -> None:
+        await self.hears(lambda hint: source in hint.sources)
+
+    async def hears_the_end_of(self, uuid: str) -> None:
+        await self.hears(lambda hint: uuid in hint.ended)
+
+    async def connected(self) -> None:
+        assert (await self.hears(lambda _: True)).resync
+
+    async def leave(self) -> None:
+        await cast("AsyncGenerator[Hint, None]", self.hints).aclose()
+
+
+async def listening(store: Store, worker: Worker) -> Listener:
+    await worker.beat()
+    await worker.claim("none")
+    listener = Listener(store, worker.name)
+    await listener.connected()
+    return listener
+
+
+async def test_first_a_resync(store: Store, worker: Worker) -> None:
+    listener = await listening(store, worker)
+    await listener.leave()
+
+
+async def test_a_ready_task(store: Store, worker: Worker) -> None:
+    listener = await listening(store, worker)
+    await add(store, task("b"))
+    await listener.hears_of("b")
+    await listener.leave()
+
+
+async def test_an_earlier_alarm(store: Store, worker: Worker) -> None:
+    listener = await listening(store, worker)
+    await add(store, task("b", after=5000))
+    await listener.hears_of("b")
+    await add(store, task("c", after=1000))
+    await listener.hears_of("c")
+    await listener.leave()
+
+
+async def test_a_task_with_a_lane(store: Store, worker: Worker) -> None:
+    listener = await listening(store, worker)
+    await add(store, task("b", lane="b/k"))
+    await listener.hears_of("b")
+    await listener.leave()
+
+
+async def test_what_another_gives_back(store: Store, worker: Worker, other: Worker) -> None:
+    await other.beat()
+    for how in ("retry", "release", "close", "death"):
+        who = Worker(store, f"w-{how}")
+        await who.beat()
+        (uuid,) = await add(store, task(how))
+        assert await who.runs(how) == [uuid]
+        listener = await listening(store, worker)
+        if how in ("retry", "release"):
+            await who.settle(getattr(who, how)(uuid))
+        else:
+            await (store.close(who.name) if how == "close" else who.beat(0))
+        await listener.hears_of(how)
+        await listener.leave()
+
+
+async def test_freed_capacity(store: Store, worker: Worker, other: Worker) -> None:
+    await other.beat()
+    await limit(store, "b", cap=1)
+    await limit(store, "c/*", cap=1)
+    b1, *_ = await add(store, *tasks(2, "b"))
+    c1, *_ = await add(store, *tasks(2, "c", lane="c/k"))
+    assert await other.runs("b", "c") == [b1, c1]
+    listener = await listening(store, worker)
+    await other.settle(other.done(b1))
+    await listener.hears_of("b")
+    await other.settle(other.done(c1))
+    await listener.hears_of("c")
+    await listener.leave()
+
+
+async def test_a_changed_limit(store: Store, worker: Worker) -> None:
+    await limit(store, "b", paused=True, by="operator")
+    await add(store, task("b"))
+    listener = await listening(store, worker)
+    await limit(store, "b", by="operator")
+    await listener.hears_of("b")
+    await listener.leave()
+
+
+async def test_revived(store: Store, worker: Worker, other: Worker) -> None:
+    await other.beat()
+    (uuid,) = await add(store, task("b"))
+    await other.run_to_failure(uuid, "b")
+    listener = await listening(store, worker)
+    await store.revive([uuid])
+    await listener.hears_of("b")
+    await listener.leave()
+
+
+async def test_a_wanted_cancel_reaches_who_runs_it(store: Store, worker: Worker, other: Worker) -> None:
+    listener = await listening(store, worker)
+    (uuid,) = await add(store, task("b"))
+    assert await worker.runs("b") == [uuid]
+    await store.cancel(other.name, [uuid])
+    await listener.hears(lambda hint: uuid in hint.cancel)
+    await listener.leave()
+
+
+async def test_an_end_reaches_who_waits_for_it(store: Store, worker: Worker, other: Worker) -> None:
+    await other.beat()
+    for keep in (0, 1000):
+        (uuid,) = await add(store, task("b", reply_to=worker.name))
+        await other.runs("b")
+        listener = await listening(store, worker)
+        await other.settle(other.done(uuid, keep=keep))
+        await listener.hears_the_end_of(uuid)
+        await listener.leave()
+
+
+async def test_who_only_waits_needs_no_session(store: Store, other: Worker) -> None:
+    await other.beat()
+    (uuid,) = await add(store, task("b", reply_to="client"))
+    await other.runs("b")
+    listener = Listener(store, "client")
+    await listener.connected()
+    await other.settle(other.failed(uuid))
+    await listener.hears_the_end_of(uuid)
+    await listener.leave()
+
+
+async def test_without_a_listener_nothing_is_lost_but_the_hint(store: Store, worker: Worker) -> None:
+    listener = await listening(store, worker)
+    await listener.leave()
+    (uuid,) = await add(store, task("b", reply_to=worker.name))
+    assert await worker.runs("b") == [uuid]
+    again = Listener(store, worker.name)
+    await again.connected()
+    await worker.settle(worker.done(uuid))
+    await add(store, task("c"))
+    await again.hears_of("c")
+    await again.leave()
+
+
+async def test_a_slow_listener_gets_all_of_it(store: Store, worker: Worker, other: Worker) -> None:
+    listener = await listening(store, worker)
+    sources = {f"s{number}" for number in range(50)}
+    for source in sources:
+        await add(store, task(source))
+    heard: set[str] = set()
+
+    def enough(hint: Hint) -> bool:
+        heard.update(hint.sources)
+        return hint.resync or sources <= heard
+
+    await listener.hears(enough)
+    await listener.leave()
+
+
+async def test_a_closed_session_is_told_nothing_and_harms_nothing(
+    store: Store, worker: Worker, other: Worker, clock: ManualClock
+) -> None:
+    listener = await listening(store, worker)
+    await store.close(worker.name)
+    await add(store, *tasks(3, "b", reply_to=worker.name))
+    await other.beat()
+    running = await other.runs("b")
+    assert len(running) == 3
+    assert await other.settle(*(other.done(uuid) for uuid in running)) == ["ok"] * 3
+    await listener.leave()

@@ -1,0 +1,134 @@
+"""Looking: get, find by pages, tally, state."""
+
+from __future__ import annotations
+
+from math import floor
+
+import pytest
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Limit, Store
+from tests.contract.invariants import every
+from tests.contract.steps import Worker, add, limit, look, names, task, tasks
+
+
+async def test_get_in_the_order_asked(store: Store) -> None:
+    first, second = await add(store, *tasks(2))
+    found = await store.get([second, "ghost", first, second])
+    assert [record and record.uuid for record in found] == [second, None, first, second]
+
+
+async def test_a_run_is_seen_as_such(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task())
+    clock.advance(12.5)
+    await worker.runs()
+    record = await look(store, uuid)
+    assert record.state == "running"
+    assert (record.past.session, record.past.started) == (worker.name, floor(clock.now()))
+
+
+async def test_newest_first_in_pages(store: Store) -> None:
+    uuids = await add(store, *tasks(25))
+    page = await store.find({}, None, 10)
+    assert names(page.rows) == uuids[:-11:-1]
+    assert page.after is not None
+    assert names(await every(store, limit=10)) == uuids[::-1]
+    assert names(await every(store, limit=1)) == uuids[::-1]
+
+
+async def test_what_is_added_meanwhile_does_not_disturb_a_reader(store: Store) -> None:
+    uuids = await add(store, *tasks(6))
+    page = await store.find({}, None, 3)
+    await add(store, *tasks(3))
+    following = await store.find({}, page.after, 10)
+    assert names([*page.rows, *following.rows]) == uuids[::-1]
+
+
+async def test_filters(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    start = floor(clock.now())
+    await limit(store, "b/*", cap=0)
+    await add(
+        store,
+        task("a", uuid="aa1"),
+        task("a", uuid="aa2", after=5000, tags=("x", "y")),
+        task("b", uuid="ab1", unique="k"),
+        task("b", uuid="b1", lane="b/k", tags=("y",)),
+    )
+    clock.advance(1000)
+    await add(store, task("c", uuid="c1"))
+    await worker.runs("c")
+    wanted = {
+        ("uuid", "aa"): ["aa2", "aa1"],
+        ("uuid", "ab1"): ["ab1"],
+        ("source", "b"): ["b1", "ab1"],
+        ("state", "ready"): ["ab1", "aa1"],
+        ("state", "scheduled"): ["aa2"],
+        ("state", "parked"): ["b1"],
+        ("state", "running"): ["c1"],
+        ("state", "failed"): [],
+        ("tag", "y"): ["b1", "aa2"],
+        ("tag", "z"): [],
+        ("unique", "k"): ["ab1"],
+        ("lane", "b/k"): ["b1"],
+        ("since", str(start + 1000)): ["c1"],
+        ("until", str(start + 500)): ["b1", "ab1", "aa2", "aa1"],
+    }
+    found = {where: names(await every(store, dict([where]))) for where in wanted}
+    assert found == wanted
+    assert names(await every(store, {"source": "b", "tag": "y", "state": "parked"})) == ["b1"]
+    assert names(await every(store, {"source": "a", "tag": "y", "state": "ready"})) == []
+
+
+async def test_a_page_of_a_filter_goes_on(store: Store) -> None:
+    await add(store, *(task("ab"[number % 2]) for number in range(40)))
+    rows = await every(store, {"source": "b"}, limit=3)
+    assert len(rows) == 20
+    assert {row.source for row in rows} == {"b"}
+
+
+async def test_the_tally(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "a/*", cap=1)
+    a1, a2, *_ = await add(store, *tasks(3), *tasks(2, lane="a/k"), *tasks(2, "b", after=9))
+    await worker.runs("a", total=2)
+    await worker.settle(worker.done(a1), worker.failed(a2))
+    tally = {key: number for key, number in (await store.tally()).items() if number}
+    assert tally == {
+        ("a", "succeeded"): 1,
+        ("a", "failed"): 1,
+        ("a", "ready"): 2,
+        ("a", "parked"): 1,
+        ("b", "scheduled"): 2,
+    }
+
+
+async def test_code_and_operator_are_kept_apart(store: Store) -> None:
+    code = Limit("a", cap=3, rate=1.5, burst=4)
+    operator = Limit("a", cap=1, paused=True, reason="deploy", by="operator")
+    star = Limit("a/*", cap=2)
+    assert list(await store.put([], [code, operator, star])) == [True] * 3
+    limits = (await store.state())[1]
+    assert len(limits) == 3
+    assert all(each in limits for each in (code, operator, star))
+    changed = Limit("a", cap=9)
+    await store.put([], [changed])
+    limits = (await store.state())[1]
+    assert changed in limits
+    assert operator in limits
+    assert code not in limits
+
+
+@pytest.mark.parametrize("number", [0, 1, 7])
+async def test_looking_changes_nothing(store: Store, worker: Worker, number: int) -> None:
+    await worker.beat()
+    uuids = await add(store, *tasks(number))
+    before = await store.get(uuids)
+    for _ in range(2):
+        await every(store)
+        await store.tally()
+        await store.state()
+        await store.notes("ghost", 0, 1)
+    assert list(await store.get(uuids)) == list(before)
+    assert await worker.runs() == uuids

@@ -1,0 +1,109 @@
+"""note: a task's journal, written under its lease only."""
+
+from __future__ import annotations
+
+from onthedot.stores.contract import Lease, Note, Store
+from tests.contract.steps import Worker, add, task
+
+
+async def written(store: Store, uuid: str) -> list[tuple[str, str, bytes]]:
+    return [(note.kind, note.name, note.data) for _, note in await store.notes(uuid, 0, 100)]
+
+
+async def running(store: Store, worker: Worker) -> str:
+    await worker.beat()
+    (uuid,) = await add(store, task())
+    await worker.runs()
+    return uuid
+
+
+async def test_progress_the_last_stays(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    lease = worker.leases[uuid]
+    assert list(await store.note([Note(lease, "progress", "p", b"1/9"), Note(lease, "progress", "p", b"2/9")])) == []
+    assert list(await store.note([Note(lease, "progress", "p", b"3/9"), Note(lease, "progress", "q", b"1")])) == []
+    assert sorted(await written(store, uuid)) == [("progress", "p", b"3/9"), ("progress", "q", b"1")]
+
+
+async def test_an_error_the_first_stays(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    lease = worker.leases[uuid]
+    await store.note([Note(lease, "error", "1", b"first")])
+    await store.note([Note(lease, "error", "1", b"second"), Note(lease, "error", "2", b"other")])
+    assert sorted(await written(store, uuid)) == [("error", "1", b"first"), ("error", "2", b"other")]
+
+
+async def test_kinds_are_apart(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    lease = worker.leases[uuid]
+    await store.note([Note(lease, "error", "1", b"e"), Note(lease, "progress", "1", b"p")])
+    assert sorted(await written(store, uuid)) == [("error", "1", b"e"), ("progress", "1", b"p")]
+
+
+async def test_a_lost_lease_writes_nothing(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    lease = worker.leases[uuid]
+    lost = [Lease(uuid, lease.fence + 1, lease.session), Lease(uuid, lease.fence, "x"), Lease("ghost", 1, "w1")]
+    notes = [Note(each, "progress", "p", b"no") for each in lost]
+    assert list(await store.note([*notes, Note(lease, "progress", "p", b"yes")])) == lost
+    assert await written(store, uuid) == [("progress", "p", b"yes")]
+
+
+async def test_a_settled_lease_is_lost(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    note = Note(worker.leases[uuid], "progress", "p", b"late")
+    await worker.settle(worker.retry(uuid, error=b""))
+    assert list(await store.note([note])) == [note.lease]
+    await worker.runs()
+    assert list(await store.note([note])) == [note.lease]
+    await worker.settle(worker.done(uuid))
+    assert list(await store.note([note])) == [note.lease]
+    assert await written(store, uuid) == []
+
+
+async def test_a_dead_sessions_lease_is_lost(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    await worker.beat(0)
+    lease = worker.leases[uuid]
+    assert list(await store.note([Note(lease, "progress", "p", b"late")])) == [lease]
+
+
+async def test_they_are_read_in_order_and_from_a_place_on(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    lease = worker.leases[uuid]
+    await store.note([Note(lease, "progress", name, name.encode()) for name in "abcde"])
+    first = await store.notes(uuid, 0, 2)
+    assert [note.name for _, note in first] == ["a", "b"]
+    following = await store.notes(uuid, first[-1][0], 10)
+    assert [note.name for _, note in following] == ["c", "d", "e"]
+    numbers = [number for number, _ in (*first, *following)]
+    assert numbers == sorted(set(numbers))
+    assert list(await store.notes(uuid, numbers[-1], 10)) == []
+
+
+async def test_of_a_stranger_there_are_none(store: Store) -> None:
+    assert list(await store.notes("ghost", 0, 10)) == []
+
+
+async def test_they_stay_when_it_ends_and_is_revived(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    await worker.settle(worker.retry(uuid, error=b"E1"))
+    await worker.run_to_failure(uuid)
+    await store.revive([uuid])
+    assert ("error", "1", b"E1") in await written(store, uuid)
+
+
+async def test_they_go_with_the_record(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    await store.note([Note(worker.leases[uuid], "progress", "p", b"1")])
+    await worker.settle(worker.done(uuid, keep=0))
+    assert await written(store, uuid) == []
+
+
+async def test_they_are_purged_with_the_record(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    await store.note([Note(worker.leases[uuid], "progress", "p", b"1")])
+    await worker.settle(worker.done(uuid))
+    assert await written(store, uuid) != []
+    assert await store.purge(10, 0) == 1
+    assert await written(store, uuid) == []

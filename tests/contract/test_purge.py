@@ -1,0 +1,81 @@
+"""purge: what is past its time, then the oldest ends beyond the most; never what lives."""
+
+from __future__ import annotations
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Store
+from tests.contract.steps import Worker, add, states, task, tasks
+
+
+async def ended(store: Store, worker: Worker, clock: ManualClock, *keeps: int) -> list[str]:
+    """Tasks that ended one after the other, a millisecond apart."""
+    await worker.beat()
+    uuids = await add(store, *tasks(len(keeps)))
+    await worker.runs()
+    for uuid, keep in zip(uuids, keeps, strict=True):
+        assert await worker.settle(worker.done(uuid, keep=keep)) == ["ok"]
+        clock.advance(1)
+    return uuids
+
+
+async def left(store: Store, uuids: list[str]) -> list[str]:
+    return [uuid for uuid, state in zip(uuids, await states(store, uuids), strict=True) if state]
+
+
+async def test_nothing_is_dropped_before_its_time(store: Store, worker: Worker, clock: ManualClock) -> None:
+    uuids = await ended(store, worker, clock, 1000)
+    clock.advance(998)
+    assert await store.purge(10) == 0
+    clock.advance(1)
+    assert await store.purge(10) == 1
+    assert await left(store, uuids) == []
+
+
+async def test_by_the_end_of_their_time(store: Store, worker: Worker, clock: ManualClock) -> None:
+    first, second, third = await ended(store, worker, clock, 3000, 1000, 2000)
+    clock.advance(10_000)
+    assert await store.purge(1) == 1
+    assert await left(store, [first, second, third]) == [first, third]
+    assert await store.purge(1) == 1
+    assert await left(store, [first, second, third]) == [first]
+    assert await store.purge(5) == 1
+    assert await store.purge(5) == 0
+
+
+async def test_beyond_the_most_the_oldest_ends_go(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    uuids = await add(store, *tasks(4))
+    await worker.runs()
+    for uuid in reversed(uuids):
+        await worker.settle(worker.failed(uuid))
+        clock.advance(1)
+    assert await store.purge(10, 3) == 1
+    assert await left(store, uuids) == uuids[:3]
+    assert await store.purge(1, 0) == 1
+    assert await left(store, uuids) == uuids[:2]
+
+
+async def test_no_more_than_the_limit(store: Store, worker: Worker, clock: ManualClock) -> None:
+    uuids = await ended(store, worker, clock, *[1000] * 5)
+    clock.advance(10_000)
+    assert await store.purge(3, 0) == 3
+    assert await left(store, uuids) == uuids[3:]
+    assert await store.purge(0) == 0
+
+
+async def test_what_lives_stays(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    running, ready, later = await add(store, task(), task("b"), task(after=1_000_000))
+    await worker.runs()
+    clock.advance(10_000)
+    assert await store.purge(100, 0) == 0
+    assert await states(store, [running, ready, later]) == ["running", "ready", "scheduled"]
+
+
+async def test_what_is_gone_can_be_added_again(store: Store, worker: Worker, clock: ManualClock) -> None:
+    (uuid,) = await ended(store, worker, clock, 1000)
+    await store.purge(10, 0)
+    (added,) = await store.add([task(uuid=uuid)])
+    assert added.fresh
+    assert await worker.settle(worker.done(uuid)) == ["lost"]
+    assert await worker.runs() == [uuid]

@@ -1,0 +1,147 @@
+"""revive: failed or cancelled → due now, attempts kept, a new budget."""
+
+from __future__ import annotations
+
+from math import floor
+
+import pytest
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Store
+from tests.contract.steps import Worker, add, limit, look, state, task
+
+
+@pytest.mark.parametrize("how", ["failed", "cancelled"])
+async def test_it_runs_again_with_the_next_attempt(store: Store, worker: Worker, clock: ManualClock, how: str) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task())
+    await worker.runs()
+    await worker.settle(worker.retry(uuid))
+    await worker.runs()
+    await worker.settle(getattr(worker, how)(uuid))
+    clock.advance(5000)
+    assert list(await store.revive([uuid])) == [uuid]
+    record = await look(store, uuid)
+    past = record.past
+    assert (record.state, record.due, record.attempt) == ("ready", floor(clock.now()), 3)
+    assert (past.earlier, past.retries, past.crashes, past.cancel) == (2, 0, 0, False)
+    assert (past.ended, past.keep_until, past.result) == (None, None, None)
+    assert await worker.runs() == [uuid]
+
+
+async def test_attempts_only_grow(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task())
+    for attempt in range(1, 4):
+        (record,) = (await worker.claim()).tasks
+        assert record.attempt == attempt
+        await worker.settle(worker.failed(uuid))
+        await store.revive([uuid])
+
+
+async def test_what_has_crashed_too_often_may_crash_again(store: Store, worker: Worker, other: Worker) -> None:
+    await worker.beat()
+    await other.beat()
+    (uuid,) = await add(store, task(max_crashes=1))
+    await worker.runs()
+    await worker.beat(0)
+    assert await other.chores() == {uuid: "crashed"}
+    await other.settle(other.failed(uuid))
+    await store.revive([uuid])
+    assert await other.runs() == [uuid]
+    assert (await look(store, uuid)).past.crashes == 0
+
+
+async def test_a_cancelled_one_is_not_flagged_any_more(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task(after=1000))
+    await worker.cancel(uuid)
+    await worker.settle(worker.cancelled(uuid))
+    await store.revive([uuid])
+    assert await worker.runs() == [uuid]
+    assert await worker.settle(worker.retry(uuid)) == ["ok"]
+    assert await worker.runs() == [uuid]
+
+
+async def test_again_gives_the_same_answer(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task())
+    await worker.run_to_failure(uuid)
+    assert list(await store.revive([uuid])) == [uuid]
+    before = await look(store, uuid)
+    assert list(await store.revive([uuid])) == [uuid]
+    assert await look(store, uuid) == before
+
+
+async def test_what_succeeded_or_is_unknown_stays(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task())
+    await worker.runs()
+    await worker.settle(worker.done(uuid))
+    assert list(await store.revive([uuid, "nobody"])) == []
+    assert await state(store, uuid) == "succeeded"
+
+
+async def test_with_a_lane_it_waits_for_its_alarm(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "a/*", cap=1)
+    (uuid,) = await add(store, task(lane="a/k"))
+    await worker.run_to_failure(uuid)
+    (busy,) = await add(store, task(lane="a/k"))
+    assert await worker.runs() == [busy]
+    await store.revive([uuid])
+    assert await state(store, uuid) == "scheduled"
+    assert await worker.runs() == []
+    await worker.settle(worker.done(busy))
+    assert await worker.runs() == [uuid]
+
+
+async def test_it_takes_its_key_again(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task(unique="k"))
+    await worker.run_to_failure(uuid)
+    await store.revive([uuid])
+    assert await add(store, task(unique="k")) == [uuid]
+
+
+async def test_unless_another_has_it_by_now(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task(unique="k"))
+    await worker.run_to_failure(uuid)
+    (other,) = await add(store, task(unique="k"))
+    before = await look(store, uuid)
+    assert list(await store.revive([uuid])) == []
+    assert await look(store, uuid) == before
+    await worker.runs()
+    await worker.settle(worker.done(other))
+    assert list(await store.revive([uuid])) == [uuid]
+
+
+async def test_two_of_one_key_only_the_first(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    first = task(unique="k")
+    second = task(unique="k")
+    for new in (first, second):
+        await add(store, new)
+        await worker.run_to_failure(new.uuid)
+    assert list(await store.revive([first.uuid, second.uuid])) == [first.uuid]
+
+
+async def test_the_old_settlement_does_not_end_it_again(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task())
+    await worker.run_to_failure(uuid)
+    await store.revive([uuid])
+    assert await worker.settle(worker.failed(uuid)) == ["repeat"]
+    assert await state(store, uuid) == "ready"
+
+
+async def test_purge_lets_it_live(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task(after=0))
+    await worker.runs()
+    await worker.settle(worker.failed(uuid, keep=1000))
+    await store.revive([uuid])
+    clock.advance(1000)
+    assert await store.purge(10, 0) == 0
+    assert await state(store, uuid) == "ready"

@@ -1,0 +1,165 @@
+"""schedules: compare-and-set on rev, so that each window has one firing in the whole cluster and nobody leads."""
+
+from __future__ import annotations
+
+from math import floor
+
+from msgspec.structs import replace
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Fire, Limit, Schedule, Store
+from tests.contract.steps import Worker, look, state, task
+
+
+async def stored(store: Store, name: str = "nightly") -> Schedule:
+    (schedule,) = [schedule for schedule in (await store.state())[0] if schedule.name == name]
+    return schedule
+
+
+async def declare(store: Store, next_at: int | None, rule: bytes = b"rule", declared: str = "v1") -> Schedule:
+    assert len(await store.put([Schedule("nightly", rule, declared, next_at)], [])) == 1
+    return await stored(store)
+
+
+async def test_a_new_one_is_stored(store: Store) -> None:
+    schedule = await declare(store, 5000)
+    assert schedule.rev > 0
+    assert replace(schedule, rev=0) == Schedule("nightly", b"rule", "v1", 5000)
+
+
+async def test_the_same_declaration_changes_nothing(store: Store) -> None:
+    before = await declare(store, 5000)
+    assert await declare(store, 9999, rule=b"other") == before
+
+
+async def test_a_changed_declaration_takes_over(store: Store) -> None:
+    before = await declare(store, 5000)
+    await store.put([replace(before, paused=True, runs=7, last_at=4000)], [])
+    paused = await stored(store)
+    after = await declare(store, 9999, b"other", "v2")
+    assert (after.rule, after.declared, after.next_at) == (b"other", "v2", 9999)
+    assert (after.paused, after.runs, after.last_at) == (True, 7, 4000)
+    assert before.rev < paused.rev < after.rev
+
+
+async def test_data_is_always_taken(store: Store) -> None:
+    await declare(store, 5000, declared="")
+    after = await declare(store, 9999, b"other", declared="")
+    assert (after.rule, after.next_at) == (b"other", 9999)
+
+
+async def test_compare_and_set(store: Store) -> None:
+    before = await declare(store, 5000)
+    wanted = replace(before, rule=b"new", next_at=None, paused=True, last_at=1, runs=2, declared="v9")
+    assert list(await store.put([wanted], [])) == [True]
+    after = await stored(store)
+    assert after.rev > before.rev
+    assert replace(after, rev=before.rev) == wanted
+    assert list(await store.put([wanted], [])) == [False]
+    assert await stored(store) == after
+
+
+async def test_compare_and_set_of_nothing(store: Store) -> None:
+    assert list(await store.put([Schedule("ghost", b"", "", None, rev=3)], [])) == [False]
+    assert list((await store.state())[0]) == []
+
+
+async def test_one_answer_each_schedules_first(store: Store) -> None:
+    await declare(store, 5000)
+    right, wrong = await stored(store), replace(await stored(store), rev=99)
+    assert list(await store.put([wrong, right], [Limit("a"), Limit("b")])) == [False, True, True, True]
+
+
+async def test_a_claim_hands_out_what_is_due(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    schedule = await declare(store, floor(clock.now()) + 1000)
+    clock.advance(999)
+    assert list((await worker.claim()).schedules) == []
+    clock.advance(1)
+    assert list((await worker.claim(total=0)).schedules) == [schedule]
+
+
+async def test_until_it_is_fired(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    await other.beat()
+    due = floor(clock.now())
+    schedule = await declare(store, due)
+    assert list((await worker.claim()).schedules) == list((await other.claim()).schedules) == [schedule]
+    fire = Fire("nightly", schedule.rev, (task(uuid="w1"),), due + 1000, due)
+    assert list(await store.fire([fire])) == [True]
+    assert list((await worker.claim("b")).schedules) == []
+    after = await stored(store)
+    assert (after.next_at, after.last_at, after.runs) == (due + 1000, due, 1)
+    assert after.rev > schedule.rev
+    assert await worker.runs() == ["w1"]
+
+
+async def test_only_one_fires(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    due = floor(clock.now())
+    schedule = await declare(store, due)
+    fires = [Fire("nightly", schedule.rev, (task(uuid=name),), due + 1000, due) for name in ("x", "y")]
+    assert list(await store.fire([fires[0]])) == [True]
+    assert list(await store.fire([fires[1]])) == [False]
+    assert list(await store.fire([fires[0]])) == [False]
+    assert await worker.runs() == ["x"]
+    assert (await stored(store)).runs == 1
+
+
+async def test_refused(store: Store, clock: ManualClock) -> None:
+    due = floor(clock.now())
+    schedule = await declare(store, due)
+    right = Fire("nightly", schedule.rev, (task(uuid="x"),), due + 1000)
+    assert list(await store.fire([replace(right, name="ghost"), replace(right, rev=schedule.rev + 1)])) == [False] * 2
+    await store.put([replace(schedule, paused=True)], [])
+    paused = await stored(store)
+    assert list(await store.fire([right, replace(right, rev=paused.rev)])) == [False] * 2
+    assert list(await store.get(["x"])) == [None]
+    assert await stored(store) == paused
+
+
+async def test_a_paused_one_is_not_handed_out(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    schedule = await declare(store, floor(clock.now()))
+    await store.put([replace(schedule, paused=True)], [])
+    assert list((await worker.claim()).schedules) == []
+    await store.put([replace(await stored(store), paused=False)], [])
+    assert len((await worker.claim()).schedules) == 1
+
+
+async def test_a_skipped_window_has_no_task(store: Store, clock: ManualClock) -> None:
+    due = floor(clock.now())
+    schedule = await declare(store, due)
+    assert list(await store.fire([Fire("nightly", schedule.rev, (), due + 1000)])) == [True]
+    after = await stored(store)
+    assert (after.next_at, after.last_at, after.runs) == (due + 1000, None, 0)
+
+
+async def test_the_last_window(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    due = floor(clock.now())
+    schedule = await declare(store, due)
+    await store.fire([Fire("nightly", schedule.rev, (task(uuid="x"),), None, due)])
+    clock.advance(1_000_000)
+    assert list((await worker.claim()).schedules) == []
+    assert (await stored(store)).next_at is None
+
+
+async def test_what_it_makes_is_added_as_by_add(store: Store, clock: ManualClock) -> None:
+    due = floor(clock.now())
+    schedule = await declare(store, due)
+    await store.add([task(uuid="x", body=b"first")])
+    new = (task(uuid="x", body=b"second"), task(uuid="y", after=1000), task(uuid="z", lane="a/k"))
+    assert list(await store.fire([Fire("nightly", schedule.rev, new, due + 1000, due)])) == [True]
+    assert (await look(store, "x")).body == b"first"
+    assert [await state(store, uuid) for uuid in "xyz"] == ["ready", "scheduled", "scheduled"]
+
+
+async def test_drop(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    schedule = await declare(store, floor(clock.now()))
+    await store.drop(["nightly", "ghost"])
+    assert list((await store.state())[0]) == []
+    assert list((await worker.claim()).schedules) == []
+    assert list(await store.fire([Fire("nightly", schedule.rev, (task(),), None)])) == [False]
+    await store.drop(["nightly"])

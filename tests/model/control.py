@@ -1,0 +1,129 @@
+"""The naive store's schedules, journal, retention and looking."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+
+from msgspec.structs import replace
+
+from onthedot.clock import Clock
+from onthedot.stores.contract import Added, Fire, Lease, Limit, NewTask, Note, Page, Record, Schedule, State
+from tests.model.rows import Limits, Presence, Row
+
+
+class Control:
+    def __init__(self, clock: Clock) -> None:
+        self.clock = clock
+        self.rows: dict[str, Row] = {}
+        self.limits = Limits(clock, self.rows)
+        self.schedules: dict[str, Schedule] = {}
+        self.sessions: dict[str, Presence] = {}
+        self.counter = 0
+
+    def add(self, tasks: Sequence[NewTask]) -> list[Added]:
+        raise NotImplementedError
+
+    def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> list[bool]:
+        answers = [self._put(schedule) for schedule in schedules]
+        for limit in limits:
+            self.limits.put(limit)
+        return answers + [True for _ in limits]
+
+    def _put(self, new: Schedule) -> bool:
+        old = self.schedules.get(new.name)
+        if new.rev > 0:
+            if old is not None and old.rev == new.rev:
+                self.schedules[new.name] = replace(new, rev=old.rev + 1)
+                return True
+            return False
+        if old is None:
+            self.schedules[new.name] = replace(new, rev=1)
+        elif new.declared == "" or new.declared != old.declared:
+            changed = replace(old, rule=new.rule, declared=new.declared, next_at=new.next_at, rev=old.rev + 1)
+            self.schedules[new.name] = changed
+        return True
+
+    def fire(self, fires: Sequence[Fire]) -> list[bool]:
+        return [self._fire(fire) for fire in fires]
+
+    def _fire(self, fire: Fire) -> bool:
+        old = self.schedules.get(fire.name)
+        if old is None or old.rev != fire.rev or old.paused:
+            return False
+        last_at = old.last_at if fire.last_at is None else fire.last_at
+        runs = old.runs + sum(added.fresh for added in self.add(fire.tasks))
+        self.schedules[fire.name] = replace(old, rev=old.rev + 1, next_at=fire.next_at, last_at=last_at, runs=runs)
+        return True
+
+    def drop(self, schedules: Sequence[str]) -> None:
+        for name in schedules:
+            self.schedules.pop(name, None)
+
+    def due_schedules(self) -> list[Schedule]:
+        now = self.clock.now()
+        return [s for s in self.schedules.values() if not s.paused and s.next_at is not None and s.next_at <= now]
+
+    def note(self, notes: Sequence[Note]) -> list[Lease]:
+        lost = []
+        for note in notes:
+            row = self.rows.get(note.lease.uuid)
+            if row is None or not row.under(note.lease):
+                lost.append(note.lease)
+            else:
+                self._write(row, note)
+        return lost
+
+    def _write(self, row: Row, note: Note) -> None:
+        key = (note.kind, note.name)
+        if note.kind == "progress" or key not in row.notes:
+            row.notes[key] = (self._count(), note)
+
+    def _count(self) -> int:
+        self.counter += 1
+        return self.counter
+
+    def purge(self, limit: int, most: int = 1_000_000) -> int:
+        now = self.clock.now()
+        ended = [row for row in self.rows.values() if not row.live]
+        over = [row for row in ended if (row.record.past.keep_until or 0) <= now]
+        over.sort(key=lambda row: (row.record.past.keep_until or 0, row.record.seq))
+        rest = sorted((row for row in ended if row not in over), key=lambda row: row.end)
+        gone = (over + rest[: max(0, len(rest) - most)])[:limit]
+        for row in gone:
+            del self.rows[row.record.uuid]
+        return len(gone)
+
+    def get(self, uuids: Sequence[str]) -> list[Record | None]:
+        return [self.rows[uuid].seen() if uuid in self.rows else None for uuid in uuids]
+
+    def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
+        seen = [row.seen() for row in sorted(self.rows.values(), key=lambda row: -row.record.seq)]
+        found = [r for r in seen if _matches(r, where) and (after is None or r.seq < int(after))]
+        return Page(found[:limit], str(found[limit - 1].seq) if len(found) > limit else None)
+
+    def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
+        notes = self.rows[uuid].notes.values() if uuid in self.rows else ()
+        return sorted((entry for entry in notes if entry[0] > after), key=lambda entry: entry[0])[:limit]
+
+    def tally(self) -> Counter[tuple[str, State]]:
+        seen = [row.seen() for row in self.rows.values()]
+        return Counter((record.source, record.state) for record in seen)
+
+    def state(self) -> tuple[list[Schedule], list[Limit], dict[str, bytes]]:
+        present = {name: p.info for name, p in self.sessions.items() if p.info is not None}
+        return list(self.schedules.values()), list(self.limits.records.values()), present
+
+
+def _matches(record: Record, where: Mapping[str, str]) -> bool:
+    tests: dict[str, Callable[[str], bool]] = {
+        "uuid": lambda text: record.uuid.startswith(text),
+        "source": lambda text: record.source == text,
+        "state": lambda text: record.state == text,
+        "tag": lambda text: text in record.policy.tags,
+        "unique": lambda text: record.unique == text,
+        "lane": lambda text: record.lane == text,
+        "since": lambda text: record.added >= int(text),
+        "until": lambda text: record.added < int(text),
+    }
+    return all(tests[name](text) for name, text in where.items())

@@ -1,0 +1,162 @@
+"""What the naive store is made of: rows, and what may start now."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from math import floor
+
+from msgspec.structs import replace
+
+from onthedot.clock import Clock
+from onthedot.stores.contract import Lease, Limit, Note, Record, State
+
+ENDED = ("succeeded", "failed", "cancelled")
+MICROSECOND = 0.001  # ms; what epoch milliseconds in a float cannot tell apart for certain
+
+
+@dataclass
+class Hold:
+    """A claim has the row: as a run, or as a chore."""
+
+    fence: int
+    session: str
+    at: float
+    chore: bool
+
+
+@dataclass
+class Row:
+    record: Record  # its state is never "running": that is known from the hold
+    alarm: int | None = None
+    chore: int | None = None  # it must end without running; its place among the chores
+    hold: Hold | None = None
+    notes: dict[tuple[str, str], tuple[int, Note]] = field(default_factory=dict)
+    end: int = 0  # the order of ending
+
+    @property
+    def live(self) -> bool:
+        return self.record.state not in ENDED
+
+    @property
+    def running(self) -> bool:
+        return self.hold is not None and not self.hold.chore
+
+    @property
+    def place(self) -> tuple[int, int]:
+        return self.record.rank, self.record.seq
+
+    @property
+    def expiry(self) -> int | None:
+        """Only what never started expires."""
+        record = self.record
+        if record.policy.expires is None or record.past.started is not None:
+            return None
+        return record.due + record.policy.expires
+
+    def waits(self, state: State) -> bool:
+        """Ready to be taken, or parked to be admitted: not held, and no chore."""
+        return self.record.state == state and self.hold is None and self.chore is None
+
+    def under(self, lease: Lease) -> bool:
+        return self.hold is not None and (self.hold.fence, self.hold.session) == (lease.fence, lease.session)
+
+    def move(self, state: State, alarm: int | None) -> None:
+        self.record = replace(self.record, state=state)
+        self.alarm, self.chore = alarm, None
+
+    def change(self, **past: object) -> None:
+        self.record = replace(self.record, past=replace(self.record.past, **past))
+
+    def seen(self) -> Record:
+        if self.hold is None or self.hold.chore:
+            return self.record
+        past = replace(self.record.past, session=self.hold.session, started=floor(self.hold.at))
+        return replace(self.record, state="running", past=past)
+
+
+@dataclass
+class Presence:
+    until: float
+    info: bytes | None  # None: it has only cancelled
+    claims: dict[int, int] = field(default_factory=dict)  # ask.number → fence
+
+
+@dataclass
+class Bucket:
+    tokens: float
+    at: float
+
+
+class Limits:
+    """Counts everything anew each time it is asked."""
+
+    def __init__(self, clock: Clock, rows: Mapping[str, Row]) -> None:
+        self.clock, self.rows = clock, rows
+        self.records: dict[tuple[str, str], Limit] = {}
+        self.buckets: dict[str, Bucket] = {}
+
+    def put(self, limit: Limit) -> None:
+        self.records[limit.name, limit.by] = limit
+
+    def effective(self, name: str) -> Limit:
+        """Field by field: a name's own before its star's, the operator's before the code's."""
+        star = name.partition("/")[0] + "/*"
+        found = [self.records[key] for key in ((name, "operator"), (name, "code")) if key in self.records]
+        if "/" in name:
+            found += [self.records[key] for key in ((star, "operator"), (star, "code")) if key in self.records]
+        cap = next((limit.cap for limit in found if limit.cap is not None), None)
+        rated = next((limit for limit in found if limit.rate is not None), Limit(name))
+        return Limit(name, cap, rated.rate, rated.burst, paused=any(limit.paused for limit in found))
+
+    def missing(self, limit: Limit, cost: float) -> float:
+        """Tokens that are not there yet."""
+        if limit.rate is None:
+            return 0
+        now = self.clock.now()
+        bucket = self.buckets.setdefault(limit.name, Bucket(limit.burst, now))
+        bucket.tokens = min(limit.burst, bucket.tokens + (now - bucket.at) * limit.rate / 1000)
+        bucket.at = now
+        slack = limit.rate * MICROSECOND / 1000
+        return 0 if bucket.tokens >= cost - slack else cost - bucket.tokens
+
+    def wait(self, name: str, cost: float) -> float | None:
+        """ms until the tokens are there; None: time alone will not bring them."""
+        limit = self.effective(name)
+        missing = self.missing(limit, cost)
+        if limit.rate is None or limit.paused or not missing or cost > limit.burst:
+            return None
+        return missing / limit.rate * 1000
+
+    def spend(self, name: str, cost: float) -> None:
+        limit = self.effective(name)
+        if limit.rate is not None:
+            self.missing(limit, cost)
+            self.buckets[name].tokens -= cost
+
+    def in_lane(self, lane: str | None, state: State) -> list[Row]:
+        rows = [row for row in self.rows.values() if row.record.lane == lane and row.waits(state)]
+        return sorted(rows, key=lambda row: row.place) if lane is not None else []
+
+    def pledged(self, lane: str) -> float:
+        return sum(row.record.policy.cost for row in self.in_lane(lane, "ready"))
+
+    def opens(self, lane: str, cost: float) -> bool:
+        """May one more be let into ready?"""
+        return self.starts(lane, cost + self.pledged(lane), len(self.in_lane(lane, "ready")))
+
+    def starts(self, lane: str, cost: float, admitted: int = 0) -> bool:
+        limit = self.effective(lane)
+        running = sum(row.running and row.record.lane == lane for row in self.rows.values())
+        fits = limit.cap is None or running + admitted < limit.cap
+        return fits and not limit.paused and not self.missing(limit, cost)
+
+    def source_starts(self, source: str) -> bool:
+        limit = self.effective(source)
+        running = sum(row.running and row.record.source == source for row in self.rows.values())
+        fits = limit.cap is None or running < limit.cap
+        return fits and not limit.paused and not self.missing(limit, 1)
+
+    def ready(self, sources: Sequence[str]) -> list[Row]:
+        rows = [row for row in self.rows.values() if row.waits("ready") and row.record.source in sources]
+        return sorted(rows, key=lambda row: row.place)
