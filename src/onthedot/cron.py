@@ -1,0 +1,300 @@
+"""Cron expressions: cronsim reads and walks them, this adds what it has not and what happens when clocks change.
+
+cronsim is only shown naive wall-clock times. Which moments those are is decided here, by two facts about a wall time:
+its offset before and its offset after a change of the clock. Equal: an ordinary time. Before > after: it comes twice.
+Before < after: it never comes.
+"""
+
+from __future__ import annotations
+
+import re
+from calendar import monthrange
+from collections.abc import Iterable
+from copy import copy
+from datetime import UTC, date, datetime, time, timedelta, tzinfo
+from functools import lru_cache
+from typing import TypeAlias
+from zoneinfo import ZoneInfo
+
+from cronsim import CronSim, CronSimError
+
+from onthedot.errors import BadSchedule
+
+Zone: TypeAlias = str | tzinfo
+
+_NICKNAMES = {
+    "@yearly": "0 0 1 1 *",
+    "@annually": "0 0 1 1 *",
+    "@monthly": "0 0 1 * *",
+    "@weekly": "0 0 * * 0",
+    "@daily": "0 0 * * *",
+    "@midnight": "0 0 * * *",
+    "@hourly": "0 * * * *",
+}
+_FIELDS = (
+    ("second", "0-59"),
+    ("minute", "0-59"),
+    ("hour", "0-23"),
+    ("day", "1-31, L, LW, nW or ?"),
+    ("month", "1-12 or JAN-DEC"),
+    ("weekday", "0-7 or SUN-SAT (0 and 7 are Sunday), n#1-n#5, nL or ?"),
+)
+_DAY, _WEEKDAY = 3, 5
+_NEAREST = re.compile(r"([1-9]|[12][0-9]|3[01])W")
+_NAMED_LAST = re.compile(r"\b(SUN|MON|TUE|WED|THU|FRI|SAT)L\b")
+_CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
+_WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
+_LONGEST = 1000  # characters; all sixty seconds listed one by one are 170
+_SECOND = timedelta(seconds=1)
+
+
+class Cron:
+    """A cron expression in a time zone.
+
+    Five fields, or six with seconds first. When an hour repeats, fixed hours fire once (the first time round) and an
+    hour field that begins with ``*`` fires in both. When an hour is missing, fixed hours fire once, at the first moment
+    after the gap, and ``*`` just goes on.
+
+    >>> before_spring = datetime(2026, 3, 28, 12, tzinfo=UTC)
+    >>> Cron("30 2 * * *", "Europe/Berlin").next_after(before_spring).isoformat()
+    '2026-03-29T01:00:00+00:00'
+    >>> Cron("61 * * * *")
+    Traceback (most recent call last):
+    onthedot.errors.BadSchedule: cron '61 * * * *': minute '61' is not one of, or a range or step of, 0-59
+    """
+
+    __slots__ = ("_sim", "_starred", "expr", "zone")
+
+    def __init__(self, expr: str, tz: Zone = UTC) -> None:
+        self.expr = expr
+        self.zone = zone_of(tz)
+        fields = _fields(expr)
+        self._starred = fields[2].startswith("*")
+        self._sim = _read(expr, fields)
+
+    def __repr__(self) -> str:
+        return f"Cron({self.expr!r}, {zone_name(self.zone)!r})"
+
+    def next_after(self, moment: datetime) -> datetime | None:
+        """The first firing strictly later than an aware moment, in UTC; None after the end of the calendar."""
+        if moment.utcoffset() is None:
+            raise ValueError(f"{moment!r} has no time zone; pass an aware datetime")
+        try:
+            local = moment.astimezone(UTC).astimezone(self.zone)
+            wall = local.replace(tzinfo=None, microsecond=0)
+            found = self._next_starred(wall) if self._starred else self._next_fixed(wall)
+        except (OverflowError, StopIteration):
+            return None
+        return found.replace(tzinfo=UTC)
+
+    def _next_fixed(self, wall: datetime) -> datetime:
+        before, after = self._offsets(wall)
+        if wall.fold and before > after:
+            # The second time round: everything up to the end of the first has had its turn.
+            wall = self._change(wall, before, after) + before - _SECOND
+        found = self._walk(wall)
+        before, after = self._offsets(found)
+        return self._change(found, before, after) if before < after else found - before
+
+    def _next_starred(self, wall: datetime) -> datetime:
+        found = self._walk(wall)
+        before, after = self._offsets(wall)
+        if before > after:
+            change = self._change(wall, before, after)
+            if not wall.fold:
+                if found < change + before:
+                    return found - before
+                found = self._walk(change + after - _SECOND)
+            if found < change + before:
+                return found - after
+        before, after = self._offsets(found)
+        while before < after:
+            found = self._walk(self._change(found, before, after) + after - _SECOND)
+            before, after = self._offsets(found)
+        return found - before
+
+    def _walk(self, wall: datetime) -> datetime:
+        sim = copy(self._sim)
+        sim.dt = wall.replace(fold=0)
+        return next(sim)
+
+    def _offsets(self, wall: datetime) -> tuple[timedelta, timedelta]:
+        return self._offset(wall.replace(fold=0)), self._offset(wall.replace(fold=1))
+
+    def _offset(self, wall: datetime) -> timedelta:
+        return self.zone.utcoffset(wall.replace(tzinfo=self.zone)) or timedelta()
+
+    def _change(self, wall: datetime, before: timedelta, after: timedelta) -> datetime:
+        """When (naive UTC) the clock changes that makes this wall time repeated or missing.
+
+        Zones do not tell their changes, so it is looked for between the two readings of the wall time.
+        """
+        early, late = sorted((wall.replace(fold=0) - before, wall.replace(fold=0) - after))
+        while late - early > _SECOND:
+            middle = early + timedelta(seconds=(late - early) // _SECOND // 2)
+            there = middle.replace(tzinfo=UTC).astimezone(self.zone).utcoffset()
+            early, late = (early, middle) if there == after else (middle, late)
+        return late
+
+
+def zone_of(tz: Zone) -> tzinfo:
+    """The zone of a name, or the zone itself.
+
+    >>> zone_of("Europe/Berlin")
+    zoneinfo.ZoneInfo(key='Europe/Berlin')
+    """
+    if isinstance(tz, tzinfo):
+        return tz
+    if not isinstance(tz, str):
+        raise BadSchedule(f"tz: {tz!r} is a {type(tz).__name__}; name a zone, for example 'Europe/Berlin'")
+    if tz.upper() == "UTC":
+        return UTC  # also there on systems that have no zone database
+    try:
+        return ZoneInfo(tz)
+    except (KeyError, ValueError, OSError):
+        raise BadSchedule(f"tz: no time zone {tz!r} is known here; write it as in 'Europe/Berlin' or 'UTC'") from None
+
+
+def zone_name(tz: Zone) -> str:
+    """The name under which every process finds this zone again.
+
+    >>> zone_name(UTC)
+    'UTC'
+    """
+    zone = zone_of(tz)
+    if zone is UTC:
+        return "UTC"
+    if isinstance(zone, ZoneInfo) and zone.key:
+        return zone.key
+    raise BadSchedule(f"tz: {tz!r} has no name that could be stored; name a zone, for example 'Europe/Berlin'")
+
+
+@lru_cache(maxsize=1024)
+def cron_in(expr: str, tz: str) -> Cron:
+    """The same Cron for the same text: a schedule is read from the store at every firing.
+
+    >>> cron_in("@daily", "UTC") is cron_in("@daily", "UTC")
+    True
+    """
+    return Cron(expr, tz)
+
+
+def daily(at: str | time, weekdays: str | Iterable[str | int] | None) -> tuple[str, tuple[str, ...] | None, str]:
+    """A time of day and weekdays: both in their plain form, and together as a cron expression.
+
+    >>> daily("7:30", "sat-sun")
+    ('07:30', ('sat', 'sun'), '0 30 7 * * SAT,SUN')
+    """
+    found = _CLOCK.fullmatch(at.replace(tzinfo=None).isoformat() if isinstance(at, time) else str(at))
+    hour, minute, second = (int(part or 0) for part in found.groups()) if found else (24, 0, 0)
+    if hour > 23 or minute > 59 or second > 59:
+        raise BadSchedule(f"DailySchedule: at {at!r} is out of range: '00:00' to '23:59', or with seconds '23:59:59'")
+    days = None if weekdays is None else _weekdays(weekdays)
+    text = f"{hour:02}:{minute:02}" + (f":{second:02}" if second else "")
+    return text, days, f"{second} {minute} {hour} * * {','.join(days).upper() if days else '*'}"
+
+
+def _weekdays(days: str | Iterable[str | int]) -> tuple[str, ...]:
+    chosen: set[int] = set()
+    for said in days.split(",") if isinstance(days, str) else days:
+        first, _, last = said.partition("-") if isinstance(said, str) else (said, "", "")
+        start = _weekday(first)
+        chosen.update((start + i) % 7 for i in range((_weekday(last or first) - start) % 7 + 1))
+    if not chosen:
+        raise BadSchedule("DailySchedule: weekdays is empty, so it never fires; leave it out for every day")
+    return tuple(_WEEK[day][:3] for day in sorted(chosen))
+
+
+def _weekday(said: str | int) -> int:
+    if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= 6:
+        return said
+    name = str(said).strip().lower()
+    for number, day in enumerate(_WEEK):
+        if isinstance(said, str) and name in (day, day[:3]):
+            return number
+    raise BadSchedule(f"DailySchedule: weekday {said!r} is not one of mon to sun, or 0 (Monday) to 6 (Sunday)")
+
+
+def _fields(expr: str) -> list[str]:
+    """Six fields in capitals, with what cronsim does not know replaced, except nW."""
+    if not isinstance(expr, str):
+        raise BadSchedule(f"cron: {expr!r} is a {type(expr).__name__}; pass text, for example '0 3 * * *'")
+    if len(expr) > _LONGEST:
+        raise BadSchedule(f"cron: {expr[:40]!r}… has {len(expr)} characters; the most is {_LONGEST}")
+    text = expr.strip()
+    if text.lower() == "@reboot":
+        raise BadSchedule(
+            "cron '@reboot': a start is not a time; use IntervalSchedule(…, immediately=True) or lifespan"
+        )
+    if text.startswith("@"):
+        if text.lower() not in _NICKNAMES:
+            raise BadSchedule(f"cron {expr!r}: no such nickname; there are {', '.join(_NICKNAMES)}")
+        text = _NICKNAMES[text.lower()]
+    fields = text.upper().split()
+    if len(fields) not in (5, 6):
+        raise BadSchedule(f"cron {expr!r} has {len(fields)} fields; it takes 5, or 6 with seconds first")
+    if len(fields) == 5:
+        fields.insert(0, "0")
+    for place in (_DAY, _WEEKDAY):
+        fields[place] = "*" if fields[place] == "?" else fields[place]
+    weekday = _NAMED_LAST.sub(lambda named: f"{_weekday_number(named[1])}L", fields[_WEEKDAY])
+    fields[_WEEKDAY] = weekday.replace("-SUN", "-7")  # cronsim reads FRI-SUN as 5-0 and refuses it
+    return fields
+
+
+def _weekday_number(name: str) -> int:
+    return ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT").index(name)
+
+
+def _read(expr: str, fields: list[str]) -> _Sim:
+    for place, value in enumerate(fields):
+        for term in value.split(","):
+            if not _readable(term, place):
+                name, allowed = _FIELDS[place]
+                raise BadSchedule(f"cron {expr!r}: {name} {term!r} is not one of, or a range or step of, {allowed}")
+    try:
+        sim = _Sim(fields)
+        next(copy(sim))  # every pattern of days comes back within 50 years, or never
+    except (CronSimError, StopIteration):
+        never = f"day {fields[_DAY]!r} does not come in month {fields[4]!r}"
+        raise BadSchedule(f"cron {expr!r} never fires: {never}") from None
+    return sim
+
+
+def _readable(term: str, place: int) -> bool:
+    """Whether cronsim reads it. Asked one by one, so that the error can name what it was."""
+    fields = ["*"] * 6
+    fields[place] = term
+    try:
+        _Sim(fields)
+    except CronSimError:
+        return False
+    return bool(term)
+
+
+class _Sim(CronSim):
+    """cronsim with nW: the weekday (Monday to Friday) nearest to day n, within its month."""
+
+    def __init__(self, fields: list[str]) -> None:
+        days = fields[_DAY].split(",")
+        plain = [day for day in days if not _NEAREST.fullmatch(day)]
+        known = [*fields[:_DAY], ",".join(plain) or "1", *fields[_DAY + 1 :]]
+        super().__init__(" ".join(known), datetime(2000, 1, 1))  # noqa: DTZ001 - a wall time: zones are not its concern
+        self.nearest = [int(day[:-1]) for day in days if _NEAREST.fullmatch(day)]
+        if not plain:
+            self.days = set[int]()
+
+    def match_dom(self, d: date) -> bool:
+        return super().match_dom(d) or any(_nearest_weekday(d, day) == d.day for day in self.nearest)
+
+
+def _nearest_weekday(month: date, day: int) -> int | None:
+    first, last = monthrange(month.year, month.month)
+    if day > last:
+        return None
+    weekday = (first + day - 1) % 7
+    if weekday == 5:  # Saturday: Friday, or Monday where Friday is in the month before
+        return day - 1 if day > 1 else 3
+    if weekday == 6:
+        return day + 1 if day < last else day - 2
+    return day

@@ -1,0 +1,256 @@
+"""How many at once and how many a second: for a source, or for each key of a lane."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import date, time
+from decimal import Decimal
+from enum import Enum
+from hashlib import sha256
+from math import isfinite
+from pathlib import PurePath
+from uuid import UUID
+
+from onthedot.errors import BadLimit
+from onthedot.stores.contract import Limit
+
+_RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*([0-9]+(?:\.[0-9]+)?)?\s*([smhd])\s*")
+_PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
+_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
+_UNSAFE = re.compile("[\x00-\x1f\x7f%/*\ud800-\udfff]")  # what has a meaning in lane names, or no place in a store
+_LONGEST = 200  # characters of a key
+_MISSING = object()
+
+
+@dataclass(frozen=True)
+class Rate:
+    """At most so many starts in a time, as in "10/s", "100/m", "5/2s", "1000/h", "3/d".
+
+    With `by` each value of that argument has a lane of its own, with `name` all tasks that say this name share one.
+    In any window of w seconds there are at most ``burst + rate × w`` starts; the burst is one second's worth, and at
+    least 1, unless said. `cost` is what a start takes: a number, or the name of the argument that holds it.
+
+    >>> Rate("90/m", by="customer").per_second
+    1.5
+    >>> Rate("0/s")
+    Traceback (most recent call last):
+    onthedot.errors.BadLimit: rate '0/s' lets nothing through; to stop a source, pause it
+    """
+
+    rate: str
+    by: str | None = None
+    burst: float | None = None
+    cost: float | str = 1
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_lane(self.by, self.name)
+        if self.burst is not None:
+            _number(self.burst, f"rate {self.rate!r}: burst")
+        if isinstance(self.cost, str):
+            _check_argument(self.cost, "cost")
+        else:
+            _check_cost(self.cost, self.capacity, f"rate {self.rate!r}")
+        if self.cost != 1 and self.by is None and self.name is None:
+            raise BadLimit(f"rate {self.rate!r}: cost={self.cost!r} needs a lane; say by=… or name=… as well")
+
+    @property
+    def per_second(self) -> float:
+        """Tokens a second."""
+        found = _RATE.fullmatch(self.rate) if isinstance(self.rate, str) else None
+        count, period = (float(found[1]), float(found[2] or 1) * _PERIODS[found[3]]) if found else (0.0, 1.0)
+        if not found:
+            raise BadLimit(
+                f'rate {self.rate!r} cannot be read; write it as in "10/s", "100/m", "5/2s", "1000/h", "3/d"'
+            )
+        if not count or not period:
+            raise BadLimit(f"rate {self.rate!r} lets nothing through; to stop a source, pause it")
+        return count / period
+
+    @property
+    def capacity(self) -> float:
+        """The burst, said or not."""
+        return max(1.0, self.per_second) if self.burst is None else float(self.burst)
+
+
+@dataclass(frozen=True)
+class AtMost:
+    """At most so many at once: for each value of the argument `by`, or for all tasks that say the same `name`.
+
+    >>> AtMost(2, by="customer")
+    AtMost(n=2, by='customer', name=None)
+    """
+
+    n: int
+    by: str | None = None
+    name: str | None = None
+
+    def __post_init__(self) -> None:
+        _check_lane(self.by, self.name)
+        _check_cap(self.n, "AtMost")
+
+
+class Limits:
+    """All limits of one task, and the lane that a call of it takes.
+
+    `parameters` are the names that the function takes (None: not known), `defaults` the values of those left out.
+
+    >>> limits = Limits("report", concurrency=4, limits=[AtMost(2, by="customer")], parameters=("customer",))
+    >>> [(limit.name, limit.cap) for limit in limits.records()]
+    [('report', 4), ('report/*', 2)]
+    >>> limits.lane({"customer": "acme"})
+    ('report/acme', 1.0)
+    """
+
+    __slots__ = ("_by", "_cost", "_defaults", "_lane", "_rate", "_records", "source")
+
+    def __init__(
+        self,
+        source: str,
+        concurrency: int | None = None,
+        rate_limit: str | Rate | None = None,
+        limits: Sequence[Rate | AtMost] = (),
+        parameters: Iterable[str] | None = None,
+        defaults: Mapping[str, object] | None = None,
+    ) -> None:
+        self.source = source
+        self._defaults = defaults or {}
+        own, keyed = _sorted(source, concurrency, rate_limit, limits)
+        self._by, self._lane = _one_lane(source, keyed)
+        self._rate = next((limit for limit in keyed if isinstance(limit, Rate)), None)
+        self._cost: float | str = self._rate.cost if self._rate else 1
+        if parameters is not None:
+            _check_parameters(source, tuple(parameters), self._by, self._cost)
+        self._records = [_record(source, own)] if own else []
+        if self._lane is not None:
+            self._records.append(_record(self._lane + ("/*" if self._by else ""), keyed))
+
+    def records(self) -> list[Limit]:
+        """What the store is told: as code says it."""
+        return list(self._records)
+
+    def lane(self, arguments: Mapping[str, object]) -> tuple[str | None, float]:
+        """The lane of a call with these arguments, and its cost there."""
+        if self._lane is None:
+            return None, 1.0
+        cost = self._cost
+        if isinstance(cost, str):
+            value = self._value(cost, arguments, "cost")
+            most = self._rate.capacity if self._rate else 1.0
+            cost = _check_cost(value, most, f"{self.source}: argument {cost!r}", least=0)
+        if self._by is None:
+            return self._lane, float(cost)
+        return f"{self._lane}/{key_text(self._value(self._by, arguments, 'by'))}", float(cost)
+
+    def _value(self, name: str, arguments: Mapping[str, object], what: str) -> object:
+        value = arguments.get(name, self._defaults.get(name, _MISSING))
+        if value is _MISSING:
+            raise BadLimit(f"{self.source}: its limit says {what}={name!r}, and the call passes no {name!r}")
+        return value
+
+
+def key_text(value: object) -> str:
+    """What stands for a value in the name of a lane: bounded, and different for different values of a type.
+
+    >>> key_text("acme"), key_text(17), key_text("a/b")
+    ('acme', '17', 'a%2Fb')
+    """
+    while isinstance(value, Enum):
+        value = value.value
+    match value:
+        case str():
+            text = value
+        case date() | time():
+            text = value.isoformat()
+        case Decimal() | UUID() | PurePath():
+            text = str(value)
+        case None | bool() | int() | float() | bytes():
+            text = repr(value)
+        case _:
+            raise BadLimit(f"a {type(value).__name__} cannot be the key of a limit; go by a text, number, date or uuid")
+    safe = _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
+    if len(safe) > _LONGEST:
+        # The mark "%~" stands in no other key, since every % of a value is escaped.
+        safe = f"{safe[:100]}%~{sha256(safe.encode()).hexdigest()[:40]}"
+    return safe
+
+
+def _sorted(
+    source: str, concurrency: int | None, rate_limit: str | Rate | None, limits: Sequence[Rate | AtMost]
+) -> tuple[list[Rate | AtMost], list[Rate | AtMost]]:
+    """The source's own limits, and those of its lane."""
+    said: list[Rate | AtMost] = []
+    if concurrency is not None:
+        _check_cap(concurrency, "concurrency")
+        said.append(AtMost(concurrency))
+    if rate_limit is not None:
+        said.append(rate_limit if isinstance(rate_limit, Rate) else Rate(rate_limit))
+        if said[-1].by or said[-1].name:
+            raise BadLimit(f"{source}: rate_limit is for the whole source; put {rate_limit!r} into limits=[…]")
+    for limit in limits:
+        if not isinstance(limit, Rate | AtMost):
+            raise BadLimit(f"{source}: limits has {limit!r}; it takes Rate(…) and AtMost(…)")
+        said.append(limit)
+    own = [limit for limit in said if limit.by is None and limit.name is None]
+    return own, [limit for limit in said if limit not in own]
+
+
+def _one_lane(source: str, keyed: Sequence[Rate | AtMost]) -> tuple[str | None, str | None]:
+    lanes = {(limit.by, limit.name): limit for limit in keyed}
+    if len(lanes) > 1:
+        raise BadLimit(
+            f"{source}: limits on two lanes, {' and '.join(map(repr, lanes.values()))}; a task takes one lane"
+        )
+    for by, name in lanes:
+        return by, source if name is None else f"@{name}"
+    return None, None
+
+
+def _record(name: str, limits: Sequence[Rate | AtMost]) -> Limit:
+    caps = [limit for limit in limits if isinstance(limit, AtMost)]
+    rates = [limit for limit in limits if isinstance(limit, Rate)]
+    for twice in (caps, rates):
+        if len(twice) > 1:
+            raise BadLimit(f"{name}: {twice[0]!r} and {twice[1]!r} limit the same thing; keep one")
+    cap = caps[0].n if caps else None
+    return Limit(name, cap, rates[0].per_second, rates[0].capacity) if rates else Limit(name, cap)
+
+
+def _check_parameters(source: str, parameters: Sequence[str], by: str | None, cost: float | str) -> None:
+    for what, name in (("by", by), ("cost", cost)):
+        if isinstance(name, str) and name not in parameters:
+            raise BadLimit(f"{source}: {what}={name!r} is not a parameter; it takes {', '.join(parameters) or 'none'}")
+
+
+def _check_lane(by: str | None, name: str | None) -> None:
+    if by is not None:
+        _check_argument(by, "by")
+    if name is not None and not (isinstance(name, str) and _NAME.fullmatch(name)):
+        raise BadLimit(f"name {name!r}: the name of a lane has 1 to 200 of A-Z a-z 0-9 _ . : -")
+
+
+def _check_argument(name: object, what: str) -> None:
+    if not isinstance(name, str) or not name.isidentifier():
+        raise BadLimit(f"{what}={name!r} is not the name of an argument")
+
+
+def _check_cap(value: object, what: str) -> None:
+    if isinstance(value, bool) or not isinstance(value, int) or value < 1:
+        raise BadLimit(f"{what}: {value!r} is out of range: a whole number from 1; to stop a source, pause it")
+
+
+def _check_cost(value: object, burst: float, where: str, least: float = 1e-9) -> float:
+    cost = _number(value, f"{where}: cost", least)
+    if cost > burst:
+        raise BadLimit(f"{where}: cost {value} is more than burst {burst:g}, so it could never start; raise burst")
+    return cost
+
+
+def _number(value: object, what: str, least: float = 1e-9) -> float:
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise BadLimit(f"{what}: {value!r} is a {type(value).__name__}, and must be a number")
+    if not isfinite(value) or value < least:
+        raise BadLimit(f"{what}: {value!r} is out of range: a number {'from' if not least else 'above'} 0")
+    return float(value)

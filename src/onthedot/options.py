@@ -1,0 +1,195 @@
+"""What a task may ask for: the options of ``@app.task``, and those of one call."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from typing import Any, Literal, TypeAlias, TypedDict
+
+from onthedot.errors import DeclarationError
+from onthedot.limits import AtMost, Rate
+from onthedot.retry import Backoff, to_duration_ms
+
+Seconds: TypeAlias = float | timedelta
+Priority: TypeAlias = int | Literal["low", "normal", "high"]
+
+_PRIORITIES = {"low": 1, "normal": 5, "high": 10}
+_HOUR = 3_600_000
+
+
+class TaskOptions(TypedDict, total=False):
+    """Options of a task; also the defaults of an app.
+
+    >>> TaskOptions(max_retries=3, timeout=30)
+    {'max_retries': 3, 'timeout': 30}
+    """
+
+    executor: str
+    """"async", "thread", "process", or a name of ``App(executors=…)``. Default: async functions on the loop, others in a thread."""
+    timeout: Seconds | None
+    max_retries: int
+    backoff: float | Sequence[float] | Callable[[int, BaseException], float]
+    retry_on: tuple[type[BaseException], ...]
+    reject_on: tuple[type[BaseException], ...]
+    max_crashes: int
+    priority: Priority
+    concurrency: int | None
+    rate_limit: str | None
+    limits: Sequence[Rate | AtMost]
+    unique: bool | str | None
+    unique_for: Seconds | None
+    on_conflict: Literal["keep", "replace", "error"]
+    expires: Seconds | None
+    keep: Seconds | None
+    keep_failed: Seconds | None
+    label: str
+    tags: Sequence[str]
+
+
+class AddOptions(TypedDict, total=False):
+    """Options of one call: ``send.options(after=1.5, priority="high").delay(…)``."""
+
+    after: Seconds
+    at: datetime
+    priority: Priority
+    unique: bool | str | None
+    expires: Seconds | None
+    tags: Sequence[str]
+    label: str
+    metadata: Mapping[str, Any]
+    uuid: str
+    connection: Any
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """TaskOptions, checked and whole: what the engine works with. Times in milliseconds."""
+
+    executor: str | None
+    timeout: int | None
+    max_retries: int
+    backoff: Backoff
+    retry_on: tuple[type[BaseException], ...]
+    reject_on: tuple[type[BaseException], ...]
+    max_crashes: int
+    priority: int
+    concurrency: int | None
+    rate_limit: str | None
+    limits: tuple[Rate | AtMost, ...]
+    unique: bool | str | None
+    unique_for: int | None
+    on_conflict: Literal["keep", "replace", "error"]
+    expires: int | None
+    keep: int
+    keep_failed: int
+    label: str
+    tags: tuple[str, ...]
+
+
+def resolve(where: str, *layers: TaskOptions) -> Options:
+    """Later layers win. `where` names the task in errors."""
+    said: dict[str, Any] = {}
+    for layer in layers:
+        unknown = layer.keys() - TaskOptions.__annotations__.keys()
+        if unknown:
+            raise DeclarationError(f"{where}: no option {', '.join(map(repr, sorted(unknown)))}")
+        said.update(layer)
+    try:
+        return _checked(said)
+    except (TypeError, ValueError) as error:
+        if isinstance(error, DeclarationError):
+            error.args = (f"{where}: {error}",)
+            raise
+        raise DeclarationError(f"{where}: {error}") from None
+
+
+def _checked(said: Mapping[str, Any]) -> Options:
+    return Options(
+        executor=_optional(said, "executor", _word),
+        timeout=_optional(said, "timeout", _positive),
+        max_retries=_count(said.get("max_retries", 0), "max_retries"),
+        backoff=Backoff(said.get("backoff", 5.0)),
+        retry_on=_errors(said.get("retry_on", (Exception,)), "retry_on"),
+        reject_on=_errors(said.get("reject_on", ()), "reject_on"),
+        max_crashes=_count(said.get("max_crashes", 3), "max_crashes", least=1),
+        priority=priority_of(said.get("priority", 5)),
+        concurrency=_optional(said, "concurrency", lambda value, what: _count(value, what, least=1)),
+        rate_limit=said.get("rate_limit"),
+        limits=tuple(said.get("limits", ())),
+        unique=said.get("unique"),
+        unique_for=_optional(said, "unique_for", to_duration_ms),
+        on_conflict=_one_of(said.get("on_conflict", "keep"), "on_conflict", ("keep", "replace", "error")),
+        expires=_optional(said, "expires", _positive),
+        keep=_keep(said, "keep", 7 * 24 * _HOUR),
+        keep_failed=_keep(said, "keep_failed", _keep(said, "keep", 30 * 24 * _HOUR)),
+        label=_text(said.get("label", ""), "label"),
+        tags=tags_of(said.get("tags", ())),
+    )
+
+
+def priority_of(value: object) -> int:
+    """
+    >>> priority_of("high"), priority_of(3)
+    (10, 3)
+    """
+    if isinstance(value, str) and value in _PRIORITIES:
+        return _PRIORITIES[value]
+    if isinstance(value, int) and not isinstance(value, bool) and 1 <= value <= 10:
+        return value
+    raise ValueError(f"priority must be 1 to 10 (10 first), 'low', 'normal' or 'high', not {value!r}")
+
+
+def tags_of(value: object) -> tuple[str, ...]:
+    if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(tag, str) for tag in value):
+        raise ValueError(f"tags must be a list of strings, not {value!r}")
+    return tuple(value)
+
+
+def _optional(said: Mapping[str, Any], name: str, check: Callable[[Any, str], Any]) -> Any:
+    value = said.get(name)
+    return None if value is None else check(value, name)
+
+
+def _keep(said: Mapping[str, Any], name: str, default: int) -> int:
+    value = said.get(name)
+    return default if value is None else to_duration_ms(value, name)
+
+
+def _positive(value: Any, what: str) -> int:
+    ms = to_duration_ms(value, what)
+    if ms <= 0:
+        raise ValueError(f"{what} must be more than 0 seconds, not {value!r}")
+    return ms
+
+
+def _count(value: object, what: str, least: int = 0) -> int:
+    if not isinstance(value, int) or isinstance(value, bool) or value < least:
+        raise ValueError(f"{what} must be a whole number from {least}, not {value!r}")
+    return value
+
+
+def _word(value: object, what: str) -> str:
+    if not isinstance(value, str) or not value:
+        raise ValueError(f"{what} must be a name, not {value!r}")
+    return value
+
+
+def _text(value: object, what: str) -> str:
+    if not isinstance(value, str):
+        raise ValueError(f"{what} must be a string, not {value!r}")
+    return value
+
+
+def _one_of(value: Any, what: str, allowed: tuple[str, ...]) -> Any:
+    if value not in allowed:
+        raise ValueError(f"{what} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
+    return value
+
+
+def _errors(value: Any, what: str) -> tuple[type[BaseException], ...]:
+    if isinstance(value, type):
+        value = (value,)
+    if not isinstance(value, (tuple, list)) or not all(isinstance(e, type) and issubclass(e, BaseException) for e in value):
+        raise ValueError(f"{what} must be a tuple of exception classes, not {value!r}")
+    return tuple(value)

@@ -1,0 +1,367 @@
+"""The open form: JSON that says by itself what type each value has, for values that no annotation describes.
+
+What JSON can say is plain JSON. Everything else is an object with a single key that begins with ``!``:
+
+==========================================  ==========================================
+value                                       written as
+==========================================  ==========================================
+``None True 1 1.5 "x" [1, 2] {"a": 1}``     itself
+``(1, 2)``                                  ``{"!tuple": [1, 2]}``
+``{1}``, ``frozenset({1})``                 ``{"!set": [1]}``, ``{"!frozenset": [1]}``
+``{1: "a"}``, ``{"!x": 1}``                 ``{"!dict": [[1, "a"]]}``, ``{"!dict": [["!x", 1]]}``
+``b"a"``, ``bytearray(b"a")``               ``{"!bytes": "YQ=="}``, ``{"!bytearray": "YQ=="}``
+``datetime``, ``date``, ``time``            ``{"!datetime": "2026-01-31T12:00:00+05:45"}``, ``!date``, ``!time``
+naive ones with ``fold=1``                  ``{"!datetime": ["2026-10-25T02:30:00", 1]}``, ``!time``
+``timedelta``                               ``{"!timedelta": [days, seconds, microseconds]}``
+``Decimal``, ``UUID``, ``Path``             ``{"!decimal": "1.50"}``, ``!uuid``, ``!path``
+``nan``, ``inf``, ``-inf``                  ``{"!float": "nan"}``
+integers of more than 2000 bits             ``{"!int": "0x…"}``: Python limits the decimal digits that it reads
+instance of a class in the annotation       ``{"!of": ["Point", {"x": 1, "y": 2}]}``
+==========================================  ==========================================
+
+A dict with a key that is not a str, or that begins with ``!``, is always a ``!dict``: no data can pass for a tag.
+``!of`` names one of the classes that the reader's own annotation mentions; nothing is looked up by name elsewhere.
+
+>>> tag((1, {2: b"a"}))
+{'!tuple': [1, {'!dict': [[2, {'!bytes': 'YQ=='}]]}]}
+>>> untag(tag((1, {2: b"a"})))
+(1, {2: b'a'})
+"""
+# Values of any type are the subject here.
+# pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false, reportUnknownMemberType=false
+
+from __future__ import annotations
+
+import dataclasses
+from base64 import b64decode, b64encode
+from collections.abc import Callable, Iterable, Mapping
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
+from enum import Enum
+from functools import lru_cache
+from math import isfinite
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, TypeAlias, TypeVar
+from uuid import UUID
+
+import msgspec
+
+Classes: TypeAlias = Mapping[str, type | None]
+"""The classes an annotation mentions, by name; None where two share a name."""
+NO_CLASSES: Classes = MappingProxyType({})
+DEPTH = 64
+
+_V = TypeVar("_V")
+_R = TypeVar("_R")
+_BIG = 1 << 2000
+
+
+class Unstorable(ValueError):
+    """A value that cannot be stored and come back as it is; `steps` leads to it, innermost first."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text
+        self.steps: list[object] = []
+
+    def path(self, root: str = "$") -> str:
+        return root + "".join(map(_step, reversed(self.steps)))
+
+
+class TooDeep(Unstorable):
+    """Nested beyond the limit, or containing itself."""
+
+    def __init__(self) -> None:
+        super().__init__("is nested too deep")
+
+
+def tag(value: object, classes: Classes = NO_CLASSES, depth: int = DEPTH) -> object:
+    """The open form of a value, made of what JSON has; Unstorable if there is none."""
+    kind = type(value)
+    if kind is str:
+        return value if value.isascii() else _text(value)  # type: ignore[attr-defined]
+    if kind is int:
+        return value if -_BIG < value < _BIG else {"!int": hex(value)}  # type: ignore[operator, arg-type]
+    if value is None or kind is bool:
+        return value
+    if kind is float:
+        return value if isfinite(value) else {"!float": repr(value)}  # type: ignore[arg-type]
+    if scalar := _SCALARS.get(kind):
+        return {scalar.key: scalar.write(value)}
+    if depth <= 0:
+        raise TooDeep
+    return _tag_container(value, classes, depth - 1)
+
+
+def untag(value: object, classes: Classes | None = NO_CLASSES) -> Any:
+    """What `tag` was given. Without `classes` (None) an instance is shown as its fields.
+
+    Raises ValueError, TypeError or the like on what `tag` never writes.
+    """
+    if type(value) is list:
+        return [untag(item, classes) for item in value]
+    if type(value) is not dict:
+        return value
+    if len(value) == 1:
+        ((key, content),) = value.items()
+        if key[:1] == "!":
+            return _untag_object(key, content, classes)
+    if any(key[:1] == "!" for key in value):
+        raise ValueError("an object with a tag among its keys")
+    return {key: untag(item, classes) for key, item in value.items()}
+
+
+def same(a: object, b: object, depth: int = DEPTH) -> bool:
+    """Equal and of the same type, all the way down; nan is the same as nan.
+
+    Datetimes are the same at the same instant with the same offset, whatever class their zone is.
+
+    >>> same([1, {"a": float("nan")}], [1, {"a": float("nan")}]), same([1], [1.0]), same([1], [True])
+    (True, False, False)
+    """
+    kind = type(a)
+    if kind is not type(b):
+        return False
+    if kind in _COMPARED_BY_VALUE:
+        return a == b
+    if compared := _COMPARED_BY.get(kind):
+        return bool(compared(a) == compared(b))
+    if isinstance(a, Enum):
+        return a is b
+    if depth <= 0:
+        raise TooDeep
+    if isinstance(a, list | tuple):
+        return _all_same(a, b, depth)
+    if isinstance(a, dict):
+        return _all_same(a.keys(), b.keys(), depth) and _all_same(a.values(), b.values(), depth)  # type: ignore[attr-defined]
+    if isinstance(a, set | frozenset):
+        return _same_members(a, b, depth)  # type: ignore[arg-type]
+    if names := fields_of(kind):
+        return all(same(getattr(a, name, ...), getattr(b, name, ...), depth - 1) for name in names)
+    return bool(a == b)
+
+
+def _fields_of(kind: type) -> tuple[str, ...]:
+    if dataclasses.is_dataclass(kind):
+        return tuple(field.name for field in dataclasses.fields(kind))
+    if issubclass(kind, msgspec.Struct):
+        return kind.__struct_fields__
+    if is_model(kind):
+        return (*kind.model_fields, "__pydantic_extra__", "__pydantic_private__")  # type: ignore[attr-defined]
+    return tuple(attribute.name for attribute in getattr(kind, "__attrs_attrs__", ()))
+
+
+fields_of: Callable[[type], tuple[str, ...]] = lru_cache(maxsize=1024)(_fields_of)
+"""The fields of a dataclass, msgspec Struct, pydantic model or attrs class; none for any other."""
+
+
+def is_model(kind: type) -> bool:
+    """Whether this looks like a pydantic model, without importing pydantic."""
+    return all(hasattr(kind, name) for name in ("model_dump", "model_validate", "model_fields"))
+
+
+def type_name(kind: object) -> str:
+    """
+    >>> type_name(int), type_name(UUID), type_name(list[int] | None)
+    ('int', 'uuid.UUID', 'list[int] | None')
+    """
+    if isinstance(kind, type) and not hasattr(kind, "__origin__"):
+        return (
+            kind.__qualname__
+            if kind.__module__ in ("builtins", "__main__")
+            else f"{kind.__module__}.{kind.__qualname__}"
+        )
+    return str(kind).replace("typing.", "").replace("__main__.", "")
+
+
+def each(pairs: Iterable[tuple[object, _V]], visit: Callable[[_V], _R]) -> list[_R]:
+    """Visits every value; what is refused on the way learns where it was found."""
+    visited = []
+    for step, value in pairs:
+        try:
+            visited.append(visit(value))
+        except Unstorable as error:
+            error.steps.append(step)
+            raise
+    return visited
+
+
+MEMBER = object()
+"""The step into a set: its members have no place."""
+
+
+def _step(step: object) -> str:
+    if isinstance(step, str):
+        return f".{step}" if step.isidentifier() else f"[{step[:40]!r}]"
+    if step is MEMBER:
+        return "[*]"
+    # Never the repr of a user's key: it may be long, or fail.
+    return f"[{step}]" if type(step) is int and abs(step) < 1 << 64 else f"[{type_name(type(step))}]"
+
+
+def _text(value: Any) -> str:
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            raise Unstorable(
+                f"is a str with a lone surrogate at {error.start}, which is no text that can be stored; "
+                "pass bytes, or decode it with errors='replace'"
+            ) from None
+    return str(value)
+
+
+def _tag_container(value: Any, classes: Classes, depth: int) -> object:
+    def inner(item: object) -> object:
+        return tag(item, classes, depth)
+
+    kind = type(value)
+    if kind is dict:
+        if all(type(key) is str and key[:1] != "!" for key in value):
+            return dict(zip(map(_text, value), each(value.items(), inner), strict=True))
+        keys = _distinct(each(((key, key) for key in value), inner), classes)
+        return {"!dict": [list(pair) for pair in zip(keys, each(value.items(), inner), strict=True)]}
+    if kind is list:
+        return each(enumerate(value), inner)
+    if kind is tuple:
+        return {"!tuple": each(enumerate(value), inner)}
+    if kind is set or kind is frozenset:
+        return {f"!{kind.__name__}": _distinct(each(((MEMBER, member) for member in value), inner), classes)}
+    if classes.get(kind.__name__) is not kind:
+        raise Unstorable(f"is of type {type_name(kind)}, which cannot be stored; {_advice(kind)}")
+    return {"!of": [kind.__name__, _tag_instance(value, inner)]}
+
+
+def _distinct(tagged: list[object], classes: Classes) -> list[object]:
+    # In a repeated hour, Python holds a datetime for unequal to the same instant with a fixed offset, which it becomes.
+    if len({untag(member, classes) for member in tagged}) < len(tagged):
+        raise Unstorable("holds datetimes that are the same instant; convert them to UTC")
+    return tagged
+
+
+def _tag_instance(value: Any, inner: Callable[[object], object]) -> object:
+    if isinstance(value, Enum):
+        return value.name
+    if isinstance(value, tuple):
+        return each(enumerate(value), inner)
+    names = [name for name in fields_of(type(value)) if hasattr(value, name) and not name.startswith("__pydantic_")]
+    return dict(zip(names, each(((name, getattr(value, name)) for name in names), inner), strict=True))
+
+
+def _advice(kind: type) -> str:
+    for base in (str, int, float, bool, list, tuple, set, frozenset, dict, bytes, datetime, date):
+        if issubclass(kind, base) and not issubclass(kind, Enum) and not hasattr(kind, "_fields"):
+            return f"pass a plain {base.__name__}, for example {base.__name__}(…)"
+    if issubclass(kind, Enum | tuple | msgspec.Struct) or fields_of(kind):
+        return f"annotate the parameter with {kind.__name__} itself"
+    return "pass plain values (an id, a dict), or a dataclass that the parameter is annotated with"
+
+
+def _untag_object(key: str, content: Any, classes: Classes | None) -> object:
+    if scalar := _BY_KEY.get(key):
+        return scalar.read(content)
+    if type(content) is not list:
+        raise ValueError("a list belongs under the tag " + key[:20])
+    if container := _CONTAINERS.get(key):
+        return container(untag(item, classes) for item in content)
+    if key == "!dict":
+        return {untag(name, classes): untag(item, classes) for name, item in content}
+    if key != "!of":
+        raise ValueError(f"unknown tag {key[:20]!r}")
+    name, payload = content
+    fields = untag(payload, classes)
+    if classes is None:
+        return fields
+    if (kind := classes.get(name)) is None:
+        raise ValueError(f"{str(name)[:60]!r} is not a class that the annotation mentions")
+    return _instance(kind, fields)
+
+
+def _instance(kind: Any, fields: Any) -> object:
+    if issubclass(kind, Enum):
+        return kind[fields]
+    if issubclass(kind, tuple):
+        return kind(*fields)
+    if is_model(kind):
+        return kind.model_validate({kind.model_fields[name].alias or name: item for name, item in fields.items()})
+    declared: Mapping[str, dataclasses.Field[object]] = getattr(kind, "__dataclass_fields__", {})
+    later = {name for name, field in declared.items() if not field.init}
+    instance: object = kind(**{name: item for name, item in fields.items() if name not in later})
+    for name in later & fields.keys():
+        object.__setattr__(instance, name, fields[name])
+    return instance
+
+
+def _all_same(a: Any, b: Any, depth: int) -> bool:
+    return len(a) == len(b) and all(same(x, y, depth - 1) for x, y in zip(a, b, strict=True))
+
+
+def _same_members(a: set[object], b: set[object], depth: int) -> bool:
+    found = {member: member for member in b}
+    # The search past the lookup is for what is not equal to itself: nan.
+    return len(a) == len(b) and all(
+        same(member, found.get(member), depth - 1) or any(same(member, other, depth - 1) for other in b) for member in a
+    )
+
+
+def _moment(value: datetime | time) -> tuple[object, ...]:
+    # The fold tells two moments apart only where no offset does.
+    offset = value.utcoffset()
+    return value.replace(tzinfo=None, fold=0), offset, value.tzinfo is None, value.fold if offset is None else 0
+
+
+def _write_moment(value: datetime | time) -> object:
+    if value.tzinfo is not None:
+        offset = value.utcoffset()
+        if offset is None or offset.microseconds:  # Python's own reader is off by such fractions
+            raise Unstorable("has a time zone without an offset in whole seconds; pass a datetime, or a fixed offset")
+    return [value.isoformat(), 1] if value.fold and value.tzinfo is None else value.isoformat()
+
+
+def _read_moment(kind: type[datetime] | type[time]) -> Callable[[Any], object]:
+    def read(content: Any) -> object:
+        text, fold = (content, 0) if isinstance(content, str) else content
+        return kind.fromisoformat(text).replace(fold=fold)
+
+    return read
+
+
+@dataclasses.dataclass(frozen=True)
+class _Scalar:
+    key: str
+    write: Callable[[Any], object]
+    read: Callable[[Any], object]
+
+
+def _base64(value: bytes | bytearray) -> str:
+    return b64encode(value).decode()
+
+
+_SCALARS: dict[type, _Scalar] = {
+    bytes: _Scalar("!bytes", _base64, lambda content: b64decode(content, validate=True)),
+    bytearray: _Scalar("!bytearray", _base64, lambda content: bytearray(b64decode(content, validate=True))),
+    datetime: _Scalar("!datetime", _write_moment, _read_moment(datetime)),
+    date: _Scalar("!date", date.isoformat, date.fromisoformat),
+    time: _Scalar("!time", _write_moment, _read_moment(time)),
+    timedelta: _Scalar(
+        "!timedelta", lambda v: [v.days, v.seconds, v.microseconds], lambda content: timedelta(*content)
+    ),
+    Decimal: _Scalar("!decimal", str, lambda content: Decimal(_text(content))),
+    UUID: _Scalar("!uuid", str, UUID),
+    type(Path()): _Scalar("!path", lambda value: _text(str(value)), Path),
+}
+_BY_KEY = {scalar.key: scalar for scalar in _SCALARS.values()} | {
+    "!float": _Scalar(
+        "!float", repr, lambda content: {"nan": float("nan"), "inf": float("inf"), "-inf": float("-inf")}[content]
+    ),
+    "!int": _Scalar("!int", hex, lambda content: int(content, 16)),
+}
+_CONTAINERS: dict[str, Callable[[Iterable[object]], object]] = {"!tuple": tuple, "!set": set, "!frozenset": frozenset}
+_COMPARED_BY_VALUE = frozenset({str, int, bool, type(None), bytes, bytearray, UUID, date, timedelta, type(Path())})
+_COMPARED_BY: dict[type, Callable[[Any], object]] = {
+    float: repr,  # nan is nan, and -0.0 is not 0.0
+    Decimal: Decimal.as_tuple,  # 1.0 is not 1.00
+    datetime: _moment,
+    time: _moment,
+}
