@@ -1,0 +1,315 @@
+"""The app: declares, adds, runs."""
+
+from __future__ import annotations
+
+import atexit
+import inspect
+import logging
+import os
+from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
+from weakref import WeakSet
+
+from onthedot.bridge import Bridge
+from onthedot.clock import Clock
+from onthedot.codec import Caps, decode_open_result
+from onthedot.consumer import BaseTaskConsumer
+from onthedot.core import Core, slots
+from onthedot.cron import Zone
+from onthedot.declarations import Declarations
+from onthedot.declared import Declared, Unseen
+from onthedot.engine.runner import Around
+from onthedot.errors import SchedulerStateError
+from onthedot.executors.contract import Executor
+from onthedot.function import Call, NamedTask, ScheduledFunction, TaskFunction
+from onthedot.handle import AsyncTaskHandle, TaskHandle
+from onthedot.observe.logs import Logs
+from onthedot.operations import Found, Where
+from onthedot.options import Seconds, TaskOptions
+from onthedot.retry import seconds
+from onthedot.settings import store_url
+from onthedot.task import TaskInfo, check_name
+
+if TYPE_CHECKING:
+    from typing_extensions import TypeVar as DefaultingTypeVar
+
+    S = DefaultingTypeVar("S", default=None)
+else:
+    S = TypeVar("S")
+P = ParamSpec("P")
+R = TypeVar("R")
+
+living: WeakSet[App[Any]] = WeakSet()  # for the pytest plugin: the only app of a process needs no naming
+
+
+class _Decorator(Protocol):
+    """``@app.task(…)``: knows an async function from a sync one."""
+
+    @overload
+    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
+
+
+class App(Generic[S]):
+    """Tasks and the way to run them.
+
+    >>> app = App("shop", store="memory://")
+    >>> @app.task(max_retries=3)
+    ... async def greet(name: str) -> str:
+    ...     return f"hello {name}"
+    >>> with app.background():
+    ...     greet.delay("ann").result(timeout=5)
+    'hello ann'
+    """
+
+    def __init__(
+        self,
+        name: str = "onthedot",
+        *,
+        store: str | None = None,
+        lifespan: Callable[[], AbstractAsyncContextManager[S]] | None = None,
+        include: Iterable[str] = (),
+        tz: Zone = "UTC",
+        defaults: TaskOptions | None = None,
+        concurrency: int = 100,
+        threads: int | None = None,
+        processes: int | None = None,
+        max_workers: int | None = None,
+        task_timeout: Seconds | None = None,
+        stop_timeout: Seconds | None = 5,
+        poll_interval: Seconds = 10,
+        executors: Mapping[str, Executor] | None = None,
+        caps: Caps = Caps(),
+        logger: logging.Logger | None = None,
+    ) -> None:
+        self.name = check_name(name, "name of the app")
+        self._core = Core(
+            self.name,
+            store_url(store) if store is not None or "ONTHEDOT_STORE" in os.environ else None,
+            Logs(logger),
+            slots(concurrency, threads, processes, max_workers),
+            None if stop_timeout is None else seconds(stop_timeout, "stop_timeout"),
+            seconds(poll_interval, "poll_interval"),
+            one_pool=concurrency == 1,
+            lifespan=lifespan,
+            include=tuple(include),
+            own_executors=dict(executors or {}),
+        )
+        self._bridge, self._service = self._core.bridge, self._core.service
+        said: TaskOptions = {**(defaults or {})}
+        if task_timeout is not None:
+            said.setdefault("timeout", task_timeout)
+        self._declarations = Declarations(self._core, said, tz, caps)
+        self.sync = SyncOperations(self._bridge)
+        living.add(self)
+
+    # -- declaring
+
+    @overload
+    def task(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
+    @overload
+    def task(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
+    @overload
+    def task(
+        self,
+        *,
+        name: str | None = None,
+        aliases: Iterable[str] = (),
+        schedule: object = None,
+        **options: Unpack[TaskOptions],
+    ) -> _Decorator: ...
+    def task(
+        self,
+        function: Callable[..., Any] | None = None,
+        *,
+        name: str | None = None,
+        aliases: Iterable[str] = (),
+        schedule: object = None,
+        **options: Any,
+    ) -> Any:
+        """Declares a function as a task; bare, or with options."""
+
+        def decorate(function: Callable[..., Any]) -> Any:
+            declared = self._declarations.function(function, name, tuple(aliases), schedule, cast(TaskOptions, options))
+            return TaskFunction[Any, Any, Any](self._bridge, declared)
+
+        return decorate if function is None else decorate(function)
+
+    def schedule(
+        self, *, schedule: object, name: str | None = None, **options: Unpack[TaskOptions]
+    ) -> Callable[[Callable[P, R]], ScheduledFunction[P, R]]:
+        """Declares a function that runs only on schedule: a cron str, timedelta, time, aware datetime, or a rule."""
+
+        def decorate(function: Callable[P, R]) -> ScheduledFunction[P, R]:
+            return ScheduledFunction(self._declarations.function(function, name, (), schedule, options))
+
+        return decorate
+
+    def register(self, consumer: BaseTaskConsumer) -> None:
+        """Takes a consumer class's instance into this app. The global registry is never read."""
+        self._declarations.consumer(consumer)
+
+    def around(self, layer: Around) -> Around:
+        """Middleware: ``async def layer(task, call): return await call()``. The first declared is the outermost."""
+        if not inspect.iscoroutinefunction(layer):
+            raise TypeError(f"@app.around goes on an async function (task, call), not on {layer!r}")
+        self._core.around.append(layer)
+        return layer
+
+    # -- adding
+
+    def named(self, name: str) -> NamedTask:
+        """A task by name, to be added without having its code."""
+        source = self._core.sources.get(name)
+        if isinstance(source, Declared):
+            return NamedTask(self._bridge, source, {})
+        return NamedTask(self._bridge, Unseen(self._core, check_name(name, "name"), self._declarations.defaults), {})
+
+    async def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[AsyncTaskHandle[Any]]:
+        """Adds calls of any functions: ``await app.enqueue_many([send.s("a"), build.s("x")])``."""
+        made = [(call, call.make()) for call in calls]
+        many = await self._bridge.do(lambda link: link.add_many([new for _, new in made]))
+        return [call.async_handle(added.uuid, added.fresh) for (call, _), added in zip(made, many, strict=True)]
+
+    def handle(self, uuid: str) -> TaskHandle[Any]:
+        """The handle of any task, for sync code."""
+        return TaskHandle(self._bridge, uuid, decode_open_result, added=False)
+
+    def ahandle(self, uuid: str) -> AsyncTaskHandle[Any]:
+        """The handle of any task, for async code."""
+        return AsyncTaskHandle(self._bridge, uuid, decode_open_result, added=False)
+
+    # -- running
+
+    @property
+    def state(self) -> S:
+        """What ``lifespan`` yielded; there while a worker runs in this process."""
+        if self._core.lifespan is not None and self._core.state is None:
+            raise SchedulerStateError("app.state is there only where tasks run: lifespan() has not been entered here")
+        return cast(S, self._core.state)
+
+    async def __aenter__(self) -> App[S]:
+        """Connects on this event loop: can add and look, runs nothing."""
+        await self._bridge.connect()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self._bridge.disconnect()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[App[S]]:
+        """Works tasks inside this event loop, until the block ends."""
+        if not await self._service.start("loop"):
+            raise SchedulerStateError(f"app {self.name!r} is already {self._service.status} on this event loop")
+        try:
+            yield self
+        finally:
+            await self._service.stop()
+
+    @contextmanager
+    def background(self, process: bool = False) -> Iterator[App[S]]:
+        """Works tasks on a thread of their own, until the block ends."""
+        if not self.start(auto=True, threading=not process):
+            raise SchedulerStateError(f"app {self.name!r} is already {self._service.status} in the background")
+        try:
+            yield self
+        finally:
+            self.shutdown()
+
+    def run(self) -> None:
+        """Works tasks in the foreground until Ctrl+C or SIGTERM."""
+        self._service.run()
+
+    def start(self, auto: bool = False, threading: bool = True) -> bool:
+        """auto=False blocks like ``run()``; auto=True works in the background until ``shutdown()`` or the exit."""
+        if not threading:
+            raise SchedulerStateError("start(threading=False) needs the process executor, which is not built yet")
+        if not auto:
+            self.run()
+            return True
+        started = self._service.start_thread()
+        if started:
+            atexit.register(self.shutdown)
+        return started
+
+    def shutdown(self, timeout: float | None = None) -> bool:
+        """Ends a background start: running tasks finish within `timeout` (default: stop_timeout). True: this call did it."""
+        atexit.unregister(self.shutdown)
+        try:
+            return self._service.stop_thread(timeout)
+        finally:
+            self._bridge.close()
+
+    def status(self) -> dict[str, Any]:
+        """What goes on: state, counts, what runs here, the last error."""
+        return self._core.status()
+
+    @contextmanager
+    def override(self, *, store: str | None = None, clock: Clock | None = None) -> Iterator[App[S]]:
+        """Another store or clock, until the block ends. For tests.
+
+        ::
+
+            with app.override(store="memory://", clock=ManualClock()):
+                ...
+        """
+        with self._core.override(store, clock):
+            yield self
+
+    # -- looking
+
+    async def get(self, uuid: str) -> TaskInfo:
+        """All that is known of a task; a beginning of its uuid is enough."""
+        return await self._bridge.do(lambda link: link.operations.get(uuid))
+
+    async def find(self, **where: Unpack[Where]) -> Found:
+        """Tasks, newest first: ``await app.find(state="failed", source="send", limit=10)``."""
+        return await self._bridge.do(lambda link: link.operations.find(**where))
+
+    async def retry(self, *uuids: str) -> list[str]:
+        """Runs failed or cancelled tasks again."""
+        return list(await self._bridge.do(lambda link: link.operations.retry(*uuids)))
+
+    async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
+        """Cancels tasks; answers how many were alive."""
+        return await self._bridge.do(lambda link: link.operations.cancel(*uuids, reason=reason))
+
+    async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
+        """Starts nothing more of a source, or of one key of it."""
+        await self._bridge.do(lambda link: link.operations.pause(source, key, reason))
+
+    async def resume(self, source: str, key: str | None = None) -> None:
+        await self._bridge.do(lambda link: link.operations.resume(source, key))
+
+    async def purge(self, limit: int = 10_000) -> int:
+        """Drops what is past its retention; workers do this by themselves."""
+        return await self._bridge.do(lambda link: link.operations.purge(limit))
+
+class SyncOperations:
+    """What ``app.get``, ``app.find`` … do, for sync code: ``app.sync.get(uuid)``."""
+
+    def __init__(self, bridge: Bridge) -> None:
+        self._bridge = bridge
+
+    def get(self, uuid: str) -> TaskInfo:
+        return self._bridge.call(lambda link: link.operations.get(uuid))
+
+    def find(self, **where: Unpack[Where]) -> Found:
+        return self._bridge.call(lambda link: link.operations.find(**where))
+
+    def retry(self, *uuids: str) -> list[str]:
+        return list(self._bridge.call(lambda link: link.operations.retry(*uuids)))
+
+    def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
+        return self._bridge.call(lambda link: link.operations.cancel(*uuids, reason=reason))
+
+    def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
+        self._bridge.call(lambda link: link.operations.pause(source, key, reason))
+
+    def resume(self, source: str, key: str | None = None) -> None:
+        self._bridge.call(lambda link: link.operations.resume(source, key))
+
+    def purge(self, limit: int = 10_000) -> int:
+        return self._bridge.call(lambda link: link.operations.purge(limit))

@@ -1,0 +1,157 @@
+"""The one place where sync code meets the event loop."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Callable, Coroutine
+from concurrent.futures import Future
+from typing import Any, TypeVar
+
+from onthedot.link import Link
+
+T = TypeVar("T")
+Work = Callable[[Link], Coroutine[Any, Any, T]]
+
+
+class LoopThread:
+    """A daemon thread with an event loop of its own."""
+
+    def __init__(self, name: str) -> None:
+        self.loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._run, name=name, daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        asyncio.set_event_loop(self.loop)
+        try:
+            self.loop.run_forever()
+        finally:
+            self.loop.close()
+
+    def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
+        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+
+    def close(self) -> None:
+        self.loop.call_soon_threadsafe(self.loop.stop)
+        self._thread.join()
+
+
+class Bridge:
+    """Links by loop: the user's where they connected one, else one on a thread of our own, made when first needed."""
+
+    def __init__(self, link: Callable[[], Link], immediate: Callable[[], bool]) -> None:
+        self._new_link = link
+        self._immediate = immediate
+        self._here: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Link, int]] = weakref.WeakKeyDictionary()
+        self._lock = threading.Lock()
+        self._inline: Link | None = None
+        self._thread: LoopThread | None = None
+        self._link: Link | None = None
+        self.worker_loop: asyncio.AbstractEventLoop | None = None
+        _alive.add(self)
+
+    def works_here(self) -> bool:
+        """Would a task run on the event loop of this very thread?"""
+        return self.worker_loop is not None and asyncio._get_running_loop() is self.worker_loop
+
+    # -- on the user's own loop
+
+    async def connect(self) -> Link:
+        """May be done more than once on a loop: the last to disconnect closes."""
+        loop = asyncio.get_running_loop()
+        link, times = self._here.get(loop, (None, 0))
+        if link is None:
+            link = self._new_link()
+            await link.open()
+        self._here[loop] = (link, times + 1)
+        return link
+
+    async def disconnect(self) -> None:
+        loop = asyncio.get_running_loop()
+        link, times = self._here.pop(loop)
+        if times > 1:
+            self._here[loop] = (link, times - 1)
+        else:
+            await link.close()
+
+    async def do(self, work: Work[T], *, waits: bool = False) -> T:
+        """From a coroutine, on whatever loop. waits: it may suspend even on a store that never does."""
+        here = self._here.get(asyncio.get_running_loop())
+        if here is not None:
+            return await work(here[0])
+        if not waits and self._immediate():
+            return await work(self._inline_link())
+        return await asyncio.wrap_future(self._submit(work))
+
+    # -- from sync code
+
+    def call(self, work: Work[T], *, waits: bool = False) -> T:
+        if not waits and self._immediate():
+            return _drive(work(self._inline_link()))
+        future = self._submit(work)
+        try:
+            return future.result()
+        except BaseException:
+            future.cancel()
+            raise
+
+    def _inline_link(self) -> Link:
+        """For a store that never suspends: no loop and no thread is needed."""
+        if self._inline is None:
+            self._inline = self._new_link()
+        return self._inline
+
+    def _submit(self, work: Work[T]) -> Future[T]:
+        with self._lock:
+            if self._thread is None:
+                self._thread = LoopThread("onthedot-bridge")
+            return self._thread.submit(self._on_thread(work))
+
+    async def _on_thread(self, work: Work[T]) -> T:
+        if self._link is None:
+            link = self._new_link()
+            await link.open()
+            self._link = link
+        return await work(self._link)
+
+    def close(self) -> None:
+        """Ends the thread, if there is one; it comes back when needed."""
+        with self._lock:
+            thread, self._thread = self._thread, None
+            link, self._link = self._link, None
+            self._inline = None
+        if thread is not None:
+            if link is not None:
+                thread.submit(link.close()).result()
+            thread.close()
+
+    def forked(self) -> None:
+        """In the child nothing of the parent's threads and connections is alive."""
+        self._lock = threading.Lock()
+        self._here = weakref.WeakKeyDictionary()
+        self._inline = self._thread = self._link = self.worker_loop = None
+
+
+def _drive(coroutine: Coroutine[Any, Any, T]) -> T:
+    """Runs a coroutine that does not suspend."""
+    try:
+        coroutine.send(None)
+    except StopIteration as stop:
+        return stop.value  # type: ignore[no-any-return]
+    coroutine.close()
+    raise RuntimeError("a store that calls itself immediate has suspended")
+
+
+_alive: weakref.WeakSet[Bridge] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    for bridge in list(_alive):
+        bridge.forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)

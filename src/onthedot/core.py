@@ -1,0 +1,184 @@
+"""The core of an app or a scheduler: the only place where the parts are put together."""
+
+from __future__ import annotations
+
+import asyncio
+import importlib
+import os
+import random as randomness
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from typing import Any
+
+from onthedot.bridge import Bridge
+from onthedot.clock import Clock, SystemClock
+from onthedot.engine.firing import Firing, Plan
+from onthedot.engine.runner import Around
+from onthedot.engine.source import Sources
+from onthedot.engine.worker import Parts, Worker
+from onthedot.errors import SchedulerStateError
+from onthedot.executors.contract import Executor
+from onthedot.executors.inline import Inline
+from onthedot.executors.threads import Threads
+from onthedot.link import Link
+from onthedot.observe.logs import Logs
+from onthedot.service import Service
+from onthedot.settings import store_url
+from onthedot.stores import connect
+from onthedot.stores.contract import Store
+from onthedot.task import new_uuid
+
+
+@dataclass
+class Core:
+    """Store, links, worker and their life, for whoever declares sources."""
+
+    name: str
+    url: str | None
+    logs: Logs
+    totals: Mapping[str, int]  # slots by executor
+    stop_timeout: float | None
+    poll_interval: float
+    one_pool: bool = False
+    keeps_waiting: bool = False  # what waits in a private store is kept for the next start
+    lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None
+    include: tuple[str, ...] = ()
+    own_executors: Mapping[str, Executor] = field(default_factory=dict)
+    around: list[Around] = field(default_factory=list)
+    clock: Clock = field(default_factory=SystemClock)
+    sources: Sources = field(default_factory=Sources)
+    plans: dict[str, Plan] = field(default_factory=dict)
+    sync_executor: str = "thread"
+
+    def __post_init__(self) -> None:
+        self.client = new_uuid()
+        self.bridge = Bridge(self._new_link, lambda: self.store.immediate)
+        self.service = Service(self._begin, self._finish, self.logs, self.stop_timeout, self._hurry)
+        self.worker: Worker | None = None
+        self.state: object = None
+        self._store: Store | None = None
+        self._inside = AsyncExitStack()
+
+    @property
+    def store(self) -> Store:
+        if self._store is None:
+            self._store = connect(self.url or store_url(None), self.clock)
+        return self._store
+
+    def _new_link(self) -> Link:
+        return Link(self.store, self.client, self.logs)
+
+    async def _begin(self) -> None:
+        for module in self.include:
+            importlib.import_module(module)
+        async with AsyncExitStack() as stack:
+            await self.bridge.connect()
+            stack.push_async_callback(self.bridge.disconnect)
+            executors = self._executors(stack)
+            if self.lifespan is not None:
+                self.state = await stack.enter_async_context(self.lifespan())
+                stack.callback(setattr, self, "state", None)
+            firing = Firing(self.store, self.plans, self.clock, self.logs)
+            await firing.declare()
+            self.worker = Worker(self._parts(executors, firing))
+            await self.worker.start()
+            self._inside = stack.pop_all()
+        self.bridge.worker_loop = asyncio.get_running_loop()
+
+    def _parts(self, executors: Mapping[str, Executor], firing: Firing) -> Parts:
+        return Parts(
+            store=self.store,
+            sources=self.sources,
+            executors=executors,
+            totals=self.totals,
+            clock=self.clock,
+            random=randomness.Random(),
+            logs=self.logs,
+            around=tuple(self.around),
+            one_pool=self.one_pool,
+            poll_interval=self.poll_interval * 1000,
+            fire=firing.fire,
+            fatal=self.service.failed,
+        )
+
+    def _executors(self, stack: AsyncExitStack) -> dict[str, Executor]:
+        executors: dict[str, Executor] = {"async": Inline(), "thread": Threads(f"onthedot-{self.name}")}
+        for executor in executors.values():
+            stack.callback(executor.close)
+        return executors | dict(self.own_executors)
+
+    async def _finish(self, timeout: float | None) -> None:
+        assert self.worker is not None
+        try:
+            await self.worker.stop(timeout)
+            if self.store.private and not self.keeps_waiting:
+                await self.bridge.do(lambda link: link.operations.end_waiting("shutdown"))
+        finally:
+            self.bridge.worker_loop = None
+            await self._inside.aclose()
+
+    def _hurry(self) -> None:
+        if self.worker is not None:
+            self.worker.hurry()
+
+    def status(self) -> dict[str, Any]:
+        """What goes on, at once."""
+        worker = self.worker if self.service.status != "stopped" else None
+        runs = [] if worker is None else list(worker.runner.runs.values())
+        counts, schedules = self._counted()
+        error = None if worker is None else worker.last_error
+        return {
+            "status": self.service.status,
+            "poll_interval": self.poll_interval,
+            "queue_count": counts.get("ready", 0),
+            "scheduled_count": len(schedules),
+            "enabled_scheduled_count": sum(schedules),
+            "running_count": len(runs),
+            "is_executing": bool(runs),
+            "current_task_id": min(runs, key=lambda run: run.started).lease.uuid if runs else None,
+            "updated_at": datetime.now(UTC).isoformat(),
+            "delayed_count": counts.get("scheduled", 0),
+            "last_error": None if error is None else f"{type(error).__name__}: {error}",
+        }
+
+    def _counted(self) -> tuple[dict[str, int], list[bool]]:
+        if self._store is None:  # never used: nothing to count, and no reason to connect
+            return {}, []
+
+        async def look(link: Link) -> tuple[dict[str, int], list[bool]]:
+            schedules = (await link.store.state())[0]
+            return await link.operations.counts(), [not schedule.paused for schedule in schedules]
+
+        return self.bridge.call(look)
+
+    @contextmanager
+    def override(self, store: str | None, clock: Clock | None) -> Iterator[None]:
+        """Another store or clock, until the block ends."""
+        if self.service.status != "stopped":
+            raise SchedulerStateError(f"override() while {self.service.status}: stop it first")
+        before = (self.url, self.clock, self._store)
+        self.bridge.close()
+        self.url = self.url if store is None else store_url(store)
+        self.clock = clock or self.clock
+        self._store = None
+        try:
+            yield
+        finally:
+            self.bridge.close()
+            self.url, self.clock, self._store = before
+
+
+def slots(concurrency: int, threads: int | None, processes: int | None, max_workers: int | None) -> dict[str, int]:
+    """How many tasks of each executor run in this process at once."""
+    cores = os.cpu_count() or 1
+    totals = {
+        "async": concurrency,
+        "thread": threads or max_workers or min(32, cores + 4),
+        "process": processes or max_workers or cores,
+    }
+    for name, total in totals.items():
+        if not isinstance(total, int) or isinstance(total, bool) or total < 1:
+            raise ValueError(f"slots for {name} tasks must be a whole number from 1, not {total!r}")
+    return totals

@@ -1,0 +1,95 @@
+"""All that an app declares: its sources by name, and its schedules."""
+
+from __future__ import annotations
+
+import inspect
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from onthedot.codec import Caps
+from onthedot.consumer import BaseTaskConsumer, ConsumerSource
+from onthedot.core import Core
+from onthedot.cron import Zone
+from onthedot.declared import Declared
+from onthedot.engine.firing import Plan
+from onthedot.engine.source import Source
+from onthedot.errors import BadSchedule, DeclarationError, DuplicateTask
+from onthedot.options import TaskOptions, resolve
+from onthedot.schedule import as_schedule
+from onthedot.task import check_name
+
+
+class Declarations:
+    def __init__(self, core: Core, defaults: TaskOptions, tz: Zone, caps: Caps) -> None:
+        self._core = core
+        self.defaults = defaults
+        self._tz = tz
+        self._caps = caps
+        self._places: dict[str, str] = {}
+        resolve("App(defaults=…)", defaults)
+
+    def function(
+        self,
+        function: Callable[..., Any],
+        name: str | None,
+        aliases: tuple[str, ...],
+        schedule: object,
+        options: TaskOptions,
+    ) -> Declared:
+        if not callable(function):
+            raise DeclarationError(f"@app.task goes on a function, not on {function!r}")
+        own_name = name if name is not None else getattr(function, "__name__", type(function).__name__)
+        place = _place(function)
+        where = f"task {own_name!r} ({place})"
+        names = [_checked(each, where) for each in (own_name, *aliases)]
+        declared = Declared(self._core, function, own_name, resolve(where, self.defaults, options), self._caps)
+        plan = None if schedule is None else self._plan(declared, schedule, where)
+        self._put(declared, names, place)
+        if plan is not None:
+            self._core.plans[own_name] = plan
+        return declared
+
+    def consumer(self, consumer: BaseTaskConsumer) -> None:
+        if isinstance(consumer, type) or not isinstance(consumer, BaseTaskConsumer):
+            raise DeclarationError(f"app.register() takes a consumer instance, not {consumer!r}")
+        place = _place(type(consumer))
+        name = _checked(consumer.name, f"consumer {type(consumer).__name__} ({place})")
+        self._put(ConsumerSource(consumer, self.defaults), [name], place)
+
+    def _put(self, source: Source, names: list[str], place: str) -> None:
+        for name in names:
+            if name in self._places:
+                raise DuplicateTask(
+                    f"task {name!r} is declared twice: {self._places[name]} and {place}; give one of them name=…"
+                )
+        for name in names:
+            self._places[name] = place
+        self._core.sources.put(source, *names[1:])
+        self._core.logs.scheduler.info("Task registered: %s", source.name)
+
+    def _plan(self, declared: Declared, schedule: object, where: str) -> Plan:
+        try:
+            rule = as_schedule(schedule, self._tz)
+        except BadSchedule as error:
+            raise BadSchedule(f"{where}: {error}") from None
+        args: Mapping[str, Any] = rule.args or {}
+        missing = [name for name in declared.codec.required if name not in args]
+        if missing:
+            raise BadSchedule(f"{where}: the schedule has no value for {', '.join(missing)}; give it args={{…}}")
+        return Plan(declared.name, rule, declared.make((), args))
+
+
+def _checked(name: str, where: str) -> str:
+    try:
+        return check_name(name, "name")
+    except ValueError as error:
+        raise DeclarationError(f"{where}: {error}") from None
+
+
+def _place(thing: Any) -> str:
+    try:
+        file = inspect.getsourcefile(thing) or "?"
+        line = inspect.getsourcelines(thing)[1]
+    except (OSError, TypeError):  # typed in at a prompt, or not Python
+        return f"{getattr(thing, '__module__', '?')}.{getattr(thing, '__qualname__', '?')}"
+    return f"{file}:{line}"

@@ -1,0 +1,199 @@
+"""A declared task: what its decorator or class says, checked once, and how a call of it becomes a NewTask."""
+
+from __future__ import annotations
+
+import hashlib
+import inspect
+import string
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
+
+from onthedot.clock import to_ms
+from onthedot.codec import NO_HEADERS, Caps, FunctionCodec, Headers, decode_open_result, encode_open
+from onthedot.errors import ArgumentError, DeclarationError
+from onthedot.limits import Limits
+from onthedot.options import AddOptions, Options, TaskOptions, priority_of, resolve, tags_of
+from onthedot.retry import to_duration_ms
+from onthedot.stores.contract import Limit, NewTask, Policy
+from onthedot.task import check_uuid, new_uuid
+
+AGING = 60_000  # ms that a level of priority is worth
+
+_NO_OPTIONS: AddOptions = {}
+
+
+class Home(Protocol):
+    """The app, as far as its tasks need it."""
+
+    client: str
+    sync_executor: str
+
+
+class Declared:
+    """A function as a source. The engine reads, calls and encodes through it."""
+
+    def __init__(
+        self, home: Home, function: Callable[..., object], name: str, options: Options, caps: Caps = Caps()
+    ) -> None:
+        self.name = name
+        self.options = options
+        self.function = function
+        self.codec = FunctionCodec(function, name, caps)
+        self.decode, self.call, self.encode = self.codec.decode, self.codec.call, self.codec.encode_result
+        self.is_async = inspect.iscoroutinefunction(function)
+        self._home = home
+        self._caps = caps
+        self._defaults = {
+            parameter.name: parameter.default
+            for parameter in inspect.signature(function).parameters.values()
+            if parameter.default is not parameter.empty
+        }
+        self._limits = Limits(
+            name, options.concurrency, options.rate_limit, options.limits, self.codec.parameters, self._defaults
+        )
+        self._policies: dict[object, Policy] = {}
+        # What a plain call needs no look at: no key, no lane, no label.
+        laned = any(limit.name != name for limit in self._limits.records())
+        self._plain = not (options.unique or options.label or laned)
+        self._check()
+
+    def _check(self) -> None:
+        if self.is_async and self.options.executor == "thread":
+            raise DeclarationError(f"task {self.name!r}: an async function runs on the event loop, not in a thread")
+        for what, template in (("unique", self.options.unique), ("label", self.options.label)):
+            if isinstance(template, str):
+                _check_template(self.name, what, template, self.codec.parameters)
+
+    # -- for the engine
+
+    @property
+    def executor(self) -> str:
+        return self.options.executor or ("async" if self.is_async else self._home.sync_executor)
+
+    def room(self) -> int | None:
+        return None
+
+    def limits(self) -> list[Limit]:
+        return self._limits.records()
+
+    # -- for those who add
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        return self.codec.bind(args, kwargs)
+
+    def decode_result(self, data: bytes) -> Any:
+        return self.codec.decode_result(data)
+
+    def make(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], said: AddOptions = _NO_OPTIONS) -> NewTask:
+        """Binds, checks and encodes, before anything is stored."""
+        if self._plain and not said:
+            return NewTask(new_uuid(), self.name, self.codec.encode(args, kwargs), policy=self._policy(said))
+        given = {**self._defaults, **self.codec.bind(args, kwargs)}
+        body = self.codec.encode(args, kwargs, self._headers(given, said))
+        lane, cost = self._limits.lane(given)
+        at, after = when(said)
+        uuid = check_uuid(said["uuid"]) if "uuid" in said else new_uuid()
+        return NewTask(uuid, self.name, body, at, after, lane, self._unique(given, said), self._policy(said, cost))
+
+    def _headers(self, given: Mapping[str, Any], said: AddOptions) -> Headers:
+        label = said.get("label", self.options.label)
+        if "label" not in said and label:
+            label = label.format_map(given)
+        return headers(said, label)
+
+    def _unique(self, given: Mapping[str, Any], said: AddOptions) -> str | None:
+        key = said.get("unique", self.options.unique)
+        if key is None or key is False:
+            return None
+        if key is True:
+            return hashlib.sha256(encode_open(given, NO_HEADERS, self._caps, self.name)).hexdigest()
+        return key if "unique" in said else str(key).format_map(given)
+
+    def _policy(self, said: AddOptions, cost: float = 1) -> Policy:
+        return policy_of(self._policies, self.options, said, self._home.client, cost)
+
+
+class Unseen:
+    """A task whose code is elsewhere: its arguments are checked by whoever runs it."""
+
+    def __init__(self, home: Home, name: str, defaults: TaskOptions) -> None:
+        self.name = name
+        self.options = resolve(f"task {name!r}", defaults)
+        self._home = home
+        self._policies: dict[object, Policy] = {}
+
+    def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
+        if args:
+            raise ArgumentError(f"{self.name}: its signature is not known here, so pass its arguments by name")
+        return dict(kwargs)
+
+    def decode_result(self, data: bytes) -> Any:
+        return decode_open_result(data)
+
+    def make(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], said: AddOptions = _NO_OPTIONS) -> NewTask:
+        at, after = when(said)
+        unique = said.get("unique")
+        return NewTask(
+            check_uuid(said["uuid"]) if "uuid" in said else new_uuid(),
+            self.name,
+            encode_open(self.bind(args, kwargs), headers(said, said.get("label", "")), name=self.name),
+            at,
+            after,
+            unique=unique if isinstance(unique, str) else None,
+            policy=policy_of(self._policies, self.options, said, self._home.client, 1),
+        )
+
+
+def headers(said: AddOptions, label: str) -> Headers:
+    at, metadata = said.get("at"), said.get("metadata")
+    if not (label or at or metadata):
+        return NO_HEADERS
+    iso = None if at is None else at.isoformat(timespec="microseconds")
+    return Headers(at=iso, scheduled_for=None, label=label, metadata=None if metadata is None else dict(metadata))
+
+
+def when(said: AddOptions) -> tuple[int | None, int]:
+    """(at, after) in milliseconds."""
+    if "at" in said and "after" in said:
+        raise ArgumentError("options(at=…, after=…): give one of them")
+    if "at" in said:
+        return to_ms(said["at"]), 0
+    return None, to_duration_ms(said.get("after", 0), "options(after)")
+
+
+def policy_of(cache: dict[object, Policy], options: Options, said: AddOptions, client: str, cost: float) -> Policy:
+    """One object for all tasks that are treated alike: a million pending ones share it."""
+    if not said:
+        key: object = (client, cost)
+    else:
+        key = (client, cost, str(said.get("priority")), said.get("expires"), "expires" in said, tuple(said.get("tags", ())))
+    policy = cache.get(key)
+    if policy is None:
+        priority = priority_of(said["priority"]) if "priority" in said else options.priority
+        expires = said.get("expires")
+        policy = Policy(
+            priority=priority,
+            boost=priority * AGING,
+            cost=cost,
+            clash="replace" if options.on_conflict == "replace" else "keep",
+            unique_for=options.unique_for,
+            expires=options.expires if expires is None else to_duration_ms(expires, "options(expires)"),
+            max_crashes=options.max_crashes,
+            tags=tags_of(said["tags"]) if "tags" in said else options.tags,
+            reply_to=client,
+        )
+        if len(cache) >= 1000:  # tags and costs may be anything
+            cache.clear()
+        cache[key] = policy
+    return policy
+
+
+def _check_template(name: str, what: str, template: str, parameters: tuple[str, ...]) -> None:
+    try:
+        fields = [field for _, field, _, _ in string.Formatter().parse(template) if field is not None]
+    except ValueError as error:
+        raise DeclarationError(f"task {name!r}: {what}={template!r} is not a template: {error}") from None
+    for field in fields:
+        first = field.partition(".")[0].partition("[")[0]
+        if first not in parameters:
+            raise DeclarationError(f"task {name!r}: {what}={template!r} names {first!r}, which is no parameter of it")

@@ -1,0 +1,208 @@
+"""Running claimed tasks: decode → around → executor → Outcome. It never touches the store."""
+
+from __future__ import annotations
+
+import asyncio
+import random as randomness
+from collections import deque
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextvars import copy_context
+from functools import partial
+from typing import TypeAlias
+
+from onthedot.clock import Clock, Timer
+from onthedot.codec import Undecodable
+from onthedot.context import TaskContext, reset_current, set_current
+from onthedot.engine.wake import Wake
+from onthedot.errors import TaskTimeout
+from onthedot.executors.contract import Executor
+from onthedot.observe.logs import Logs
+from onthedot.outcome import cancelled, failed, judge
+from onthedot.stores.contract import Again, Also, Done, Outcome
+
+Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]
+
+
+class Run(TaskContext):
+    """One claimed task on its way through: what the task sees of itself, and what the engine knows besides."""
+
+    started = 0.0
+    server: asyncio.Task[None] | None = None  # who serves it; None: not begun
+    stop = ""  # why it is being ended from outside: cancel, timeout, shutdown, lost
+    over = False  # its outcome is out, even if a thread still works on it
+
+
+class Runner:
+    """A queue and as many serving coroutines as have something to wait for.
+
+    One coroutine runs task after task as long as they do not suspend; whenever it begins one and more are queued,
+    a second is made ready to take over. So a burst of short tasks costs one coroutine, and long ones have each their own.
+    """
+
+    def __init__(
+        self,
+        executors: Mapping[str, Executor],
+        around: Sequence[Around],
+        clock: Clock,
+        random: randomness.Random,
+        logs: Logs,
+        wake: Wake,
+    ) -> None:
+        self._executors = executors
+        self._around = around
+        self._clock = clock
+        self._random = random
+        self._logs = logs
+        self._wake = wake
+        self._queue: deque[Run] = deque()
+        self._servers: set[asyncio.Task[None]] = set()
+        self._helper_coming = False
+        self.runs: dict[str, Run] = {}
+        self.outcomes: list[tuple[Outcome, Run]] = []  # what the next turn settles
+        self.freed: list[str] = []  # sources of slots that are free since the last turn
+
+    def begin(self, runs: Sequence[Run]) -> None:
+        for run in runs:
+            self.runs[run.record.uuid] = run
+        self._queue.extend(runs)
+        self._call_helper()
+
+    def give_back(self) -> None:
+        """What has not begun goes back as if it had not been claimed."""
+        while self._queue:
+            run = self._queue.popleft()
+            self._finish(run, Again(run.lease, None, counted=False))
+
+    def end(self, uuid: str, why: str) -> None:
+        """Ends a run from outside: at once where the executor can, else by asking."""
+        run = self.runs.get(uuid)
+        if run is None or run.stop or run.over:
+            return
+        run.stop = why
+        if run.server is None:
+            self._queue.remove(run)
+            self._finish(run, self._stopped(run))
+            return
+        run.cancel_wanted = why
+        if self._executors[run.declared.executor].hard:
+            run.server.cancel()
+        elif why != "cancel":
+            self._abandon(run)
+
+    def _abandon(self, run: Run) -> None:
+        """A thread cannot be ended: the outcome is told now, the slot stays taken until it returns."""
+        if run.stop == "timeout":
+            self._logs.abandoned(run.record)
+        run.over = True
+        self.outcomes.append((self._stopped(run), run))
+        self._wake.set()
+
+    # -- serving
+
+    def _call_helper(self) -> None:
+        if self._queue and not self._helper_coming:
+            self._helper_coming = True
+            server = asyncio.create_task(self._serve())
+            self._servers.add(server)
+            server.add_done_callback(self._servers.discard)
+
+    async def _serve(self) -> None:
+        self._helper_coming = False
+        queue = self._queue
+        me = asyncio.current_task()
+        assert me is not None
+        clean = copy_context()
+        while queue:
+            run = queue.popleft()
+            run.server = me
+            if queue and not self._helper_coming:
+                self._call_helper()
+            self._finish(run, await self._outcome(run))
+            if me.cancelling() or copy_context() != clean:
+                # The task left something behind in this coroutine: the next one gets a fresh coroutine.
+                self._call_helper()
+                return
+
+    def _finish(self, run: Run, outcome: Outcome) -> None:
+        del self.runs[run.record.uuid]
+        self.freed.append(run.record.source)
+        if not run.over:
+            run.over = True
+            self.outcomes.append((outcome, run))
+        self._wake.set()
+
+    async def _outcome(self, run: Run) -> Outcome:
+        source = run.declared
+        options = source.options
+        timer: Timer | None = None
+        token = set_current(run)
+        try:
+            run.arguments, run.headers = source.decode(run.record.body)
+            if options.timeout is not None:
+                timer = self._limit(run, options.timeout)
+            executor = self._executors[source.executor]
+            if self._around:
+                value = await self._through(run, partial(executor.run, source.call, run.arguments))
+            else:
+                value = await executor.run(source.call, run.arguments)
+            also = None if run.spawned is None else Also(tuple(run.spawned))
+            return Done(run.lease, b"" if value is None else self._encoded(run, value), options.keep, also)
+        except Undecodable as error:
+            return self._undecodable(run, error)
+        except asyncio.CancelledError as error:
+            return self._stopped(run) if run.stop else self._judged(error, run)
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
+            return self._judged(error, run)
+        finally:
+            if timer is not None:
+                timer.cancel()
+            reset_current(token)
+
+    def _limit(self, run: Run, timeout: int) -> Timer:
+        run.deadline_ms = self._clock.now() + timeout
+        return self._clock.call_later(timeout, lambda: self.end(run.record.uuid, "timeout"))
+
+    async def _through(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
+        for layer in reversed(self._around):
+            call = partial(layer, run, call)
+        return await call()
+
+    def _encoded(self, run: Run, value: object) -> bytes:
+        try:
+            return run.declared.encode(value)
+        except ValueError as error:
+            self._logs.result_not_stored(run.record, error)
+            return NOT_STORED
+
+    # -- judging
+
+    def _undecodable(self, run: Run, error: Undecodable) -> Outcome:
+        problem = Undecodable(f"{error}; the raw body is kept: {run.record.body[:200]!r}")
+        self._logs.undecodable(run.record, problem)
+        return failed(problem, run.record, run.lease, run.declared.options)
+
+    def _judged(self, error: BaseException, run: Run) -> Outcome:
+        options = run.declared.options
+        try:
+            outcome = judge(error, run.record, run.lease, options, self._random)
+        except Exception as broken:  # noqa: BLE001 - a backoff of the user's own, or a Retry(after) that is no time
+            broken.__context__ = error
+            error = broken
+            outcome = failed(error, run.record, run.lease, options)
+        self._logs.raised(run.record, error, outcome, options.max_retries)
+        return outcome
+
+    def _stopped(self, run: Run) -> Outcome:
+        match run.stop:
+            case "timeout":
+                seconds = (run.declared.options.timeout or 0) / 1000
+                error = TaskTimeout(run.record.uuid, "onthedot.TaskTimeout", f"no result after {seconds:g} s")
+                return self._judged(error, run)
+            case "cancel":
+                return cancelled(run.record, run.lease, run.declared.options, "cancelled")
+            case _:
+                return Again(run.lease, None, counted=False)
+
+
+NOT_STORED = b"!"
+"""Stands where a result should be that could not be encoded."""

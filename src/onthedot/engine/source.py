@@ -1,0 +1,70 @@
+"""What the engine knows of a source: how to read its tasks, call its code, and what its options say."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from typing import Any, Protocol
+
+from onthedot.codec import Headers
+from onthedot.options import Options
+from onthedot.stores.contract import Limit
+
+
+class Source(Protocol):
+    """A decorated function or a consumer, as the engine sees it."""
+
+    name: str
+    options: Options
+
+    @property
+    def executor(self) -> str: ...
+    def room(self) -> int | None:
+        """How many of it may run in this process at once, read at each claim; None: only the slots limit it."""
+        ...
+
+    def decode(self, body: bytes, /) -> tuple[dict[str, Any], Headers]:
+        """Arguments by name. Raises Undecodable."""
+        ...
+
+    def call(self, arguments: dict[str, Any], /) -> object:
+        """Calls the code, as the current task."""
+        ...
+    def encode(self, value: object, /) -> bytes: ...
+    def limits(self) -> list[Limit]: ...
+
+
+class Sources:
+    """The sources of this process, by name. Whoever watches is told when one comes or goes."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, Source] = {}
+        self._watchers: list[Callable[[], None]] = []
+        self.known: frozenset[str] = frozenset()
+
+    def put(self, source: Source, *aliases: str) -> None:
+        for name in (source.name, *aliases):
+            self._by_name[name] = source
+        self._changed()
+
+    def remove(self, name: str) -> None:
+        self._by_name.pop(name, None)
+        self._changed()
+
+    def get(self, name: str) -> Source | None:
+        return self._by_name.get(name)
+
+    def items(self) -> list[tuple[str, Source]]:
+        return list(self._by_name.items())
+
+    def __iter__(self) -> Iterator[Source]:
+        return iter(dict.fromkeys(self._by_name.values()))
+
+    def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
+        """Answers with the way to stop watching."""
+        self._watchers.append(callback)
+        return lambda: self._watchers.remove(callback)
+
+    def _changed(self) -> None:
+        self.known = frozenset(self._by_name)
+        for callback in list(self._watchers):
+            callback()

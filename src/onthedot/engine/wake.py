@@ -1,0 +1,52 @@
+"""Sleeping until something happens."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+
+from onthedot.clock import Clock
+
+
+class Wake:
+    """First clear, then look, then wait: what comes in between is not lost. Set on the loop; `set_soon` from anywhere."""
+
+    def __init__(self, clock: Clock) -> None:
+        self._clock = clock
+        self._loop = asyncio.get_running_loop()
+        self._set = False
+        self._waiter: asyncio.Future[None] | None = None
+
+    def clear(self) -> None:
+        self._set = False
+
+    def set(self) -> None:
+        if not self._set:
+            self._set = True
+            if self._waiter is not None and not self._waiter.done():
+                self._waiter.set_result(None)
+
+    def set_soon(self) -> None:
+        """From any thread."""
+        if not self._set:
+            self.call_soon(self.set)
+
+    def call_soon(self, callback: Callable[[], object]) -> None:
+        """On the loop, from any thread; a closed loop has nobody left to wake."""
+        try:
+            self._loop.call_soon_threadsafe(callback)
+        except RuntimeError:
+            if not self._loop.is_closed():
+                raise
+
+    async def until(self, ms: float | None) -> None:
+        if self._set:
+            return
+        self._waiter = self._loop.create_future()
+        timer = None if ms is None else self._clock.call_later(ms, self.set)
+        try:
+            await self._waiter
+        finally:
+            self._waiter = None
+            if timer is not None:
+                timer.cancel()

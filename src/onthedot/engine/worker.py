@@ -1,0 +1,308 @@
+"""The loop: turn, begin, wait. It claims no more than there are free slots, and never waits for a task."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import platform
+import random as randomness
+import threading
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import aclosing
+from dataclasses import dataclass, field
+
+import msgspec
+
+from onthedot.clock import Clock
+from onthedot.context import TaskContext
+from onthedot.engine.keeper import Keeper
+from onthedot.engine.runner import Around, Run, Runner
+from onthedot.engine.slots import Slots
+from onthedot.engine.source import Sources
+from onthedot.engine.wake import Wake
+from onthedot.errors import StoreRefused
+from onthedot.executors.contract import Executor
+from onthedot.observe.logs import Logs
+from onthedot.outcome import write_reason
+from onthedot.stores.contract import (
+    Again,
+    Ask,
+    Claimed,
+    Ended,
+    Hint,
+    Lease,
+    Note,
+    Outcome,
+    Record,
+    Schedule,
+    Store,
+    Turn,
+)
+from onthedot.task import new_uuid
+
+_FIRST_PAUSE, _LONGEST_PAUSE = 100.0, 5_000.0  # ms between tries while the loop fails
+_PURGE_EVERY = 60_000.0
+_KEEP, _KEEP_FAILED = 7 * 86_400_000, 30 * 86_400_000  # of sources that this process does not know
+
+
+@dataclass(frozen=True)
+class Parts:
+    """What a worker is made of; everything that touches the world is handed in."""
+
+    store: Store
+    sources: Sources
+    executors: Mapping[str, Executor]
+    totals: Mapping[str, int]  # slots by executor
+    clock: Clock
+    random: randomness.Random
+    logs: Logs
+    around: Sequence[Around] = ()
+    one_pool: bool = False
+    poll_interval: float = 10_000
+    most_kept: int = 1_000_000
+    fire: Callable[[Sequence[Schedule]], Awaitable[bool]] | None = None
+    fatal: Callable[[BaseException], None] = field(default=lambda error: None)
+
+
+class Worker:
+    """One session at work. Made on the loop it lives on; started once, stopped once."""
+
+    def __init__(self, parts: Parts) -> None:
+        self._parts = parts
+        self._store, self._clock, self._logs = parts.store, parts.clock, parts.logs
+        self.wake = Wake(parts.clock)
+        self.slots = Slots(parts.sources, parts.totals, one_pool=parts.one_pool)
+        self.runner = Runner(
+            parts.executors, parts.around, parts.clock, parts.random, parts.logs, self.wake
+        )
+        self._also: list[Outcome] = []  # ends of what never ran: chores, and what came too late
+        self._notes: dict[str, Note] = {}
+        self._notes_lock = threading.Lock()
+        self._number = 0
+        self._purged = parts.clock.now()
+        self._stopping = False
+        self._loops: list[asyncio.Task[None]] = []
+        self._unwatch: Callable[[], None] = lambda: None
+        self.last_error: BaseException | None = None
+        self.quiet = asyncio.Event()  # nothing to do before the next alarm
+        self.next_in: float | None = None
+        self._new_session()
+
+    def _new_session(self) -> None:
+        self.session = new_uuid()  # a random one a boot: a restarted host is somebody else
+        info = {"host": platform.node(), "pid": os.getpid(), "sources": sorted(self._parts.sources.known)}
+        self._keeper = Keeper(self._store, self.session, msgspec.json.encode(info), self._clock, self._logs)
+        self._number = 0
+
+    # -- start and stop
+
+    async def start(self) -> None:
+        await self._store.put([], [limit for source in self._parts.sources for limit in source.limits()])
+        await self._keeper.open(self._cancel, self._lost)
+        self._unwatch = self._parts.sources.watch(self._sources_changed)
+        self._loops = [asyncio.create_task(self._loop()), asyncio.create_task(self._listen())]
+
+    async def stop(self, timeout: float | None) -> None:
+        """No claim from this moment; running ones finish, or go back uncounted after `timeout` seconds."""
+        self._stopping = True
+        self._unwatch()
+        self.runner.give_back()
+        self.wake.set()
+        loop, listener = self._loops
+        done, _ = await asyncio.wait([loop], timeout=timeout)
+        if not done:
+            self.hurry()
+            await asyncio.wait([loop])
+        listener.cancel()
+        await asyncio.wait([listener])
+        await self._keeper.close()
+
+    def hurry(self) -> None:
+        """What still runs is ended now and goes back uncounted."""
+        for uuid in list(self.runner.runs):
+            self.runner.end(uuid, "shutdown")
+        self.wake.set()
+
+    def _sources_changed(self) -> None:
+        """May come from any thread."""
+        self.wake.call_soon(self._look_again)
+
+    def _look_again(self) -> None:
+        self.slots.refresh()
+        self.wake.set()
+
+    # -- the loop
+
+    async def _loop(self) -> None:
+        pause = _FIRST_PAUSE
+        while not (self._stopping and self._all_told()):
+            try:
+                await self._step()
+                pause = _FIRST_PAUSE
+            except StoreRefused as error:  # no retry mends it
+                self.last_error = error
+                self._parts.fatal(error)
+                return
+            except Exception as error:  # noqa: BLE001 - told, and tried again
+                self.last_error = error
+                self._logs.trouble("the loop", error)
+                await self._rest(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _all_told(self) -> bool:
+        return not (self.runner.outcomes or self._also or any(not run.over for run in self.runner.runs.values()))
+
+    async def _step(self) -> None:
+        self.wake.clear()  # first clear, then look: no hint is lost
+        if self._notes:
+            await self._write_notes()
+        turn = await self._turn()
+        if not turn.alive:
+            await self._reborn()
+        elif turn.claimed is None:
+            await self.wake.until(None)
+        elif await self._begin(turn.claimed):
+            await asyncio.sleep(0)  # there is more at once, but others want the loop too
+        else:
+            await self._idle(turn.claimed.next_in)
+
+    async def _turn(self) -> Turn:
+        """Settle and claim in one step. What was taken out is put back if the store does not answer."""
+        ended, self.runner.outcomes = self.runner.outcomes, []
+        freed, self.runner.freed = self.runner.freed, []
+        self.slots.count(freed, -1)
+        also, self._also = self._also, []
+        ask = None
+        if not self._stopping:
+            known = self._parts.sources.known if self._store.private else None
+            ask = Ask(self._number + 1, self.slots.ask(self._clock.now()), known=known)
+        elif not (ended or also):
+            return Turn(())
+        try:
+            turn = await self._store.turn(self.session, [*(outcome for outcome, _ in ended), *also], ask)
+        except BaseException:
+            self.runner.outcomes = ended + self.runner.outcomes
+            self._also = also + self._also
+            raise
+        self._number += ask is not None
+        self._logs.settled(ended, turn.verdicts, self._clock.now())
+        return turn
+
+    async def _begin(self, claimed: Claimed) -> bool:
+        """Tasks to executors, chores to their end, schedules to fire. True: look again at once."""
+        now = self._clock.now()
+        if claimed.tasks:
+            self._start_runs(claimed, now)
+        for record in claimed.chores:
+            self._end_chore(record, claimed.fence)
+        self.slots.rest(claimed.rest, now)
+        woken = self.slots.wake(claimed.woke - claimed.rest.keys())
+        fired = False
+        if claimed.schedules and self._parts.fire is not None and not self._stopping:
+            fired = await self._parts.fire(claimed.schedules)
+        return bool(fired or woken or claimed.more or claimed.chores)
+
+    def _start_runs(self, claimed: Claimed, now: float) -> None:
+        runs = []
+        sources, fence, session = self._parts.sources, claimed.fence, self.session
+        for record in claimed.tasks:
+            source = sources.get(record.source)
+            lease = Lease(record.uuid, fence, session)
+            if source is None or self._stopping:  # gone, or going, since the ask
+                self._also.append(Again(lease, None, counted=False))
+                continue
+            run = Run(source, record, lease, self)
+            run.started = now
+            runs.append(run)
+        self.slots.count([run.record.source for run in runs], +1)
+        self.runner.begin(runs)
+
+    async def _idle(self, next_in: float | None) -> None:
+        poll, now = self._parts.poll_interval, self._clock.now()
+        if now - self._purged >= _PURGE_EVERY:
+            self._purged = now
+            await self._store.purge(10_000, self._parts.most_kept)
+        self.next_in = next_in
+        if self._all_told():
+            self.quiet.set()
+        await self.wake.until(poll if next_in is None else min(next_in, poll))
+        self.quiet.clear()
+
+    async def _rest(self, ms: float) -> None:
+        self.wake.clear()
+        await self.wake.until(ms)
+
+    # -- what running tasks say
+
+    def progress(self, context: TaskContext, done: float, total: float) -> None:
+        """From any thread; the last word between two writes stays."""
+        note = Note(context.lease, "progress", "", msgspec.json.encode((done, total)))
+        with self._notes_lock:
+            self._notes[context.uuid] = note
+        self.wake.set_soon()
+
+    async def _write_notes(self) -> None:
+        with self._notes_lock:
+            notes, self._notes = self._notes, {}
+        for lease in await self._store.note(list(notes.values())):
+            self.runner.end(lease.uuid, "lost")
+
+    # -- what the store says
+
+    def _end_chore(self, record: Record, fence: int) -> None:
+        """Settle is the only end: also of what never ran."""
+        source = self._parts.sources.get(record.source)
+        keep, keep_failed = (source.options.keep, source.options.keep_failed) if source else (_KEEP, _KEEP_FAILED)
+        lease = Lease(record.uuid, fence, self.session)
+        match record.past.why:
+            case "stray":
+                reason = f"unknown source {record.source!r}: nobody in this process declares it"
+                outcome = Ended(lease, "failed", write_reason(reason, kind="UnknownSource"), keep_failed)
+            case "crashed":
+                reason = f"its worker died {record.past.crashes} times over it"
+                outcome = Ended(lease, "failed", write_reason(reason, record.attempt - 1, "WorkerDied"), keep_failed)
+            case "expired":
+                outcome = Ended(lease, "cancelled", write_reason("expired"), keep)
+            case _:
+                outcome = Ended(lease, "cancelled", write_reason("cancelled"), keep)
+        self._logs.chore(record)
+        self._also.append(outcome)
+
+    async def _listen(self) -> None:
+        pause = _FIRST_PAUSE
+        while True:
+            try:
+                async with aclosing(self._store.hints(self.session)) as hints:
+                    async for hint in hints:
+                        self._hinted(hint)
+                        pause = _FIRST_PAUSE
+            except Exception as error:  # noqa: BLE001 - the poll interval carries on meanwhile
+                self._logs.trouble("listening for hints", error)
+            await Wake(self._clock).until(pause)
+            pause = min(pause * 2, _LONGEST_PAUSE)
+
+    def _hinted(self, hint: Hint) -> None:
+        for uuid in hint.cancel:
+            self.runner.end(uuid, "cancel")
+        if hint.resync:
+            self.slots.refresh()
+        self.slots.hint(hint.sources)
+        self.wake.set()
+
+    def _cancel(self, uuid: str) -> None:
+        self.runner.end(uuid, "cancel")
+
+    def _lost(self) -> None:
+        """The session is dead: others may run what runs here, so it must end."""
+        for uuid in list(self.runner.runs):
+            self.runner.end(uuid, "lost")
+        self.wake.set()
+
+    async def _reborn(self) -> None:
+        self._logs.scheduler.error("session %s was declared dead by the store; going on as a new one", self.session)
+        self._lost()
+        await self._keeper.close()
+        self._new_session()
+        await self._keeper.open(self._cancel, self._lost)
+        self._loops[1].cancel()
+        self._loops[1] = asyncio.create_task(self._listen())

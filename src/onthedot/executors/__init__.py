@@ -1,0 +1,1 @@
+"""Executors: where a task's function runs."""

@@ -1,0 +1,88 @@
+"""In threads of our own: a queue in, a deque and one wake-up out.
+
+A future and a ``call_soon_threadsafe`` a call cost 26 µs; gathering what is done and waking the loop once, 0.7 µs.
+How many run at once is the business of the slots: a thread is made when a call finds none idle.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import threading
+from collections import deque
+from collections.abc import Awaitable, Callable
+from queue import SimpleQueue
+
+_Call = tuple[contextvars.Context, Callable[..., object], tuple[object, ...], "asyncio.Future[object]"]
+
+
+class Threads:
+    hard = False
+
+    def __init__(self, name: str = "onthedot") -> None:
+        self._name = name
+        self._calls: SimpleQueue[_Call | None] = SimpleQueue()
+        self._done: deque[tuple[asyncio.Future[object], object, BaseException | None]] = deque()
+        self._lock = threading.Lock()
+        self._idle = 0
+        self._made = 0
+        self._waking = False
+        self._loop: asyncio.AbstractEventLoop | None = None
+
+    def run(self, call: Callable[..., object], *args: object) -> Awaitable[object]:
+        loop = self._loop = asyncio.get_running_loop()
+        future: asyncio.Future[object] = loop.create_future()
+        with self._lock:
+            if self._idle > 0:
+                self._idle -= 1
+            else:
+                self._made += 1
+                # A daemon, so that a call that never returns does not hold the interpreter's exit.
+                threading.Thread(target=self._work, name=f"{self._name}-{self._made}", daemon=True).start()
+        self._calls.put((contextvars.copy_context(), call, args, future))
+        return future
+
+    def _work(self) -> None:
+        while (item := self._calls.get()) is not None:
+            context, call, args, future = item
+            value: object = None
+            error: BaseException | None = None
+            try:
+                value = context.run(call, *args)
+            except BaseException as raised:  # noqa: BLE001 - SystemExit too: it fails this task, not the worker
+                error = raised
+            with self._lock:
+                self._idle += 1
+                self._done.append((future, value, error))
+                wake, self._waking = not self._waking, True
+            del item, context, call, args, future, value, error
+            if wake:
+                self._wake_loop()
+
+    def _wake_loop(self) -> None:
+        try:
+            assert self._loop is not None
+            self._loop.call_soon_threadsafe(self._deliver)
+        except RuntimeError:  # the loop was closed over a call that would not end: nobody waits for it
+            self._done.clear()
+
+    def _deliver(self) -> None:
+        with self._lock:
+            self._waking = False
+            done = list(self._done)
+            self._done.clear()
+        for future, value, error in done:
+            if future.done():
+                continue
+            if error is None:
+                future.set_result(value)
+            elif isinstance(error, StopIteration):  # a future refuses it
+                future.set_exception(RuntimeError(f"task raised {error!r}"))
+            else:
+                future.set_exception(error)
+
+    def close(self) -> None:
+        with self._lock:
+            for _ in range(self._made):
+                self._calls.put(None)
+            self._made = self._idle = 0

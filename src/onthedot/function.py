@@ -1,0 +1,178 @@
+"""What ``@app.task`` makes of a function: still the function, and the verbs that add it."""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Iterable, Mapping
+from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
+
+from onthedot.declared import Declared, Unseen
+from onthedot.errors import ArgumentError, DuplicateTask, StoreRefused
+from onthedot.handle import AsyncTaskHandle, Door, TaskHandle
+from onthedot.options import AddOptions
+from onthedot.stores.contract import Added, NewTask
+
+P = ParamSpec("P")
+R = TypeVar("R")
+C = TypeVar("C")
+
+
+class Call(Generic[R]):
+    """A call that has not been made: ``send.s("ann")``, for ``enqueue_many``, ``ctx.spawn`` and schedules."""
+
+    __slots__ = ("_declared", "_door", "_said", "args", "kwargs")
+
+    def __init__(
+        self, door: Door, declared: Declared | Unseen, args: tuple[Any, ...], kwargs: Mapping[str, Any], said: AddOptions
+    ) -> None:
+        self._door = door
+        self._declared = declared
+        self._said = said
+        self.args = args
+        self.kwargs = kwargs
+
+    @property
+    def source(self) -> str:
+        return self._declared.name
+
+    def make(self) -> NewTask:
+        return self._declared.make(self.args, self.kwargs, self._said)
+
+    def handle(self, uuid: str) -> TaskHandle[R]:
+        return TaskHandle(self._door, uuid, self._declared.decode_result)
+
+    def async_handle(self, uuid: str, added: bool) -> AsyncTaskHandle[R]:
+        return AsyncTaskHandle(self._door, uuid, self._declared.decode_result, added)
+
+    def __repr__(self) -> str:
+        shown = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
+        return f"{self.source}({', '.join(shown)})"
+
+
+class Adding(Generic[P, R]):
+    """The verbs that add: the same on a function and on ``function.options(…)``."""
+
+    def __init__(self, door: Door, declared: Declared | Unseen, said: AddOptions) -> None:
+        self._door = door
+        self._declared = declared
+        self._said = said
+
+    def delay(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
+        """Adds a call; stored when this returns. For sync code: in async code write ``await f.enqueue(…)``."""
+        new = self._make(args, kwargs)
+        added = self._door.call(lambda link: link.add(new))
+        return TaskHandle(self._door, added.uuid, self._declared.decode_result, self._told(new, added))
+
+    async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
+        """Adds a call; stored when this returns."""
+        new = self._make(args, kwargs)
+        added = await self._door.do(lambda link: link.add(new))
+        return AsyncTaskHandle(self._door, added.uuid, self._declared.decode_result, self._told(new, added))
+
+    def delay_many(self, calls: Iterable[Mapping[str, Any]]) -> list[TaskHandle[R]]:
+        """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
+        news = [self._make((), kwargs) for kwargs in calls]
+        many = self._door.call(lambda link: link.add_many(news))
+        decode = self._declared.decode_result
+        return [
+            TaskHandle(self._door, added.uuid, decode, self._told(new, added))
+            for new, added in zip(news, many, strict=True)
+        ]
+
+    async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[AsyncTaskHandle[R]]:
+        """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
+        news = [self._make((), kwargs) for kwargs in calls]
+        many = await self._door.do(lambda link: link.add_many(news))
+        decode = self._declared.decode_result
+        return [
+            AsyncTaskHandle(self._door, added.uuid, decode, self._told(new, added))
+            for new, added in zip(news, many, strict=True)
+        ]
+
+    def s(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
+        """The call, not yet made."""
+        self._declared.bind(args, kwargs)
+        return Call(self._door, self._declared, args, kwargs, self._said)
+
+    def _make(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewTask:
+        if self._said.get("connection") is not None:
+            raise StoreRefused(
+                f"{self._declared.name}.options(connection=…): memory:// has no transaction to join; use an SQL store"
+            )
+        return self._declared.make(args, kwargs, self._said)
+
+    def _told(self, new: NewTask, added: Added) -> bool:
+        if not added.fresh and self._declared.options.on_conflict == "error" and new.unique is not None:
+            raise DuplicateTask(
+                f"{self._declared.name}: a task with unique key {new.unique!r} is alive already: {added.uuid}"
+            )
+        return added.fresh
+
+
+class TaskFunction(Adding[P, R], Generic[P, C, R]):
+    """A declared function. Calling it runs it here and now; ``delay`` and ``enqueue`` hand it to a worker.
+
+    >>> from onthedot import App
+    >>> app = App("shop", store="memory://")
+    >>> @app.task
+    ... def double(number: int) -> int:
+    ...     return number * 2
+    >>> double(4)
+    8
+    >>> with app.background():
+    ...     double.delay(21).result(timeout=5)
+    42
+    """
+
+    def __init__(self, door: Door, declared: Declared) -> None:
+        self._function = declared.function
+        super().__init__(door, declared, {})
+        functools.update_wrapper(cast(Any, self), declared.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        return cast(C, self._function(*args, **kwargs))
+
+    @property
+    def name(self) -> str:
+        """The source of its tasks."""
+        return self._declared.name
+
+    def options(self, **options: Unpack[AddOptions]) -> Adding[P, R]:
+        """The same verbs, with options for the calls made through them."""
+        unknown = options.keys() - AddOptions.__annotations__.keys()
+        if unknown:
+            raise ArgumentError(f"{self.name}.options(): no option {', '.join(map(repr, sorted(unknown)))}")
+        return Adding(self._door, self._declared, options)
+
+    def handle(self, uuid: str) -> TaskHandle[R]:
+        """The handle of a task that was added elsewhere."""
+        return TaskHandle(self._door, uuid, self._declared.decode_result, added=False)
+
+    def ahandle(self, uuid: str) -> AsyncTaskHandle[R]:
+        return AsyncTaskHandle(self._door, uuid, self._declared.decode_result, added=False)
+
+    def __repr__(self) -> str:
+        return f"<task {self.name}>"
+
+
+class ScheduledFunction(Generic[P, C]):
+    """A function that runs only on schedule: it has no ``delay``."""
+
+    def __init__(self, declared: Declared) -> None:
+        self._declared = declared
+        functools.update_wrapper(cast(Any, self), declared.function)
+
+    def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
+        return cast(C, self._declared.function(*args, **kwargs))
+
+    @property
+    def name(self) -> str:
+        """The source of its tasks, and the name of its schedule."""
+        return self._declared.name
+
+    def __repr__(self) -> str:
+        return f"<scheduled {self.name}>"
+
+
+class NamedTask(Adding[..., Any]):
+    """A task by name, added without having its code: arguments by keyword, checked by whoever runs it."""

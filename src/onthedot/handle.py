@@ -1,0 +1,173 @@
+"""What an add gives back: a way to ask after the task, and to wait for it."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
+from contextlib import suppress
+from typing import Any, Generic, Protocol, TypeVar
+
+from onthedot.engine.runner import NOT_STORED
+from onthedot.errors import ResultExpired, ResultNotStored, SchedulerStateError, TaskError
+from onthedot.link import Link
+from onthedot.outcome import as_error
+from onthedot.stores.contract import Record
+from onthedot.task import TaskInfo, TaskState
+
+R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
+T = TypeVar("T")
+Work = Callable[[Link], Coroutine[Any, Any, T]]
+
+
+class Door(Protocol):
+    """Whoever can reach the store, from sync and from async code."""
+
+    async def do(self, work: Work[T], *, waits: bool = False) -> T: ...
+    def call(self, work: Work[T], *, waits: bool = False) -> T: ...
+    def works_here(self) -> bool:
+        """Would the task run on the event loop of this very thread?"""
+        ...
+
+
+class AsyncTaskHandle(Generic[R_co]):
+    """A task, for async code: ``value = await handle``.
+
+    Same method names as TaskHandle, awaited.
+    """
+
+    __slots__ = ("_decode", "_door", "added", "uuid")
+
+    def __init__(self, door: Door, uuid: str, decode: Callable[[bytes], Any], added: bool = True) -> None:
+        self._door = door
+        self._decode = decode
+        self.uuid = uuid
+        self.added = added
+
+    async def state(self) -> TaskState:
+        return (await self.info()).state
+
+    async def info(self) -> TaskInfo:
+        return await self._door.do(lambda link: link.operations.get(self.uuid))
+
+    async def done(self) -> bool:
+        return (await self.state()).ended
+
+    async def result(self, timeout: float | None = None) -> R_co:
+        """Waits for the end. Raises TaskFailed or TaskCancelled, or TimeoutError if it takes longer than `timeout`."""
+        return read_result(await self._end(timeout), self._decode)  # type: ignore[no-any-return]
+
+    async def exception(self, timeout: float | None = None) -> TaskError | None:
+        """Waits for the end; None if it succeeded."""
+        record = await self._end(timeout)
+        return None if record.state == "succeeded" else as_error(record)
+
+    async def cancel(self) -> bool:
+        """True: it was still alive. A waiting task ends at once, a running one is told."""
+        return await self._door.do(lambda link: link.operations.cancel(self.uuid)) > 0
+
+    async def retry(self) -> bool:
+        """Runs a failed or cancelled task again. True: it is alive now."""
+        return bool(await self._door.do(lambda link: link.operations.retry(self.uuid)))
+
+    async def _end(self, timeout: float | None) -> Record:
+        return await self._door.do(lambda link: link.ended(self.uuid, timeout), waits=True)
+
+    def __await__(self) -> Generator[Any, None, R_co]:
+        return self.result().__await__()
+
+    def __repr__(self) -> str:
+        return f"AsyncTaskHandle({self.uuid!r})"
+
+
+class TaskHandle(Generic[R_co]):
+    """A task, for sync code: ``value = handle.result(timeout=5)``."""
+
+    __slots__ = ("_decode", "_door", "added", "uuid")
+
+    def __init__(self, door: Door, uuid: str, decode: Callable[[bytes], Any], added: bool = True) -> None:
+        self._door = door
+        self._decode = decode
+        self.uuid = uuid
+        self.added = added
+
+    def state(self) -> TaskState:
+        """Where it is now."""
+        return self.info().state
+
+    def info(self) -> TaskInfo:
+        """All that is known of it."""
+        return self._door.call(lambda link: link.operations.get(self.uuid))
+
+    def done(self) -> bool:
+        """Has it ended?"""
+        return self.state().ended
+
+    def result(self, timeout: float | None = None) -> R_co:
+        """Waits for the end. Raises TaskFailed or TaskCancelled, or TimeoutError if it takes longer than `timeout`."""
+        return read_result(self._end(timeout), self._decode)  # type: ignore[no-any-return]
+
+    def exception(self, timeout: float | None = None) -> TaskError | None:
+        """Waits for the end; None if it succeeded."""
+        record = self._end(timeout)
+        return None if record.state == "succeeded" else as_error(record)
+
+    def cancel(self) -> bool:
+        """True: it was still alive. A waiting task ends at once, a running one is told."""
+        return self._door.call(lambda link: link.operations.cancel(self.uuid)) > 0
+
+    def retry(self) -> bool:
+        """Runs a failed or cancelled task again. True: it is alive now."""
+        return bool(self._door.call(lambda link: link.operations.retry(self.uuid)))
+
+    def _end(self, timeout: float | None) -> Record:
+        if self._door.works_here():
+            raise SchedulerStateError(
+                f"result() of task {self.uuid} would block the very event loop that runs it: "
+                "write `h = await f.enqueue(…)` and `await h` here"
+            )
+        return self._door.call(lambda link: link.ended(self.uuid, timeout), waits=True)
+
+    def __repr__(self) -> str:
+        return f"TaskHandle({self.uuid!r})"
+
+
+def read_result(record: Record, decode: Callable[[bytes], Any]) -> Any:
+    if record.state != "succeeded":
+        raise as_error(record)
+    data = record.past.result
+    if data is None:
+        raise ResultExpired(f"task {record.uuid} succeeded, but its result is not kept any more")
+    if data == NOT_STORED:
+        raise ResultNotStored(f"task {record.uuid} succeeded, but its result could not be stored; the worker's log says why")
+    return decode(data)
+
+
+async def as_completed(
+    handles: Iterable[AsyncTaskHandle[R]], timeout: float | None = None
+) -> AsyncIterator[AsyncTaskHandle[R]]:
+    """Handles in the order in which their tasks end, whatever they came to.
+
+    ::
+
+        async for handle in as_completed(handles):
+            print(await handle)
+    """
+    ended: asyncio.Queue[AsyncTaskHandle[R]] = asyncio.Queue()
+
+    async def follow(handle: AsyncTaskHandle[R]) -> None:
+        with suppress(TaskError):  # such as TaskNotFound: asking the handle says it again
+            await handle.exception()
+        ended.put_nowait(handle)
+
+    deadline = None if timeout is None else time.monotonic() + timeout
+    following = [asyncio.ensure_future(follow(handle)) for handle in handles]
+    try:
+        for _ in following:
+            async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
+                handle = await ended.get()
+            yield handle
+    finally:
+        for each in following:
+            each.cancel()

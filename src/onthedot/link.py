@@ -1,0 +1,87 @@
+"""One event loop's way to the store: it adds, and it waits for ends."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Sequence
+from contextlib import aclosing
+
+from onthedot.engine.adder import Adder
+from onthedot.errors import StoreError, TaskNotFound
+from onthedot.observe.logs import Logs
+from onthedot.operations import Operations
+from onthedot.stores.contract import Added, NewTask, Record, Store
+
+_ENDED = ("succeeded", "failed", "cancelled")
+_POLL = 1.0  # seconds: a hint may be lost, and other processes' tasks reply to them
+
+
+class Link:
+    def __init__(self, store: Store, client: str, logs: Logs) -> None:
+        self.store = store
+        self.operations = Operations(store, client)
+        self._client = client
+        self._logs = logs
+        self._adder = Adder(store)
+        self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
+        self._listener: asyncio.Task[None] | None = None
+
+    async def open(self) -> None:
+        await self.store.open()
+
+    async def close(self) -> None:
+        if self._listener is not None:
+            self._listener.cancel()
+            await asyncio.wait([self._listener])
+            self._listener = None
+        await self.store.shut()
+
+    async def add(self, task: NewTask) -> Added:
+        added = await self._adder.add(task)
+        self._logs.queued((task,))
+        return added
+
+    async def add_many(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        added = await self._adder.add_many(tasks)
+        self._logs.queued(tasks)
+        return added
+
+    async def ended(self, uuid: str, timeout: float | None) -> Record:
+        """Waits until the task has ended. TimeoutError: it has not; TaskNotFound: it is not there (any more)."""
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen())
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._ended(uuid)
+        except TimeoutError:
+            raise TimeoutError(f"task {uuid} has not ended within {timeout:g} s") from None
+
+    async def _ended(self, uuid: str) -> Record:
+        while True:
+            told = asyncio.get_running_loop().create_future()
+            self._waiters[uuid].append(told)  # before the look: what ends after it is told
+            try:
+                (record,) = await self.store.get((uuid,))
+                if record is None:
+                    raise TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
+                if record.state in _ENDED:
+                    return record
+                await asyncio.wait([told], timeout=_POLL)
+            finally:
+                self._waiters[uuid].remove(told)
+                if not self._waiters[uuid]:
+                    del self._waiters[uuid]
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with aclosing(self.store.hints(self._client)) as hints:
+                    async for hint in hints:
+                        for uuid in list(self._waiters) if hint.resync else hint.ended & self._waiters.keys():
+                            for told in self._waiters[uuid]:
+                                if not told.done():
+                                    told.set_result(None)
+            except StoreError as error:  # the poll carries on meanwhile
+                self._logs.trouble("listening for ends", error)
+                await asyncio.sleep(_POLL)

@@ -1,0 +1,1 @@
+"""What can be seen from outside: logs now, metrics and traces with their first users."""

@@ -1,0 +1,125 @@
+"""The log lines. Loggers: onthedot.scheduler, .task, .store; the library adds no handler."""
+
+from __future__ import annotations
+
+import logging
+import threading
+import time
+from collections.abc import Sequence
+from typing import Protocol
+
+from onthedot.stores.contract import Again, Done, Ended, NewTask, Outcome, Record, Verdict
+from onthedot.views import as_task
+
+_QUIET = 60.0  # seconds for which the same trouble of a loop is told once
+
+
+class Began(Protocol):
+    @property
+    def record(self) -> Record: ...
+    @property
+    def started(self) -> float: ...
+
+
+class Logs:
+    """Lines about tasks. Whether INFO is wanted is looked up once a batch, not once a task."""
+
+    def __init__(self, root: logging.Logger | None, worker: str = "") -> None:
+        root = root or logging.getLogger("onthedot")
+        self.scheduler = root.getChild("scheduler")
+        self.task = root.getChild("task")
+        self.store = root.getChild("store")
+        self._worker = worker
+        self._told: dict[str, tuple[float, int]] = {}
+
+    def _fields(self, record: Record) -> dict[str, object]:
+        return {"uuid": record.uuid, "source": record.source, "attempt": record.attempt, "worker": self._worker}
+
+    def queued(self, tasks: Sequence[NewTask]) -> None:
+        if self.task.isEnabledFor(logging.INFO):
+            for task in tasks:
+                self.task.info("[queued] task %s from %s", task.uuid, task.source)
+
+    def settled(
+        self, ended: Sequence[tuple[Outcome, Began]], verdicts: Sequence[Verdict], now: float
+    ) -> None:
+        """Verdicts of runs come first, in their order."""
+        info = self.task.isEnabledFor(logging.INFO)
+        if not info and "lost" not in verdicts:
+            return
+        for (outcome, run), verdict in zip(ended, verdicts, strict=False):
+            record = run.record
+            if verdict == "lost":
+                self.task.warning(
+                    "[lost] task %s from %s: somebody else has it by now, this run does not count",
+                    record.uuid, record.source, extra=self._fields(record),
+                )  # fmt: skip
+            elif info and isinstance(outcome, Done):
+                self.task.info(
+                    "[done] task %s from %s in %.1f ms",
+                    record.uuid, record.source, now - run.started, extra=self._fields(record),
+                )  # fmt: skip
+
+    def raised(self, record: Record, error: BaseException, outcome: Outcome, most: int) -> None:
+        match outcome:
+            case Again(counted=True):
+                self.task.warning(
+                    "[retry] task %s from %s again in %.1f s (%d/%d): %s: %s",
+                    record.uuid, record.source, (outcome.after or 0) / 1000, record.past.retries + 1, most,
+                    type(error).__name__, error, extra=self._fields(record),
+                )  # fmt: skip
+            case Ended(state="failed"):
+                self.task.error(
+                    "[fail] task %s from %s: %s",
+                    record.uuid, record.source, error, exc_info=error, extra=self._fields(record),
+                )  # fmt: skip
+            case _:
+                pass  # snoozed or cancelled by itself: as it wished
+
+    def undecodable(self, record: Record, error: Exception) -> None:
+        self.task.error("[fail] task %s from %s: %s", record.uuid, record.source, error, extra=self._fields(record))
+
+    def chore(self, record: Record) -> None:
+        match record.past.why:
+            case "stray":
+                shown = as_task(record).to_dict()
+                self.task.error(
+                    "[drop] Unknown task source: %s %s", record.source, shown, extra=self._fields(record)
+                )
+            case "expired":
+                self.task.warning(
+                    "[expired] task %s from %s did not start in time",
+                    record.uuid, record.source, extra=self._fields(record),
+                )  # fmt: skip
+            case "crashed":
+                self.task.error(
+                    "[fail] task %s from %s: its worker died %d times over it",
+                    record.uuid, record.source, record.past.crashes, extra=self._fields(record),
+                )  # fmt: skip
+            case _:
+                self.task.info("[cancelled] task %s from %s", record.uuid, record.source, extra=self._fields(record))
+
+    def abandoned(self, record: Record) -> None:
+        names = ", ".join(thread.name for thread in threading.enumerate() if thread.name.startswith("onthedot-"))
+        self.task.warning(
+            "task %s from %s has timed out, but a thread cannot be stopped: it goes on in one of %s and keeps its slot; "
+            "executor='process' can be killed",
+            record.uuid, record.source, names, extra=self._fields(record),
+        )  # fmt: skip
+
+    def result_not_stored(self, record: Record, error: Exception) -> None:
+        self.task.warning(
+            "task %s from %s succeeded, but its result cannot be stored: %s",
+            record.uuid, record.source, error, extra=self._fields(record),
+        )  # fmt: skip
+
+    def trouble(self, where: str, error: BaseException) -> None:
+        """Something that will be tried again: the same at most once a minute, with a count."""
+        key = f"{where}: {type(error).__name__}: {error}"
+        last, times = self._told.get(key, (-_QUIET, 0))
+        if time.monotonic() - last < _QUIET:
+            self._told[key] = (last, times + 1)
+            return
+        self._told = {key: (time.monotonic(), 0)}
+        again = f" ({times} times more since)" if times else ""
+        self.scheduler.error("%s failed, trying again%s: %s", where, again, error, exc_info=error)

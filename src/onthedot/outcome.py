@@ -1,0 +1,116 @@
+"""How a run ended becomes an outcome: the one place that decides what a failure means."""
+
+from __future__ import annotations
+
+import os.path
+import random as randomness
+import traceback
+from types import TracebackType
+
+import msgspec
+
+from onthedot.errors import Cancel, Reject, Retry, Snooze, TaskCancelled, TaskControl, TaskFailed, TaskTimeout
+from onthedot.options import Options
+from onthedot.retry import to_duration_ms
+from onthedot.stores.contract import Again, Ended, Lease, Outcome, Record
+from onthedot.task import TaskFailure
+
+_PACKAGE = os.path.dirname(__file__)
+_MOST_TEXT = 32_768  # of a message or a traceback: the ends say the most
+
+
+class _Failure(msgspec.Struct, omit_defaults=True):
+    type: str
+    message: str
+    traceback: str = ""
+    attempt: int = 1
+
+
+_encode = msgspec.json.Encoder().encode
+_decode = msgspec.json.Decoder(_Failure).decode
+
+
+def write_failure(error: BaseException, attempt: int) -> bytes:
+    kind = type(error)
+    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    trace = "".join(traceback.format_exception(type(error), error, _own_frames(error.__traceback__)))
+    return _encode(_Failure(name, _short(_text(error)), _short(trace), attempt))
+
+
+def write_reason(reason: str, attempt: int = 1, kind: str = "") -> bytes:
+    """Why a task ended without an error of its own."""
+    return _encode(_Failure(kind, _short(reason), "", attempt))
+
+
+def read_failure(data: bytes | None) -> TaskFailure | None:
+    if not data:
+        return None
+    found = _decode(data)
+    return TaskFailure(found.type, found.message, found.traceback, found.attempt)
+
+
+def judge(error: BaseException, record: Record, lease: Lease, options: Options, random: randomness.Random) -> Outcome:
+    """An exception, seen by the options of its task."""
+    match error:
+        case Snooze():
+            return Again(lease, to_duration_ms(error.after, "Snooze(after)"), counted=False)
+        case Cancel():
+            return cancelled(record, lease, options, error.reason or "Cancel")
+        case Reject():
+            return failed(error, record, lease, options)
+        case TaskCancelled():
+            return cancelled(record, lease, options, error.reason)
+        case Retry() if error.after is not None:
+            after: int | None = to_duration_ms(error.after, "Retry(after)")
+        case _:
+            after = None
+    wanted = isinstance(error, (Retry, options.retry_on)) or isinstance(error, TaskTimeout)
+    if not wanted or isinstance(error, options.reject_on) or record.past.retries >= options.max_retries:
+        return failed(error, record, lease, options)
+    if after is None:
+        after = options.backoff.delay_ms(record.past.retries + 1, error, random)
+    return Again(lease, after, counted=True, error=write_failure(error, record.attempt))
+
+
+def cancelled(record: Record, lease: Lease, options: Options, reason: str) -> Ended:
+    return Ended(lease, "cancelled", write_reason(reason, record.attempt), options.keep)
+
+
+def failed(error: BaseException, record: Record, lease: Lease, options: Options) -> Ended:
+    return Ended(lease, "failed", write_failure(error, record.attempt), options.keep_failed)
+
+
+def as_error(record: Record) -> TaskFailed | TaskCancelled:
+    """What waiting for this ended task raises."""
+    failure = read_failure(record.past.error) or TaskFailure("", "", "", record.attempt)
+    if record.state == "cancelled":
+        return TaskCancelled(failure.message, record.uuid)
+    kind = TaskTimeout if failure.type.endswith("TaskTimeout") else TaskFailed
+    return kind(record.uuid, failure.type, failure.message, failure.traceback, failure.attempt)
+
+
+def _own_frames(trace: TracebackType | None) -> TracebackType | None:
+    """From the user's first frame on: how the engine came to call it helps nobody."""
+    first = trace
+    while first is not None and first.tb_frame.f_code.co_filename.startswith(_PACKAGE):
+        first = first.tb_next
+    return first or trace
+
+
+def _text(error: BaseException) -> str:
+    if isinstance(error, TaskTimeout):
+        return error.message
+    if isinstance(error, TaskControl):
+        return getattr(error, "reason", "") or type(error).__name__
+    try:
+        return str(error)
+    except Exception as broken:  # noqa: BLE001 - a user's __str__ may do anything
+        return f"<{type(error).__name__}.__str__ raised {type(broken).__name__}>"
+
+
+def _short(text: str) -> str:
+    text = text.encode("utf-8", "backslashreplace").decode()  # lone surrogates are not JSON
+    if len(text) <= _MOST_TEXT:
+        return text
+    half = _MOST_TEXT // 2
+    return f"{text[:half]}\n… {len(text) - _MOST_TEXT} characters left out …\n{text[-half:]}"

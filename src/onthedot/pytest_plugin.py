@@ -1,0 +1,89 @@
+"""pytest: the fixtures ``onthedot_app``, ``onthedot_clock`` and ``onthedot_target``.
+
+Loaded at every start of pytest, used or not: nothing of the package is imported before a fixture is used.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import TYPE_CHECKING, Any
+
+import pytest
+
+if TYPE_CHECKING:
+    from onthedot.app import App
+    from onthedot.clock import ManualClock
+    from onthedot.testing import TestApp
+
+_HOW = (
+    "say which one is under test: `onthedot_app = module:app` in pytest's settings, "
+    "or a fixture `onthedot_target` in conftest.py that returns it"
+)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addini("onthedot_app", "the App that the fixture onthedot_app tests, as module:app", default="")
+
+
+@pytest.fixture
+def onthedot_clock() -> ManualClock:
+    """The clock of ``onthedot_app``, from 2026-01-01 UTC on. Override it to start at another moment."""
+    from onthedot.clock import ManualClock
+
+    return ManualClock()
+
+
+@pytest.fixture
+def onthedot_target(pytestconfig: pytest.Config) -> App[Any]:
+    """The app that ``onthedot_app`` tests: from the setting ``onthedot_app``, else the only one there is."""
+    named = pytestconfig.getini("onthedot_app").strip("\"' ")
+    return _imported(named) if named else _only_one()
+
+
+@pytest.fixture
+def onthedot_app(onthedot_target: App[Any], onthedot_clock: ManualClock) -> Iterator[TestApp]:
+    """Your app on a memory store and a clock that the test turns; see ``onthedot.testing.TestApp``.
+
+    ::
+
+        async def test_reminder(onthedot_app):
+            await remind.options(after=timedelta(days=3)).enqueue("bob")
+            await onthedot_app.advance(days=3)
+            assert sent == ["bob"]
+    """
+    from onthedot.testing import TestApp
+
+    with TestApp(onthedot_target, onthedot_clock) as test:
+        yield test
+
+
+def _imported(named: str) -> App[Any]:
+    from importlib import import_module
+
+    from onthedot.app import App
+
+    module, colon, path = named.partition(":")
+    if not (module and colon and path):
+        pytest.fail(f"the setting onthedot_app is {named!r}, not module:app", pytrace=False)
+    found: object = import_module(module)
+    for name in path.split("."):
+        found = getattr(found, name, None)
+    if not isinstance(found, App):
+        pytest.fail(f"the setting onthedot_app is {named!r}, which is {found!r} and not an App", pytrace=False)
+    return found
+
+
+def _only_one() -> App[Any]:
+    import gc
+
+    from onthedot.app import living
+
+    if len(living) > 1:
+        gc.collect()  # of earlier tests
+    apps = list(living)
+    if not apps:
+        pytest.fail(f"no App has been made yet: import it before the test runs, or {_HOW}", pytrace=False)
+    if len(apps) > 1:
+        names = ", ".join(sorted(repr(app.name) for app in apps))
+        pytest.fail(f"there are {len(apps)} apps, {names}: {_HOW}", pytrace=False)
+    return apps[0]

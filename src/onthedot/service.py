@@ -1,0 +1,143 @@
+"""A worker in this process: from its parts to its end, on one event loop, or on a thread of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import signal
+import threading
+from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import Future
+from typing import Literal
+
+from onthedot.bridge import LoopThread
+from onthedot.engine.lifecycle import Lifecycle, Status
+from onthedot.errors import SchedulerStateError
+from onthedot.observe.logs import Logs
+
+Mode = Literal["loop", "thread", "main"]
+
+
+class Service:
+    """Start and stop for every door: ``running()`` (here), ``background()`` (a thread), ``run()`` (until a signal)."""
+
+    def __init__(
+        self,
+        begin: Callable[[], Awaitable[None]],
+        finish: Callable[[float | None], Awaitable[None]],
+        logs: Logs,
+        stop_timeout: float | None,
+        hurry: Callable[[], None],
+    ) -> None:
+        self._begin = begin
+        self._finish = finish
+        self._logs = logs
+        self._stop_timeout = stop_timeout
+        self._hurry = hurry
+        self._lock = threading.Lock()
+        self._lifecycle: Lifecycle | None = None
+        self._mode: Mode | None = None
+        self._thread: LoopThread | None = None
+        self.loop: asyncio.AbstractEventLoop | None = None
+
+    @property
+    def status(self) -> Status:
+        return "stopped" if self._lifecycle is None else self._lifecycle.status
+
+    def failed(self, error: BaseException) -> None:
+        if self._lifecycle is not None:
+            self._lifecycle.failed(error)
+
+    # -- on this loop
+
+    async def start(self, mode: Mode = "loop") -> bool:
+        with self._lock:
+            loop = asyncio.get_running_loop()
+            if self._lifecycle is None or (self.status == "stopped" and self.loop is not loop):
+                self._lifecycle = Lifecycle(self._begin, self._finish, self._logs.scheduler)
+            elif self.loop is not loop or (self.status != "stopped" and self._mode != mode):
+                raise SchedulerStateError(f"already {self.status} in another way ({self._mode}): stop it first")
+            self._mode, self.loop = mode, loop
+        return await self._lifecycle.start()
+
+    async def stop(self, timeout: float | None = None) -> bool:
+        """None: as long as was said at the start."""
+        if self._lifecycle is None:
+            return False
+        if self.loop is not asyncio.get_running_loop() and self.status != "stopped":
+            raise SchedulerStateError("stop() on another event loop than the one it runs on")
+        return await self._lifecycle.stop(self._stop_timeout if timeout is None else timeout)
+
+    # -- on a thread
+
+    def start_thread(self) -> bool:
+        with self._lock:
+            if self.status != "stopped":
+                if self._mode == "thread":
+                    self._logs.scheduler.warning("start() has no effect: already %s", self.status)
+                    return False
+                raise SchedulerStateError(f"already {self.status} in another way ({self._mode}): stop it first")
+            thread = LoopThread("onthedot-worker")
+        try:
+            thread.submit(self.start("thread")).result()
+        except BaseException:
+            thread.close()
+            raise
+        self._thread = thread
+        return True
+
+    def stop_thread(self, timeout: float | None = None) -> bool:
+        thread, self._thread = self._thread, None
+        if thread is None:
+            return False
+        stopping: Future[bool] = thread.submit(self.stop(timeout))
+        try:
+            return stopping.result()
+        finally:
+            thread.close()
+
+    # -- until a signal
+
+    def run(self) -> None:
+        """Blocks until Ctrl+C or SIGTERM, stops in order, and returns. A second Ctrl+C cancels what still runs."""
+        if asyncio._get_running_loop() is not None:
+            raise SchedulerStateError(
+                "this blocks, and an event loop is running here: write `async with app.running(): …` instead"
+            )
+        asyncio.run(self._until_signal())
+
+    async def _until_signal(self) -> None:
+        asked = asyncio.Event()
+        stopping: asyncio.Task[bool] | None = None
+        with _signals(asked.set):
+            if not await self.start("main"):
+                return
+            ended = asyncio.ensure_future(asked.wait())
+            while self.status == "running" and not ended.done():
+                await asyncio.wait([ended], timeout=1)  # the engine may also end by itself
+            ended.cancel()
+            asked.clear()
+            stopping = asyncio.ensure_future(self.stop())
+            again = asyncio.ensure_future(asked.wait())
+            await asyncio.wait([stopping, again], return_when=asyncio.FIRST_COMPLETED)
+            if not stopping.done():
+                self._hurry()
+            await stopping
+            again.cancel()
+
+
+@contextlib.contextmanager
+def _signals(callback: Callable[[], object]) -> Iterator[None]:
+    """SIGINT and SIGTERM call back instead of killing; only the main thread may say so."""
+    loop = asyncio.get_running_loop()
+    set_here: list[signal.Signals] = []
+    if threading.current_thread() is threading.main_thread():
+        for each in (signal.SIGINT, signal.SIGTERM):
+            with contextlib.suppress(NotImplementedError):  # Windows: KeyboardInterrupt comes as it always did
+                loop.add_signal_handler(each, callback)
+                set_here.append(each)
+    try:
+        yield
+    finally:
+        for each in set_here:
+            loop.remove_signal_handler(each)

@@ -1,0 +1,214 @@
+"""Drives a worker by a manual clock, from alarm to alarm: what is below ``onthedot.testing``."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import threading
+import time
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from math import ceil, inf
+
+import msgspec
+from msgspec.structs import replace
+
+from onthedot.clock import ManualClock, from_ms
+from onthedot.core import Core
+from onthedot.engine.firing import Firing
+from onthedot.errors import SchedulerStateError
+from onthedot.link import Link
+from onthedot.stores.contract import Lease, Record, Schedule
+from onthedot.testing.added import shown
+
+_AGES = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but a session's lease is
+_ENDED = ("succeeded", "failed", "cancelled")
+
+
+@dataclass(eq=False)
+class Pace:
+    """How long is waited, really, and how much is too much."""
+
+    patience: float = 1.0
+    give_up: float = 10.0
+    most_runs: int = 10_000
+
+
+class PatientLink(Link):
+    """Does not wait for ever for a task that nobody runs."""
+
+    def __init__(self, core: Core, pace: Pace) -> None:
+        super().__init__(core.store, core.client, core.logs)
+        self._pace = pace
+
+    async def ended(self, uuid: str, timeout: float | None) -> Record:
+        try:
+            return await super().ended(uuid, self._pace.give_up if timeout is None else timeout)
+        except TimeoutError as error:
+            error.add_note("in a test tasks run inside advance(), run_until_idle() and drain(): call one of them first")
+            raise
+
+
+class Drive:
+    """One call of a verb: it turns the clock and waits, really, for what runs."""
+
+    def __init__(self, core: Core, clock: ManualClock, pace: Pace) -> None:
+        assert core.worker is not None
+        self._worker, self._store, self._clock, self._pace = core.worker, core.store, clock, pace
+        self._cursor = ""
+        self._most = 0
+        self._here = 0  # runs at this moment
+        self._since: dict[Lease, float] = {}  # runs that wait for something, and since when
+        self.runs: Counter[str] = Counter()  # by source
+        self.failed: list[str] = []
+        self._worker.last_error = None
+        self._worker._purged = inf  # a test wants to see what has been
+
+    async def begin(self) -> None:
+        ((self._cursor, _),) = await self._store.changes("", 1)
+        self._most = self._pace.most_runs + await self._left()
+        self._turn(ceil(self._clock.now()))  # due times are whole milliseconds, rounded up: so is the clock from here
+
+    async def until(self, target: int) -> None:
+        while True:
+            idle = await self._settle()
+            due = self._next()
+            if due is not None and due <= target:
+                self._turn(due)
+                self._here = 0
+            elif idle:
+                self._turn(target)
+                return
+
+    async def to_the_end(self) -> None:
+        while True:
+            idle = await self._settle()
+            due = self._next()
+            if idle and (due is None or not await self._left()):
+                return
+            if due is not None:
+                self._turn(due)
+
+    async def _settle(self) -> bool:
+        """Runs what is due. False: something runs that has not moved for a while."""
+        worker = self._worker
+        while True:
+            worker.quiet.clear()
+            worker._look_again()  # and once more after a look that moved something
+            try:
+                async with asyncio.timeout(self._pace.patience):
+                    await worker.quiet.wait()
+            except TimeoutError:
+                self._check_runs()
+            if worker.last_error is not None:
+                raise worker.last_error
+            if not await self._moved():
+                return worker.quiet.is_set()
+
+    def _check_runs(self) -> None:
+        now = time.monotonic()
+        runs = {run.lease: run for run in self._worker.runner.runs.values() if not run.over}
+        self._since = {lease: self._since.get(lease, now - self._pace.patience) for lease in runs}
+        stuck = [
+            shown(runs[lease].source, runs[lease].args)
+            for lease, since in self._since.items()
+            if now - since >= self._pace.give_up
+        ]
+        if stuck:
+            due = self._next()
+            later = "" if due is None else f". The next alarm is at {from_ms(due)}: advance() that far in one call"
+            raise TimeoutError(f"still running after {self._pace.give_up:g} real seconds: {', '.join(stuck)}{later}")
+
+    async def _moved(self) -> bool:
+        before = self._cursor
+        while rows := await self._store.changes(self._cursor, 1000):
+            self._cursor = rows[-1][0]
+            for _, row in rows:
+                self._count(row)
+        if self._here > self._most:
+            source, times = self.runs.most_common(1)[0]
+            raise RuntimeError(
+                f"{self._here} runs and no end, {times} of {source}: does it add, retry or snooze itself for ever? "
+                f"If not, allow more: most_runs is {self._pace.most_runs}"
+            )
+        return self._cursor != before
+
+    def _count(self, row: bytes) -> None:
+        for _, uuid, source, state in msgspec.json.decode(row):
+            if state == "running":
+                self.runs[source] += 1
+                self._here += 1
+            elif state == "failed":
+                self.failed.append(uuid)
+
+    async def _left(self) -> int:
+        return sum(count for (_, state), count in (await self._store.tally()).items() if state not in _ENDED)
+
+    def _next(self) -> int | None:
+        """The next alarm, in whole milliseconds: a limit's may lie between two."""
+        now, due = self._clock.now(), self._clock.next_timer()
+        return None if due is None or due > now + _AGES else max(ceil(due), int(now) + 1)
+
+    def _turn(self, moment: int) -> None:
+        self._clock.advance(moment - self._clock.now())
+
+
+@asynccontextmanager
+async def driving(core: Core, clock: ManualClock, pace: Pace) -> AsyncIterator[Drive]:
+    """With a worker that lives as long as the block does, or with the one that works on this loop already."""
+    service = core.service
+    own = service.status == "stopped"
+    if not own and service.loop is not asyncio.get_running_loop():
+        raise SchedulerStateError(f"app {core.name!r} works on another event loop: `.sync` drives it there")
+    before = set(threading.enumerate())
+    if own:
+        await service.start()
+    try:
+        drive = Drive(core, clock, pace)
+        await drive.begin()
+        yield drive
+    finally:
+        if own:
+            await _stop(core, before)
+
+
+async def _stop(core: Core, before: set[threading.Thread]) -> None:
+    """Nothing is left: no task on this loop, and no thread but one that will not return."""
+    worker = core.worker
+    assert worker is not None
+    await core.service.stop(0)
+    waiting = {run.server for run in worker.runner.runs.values() if run.server is not None}
+    for server in waiting:
+        server.cancel()
+    if waiting:
+        await asyncio.wait(waiting)
+    ours = re.compile(rf"onthedot-{re.escape(core.name)}-\d+")
+    deadline = time.monotonic() + (0.05 if waiting else 1.0)
+    for thread in set(threading.enumerate()) - before:
+        if ours.fullmatch(thread.name):
+            thread.join(max(0.0, deadline - time.monotonic()))
+
+
+@asynccontextmanager
+async def schedules_paused(core: Core) -> AsyncIterator[None]:
+    """No schedule fires; windows that pass meanwhile are not caught up."""
+    store = core.store
+    ours = {each.name: each for each in (await store.state())[0] if not each.paused}
+    await store.put([replace(each, paused=True) for each in ours.values()], [])
+    try:
+        yield
+    finally:
+        firing = Firing(store, core.plans, core.clock, core.logs)
+        paused = [each for each in (await store.state())[0] if each.paused and each.name in ours]
+        await store.put([replace(_later(firing, each, core.clock.now()), paused=False) for each in paused], [])
+
+
+def _later(firing: Firing, schedule: Schedule, now: float) -> Schedule:
+    while schedule.next_at is not None and schedule.next_at <= now:
+        fire = firing._fire(schedule)
+        if fire is None:  # not for this process
+            break
+        schedule = replace(schedule, next_at=fire.next_at)
+    return schedule

@@ -1,0 +1,65 @@
+"""A record, as people see it: without its code, and without failing over what cannot be read."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+
+import msgspec
+
+from onthedot.clock import from_ms
+from onthedot.codec import NO_HEADERS, Headers, Undecodable, decode_open
+from onthedot.outcome import read_failure
+from onthedot.stores.contract import Note, Record
+from onthedot.task import Task, TaskInfo, TaskState
+
+
+def read_body(record: Record) -> tuple[dict[str, object], Headers]:
+    try:
+        return decode_open(record.body)
+    except Undecodable:
+        return {"undecodable": record.body.decode(errors="backslashreplace")}, NO_HEADERS
+
+
+def schedule_at(record: Record, headers: Headers) -> datetime:
+    """As it was asked for, with its microseconds and zone; else the due time."""
+    return from_ms(record.due) if headers.at is None else datetime.fromisoformat(headers.at)
+
+
+def as_task(record: Record) -> Task:
+    arguments, headers = read_body(record)
+    return Task(record.source, arguments, schedule_at(record, headers), record.uuid)
+
+
+def as_info(record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
+    arguments, headers = read_body(record)
+    past = record.past
+    failure = read_failure(past.error)
+    state = TaskState.READY if record.state == "parked" else TaskState(record.state)
+    errors = [read_failure(note.data) for note in notes if note.kind == "error"]
+    progress = [note.data for note in notes if note.kind == "progress"]
+    return TaskInfo(
+        uuid=record.uuid,
+        source=record.source,
+        state=state,
+        args=arguments,
+        priority=record.policy.priority,
+        attempt=record.attempt,
+        retries=past.retries,
+        crashes=past.crashes,
+        added_at=from_ms(record.added),
+        schedule_at=schedule_at(record, headers),
+        started_at=None if past.started is None else from_ms(past.started),
+        ended_at=None if past.ended is None else from_ms(past.ended),
+        worker=past.session,
+        label=headers.label,
+        tags=record.policy.tags,
+        metadata=headers.metadata or {},
+        unique=record.unique,
+        lane=record.lane,
+        reason=failure.message if failure is not None and not failure.type else "",
+        error=failure if failure is not None and failure.type and record.state != "succeeded" else None,
+        errors=tuple(error for error in errors if error is not None),
+        progress=msgspec.json.decode(progress[-1], type=tuple[float, float]) if progress else None,
+        cancel_wanted=past.cancel and not state.ended,
+    )

@@ -1,0 +1,436 @@
+"""Consumers and their registry."""
+
+from __future__ import annotations
+
+import asyncio
+import functools
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from onthedot import (
+    App,
+    BaseTaskConsumer,
+    DeclarationError,
+    DuplicateTask,
+    IntervalSchedule,
+    Retry,
+    Scheduler,
+    Task,
+    TaskConsumerRegistry,
+    current_task,
+)
+from onthedot.clock import ManualClock
+
+
+async def until(predicate: Callable[[], Any], timeout: float = 10) -> None:
+    deadline = time.monotonic() + timeout
+    while not predicate():
+        assert time.monotonic() < deadline, f"not within {timeout} s"
+        await asyncio.sleep(0.001)
+
+
+async def every_chance() -> None:
+    """To do one thing too many."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def own_global_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
+    monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
+    yield
+    deadline = time.monotonic() + 5
+    while left := [thread.name for thread in threading.enumerate() if thread.name.startswith("onthedot")]:
+        assert time.monotonic() < deadline, f"left behind: {left}"
+        time.sleep(0.001)
+
+
+class Email(BaseTaskConsumer):
+    name = "email"
+
+    def __init__(self, gated: bool = False) -> None:
+        self.got: list[Task] = []
+        self.inside = self.most = 0
+        self.gate = asyncio.Event()
+        if not gated:
+            self.gate.set()
+
+    async def consume(self, task: Task) -> None:
+        self.got.append(task)
+        self.inside += 1
+        self.most = max(self.most, self.inside)
+        await self.gate.wait()
+        self.inside -= 1
+
+
+class Sms(Email):
+    name = "sms"
+
+
+@asynccontextmanager
+async def running(*consumers: BaseTaskConsumer, clock: ManualClock | None = None, **options: Any) -> AsyncIterator[Scheduler]:
+    before = asyncio.all_tasks()
+    registry = TaskConsumerRegistry()
+    for consumer in consumers:
+        registry.register(consumer)
+    scheduler = Scheduler(registry=registry, **options)
+    with scheduler._core.override(None, clock):
+        await scheduler.start()
+        try:
+            yield scheduler
+        finally:
+            await scheduler.stop()
+    assert asyncio.all_tasks() <= before
+
+
+# -- the registry
+
+
+class Nameless(BaseTaskConsumer):
+    def consume(self, task: Task) -> None: ...
+
+
+class NotFinished(BaseTaskConsumer):
+    name = "unfinished"
+
+
+def named(name: Any) -> BaseTaskConsumer:
+    consumer = Nameless()
+    consumer.name = name
+    return consumer
+
+
+def test_a_consumer_must_say_how_it_consumes() -> None:
+    with pytest.raises(TypeError, match="consume"):
+        NotFinished()  # type: ignore[abstract]
+
+
+@pytest.mark.parametrize("registry", [TaskConsumerRegistry, TaskConsumerRegistry()], ids=["global", "own"])
+@pytest.mark.parametrize(
+    ("consumer", "error", "said"),
+    [
+        (lambda: Email, TypeError, r"not a class: register\(Email\(\)\)"),
+        (lambda: object(), TypeError, "takes a BaseTaskConsumer, not object"),
+        (lambda: None, TypeError, "not NoneType"),
+        (lambda: Nameless(), ValueError, "name of Nameless '' is not a name"),
+        (lambda: named("two words"), ValueError, "'two words' is not a name"),
+        (lambda: named("日本"), ValueError, "is not a name"),
+        (lambda: named("x" * 201), ValueError, "1 to 200"),
+        (lambda: named(7), ValueError, "7 is not a name"),
+        (lambda: named("email"), DuplicateTask, "'email' is taken by Email: Nameless needs another"),
+    ],
+)  # fmt: skip
+def test_what_a_registry_refuses(registry: Any, consumer: Any, error: type[Exception], said: str) -> None:
+    email = registry.find("email") or Email()
+    registry.register(email)
+    with pytest.raises(error, match=said):
+        registry.register(consumer())
+    assert registry.sources == {"email": email}
+
+
+def test_registries_know_only_their_own() -> None:
+    mine, email, sms = TaskConsumerRegistry(), Email(), Sms()
+    TaskConsumerRegistry.register(email)
+    mine.register(sms)
+    assert (TaskConsumerRegistry.sources, mine.sources) == ({"email": email}, {"sms": sms})
+    assert (TaskConsumerRegistry.find("email"), TaskConsumerRegistry.find("sms")) == (email, None)
+    assert (mine.find("sms"), mine.find("email")) == (sms, None)
+
+
+def test_unregister_and_clear() -> None:
+    registry, email = TaskConsumerRegistry(), Email()
+    registry.register(email)
+    registry.register(email)  # the same once more is no other
+    registry.register(Sms())
+    registry.unregister("email")
+    assert registry.find("email") is None
+    with pytest.raises(KeyError, match="email"):
+        registry.unregister("email")
+    registry.register(Email())  # the name is free again
+    registry.clear()
+    assert registry.sources == {}
+
+
+def test_a_scheduler_that_is_gone_is_not_held() -> None:
+    import gc
+    import weakref
+
+    gone = weakref.ref(Scheduler())
+    gc.collect()
+    assert gone() is None, "the global registry would keep every scheduler that ever was"
+
+
+async def test_consumers_come_and_go_while_running() -> None:
+    email, later = Email(), Sms()
+    async with running(email, poll_interval=3600) as scheduler:
+        await until(lambda: scheduler._core.worker.quiet.is_set())  # type: ignore[union-attr]
+        begin = time.monotonic()
+        scheduler.registry.register(later)
+        scheduler.add_task(Task("sms"))
+        await until(lambda: len(later.got) == 1)
+        assert time.monotonic() - begin < 2, "at once, and not at the next poll"
+
+        scheduler.registry.unregister("sms")
+        handle = scheduler.add_task(Task("sms"))
+        await until(handle.done)
+        assert (handle.state(), len(later.got)) == ("failed", 1)
+
+        other = Sms()
+        await asyncio.to_thread(scheduler.registry.register, other)  # from any thread
+        assert handle.retry()
+        await until(lambda: len(other.got) == 1)
+        assert len(later.got) == 1, "a new one of the same name takes over"
+
+
+async def test_one_that_comes_later_brings_its_limits() -> None:
+    class Slow(Email):
+        name, concurrent_count, concurrency = "slow", 5, 1
+
+    slow = Slow(gated=True)
+    async with running() as scheduler:
+        scheduler.registry.register(slow)
+        for _ in range(5):
+            scheduler.add_task(Task("slow"))
+        await until(lambda: slow.got)
+        await every_chance()
+        slow.gate.set()
+        await until(lambda: len(slow.got) == 5)
+    assert slow.most == 1
+
+
+# -- how many at once
+
+
+class Raising(Email):
+    @property
+    def concurrent_count(self) -> int:  # type: ignore[override]
+        raise RuntimeError("not now")
+
+
+def with_count(count: Any) -> Email:
+    email = Email(gated=True)
+    email.concurrent_count = count
+    return email
+
+
+@pytest.mark.parametrize(
+    "email",
+    [lambda: with_count(0), lambda: with_count(-3), lambda: with_count("2"), lambda: with_count(2.0),
+     lambda: with_count(True), lambda: with_count(None), lambda: Raising(gated=True)],
+    ids=["0", "-3", "str", "float", "bool", "None", "raises"],
+)  # fmt: skip
+async def test_a_faulty_count_is_one(email: Callable[[], Email], caplog: pytest.LogCaptureFixture) -> None:
+    consumer = email()
+    async with running(consumer) as scheduler:
+        for _ in range(4):
+            scheduler.add_task(Task("email"))
+        await until(lambda: consumer.got)
+        await every_chance()
+        consumer.gate.set()
+        await until(lambda: len(consumer.got) == 4)
+    assert consumer.most == 1
+    (line,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
+    assert line.levelno == logging.WARNING
+    assert line.name == "onthedot.scheduler"
+    assert "concurrent_count of consumer email" in line.getMessage()
+
+
+async def test_the_count_is_read_at_each_claim() -> None:
+    email = with_count(1)
+    async with running(email) as scheduler:
+        for _ in range(6):
+            scheduler.add_task(Task("email"))
+        await until(lambda: len(email.got) == 1)
+        email.concurrent_count = 3
+        scheduler.add_task(Task("email"))  # makes the loop look
+        await until(lambda: len(email.got) == 3)
+        await every_chance()
+        assert len(email.got) == 3
+        email.concurrent_count = 1
+        email.gate.set()
+        await until(lambda: len(email.got) == 7)
+    assert email.most == 3
+
+
+async def test_one_full_source_does_not_hold_up_another() -> None:
+    email, sms = Email(gated=True), Sms()
+    async with running(email, sms) as scheduler:
+        for _ in range(100):
+            scheduler.add_task(Task("email"))
+        scheduler.add_task(Task("sms"))
+        await until(lambda: len(sms.got) == 1)
+        assert len(email.got) == 1
+        email.gate.set()
+        await until(lambda: len(email.got) == 100)
+
+
+# -- what a consumer is
+
+
+def test_produce() -> None:
+    before = datetime.now(UTC)
+    task = Email().produce({"to": "ann"})
+    assert (task.source, task.args) == ("email", {"to": "ann"})
+    assert before <= task.schedule_at <= datetime.now(UTC)
+    assert Email().produce().args == {}
+    assert Email().produce().uuid != task.uuid
+
+
+async def test_produce_may_check_and_schedule() -> None:
+    class Later(Email):
+        def produce(self, args: Mapping[str, Any] | None = None) -> Task:
+            if not args or "to" not in args:
+                raise ValueError("to whom?")
+            return Task(self.name, args, clock.moment() + timedelta(seconds=1))
+
+    clock, later = ManualClock(), Later()
+    with pytest.raises(ValueError, match="to whom"):
+        later.produce()
+    async with running(later, clock=clock) as scheduler:
+        task = later.produce({"to": "ann"})
+        scheduler.add_task(task)
+        await every_chance()
+        assert later.got == []
+        clock.advance(1000)
+        await until(lambda: later.got == [task])
+
+
+class Wrapped(Email):
+    """What a decorator of the user's makes of an ``async def``: a plain function that gives a coroutine."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        consume = super().consume
+
+        @functools.wraps(consume)
+        def wrapper(task: Task) -> Any:
+            return consume(task)
+
+        self.consume = wrapper  # type: ignore[method-assign]
+
+
+class Callable_(Email):
+    """An object with an async ``__call__`` in the place of the method."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        consume = super().consume
+
+        class Call:
+            async def __call__(self, task: Task) -> None:
+                await consume(task)
+
+        self.consume = Call()  # type: ignore[method-assign]
+
+
+@pytest.mark.parametrize("kind", [Wrapped, Callable_])
+async def test_a_coroutine_is_awaited_wherever_it_comes_from(kind: type[Email]) -> None:
+    consumer = kind()
+    async with running(consumer) as scheduler:
+        handle = scheduler.add_task(Task("email"))
+        await until(handle.done)
+        assert (handle.state(), len(consumer.got)) == ("succeeded", 1)
+
+
+async def test_the_options_of_a_task_are_class_attributes() -> None:
+    class Stubborn(Email):
+        max_retries, backoff, tags, priority = 2, [0], ("eu",), "high"
+
+        async def consume(self, task: Task) -> Any:
+            self.got.append(task)
+            context = current_task()
+            if context.attempt == 1:
+                raise OSError("gone")
+            if context.attempt == 2:
+                raise Retry(0)
+            return {"attempt": context.attempt, "tags": context.tags}
+
+    consumer = Stubborn()
+    async with running(consumer) as scheduler:
+        task = Task("email", {"n": 1})
+        handle = scheduler.add_task(task)
+        await until(handle.done)
+        assert consumer.got == [task, task, task]
+        assert (handle.state(), handle.info().priority, handle.info().tags) == ("succeeded", 10, ("eu",))
+        result = await asyncio.to_thread(handle.result, timeout=5)
+        assert result == {"attempt": 3, "tags": ("eu",)}
+
+
+@pytest.mark.parametrize(
+    ("attributes", "said"),
+    [
+        ({"max_retries": -1}, "max_retries must be a whole number"),
+        ({"priority": 11}, "priority must be 1 to 10"),
+        ({"tags": "eu"}, "tags must be a list"),
+        ({"timeout": 0}, "timeout must be more than 0"),
+        ({"executor": "nowhere"}, "nowhere"),
+        ({"rate_limit": "fast"}, "fast"),
+        ({"schedule": "61 * * * *"}, "61"),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("door", [TaskConsumerRegistry.register, lambda consumer: App(store="memory://").register(consumer)])
+def test_options_that_cannot_be(door: Any, attributes: dict[str, Any], said: str) -> None:
+    consumer = type("Bad", (Email,), attributes)()
+    with pytest.raises(DeclarationError, match=said):
+        door(consumer)
+    assert TaskConsumerRegistry.sources == {}
+
+
+async def test_executor_thread_of_an_async_consume_is_refused() -> None:
+    consumer = type("Bad", (Email,), {"executor": "thread"})()
+    with pytest.raises(DeclarationError, match="async"):
+        TaskConsumerRegistry.register(consumer)
+
+
+class Ticking(Email):
+    name, schedule = "tick", IntervalSchedule(60, args={"n": 1})
+
+
+@pytest.mark.parametrize("door", ["scheduler", "app"])
+async def test_a_consumer_may_carry_a_schedule(door: str) -> None:
+    clock, tick = ManualClock(), Ticking()
+    if door == "app":
+        app = App(store="memory://")
+        app.register(tick)
+        with app.override(clock=clock):
+            async with app.running():
+                await self_paced(clock, tick)
+                assert app.status()["scheduled_count"] == 1
+    else:
+        async with running(tick, clock=clock) as scheduler:
+            await self_paced(clock, tick)
+            assert scheduler.status()["scheduled_count"] == 1
+
+
+async def self_paced(clock: ManualClock, tick: Ticking) -> None:
+    for n in range(3):
+        await every_chance()
+        assert len(tick.got) == n
+        clock.advance(60_000)
+        await until(lambda n=n: len(tick.got) == n + 1, timeout=5)  # type: ignore[misc]
+    assert [task.args for task in tick.got] == [{"n": 1}] * 3
+
+
+async def test_what_consume_gets_is_its_own() -> None:
+    """It went through the store: changing it changes nothing for whoever added it."""
+
+    class Greedy(Email):
+        async def consume(self, task: Task) -> None:
+            task.args["list"].append(4)
+            await super().consume(task)
+
+    greedy, given = Greedy(), {"list": [1, 2, 3]}
+    async with running(greedy) as scheduler:
+        scheduler.add_task(Task("email", given))
+        given["list"].clear()  # stored when add_task returned
+        await until(lambda: greedy.got)
+    assert greedy.got[0].args == {"list": [1, 2, 3, 4]}

@@ -1,0 +1,538 @@
+"""stopped → starting → running → stopping → stopped: the same at every door."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+import signal
+import threading
+import time
+from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+import pytest
+
+from onthedot import App, BaseTaskConsumer, Scheduler, SchedulerStateError, StoreRefused, Task, TaskCancelled, TaskConsumerRegistry
+from onthedot.stores.contract import Store
+
+
+async def until(predicate: Callable[[], Any], timeout: float = 10) -> None:
+    deadline = time.monotonic() + timeout
+    while not predicate():
+        assert time.monotonic() < deadline, f"not within {timeout} s"
+        await asyncio.sleep(0.001)
+
+
+def wait_until(predicate: Callable[[], Any], timeout: float = 10) -> None:
+    deadline = time.monotonic() + timeout
+    while not predicate():
+        assert time.monotonic() < deadline, f"not within {timeout} s"
+        time.sleep(0.001)
+
+
+async def every_chance() -> None:
+    """To do one thing too many."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def no_thread_left() -> Iterator[None]:
+    yield
+    wait_until(lambda: not [each for each in threading.enumerate() if each.name.startswith("onthedot")], 5)
+
+
+@pytest.fixture
+def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str]]]:
+    """What the scheduler's own log said, and all that is worse than INFO."""
+    caplog.set_level(logging.INFO)
+    return lambda: [
+        (record.levelname, record.getMessage())
+        for record in caplog.records
+        if record.name == "onthedot.scheduler" or record.levelno > logging.INFO
+    ]
+
+
+STARTED, STOPPED = ("INFO", "Scheduler started"), ("INFO", "Scheduler stopped")
+
+
+class Work(BaseTaskConsumer):
+    name, concurrent_count = "work", 1
+
+    def __init__(self, gated: bool = False) -> None:
+        self.gate = asyncio.Event()
+        if not gated:
+            self.gate.set()
+        self.started: list[Any] = []
+        self.ended: list[Any] = []
+        self.cancelled = 0
+
+    async def consume(self, task: Task) -> None:
+        self.started.append(task.args.get("n"))
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        self.ended.append(task.args.get("n"))
+
+
+def scheduler_of(*consumers: BaseTaskConsumer, **options: Any) -> Scheduler:
+    registry = TaskConsumerRegistry()
+    for consumer in consumers:
+        registry.register(consumer)
+    return Scheduler(registry=registry, **options)
+
+
+def status(door: Scheduler | App[Any]) -> str:
+    return str(door.status()["status"])
+
+
+# -- start
+
+
+async def test_the_lines_of_a_life(lines: Callable[[], list[tuple[str, str]]]) -> None:
+    scheduler = scheduler_of(Work())
+    assert status(scheduler) == "stopped"
+    assert await scheduler.stop() is False, "nothing to stop"
+    for _ in range(2):
+        assert await scheduler.start() is True
+        assert status(scheduler) == "running"
+        assert await scheduler.stop() is True
+        assert status(scheduler) == "stopped"
+        assert await scheduler.stop() is False
+    assert lines() == [STARTED, STOPPED] * 2, "a second stop says nothing"
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+
+
+async def test_a_second_start_does_nothing_and_says_so(lines: Callable[[], list[tuple[str, str]]]) -> None:
+    work = Work()
+    scheduler = scheduler_of(work)
+    assert await scheduler.start() is True
+    tasks = asyncio.all_tasks()
+    assert await scheduler.start() is False
+    assert asyncio.all_tasks() == tasks
+    (warning,) = [text for level, text in lines() if level == "WARNING"]
+    assert "already running" in warning
+    scheduler.add_task(Task("work", {"n": 1}))
+    await until(lambda: work.ended == [1])
+    await scheduler.stop()
+    assert work.started == [1], "one loop, not two"
+
+
+async def test_two_starts_at_once(lines: Callable[[], list[tuple[str, str]]]) -> None:
+    scheduler, entered = scheduler_of(Work()), asyncio.Event()
+    held, go = hold(scheduler._core.store, "beat"), asyncio.Event()
+    held.append(lambda: (entered.set(), go.wait())[1])
+    first = asyncio.ensure_future(scheduler.start())
+    await entered.wait()
+    assert status(scheduler) == "starting"
+    assert await scheduler.start() is False
+    stopping = asyncio.ensure_future(scheduler.stop())  # waits for the start, then ends it
+    await every_chance()
+    assert not stopping.done()
+    go.set()
+    assert (await first, await stopping) == (True, True)
+    assert status(scheduler) == "stopped"
+    assert [level for level, _ in lines()] == ["WARNING", "INFO", "INFO"]
+
+
+def hold(store: Store, verb: str) -> list[Callable[[], Any]]:
+    """What is put into the list is awaited before the next calls of a verb, one each."""
+    pending: list[Callable[[], Any]] = []
+    real = getattr(store, verb)
+
+    async def held(*args: Any, **keywords: Any) -> Any:
+        if pending:
+            await pending.pop(0)()
+        return await real(*args, **keywords)
+
+    setattr(store, verb, held)
+    return pending
+
+
+async def refuse(error: Exception) -> None:
+    raise error
+
+
+@pytest.mark.parametrize("verb", ["open", "put", "beat"])
+async def test_a_start_that_fails_can_be_tried_again(verb: str, lines: Callable[[], list[tuple[str, str]]]) -> None:
+    work = Work()
+    scheduler = scheduler_of(work)
+    scheduler.add_task(Task("work", {"n": 1}))
+    hold(scheduler._core.store, verb).append(lambda: refuse(OSError("no route")))
+    with pytest.raises(OSError, match="no route"):
+        await scheduler.start()
+    assert (status(scheduler), await scheduler.stop()) == ("stopped", False)
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert await scheduler.start() is True
+    await until(lambda: work.ended == [1])
+    await scheduler.stop()
+    assert lines() == [STARTED, STOPPED]
+
+
+async def test_a_start_that_is_cancelled_leaves_stopped() -> None:
+    scheduler, never = scheduler_of(Work()), asyncio.Event()
+    hold(scheduler._core.store, "beat").append(never.wait)
+    with pytest.raises(TimeoutError):
+        await asyncio.wait_for(scheduler.start(), 0.01)
+    assert status(scheduler) == "stopped"
+    assert asyncio.all_tasks() == {asyncio.current_task()}
+    assert await scheduler.start() is True
+    assert await scheduler.stop() is True
+
+
+async def test_a_lifespan_that_fails_can_be_tried_again() -> None:
+    tries, ended = 0, []
+
+    @asynccontextmanager
+    async def lifespan() -> AsyncIterator[str]:
+        nonlocal tries
+        tries += 1
+        if tries == 1:
+            raise ConnectionError("no database")
+        yield "database"
+        ended.append(tries)
+
+    app = App(store="memory://", lifespan=lifespan)
+
+    @app.task
+    async def look() -> str:
+        return app.state
+
+    with pytest.raises(ConnectionError, match="no database"):
+        async with app.running():
+            pass
+    assert status(app) == "stopped"
+    async with app.running():
+        assert await (await look.enqueue()) == "database"
+    assert (tries, ended) == (2, [2])
+
+
+# -- stop
+
+
+async def test_start_while_stopping_is_refused() -> None:
+    work = Work(gated=True)
+    scheduler = scheduler_of(work)
+    scheduler.add_task(Task("work"))
+    await scheduler.start()
+    await until(lambda: work.started)
+    stopping = asyncio.ensure_future(scheduler.stop())
+    await until(lambda: status(scheduler) == "stopping")
+    with pytest.raises(SchedulerStateError, match="while stopping"):
+        await scheduler.start()
+    work.gate.set()
+    assert await stopping is True
+    assert await scheduler.start() is True
+    await scheduler.stop()
+
+
+async def test_two_stops_share_one_end(lines: Callable[[], list[tuple[str, str]]]) -> None:
+    work = Work(gated=True)
+    scheduler = scheduler_of(work)
+    scheduler.add_task(Task("work"))
+    await scheduler.start()
+    await until(lambda: work.started)
+    stops = [asyncio.ensure_future(scheduler.stop()) for _ in range(3)]
+    await every_chance()
+    assert not any(stop.done() for stop in stops)
+    stops[0].cancel()  # who asked first may give up: the others still get their end
+    work.gate.set()
+    ends = await asyncio.gather(*stops, return_exceptions=True)
+    assert isinstance(ends[0], asyncio.CancelledError)
+    assert ends[1:] == [False, False]
+    assert (work.cancelled, len(work.ended)) == (0, 1)
+    assert lines() == [STARTED, STOPPED]
+
+
+async def test_idle_stops_fast() -> None:
+    took = []
+    for _ in range(3):  # the machine may stall once
+        scheduler = scheduler_of(Work())
+        await scheduler.start()
+        begin = time.monotonic()
+        await scheduler.stop()
+        took.append(time.monotonic() - begin)
+    assert min(took) < 0.2
+
+
+async def test_nothing_starts_from_the_first_moment_of_stop() -> None:
+    """Many are due, claimed or not: what has not begun when stop() is called goes back, uncounted."""
+    work = Work()
+    work.concurrent_count = 10
+    scheduler = scheduler_of(work)
+    await scheduler.start()
+    handles = [scheduler.add_task(Task("work", {"n": n})) for n in range(100)]
+    await until(lambda: work.started)
+    begun = list(work.started)
+    stopping = asyncio.ensure_future(scheduler.stop())
+    await asyncio.sleep(0)  # the first moment
+    first = list(work.started)
+    await stopping
+    assert work.started == first
+    assert len(first) - len(begun) <= 10
+    assert {handle.state() for handle in handles[len(first) :]} <= {"ready"}
+    await scheduler.start()
+    await until(lambda: len(work.ended) == 100)
+    await scheduler.stop()
+    assert work.started == list(range(100))
+    assert {handle.info().attempt for handle in handles} == {1}
+
+
+async def test_after_the_stop_timeout_the_running_go_back_uncounted() -> None:
+    work = Work(gated=True)
+    scheduler = scheduler_of(work, stop_timeout=0.05)
+    handle = scheduler.add_task(Task("work", {"n": 1}))
+    await scheduler.start()
+    await until(lambda: work.started)
+    assert await asyncio.wait_for(scheduler.stop(), 5) is True
+    assert (work.cancelled, work.ended, handle.state()) == (1, [], "ready")
+    work.gate.set()
+    await scheduler.start()
+    await until(handle.done)
+    await scheduler.stop()
+    assert (work.started, work.ended, handle.info().attempt) == ([1, 1], [1], 1)
+
+
+async def test_a_thread_that_does_not_return_does_not_hold_up_a_stop_with_a_timeout() -> None:
+    gate, inside = threading.Event(), threading.Event()
+
+    class Stuck(BaseTaskConsumer):
+        name = "stuck"
+
+        def consume(self, task: Task) -> None:
+            inside.set()
+            gate.wait(20)
+
+    scheduler = scheduler_of(Stuck(), stop_timeout=0.05)
+    handle = scheduler.add_task(Task("stuck"))
+    await scheduler.start()
+    await until(inside.is_set)
+    try:
+        assert await asyncio.wait_for(scheduler.stop(), 5) is True
+        assert handle.state() == "ready"
+    finally:
+        gate.set()
+
+
+async def test_stop_on_another_loop_is_refused() -> None:
+    scheduler = scheduler_of(Work())
+    await scheduler.start()
+    with pytest.raises(SchedulerStateError, match="another event loop"):
+        await asyncio.to_thread(lambda: asyncio.run(scheduler.stop()))
+    with pytest.raises(SchedulerStateError, match="another"):
+        await asyncio.to_thread(lambda: asyncio.run(scheduler.start()))
+    assert await scheduler.stop() is True
+
+
+def test_one_loop_after_the_other() -> None:
+    scheduler = scheduler_of()
+
+    async def once(n: int) -> None:
+        work = Work()
+        scheduler.registry.register(work)
+        await scheduler.start()
+        scheduler.add_task(Task("work", {"n": n}))
+        await until(lambda: work.ended == [n])
+        await scheduler.stop()
+        scheduler.registry.unregister("work")
+
+    for n in range(3):
+        asyncio.run(once(n))
+
+
+def test_a_loop_that_was_closed_over_it_is_no_obstacle() -> None:
+    """asyncio.run() ended without stop(), as after an error in the user's main()."""
+    scheduler = scheduler_of()
+
+    async def forgets() -> None:
+        await scheduler.start()
+
+    async def again() -> None:
+        work = Work()
+        scheduler.registry.register(work)
+        assert await scheduler.start() is True
+        scheduler.add_task(Task("work", {"n": 1}))
+        await until(lambda: work.ended == [1])
+        await scheduler.stop()
+
+    asyncio.run(forgets())
+    asyncio.run(again())
+
+
+# -- when the loop fails
+
+
+async def test_a_loop_that_fails_goes_on(lines: Callable[[], list[tuple[str, str]]]) -> None:
+    work = Work()
+    scheduler = scheduler_of(work)
+    await scheduler.start()
+    trouble = hold(scheduler._core.store, "turn")
+    trouble += [lambda: refuse(OSError("no route"))] * 3
+    scheduler.add_task(Task("work", {"n": 1}))
+    await until(lambda: scheduler.status()["last_error"])
+    assert scheduler.status()["last_error"] == "OSError: no route"
+    assert status(scheduler) == "running"
+    await until(lambda: work.ended == [1])
+    await until(lambda: not trouble)
+    await scheduler.stop()
+    errors = [text for level, text in lines() if level == "ERROR"]
+    assert len(errors) == 1, "the same at most once a minute"
+    assert "no route" in errors[0]
+
+
+async def test_what_no_retry_mends_ends_it(lines: Callable[[], list[tuple[str, str]]]) -> None:
+    work = Work()
+    scheduler = scheduler_of(work)
+    await scheduler.start()
+    hold(scheduler._core.store, "turn").append(lambda: refuse(StoreRefused("schema 7 is newer: upgrade onthedot")))
+    handle = scheduler.add_task(Task("work", {"n": 1}))
+    await until(lambda: status(scheduler) == "stopped")
+    assert [text for level, text in lines() if level == "ERROR"] == [
+        "Scheduler stopped: StoreRefused: schema 7 is newer: upgrade onthedot"
+    ]
+    assert scheduler.status()["last_error"] == "StoreRefused: schema 7 is newer: upgrade onthedot"
+    assert await scheduler.stop() is False
+    await every_chance()
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "ended means ended"
+    assert await scheduler.start() is True, "once a person has mended it"
+    await until(handle.done)
+    await scheduler.stop()
+    assert work.ended == [1]
+
+
+# -- the doors of an app
+
+
+def app_of() -> tuple[App[None], Any]:
+    app = App("shop", store="memory://")
+
+    @app.task
+    async def double(n: int) -> int:
+        return n * 2
+
+    return app, double
+
+
+def test_background() -> None:
+    app, double = app_of()
+    assert app.start(auto=True) is True
+    assert (status(app), app.start(auto=True)) == ("running", False)
+    assert double.delay(4).result(timeout=5) == 8
+    assert app.shutdown() is True
+    assert (status(app), app.shutdown()) == ("stopped", False)
+    with app.background():
+        assert double.delay(5).result(timeout=5) == 10
+        with pytest.raises(SchedulerStateError, match="already running"), app.background():
+            pass
+        assert double.delay(6).result(timeout=5) == 12
+
+
+def test_a_second_start_in_another_mode_is_refused() -> None:
+    app, double = app_of()
+
+    async def inside() -> None:
+        async with app.running():
+            with pytest.raises(SchedulerStateError, match=r"already running in another way"):
+                app.start(auto=True)
+            assert await (await double.enqueue(1)) == 2
+
+    asyncio.run(inside())
+    with app.background():
+        with pytest.raises(SchedulerStateError, match=r"already running in another way"):
+            asyncio.run(inside())
+        with pytest.raises(SchedulerStateError, match=r"already running in another way"):
+            app.run()
+        assert double.delay(1).result(timeout=5) == 2
+
+
+async def test_running_twice_on_one_loop() -> None:
+    app, double = app_of()
+    async with app.running():
+        with pytest.raises(SchedulerStateError, match="already running"):
+            async with app.running():
+                pass
+        assert await (await double.enqueue(1)) == 2
+
+
+async def test_what_waits_in_a_memory_app_ends_with_it() -> None:
+    app, double = app_of()
+    async with app.running():
+        handle = await double.options(after=3600).enqueue(1)
+    async with app:
+        assert await handle.state() == "cancelled"
+        with pytest.raises(TaskCancelled, match="shutdown"):
+            await handle
+
+
+def test_a_waiting_result_returns_at_shutdown() -> None:
+    app, double = app_of()
+    app.start(auto=True)
+    handle, got = double.options(after=3600).delay(1), []
+
+    def wait() -> None:
+        try:
+            handle.result(timeout=10)
+        except BaseException as error:
+            got.append(error)
+
+    waiting = threading.Thread(target=wait)
+    waiting.start()
+    wait_until(lambda: any(each.name == "onthedot-bridge" for each in threading.enumerate()))
+    app.shutdown()
+    waiting.join(5)
+    assert not waiting.is_alive()
+    assert [type(error) for error in got] == [TaskCancelled]
+
+
+async def test_blocking_doors_in_a_running_loop_name_the_right_one() -> None:
+    app, _ = app_of()
+    for door in (app.run, app.start):
+        with pytest.raises(SchedulerStateError, match=r"async with app\.running\(\)"):
+            door()
+    assert status(app) == "stopped"
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_run_returns_after_a_signal(sent: signal.Signals) -> None:
+    app, double = app_of()
+    before = signal.getsignal(sent)
+    handle = double.delay(3)
+
+    def send() -> None:
+        wait_until(lambda: status(app) == "running" and handle.done())
+        signal.pthread_kill(threading.main_thread().ident or 0, sent)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    app.run()
+    sender.join()
+    assert (status(app), handle.state()) == ("stopped", "succeeded")
+    assert signal.getsignal(sent) is before
+
+
+def test_a_second_signal_cancels_what_still_runs() -> None:
+    app, begun, cancelled = App(store="memory://", stop_timeout=None), threading.Event(), threading.Event()
+
+    @app.task
+    async def forever() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    def send() -> None:
+        for ready in (begun.is_set, lambda: status(app) == "stopping"):
+            wait_until(ready)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    forever.delay()
+    sender = threading.Thread(target=send)
+    sender.start()
+    app.run()
+    sender.join()
+    assert cancelled.is_set()
+    assert status(app) == "stopped"

@@ -1,0 +1,628 @@
+"""Task, Scheduler and the scheduler that a process shares; starting and stopping is in test_lifecycle."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import gc
+import json
+import logging
+import threading
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from datetime import UTC, datetime, timedelta, timezone
+from typing import Any
+
+import pytest
+
+from onthedot import (
+    ArgumentError,
+    BaseTaskConsumer,
+    Cancel,
+    IntervalSchedule,
+    Reject,
+    Scheduler,
+    SchedulerStateError,
+    Task,
+    TaskConsumerRegistry,
+    TaskFailed,
+    get_scheduler,
+    get_scheduler_status,
+    start_scheduler,
+    stop_scheduler,
+)
+from onthedot.clock import ManualClock
+
+NOON = datetime(2026, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)
+
+
+async def until(predicate: Callable[[], Any], timeout: float = 10) -> None:
+    deadline = time.monotonic() + timeout
+    while not predicate():
+        assert time.monotonic() < deadline, f"not within {timeout} s"
+        await asyncio.sleep(0.001)
+
+
+async def every_chance() -> None:
+    """To do one thing too many."""
+    for _ in range(200):
+        await asyncio.sleep(0)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test has a global registry and a shared scheduler of its own, and leaves no thread."""
+    monkeypatch.delenv("ONTHEDOT_STORE", raising=False)
+    monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
+    monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
+    monkeypatch.setattr("onthedot.scheduler._shared", None)
+    yield
+    deadline = time.monotonic() + 5
+    while left := [thread.name for thread in threading.enumerate() if thread.name.startswith("onthedot")]:
+        assert time.monotonic() < deadline, f"left behind: {left}"
+        time.sleep(0.001)
+
+
+class Work(BaseTaskConsumer):
+    """Does what `do` says."""
+
+    def __init__(
+        self, do: Callable[[Task], Awaitable[Any]] | None = None, name: str = "work", count: int = 1, gated: bool = False
+    ) -> None:
+        self.name, self.concurrent_count, self._do = name, count, do
+        self.got: list[Task] = []
+        self.gate = asyncio.Event()
+        if not gated:
+            self.gate.set()
+
+    async def consume(self, task: Task) -> Any:
+        self.got.append(task)
+        await self.gate.wait()
+        return None if self._do is None else await self._do(task)
+
+    def ran(self) -> list[Any]:
+        return [task.args.get("n") for task in self.got]
+
+
+def scheduler_of(*consumers: BaseTaskConsumer, **options: Any) -> Scheduler:
+    registry = TaskConsumerRegistry()
+    for consumer in consumers:
+        registry.register(consumer)
+    return Scheduler(registry=registry, **options)
+
+
+@asynccontextmanager
+async def running(*consumers: BaseTaskConsumer, clock: ManualClock | None = None, **options: Any) -> AsyncIterator[Scheduler]:
+    before = asyncio.all_tasks()
+    scheduler = scheduler_of(*consumers, **options)
+    with scheduler._core.override(None, clock):
+        await scheduler.start()
+        try:
+            yield scheduler
+        finally:
+            await scheduler.stop()
+    assert asyncio.all_tasks() <= before
+
+
+# -- Task
+
+
+def test_a_task_as_a_dict() -> None:
+    task = Task("work", {"to": "ann", "list": [1, 2.5, None]}, NOON, "u-1")
+    assert task.to_dict() == {
+        "uuid": "u-1",
+        "args": {"to": "ann", "list": [1, 2.5, None]},
+        "source": "work",
+        "schedule_at": "2026-07-01T12:00:00.123456+00:00",
+    }
+    written = json.dumps(task.to_dict())
+    assert Task.from_dict(json.loads(written)) == task
+    assert Task.from_dict({**json.loads(written), "attempts": 3, "host": "x"}) == task
+    whole = Task("work", None, NOON.replace(microsecond=0))
+    assert whole.to_dict()["schedule_at"] == "2026-07-01T12:00:00.000000+00:00", "always with microseconds"
+    assert Task.from_dict(whole.to_dict()) == whole
+
+
+def test_a_task_is_due_now_and_has_a_uuid_of_its_own() -> None:
+    before = datetime.now(UTC)
+    tasks = [Task("work") for _ in range(10_000)]
+    assert len({task.uuid for task in tasks}) == 10_000
+    assert tasks[0].args == {}
+    assert all(before <= task.schedule_at <= datetime.now(UTC) for task in tasks)
+
+
+@pytest.mark.parametrize(
+    ("other", "equal"),
+    [
+        (Task("work", {"a": 1}, NOON, "u"), True),
+        (Task("work", {"a": 1}, NOON.astimezone(timezone(timedelta(hours=5, minutes=45))), "u"), True),
+        (Task("work", {"a": 1}, NOON + timedelta(microseconds=1), "u"), False),
+        (Task("work", {"a": 2}, NOON, "u"), False),
+        (Task("other", {"a": 1}, NOON, "u"), False),
+        (Task("work", {"a": 1}, NOON, "v"), False),
+        ("u", False),
+        (None, False),
+    ],
+)
+def test_equality_goes_by_the_four_fields(other: object, equal: bool) -> None:
+    task = Task("work", {"a": 1}, NOON, "u")
+    assert (task == other) is equal
+    if isinstance(other, Task) and equal:
+        assert hash(task) == hash(other)
+
+
+def test_the_caller_s_dict_is_not_the_task_s() -> None:
+    args = {"a": 1}
+    task = Task("work", args)
+    args["a"] = 2
+    assert task.args == {"a": 1}
+
+
+@pytest.mark.parametrize(
+    ("make", "error", "said"),
+    [
+        (lambda: Task("work", {}, datetime(2026, 1, 1)), ValueError, "has no time zone"),  # noqa: DTZ001
+        (lambda: Task("work", {}, "2026-01-01T00:00:00+00:00"), TypeError, "schedule_at must be a datetime, not str"),
+        (lambda: Task("work", {}, 1_700_000_000), TypeError, "not int"),
+        (lambda: Task("work", [1]), TypeError, "args of a task must be a dict, not list"),
+        (lambda: Task(""), ValueError, "source '' is not a name"),
+        (lambda: Task("a b"), ValueError, "source 'a b' is not a name"),
+        (lambda: Task(None), ValueError, "source None is not a name"),
+        (lambda: Task("work", uuid=""), ValueError, "uuid '' is not an id"),
+        (lambda: Task("work", uuid=7), ValueError, "uuid 7 is not an id"),
+        (lambda: Task.from_dict({"source": "work"}), ValueError, "schedule_at, uuid missing"),
+        (lambda: Task.from_dict({"source": "work", "uuid": "u", "schedule_at": "soon"}), ValueError, "soon"),
+        (lambda: Task.from_dict({"source": "work", "uuid": "u", "schedule_at": "2026-01-01"}), ValueError, "time zone"),
+        (lambda: Task.from_dict({"source": "work", "uuid": "u", "schedule_at": None}), (TypeError, ValueError), "schedule_at"),
+    ],
+)  # fmt: skip
+def test_what_a_task_cannot_be(make: Callable[[], Task], error: Any, said: str) -> None:
+    with pytest.raises(error, match=said):
+        make()
+
+
+# -- adding
+
+
+async def test_before_start_and_after_stop() -> None:
+    work = Work()
+    scheduler = scheduler_of(work)
+    first = scheduler.add_task(Task("work", {"n": 1}))
+    assert (first.added, first.state()) == (True, "ready")
+    await scheduler.start()
+    await until(first.done)
+    await scheduler.stop()
+    second = scheduler.add_task(Task("work", {"n": 2}))
+    third = await scheduler.add(Task("work", {"n": 3}))
+    await every_chance()
+    assert work.ran() == [1]
+    await scheduler.start()
+    await until(lambda: second.done() and third.done())
+    await scheduler.stop()
+    assert work.ran() == [1, 2, 3]
+    assert (first.state(), second.state(), third.state()) == ("succeeded",) * 3
+
+
+async def test_from_other_threads() -> None:
+    work = Work(count=50)
+    async with running(work) as scheduler:
+        threads = [
+            threading.Thread(
+                target=lambda n=n: [scheduler.add_task(Task("work", {"n": n * 100 + i})) for i in range(100)]
+            )
+            for n in range(8)
+        ]
+        for thread in threads:
+            thread.start()
+        await until(lambda: len(work.got) == 800)
+        for thread in threads:
+            thread.join()
+    assert sorted(work.ran()) == list(range(800))
+
+
+def changed(**fields: Any) -> Task:
+    """A task is a plain object: somebody may have changed it since it was checked."""
+    task = Task("work")
+    for name, value in fields.items():
+        setattr(task, name, value)
+    return task
+
+
+@pytest.mark.parametrize(
+    ("task", "error", "said"),
+    [
+        (None, TypeError, "takes a Task, not NoneType"),
+        ({"source": "work"}, TypeError, "takes a Task, not dict"),
+        (Task, TypeError, "takes a Task, not type"),
+        ("work", TypeError, "takes a Task, not str"),
+        (Task("work", {"x": object()}), ArgumentError, "'x' cannot be stored"),
+        (Task("work", {"x": "y" * (1 << 20)}), ArgumentError, "the limit is 1,048,576"),
+        (changed(schedule_at=datetime(2026, 1, 1)), ValueError, "has no time zone"),  # noqa: DTZ001
+        (changed(schedule_at="now"), (TypeError, ValueError), "schedule_at"),
+        (changed(args=[1, 2]), TypeError, "list"),
+        (changed(source="no such name!"), ValueError, "'no such name!' is not a name"),
+        (changed(uuid=7), ValueError, "7 is not an id"),
+    ],
+)
+@pytest.mark.parametrize("door", ["add_task", "add"])
+async def test_what_is_not_a_valid_task_is_refused_at_once(
+    door: str, task: Any, error: Any, said: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    work = Work()
+    async with running(work) as scheduler:
+        scheduler.add_task(Task("work", {"n": 1}))
+        with pytest.raises(error, match=said):
+            _ = scheduler.add_task(task) if door == "add_task" else await scheduler.add(task)
+        scheduler.add_task(Task("work", {"n": 2}))
+        await until(lambda: work.ran() == [1, 2])
+        await every_chance()
+    assert [record.getMessage() for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+@pytest.mark.parametrize(
+    ("second", "told"),
+    [
+        ({}, False),
+        ({"schedule_at": NOON.astimezone(timezone(timedelta(hours=5, minutes=45)))}, False),
+        ({"args": {"n": 2}}, True),
+        ({"schedule_at": NOON + timedelta(microseconds=1)}, True),
+        ({"source": "other"}, True),
+    ],
+    ids=str,
+)
+@pytest.mark.parametrize("door", ["add_task", "add"])
+async def test_the_same_uuid_twice(
+    door: str, second: dict[str, Any], told: bool, caplog: pytest.LogCaptureFixture
+) -> None:
+    fields: dict[str, Any] = {"source": "work", "args": {"n": 1}, "schedule_at": NOON, "uuid": "u-1"}
+    clock, work, other = ManualClock(NOON), Work(), Work(name="other")
+    async with running(work, other, clock=clock) as scheduler:
+        clock.advance(-1000)
+        first = scheduler.add_task(Task(**fields))
+        again = Task(**(fields | second))
+        handle = scheduler.add_task(again) if door == "add_task" else await scheduler.add(again)
+        assert (first.added, handle.added, handle.uuid) == (True, False, "u-1")
+        warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+        assert len(warnings) == told
+        assert all("u-1" in line for line in warnings)
+        clock.advance(1001)
+        await until(first.done)
+        await every_chance()
+    assert work.got == [Task(**fields)], "the first stands, and runs once"
+    assert other.got == []
+
+
+# -- running
+
+
+@pytest.mark.parametrize(
+    ("error", "shown"),
+    [
+        (ValueError("no luck"), "no luck"),
+        (SystemExit(3), "3"),
+        (KeyboardInterrupt(), ""),
+        (asyncio.CancelledError(), ""),
+        (GeneratorExit(), ""),
+        (StopAsyncIteration(), ""),
+        (BaseException("base"), "base"),
+        (TimeoutError("slow"), "slow"),
+        (Reject("not good"), "not good"),
+    ],
+    ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
+)
+@pytest.mark.parametrize("where", ["async", "thread"])
+async def test_what_a_task_raises_fails_that_task_only(
+    where: str, error: BaseException, shown: str, caplog: pytest.LogCaptureFixture
+) -> None:
+    class Failing(BaseTaskConsumer):
+        name = "failing"
+
+        async def consume(self, task: Task) -> None:
+            raise error
+
+    class InThread(BaseTaskConsumer):
+        name = "failing"
+
+        def consume(self, task: Task) -> None:
+            raise error
+
+    failing, work = (Failing if where == "async" else InThread)(), Work()
+    async with running(failing, work) as scheduler:
+        bad = [scheduler.add_task(Task("failing")) for _ in range(3)]
+        good = scheduler.add_task(Task("work", {"n": 1}))
+        await until(lambda: all(handle.done() for handle in [*bad, good]))
+        assert [handle.state() for handle in [*bad, good]] == ["failed"] * 3 + ["succeeded"]
+        assert scheduler.status()["status"] == "running"
+        lines = [record for record in caplog.records if record.levelno == logging.ERROR]
+        assert [line.getMessage() for line in lines] == [
+            f"[fail] task {handle.uuid} from failing: {shown}" for handle in bad
+        ]
+        assert all(line.exc_info is not None and line.exc_info[1] is error for line in lines), "with the traceback"
+        failure = await asyncio.to_thread(bad[0].exception, timeout=5)
+        assert isinstance(failure, TaskFailed)
+
+
+async def test_cancelling_itself_is_its_own_affair() -> None:
+    """What a task does to the coroutine it runs in must not reach the next one."""
+
+    async def suicide(task: Task) -> None:
+        me = asyncio.current_task()
+        assert me is not None
+        me.cancel()
+        if task.args["n"] % 2:
+            await asyncio.sleep(0)
+
+    work, other = Work(suicide), Work(name="other")
+    async with running(work, other, concurrency=1) as scheduler:
+        for n in range(10):
+            scheduler.add_task(Task("work", {"n": n}))
+            scheduler.add_task(Task("other", {"n": n}))
+        await until(lambda: len(work.got) == len(other.got) == 10)
+        await until(lambda: scheduler.status()["running_count"] == 0)
+    assert other.ran() == list(range(10))
+
+
+async def test_cancelled_by_its_own_wish_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+    async def give_up(task: Task) -> None:
+        raise Cancel("not needed")
+
+    async with running(Work(give_up)) as scheduler:
+        handle = scheduler.add_task(Task("work"))
+        await until(handle.done)
+        assert (handle.state(), handle.info().reason) == ("cancelled", "not needed")
+    assert [record for record in caplog.records if record.levelno >= logging.WARNING] == []
+
+
+class Broken(logging.Handler):
+    def emit(self, record: logging.LogRecord) -> None:
+        raise OSError("the disk with the logs is full")
+
+
+async def test_a_log_that_fails_does_not_stop_the_rest() -> None:
+    async def fail(task: Task) -> None:
+        raise ValueError("no luck")
+
+    logger = logging.getLogger("test_scheduler.broken")
+    logger.propagate = False
+    work, other = Work(fail), Work(name="other")
+    async with running(work, other, logger=logger) as scheduler:
+        logger.addHandler(broken := Broken())
+        try:
+            handles = [scheduler.add_task(Task(source)) for source in ("work", "other")]
+            await until(lambda: all(handle.done() for handle in handles), timeout=3)
+        finally:
+            logger.removeHandler(broken)
+        assert [handle.state() for handle in handles] == ["failed", "succeeded"]
+
+
+colour: contextvars.ContextVar[Any] = contextvars.ContextVar("colour", default="none")
+
+
+class Incomparable:
+    def __eq__(self, other: object) -> bool:
+        raise TypeError("two arrays: which element?")
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+@pytest.mark.parametrize("value", ["red", Incomparable()], ids=["text", "incomparable"])
+@pytest.mark.parametrize("suspends", [False, True])
+@pytest.mark.parametrize("where", ["async", "thread"])
+async def test_context_variables_stay_in_their_task(
+    where: str, suspends: bool, value: Any, caplog: pytest.LogCaptureFixture
+) -> None:
+    seen: list[Any] = []
+    outside = Incomparable() if isinstance(value, Incomparable) else "none"
+    token = colour.set(outside)
+
+    class Painter(BaseTaskConsumer):
+        name, concurrent_count = "painter", 3
+
+        async def consume(self, task: Task) -> None:
+            seen.append(colour.get())
+            colour.set(value)
+            if suspends:
+                await asyncio.sleep(0)
+                assert colour.get() is value
+
+    class InThread(BaseTaskConsumer):
+        name, concurrent_count = "painter", 3
+
+        def consume(self, task: Task) -> None:
+            seen.append(colour.get())
+            colour.set(value)
+
+    async with running((Painter if where == "async" else InThread)()) as scheduler:
+        for _ in range(50):
+            scheduler.add_task(Task("painter"))
+        await until(lambda: len(seen) == 50)
+    colour.reset(token)
+    assert all(each is outside for each in seen)
+    gc.collect()  # a coroutine that died by itself is told then
+    assert [record.getMessage() for record in caplog.records] == []
+
+
+async def test_result_on_its_own_loop_says_what_to_write() -> None:
+    async with running(Work()) as scheduler:
+        handle = scheduler.add_task(Task("work"))
+        with pytest.raises(SchedulerStateError, match="would block the very event loop"):
+            handle.result(timeout=1)
+
+
+# -- being idle
+
+
+async def test_an_idle_scheduler_never_wakes() -> None:
+    clock, work = ManualClock(), Work()
+    scheduler = scheduler_of(work, poll_interval=10)
+    with scheduler._core.override(None, clock):
+        store, turns = scheduler._core.store, 0
+        real = store.turn
+
+        async def counted(*args: Any, **keywords: Any) -> Any:
+            nonlocal turns
+            turns += 1
+            return await real(*args, **keywords)
+
+        store.turn = counted  # type: ignore[method-assign]
+        await scheduler.start()
+        scheduler.add_task(Task("work", {"n": 1}, clock.moment() + timedelta(hours=1)))  # waiting is idle, too
+        await every_chance()
+        before = turns
+        for _ in range(99):
+            clock.advance(100)
+            await every_chance()
+        assert turns == before, "not within its poll interval"
+        clock.advance(100)
+        await until(lambda: turns > before)
+        await every_chance()
+        assert turns == before + 1, "and once then"
+        await scheduler.stop()
+
+
+async def test_a_full_scheduler_does_not_spin() -> None:
+    """All slots taken and more waiting: nothing to do until one is free."""
+    clock, work = ManualClock(), Work(gated=True)
+    scheduler = scheduler_of(work, poll_interval=10)
+    with scheduler._core.override(None, clock):
+        store, turns = scheduler._core.store, 0
+        real = store.turn
+
+        async def counted(*args: Any, **keywords: Any) -> Any:
+            nonlocal turns
+            turns += 1
+            return await real(*args, **keywords)
+
+        store.turn = counted  # type: ignore[method-assign]
+        for n in range(3):
+            scheduler.add_task(Task("work", {"n": n}, clock.moment()))
+        scheduler.add_task(Task("work", {"n": 3}, clock.moment() + timedelta(seconds=1)))
+        await scheduler.start()
+        await until(lambda: work.ran() == [0])
+        await every_chance()
+        clock.advance(1000)
+        await every_chance()
+        before = turns
+        await every_chance()
+        assert turns == before
+        assert before < 10
+        work.gate.set()
+        await until(lambda: len(work.got) == 4)
+        await scheduler.stop()
+
+
+async def test_a_hint_that_is_lost_costs_a_poll_interval() -> None:
+    clock, work = ManualClock(), Work()
+    async with running(work, clock=clock, poll_interval=10) as scheduler:
+        await every_chance()
+        worker = scheduler._core.worker
+        assert worker is not None
+        worker._hinted = lambda hint: None  # type: ignore[method-assign]
+        scheduler.add_task(Task("work", {"n": 1}, clock.moment()))
+        await every_chance()
+        assert work.ran() == []
+        clock.advance(10_000)
+        await until(lambda: work.ran() == [1])
+
+
+# -- status, and the one that all share
+
+NINE = {
+    "status": "stopped", "poll_interval": 10, "queue_count": 0, "scheduled_count": 0, "enabled_scheduled_count": 0,
+    "running_count": 0, "is_executing": False, "current_task_id": None,
+}  # fmt: skip
+
+
+def shared_status() -> dict[str, Any]:
+    """The eight that a test can know; the ninth is checked here."""
+    status = get_scheduler_status()
+    json.dumps(status)
+    updated = datetime.fromisoformat(status.pop("updated_at"))
+    assert updated.utcoffset() == timedelta(0)
+    assert abs(datetime.now(UTC) - updated) < timedelta(minutes=1)
+    return status
+
+
+def test_before_the_first_start_all_is_zero() -> None:
+    assert shared_status() == NINE
+
+
+def test_always_the_same_object_from_any_thread() -> None:
+    found: list[Scheduler] = []
+    barrier = threading.Barrier(16)
+
+    def look() -> None:
+        barrier.wait()
+        found.append(get_scheduler())
+
+    threads = [threading.Thread(target=look) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {id(each) for each in found} == {id(get_scheduler())}
+    assert isinstance(found[0], Scheduler)
+
+
+async def test_the_shared_scheduler() -> None:
+    work = Work(gated=True, count=5)
+    TaskConsumerRegistry.register(work)
+    assert await start_scheduler() is True
+    assert await start_scheduler() is False
+    assert shared_status() == NINE | {"status": "running"}
+    handles = [get_scheduler().add_task(Task("work", {"n": n})) for n in range(3)]
+    get_scheduler().add_task(Task("work", {"n": 3}, datetime.now(UTC) + timedelta(hours=1)))
+    await until(lambda: work.got)
+    await every_chance()
+    assert work.ran() == [0], "one task at a time, whatever the source allows"
+    busy = {"status": "running", "queue_count": 2, "running_count": 1, "is_executing": True}
+    assert shared_status() == NINE | busy | {"current_task_id": handles[0].uuid}, "a delayed task is no schedule"
+    work.gate.set()
+    await until(lambda: all(handle.done() for handle in handles))
+    await until(lambda: not shared_status()["is_executing"])
+    assert shared_status() == NINE | {"status": "running"}
+    assert await stop_scheduler() is True
+    assert await stop_scheduler() is False
+    assert shared_status() == NINE
+    assert work.ran() == [0, 1, 2]
+
+
+async def test_a_long_task_does_not_stall_due_checks() -> None:
+    """Single-task mode: what falls due meanwhile is seen, and a schedule fires, while the one slot is taken."""
+
+    class Ticking(Work):
+        schedule = IntervalSchedule(0.05)
+
+    slow, tick = Work(gated=True), Ticking(name="tick")
+    TaskConsumerRegistry.register(slow)
+    TaskConsumerRegistry.register(tick)
+    await start_scheduler()
+    get_scheduler().add_task(Task("work"))
+    await until(lambda: slow.got)
+    get_scheduler().add_task(Task("work", {}, datetime.now(UTC) + timedelta(seconds=0.02)))
+    await until(lambda: shared_status()["queue_count"] == 2)
+    assert (shared_status()["scheduled_count"], shared_status()["enabled_scheduled_count"]) == (1, 1)
+    assert tick.got == []
+    slow.gate.set()
+    await until(lambda: len(slow.got) == 2 and tick.got)
+    await stop_scheduler()
+
+
+async def test_current_task_is_the_one_that_runs_longest() -> None:
+    work = Work(gated=True, count=3)
+    async with running(work) as scheduler:
+        handles = []
+        for n in range(3):
+            handles.append(scheduler.add_task(Task("work", {"n": n})))
+            await until(lambda n=n: len(work.got) == n + 1)  # type: ignore[misc]
+        assert scheduler.status()["current_task_id"] == handles[0].uuid
+        assert scheduler.status()["running_count"] == 3
+        work.gate.set()
+        await until(lambda: all(handle.done() for handle in handles))
+
+
+async def test_waiting_for_a_result_elsewhere_leaves_no_thread() -> None:
+    async with running(Work()) as scheduler:
+        handle = scheduler.add_task(Task("work"))
+        assert await asyncio.to_thread(handle.result, timeout=5) is None

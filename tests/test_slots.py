@@ -1,0 +1,483 @@
+"""Who gets the free slots: the arithmetic, and what it comes to in an app: shares, limits, priorities, pauses."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, cast
+
+import pytest
+from hypothesis import given, strategies as st
+
+from onthedot import App, AtMost, TaskFunction, current_task
+from onthedot.clock import ManualClock
+from onthedot.engine.slots import Slots
+from onthedot.engine.source import Source, Sources
+
+SOON = 10.0  # seconds within which everything here happens, also on a busy machine
+
+
+@dataclass(eq=False)
+class Kind:
+    """A source, as far as slots look at one."""
+
+    name: str
+    executor: str = "async"
+    own: int | None = None
+
+    def room(self) -> int | None:
+        return self.own
+
+
+class Desk:
+    """Slots and a store that has `work` left of each source and prefers those that come first in the alphabet."""
+
+    def __init__(self, kinds: list[Kind], totals: Mapping[str, int], *, one_pool: bool = False) -> None:
+        sources = Sources()
+        for kind in kinds:
+            sources.put(cast("Source", kind))
+        self.kinds = kinds
+        self.pools = {kind.name: "" if one_pool else kind.executor for kind in kinds}
+        self.totals = {"": totals["async"]} if one_pool else totals
+        self.slots = Slots(sources, totals, one_pool=one_pool)
+        self.work: Counter[str] = Counter()
+        self.running: Counter[str] = Counter()
+
+    def busy(self, pool: str) -> int:
+        return sum(count for name, count in self.running.items() if self.pools[name] == pool)
+
+    def add(self, work: Mapping[str, int]) -> None:
+        self.work.update(work)
+        self.slots.hint(work)
+
+    def claim(self) -> bool:
+        """One turn, checked. False: it took nothing, and put nobody to rest."""
+        taken: list[str] = []
+        rest: dict[str, float | None] = {}
+        for pool in self.slots.ask(0):
+            left = pool.total
+            for name in sorted(pool.room):
+                assert 0 < pool.room[name] <= pool.total <= self.totals[self.pools[name]] - self.busy(self.pools[name])
+                took = min(pool.room[name], self.work[name], left)
+                taken += [name] * took
+                self.work[name] -= took
+                left -= took
+                if not self.work[name]:
+                    rest[name] = None
+        self.slots.count(taken, +1)
+        self.running.update(taken)
+        self.slots.rest(rest, 0)
+        return bool(taken or rest)
+
+    def fill(self) -> None:
+        while self.claim():
+            pass
+        for kind in self.kinds:
+            assert self.busy(self.pools[kind.name]) <= self.totals[self.pools[kind.name]]
+            assert kind.own is None or self.running[kind.name] <= kind.own
+
+    def end(self, name: str) -> None:
+        if self.running[name]:
+            self.running[name] -= 1
+            self.slots.count([name], -1)
+
+
+NAMES = "abcdefgh"
+numbers = st.integers(1, 12)
+kinds = st.lists(
+    st.tuples(st.sampled_from(["async", "thread"]), st.none() | st.integers(1, 3)), min_size=1, max_size=len(NAMES)
+).map(lambda many: [Kind(NAMES[n], executor, own) for n, (executor, own) in enumerate(many)])
+steps = st.lists(st.tuples(st.sampled_from(NAMES), st.integers(-3, 20)), max_size=30)
+
+
+@given(kinds, numbers, numbers, st.booleans(), steps)
+def test_never_more_than_is_free_and_never_idle_while_there_is_work(
+    kinds: list[Kind], loops: int, threads: int, one_pool: bool, steps: list[tuple[str, int]]
+) -> None:
+    desk = Desk(kinds, {"async": loops, "thread": threads}, one_pool=one_pool)
+    for name, change in steps:
+        if name not in desk.pools:
+            continue
+        if change > 0:
+            desk.add({name: change})
+        for _ in range(-change):
+            desk.end(name)
+        desk.fill()
+        for kind in kinds:
+            pool = desk.pools[kind.name]
+            full = desk.busy(pool) == desk.totals[pool] or desk.running[kind.name] == kind.own
+            assert full or not desk.work[kind.name], f"{kind.name} waits although there is a slot"
+
+
+@given(st.integers(1, len(NAMES)), st.integers(1, 40), st.lists(st.sampled_from(NAMES), max_size=40))
+def test_those_who_always_have_work_get_the_same_share(number: int, total: int, ends: list[str]) -> None:
+    desk = Desk([Kind(name) for name in NAMES[:number]], {"async": total})
+    desk.add(dict.fromkeys(NAMES[:number], 1000))
+    desk.fill()
+    for name in ends:
+        desk.end(name)
+        desk.fill()
+        shares = [desk.running[name] for name in NAMES[:number]]
+        assert max(shares) <= -(-total // number)
+        assert total < number or min(shares) >= 1, "starved by those whose tasks are older"
+
+
+def test_who_comes_late_gets_the_next_free_slots() -> None:
+    desk = Desk([Kind("a"), Kind("b")], {"async": 4})
+    desk.add({"a": 1000})
+    desk.fill()
+    assert desk.running == {"a": 4}
+    desk.add({"b": 1000})
+    for _ in range(2):
+        desk.end("a")
+        desk.fill()
+    assert desk.running == {"a": 2, "b": 2}
+
+
+def test_who_rests_is_not_asked_until_hint_time_or_refresh() -> None:
+    desk = Desk([Kind("a"), Kind("b"), Kind("c")], {"async": 9})
+    slots = desk.slots
+
+    def asked(now: float = 0) -> set[str]:
+        return {name for pool in slots.ask(now) for name in pool.room}
+
+    assert asked() == {"a", "b", "c"}
+    slots.rest({"a": None, "b": 50.0}, now=100)
+    assert asked(149) == {"c"}
+    assert asked(150) == {"b", "c"}
+    assert slots.wake(["a", "nobody"])
+    assert not slots.wake(["a"])
+    assert asked(150) == {"a", "b", "c"}
+    slots.hint(["c"])  # after the ask: its answer is older than the hint
+    slots.rest({"a": None, "c": None}, now=150)
+    assert asked(150) == {"b", "c"}
+    slots.refresh()
+    assert asked(150) == {"a", "b", "c"}
+
+
+def test_a_source_that_comes_later_is_asked_for() -> None:
+    sources = Sources()
+    slots = Slots(sources, {"async": 2})
+    assert list(slots.ask(0)) == []
+    sources.put(cast("Source", Kind("late")))
+    slots.refresh()
+    assert [dict(pool.room) for pool in slots.ask(0)] == [{"late": 2}]
+
+
+def test_one_slot_for_all_is_offered_to_all() -> None:
+    desk = Desk([Kind("a"), Kind("b", "thread")], {"async": 1, "thread": 9}, one_pool=True)
+    assert [(pool.total, dict(pool.room)) for pool in desk.slots.ask(0)] == [(1, {"a": 1, "b": 1})]
+
+
+# -- in an app
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def make(clock: ManualClock) -> Iterator[Callable[[int], App]]:
+    """Apps with so many slots, by the same clock; all closed in the end."""
+    made: list[Any] = []
+
+    def make(concurrency: int) -> App:
+        app = App("slots", store="memory://", concurrency=concurrency, stop_timeout=0)
+        made.append(app.override(clock=clock))
+        return cast("App", made[-1].__enter__())
+
+    yield make
+    for override in made:
+        override.__exit__(None, None, None)
+
+
+class Seats:
+    """Tasks that sit until they are told to go; who sits where, and the most that ever sat at once."""
+
+    def __init__(self) -> None:
+        self.sitting: dict[str, asyncio.Event] = {}
+        self.keys: dict[str, str] = {}
+        self.most: Counter[str] = Counter()
+        self.began: list[str] = []
+
+    async def sit(self, key: str) -> None:
+        uuid = current_task().uuid
+        self.began.append(key)
+        self.sitting[uuid] = asyncio.Event()
+        self.keys[uuid] = key
+        now = self.now()
+        for each in now:
+            self.most[each] = max(self.most[each], now[each])
+        self.most["all"] = max(self.most["all"], now.total())
+        try:
+            await self.sitting[uuid].wait()
+        finally:
+            del self.sitting[uuid]
+
+    def now(self) -> Counter[str]:
+        return Counter(self.keys[uuid] for uuid in self.sitting)
+
+    def leave(self, key: str | None = None) -> None:
+        next(event for uuid, event in self.sitting.items() if key in (None, self.keys[uuid])).set()
+
+
+@pytest.fixture
+def seats() -> Seats:
+    return Seats()
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Waits until it is so; `condition` may be async."""
+    async with asyncio.timeout(SOON):
+        while True:
+            answer = condition()
+            if await answer if inspect.isawaitable(answer) else answer:
+                return
+            await asyncio.sleep(0)
+
+
+async def drain(seats: Seats, number: int) -> None:
+    """Lets them go one by one until so many have sat."""
+    while len(seats.began) < number or seats.sitting:
+        await until(lambda: seats.sitting)
+        before = len(seats.sitting)
+        seats.leave()
+        await until(lambda before=before: len(seats.sitting) < before or len(seats.began) >= number)
+        for _ in range(5):
+            await asyncio.sleep(0)
+
+
+async def test_all_slots_are_used_when_only_one_source_has_work(make: Callable[[int], App], seats: Seats) -> None:
+    app = make(4)
+
+    @app.task
+    async def busy() -> None:
+        await seats.sit("busy")
+
+    @app.task
+    async def idle() -> None: ...
+
+    async with app.running():
+        await busy.enqueue_many([{}] * 10)
+        await until(lambda: seats.now() == {"busy": 4})
+
+
+async def test_a_long_queue_of_one_source_does_not_keep_others_waiting(make: Callable[[int], App], seats: Seats) -> None:
+    app = make(4)
+
+    @app.task
+    async def old(number: int) -> None:
+        await seats.sit("old")
+
+    @app.task
+    async def new(number: int) -> None:
+        await seats.sit("new")
+
+    async with app.running():
+        await old.enqueue_many([{"number": n} for n in range(50)])
+        await until(lambda: seats.now() == {"old": 4})
+        await new.enqueue_many([{"number": n} for n in range(50)])
+        for share in (1, 2, 2, 2):
+            seats.leave("old" if share < 2 or seats.now()["old"] > 2 else "new")
+            await until(lambda share=share: seats.now() == {"old": 4 - share, "new": share})
+
+
+Setup = Callable[[App, Seats], list[TaskFunction[Any, Any, Any]]]
+
+
+def by_concurrency(app: App, seats: Seats) -> list[TaskFunction[Any, Any, Any]]:
+    @app.task(concurrency=3)
+    async def work(key: str) -> None:
+        await seats.sit(key)
+
+    return [work]
+
+
+def by_key(app: App, seats: Seats) -> list[TaskFunction[Any, Any, Any]]:
+    @app.task(limits=[AtMost(2, by="key")])
+    async def work(key: str) -> None:
+        await seats.sit(key)
+
+    return [work]
+
+
+def by_shared_lane(app: App, seats: Seats) -> list[TaskFunction[Any, Any, Any]]:
+    @app.task(limits=[AtMost(3, name="gpu")])
+    async def train(key: str) -> None:
+        await seats.sit(key)
+
+    @app.task(limits=[AtMost(3, name="gpu")])
+    async def infer(key: str) -> None:
+        await seats.sit(key)
+
+    return [train, infer]
+
+
+@pytest.mark.parametrize(
+    ("setup", "most"),
+    [(by_concurrency, {"all": 3}), (by_key, {"x": 2, "y": 2, "z": 2, "all": 6}), (by_shared_lane, {"all": 3})],
+)
+async def test_limits_hold_and_are_used_up(
+    make: Callable[[int], App], seats: Seats, setup: Setup, most: dict[str, int]
+) -> None:
+    app = make(20)
+    tasks = setup(app, seats)
+    async with app.running():
+        for task in tasks:
+            await task.enqueue_many([{"key": key} for key in "xxxxxxyyyyyyzzzzzz"])
+        await until(lambda: len(seats.sitting) == most["all"])
+        await drain(seats, 18 * len(tasks))
+    assert {key: seats.most[key] for key in most} == most
+
+
+async def test_a_key_that_is_held_back_does_not_hold_back_the_others(make: Callable[[int], App], seats: Seats) -> None:
+    app = make(3)
+    (work,) = by_key(app, seats)
+    async with app.running():
+        await work.enqueue_many([{"key": "x"}] * 100)
+        await work.enqueue("y")
+        await until(lambda: seats.now() == {"x": 2, "y": 1})
+        seats.leave("x")
+        await until(lambda: len(seats.began) == 4)
+        assert seats.now() == {"x": 2, "y": 1}
+
+
+@pytest.mark.parametrize("others_work", [False, True])
+async def test_a_rate_holds_and_is_used_up(make: Callable[[int], App], clock: ManualClock, others_work: bool) -> None:
+    app = make(20)
+    began: list[float] = []
+    zero = clock.now()
+
+    @app.task(rate_limit="2/s")
+    async def work() -> None:
+        began.append(clock.now() - zero)
+
+    @app.task
+    async def other() -> None: ...
+
+    async with app.running():
+        await work.enqueue_many([{}] * 6)
+        await until(lambda: len(began) == 2)  # the burst
+        for number in range(3, 7):
+            clock.advance(499)
+            if others_work:
+                await (await other.enqueue())
+            for _ in range(10):
+                await asyncio.sleep(0)
+            assert len(began) == number - 1
+            clock.advance(1)
+            await until(lambda number=number: len(began) == number)
+    assert began == [0, 0, 500, 1000, 1500, 2000]
+
+
+# -- order
+
+
+async def test_order_of_priority_then_of_adding(make: Callable[[int], App]) -> None:
+    app = make(1)
+    order: list[str] = []
+
+    @app.task
+    async def note(name: str) -> None:
+        order.append(name)
+
+    async with app:
+        for name, priority in (("n1", "normal"), ("l", "low"), ("n2", 5), ("9", 9), ("h1", "high"), ("h2", 10)):
+            await note.options(priority=priority).enqueue(name)  # type: ignore[arg-type]
+    async with app.running():
+        await until(lambda: len(order) == 6)
+    assert order == ["h1", "h2", "9", "n1", "n2", "l"]
+
+
+@pytest.mark.parametrize(("waited", "first"), [(539, "high"), (541, "low")])  # nine levels of 60 s
+async def test_aging(make: Callable[[int], App], clock: ManualClock, waited: int, first: str) -> None:
+    app = make(1)
+    order: list[str] = []
+
+    @app.task
+    async def note(name: str) -> None:
+        order.append(name)
+
+    async with app:
+        await note.options(priority="low").enqueue("low")
+        clock.advance(waited * 1000)
+        await note.options(priority="high").enqueue("high")
+    async with app.running():
+        await until(lambda: len(order) == 2)
+    assert order[0] == first
+
+
+async def test_one_slot_is_strict_order_of_due_time_over_all_sources(
+    make: Callable[[int], App], clock: ManualClock
+) -> None:
+    app = make(1)
+    order: list[int] = []
+    now = 0
+
+    @app.task
+    async def on_loop(number: int) -> None:
+        nonlocal now
+        now += 1
+        await asyncio.sleep(0)
+        assert now == 1
+        order.append(number)
+        now -= 1
+
+    @app.task
+    def in_thread(number: int) -> None:
+        nonlocal now
+        now += 1
+        assert now == 1
+        order.append(number)
+        now -= 1
+
+    async with app:
+        for number in reversed(range(20)):
+            task = (on_loop, in_thread)[number % 2]
+            await task.options(after=number // 4).enqueue(number)
+    clock.advance(60_000)
+    async with app.running():
+        await until(lambda: len(order) == 20)
+    assert order == [number for four in range(5) for number in reversed(range(4 * four, 4 * four + 4))]
+
+
+# -- pause
+
+
+async def test_pause_and_resume_of_a_source(make: Callable[[int], App], seats: Seats) -> None:
+    app = make(9)
+
+    @app.task
+    async def work(key: str) -> None:
+        await seats.sit(key)
+
+    @app.task
+    async def probe() -> None: ...
+
+    async with app.running():
+        await work.enqueue("before")
+        await until(lambda: seats.began == ["before"])
+        await app.pause("work", reason="the bank is down")
+        held = await work.enqueue("held")
+        await (await probe.enqueue())  # others go on
+        seats.leave("before")  # and what runs
+        await until(lambda: not seats.sitting)
+        assert await held.state() == "ready"
+        assert seats.began == ["before"]
+        await app.resume("work")
+        await until(lambda: seats.began == ["before", "held"])
+
+
+async def test_pause_and_resume_of_one_key(make: Callable[[int], App], seats: Seats) -> None:
+    app = make(9)
+    (work,) = by_key(app, seats)
+    async with app.running():
+        await app.pause("work", key="x")
+        await work.enqueue_many([{"key": key} for key in "xy"])
+        await until(lambda: seats.began == ["y"])
+        await app.resume("work", key="x")
+        await until(lambda: seats.began == ["y", "x"])

@@ -1,0 +1,431 @@
+"""Tasks in threads: what they know, how they are cancelled and timed out, and that no thread stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import contextvars
+import inspect
+import logging
+import threading
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+import pytest
+
+from onthedot import App, AsyncTaskHandle, Cancel, Retry, TaskCancelled, TaskFailed, TaskTimeout, current_task
+from onthedot.clock import ManualClock
+from onthedot.executors.threads import Threads
+
+SOON = 10.0  # seconds within which everything here happens, also on a busy machine
+
+
+@pytest.fixture(autouse=True)
+def no_thread_stays() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    deadline = time.monotonic() + SOON
+    while left := set(threading.enumerate()) - before:
+        assert time.monotonic() < deadline, left
+        time.sleep(0.001)
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def app(clock: ManualClock) -> Iterator[App]:
+    app = App("threads", store="memory://", threads=2, stop_timeout=0)
+    with app.override(clock=clock):
+        yield app
+
+
+@pytest.fixture
+def gate() -> Iterator[threading.Event]:
+    """What blocks a thread until the test says go; opened at the end whatever happens."""
+    gate = threading.Event()
+    yield gate
+    gate.set()
+
+
+async def until(condition: Callable[[], Any]) -> None:
+    """Waits until it is so; `condition` may be async."""
+    async with asyncio.timeout(SOON):
+        while True:
+            answer = condition()
+            if await answer if inspect.isawaitable(answer) else answer:
+                return
+            await asyncio.sleep(0.001)
+
+
+async def is_running(handle: AsyncTaskHandle[Any]) -> bool:
+    return await handle.state() == "running"
+
+
+async def test_a_sync_function_runs_in_a_thread_and_knows_its_task(app: App) -> None:
+    seen: dict[str, str] = {}
+
+    def below() -> None:
+        seen["uuid"] = current_task().uuid
+        seen["thread"] = threading.current_thread().name
+
+    @app.task
+    def work() -> None:
+        below()
+
+    async with app.running():
+        handle = await work.enqueue()
+        await handle
+    assert seen["uuid"] == handle.uuid
+    assert seen["thread"].startswith("onthedot-threads-")
+
+
+async def test_what_a_task_sets_is_not_seen_by_the_next_in_the_same_thread(app: App) -> None:
+    mark = contextvars.ContextVar("mark", default="clean")
+
+    @app.task
+    def leave(text: str) -> str:
+        before = mark.get()
+        mark.set(text)
+        return before
+
+    async with app.running():
+        handles = await leave.enqueue_many([{"text": str(n)} for n in range(20)])
+        assert {await handle for handle in handles} == {"clean"}
+
+
+async def test_slots_bound_how_many_run_at_once_and_all_of_them_are_used(app: App) -> None:
+    both = threading.Barrier(2)
+    lock = threading.Lock()
+    now, most = 0, 0
+
+    @app.task
+    def work() -> None:
+        nonlocal now, most
+        with lock:
+            now += 1
+            most = max(most, now)
+        both.wait(SOON)  # goes on only if a second one is there
+        with lock:
+            now -= 1
+
+    async with app.running():
+        for handle in await work.enqueue_many([{}] * 10):
+            await handle
+    assert most == 2
+
+
+@pytest.mark.parametrize(
+    ("raised", "state", "words"),
+    [
+        (OSError("gone"), "failed", "gone"),
+        (SystemExit(3), "failed", "3"),
+        (KeyboardInterrupt(), "failed", ""),
+        (StopIteration("odd"), "failed", "odd"),
+        (asyncio.CancelledError("mine"), "failed", "mine"),
+        (Cancel("no need"), "cancelled", "no need"),
+        (Retry(7), "scheduled", ""),
+    ],
+)
+async def test_whatever_a_thread_raises_ends_that_task_only(
+    app: App, raised: BaseException, state: str, words: str
+) -> None:
+    @app.task(max_retries=1, retry_on=())
+    def act(good: bool) -> str:
+        if not good:
+            raise raised
+        return "fine"
+
+    async def has_state() -> bool:
+        return await handle.state() == state
+
+    async with app.running():
+        handle = await act.enqueue(good=False)
+        await until(has_state)
+        info = await handle.info()
+        assert words in (info.error.message if info.error else info.reason)
+        assert await (await act.enqueue(good=True)) == "fine"
+
+
+async def test_progress_from_a_thread(app: App, gate: threading.Event) -> None:
+    @app.task
+    def work() -> None:
+        current_task().progress(1, 2)
+        gate.wait(SOON)
+        current_task().progress(2, 2)
+
+    async with app.running():
+        handle = await work.enqueue()
+
+        async def progressed() -> bool:
+            return (await handle.info()).progress == (1, 2)
+
+        await until(progressed)
+        gate.set()
+        await handle
+        assert (await handle.info()).progress == (2, 2)
+
+
+async def test_spawn_from_a_thread(app: App) -> None:
+    @app.task
+    def child(number: int) -> int:
+        return number
+
+    @app.task
+    def parent() -> str:
+        return current_task().spawn(child.s(5)).uuid
+
+    async with app.running():
+        assert await child.ahandle(await (await parent.enqueue())) == 5
+
+
+async def test_adding_from_a_thread_and_waiting_there(app: App) -> None:
+    @app.task
+    async def double(number: int) -> int:
+        return 2 * number
+
+    @app.task
+    def both(number: int) -> int:
+        return double.delay(number).result(timeout=SOON) + double.delay(number + 1).result(timeout=SOON)
+
+    async with app.running():
+        assert await (await both.enqueue(10)) == 42
+
+
+# -- cancelling
+
+
+@pytest.mark.parametrize("raises", [True, False])
+async def test_a_thread_is_asked_to_end(app: App, raises: bool) -> None:
+    @app.task
+    def work() -> str:
+        while not current_task().cancelled():
+            time.sleep(0.001)
+        if raises:
+            current_task().raise_if_cancelled()
+        return "stopped half way"
+
+    async with app.running():
+        handle = await work.enqueue()
+        await until(lambda: is_running(handle))
+        assert await handle.cancel()
+        error = await handle.exception()
+        if raises:
+            assert isinstance(error, TaskCancelled)
+            assert error.reason == "cancelled"
+        else:
+            assert await handle == "stopped half way"
+
+
+async def test_a_thread_that_does_not_look_shows_that_its_cancel_is_wanted(app: App, gate: threading.Event) -> None:
+    @app.task(max_retries=3, backoff=[0])
+    def work() -> None:
+        gate.wait(SOON)
+        raise OSError("failed anyway")
+
+    async with app.running():
+        handle = await work.enqueue()
+        await until(lambda: is_running(handle))
+        await handle.cancel()
+        info = await handle.info()
+        assert (info.state, info.cancel_wanted) == ("running", True)
+        gate.set()
+        assert isinstance(await handle.exception(), TaskCancelled)  # and is not retried
+        assert not (await handle.info()).cancel_wanted
+
+
+async def test_a_parent_that_meets_a_cancelled_child_has_failed_and_was_not_cancelled(app: App) -> None:
+    @app.task
+    async def child() -> None:
+        raise Cancel("the child's own reason")
+
+    @app.task
+    def parent() -> None:
+        child.delay().result(timeout=SOON)
+
+    async with app.running():
+        error = await (await parent.enqueue()).exception()
+    assert isinstance(error, TaskFailed)
+    assert "the child's own reason" in error.message
+
+
+# -- timeouts
+
+
+async def test_a_timeout_is_told_at_once_but_the_slot_stays_taken(
+    app: App, clock: ManualClock, gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    done = threading.Event()
+    wanted: list[bool] = []
+
+    @app.task(timeout=5)
+    def stuck() -> str:
+        gate.wait(SOON)
+        wanted.append(current_task().cancelled())
+        done.set()
+        return "too late"
+
+    @app.task
+    def quick(number: int) -> int:
+        return number
+
+    async with app.running():
+        handle = await stuck.enqueue()
+        other = await stuck.enqueue()
+        await until(lambda: is_running(other))
+        clock.advance(5_000)
+        for each in (handle, other):
+            error = await each.exception()
+            assert isinstance(error, TaskTimeout)
+            assert error.message == "no result after 5 s"
+        blocked = await quick.enqueue(7)
+        assert app.status()["running_count"] == 2
+        with pytest.raises(TimeoutError):  # both slots are taken by threads that still work
+            await blocked.result(timeout=0.05)
+        gate.set()
+        assert await blocked == 7
+        assert await handle.state() == "failed"  # what came too late changes nothing
+    assert wanted == [True, True]
+    warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert len(warnings) == 2
+    for uuid in (handle.uuid, other.uuid):
+        (warning,) = [each for each in warnings if uuid in each]
+        assert "onthedot-threads-" in warning
+        assert "executor='process'" in warning
+
+
+async def test_the_warning_names_the_very_thread(
+    app: App, clock: ManualClock, gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    names: dict[str, str] = {}
+
+    @app.task(timeout=5)
+    def stuck() -> None:
+        names["stuck"] = threading.current_thread().name
+        gate.wait(SOON)
+
+    @app.task
+    def innocent() -> None:
+        names["innocent"] = threading.current_thread().name
+        gate.wait(SOON)
+
+    async with app.running():
+        await innocent.enqueue()
+        handle = await stuck.enqueue()
+        await until(lambda: len(names) == 2)
+        clock.advance(5_000)
+        await handle.exception()
+    (warning,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
+    assert names["stuck"] in warning
+    assert names["innocent"] not in warning
+
+
+async def test_a_timed_out_thread_is_retried_while_it_still_works(
+    app: App, clock: ManualClock, gate: threading.Event
+) -> None:
+    @app.task(timeout=5, max_retries=1, backoff=[1])
+    def slow_once() -> int:
+        attempt = current_task().attempt
+        if attempt == 1:
+            gate.wait(SOON)
+        return attempt
+
+    async def again() -> bool:
+        return await handle.state() == "scheduled"
+
+    async with app.running():
+        handle = await slow_once.enqueue()
+        await until(lambda: is_running(handle))
+        clock.advance(5_000)
+        await until(again)
+        clock.advance(1_000)
+        assert await handle == 2  # in the other slot
+        gate.set()
+        await until(lambda: app.status()["running_count"] == 0)
+        assert await handle == 2
+
+
+# -- stopping
+
+
+async def test_stop_waits_for_threads_and_then_no_more(gate: threading.Event) -> None:
+    app = App("stopping", store="memory://", stop_timeout=0.05)
+    began, done = threading.Event(), threading.Event()
+
+    @app.task
+    def stuck() -> None:
+        began.set()
+        gate.wait(SOON)
+        done.set()
+
+    with app.override(store="memory://"):
+        async with app.running():
+            handle = await stuck.enqueue()
+            await until(began.is_set)
+        assert not done.is_set()
+        info = await app.get(handle.uuid)
+        assert (info.attempt, info.retries, info.reason) == (1, 0, "shutdown")
+    gate.set()
+
+
+def test_background_and_shutdown_leave_no_thread() -> None:
+    app = App("background", store="memory://")
+
+    @app.task
+    def name() -> str:
+        return threading.current_thread().name
+
+    for _ in range(3):
+        with app.background():
+            assert name.delay().result(timeout=SOON).startswith("onthedot-background-")
+
+
+# -- the executor itself
+
+
+async def test_idle_threads_are_used_again() -> None:
+    threads = Threads("reuse")
+    names = [await threads.run(lambda: threading.current_thread().name) for _ in range(50)]
+    assert set(names) == {"reuse-1"}
+    threads.close()
+
+
+async def test_a_burst_makes_as_many_threads_as_calls_and_keeps_their_results_apart() -> None:
+    threads, gate = Threads("burst"), threading.Barrier(20)
+
+    def call(number: int) -> int:
+        gate.wait(SOON)
+        if number % 2:
+            raise ArithmeticError(number)
+        return number
+
+    ends = await asyncio.gather(*[threads.run(lambda n=n: call(n)) for n in range(20)], return_exceptions=True)
+    assert [str(end) for end in ends] == [str(n) for n in range(20)]
+    threads.close()
+
+
+async def test_giving_up_on_a_call_leaves_the_others_alone(gate: threading.Event) -> None:
+    threads = Threads("given-up")
+    stuck = asyncio.ensure_future(threads.run(lambda: gate.wait(SOON)))
+    await asyncio.sleep(0)
+    stuck.cancel()
+    assert await threads.run(lambda: "other") == "other"
+    gate.set()
+    assert await threads.run(lambda: "later") == "later"
+    threads.close()
+    await asyncio.wait([stuck])
+
+
+def test_a_thread_may_outlive_its_loop(gate: threading.Event) -> None:
+    threads = Threads("outlives")
+
+    async def leave() -> None:
+        call = asyncio.ensure_future(threads.run(lambda: gate.wait(SOON)))
+        await asyncio.sleep(0)
+        call.cancel()
+
+    asyncio.run(leave())
+    threads.close()
+    gate.set()
