@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import asyncio
 import functools
+import gc
 import logging
 import threading
 import time
+import weakref
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
@@ -28,6 +30,8 @@ from onthedot import (
 )
 from onthedot.clock import ManualClock
 
+pytestmark = pytest.mark.timeout(20)
+
 
 async def until(predicate: Callable[[], Any], timeout: float = 10) -> None:
     deadline = time.monotonic() + timeout
@@ -43,12 +47,14 @@ async def every_chance() -> None:
 
 
 @pytest.fixture(autouse=True)
-def own_global_registry(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+def own_global_registry(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
     monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
+    before = threading.enumerate()
     yield
+    assert [line for record in caplog.get_records("call") if "trying again" in (line := record.getMessage())] == []
     deadline = time.monotonic() + 5
-    while left := [thread.name for thread in threading.enumerate() if thread.name.startswith("onthedot")]:
+    while left := [each for each in threading.enumerate() if each.name.startswith("onthedot") and each not in before]:
         assert time.monotonic() < deadline, f"left behind: {left}"
         time.sleep(0.001)
 
@@ -76,7 +82,9 @@ class Sms(Email):
 
 
 @asynccontextmanager
-async def running(*consumers: BaseTaskConsumer, clock: ManualClock | None = None, **options: Any) -> AsyncIterator[Scheduler]:
+async def running(
+    *consumers: BaseTaskConsumer, clock: ManualClock | None = None, **options: Any
+) -> AsyncIterator[Scheduler]:
     before = asyncio.all_tasks()
     registry = TaskConsumerRegistry()
     for consumer in consumers:
@@ -110,7 +118,7 @@ def named(name: Any) -> BaseTaskConsumer:
 
 def test_a_consumer_must_say_how_it_consumes() -> None:
     with pytest.raises(TypeError, match="consume"):
-        NotFinished()  # type: ignore[abstract]
+        NotFinished()
 
 
 @pytest.mark.parametrize("registry", [TaskConsumerRegistry, TaskConsumerRegistry()], ids=["global", "own"])
@@ -160,9 +168,6 @@ def test_unregister_and_clear() -> None:
 
 
 def test_a_scheduler_that_is_gone_is_not_held() -> None:
-    import gc
-    import weakref
-
     gone = weakref.ref(Scheduler())
     gc.collect()
     assert gone() is None, "the global registry would keep every scheduler that ever was"
@@ -171,7 +176,7 @@ def test_a_scheduler_that_is_gone_is_not_held() -> None:
 async def test_consumers_come_and_go_while_running() -> None:
     email, later = Email(), Sms()
     async with running(email, poll_interval=3600) as scheduler:
-        await until(lambda: scheduler._core.worker.quiet.is_set())  # type: ignore[union-attr]
+        await until(lambda: scheduler._core.worker.quiet.is_set())
         begin = time.monotonic()
         scheduler.registry.register(later)
         scheduler.add_task(Task("sms"))
@@ -188,6 +193,17 @@ async def test_consumers_come_and_go_while_running() -> None:
         assert handle.retry()
         await until(lambda: len(other.got) == 1)
         assert len(later.got) == 1, "a new one of the same name takes over"
+
+
+async def test_a_task_and_then_its_consumer_in_one_breath() -> None:
+    """The task's hint comes to a loop that has not looked at its sources yet."""
+    sms = Sms()
+    async with running(Email(), poll_interval=3600) as scheduler:
+        await every_chance()
+        handle = scheduler.add_task(Task("sms", {}, datetime.now(UTC) - timedelta(seconds=1)))
+        scheduler.registry.register(sms)
+        await until(handle.done)
+        assert (handle.state(), len(sms.got)) == ("succeeded", 1)
 
 
 async def test_one_that_comes_later_brings_its_limits() -> None:
@@ -211,7 +227,7 @@ async def test_one_that_comes_later_brings_its_limits() -> None:
 
 class Raising(Email):
     @property
-    def concurrent_count(self) -> int:  # type: ignore[override]
+    def concurrent_count(self) -> int:
         raise RuntimeError("not now")
 
 
@@ -314,7 +330,7 @@ class Wrapped(Email):
         def wrapper(task: Task) -> Any:
             return consume(task)
 
-        self.consume = wrapper  # type: ignore[method-assign]
+        self.consume = wrapper
 
 
 class Callable_(Email):
@@ -328,9 +344,10 @@ class Callable_(Email):
             async def __call__(self, task: Task) -> None:
                 await consume(task)
 
-        self.consume = Call()  # type: ignore[method-assign]
+        self.consume = Call()
 
 
+@pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # the assertion says it better
 @pytest.mark.parametrize("kind", [Wrapped, Callable_])
 async def test_a_coroutine_is_awaited_wherever_it_comes_from(kind: type[Email]) -> None:
     consumer = kind()
@@ -377,7 +394,9 @@ async def test_the_options_of_a_task_are_class_attributes() -> None:
     ],
     ids=str,
 )
-@pytest.mark.parametrize("door", [TaskConsumerRegistry.register, lambda consumer: App(store="memory://").register(consumer)])
+@pytest.mark.parametrize(
+    "door", [TaskConsumerRegistry.register, lambda consumer: App(store="memory://").register(consumer)]
+)
 def test_options_that_cannot_be(door: Any, attributes: dict[str, Any], said: str) -> None:
     consumer = type("Bad", (Email,), attributes)()
     with pytest.raises(DeclarationError, match=said):
@@ -416,7 +435,7 @@ async def self_paced(clock: ManualClock, tick: Ticking) -> None:
         await every_chance()
         assert len(tick.got) == n
         clock.advance(60_000)
-        await until(lambda n=n: len(tick.got) == n + 1, timeout=5)  # type: ignore[misc]
+        await until(lambda n=n: len(tick.got) == n + 1, timeout=5)
     assert [task.args for task in tick.got] == [{"n": 1}] * 3
 
 

@@ -191,7 +191,7 @@ async def test_a_handle_can_be_awaited_where_nothing_was_connected() -> None:
 
 async def test_as_completed_follows_the_order_of_the_ends() -> None:
     async with app.running():
-        later, sooner = [await move.options(after=s).enqueue(Point(0, 0)) for s in (0.05, 0.01)]
+        later, sooner = [await move.options(after=s).enqueue(Point(0, 0)) for s in (1.0, 0.5)]
         failing = await fail.enqueue("no")
         missing = app.ahandle("never-added")
         handles: list[AsyncTaskHandle[Any]] = [later, sooner, failing, missing]
@@ -203,11 +203,10 @@ async def test_as_completed_follows_the_order_of_the_ends() -> None:
 async def test_as_completed_gives_up_after_its_timeout() -> None:
     async with app.running():
         quick, slow = await move.enqueue(Point(0, 0)), await hang.enqueue()
-        seen = []
+        ends = as_completed([quick, slow], timeout=0.2)
+        assert await anext(ends) is quick
         with pytest.raises(TimeoutError):
-            async for handle in as_completed([quick, slow], timeout=0.2):
-                seen.append(handle)  # noqa: PERF401 - what was seen before the timeout counts
-        assert seen == [quick]
+            await anext(ends)
 
 
 # -- ends
@@ -220,7 +219,8 @@ async def test_a_failure_has_all_its_fields_and_the_remote_traceback_as_a_note()
             await handle
         error = caught.value
         other = await handle.exception()
-    assert (error.task, error.error_type, error.message, error.attempt) == (handle.uuid, "ConnectionError", "no route", 1)
+    assert (error.task, error.error_type, error.message) == (handle.uuid, "ConnectionError", "no route")
+    assert error.attempt == 1
     assert str(error) == f"task {handle.uuid} failed: ConnectionError: no route"
     assert "raise ConnectionError(message)" in error.traceback
     assert "onthedot/engine" not in error.traceback.replace("\\", "/")  # how the engine came to call it helps nobody

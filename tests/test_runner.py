@@ -163,7 +163,9 @@ async def test_a_retry_knows_what_was_before(app: App, clock: ManualClock) -> No
     assert [error.message for error in info.errors] == ["first", "second"]
 
 
-@pytest.mark.parametrize(("control", "state"), [(Snooze(9), "scheduled"), (Reject("r"), "failed"), (Cancel(), "cancelled")])
+@pytest.mark.parametrize(
+    ("control", "state"), [(Snooze(9), "scheduled"), (Reject("r"), "failed"), (Cancel(), "cancelled")]
+)
 async def test_except_exception_does_not_eat_a_control(app: App, control: BaseException, state: str) -> None:
     @app.task
     async def careful() -> None:
@@ -185,8 +187,9 @@ async def test_failures_are_logged_once_when_final(
         handle = await act.enqueue()
         await play(clock, handle, runs)
     warned = [each for each in caplog.records if each.levelno == logging.WARNING]
-    assert [each.getMessage().startswith(f"[retry] task {handle.uuid} from act again ") for each in warned] == [True] * 2
-    assert ["(1/2)" in warned[0].getMessage(), "(2/2)" in warned[1].getMessage()] == [True, True]
+    for each, count in zip(warned, ("(1/2)", "(2/2)"), strict=True):
+        assert each.getMessage().startswith(f"[retry] task {handle.uuid} from act again ")
+        assert count in each.getMessage()
     (failed,) = [each for each in caplog.records if each.levelno == logging.ERROR]
     assert failed.getMessage() == f"[fail] task {handle.uuid} from act: gone"
     assert failed.exc_info is not None
@@ -343,7 +346,12 @@ async def test_progress_can_be_seen_while_it_runs_and_after(app: App) -> None:
 
 @pytest.mark.parametrize(
     ("script", "state", "children"),
-    [([], "succeeded", 2), ([OSError], "succeeded", 2), ([OSError, OSError], "failed", 0), ([Cancel()], "cancelled", 0)],
+    [
+        ([], "succeeded", 2),
+        ([OSError], "succeeded", 2),
+        ([OSError, OSError], "failed", 0),
+        ([Cancel()], "cancelled", 0),
+    ],
 )
 async def test_spawned_tasks_are_added_if_and_when_the_parent_succeeds(
     app: App, clock: ManualClock, script: Script, state: str, children: int
@@ -483,10 +491,12 @@ async def test_stop_gives_back_what_has_not_begun_and_lets_the_rest_finish(patie
 
 async def test_after_stop_timeout_what_runs_is_cancelled_and_goes_back_uncounted() -> None:
     app = App("stop", store="memory://", stop_timeout=0.02)
+    began: list[str] = []
     cancelled: list[str] = []
 
     @app.task(max_retries=3)
     async def hang() -> None:
+        began.append(current_task().uuid)
         try:
             await asyncio.sleep(1000)
         except asyncio.CancelledError:
@@ -495,7 +505,7 @@ async def test_after_stop_timeout_what_runs_is_cancelled_and_goes_back_uncounted
 
     async with app.running():
         handle = await hang.enqueue()
-        await until(lambda: has_state(handle, "running"))
+        await until(lambda: began)
     info = await app.get(handle.uuid)
     assert cancelled == [handle.uuid]
     assert (info.retries, info.crashes, info.attempt, info.errors, info.error) == (0, 0, 1, (), None)

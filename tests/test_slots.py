@@ -266,7 +266,9 @@ async def test_all_slots_are_used_when_only_one_source_has_work(make: Callable[[
         await until(lambda: seats.now() == {"busy": 4})
 
 
-async def test_a_long_queue_of_one_source_does_not_keep_others_waiting(make: Callable[[int], App], seats: Seats) -> None:
+async def test_a_long_queue_of_one_source_does_not_keep_others_waiting(
+    make: Callable[[int], App], seats: Seats
+) -> None:
     app = make(4)
 
     @app.task

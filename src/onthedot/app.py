@@ -15,12 +15,12 @@ from onthedot.bridge import Bridge
 from onthedot.clock import Clock
 from onthedot.codec import Caps, decode_open_result
 from onthedot.consumer import BaseTaskConsumer
-from onthedot.core import Core, slots
+from onthedot.core import Core, poll_interval_of, slots
 from onthedot.cron import Zone
 from onthedot.declarations import Declarations
 from onthedot.declared import Declared, Unseen
 from onthedot.engine.runner import Around
-from onthedot.errors import SchedulerStateError
+from onthedot.errors import BadSchedule, SchedulerStateError
 from onthedot.executors.contract import Executor
 from onthedot.function import Call, NamedTask, ScheduledFunction, TaskFunction
 from onthedot.handle import AsyncTaskHandle, TaskHandle
@@ -40,6 +40,8 @@ else:
 P = ParamSpec("P")
 R = TypeVar("R")
 
+_DEFAULT_CAPS = Caps()
+
 living: WeakSet[App[Any]] = WeakSet()  # for the pytest plugin: the only app of a process needs no naming
 
 
@@ -47,7 +49,9 @@ class _Decorator(Protocol):
     """``@app.task(…)``: knows an async function from a sync one."""
 
     @overload
-    def __call__(self, function: Callable[P, Coroutine[Any, Any, R]], /) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
+    def __call__(
+        self, function: Callable[P, Coroutine[Any, Any, R]], /
+    ) -> TaskFunction[P, Coroutine[Any, Any, R], R]: ...
     @overload
     def __call__(self, function: Callable[P, R], /) -> TaskFunction[P, R, R]: ...
 
@@ -81,7 +85,7 @@ class App(Generic[S]):
         stop_timeout: Seconds | None = 5,
         poll_interval: Seconds = 10,
         executors: Mapping[str, Executor] | None = None,
-        caps: Caps = Caps(),
+        caps: Caps = _DEFAULT_CAPS,
         logger: logging.Logger | None = None,
     ) -> None:
         self.name = check_name(name, "name of the app")
@@ -91,7 +95,7 @@ class App(Generic[S]):
             Logs(logger),
             slots(concurrency, threads, processes, max_workers),
             None if stop_timeout is None else seconds(stop_timeout, "stop_timeout"),
-            seconds(poll_interval, "poll_interval"),
+            poll_interval_of(poll_interval),
             one_pool=concurrency == 1,
             lifespan=lifespan,
             include=tuple(include),
@@ -132,7 +136,7 @@ class App(Generic[S]):
         """Declares a function as a task; bare, or with options."""
 
         def decorate(function: Callable[..., Any]) -> Any:
-            declared = self._declarations.function(function, name, tuple(aliases), schedule, cast(TaskOptions, options))
+            declared = self._declarations.function(function, name, aliases, schedule, cast(TaskOptions, options))
             return TaskFunction[Any, Any, Any](self._bridge, declared)
 
         return decorate if function is None else decorate(function)
@@ -141,6 +145,9 @@ class App(Generic[S]):
         self, *, schedule: object, name: str | None = None, **options: Unpack[TaskOptions]
     ) -> Callable[[Callable[P, R]], ScheduledFunction[P, R]]:
         """Declares a function that runs only on schedule: a cron str, timedelta, time, aware datetime, or a rule."""
+
+        if schedule is None:
+            raise BadSchedule("@app.schedule(schedule=None): it runs only on schedule, so give it one")
 
         def decorate(function: Callable[P, R]) -> ScheduledFunction[P, R]:
             return ScheduledFunction(self._declarations.function(function, name, (), schedule, options))
@@ -171,7 +178,7 @@ class App(Generic[S]):
         """Adds calls of any functions: ``await app.enqueue_many([send.s("a"), build.s("x")])``."""
         made = [(call, call.make()) for call in calls]
         many = await self._bridge.do(lambda link: link.add_many([new for _, new in made]))
-        return [call.async_handle(added.uuid, added.fresh) for (call, _), added in zip(made, many, strict=True)]
+        return [call.async_handle(new, added) for (call, new), added in zip(made, many, strict=True)]
 
     def handle(self, uuid: str) -> TaskHandle[Any]:
         """The handle of any task, for sync code."""
@@ -186,7 +193,7 @@ class App(Generic[S]):
     @property
     def state(self) -> S:
         """What ``lifespan`` yielded; there while a worker runs in this process."""
-        if self._core.lifespan is not None and self._core.state is None:
+        if self._core.lifespan is not None and not self._core.entered:
             raise SchedulerStateError("app.state is there only where tasks run: lifespan() has not been entered here")
         return cast(S, self._core.state)
 
@@ -235,7 +242,7 @@ class App(Generic[S]):
         return started
 
     def shutdown(self, timeout: float | None = None) -> bool:
-        """Ends a background start: running tasks finish within `timeout` (default: stop_timeout). True: this call did it."""
+        """Ends a background start; running tasks get `timeout` seconds (stop_timeout). True: this call did it."""
         atexit.unregister(self.shutdown)
         try:
             return self._service.stop_thread(timeout)
@@ -286,6 +293,7 @@ class App(Generic[S]):
     async def purge(self, limit: int = 10_000) -> int:
         """Drops what is past its retention; workers do this by themselves."""
         return await self._bridge.do(lambda link: link.operations.purge(limit))
+
 
 class SyncOperations:
     """What ``app.get``, ``app.find`` … do, for sync code: ``app.sync.get(uuid)``."""

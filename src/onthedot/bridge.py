@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import weakref
 from collections.abc import Callable, Coroutine
-from concurrent.futures import Future
+from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from onthedot.link import Link
@@ -21,6 +20,7 @@ class LoopThread:
 
     def __init__(self, name: str) -> None:
         self.loop = asyncio.new_event_loop()
+        self._pending: set[Future[Any]] = set()
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
         self._thread.start()
 
@@ -28,13 +28,22 @@ class LoopThread:
         asyncio.set_event_loop(self.loop)
         try:
             self.loop.run_forever()
+            left = asyncio.all_tasks(self.loop)
+            for task in left:
+                task.cancel()
+            self.loop.run_until_complete(asyncio.gather(*left, return_exceptions=True))
         finally:
             self.loop.close()
 
     def submit(self, coroutine: Coroutine[Any, Any, T]) -> Future[T]:
-        return asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        future = asyncio.run_coroutine_threadsafe(coroutine, self.loop)
+        self._pending.add(future)
+        future.add_done_callback(self._pending.discard)
+        return future
 
-    def close(self) -> None:
+    def close(self, patience: float = 1.0) -> None:
+        """Who waits gets an answer, if it comes soon; then all ends."""
+        wait(list(self._pending), timeout=patience)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
@@ -49,9 +58,8 @@ class Bridge:
         self._lock = threading.Lock()
         self._inline: Link | None = None
         self._thread: LoopThread | None = None
-        self._link: Link | None = None
+        self._links: weakref.WeakKeyDictionary[LoopThread, Link] = weakref.WeakKeyDictionary()
         self.worker_loop: asyncio.AbstractEventLoop | None = None
-        _alive.add(self)
 
     def works_here(self) -> bool:
         """Would a task run on the event loop of this very thread?"""
@@ -108,31 +116,36 @@ class Bridge:
         with self._lock:
             if self._thread is None:
                 self._thread = LoopThread("onthedot-bridge")
-            return self._thread.submit(self._on_thread(work))
+            return self._thread.submit(self._on_thread(self._thread, work))
 
-    async def _on_thread(self, work: Work[T]) -> T:
-        if self._link is None:
-            link = self._new_link()
+    async def _on_thread(self, thread: LoopThread, work: Work[T]) -> T:
+        link = self._links.get(thread)
+        if link is None:
+            link = self._links[thread] = self._new_link()
             await link.open()
-            self._link = link
-        return await work(self._link)
+        return await work(link)
 
     def close(self) -> None:
         """Ends the thread, if there is one; it comes back when needed."""
         with self._lock:
             thread, self._thread = self._thread, None
-            link, self._link = self._link, None
             self._inline = None
         if thread is not None:
+            link = self._links.pop(thread, None)
             if link is not None:
-                thread.submit(link.close()).result()
+                thread.submit(self._last(link)).result()
             thread.close()
+
+    async def _last(self, link: Link) -> None:
+        await link.settled(1.0)
+        await link.close()
 
     def forked(self) -> None:
         """In the child nothing of the parent's threads and connections is alive."""
         self._lock = threading.Lock()
         self._here = weakref.WeakKeyDictionary()
-        self._inline = self._thread = self._link = self.worker_loop = None
+        self._links = weakref.WeakKeyDictionary()
+        self._inline = self._thread = self.worker_loop = None
 
 
 def _drive(coroutine: Coroutine[Any, Any, T]) -> T:
@@ -143,15 +156,3 @@ def _drive(coroutine: Coroutine[Any, Any, T]) -> T:
         return stop.value  # type: ignore[no-any-return]
     coroutine.close()
     raise RuntimeError("a store that calls itself immediate has suspended")
-
-
-_alive: weakref.WeakSet[Bridge] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    for bridge in list(_alive):
-        bridge.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)

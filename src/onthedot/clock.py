@@ -21,6 +21,10 @@ class Clock(Protocol):
         """Milliseconds since the epoch, UTC, with fractions."""
         ...
 
+    def ahead(self) -> float:
+        """By how many ms the wall clock has jumped ahead of this one."""
+        ...
+
     def call_later(self, ms: float, callback: Callable[[], object]) -> Timer:
         """Calls back on the running loop, never early by this clock."""
         ...
@@ -34,6 +38,10 @@ class SystemClock:
 
     def now(self) -> float:
         return (self._anchor + time.monotonic_ns()) / 1e6
+
+    def ahead(self) -> float:
+        jumped = time.time_ns() / 1e6 - self.now()
+        return jumped if abs(jumped) >= _JUMP else 0.0
 
     def call_later(self, ms: float, callback: Callable[[], object]) -> Timer:
         return asyncio.get_running_loop().call_later(ms / 1000, callback)
@@ -56,6 +64,9 @@ class ManualClock:
 
     def now(self) -> float:
         return self._now
+
+    def ahead(self) -> float:
+        return 0.0
 
     def call_later(self, ms: float, callback: Callable[[], object]) -> Timer:
         timer = _ManualTimer(callback)
@@ -114,4 +125,5 @@ def from_ms(ms: float) -> datetime:
     return datetime.fromtimestamp(ms / 1000, UTC)
 
 
+_JUMP = 1000.0  # ms: less is the drift of two clocks, and of asking them one after the other
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)

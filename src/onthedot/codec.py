@@ -21,7 +21,18 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, astuple
 
-from onthedot.annotations import ABSENT, VARIADIC, Proofs, Slot, arguments_struct, hints_of, reader, signature_of, write
+from onthedot.annotations import (
+    ABSENT,
+    VARIADIC,
+    Proofs,
+    Slot,
+    arguments_struct,
+    hints_of,
+    reader,
+    signature_of,
+    write,
+    write_exact,
+)
 from onthedot.errors import ArgumentError, DeclarationError
 from onthedot.tags import Classes, TooDeep, Unstorable, tag, type_name, untag
 
@@ -169,7 +180,7 @@ class FunctionCodec:
         floats = plan.proofs[tuple(map(type, values))]
         if floats is not None and headers is NO_HEADERS and not plan.mixed and (args or kwargs):
             try:
-                body = write(_Body(ABSENT, given) if plan.open else _Body(given))
+                body = write_exact(_Body(ABSENT, given) if plan.open else _Body(given))
                 if len(body) <= self.caps.arguments and (not floats or all(isfinite(values[at]) for at in floats)):
                     return body
             except ValueError:

@@ -4,16 +4,22 @@ from __future__ import annotations
 
 import inspect
 import logging
+import weakref
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from onthedot.codec import Headers, decode_open, encode_open_result
+from onthedot.clock import to_ms
+from onthedot.codec import Headers, decode_open, encode_open, encode_open_result
 from onthedot.context import current_task
-from onthedot.errors import DuplicateTask
+from onthedot.cron import Zone
+from onthedot.declared import headers, policy_of
+from onthedot.engine.firing import Plan
+from onthedot.errors import DeclarationError, DuplicateTask
 from onthedot.limits import Limits
 from onthedot.options import Options, TaskOptions, resolve
-from onthedot.stores.contract import Limit
+from onthedot.schedule import as_schedule
+from onthedot.stores.contract import Limit, NewTask, Policy
 from onthedot.task import Task, check_name
 from onthedot.views import schedule_at
 
@@ -56,7 +62,11 @@ class ConsumerSource:
         self.options: Options = resolve(f"consumer {self.name!r}", defaults or {}, cast(TaskOptions, said))
         self._limits = Limits(self.name, self.options.concurrency, self.options.rate_limit, self.options.limits, None)
         self._is_async = inspect.iscoroutinefunction(consumer.consume)
+        if self._is_async and self.options.executor == "thread":
+            raise DeclarationError(f"consumer {self.name!r}: an async consume runs on the event loop, not in a thread")
         self._warned = False
+        self._policies: dict[object, Policy] = {}
+        self.plan("")  # refuses a schedule that cannot be
 
     @property
     def executor(self) -> str:
@@ -90,8 +100,25 @@ class ConsumerSource:
     def limits(self) -> list[Limit]:
         return self._limits.records()
 
-    def lane(self, args: Mapping[str, Any]) -> tuple[str | None, float]:
-        return self._limits.lane(args)
+    def make(self, task: Task, client: str, *, timed: bool = True) -> NewTask:
+        """timed: with the moment it was made for, to the microsecond."""
+        lane, cost = self._limits.lane(task.args)
+        policy = policy_of(self._policies, self.options, {}, client, cost)
+        return new_task(task, lane, policy, timed)
+
+    def plan(self, client: str, tz: Zone = "UTC") -> Plan | None:
+        """A consumer may carry a schedule; its name is the source's."""
+        schedule = getattr(self.consumer, "schedule", None)
+        if schedule is None:
+            return None
+        rule = as_schedule(schedule, tz)
+        return Plan(self.name, rule, self.make(self.consumer.produce(rule.args), client, timed=False))
+
+
+def new_task(task: Task, lane: str | None, policy: Policy, timed: bool = True) -> NewTask:
+    task = Task(task.source, task.args, task.schedule_at, task.uuid)  # its fields may have been set since it was made
+    body = encode_open(task.args, headers({"at": task.schedule_at} if timed else {}, ""), name=task.source)
+    return NewTask(task.uuid, task.source, body, to_ms(task.schedule_at), 0, lane, None, policy)
 
 
 if TYPE_CHECKING:
@@ -122,7 +149,7 @@ class TaskConsumerRegistry:
     """
 
     sources: dict[str, BaseTaskConsumer] = {}  # noqa: RUF012 - the global one; an instance has its own
-    _watchers: list[Callable[[], None]] = []  # noqa: RUF012
+    _watchers: list[weakref.WeakMethod[Callable[[], None]]] = []  # noqa: RUF012
 
     def __init__(self) -> None:
         self.sources = {}
@@ -138,8 +165,12 @@ class TaskConsumerRegistry:
         name = check_name(consumer.name, f"name of {type(consumer).__name__}")
         there = cls.sources.get(name)
         if there is not None and there is not consumer:
-            raise DuplicateTask(f"{name!r} is taken by {type(there).__qualname__}: {type(consumer).__qualname__} needs another")
-        ConsumerSource(consumer)  # refuses options that cannot be
+            raise DuplicateTask(
+                f"{name!r} is taken by {type(there).__qualname__}: {type(consumer).__qualname__} needs another"
+            )
+        source = ConsumerSource(consumer)  # refuses options that cannot be
+        if source.options.executor not in (None, "async", "thread", "process"):
+            raise DeclarationError(f"consumer {name!r}: no executor {source.options.executor!r}")
         cls.sources[name] = consumer
         cls._changed()
 
@@ -161,12 +192,13 @@ class TaskConsumerRegistry:
         return cls.sources.get(name)
 
     @on_class_or_instance
-    def watch(cls, callback: Callable[[], None]) -> Callable[[], None]:
-        """Calls back when a consumer comes or goes; answers with the way to stop it."""
-        cls._watchers.append(callback)
-        return lambda: cls._watchers.remove(callback)
+    def watch(cls, callback: Callable[[], None]) -> None:
+        """Calls back when a consumer comes or goes, as long as the method's object lives."""
+        cls._watchers.append(weakref.WeakMethod(callback))
 
     @on_class_or_instance
     def _changed(cls) -> None:
-        for callback in list(cls._watchers):
-            callback()
+        cls._watchers[:] = [watcher for watcher in cls._watchers if watcher() is not None]
+        for watcher in list(cls._watchers):
+            if (callback := watcher()) is not None:
+                callback()

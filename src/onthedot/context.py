@@ -6,6 +6,7 @@ import logging
 from collections.abc import Mapping
 from contextvars import ContextVar
 from datetime import datetime
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from onthedot.clock import from_ms
@@ -29,28 +30,31 @@ reset_current = _current.reset
 class Reports(Protocol):
     """Where a running task's words go."""
 
+    @property
+    def log(self) -> logging.Logger: ...
     def progress(self, context: TaskContext, done: float, total: float) -> None: ...
 
 
 class TaskContext:
     """The task that is running here.
 
-    ``uuid`` · ``source`` · ``args`` · ``attempt`` · ``is_last_attempt`` · ``last_error`` · ``fence`` · ``idempotency_key``
-    · ``scheduled_for`` · ``deadline`` · ``tags`` · ``metadata`` · ``logger``
+    ``uuid`` · ``source`` · ``args`` · ``attempt`` · ``is_last_attempt`` · ``last_error`` · ``fence``
+    · ``idempotency_key`` · ``scheduled_for`` · ``deadline`` · ``tags`` · ``metadata`` · ``logger``
     """
 
     # Rarely said, so they are the class's until they are: a context is made for every run.
+    thread = ""  # the name of the one it runs in
     cancel_wanted = ""  # the reason, once somebody wants it to end
     deadline_ms: float | None = None
     spawned: list[NewTask] | None = None
+    arguments: Mapping[str, Any] = MappingProxyType({})  # until the body is read
+    headers = NO_HEADERS
 
     def __init__(self, source: Source, record: Record, lease: Lease, reports: Reports) -> None:
         self.declared = source
         self.record = record
         self.lease = lease
         self._reports = reports
-        self.arguments: dict[str, Any] = {}
-        self.headers = NO_HEADERS
 
     @property
     def uuid(self) -> str:
@@ -117,7 +121,7 @@ class TaskContext:
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
         """``onthedot.task``, with uuid, source and attempt on every record."""
         fields = {"uuid": self.uuid, "source": self.source, "attempt": self.attempt, "worker": self.lease.session}
-        return logging.LoggerAdapter(logging.getLogger("onthedot.task"), fields)
+        return logging.LoggerAdapter(self._reports.log, fields)
 
     def progress(self, done: float, total: float = 100) -> None:
         """Says how far it is; the last word stays. Cheap: what is said between two writes is written once."""
@@ -148,7 +152,10 @@ class TaskContext:
         """Settles this task inside your own transaction; SQL stores only."""
         from onthedot.errors import StoreRefused
 
-        raise StoreRefused("complete() needs a store that can share your transaction; memory:// has none")
+        raise StoreRefused(
+            f"complete({result!r}, connection={connection!r}) of task {self.uuid}: it needs a store that shares your "
+            "transaction, and memory:// has none; return the result instead"
+        )
 
 
 def current_task() -> TaskContext:
@@ -157,3 +164,11 @@ def current_task() -> TaskContext:
         return _current.get()
     except LookupError:
         raise RuntimeError("current_task() was called outside of a running task") from None
+
+
+def running_task() -> TaskContext | None:
+    """The same, or None."""
+    try:
+        return _current.get()
+    except LookupError:
+        return None

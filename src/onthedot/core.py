@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import asyncio
+import atexit
 import importlib
 import os
 import random as randomness
+import weakref
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
@@ -20,10 +22,12 @@ from onthedot.engine.source import Sources
 from onthedot.engine.worker import Parts, Worker
 from onthedot.errors import SchedulerStateError
 from onthedot.executors.contract import Executor
-from onthedot.executors.inline import Inline
+from onthedot.executors.inline import Inline, NotBuilt
 from onthedot.executors.threads import Threads
 from onthedot.link import Link
 from onthedot.observe.logs import Logs
+from onthedot.options import Seconds
+from onthedot.retry import seconds
 from onthedot.service import Service
 from onthedot.settings import store_url
 from onthedot.stores import connect
@@ -31,14 +35,14 @@ from onthedot.stores.contract import Store
 from onthedot.task import new_uuid
 
 
-@dataclass
+@dataclass(eq=False)
 class Core:
     """Store, links, worker and their life, for whoever declares sources."""
 
     name: str
     url: str | None
     logs: Logs
-    totals: Mapping[str, int]  # slots by executor
+    totals: dict[str, int]  # slots by executor
     stop_timeout: float | None
     poll_interval: float
     one_pool: bool = False
@@ -55,11 +59,13 @@ class Core:
     def __post_init__(self) -> None:
         self.client = new_uuid()
         self.bridge = Bridge(self._new_link, lambda: self.store.immediate)
-        self.service = Service(self._begin, self._finish, self.logs, self.stop_timeout, self._hurry)
+        self.service = Service(self._begin, self._halt, self._finish, self.logs, self.stop_timeout, self._hurry)
         self.worker: Worker | None = None
         self.state: object = None
+        self.entered = False  # lifespan() has yielded
         self._store: Store | None = None
         self._inside = AsyncExitStack()
+        _alive.add(self)
 
     @property
     def store(self) -> Store:
@@ -70,6 +76,9 @@ class Core:
     def _new_link(self) -> Link:
         return Link(self.store, self.client, self.logs)
 
+    def _leave(self) -> None:
+        self.state, self.entered = None, False
+
     async def _begin(self) -> None:
         for module in self.include:
             importlib.import_module(module)
@@ -79,9 +88,9 @@ class Core:
             executors = self._executors(stack)
             if self.lifespan is not None:
                 self.state = await stack.enter_async_context(self.lifespan())
-                stack.callback(setattr, self, "state", None)
-            firing = Firing(self.store, self.plans, self.clock, self.logs)
-            await firing.declare()
+                self.entered = True
+                stack.callback(self._leave)
+            firing = Firing(self.store, self.sources, self.plans, self.clock, self.logs)
             self.worker = Worker(self._parts(executors, firing))
             await self.worker.start()
             self._inside = stack.pop_all()
@@ -92,19 +101,24 @@ class Core:
             store=self.store,
             sources=self.sources,
             executors=executors,
-            totals=self.totals,
+            totals=self.totals | dict.fromkeys(self.own_executors, self.totals["async"]),
             clock=self.clock,
             random=randomness.Random(),
             logs=self.logs,
             around=tuple(self.around),
             one_pool=self.one_pool,
             poll_interval=self.poll_interval * 1000,
+            declare=firing.declare,
             fire=firing.fire,
             fatal=self.service.failed,
         )
 
     def _executors(self, stack: AsyncExitStack) -> dict[str, Executor]:
-        executors: dict[str, Executor] = {"async": Inline(), "thread": Threads(f"onthedot-{self.name}")}
+        executors: dict[str, Executor] = {
+            "async": Inline(),
+            "thread": Threads(f"onthedot-{self.name}"),
+            "process": NotBuilt("the process executor"),
+        }
         for executor in executors.values():
             stack.callback(executor.close)
         return executors | dict(self.own_executors)
@@ -119,6 +133,10 @@ class Core:
             self.bridge.worker_loop = None
             await self._inside.aclose()
 
+    def _halt(self) -> None:
+        if self.worker is not None:
+            self.worker.halt()
+
     def _hurry(self) -> None:
         if self.worker is not None:
             self.worker.hurry()
@@ -128,7 +146,7 @@ class Core:
         worker = self.worker if self.service.status != "stopped" else None
         runs = [] if worker is None else list(worker.runner.runs.values())
         counts, schedules = self._counted()
-        error = None if worker is None else worker.last_error
+        error = None if self.worker is None else self.worker.last_error
         return {
             "status": self.service.status,
             "poll_interval": self.poll_interval,
@@ -170,15 +188,45 @@ class Core:
             self.url, self.clock, self._store = before
 
 
+def poll_interval_of(value: Seconds) -> float:
+    interval = seconds(value, "poll_interval")
+    if interval <= 0:
+        raise ValueError("poll_interval must be more than 0 seconds: it is the fallback under wake-ups")
+    return interval
+
+
 def slots(concurrency: int, threads: int | None, processes: int | None, max_workers: int | None) -> dict[str, int]:
     """How many tasks of each executor run in this process at once."""
     cores = os.cpu_count() or 1
-    totals = {
+    said = {"concurrency": concurrency, "threads": threads, "processes": processes, "max_workers": max_workers}
+    for name, total in said.items():
+        if total is not None and (not isinstance(total, int) or isinstance(total, bool) or total < 1):
+            raise ValueError(f"{name} must be a whole number from 1, not {total!r}")
+    return {
         "async": concurrency,
         "thread": threads or max_workers or min(32, cores + 4),
         "process": processes or max_workers or cores,
     }
-    for name, total in totals.items():
-        if not isinstance(total, int) or isinstance(total, bool) or total < 1:
-            raise ValueError(f"slots for {name} tasks must be a whole number from 1, not {total!r}")
-    return totals
+
+
+_alive: weakref.WeakSet[Core] = weakref.WeakSet()
+
+
+def _forked() -> None:
+    """Threads and connections stay with the parent; a memory store is copied as it was."""
+    for core in list(_alive):
+        core.client = new_uuid()
+        core.worker = None
+        core.service.forked()
+        core.bridge.forked()
+
+
+def _close() -> None:
+    """At exit: a thread that only waited must not be cut off in the middle of a word."""
+    for core in list(_alive):
+        core.bridge.close()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_forked)
+atexit.register(_close)

@@ -3,18 +3,18 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from onthedot.codec import Caps
 from onthedot.consumer import BaseTaskConsumer, ConsumerSource
 from onthedot.core import Core
-from onthedot.cron import Zone
+from onthedot.cron import Zone, zone_of
 from onthedot.declared import Declared
 from onthedot.engine.firing import Plan
 from onthedot.engine.source import Source
-from onthedot.errors import BadSchedule, DeclarationError, DuplicateTask
-from onthedot.options import TaskOptions, resolve
+from onthedot.errors import BadLimit, BadSchedule, DeclarationError, DuplicateTask
+from onthedot.options import Options, TaskOptions, resolve
 from onthedot.schedule import as_schedule
 from onthedot.task import check_name
 
@@ -27,12 +27,13 @@ class Declarations:
         self._caps = caps
         self._places: dict[str, str] = {}
         resolve("App(defaults=…)", defaults)
+        zone_of(tz)  # refuses one that is not there
 
     def function(
         self,
         function: Callable[..., Any],
         name: str | None,
-        aliases: tuple[str, ...],
+        aliases: Iterable[str],
         schedule: object,
         options: TaskOptions,
     ) -> Declared:
@@ -41,22 +42,35 @@ class Declarations:
         own_name = name if name is not None else getattr(function, "__name__", type(function).__name__)
         place = _place(function)
         where = f"task {own_name!r} ({place})"
+        if isinstance(aliases, str):
+            raise DeclarationError(f"{where}: aliases must be a list of names, not the string {aliases!r}")
         names = [_checked(each, where) for each in (own_name, *aliases)]
-        declared = Declared(self._core, function, own_name, resolve(where, self.defaults, options), self._caps)
+        resolved = resolve(where, self.defaults, options)
+        self._check_executor(resolved, where)
+        try:
+            declared = Declared(self._core, function, own_name, resolved, self._caps)
+        except BadLimit as error:
+            raise BadLimit(f"{where}: {error}") from None
         plan = None if schedule is None else self._plan(declared, schedule, where)
-        self._put(declared, names, place)
-        if plan is not None:
-            self._core.plans[own_name] = plan
+        self._put(declared, names, place, plan)
         return declared
+
+    def _check_executor(self, options: Options, where: str) -> None:
+        known = ("async", "thread", "process", *self._core.own_executors)
+        if options.executor is not None and options.executor not in known:
+            raise DeclarationError(f"{where}: no executor {options.executor!r}; there are {', '.join(known)}")
 
     def consumer(self, consumer: BaseTaskConsumer) -> None:
         if isinstance(consumer, type) or not isinstance(consumer, BaseTaskConsumer):
             raise DeclarationError(f"app.register() takes a consumer instance, not {consumer!r}")
         place = _place(type(consumer))
-        name = _checked(consumer.name, f"consumer {type(consumer).__name__} ({place})")
-        self._put(ConsumerSource(consumer, self.defaults), [name], place)
+        where = f"consumer {type(consumer).__name__} ({place})"
+        name = _checked(consumer.name, where)
+        source = ConsumerSource(consumer, self.defaults)
+        self._check_executor(source.options, where)
+        self._put(source, [name], place, source.plan(self._core.client, self._tz))
 
-    def _put(self, source: Source, names: list[str], place: str) -> None:
+    def _put(self, source: Source, names: list[str], place: str, plan: Plan | None) -> None:
         for name in names:
             if name in self._places:
                 raise DuplicateTask(
@@ -64,6 +78,8 @@ class Declarations:
                 )
         for name in names:
             self._places[name] = place
+        if plan is not None:
+            self._core.plans[source.name] = plan
         self._core.sources.put(source, *names[1:])
         self._core.logs.scheduler.info("Task registered: %s", source.name)
 

@@ -32,9 +32,7 @@ class Home(Protocol):
 class Declared:
     """A function as a source. The engine reads, calls and encodes through it."""
 
-    def __init__(
-        self, home: Home, function: Callable[..., object], name: str, options: Options, caps: Caps = Caps()
-    ) -> None:
+    def __init__(self, home: Home, function: Callable[..., object], name: str, options: Options, caps: Caps) -> None:
         self.name = name
         self.options = options
         self.function = function
@@ -166,7 +164,14 @@ def policy_of(cache: dict[object, Policy], options: Options, said: AddOptions, c
     if not said:
         key: object = (client, cost)
     else:
-        key = (client, cost, str(said.get("priority")), said.get("expires"), "expires" in said, tuple(said.get("tags", ())))
+        key = (
+            client,
+            cost,
+            str(said.get("priority")),
+            said.get("expires"),
+            "expires" in said,
+            tuple(said.get("tags", ())),
+        )
     policy = cache.get(key)
     if policy is None:
         priority = priority_of(said["priority"]) if "priority" in said else options.priority

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from onthedot.declared import Declared, Unseen
-from onthedot.errors import ArgumentError, DuplicateTask, StoreRefused
+from onthedot.errors import ArgumentError, DuplicateTask, OnTheDotError, StoreRefused
 from onthedot.handle import AsyncTaskHandle, Door, TaskHandle
-from onthedot.options import AddOptions
+from onthedot.options import AddOptions, check_call
 from onthedot.stores.contract import Added, NewTask
 
 P = ParamSpec("P")
@@ -23,7 +23,12 @@ class Call(Generic[R]):
     __slots__ = ("_declared", "_door", "_said", "args", "kwargs")
 
     def __init__(
-        self, door: Door, declared: Declared | Unseen, args: tuple[Any, ...], kwargs: Mapping[str, Any], said: AddOptions
+        self,
+        door: Door,
+        declared: Declared | Unseen,
+        args: tuple[Any, ...],
+        kwargs: Mapping[str, Any],
+        said: AddOptions,
     ) -> None:
         self._door = door
         self._declared = declared
@@ -41,8 +46,9 @@ class Call(Generic[R]):
     def handle(self, uuid: str) -> TaskHandle[R]:
         return TaskHandle(self._door, uuid, self._declared.decode_result)
 
-    def async_handle(self, uuid: str, added: bool) -> AsyncTaskHandle[R]:
-        return AsyncTaskHandle(self._door, uuid, self._declared.decode_result, added)
+    def async_handle(self, new: NewTask, added: Added) -> AsyncTaskHandle[R]:
+        fresh = check_conflict(self._declared, new, added)
+        return AsyncTaskHandle(self._door, added.uuid, self._declared.decode_result, fresh)
 
     def __repr__(self) -> str:
         shown = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
@@ -102,11 +108,7 @@ class Adding(Generic[P, R]):
         return self._declared.make(args, kwargs, self._said)
 
     def _told(self, new: NewTask, added: Added) -> bool:
-        if not added.fresh and self._declared.options.on_conflict == "error" and new.unique is not None:
-            raise DuplicateTask(
-                f"{self._declared.name}: a task with unique key {new.unique!r} is alive already: {added.uuid}"
-            )
-        return added.fresh
+        return check_conflict(self._declared, new, added)
 
 
 class TaskFunction(Adding[P, R], Generic[P, C, R]):
@@ -139,10 +141,7 @@ class TaskFunction(Adding[P, R], Generic[P, C, R]):
 
     def options(self, **options: Unpack[AddOptions]) -> Adding[P, R]:
         """The same verbs, with options for the calls made through them."""
-        unknown = options.keys() - AddOptions.__annotations__.keys()
-        if unknown:
-            raise ArgumentError(f"{self.name}.options(): no option {', '.join(map(repr, sorted(unknown)))}")
-        return Adding(self._door, self._declared, options)
+        return Adding(self._door, self._declared, _checked(self.name, options))
 
     def handle(self, uuid: str) -> TaskHandle[R]:
         """The handle of a task that was added elsewhere."""
@@ -176,3 +175,23 @@ class ScheduledFunction(Generic[P, C]):
 
 class NamedTask(Adding[..., Any]):
     """A task by name, added without having its code: arguments by keyword, checked by whoever runs it."""
+
+    def options(self, **options: Unpack[AddOptions]) -> Adding[..., Any]:
+        """The same verbs, with options for the calls made through them."""
+        return Adding(self._door, self._declared, _checked(self._declared.name, options))
+
+
+def _checked(name: str, options: AddOptions) -> AddOptions:
+    try:
+        return check_call(options)
+    except OnTheDotError:
+        raise
+    except TypeError as error:
+        raise ArgumentError(f"{name}.options(): {error}") from None
+
+
+def check_conflict(declared: Declared | Unseen, new: NewTask, added: Added) -> bool:
+    """Was it fresh? on_conflict="error" takes no other answer."""
+    if not added.fresh and declared.options.on_conflict == "error" and new.unique is not None:
+        raise DuplicateTask(f"{declared.name}: a task with unique key {new.unique!r} is alive already: {added.uuid}")
+    return added.fresh

@@ -140,7 +140,9 @@ def read_result(record: Record, decode: Callable[[bytes], Any]) -> Any:
     if data is None:
         raise ResultExpired(f"task {record.uuid} succeeded, but its result is not kept any more")
     if data == NOT_STORED:
-        raise ResultNotStored(f"task {record.uuid} succeeded, but its result could not be stored; the worker's log says why")
+        raise ResultNotStored(
+            f"task {record.uuid} succeeded, but its result could not be stored; the worker's log says why"
+        )
     return decode(data)
 
 

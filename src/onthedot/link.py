@@ -6,7 +6,9 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import aclosing
+from datetime import datetime
 
+from onthedot.codec import decode_open
 from onthedot.engine.adder import Adder
 from onthedot.errors import StoreError, TaskNotFound
 from onthedot.observe.logs import Logs
@@ -30,6 +32,12 @@ class Link:
     async def open(self) -> None:
         await self.store.open()
 
+    async def settled(self, patience: float) -> None:
+        """Until nobody waits for an end any more, but not for long."""
+        told = [each for waiters in self._waiters.values() for each in waiters]
+        if told:
+            await asyncio.wait(told, timeout=patience)
+
     async def close(self) -> None:
         if self._listener is not None:
             self._listener.cancel()
@@ -39,13 +47,23 @@ class Link:
 
     async def add(self, task: NewTask) -> Added:
         added = await self._adder.add(task)
+        if not added.fresh:
+            await self._compare([task], [added])
         self._logs.queued((task,))
         return added
 
     async def add_many(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         added = await self._adder.add_many(tasks)
+        await self._compare(tasks, added)
         self._logs.queued(tasks)
         return added
+
+    async def _compare(self, tasks: Sequence[NewTask], many: Sequence[Added]) -> None:
+        """The same uuid again changes nothing; if it was meant to, somebody should know."""
+        same = [task for task, added in zip(tasks, many, strict=True) if not added.fresh and added.uuid == task.uuid]
+        for task, record in zip(same, await self.store.get([task.uuid for task in same]), strict=True):
+            if record is not None and _content(record.source, record.body) != _content(task.source, task.body):
+                self._logs.differs(task, record)
 
     async def ended(self, uuid: str, timeout: float | None) -> Record:
         """Waits until the task has ended. TimeoutError: it has not; TaskNotFound: it is not there (any more)."""
@@ -85,3 +103,10 @@ class Link:
             except StoreError as error:  # the poll carries on meanwhile
                 self._logs.trouble("listening for ends", error)
                 await asyncio.sleep(_POLL)
+
+
+def _content(source: str, body: bytes) -> tuple[object, ...]:
+    """What makes two additions the same: an instant is one in every zone."""
+    arguments, headers = decode_open(body)
+    at = None if headers.at is None else datetime.fromisoformat(headers.at)
+    return source, arguments, at, headers.label, headers.metadata

@@ -1,4 +1,4 @@
-"""What an operator does, over the store contract alone: no user code is needed. `app.*` and the command line call it."""
+"""What an operator does, over the store contract alone: no user code is needed. Thin doors call it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from typing import TypedDict, Unpack
 
 from onthedot.clock import to_ms
 from onthedot.errors import TaskNotFound
+from onthedot.limits import key_text
 from onthedot.outcome import write_reason
 from onthedot.stores.contract import Ended, Lease, Limit, Record, Store
 from onthedot.task import TaskInfo
@@ -57,7 +58,9 @@ class Operations:
         if not found:
             raise TaskNotFound(f"no task {prefix}: never added here, or no longer kept")
         if len(found) > 1:
-            raise TaskNotFound(f"{prefix} is the beginning of several uuids, {found[0].uuid} and {found[1].uuid} among them")
+            raise TaskNotFound(
+                f"{prefix} is the beginning of several uuids, {found[0].uuid} and {found[1].uuid} among them"
+            )
         return found[0]
 
     async def find(self, **where: Unpack[Where]) -> Found:
@@ -90,7 +93,7 @@ class Operations:
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """Waiting ones end at once, running ones are told. Answers how many were still alive."""
         alive = [r for r in await self._store.get(uuids) if r is not None and r.past.ended is None]
-        held = await self._store.cancel(self._client, uuids)
+        held = await self._store.cancel(self._client, uuids, reason)
         await self._store.turn(
             self._client,
             [
@@ -129,7 +132,7 @@ class Operations:
         await self._set_pause(source, key, paused=False, reason="")
 
     async def _set_pause(self, source: str, key: str | None, *, paused: bool, reason: str) -> None:
-        name = source if key is None else f"{source}/{key}"
+        name = source if key is None else f"{source}/{key_text(key)}"
         _, limits, _ = await self._store.state()
         mine = next((limit for limit in limits if limit.name == name and limit.by == "operator"), Limit(name))
         changed = Limit(name, mine.cap, mine.rate, mine.burst, paused, reason, by="operator")

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypedDict
 
+from onthedot.clock import to_ms
 from onthedot.errors import DeclarationError
 from onthedot.limits import AtMost, Rate
 from onthedot.retry import Backoff, to_duration_ms
@@ -26,7 +27,7 @@ class TaskOptions(TypedDict, total=False):
     """
 
     executor: str
-    """"async", "thread", "process", or a name of ``App(executors=…)``. Default: async functions on the loop, others in a thread."""
+    """"async", "thread", "process", or a name of ``App(executors=…)``; async functions run on the loop by default."""
     timeout: Seconds | None
     max_retries: int
     backoff: float | Sequence[float] | Callable[[int, BaseException], float]
@@ -43,6 +44,7 @@ class TaskOptions(TypedDict, total=False):
     expires: Seconds | None
     keep: Seconds | None
     keep_failed: Seconds | None
+    keep_result: Seconds | None
     label: str
     tags: Sequence[str]
 
@@ -83,6 +85,7 @@ class Options:
     expires: int | None
     keep: int
     keep_failed: int
+    keep_result: int
     label: str
     tags: tuple[str, ...]
 
@@ -116,13 +119,14 @@ def _checked(said: Mapping[str, Any]) -> Options:
         priority=priority_of(said.get("priority", 5)),
         concurrency=_optional(said, "concurrency", lambda value, what: _count(value, what, least=1)),
         rate_limit=said.get("rate_limit"),
-        limits=tuple(said.get("limits", ())),
-        unique=said.get("unique"),
+        limits=_limits(said.get("limits", ())),
+        unique=unique_of(said.get("unique")),
         unique_for=_optional(said, "unique_for", to_duration_ms),
         on_conflict=_one_of(said.get("on_conflict", "keep"), "on_conflict", ("keep", "replace", "error")),
         expires=_optional(said, "expires", _positive),
         keep=_keep(said, "keep", 7 * 24 * _HOUR),
         keep_failed=_keep(said, "keep_failed", _keep(said, "keep", 30 * 24 * _HOUR)),
+        keep_result=_keep(said, "keep_result", _keep(said, "keep", 24 * _HOUR)),
         label=_text(said.get("label", ""), "label"),
         tags=tags_of(said.get("tags", ())),
     )
@@ -143,6 +147,42 @@ def priority_of(value: object) -> int:
 def tags_of(value: object) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(tag, str) for tag in value):
         raise ValueError(f"tags must be a list of strings, not {value!r}")
+    return tuple(value)
+
+
+def unique_of(value: object) -> bool | str | None:
+    if value is None or isinstance(value, bool | str):
+        return value
+    raise ValueError(f"unique must be True (all arguments) or a string, not {value!r}")
+
+
+def check_call(said: AddOptions) -> AddOptions:
+    """The options of one call, before they are used: a wrong one is refused where it is written."""
+    unknown = said.keys() - AddOptions.__annotations__.keys()
+    if unknown:
+        raise TypeError(f"no option {', '.join(map(repr, sorted(unknown)))}")
+    if "at" in said and "after" in said:
+        raise TypeError("at and after: give one of them")
+    if "at" in said:
+        if not isinstance(said["at"], datetime):
+            raise ValueError(f"at must be an aware datetime, not a {type(said['at']).__name__}: {said['at']!r}")
+        to_ms(said["at"])
+    if "after" in said:
+        to_duration_ms(said["after"], "after")
+    if said.get("expires") is not None:
+        _positive(said["expires"], "expires")
+    if not isinstance(said.get("metadata", {}), Mapping):
+        raise TypeError(f"metadata must be a dict, not {said['metadata']!r}")
+    priority_of(said.get("priority", 5))
+    unique_of(said.get("unique"))
+    _text(said.get("label", ""), "label")
+    tags_of(said.get("tags", ()))
+    return said
+
+
+def _limits(value: object) -> tuple[Rate | AtMost, ...]:
+    if not isinstance(value, Sequence) or isinstance(value, str):
+        raise TypeError(f"limits must be a list of Rate(…) and AtMost(…), not {value!r}")
     return tuple(value)
 
 
@@ -177,7 +217,7 @@ def _word(value: object, what: str) -> str:
 
 def _text(value: object, what: str) -> str:
     if not isinstance(value, str):
-        raise ValueError(f"{what} must be a string, not {value!r}")
+        raise TypeError(f"{what} must be a string, not {value!r}")
     return value
 
 
@@ -190,6 +230,8 @@ def _one_of(value: Any, what: str, allowed: tuple[str, ...]) -> Any:
 def _errors(value: Any, what: str) -> tuple[type[BaseException], ...]:
     if isinstance(value, type):
         value = (value,)
-    if not isinstance(value, (tuple, list)) or not all(isinstance(e, type) and issubclass(e, BaseException) for e in value):
+    if not isinstance(value, (tuple, list)) or not all(
+        isinstance(e, type) and issubclass(e, BaseException) for e in value
+    ):
         raise ValueError(f"{what} must be a tuple of exception classes, not {value!r}")
     return tuple(value)

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import os.path
 import random as randomness
 import traceback
+from pathlib import Path
 from types import TracebackType
 
 import msgspec
@@ -15,7 +15,7 @@ from onthedot.retry import to_duration_ms
 from onthedot.stores.contract import Again, Ended, Lease, Outcome, Record
 from onthedot.task import TaskFailure
 
-_PACKAGE = os.path.dirname(__file__)
+_PACKAGE = str(Path(__file__).parent)
 _MOST_TEXT = 32_768  # of a message or a traceback: the ends say the most
 
 
@@ -58,13 +58,13 @@ def judge(error: BaseException, record: Record, lease: Lease, options: Options, 
             return cancelled(record, lease, options, error.reason or "Cancel")
         case Reject():
             return failed(error, record, lease, options)
-        case TaskCancelled():
+        case TaskCancelled() if error.task == record.uuid:  # its own: raise_if_cancelled()
             return cancelled(record, lease, options, error.reason)
         case Retry() if error.after is not None:
             after: int | None = to_duration_ms(error.after, "Retry(after)")
         case _:
             after = None
-    wanted = isinstance(error, (Retry, options.retry_on)) or isinstance(error, TaskTimeout)
+    wanted = isinstance(error, (Retry, TaskTimeout, *options.retry_on))
     if not wanted or isinstance(error, options.reject_on) or record.past.retries >= options.max_retries:
         return failed(error, record, lease, options)
     if after is None:

@@ -60,7 +60,7 @@ def onthedot_app(onthedot_target: App[Any], onthedot_clock: ManualClock) -> Iter
 def _imported(named: str) -> App[Any]:
     from importlib import import_module
 
-    from onthedot.app import App
+    from onthedot.app import living
 
     module, colon, path = named.partition(":")
     if not (module and colon and path):
@@ -68,9 +68,10 @@ def _imported(named: str) -> App[Any]:
     found: object = import_module(module)
     for name in path.split("."):
         found = getattr(found, name, None)
-    if not isinstance(found, App):
+    app = next((each for each in living if each is found), None)
+    if app is None:
         pytest.fail(f"the setting onthedot_app is {named!r}, which is {found!r} and not an App", pytrace=False)
-    return found
+    return app
 
 
 def _only_one() -> App[Any]:

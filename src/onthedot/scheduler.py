@@ -7,18 +7,14 @@ import os
 import threading
 from typing import Any
 
-from onthedot.codec import encode_open
-from onthedot.consumer import ConsumerSource, TaskConsumerRegistry
-from onthedot.core import Core, slots
-from onthedot.declared import headers, policy_of
-from onthedot.clock import to_ms
 from onthedot.codec import decode_open_result
-from onthedot.engine.firing import Plan
+from onthedot.consumer import ConsumerSource, TaskConsumerRegistry, new_task
+from onthedot.core import Core, poll_interval_of, slots
+from onthedot.declared import AGING
 from onthedot.handle import TaskHandle
 from onthedot.observe.logs import Logs
-from onthedot.options import Seconds, resolve
+from onthedot.options import Seconds
 from onthedot.retry import seconds
-from onthedot.schedule import as_schedule
 from onthedot.settings import store_url
 from onthedot.stores.contract import NewTask, Policy
 from onthedot.task import Task, check_name
@@ -71,22 +67,16 @@ class Scheduler:
             Logs(logger),
             slots(_MOST if concurrency is None else concurrency, None, None, None),
             None if stop_timeout is None else seconds(stop_timeout, "stop_timeout"),
-            seconds(poll_interval, "poll_interval"),
+            poll_interval_of(poll_interval),
             one_pool=True,
             keeps_waiting=True,
         )
-        self._policies: dict[str, dict[object, Policy]] = {}
         self._consumers: dict[str, ConsumerSource] = {}
         self._take_consumers()
         registry.watch(self._take_consumers)
 
     async def start(self) -> bool:
         """True: this call started it."""
-        for name, source in self._consumers.items():
-            schedule = getattr(source.consumer, "schedule", None)
-            if schedule is not None:
-                rule = as_schedule(schedule)
-                self._core.plans[name] = Plan(name, rule, self._new(source.consumer.produce(rule.args), timed=False))
         return await self._core.service.start()
 
     async def stop(self) -> bool:
@@ -109,16 +99,13 @@ class Scheduler:
         """What goes on: state, counts, what runs here, the last error."""
         return self._core.status()
 
-    def _new(self, task: Task, *, timed: bool = True) -> NewTask:
+    def _new(self, task: Task) -> NewTask:
         if not isinstance(task, Task):
             raise TypeError(f"add_task() takes a Task, not {type(task).__name__}")
         source = self._consumers.get(task.source)
-        options = source.options if source is not None else resolve(task.source)
-        lane, cost = (None, 1.0) if source is None else source.lane(task.args)
-        policy = policy_of(self._policies.setdefault(task.source, {}), options, {}, self._core.client, cost)
-        head = headers({"at": task.schedule_at} if timed else {}, "")
-        body = encode_open(task.args, head, name=task.source)
-        return NewTask(task.uuid, task.source, body, to_ms(task.schedule_at), 0, lane, None, policy)
+        if source is not None:
+            return source.make(task, self._core.client)
+        return new_task(task, None, Policy(boost=5 * AGING, reply_to=self._core.client))
 
     def _take_consumers(self) -> None:
         """The registry has changed."""
@@ -129,8 +116,10 @@ class Scheduler:
         for name, consumer in now.items():
             known = self._consumers.get(name)
             if known is None or known.consumer is not consumer:
-                self._consumers[name] = ConsumerSource(consumer)
-                self._core.sources.put(self._consumers[name])
+                source = self._consumers[name] = ConsumerSource(consumer)
+                if (plan := source.plan(self._core.client)) is not None:
+                    self._core.plans[name] = plan
+                self._core.sources.put(source)
 
 
 _shared: Scheduler | None = None

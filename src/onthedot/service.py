@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Awaitable, Callable, Iterator
 from concurrent.futures import Future
-from typing import Literal
+from typing import Any, Literal
 
 from onthedot.bridge import LoopThread
 from onthedot.engine.lifecycle import Lifecycle, Status
@@ -24,12 +24,14 @@ class Service:
     def __init__(
         self,
         begin: Callable[[], Awaitable[None]],
+        halt: Callable[[], None],
         finish: Callable[[float | None], Awaitable[None]],
         logs: Logs,
         stop_timeout: float | None,
         hurry: Callable[[], None],
     ) -> None:
         self._begin = begin
+        self._halt = halt
         self._finish = finish
         self._logs = logs
         self._stop_timeout = stop_timeout
@@ -44,6 +46,11 @@ class Service:
     def status(self) -> Status:
         return "stopped" if self._lifecycle is None else self._lifecycle.status
 
+    def forked(self) -> None:
+        """In the child nothing of the parent's is running."""
+        self._lock = threading.Lock()
+        self._lifecycle = self._mode = self._thread = self.loop = None
+
     def failed(self, error: BaseException) -> None:
         if self._lifecycle is not None:
             self._lifecycle.failed(error)
@@ -53,8 +60,10 @@ class Service:
     async def start(self, mode: Mode = "loop") -> bool:
         with self._lock:
             loop = asyncio.get_running_loop()
+            if self.loop is not None and self.loop.is_closed():
+                self._lifecycle = None  # the loop was closed over it: nothing of it is alive
             if self._lifecycle is None or (self.status == "stopped" and self.loop is not loop):
-                self._lifecycle = Lifecycle(self._begin, self._finish, self._logs.scheduler)
+                self._lifecycle = Lifecycle(self._begin, self._halt, self._finish, self._logs.scheduler)
             elif self.loop is not loop or (self.status != "stopped" and self._mode != mode):
                 raise SchedulerStateError(f"already {self.status} in another way ({self._mode}): stop it first")
             self._mode, self.loop = mode, loop
@@ -130,14 +139,16 @@ class Service:
 def _signals(callback: Callable[[], object]) -> Iterator[None]:
     """SIGINT and SIGTERM call back instead of killing; only the main thread may say so."""
     loop = asyncio.get_running_loop()
-    set_here: list[signal.Signals] = []
+    before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for each in (signal.SIGINT, signal.SIGTERM):
             with contextlib.suppress(NotImplementedError):  # Windows: KeyboardInterrupt comes as it always did
+                handler = signal.getsignal(each)
                 loop.add_signal_handler(each, callback)
-                set_here.append(each)
+                before[each] = handler
     try:
         yield
     finally:
-        for each in set_here:
+        for each, handler in before.items():
             loop.remove_signal_handler(each)
+            signal.signal(each, handler)

@@ -78,7 +78,10 @@ class Task:
         missing = {"uuid", "source", "schedule_at"} - data.keys()
         if missing:
             raise ValueError(f"not a task: {', '.join(sorted(missing))} missing in {dict(data)!r}")
-        return cls(data["source"], data.get("args"), datetime.fromisoformat(data["schedule_at"]), data["uuid"])
+        at = data["schedule_at"]
+        if not isinstance(at, str):
+            raise TypeError(f"not a task: schedule_at must be a string in ISO 8601, not {at!r}")
+        return cls(data["source"], data.get("args"), datetime.fromisoformat(at), data["uuid"])
 
     def __eq__(self, other: object) -> bool:
         if not isinstance(other, Task):

@@ -193,7 +193,6 @@ async def test_a_waiting_chore_that_is_cancelled_is_handed_out_once(
     await other.beat(0)
     held = await store.cancel("client", [uuid])
     assert [(record.uuid, record.past.why) for record in held.tasks] == [(uuid, "cancel")]
-    assert await worker.chores() == {}
     client = Worker(store, "client")
     client.leases[uuid] = Lease(uuid, held.fence, "client")
     assert await client.settle(client.cancelled(uuid)) == ["ok"]

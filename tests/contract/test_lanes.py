@@ -39,6 +39,15 @@ async def test_every_outcome_opens_it_for_the_next(store: Store, worker: Worker,
     assert await worker.runs() == [second]
 
 
+async def test_it_opens_for_no_more_than_fit(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "a/*", cap=2, rate=1.0, burst=3)
+    uuids = await add(store, *tasks(6, lane="a/k"))
+    assert await worker.runs() == uuids[:2]
+    await worker.settle(worker.done(uuids[0]), worker.done(uuids[1]))
+    assert await states(store, uuids[2:]) == ["ready", "parked", "parked", "parked"]
+
+
 @pytest.mark.parametrize("how", ["death", "close", "lapse"])
 async def test_a_slot_never_leaks(store: Store, worker: Worker, other: Worker, clock: ManualClock, how: str) -> None:
     await other.beat()
@@ -262,3 +271,37 @@ async def test_a_lane_does_not_hold_up_its_source(store: Store, worker: Worker) 
     await add(store, *tasks(50, lane="a/k"))
     (free,) = await add(store, task())
     assert await worker.runs(total=1) == [free]
+
+
+async def test_what_a_death_gives_back_comes_by_rank(
+    store: Store, worker: Worker, other: Worker, clock: ManualClock
+) -> None:
+    await worker.beat()
+    await other.beat()
+    await limit(store, "a/*", rate=1.0, burst=2)
+    (plain,) = await add(store, task(lane="a/k"))
+    assert await worker.runs() == [plain]
+    (boosted,) = await add(store, task(lane="a/k", boost=5000))
+    assert await worker.runs() == [boosted]
+    clock.advance(1000)
+    await worker.beat(0)
+    assert await other.runs() == [boosted]
+
+
+@pytest.mark.parametrize("how", ["add", "snooze"])
+async def test_who_arrives_may_pass_one_that_waits_for_more_tokens(
+    store: Store, worker: Worker, clock: ManualClock, how: str
+) -> None:
+    await worker.beat()
+    await limit(store, "a/*", rate=1.0, burst=2)
+    (cheap,) = await add(store, task(lane="a/k"))
+    assert await worker.runs() == [cheap]
+    (dear,) = await add(store, task(lane="a/k", cost=2, boost=5000))
+    assert await worker.runs() == []
+    assert await states(store, [dear]) == ["parked"]
+    if how == "add":
+        (cheap,) = await add(store, task(lane="a/k"))
+        await worker.claim("b")
+    else:
+        await worker.settle(worker.snooze(cheap))
+    assert await states(store, [cheap]) == ["ready"]

@@ -80,6 +80,14 @@ async def test_the_dead_stay_dead(store: Store, worker: Worker, other: Worker, c
     assert await other.runs() == [uuid]
 
 
+async def test_who_only_settles_is_told_too(store: Store, worker: Worker) -> None:
+    assert not (await store.turn(worker.name, [], None)).alive
+    await worker.beat()
+    assert (await store.turn(worker.name, [], None)).alive
+    await worker.beat(0)
+    assert not (await store.turn(worker.name, [], None)).alive
+
+
 async def test_who_comes_late_finds_itself_dead(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.beat(5000)
     (uuid,) = await add(store, task())

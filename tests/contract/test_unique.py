@@ -177,9 +177,12 @@ async def test_a_key_for_a_time_is_free_while_its_task_lives(store: Store, worke
 async def test_the_replacing_policy_says_how_long(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.beat()
     (uuid,) = await add(store, task(unique="k"))
+    clock.advance(400)
     await add(store, task(unique="k", unique_for=1000, clash="replace"))
     await worker.runs()
     await worker.settle(worker.done(uuid))
-    clock.advance(1000)
+    clock.advance(599)
+    assert await add(store, task(unique="k")) == [uuid]
+    clock.advance(1)  # a thousand from its adding, which was the first
     (added,) = await store.add([task(unique="k")])
     assert added.fresh

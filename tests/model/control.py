@@ -83,16 +83,20 @@ class Control:
         self.counter += 1
         return self.counter
 
-    def purge(self, limit: int, most: int = 1_000_000) -> int:
+    def doomed(self, limit: int, most: int) -> list[Row]:
+        """What a purge drops: first what is past its time, then what ended first."""
         now = self.clock.now()
         ended = [row for row in self.rows.values() if not row.live]
         over = [row for row in ended if (row.record.past.keep_until or 0) <= now]
         over.sort(key=lambda row: (row.record.past.keep_until or 0, row.record.seq))
         rest = sorted((row for row in ended if row not in over), key=lambda row: row.end)
-        gone = (over + rest[: max(0, len(rest) - most)])[:limit]
-        for row in gone:
+        return (over + rest[: max(0, len(rest) - most)])[:limit]
+
+    def purge(self, limit: int, most: int = 1_000_000) -> int:
+        doomed = self.doomed(limit, most)
+        for row in doomed:
             del self.rows[row.record.uuid]
-        return len(gone)
+        return len(doomed)
 
     def get(self, uuids: Sequence[str]) -> list[Record | None]:
         return [self.rows[uuid].seen() if uuid in self.rows else None for uuid in uuids]

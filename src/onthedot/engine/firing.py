@@ -11,9 +11,18 @@ from typing import Any
 import msgspec
 
 from onthedot.clock import Clock, from_ms, to_ms
+from onthedot.engine.source import Sources
 from onthedot.observe.logs import Logs
-from onthedot.schedule import RuleSchedule, Schedule, due_windows, first_run, from_data, jitter_of
-from onthedot.schedule import nominal_uuid, to_data
+from onthedot.schedule import (
+    RuleSchedule,
+    Schedule,
+    due_windows,
+    first_run,
+    from_data,
+    jitter_of,
+    nominal_uuid,
+    to_data,
+)
 from onthedot.stores import contract
 from onthedot.stores.contract import Fire, NewTask, Policy, Store
 
@@ -53,20 +62,26 @@ class Plan:
 class Firing:
     """Declares what code says at start, and fires what is due."""
 
-    def __init__(self, store: Store, plans: Mapping[str, Plan], clock: Clock, logs: Logs) -> None:
+    def __init__(self, store: Store, sources: Sources, plans: Mapping[str, Plan], clock: Clock, logs: Logs) -> None:
         self._store = store
+        self._sources = sources
+        self._told: set[str] = set()
         self._plans = plans
         self._clock = clock
         self._logs = logs
 
     async def declare(self) -> None:
+        """Limits and schedules, as code says them now; repeated when a source comes later."""
         now = self._clock.now()
-        records = [plan.record(now) for plan in self._plans.values()]
-        if not records:
+        plans = dict(self._plans)
+        limits = [limit for source in self._sources for limit in source.limits()]
+        await self._store.put([plan.record(now) for plan in plans.values()], limits)
+        new = plans.keys() - self._told
+        if not new:
             return
-        await self._store.put(records, [])
+        self._told |= new
         stored = {record.name: record for record in (await self._store.state())[0]}
-        for name in self._plans:
+        for name in new:
             next_at = stored[name].next_at
             shown = "never" if next_at is None else from_ms(next_at).isoformat()
             self._logs.scheduler.info("Schedule registered: %s next %s", name, shown)
@@ -91,9 +106,7 @@ class Firing:
         else:
             rule = from_data(stored.rule)
         assert record.next_at is not None
-        windows = due_windows(
-            rule, from_ms(record.next_at), from_ms(self._clock.now()), rule.catch_up, rule.grace
-        )
+        windows = due_windows(rule, from_ms(record.next_at), from_ms(self._clock.now()), rule.catch_up, rule.grace)
         tasks = tuple(_task(record.name, stored, rule, nominal) for nominal in windows.run)
         next_at = None if windows.next_at is None else to_ms(windows.next_at)
         last_at = to_ms(windows.run[-1]) if windows.run else None
@@ -109,7 +122,12 @@ def _task(name: str, stored: _Stored, rule: Schedule, nominal: datetime) -> NewT
         unique = f"schedule:{name}"  # one at a time: while it lives, the next window adds nothing
     jitter = jitter_of(name, at, rule.jitter) if rule.jitter else 0
     return NewTask(
-        nominal_uuid(name, at), stored.source, msgspec.json.encode(body), at + jitter, 0, stored.lane, unique, stored.policy
+        nominal_uuid(name, at),
+        stored.source,
+        msgspec.json.encode(body),
+        at + jitter,
+        0,
+        stored.lane,
+        unique,
+        stored.policy,
     )
-
-

@@ -18,10 +18,12 @@ class Lifecycle:
     def __init__(
         self,
         begin: Callable[[], Awaitable[None]],
+        halt: Callable[[], None],
         finish: Callable[[float | None], Awaitable[None]],
-        log: logging.Logger,
+        log: logging.LoggerAdapter[logging.Logger],
     ) -> None:
         self._begin = begin
+        self._halt = halt
         self._finish = finish
         self._log = log
         self._ending: asyncio.Task[None] | None = None
@@ -58,6 +60,7 @@ class Lifecycle:
         first = self._ending is None
         if self._ending is None:
             self.status = "stopping"
+            self._halt()
             self._ending = asyncio.ensure_future(self._end(timeout))
         await asyncio.shield(self._ending)
         return first
@@ -65,7 +68,9 @@ class Lifecycle:
     def failed(self, why: BaseException) -> None:
         """The engine ended by itself: no retry mends it."""
         self._log.error("Scheduler stopped: %s: %s", type(why).__name__, why)
-        self.status = "stopped"
+        if self._ending is None:
+            self.status = "stopping"
+            self._ending = asyncio.ensure_future(self._end(0))
 
     async def _end(self, timeout: float | None) -> None:
         try:

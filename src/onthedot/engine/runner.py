@@ -6,8 +6,9 @@ import asyncio
 import random as randomness
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextvars import copy_context
+from contextvars import Context, copy_context
 from functools import partial
+from types import CoroutineType
 from typing import TypeAlias
 
 from onthedot.clock import Clock, Timer
@@ -29,6 +30,7 @@ class Run(TaskContext):
     started = 0.0
     server: asyncio.Task[None] | None = None  # who serves it; None: not begun
     stop = ""  # why it is being ended from outside: cancel, timeout, shutdown, lost
+    timer: Timer | None = None
     over = False  # its outcome is out, even if a thread still works on it
 
 
@@ -36,7 +38,7 @@ class Runner:
     """A queue and as many serving coroutines as have something to wait for.
 
     One coroutine runs task after task as long as they do not suspend; whenever it begins one and more are queued,
-    a second is made ready to take over. So a burst of short tasks costs one coroutine, and long ones have each their own.
+    a second is made ready to take over. So a burst of short tasks costs one coroutine, and long ones have their own.
     """
 
     def __init__(
@@ -73,17 +75,17 @@ class Runner:
             run = self._queue.popleft()
             self._finish(run, Again(run.lease, None, counted=False))
 
-    def end(self, uuid: str, why: str) -> None:
+    def end(self, uuid: str, why: str, reason: str = "") -> None:
         """Ends a run from outside: at once where the executor can, else by asking."""
         run = self.runs.get(uuid)
         if run is None or run.stop or run.over:
             return
         run.stop = why
+        run.cancel_wanted = reason or _REASONS[why]
         if run.server is None:
             self._queue.remove(run)
             self._finish(run, self._stopped(run))
             return
-        run.cancel_wanted = why
         if self._executors[run.declared.executor].hard:
             run.server.cancel()
         elif why != "cancel":
@@ -92,7 +94,7 @@ class Runner:
     def _abandon(self, run: Run) -> None:
         """A thread cannot be ended: the outcome is told now, the slot stays taken until it returns."""
         if run.stop == "timeout":
-            self._logs.abandoned(run.record)
+            self._logs.abandoned(run.record, run.thread)
         run.over = True
         self.outcomes.append((self._stopped(run), run))
         self._wake.set()
@@ -117,50 +119,58 @@ class Runner:
             run.server = me
             if queue and not self._helper_coming:
                 self._call_helper()
-            self._finish(run, await self._outcome(run))
-            if me.cancelling() or copy_context() != clean:
+            token = set_current(run)
+            try:
+                value = await self._call(run)
+                if type(value) is CoroutineType:  # a sync function, or a wrapper of one, that gave a coroutine back
+                    value = await value
+                outcome = self._done(run, value)
+            except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
+                outcome = self._raised(run, error)
+            reset_current(token)
+            self._finish(run, outcome)
+            if me.cancelling() or _changed(clean):
                 # The task left something behind in this coroutine: the next one gets a fresh coroutine.
                 self._call_helper()
                 return
 
+    def _call(self, run: Run) -> Awaitable[object]:
+        """Decodes and calls; what comes back is the task's own coroutine, wherever nothing is around it."""
+        source = run.declared
+        run.arguments, run.headers = source.decode(run.record.body)
+        executor = self._executors[source.executor]
+        if source.options.timeout is not None:
+            self._limit(run, source.options.timeout)
+        if self._around:
+            return self._through(run, partial(executor.run, source.call, run.arguments))
+        return executor.run(source.call, run.arguments)
+
+    def _done(self, run: Run, value: object) -> Outcome:
+        result = b"" if value is None else self._encoded(run, value)
+        also = None if run.spawned is None else Also(tuple(run.spawned))
+        options = run.declared.options
+        return Done(run.lease, result, options.keep, also, options.keep_result)
+
+    def _raised(self, run: Run, error: BaseException) -> Outcome:
+        if isinstance(error, Undecodable) and not run.arguments:
+            return self._undecodable(run, error)
+        if isinstance(error, asyncio.CancelledError) and run.stop:
+            return self._stopped(run)
+        return self._judged(error, run)
+
     def _finish(self, run: Run, outcome: Outcome) -> None:
         del self.runs[run.record.uuid]
         self.freed.append(run.record.source)
+        if run.timer is not None:
+            run.timer.cancel()
         if not run.over:
             run.over = True
             self.outcomes.append((outcome, run))
         self._wake.set()
 
-    async def _outcome(self, run: Run) -> Outcome:
-        source = run.declared
-        options = source.options
-        timer: Timer | None = None
-        token = set_current(run)
-        try:
-            run.arguments, run.headers = source.decode(run.record.body)
-            if options.timeout is not None:
-                timer = self._limit(run, options.timeout)
-            executor = self._executors[source.executor]
-            if self._around:
-                value = await self._through(run, partial(executor.run, source.call, run.arguments))
-            else:
-                value = await executor.run(source.call, run.arguments)
-            also = None if run.spawned is None else Also(tuple(run.spawned))
-            return Done(run.lease, b"" if value is None else self._encoded(run, value), options.keep, also)
-        except Undecodable as error:
-            return self._undecodable(run, error)
-        except asyncio.CancelledError as error:
-            return self._stopped(run) if run.stop else self._judged(error, run)
-        except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
-            return self._judged(error, run)
-        finally:
-            if timer is not None:
-                timer.cancel()
-            reset_current(token)
-
-    def _limit(self, run: Run, timeout: int) -> Timer:
+    def _limit(self, run: Run, timeout: int) -> None:
         run.deadline_ms = self._clock.now() + timeout
-        return self._clock.call_later(timeout, lambda: self.end(run.record.uuid, "timeout"))
+        run.timer = self._clock.call_later(timeout, lambda: self.end(run.record.uuid, "timeout"))
 
     async def _through(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
         for layer in reversed(self._around):
@@ -199,9 +209,19 @@ class Runner:
                 error = TaskTimeout(run.record.uuid, "onthedot.TaskTimeout", f"no result after {seconds:g} s")
                 return self._judged(error, run)
             case "cancel":
-                return cancelled(run.record, run.lease, run.declared.options, "cancelled")
+                return cancelled(run.record, run.lease, run.declared.options, run.cancel_wanted)
             case _:
                 return Again(run.lease, None, counted=False)
+
+
+_REASONS = {"cancel": "cancelled", "timeout": "timed out", "shutdown": "shutdown", "lost": "lease lost"}
+
+
+def _changed(clean: Context) -> bool:
+    try:
+        return copy_context() != clean
+    except Exception:  # noqa: BLE001 - values that cannot be compared, such as arrays, are others
+        return True
 
 
 NOT_STORED = b"!"

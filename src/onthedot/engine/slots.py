@@ -10,7 +10,7 @@ from onthedot.stores.contract import Pool
 
 
 class Slots:
-    """Slots by pool (an executor's, or one for all). A source that had nothing rests until a hint, its time, or `woke`."""
+    """Slots by pool (an executor's, or one for all). A source that had nothing rests until a hint or its time."""
 
     def __init__(self, sources: Sources, totals: Mapping[str, int], *, one_pool: bool = False) -> None:
         self._sources = sources
@@ -22,6 +22,7 @@ class Slots:
         self._active: dict[str, Source] = {}
         self._timed: dict[str, float] = {}
         self._hinted: set[str] = set()  # since the last ask: its answer may be older than the hint
+        self._turns = 0
         self.refresh()
 
     def refresh(self) -> None:
@@ -49,15 +50,27 @@ class Slots:
         free = total - self._busy[pool]
         if free <= 0:
             return Pool(0, {})
-        share = total if total == 1 else -(-total // len(sources))
-        room = {}
-        for name, source in sources:
-            running = self._running[name]
-            own = source.room()
-            most = share - running if own is None else min(share, own) - running
-            if most > 0:
-                room[name] = min(free, most)
-        return Pool(free, room)
+        room = {name: self._room(name, source, free) for name, source in sources}
+        if total > 1 and len(room) > 1:  # a single slot goes by age alone
+            self._turns += 1
+            room = share(free, {name: self._running[name] for name in room}, room, self._turns)
+        return Pool(free, {name: most for name, most in room.items() if most > 0})
+
+    def _room(self, name: str, source: Source, free: int) -> int:
+        own = source.room()
+        return free if own is None else min(free, own - self._running[name])
+
+    def hungry(self) -> bool:
+        """Is there a free slot, and somebody who may have work for it?"""
+        for name, source in self._active.items():
+            pool = self._pools[name]
+            if self._totals[pool] > self._busy[pool] and self._room(name, source, 1) > 0:
+                return True
+        return False
+
+    def next_in(self, now: float) -> float | None:
+        """ms until a resting source is worth asking again."""
+        return min((max(0.0, until - now) for until in self._timed.values()), default=None)
 
     def count(self, names: Iterable[str], by: int) -> None:
         """by=+1: these have begun; by=-1: these have ended."""
@@ -87,3 +100,34 @@ class Slots:
                 woken = True
             self._timed.pop(name, None)
         return woken
+
+
+def share(free: int, running: Mapping[str, int], most: Mapping[str, int], turn: int) -> dict[str, int]:
+    """Max-min: the free slots go to those who run least, up to what each may take.
+
+    What cannot be divided goes to a few, to others in the next turn.
+
+    >>> share(4, {"a": 3, "b": 0}, {"a": 4, "b": 4}, 0)
+    {'a': 0, 'b': 4}
+    >>> share(4, {"a": 0, "b": 0, "c": 0}, {"a": 4, "b": 4, "c": 4}, 0)
+    {'a': 2, 'b': 1, 'c': 1}
+    """
+    low, high = 0, free + max(running.values())
+    while low < high:  # the highest level to which all can be filled
+        level = (low + high + 1) // 2
+        if sum(_filled(running, most, level).values()) <= free:
+            low = level
+        else:
+            high = level - 1
+    room = _filled(running, most, low)
+    left = free - sum(room.values())
+    names = list(room)
+    for name in names[turn % len(names) :] + names[: turn % len(names)]:
+        if left > 0 and room[name] < most[name] and running[name] + room[name] <= low:
+            room[name] += 1
+            left -= 1
+    return room
+
+
+def _filled(running: Mapping[str, int], most: Mapping[str, int], level: int) -> dict[str, int]:
+    return {name: max(0, min(most[name], level - running[name])) for name in running}

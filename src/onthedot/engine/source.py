@@ -29,6 +29,7 @@ class Source(Protocol):
     def call(self, arguments: dict[str, Any], /) -> object:
         """Calls the code, as the current task."""
         ...
+
     def encode(self, value: object, /) -> bytes: ...
     def limits(self) -> list[Limit]: ...
 
@@ -37,27 +38,27 @@ class Sources:
     """The sources of this process, by name. Whoever watches is told when one comes or goes."""
 
     def __init__(self) -> None:
-        self._by_name: dict[str, Source] = {}
+        self.by_name: dict[str, Source] = {}
         self._watchers: list[Callable[[], None]] = []
         self.known: frozenset[str] = frozenset()
 
     def put(self, source: Source, *aliases: str) -> None:
         for name in (source.name, *aliases):
-            self._by_name[name] = source
+            self.by_name[name] = source
         self._changed()
 
     def remove(self, name: str) -> None:
-        self._by_name.pop(name, None)
+        self.by_name.pop(name, None)
         self._changed()
 
     def get(self, name: str) -> Source | None:
-        return self._by_name.get(name)
+        return self.by_name.get(name)
 
     def items(self) -> list[tuple[str, Source]]:
-        return list(self._by_name.items())
+        return list(self.by_name.items())
 
     def __iter__(self) -> Iterator[Source]:
-        return iter(dict.fromkeys(self._by_name.values()))
+        return iter(dict.fromkeys(self.by_name.values()))
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
         """Answers with the way to stop watching."""
@@ -65,6 +66,6 @@ class Sources:
         return lambda: self._watchers.remove(callback)
 
     def _changed(self) -> None:
-        self.known = frozenset(self._by_name)
+        self.known = frozenset(self.by_name)
         for callback in list(self._watchers):
             callback()

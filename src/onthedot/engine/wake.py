@@ -9,7 +9,7 @@ from onthedot.clock import Clock
 
 
 class Wake:
-    """First clear, then look, then wait: what comes in between is not lost. Set on the loop; `set_soon` from anywhere."""
+    """First clear, then look, then wait: what comes in between is not lost. `set` on the loop, `set_soon` anywhere."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import logging
 import os
 import platform
 import random as randomness
 import threading
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import aclosing
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 
 import msgspec
 
@@ -56,12 +57,13 @@ class Parts:
     clock: Clock
     random: randomness.Random
     logs: Logs
+    declare: Callable[[], Awaitable[None]]  # tells the store what code says: limits and schedules
+    fire: Callable[[Sequence[Schedule]], Awaitable[bool]]
     around: Sequence[Around] = ()
     one_pool: bool = False
     poll_interval: float = 10_000
     most_kept: int = 1_000_000
-    fire: Callable[[Sequence[Schedule]], Awaitable[bool]] | None = None
-    fatal: Callable[[BaseException], None] = field(default=lambda error: None)
+    fatal: Callable[[BaseException], object] = repr  # told of what ends the loop
 
 
 class Worker:
@@ -72,15 +74,14 @@ class Worker:
         self._store, self._clock, self._logs = parts.store, parts.clock, parts.logs
         self.wake = Wake(parts.clock)
         self.slots = Slots(parts.sources, parts.totals, one_pool=parts.one_pool)
-        self.runner = Runner(
-            parts.executors, parts.around, parts.clock, parts.random, parts.logs, self.wake
-        )
+        self.runner = Runner(parts.executors, parts.around, parts.clock, parts.random, parts.logs, self.wake)
         self._also: list[Outcome] = []  # ends of what never ran: chores, and what came too late
         self._notes: dict[str, Note] = {}
         self._notes_lock = threading.Lock()
         self._number = 0
-        self._purged = parts.clock.now()
+        self._purged = self._asked_all = parts.clock.now()
         self._stopping = False
+        self._undeclared = False
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] = lambda: None
         self.last_error: BaseException | None = None
@@ -93,21 +94,19 @@ class Worker:
         info = {"host": platform.node(), "pid": os.getpid(), "sources": sorted(self._parts.sources.known)}
         self._keeper = Keeper(self._store, self.session, msgspec.json.encode(info), self._clock, self._logs)
         self._number = 0
+        self._logs.worker = self.session
 
     # -- start and stop
 
     async def start(self) -> None:
-        await self._store.put([], [limit for source in self._parts.sources for limit in source.limits()])
+        await self._parts.declare()
         await self._keeper.open(self._cancel, self._lost)
         self._unwatch = self._parts.sources.watch(self._sources_changed)
         self._loops = [asyncio.create_task(self._loop()), asyncio.create_task(self._listen())]
 
     async def stop(self, timeout: float | None) -> None:
-        """No claim from this moment; running ones finish, or go back uncounted after `timeout` seconds."""
-        self._stopping = True
-        self._unwatch()
-        self.runner.give_back()
-        self.wake.set()
+        """Running ones finish, or go back uncounted after `timeout` seconds."""
+        self.halt()
         loop, listener = self._loops
         done, _ = await asyncio.wait([loop], timeout=timeout)
         if not done:
@@ -115,7 +114,18 @@ class Worker:
             await asyncio.wait([loop])
         listener.cancel()
         await asyncio.wait([listener])
-        await self._keeper.close()
+        try:
+            await self._keeper.close()
+        except Exception as error:  # noqa: BLE001 - told; what it held goes back when the session's time is over
+            self._logs.trouble("closing the session", error)
+
+    def halt(self) -> None:
+        """No claim and no start from this moment; what has not begun goes back."""
+        if not self._stopping:
+            self._stopping = True
+            self._unwatch()
+            self.runner.give_back()
+            self.wake.set()
 
     def hurry(self) -> None:
         """What still runs is ended now and goes back uncounted."""
@@ -128,6 +138,7 @@ class Worker:
         self.wake.call_soon(self._look_again)
 
     def _look_again(self) -> None:
+        self._undeclared = True
         self.slots.refresh()
         self.wake.set()
 
@@ -141,6 +152,7 @@ class Worker:
                 pause = _FIRST_PAUSE
             except StoreRefused as error:  # no retry mends it
                 self.last_error = error
+                self.halt()
                 self._parts.fatal(error)
                 return
             except Exception as error:  # noqa: BLE001 - told, and tried again
@@ -156,11 +168,15 @@ class Worker:
         self.wake.clear()  # first clear, then look: no hint is lost
         if self._notes:
             await self._write_notes()
+        if self._undeclared:
+            await self._parts.declare()
+            self._undeclared = False
         turn = await self._turn()
         if not turn.alive:
             await self._reborn()
         elif turn.claimed is None:
-            await self.wake.until(None)
+            if not self._all_told():  # else nobody would wake it
+                await self.wake.until(None)
         elif await self._begin(turn.claimed):
             await asyncio.sleep(0)  # there is more at once, but others want the loop too
         else:
@@ -168,6 +184,10 @@ class Worker:
 
     async def _turn(self) -> Turn:
         """Settle and claim in one step. What was taken out is put back if the store does not answer."""
+        now = self._clock.now()
+        if now - self._asked_all >= self._parts.poll_interval:
+            self._asked_all = now
+            self.slots.refresh()  # a hint may have been lost
         ended, self.runner.outcomes = self.runner.outcomes, []
         freed, self.runner.freed = self.runner.freed, []
         self.slots.count(freed, -1)
@@ -175,7 +195,7 @@ class Worker:
         ask = None
         if not self._stopping:
             known = self._parts.sources.known if self._store.private else None
-            ask = Ask(self._number + 1, self.slots.ask(self._clock.now()), known=known)
+            ask = Ask(self._number + 1, self.slots.ask(now), known=known)
         elif not (ended or also):
             return Turn(())
         try:
@@ -196,15 +216,15 @@ class Worker:
         for record in claimed.chores:
             self._end_chore(record, claimed.fence)
         self.slots.rest(claimed.rest, now)
-        woken = self.slots.wake(claimed.woke - claimed.rest.keys())
+        self.slots.wake(claimed.woke - claimed.rest.keys())
         fired = False
-        if claimed.schedules and self._parts.fire is not None and not self._stopping:
+        if claimed.schedules and not self._stopping:
             fired = await self._parts.fire(claimed.schedules)
-        return bool(fired or woken or claimed.more or claimed.chores)
+        return bool(fired or claimed.more or claimed.chores or self.slots.hungry())
 
     def _start_runs(self, claimed: Claimed, now: float) -> None:
         runs = []
-        sources, fence, session = self._parts.sources, claimed.fence, self.session
+        sources, fence, session = self._parts.sources.by_name, claimed.fence, self.session
         for record in claimed.tasks:
             source = sources.get(record.source)
             lease = Lease(record.uuid, fence, session)
@@ -222,10 +242,11 @@ class Worker:
         if now - self._purged >= _PURGE_EVERY:
             self._purged = now
             await self._store.purge(10_000, self._parts.most_kept)
-        self.next_in = next_in
+        waits = [ms for ms in (next_in, self.slots.next_in(now)) if ms is not None]
+        self.next_in = min(waits, default=None)
         if self._all_told():
             self.quiet.set()
-        await self.wake.until(poll if next_in is None else min(next_in, poll))
+        await self.wake.until(min([poll, *waits]))
         self.quiet.clear()
 
     async def _rest(self, ms: float) -> None:
@@ -233,6 +254,10 @@ class Worker:
         await self.wake.until(ms)
 
     # -- what running tasks say
+
+    @property
+    def log(self) -> logging.Logger:
+        return self._logs.task.logger
 
     def progress(self, context: TaskContext, done: float, total: float) -> None:
         """From any thread; the last word between two writes stays."""
@@ -282,8 +307,8 @@ class Worker:
             pause = min(pause * 2, _LONGEST_PAUSE)
 
     def _hinted(self, hint: Hint) -> None:
-        for uuid in hint.cancel:
-            self.runner.end(uuid, "cancel")
+        for uuid, reason in hint.cancel.items():
+            self.runner.end(uuid, "cancel", reason)
         if hint.resync:
             self.slots.refresh()
         self.slots.hint(hint.sources)

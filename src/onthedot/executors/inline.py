@@ -6,6 +6,8 @@ from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
 from typing import Any
 
+from onthedot.errors import DeclarationError
+
 
 class Inline:
     hard = True
@@ -16,6 +18,21 @@ class Inline:
         if type(value) is CoroutineType or isinstance(value, Awaitable):
             return value
         return _Ready(value)
+
+    def close(self) -> None:
+        pass  # nothing was opened
+
+
+class NotBuilt:
+    """Stands for an executor that this version does not have: its tasks fail and say so, the others go on."""
+
+    hard = True
+
+    def __init__(self, what: str) -> None:
+        self._what = what
+
+    def run(self, call: Callable[..., object], *args: object) -> Awaitable[object]:
+        raise DeclarationError(f"{self._what} is not built yet in this version: {call} was not called with {args}")
 
     def close(self) -> None:
         pass  # nothing was opened

@@ -13,6 +13,8 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 
+from onthedot.context import running_task
+
 _Call = tuple[contextvars.Context, Callable[..., object], tuple[object, ...], "asyncio.Future[object]"]
 
 
@@ -48,6 +50,7 @@ class Threads:
             value: object = None
             error: BaseException | None = None
             try:
+                context.run(_say_where)
                 value = context.run(call, *args)
             except BaseException as raised:  # noqa: BLE001 - SystemExit too: it fails this task, not the worker
                 error = raised
@@ -86,3 +89,8 @@ class Threads:
             for _ in range(self._made):
                 self._calls.put(None)
             self._made = self._idle = 0
+
+
+def _say_where() -> None:
+    if (run := running_task()) is not None:
+        run.thread = threading.current_thread().name

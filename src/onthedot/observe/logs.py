@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import logging
-import threading
+import sys
 import time
-from collections.abc import Sequence
-from typing import Protocol
+from collections.abc import MutableMapping, Sequence
+from typing import Any, Protocol
 
 from onthedot.stores.contract import Again, Done, Ended, NewTask, Outcome, Record, Verdict
 from onthedot.views import as_task
@@ -21,28 +21,51 @@ class Began(Protocol):
     def started(self) -> float: ...
 
 
+class Lines(logging.LoggerAdapter[logging.Logger]):
+    """A logger whose handlers may fail: a full disk under the log must not stop the tasks."""
+
+    def __init__(self, logger: logging.Logger) -> None:
+        super().__init__(logger, {})
+        self._complained = False
+
+    def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
+        return msg, kwargs
+
+    def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
+        try:
+            super().log(level, msg, *args, **kwargs)
+        except Exception as error:  # noqa: BLE001 - whatever a handler does, it is said once, elsewhere
+            if not self._complained:
+                self._complained = True
+                sys.stderr.write(f"onthedot: logging to {self.logger.name} fails: {error!r}\n")
+
+
 class Logs:
     """Lines about tasks. Whether INFO is wanted is looked up once a batch, not once a task."""
 
     def __init__(self, root: logging.Logger | None, worker: str = "") -> None:
         root = root or logging.getLogger("onthedot")
-        self.scheduler = root.getChild("scheduler")
-        self.task = root.getChild("task")
-        self.store = root.getChild("store")
-        self._worker = worker
+        self.scheduler = Lines(root.getChild("scheduler"))
+        self.task = Lines(root.getChild("task"))
+        self.store = Lines(root.getChild("store"))
+        self.worker = worker
         self._told: dict[str, tuple[float, int]] = {}
 
     def _fields(self, record: Record) -> dict[str, object]:
-        return {"uuid": record.uuid, "source": record.source, "attempt": record.attempt, "worker": self._worker}
+        return {"uuid": record.uuid, "source": record.source, "attempt": record.attempt, "worker": self.worker}
 
     def queued(self, tasks: Sequence[NewTask]) -> None:
         if self.task.isEnabledFor(logging.INFO):
             for task in tasks:
                 self.task.info("[queued] task %s from %s", task.uuid, task.source)
 
-    def settled(
-        self, ended: Sequence[tuple[Outcome, Began]], verdicts: Sequence[Verdict], now: float
-    ) -> None:
+    def differs(self, new: NewTask, record: Record) -> None:
+        self.task.warning(
+            "task %s was added before with other content; the first one stands: %s, not %s",
+            new.uuid, record.body, new.body, extra=self._fields(record),
+        )  # fmt: skip
+
+    def settled(self, ended: Sequence[tuple[Outcome, Began]], verdicts: Sequence[Verdict], now: float) -> None:
         """Verdicts of runs come first, in their order."""
         info = self.task.isEnabledFor(logging.INFO)
         if not info and "lost" not in verdicts:
@@ -83,9 +106,7 @@ class Logs:
         match record.past.why:
             case "stray":
                 shown = as_task(record).to_dict()
-                self.task.error(
-                    "[drop] Unknown task source: %s %s", record.source, shown, extra=self._fields(record)
-                )
+                self.task.error("[drop] Unknown task source: %s %s", record.source, shown, extra=self._fields(record))
             case "expired":
                 self.task.warning(
                     "[expired] task %s from %s did not start in time",
@@ -99,12 +120,11 @@ class Logs:
             case _:
                 self.task.info("[cancelled] task %s from %s", record.uuid, record.source, extra=self._fields(record))
 
-    def abandoned(self, record: Record) -> None:
-        names = ", ".join(thread.name for thread in threading.enumerate() if thread.name.startswith("onthedot-"))
+    def abandoned(self, record: Record, thread: str) -> None:
         self.task.warning(
-            "task %s from %s has timed out, but a thread cannot be stopped: it goes on in one of %s and keeps its slot; "
-            "executor='process' can be killed",
-            record.uuid, record.source, names, extra=self._fields(record),
+            "task %s from %s has timed out, but a thread cannot be stopped: it goes on in %s and keeps its "
+            "slot; executor='process' can be killed",
+            record.uuid, record.source, thread, extra=self._fields(record),
         )  # fmt: skip
 
     def result_not_stored(self, record: Record, error: Exception) -> None:

@@ -4,8 +4,8 @@ A store keeps order, leases, limits and counts. It knows nothing of arguments, r
 when a retry comes, how a schedule goes on is decided by the engine and handed in.
 
 Times are milliseconds by the STORE's clock; a relative time is resolved there and rounded up, so that nothing is early
-(`after=0` is now, rounded down: it is due at once). Every call is one transaction and may be repeated with the same arguments after an unknown outcome: same end state, and an answer that
-says so. No call loops without a bound.
+(`after=0` is now, rounded down: it is due at once). Every call is one transaction and may be repeated with the same
+arguments after an unknown outcome: same end state, and an answer that says so. No call loops without a bound.
 
 The way of a record::
 
@@ -24,7 +24,8 @@ number of that claim is the *fence*; it is store-wide and only grows. ``(uuid, f
 
 from __future__ import annotations
 
-from collections.abc import AsyncGenerator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from types import MappingProxyType
 from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
@@ -81,7 +82,7 @@ class Past(Struct, frozen=True, gc=False):
     started: int | None = None  # the last start that was not given back
     ended: int | None = None
     keep_until: int | None = None
-    result: bytes | None = None
+    result: bytes | None = None  # None: there is none, or it is not kept any more
     error: bytes | None = None  # the last one
 
 
@@ -138,6 +139,7 @@ class Done(Struct, frozen=True, tag=True, gc=False):
     result: bytes = b""
     keep: int = 604_800_000  # ms the record stays; 0: gone at once
     also: Also | None = None
+    keep_result: int | None = None  # ms the result stays; None: as long as the record
 
 
 class Again(Struct, frozen=True, tag=True, gc=False):
@@ -165,7 +167,7 @@ Outcome: TypeAlias = Done | Again | Ended
 
 
 class Pool(Struct, frozen=True):
-    """Sources that share slots. Taken by (rank, seq) over all of them, at most `room` of a source and `total` together."""
+    """Sources that share slots. Taken by (rank, seq) over all, at most `room` of a source and `total` in all."""
 
     total: int
     room: Mapping[str, int]
@@ -267,9 +269,17 @@ class Hint(Struct, frozen=True):
     """May be lost, doubled, late; resync after every (re)connect."""
 
     sources: frozenset[str] = frozenset()  # have ready tasks, or an earlier alarm
-    cancel: frozenset[str] = frozenset()  # uuids of own runs
+    cancel: Mapping[str, str] = MappingProxyType({})  # own runs that somebody wants to end, and why
     ended: frozenset[str] = frozenset()  # uuids of tasks whose policy says reply_to this session
     resync: bool = False
+
+
+class Hints(Protocol):
+    """Listens from the first look on; `aclose` does not wait."""
+
+    def __aiter__(self) -> Hints: ...
+    async def __anext__(self) -> Hint: ...
+    async def aclose(self) -> None: ...
 
 
 class Page(Struct, frozen=True):
@@ -281,8 +291,8 @@ class Tasks(Protocol):
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """≤ BATCH. Inserts only. Due and without a lane: ready; everything else waits for its alarm.
 
-        Same uuid: the first stands. Same live unique key: keep → the other's uuid; replace → the other takes body, lane,
-        policy and due time, if it is not held by a claim.
+        Same uuid: the first stands. Same live unique key: keep → the other's uuid; replace → the other takes body,
+        lane, policy and due time, if it is not held by a claim.
         """
         ...
 
@@ -294,8 +304,11 @@ class Tasks(Protocol):
         """Answers with the leases that are lost."""
         ...
 
-    async def cancel(self, session: str, uuids: Sequence[str]) -> Held:
-        """Flags all that live. Those not held are leased to the caller as chores, who settles them."""
+    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
+        """Flags all that live. Those not held are leased to the caller as chores, who settles them.
+
+        The reason goes to the holders with the hint, and is lost with it.
+        """
         ...
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
@@ -319,7 +332,7 @@ class Sessions(Protocol):
         """What it still holds goes back, uncounted."""
         ...
 
-    def hints(self, session: str) -> AsyncGenerator[Hint, None]:
+    def hints(self, session: str) -> Hints:
         """For workers and for those who only wait. Begins with a resync."""
         ...
 
@@ -336,7 +349,10 @@ class Control(Protocol):
     async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]: ...
     async def drop(self, schedules: Sequence[str]) -> None: ...
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
-        """Drops ≤ limit ended records that are past keep_until, or the oldest ones beyond `most`; answers how many."""
+        """Drops ≤ limit ended records that are past keep_until, or the oldest ones beyond `most`; answers how many.
+
+        And results that are past their own time; a result is not seen after that, purged or not.
+        """
         ...
 
 
@@ -380,4 +396,6 @@ class Store(Tasks, Sessions, Control, Inspect, Protocol):
 class Joins(Protocol):
     """SQL stores: the statement that does a verb inside the caller's transaction, on any driver's connection."""
 
-    def statement(self, verb: Literal["add", "settle"], payload: bytes) -> tuple[str, str]: ...  # SQL, one JSON parameter
+    def statement(
+        self, verb: Literal["add", "settle"], payload: bytes
+    ) -> tuple[str, str]: ...  # SQL, one JSON parameter

@@ -7,7 +7,7 @@ call of ``advance``, ``run_until_idle`` and ``drain``, and ``lifespan`` with it:
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Coroutine, Iterable, Mapping
+from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
 from contextlib import ExitStack, asynccontextmanager
 from datetime import datetime, timedelta
 from math import ceil, inf
@@ -60,7 +60,7 @@ class TestApp(Pace):
     seconds is taken to wait for the clock (for its timeout, for a child that comes later), and the clock goes on; one
     that still runs after `give_up` real seconds is a TimeoutError; more than `most_runs` runs beyond what was waiting,
     at one moment or in one ``drain()``, are taken for endless. Ended tasks are kept however far the clock goes, until
-    ``app.purge()``.
+    ``app.purge()``; their results expire as ever.
     """
 
     __test__ = False  # pytest: not a class of tests
@@ -133,7 +133,7 @@ class TestApp(Pace):
         return drive.runs.total()
 
     @asynccontextmanager
-    async def _driving(self, raise_failures: bool) -> AsyncIterator[Drive]:
+    async def _driving(self, raise_failures: bool) -> AsyncGenerator[Drive, None]:
         self._check_entered()
         if self._driven:
             raise SchedulerStateError("advance(), run_until_idle() or drain() is under way already: one at a time")

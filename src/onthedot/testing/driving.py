@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import ceil, inf
@@ -47,8 +47,8 @@ class PatientLink(Link):
         try:
             return await super().ended(uuid, self._pace.give_up if timeout is None else timeout)
         except TimeoutError as error:
-            error.add_note("in a test tasks run inside advance(), run_until_idle() and drain(): call one of them first")
-            raise
+            how = "in a test tasks run inside advance(), run_until_idle() and drain(): call one of them first"
+            raise TimeoutError(f"{error}; {how}") from None  # a note would not come over from another thread
 
 
 class Drive:
@@ -156,7 +156,7 @@ class Drive:
 
 
 @asynccontextmanager
-async def driving(core: Core, clock: ManualClock, pace: Pace) -> AsyncIterator[Drive]:
+async def driving(core: Core, clock: ManualClock, pace: Pace) -> AsyncGenerator[Drive, None]:
     """With a worker that lives as long as the block does, or with the one that works on this loop already."""
     service = core.service
     own = service.status == "stopped"
@@ -192,7 +192,7 @@ async def _stop(core: Core, before: set[threading.Thread]) -> None:
 
 
 @asynccontextmanager
-async def schedules_paused(core: Core) -> AsyncIterator[None]:
+async def schedules_paused(core: Core) -> AsyncGenerator[None, None]:
     """No schedule fires; windows that pass meanwhile are not caught up."""
     store = core.store
     ours = {each.name: each for each in (await store.state())[0] if not each.paused}
@@ -200,7 +200,7 @@ async def schedules_paused(core: Core) -> AsyncIterator[None]:
     try:
         yield
     finally:
-        firing = Firing(store, core.plans, core.clock, core.logs)
+        firing = Firing(store, core.sources, core.plans, core.clock, core.logs)
         paused = [each for each in (await store.state())[0] if each.paused and each.name in ours]
         await store.put([replace(_later(firing, each, core.clock.now()), paused=False) for each in paused], [])
 

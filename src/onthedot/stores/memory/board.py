@@ -6,11 +6,14 @@ No clock, session or hint in here: those are the store's. All calls come under i
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Callable
+from math import ceil
 
 from onthedot.stores.contract import BATCH, FRESH, Added, NewTask, Past, Record, State, Why
 from onthedot.stores.memory.limits import Limits, admitted
 from onthedot.stores.memory.order import Order
 from onthedot.stores.memory.records import ENDED, ENDING, alarm, due_again, due_in, expiry, moved, past_with
+from onthedot.stores.memory.results import Results
 
 _NO_COUNTS: dict[State, int] = {
     "scheduled": 0, "parked": 0, "ready": 0, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0,
@@ -46,7 +49,8 @@ class Moves:
 
 
 class Board:
-    def __init__(self) -> None:
+    def __init__(self, ahead: Callable[[], float]) -> None:
+        self.ahead = ahead  # by how much the wall clock, which moments are made by, has jumped
         self.records: dict[str, Record] = {}  # in the order of adding
         self.holds: dict[str, Claim] = {}
         self.limits = Limits()
@@ -58,8 +62,10 @@ class Board:
         self.moves = Moves()
         self._chores: deque[str] = deque()
         self._alarms = Order()
+        self.expiring = False  # some task was to expire: then the taken ones have alarms to be unset
         self._kept: dict[int, deque[Record]] = {}  # ended ones by how long they are kept: each a queue in time
         self._kept_count = 0
+        self.results = Results()
         self._uniques: dict[tuple[str, str], tuple[str, int | None]] = {}
         self._seq = 0
 
@@ -71,7 +77,8 @@ class Board:
 
     # -- adding
 
-    def add(self, new: NewTask, now: float) -> Added:
+    def add(self, new: NewTask, at: int, now: float) -> Added:
+        """at: now in whole milliseconds, one object for all that come together."""
         if new.uuid in self.records:
             return Added(new.uuid, fresh=False)
         if new.unique is not None:
@@ -80,19 +87,19 @@ class Board:
                 if new.policy.clash == "replace":
                     self._replace(holder, new, now)
                 return Added(holder, fresh=False)
-            self._hold_key(new.uuid, new, now)
+            self._hold_key(new.uuid, new, at)
         self._seq += 1
-        self._insert(new.uuid, new, self._seq, int(now), FRESH, now)
+        self._insert(new.uuid, new, self._seq, at, FRESH, now)
         return Added(new.uuid, fresh=True)
 
     def _insert(self, uuid: str, new: NewTask, seq: int, at: int, past: Past, now: float) -> None:
-        due = new.at if new.at is not None else due_in(new.after, now)
+        due = ceil(new.at - self.ahead()) if new.at is not None else due_in(new.after, now)
         state: State = "ready" if due <= now and new.lane is None else "scheduled"
         self._enter(Record(uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, at, state, past))
 
-    def _hold_key(self, uuid: str, new: NewTask, now: float) -> None:
+    def _hold_key(self, uuid: str, new: NewTask, added: int) -> None:
         assert new.unique is not None
-        until = None if new.policy.unique_for is None else int(now) + new.policy.unique_for
+        until = None if new.policy.unique_for is None else added + new.policy.unique_for
         self._uniques[new.source, new.unique] = (uuid, until)
 
     def _replace(self, uuid: str, new: NewTask, now: float) -> None:
@@ -100,7 +107,7 @@ class Board:
         if record is None or record.state in ENDED or uuid in self.holds or record.past.why in ENDING:
             return
         self._leave(record, now)
-        self._hold_key(uuid, new, now)
+        self._hold_key(uuid, new, record.added)
         self._insert(uuid, new, record.seq, record.added, record.past, now)
 
     def _holder(self, source: str, unique: str, now: float) -> str | None:
@@ -122,6 +129,7 @@ class Board:
         if (rings := alarm(record)) is not None:
             self._alarms.push(rings, record)
             self.sooner.add(record.source)
+            self.expiring = self.expiring or record.policy.expires is not None
         if record.lane is not None and record.state != "scheduled":
             lane = self.limits.lane(record.lane)
             if record.state == "ready":
@@ -156,10 +164,22 @@ class Board:
         return order
 
     def arrive(self, record: Record, now: float) -> None:
-        """Due: into ready, or parked behind its lane."""
-        name = record.lane
-        opens = name is None or self.limits.opens(self.limits.lane(name), record.policy.cost, now)
-        self._enter(moved(record, "ready" if opens else "parked"))
+        """Due: into ready, or behind its lane, from where the first by rank are let in."""
+        if record.lane is None:
+            self._enter(moved(record, "ready"))
+            return
+        self._enter(moved(record, "parked"))
+        self.admit(record.lane, now)
+        self.pass_by(record.uuid, now)
+
+    def pass_by(self, uuid: str, now: float) -> None:
+        """One that has just come may pass those before it, if they wait for more tokens than it needs."""
+        record = self.records.get(uuid)
+        if record is None or record.lane is None or record.state != "parked" or record.past.why in ENDING:
+            return
+        if self.limits.opens(self.limits.lane(record.lane), record.policy.cost, now):
+            self._leave(record, now)
+            self._enter(moved(record, "ready"))
 
     def park(self, record: Record) -> None:
         """Taken out of ready, but its lane has closed meanwhile."""
@@ -264,10 +284,12 @@ class Board:
 
     def freed(self, record: Record, now: float) -> None:
         """What it held is free: a limit may let another one in now, or itself again, by rank."""
-        if record.lane is not None:
-            self.admit(record.lane, now)
-        if self.limits.declared and self.limits.effective(record.source) is not None:
-            self.woke.add(record.source)
+        if self.limits.declared:
+            if record.lane is not None:
+                self.admit(record.lane, now)
+                self.pass_by(record.uuid, now)
+            if self.limits.effective(record.source) is not None:
+                self.woke.add(record.source)
         if self.suspects and record.suspect:
             self.woke.update(self.suspects)
 
@@ -276,7 +298,10 @@ class Board:
             key = (record.source, record.unique)
             if self._uniques.get(key, ("",))[0] == record.uuid:
                 del self._uniques[key]
-        over = moved(record, state, past)
+        over = Record(
+            record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due, record.seq,
+            record.added, state, past,
+        )  # fmt: skip
         self.moves.ended.append(over)
         if keep <= 0:
             del self.records[record.uuid]
@@ -321,9 +346,11 @@ class Board:
         while len(gone) < limit and (first := self._first_to_go(most, now)) is not None:
             self._unkeep(first)
             del self.records[first.uuid]
+            self.results.drop(first.uuid)
             gone.append(first.uuid)
         for key in [key for key, (_, until) in self._uniques.items() if until is not None and until <= now]:
             del self._uniques[key]
+        self.results.purge(limit, now)
         self.limits.sweep(now)
         return gone
 
@@ -348,8 +375,11 @@ class Board:
 
     # -- seeing
 
-    def seen(self, record: Record) -> Record:
-        """As others see it: with the claim that holds it."""
+    def seen(self, record: Record, now: float) -> Record:
+        """As others see it: with the claim that holds it, or its result."""
+        if record.state == "succeeded":
+            result = self.results.get(record.uuid, now) if record.past.result is None else None
+            return record if result is None else moved(record, "succeeded", past_with(record.past, result=result))
         claim = self.holds.get(record.uuid)
         if claim is None or claim.chores:
             return record

@@ -10,7 +10,7 @@ from onthedot.stores.memory.board import Board
 _LOOK = 20_000  # records a call looks at, so that the lock is never held for long
 
 
-def find(board: Board, where: Mapping[str, str], after: str | None, limit: int) -> Page:
+def find(board: Board, where: Mapping[str, str], after: str | None, limit: int, now: float) -> Page:
     unknown = where.keys() - _FILTERS.keys()
     if unknown:
         raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(_FILTERS)}")
@@ -23,7 +23,7 @@ def find(board: Board, where: Mapping[str, str], after: str | None, limit: int) 
         if looked == _LOOK or len(rows) == limit:
             return Page(rows, str(stored.seq + 1))
         looked += 1
-        record = board.seen(stored)
+        record = board.seen(stored, now)
         if all(_FILTERS[name](record, value) for name, value in where.items()):
             rows.append(record)
     return Page(rows, None)

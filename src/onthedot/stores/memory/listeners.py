@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import AsyncGenerator, Iterable
+from collections.abc import Iterable, Mapping
+from types import MappingProxyType
 
 from onthedot.stores.contract import Hint
+
+_NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
 class Listener:
@@ -22,10 +25,12 @@ class Listener:
     def _clear(self) -> None:
         self._told = False
         self._sources: set[str] = set()
-        self._cancel: set[str] = set()
+        self._cancel: dict[str, str] = {}
         self._ended: set[str] = set()
 
-    def tell(self, sources: Iterable[str] = (), cancel: Iterable[str] = (), ended: Iterable[str] = ()) -> bool:
+    def tell(
+        self, sources: Iterable[str] = (), cancel: Mapping[str, str] = _NOTHING, ended: Iterable[str] = ()
+    ) -> bool:
         """False: its loop is gone."""
         with self._lock:
             self._sources.update(sources)
@@ -47,7 +52,7 @@ class Listener:
         await self._event.wait()
         self._event.clear()
         with self._lock:
-            hint = Hint(frozenset(self._sources), frozenset(self._cancel), frozenset(self._ended))
+            hint = Hint(frozenset(self._sources), dict(self._cancel), frozenset(self._ended))
             self._clear()
         return hint
 
@@ -62,25 +67,45 @@ class Listeners:
         return session in self._by_session
 
     def tell(
-        self, session: str, sources: Iterable[str] = (), cancel: Iterable[str] = (), ended: Iterable[str] = ()
+        self, session: str, sources: Iterable[str] = (), cancel: Mapping[str, str] = _NOTHING, ended: Iterable[str] = ()
     ) -> None:
         for listener in list(self._by_session.get(session, ())):
             if not listener.tell(sources, cancel, ended):
-                self._remove(session, listener)
+                self.remove(session, listener)
 
-    async def listen(self, session: str) -> AsyncGenerator[Hint, None]:
+    def listen(self, session: str) -> Listening:
+        return Listening(self, session)
+
+    def add(self, session: str) -> Listener:
         listener = Listener()
         self._by_session.setdefault(session, []).append(listener)
-        try:
-            yield Hint(resync=True)
-            while True:
-                yield await listener.next()
-        finally:
-            self._remove(session, listener)
+        return listener
 
-    def _remove(self, session: str, listener: Listener) -> None:
+    def remove(self, session: str, listener: Listener) -> None:
         there = self._by_session.get(session, [])
         if listener in there:
             there.remove(listener)
         if not there:
             self._by_session.pop(session, None)
+
+
+class Listening:
+    """A class and not a generator: one that is thrown away in mid-wait must not complain about it."""
+
+    def __init__(self, listeners: Listeners, session: str) -> None:
+        self._listeners = listeners
+        self._session = session
+        self._listener: Listener | None = None
+
+    def __aiter__(self) -> Listening:
+        return self
+
+    async def __anext__(self) -> Hint:
+        if self._listener is None:
+            self._listener = self._listeners.add(self._session)
+            return Hint(resync=True)
+        return await self._listener.next()
+
+    async def aclose(self) -> None:
+        if self._listener is not None:
+            self._listeners.remove(self._session, self._listener)

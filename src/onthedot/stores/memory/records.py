@@ -30,12 +30,17 @@ def due_again(record: Record, due: int, past: Past) -> Record:
 
 
 def past_with(
-    past: Past, why: Why | None = None, session: str | None = None, started: int | None = None, cancel: bool = False
+    past: Past,
+    why: Why | None = None,
+    session: str | None = None,
+    started: int | None = None,
+    cancel: bool = False,
+    result: bytes | None = None,
 ) -> Past:
     return Past(
         why or past.why, past.retries, past.crashes, past.earlier, past.cancel or cancel, past.settled,
         session or past.session, started if started is not None else past.started, past.ended, past.keep_until,
-        past.result, past.error,
+        past.result if result is None else result, past.error,
     )  # fmt: skip
 
 

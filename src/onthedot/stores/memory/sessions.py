@@ -28,6 +28,7 @@ class Sessions:
     def __init__(self) -> None:
         self._alive: dict[str, Session] = {}
         self._dead: OrderedDict[str, None] = OrderedDict()
+        self._first_death: float | None = None  # looked at in every turn, so it is kept
 
     def get(self, name: str) -> Session | None:
         session = self._alive.get(name)
@@ -39,6 +40,7 @@ class Sessions:
             return None
         session = self.open(name, until)
         session.info, session.until = info, until
+        self._look()
         return session
 
     def open(self, name: str, until: float) -> Session:
@@ -48,22 +50,31 @@ class Sessions:
             session = self._alive[name] = Session(name, until)
         if session.info is None:
             session.until = until
+        self._look()
         return session
 
     def close(self, name: str) -> Session | None:
-        return self._alive.pop(name, None)
+        closed = self._alive.pop(name, None)
+        self._look()
+        return closed
 
     def bury(self, name: str) -> None:
         del self._alive[name]
+        self._look()
         self._dead[name] = None
         if len(self._dead) > _GRAVES:
             self._dead.popitem(last=False)
 
     def overdue(self, now: float) -> list[Session]:
+        if self._first_death is None or self._first_death > now:
+            return []
         return [session for session in self._alive.values() if session.until <= now]
 
     def next_death(self) -> float | None:
-        return min((session.until for session in self._alive.values()), default=None)
+        return self._first_death
+
+    def _look(self) -> None:
+        self._first_death = min((session.until for session in self._alive.values()), default=None)
 
     def names(self) -> list[str]:
         return [name for name, session in self._alive.items() if session.info is not None]

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import threading
-from collections.abc import AsyncGenerator, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+import weakref
+from collections.abc import Iterator, Mapping, Sequence
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.stores.contract import (
@@ -19,13 +20,14 @@ from onthedot.stores.contract import (
     Ended,
     Fire,
     Held,
-    Hint,
+    Hints,
     Lease,
     Limit,
     NewTask,
     Note,
     Outcome,
     Page,
+    Past,
     Record,
     Schedule,
     State,
@@ -60,13 +62,14 @@ class MemoryStore:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._board = Board()
+        self._board = Board(self._clock.ahead)
         self._sessions = Sessions()
         self._schedules = Schedules()
         self._journal = Journal()
         self._changes = Changes()
         self._listeners = Listeners()
         self._fence = 0
+        _alive.add(self)
 
     async def open(self) -> None:
         pass  # it is there as soon as it is made
@@ -78,7 +81,8 @@ class MemoryStore:
 
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         with self._call() as now:
-            return [self._board.add(task, now) for task in tasks]
+            at = int(now)
+            return [self._board.add(task, at, now) for task in tasks]
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
         with self._call(session) as now:
@@ -105,7 +109,7 @@ class MemoryStore:
                     self._journal.write(note)
             return lost
 
-    async def cancel(self, session: str, uuids: Sequence[str]) -> Held:
+    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
         with self._call(session) as now:
             board = self._board
             self._sessions.open(session, now + CLIENT_LEASE)
@@ -118,7 +122,7 @@ class MemoryStore:
                 holder = board.holds.get(uuid)
                 if holder is not None:
                     self._flag(record)
-                    self._listeners.tell(holder.session, cancel=(uuid,))
+                    self._listeners.tell(holder.session, cancel={uuid: reason})
                     continue
                 if record.past.why not in ENDING:
                     record = board.to_chores(record, "cancel", now)
@@ -156,7 +160,7 @@ class MemoryStore:
             if holder is not None:
                 self._give_back(holder, now)
 
-    def hints(self, session: str) -> AsyncGenerator[Hint, None]:
+    def hints(self, session: str) -> Hints:
         return self._listeners.listen(session)
 
     # -- control
@@ -173,7 +177,9 @@ class MemoryStore:
 
     async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
         with self._call() as now:
-            return [self._schedules.fire(fire, lambda task: self._board.add(task, now).fresh) for fire in fires]
+            return [
+                self._schedules.fire(fire, lambda task: self._board.add(task, int(now), now).fresh) for fire in fires
+            ]
 
     async def drop(self, schedules: Sequence[str]) -> None:
         with self._call():
@@ -189,12 +195,13 @@ class MemoryStore:
 
     async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
         with self._lock:
+            now = self._clock.now()
             found = [self._board.records.get(uuid) for uuid in uuids]
-            return [None if record is None else self._board.seen(record) for record in found]
+            return [None if record is None else self._board.seen(record, now) for record in found]
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         with self._lock:
-            return find(self._board, where, after, limit)
+            return find(self._board, where, after, limit, self._clock.now())
 
     async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
         with self._lock:
@@ -215,21 +222,28 @@ class MemoryStore:
 
     # -- one call: what moved is logged, who waits is told
 
-    @contextmanager
-    def _call(self, session: str | None = None) -> Iterator[float]:
-        with self._lock:
-            board, now = self._board, self._clock.now()
-            board.woke.clear()
-            board.sooner.clear()
-            try:
-                yield now
-            finally:
-                if moves := board.moves:
-                    self._changes.write(now, moves)
-                    self._tell_ends(moves.ended)
-                    board.moves = Moves()
-                if board.woke or board.sooner:
-                    self._tell_workers(session)
+    def _call(self, session: str | None = None) -> _Call:
+        return _Call(self, session)
+
+    def _enter(self) -> float:
+        """Under the lock, the call's moment."""
+        self._lock.acquire()
+        self._board.woke.clear()
+        self._board.sooner.clear()
+        return self._clock.now()
+
+    def _exit(self, session: str | None, now: float) -> None:
+        """What has moved is written down and told, also by a call that went wrong half-way."""
+        try:
+            board = self._board
+            if moves := board.moves:
+                self._changes.write(now, moves)
+                self._tell_ends(moves.ended)
+                board.moves = Moves()
+            if board.woke or board.sooner:
+                self._tell_workers(session)
+        finally:
+            self._lock.release()
 
     def _tell_workers(self, but: str | None) -> None:
         sources = self._board.woke | self._board.sooner
@@ -265,23 +279,33 @@ class MemoryStore:
             self._sessions.settled(claim, record)
         match outcome:
             case Done():
-                over = ended(past, lease, started, now, outcome.keep, outcome.result, past.error)
-                board.end(record, "succeeded", over, outcome.keep)
+                over = ended(past, lease, started, now, outcome.keep, self._result(outcome, now), past.error)
+                self._end(record, "succeeded", over, outcome.keep)
             case Ended():
                 over = ended(past, lease, started, now, outcome.keep, None, outcome.error)
-                board.end(record, outcome.state, over, outcome.keep)
+                self._end(record, outcome.state, over, outcome.keep)
             case Again():
                 if outcome.error:
                     self._journal.write(Note(lease, "error", str(record.attempt), outcome.error))
                 since = past.started if outcome.after is None else started
                 board.again(record, back(past, lease, outcome.counted, since, outcome.error), outcome.after, now)
         board.freed(record, now)
-        if not isinstance(outcome, Again) and outcome.keep <= 0:
-            self._journal.forget((lease.uuid,))
         if outcome.also is not None:
             for task in outcome.also.adds:
-                board.add(task, now)
+                board.add(task, int(now), now)
         return "ok"
+
+    def _result(self, outcome: Done, now: float) -> bytes | None:
+        """Kept with the record, or apart if it is to go before it."""
+        if outcome.keep_result is None or not outcome.result:
+            return outcome.result
+        self._board.results.put(outcome.lease.uuid, outcome.result, min(outcome.keep, outcome.keep_result), now)
+        return None
+
+    def _end(self, record: Record, state: State, past: Past, keep: int) -> None:
+        self._board.end(record, state, past, keep)
+        if keep <= 0:
+            self._journal.forget((record.uuid,))
 
     def _late(self, lease: Lease) -> Verdict:
         record = self._board.records.get(lease.uuid)
@@ -373,14 +397,52 @@ class MemoryStore:
     def _give_back(self, session: Session, now: float, crashes: set[str] | None = None) -> None:
         """crashes: those of a dead session that count as such; None: it was closed in order."""
         board = self._board
-        for claim in list(session.claims):
-            for record in board.held(claim):
-                board.let_go(record, claim)
-                past = record.past
-                if crashes is not None:
-                    past = crashed(past, record.policy.max_crashes, claim.at, record.uuid in crashes)
-                if claim.chores:
-                    board.wait_to_end(record)
-                else:
-                    board.again(record, past, None, now)
-                board.freed(record, now)
+        held = [(claim, record) for claim in session.claims for record in board.held(claim)]
+        for claim, record in held:
+            board.let_go(record, claim)
+            past = record.past
+            if crashes is not None:
+                past = crashed(past, record.policy.max_crashes, claim.at, record.uuid in crashes)
+            if claim.chores:
+                board.wait_to_end(record)
+            else:
+                board.again(record, past, None, now)
+        for _, record in sorted(held, key=lambda each: (each[1].rank, each[1].seq)):
+            board.freed(record, now)
+
+
+class _Call:
+    """``with store._call() as now``: a class, since it stands around every call and a generator costs thrice."""
+
+    __slots__ = ("_now", "_session", "_store")
+
+    def __init__(self, store: MemoryStore, session: str | None) -> None:
+        self._store = store
+        self._session = session
+
+    def __enter__(self) -> float:
+        self._now = self._store._enter()
+        return self._now
+
+    def __exit__(self, *exc: object) -> None:
+        self._store._exit(self._session, self._now)
+
+
+_alive: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
+_forking: list[MemoryStore] = []
+
+
+def _before_fork() -> None:
+    """No other thread may be in the middle of a call: the child would get half of it, and a lock nobody opens."""
+    _forking.extend(_alive)
+    for store in _forking:
+        store._lock.acquire()
+
+
+def _after_fork() -> None:
+    while _forking:
+        _forking.pop()._lock.release()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

@@ -68,30 +68,20 @@ class Taking:
         return heads
 
     def _from(self, queue: _Queue, bound: int | None, most: int) -> None:
-        """The hot loop: one order, up to a key that another order has."""
-        board, order = self._board, queue.order
-        heap, members = order.heap, order.members
-        holds, claim = board.holds, self._claim
-        taken: list[Record] = []
-        room = min(queue.left[queue.source], most, self.suspects if queue.suspect else most)
-        while heap and len(taken) < room:
-            if bound is not None and heap[0] > bound:
-                break
-            record = members.pop(heappop(heap), None)
-            if record is None:  # left early
-                continue
-            if record.lane is not None and not self._starts(record):
-                continue
-            if record.policy.expires is not None:
-                board.disarm(record)
-            taken.append(record)
-            holds[record.uuid] = claim
-        self._count(queue, taken)
-
-    def _count(self, queue: _Queue, taken: list[Record]) -> None:
-        board, count = self._board, len(taken)
+        """One order, up to a key that another order has."""
+        board = self._board
+        room = int(min(queue.left[queue.source], most, self.suspects if queue.suspect else most))
+        taken = queue.order.pop_many(room, bound)
+        if board.limits.declared or board.expiring:
+            taken = [record for record in taken if self._starts(record)]
+        count = len(taken)
         if not count:
             return
+        claim, holds, uuids = self._claim, board.holds, [record.uuid for record in taken]
+        for uuid in uuids:
+            holds[uuid] = claim
+        claim.taken += uuids
+        claim.left += count
         counts = board.counts(queue.source)
         counts["ready"] -= count
         counts["running"] += count
@@ -100,17 +90,18 @@ class Taking:
             self.suspects -= count
         board.limits.spend(queue.source, count, self._now)
         board.moves.started += taken
-        self._claim.taken += [record.uuid for record in taken]
-        self._claim.left += count
         self._taken += taken
 
     def _starts(self, record: Record) -> bool:
         """The last look at its lane; not open any more: parked."""
         limits = self._board.limits
-        assert record.lane is not None
+        if record.lane is None:
+            self._board.disarm(record)
+            return True
         lane = limits.lane(record.lane)
         admitted(lane, record, -1)
         if limits.starts(lane, record.policy.cost, self._now):
+            self._board.disarm(record)
             lane.running += 1
             if (first := lane.parked.first()) is not None:  # from now on time may open it for the next
                 limits.opens(lane, lane.parked.members[first].policy.cost, self._now)

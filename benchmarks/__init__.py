@@ -1,0 +1,1 @@
+"""Speed, as ratios in one run on one machine: ours beside a peer or a raw limit."""

@@ -1,0 +1,192 @@
+"""The core: App and memory store beside bare asyncio and APScheduler 3."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import statistics
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+from benchmarks.report import Figure
+from onthedot import App
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Turn
+from onthedot.stores.memory import MemoryStore
+
+
+async def noop() -> None:
+    """The function that everybody runs."""
+
+
+def drain(scale: float) -> list[Figure]:
+    """No-op async tasks a second: added first, then run by one worker with 100 slots."""
+    count = int(20_000 * scale)
+    ours, bare = asyncio.run(_drain_app(count)), asyncio.run(_drain_bare(count))
+    figures = [Figure(ours, bare, "tasks/s", "bare create_task", 0.7, least=True)]
+    peer = asyncio.run(_drain_apscheduler(count // 10))
+    return [*figures, Figure(ours, peer, "tasks/s", "APScheduler 3", 4, least=True)]
+
+
+async def _drain_app(count: int) -> float:
+    app = App("bench", store="memory://", concurrency=100)
+    left, done = count, asyncio.Event()
+
+    async def counted() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    task = app.task(counted)
+    await task.enqueue_many([{}] * count)
+    gc.collect()
+    began = time.perf_counter()
+    async with app.running():
+        await done.wait()
+        return count / (time.perf_counter() - began)
+
+
+async def _drain_bare(count: int) -> float:
+    """100 at a time, held by a set until they are done: what a careful person writes."""
+    left = count
+
+    async def counted() -> None:
+        nonlocal left
+        left -= 1
+
+    alive: set[asyncio.Task[None]] = set()
+    gc.collect()
+    began = time.perf_counter()
+    for _ in range(0, count, 100):
+        for _ in range(100):
+            task = asyncio.create_task(counted())
+            alive.add(task)
+            task.add_done_callback(alive.discard)
+        while alive:  # noqa: ASYNC110 - the leanest way there is, since this is the yardstick
+            await asyncio.sleep(0)
+    assert left == 0
+    return count / (time.perf_counter() - began)
+
+
+async def _drain_apscheduler(count: int) -> float:
+    from apscheduler.schedulers.asyncio import AsyncIOScheduler
+
+    left, done = count, asyncio.Event()
+
+    async def counted() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    scheduler = AsyncIOScheduler()
+    scheduler.configure(job_defaults={"misfire_grace_time": None})
+    for _ in range(count):
+        scheduler.add_job(counted)
+    began = time.perf_counter()
+    scheduler.start()
+    await done.wait()
+    rate = count / (time.perf_counter() - began)
+    scheduler.shutdown(wait=False)
+    return rate
+
+
+def growth(scale: float) -> list[Figure]:
+    """What one add and one turn (100 settled, 100 claimed) cost with a million waiting, beside a thousand."""
+    few, many = asyncio.run(_cost(1_000)), asyncio.run(_cost(int(1_000_000 * scale)))
+    return [
+        Figure(many[0], few[0], "µs", "add: 1M beside 1k pending", 2, least=False),
+        Figure(many[1], few[1], "µs", "turn: 1M beside 1k pending", 2, least=False),
+    ]
+
+
+async def _cost(pending: int) -> tuple[float, float]:
+    """Half of the pending are ready, half are due later, in no order."""
+    store, chance = MemoryStore(), random.Random(1)
+    await store.beat("w", b"", 10**12)
+    for start in range(0, pending, 1000):
+        size = min(1000, pending - start)
+        await store.add([_new(f"p{start + i}", chance.randrange(2) * chance.randrange(1, 10**9)) for i in range(size)])
+    adds, turns, turn = [], [], Turn(())
+    for number in range(1, 31):
+        new = [_new(f"n{number}-{i}", chance.randrange(2) * chance.randrange(1, 10**9)) for i in range(100)]
+        began = time.perf_counter()
+        for each in new:
+            await store.add((each,))
+        adds.append((time.perf_counter() - began) / 100 * 1e6)
+        claimed = turn.claimed
+        outcomes = [Done(Lease(r.uuid, claimed.fence, "w")) for r in claimed.tasks] if claimed else []
+        began = time.perf_counter()
+        turn = await store.turn("w", outcomes, Ask(number, [Pool(20, {"send": 20})]))
+        turns.append((time.perf_counter() - began) * 1e6)
+    return statistics.median(adds), statistics.median(turns)
+
+
+def _new(uuid: str, after: int) -> NewTask:
+    return NewTask(uuid, "send", b'{"args":{"text":"' + b"x" * 83 + b'"}}', after=after)
+
+
+def memory(scale: float) -> list[Figure]:
+    """Resident bytes a pending task with 100 bytes of arguments, in a process of its own."""
+    count = int(1_000_000 * scale)
+    script = Path(__file__).with_name("pending.py")
+    out = subprocess.run([sys.executable, str(script), str(count)], capture_output=True, text=True, check=True)
+    return [Figure(float(out.stdout), 1, "bytes", "a pending task", 600, least=False)]
+
+
+def lateness(scale: float) -> list[Figure]:
+    """p99 of how late a delayed task starts, beside bare timers of the same moments in the same loop."""
+    ours, bare = asyncio.run(_lateness(int(3_000 * scale) or 100))
+    return [Figure(ours, bare, "ms p99", "a bare asyncio timer", 1, least=False, difference=True)]
+
+
+async def _lateness(count: int) -> tuple[float, float]:
+    app = App("bench", store="memory://")
+    late: list[float] = []
+    bare: list[float] = []
+
+    @app.task
+    async def due(at: float) -> None:
+        late.append((time.perf_counter() - at) * 1000)
+
+    def rang(at: float) -> None:
+        bare.append((time.perf_counter() - at) * 1000)
+
+    loop, chance = asyncio.get_running_loop(), random.Random(2)
+    async with app.running():
+        for _ in range(count):
+            after = 0.05 + chance.random() * 2
+            at = time.perf_counter() + after
+            await due.options(after=after).enqueue(at)
+            after = 0.05 + chance.random() * 2
+            loop.call_later(after, rang, time.perf_counter() + after)
+        while len(late) < count or len(bare) < count:  # noqa: ASYNC110 - both end by themselves
+            await asyncio.sleep(0.05)
+    assert min(late) >= 0, "a task ran early"
+    return _p99(late), _p99(bare)
+
+
+def _p99(values: list[float]) -> float:
+    return sorted(values)[int(len(values) * 0.99) - 1]
+
+
+def idle(scale: float) -> list[Figure]:
+    """CPU of an idle scheduler that has tasks for later."""
+    return [Figure(asyncio.run(_idle(max(1.0, 4 * scale))), 1, "% CPU", "an idle scheduler", 0.5, least=False)]
+
+
+async def _idle(seconds: float) -> float:
+    app = App("bench", store="memory://")
+    task = app.task(noop)
+    await task.options(after=3600).enqueue_many([{}] * 1000)
+    async with app.running():
+        await asyncio.sleep(0.2)
+        before = time.process_time()
+        await asyncio.sleep(seconds)
+        return (time.process_time() - before) / seconds * 100
+
+
+MEASURES = [drain, growth, memory, lateness, idle]

@@ -1,0 +1,1 @@
+"""What a user meets first: their own project, pytest, and a fixture."""

@@ -1,0 +1,194 @@
+"""The command line so far: its help, and the demo in a pipe, on a terminal, without rich, interrupted."""
+
+from __future__ import annotations
+
+import os
+import re
+import select
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from onthedot.cli import main
+from onthedot.cli.demo import STEPS, check
+
+pty = pytest.importorskip("pty", reason="no terminals here")
+
+FAST = ["demo", "--speed", "20"]
+TITLES = [
+    "1 Now and later", "2 Overtaking", "3 Retries", "4 Limits", "5 Progress", "6 A failure looked at",
+    "7 And run again", "8 A schedule", "That was it",
+]  # fmt: skip
+WITHOUT_RICH = "import sys; sys.modules['rich'] = None; from onthedot.cli import main; main(prog_name='onthedot')"
+
+
+def start(*arguments: str, program: str = "", **options: Any) -> subprocess.Popen[str]:
+    command = [sys.executable, "-W", "error", *(["-c", program] if program else ["-m", "onthedot"]), *arguments]
+    environment = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "80", **options.pop("env", {})}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE, **options}
+    return subprocess.Popen(command, env=environment, text=True, encoding="utf-8", errors="replace", **pipes)
+
+
+def run(*arguments: str, **options: Any) -> tuple[int, str, str]:
+    with start(*arguments, **options) as process:
+        out, err = process.communicate(timeout=50)
+        return process.returncode, out, err
+
+
+class Terminal:
+    """A program on a terminal of its own."""
+
+    def __init__(self, *arguments: str, **options: Any) -> None:
+        self._ours, theirs = pty.openpty()
+        self.process = start(*arguments, stdout=theirs, stderr=theirs, stdin=theirs, **options)
+        os.close(theirs)
+        self.text = ""
+
+    def read(self, until: str | None = None) -> str:
+        deadline = time.monotonic() + 50
+        while until is None or until not in self.text:
+            assert select.select([self._ours], [], [], max(0, deadline - time.monotonic()))[0], self.text
+            try:
+                data = os.read(self._ours, 65_536)
+            except OSError:  # the other side is closed
+                break
+            if not data:
+                break
+            self.text += data.decode("utf-8", "replace")
+        return self.text
+
+    def close(self) -> None:
+        if self.process.poll() is None:
+            self.process.kill()
+        self.process.wait()
+        os.close(self._ours)
+
+
+@pytest.fixture
+def terminals() -> Iterator[list[Terminal]]:
+    opened: list[Terminal] = []
+    yield opened
+    for terminal in opened:
+        terminal.close()
+
+
+@pytest.mark.parametrize("arguments", [["--help"], ["-h"], []])
+def test_help_lists_the_commands(arguments: list[str]) -> None:
+    result = CliRunner().invoke(main, arguments, prog_name="onthedot")
+    assert "Usage: onthedot [OPTIONS] COMMAND" in result.output
+    assert "Tasks that run on time." in result.output
+    assert re.search(r"^  demo  A tour", result.output, re.MULTILINE)
+
+
+def test_help_of_the_demo() -> None:
+    result = CliRunner().invoke(main, ["demo", "--help"], prog_name="onthedot")
+    assert result.exit_code == 0
+    assert "--speed" in result.output
+
+
+def test_version() -> None:
+    result = CliRunner().invoke(main, ["--version"])
+    assert result.exit_code == 0
+    assert re.fullmatch(r"onthedot (\d+\.\d+\.\d+\S*|\(from its source, not installed\))\n", result.output)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "words"),
+    [
+        (["dmo"], "No such command 'dmo'"),
+        (["demo", "--speed", "0"], "0.1<=x<=100"),
+        (["demo", "x"], "unexpected extra"),
+    ],
+)
+def test_mistakes_are_told_in_a_line(arguments: list[str], words: str) -> None:
+    result = CliRunner().invoke(main, arguments)
+    assert result.exit_code == 2
+    assert words in result.output
+
+
+@pytest.mark.parametrize("argument", ["--help", "--version"])
+def test_a_command_is_imported_when_it_is_called(argument: str) -> None:
+    program = (
+        "import sys; from onthedot.cli import main\n"
+        f"main(['{argument}'], standalone_mode=False)\n"
+        "print('loaded', [name for name in ('onthedot.cli.demo', 'rich') if name in sys.modules])"
+    )
+    assert run(program=program)[1].endswith("loaded []\n")
+
+
+def test_in_a_pipe_it_is_plain_text() -> None:
+    code, out, err = run(*FAST)
+    assert (code, err) == (0, "")
+    assert re.findall(r"^== (.*)$", out, re.MULTILINE) == TITLES
+    assert "\x1b" not in out
+    assert "[" + "dim]" not in out
+    assert max(map(len, out.splitlines())) <= 80
+    for line in (
+        "  ✓ Bob was not early, and ",
+        "  ✓ acme never had more than two at once",
+        "tasks succeeded, none was lost",
+    ):
+        assert line in out
+    assert out.index("baking a birthday cake") < out.index("baking bread")
+
+
+@pytest.mark.parametrize("rich", [True, False])
+def test_on_a_terminal(terminals: list[Terminal], rich: bool) -> None:
+    if rich:
+        pytest.importorskip("rich")
+    terminals.append(Terminal(*FAST, program="" if rich else WITHOUT_RICH))
+    text = terminals[-1].read()
+    assert terminals[-1].process.wait(10) == 0
+    assert ("\x1b[" in text) == rich
+    plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
+    assert all(title in plain for title in TITLES)
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h")  # the cursor is back
+
+
+def test_where_the_letters_are_missing() -> None:
+    code, out, err = run(*FAST, env={"PYTHONIOENCODING": "latin-1"})
+    assert (code, err) == (0, "")
+    assert "? both results are back" in out
+
+
+@pytest.mark.parametrize("at", ["hello Ann", "attempt 1", "4 Limits", "8 A schedule"])
+def test_ctrl_c_ends_it_cleanly(terminals: list[Terminal], at: str) -> None:
+    terminals.append(Terminal("demo", "--speed", "4"))
+    terminals[-1].read(until=at)
+    terminals[-1].process.send_signal(signal.SIGINT)
+    text = terminals[-1].read()
+    assert terminals[-1].process.wait(10) == 130
+    assert text.rstrip().endswith("Stopped; nothing is left behind.")
+    assert "Traceback" not in text
+
+
+def test_who_stops_reading_gets_no_traceback() -> None:
+    with start(*FAST) as process:
+        assert process.stdout is not None
+        process.stdout.close()
+        assert process.stderr is not None
+        assert process.stderr.read() == ""
+        assert process.wait(50) == 1
+
+
+def test_twice_in_one_process() -> None:
+    for _ in range(2):
+        result = CliRunner().invoke(main, ["demo", "--speed", "50"])
+        assert (result.exit_code, result.exception) == (0, None)
+
+
+def test_what_is_not_so_is_not_said(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(AssertionError, match="not so: pigs fly"):
+        check(len("pig") == 4, "pigs fly")
+    assert capsys.readouterr().out == ""
+
+
+@pytest.mark.parametrize("step", [step for step, _ in STEPS])
+def test_each_step_says_in_a_sentence_what_it_shows(step: Any) -> None:
+    assert re.fullmatch(r"[A-Z].{20,76}\.", step.__doc__)
