@@ -826,7 +826,7 @@ FORKS = {
     "start": ("waits_too_short()", STARTS, 1, STARTS),
     "start under a worker": ("app.start(auto=True)", STARTS, 1, "assert add.delay(1, 2).result(timeout=10) == 3"),
     "add while another thread adds": (
-        "threading.Thread(target=adds_all_the_time, daemon=True).start()", "add.delay(1, 2)", 10, ""
+        "add.delay(1, 1); threading.Thread(target=adds_all_the_time, daemon=True).start()", "add.delay(1, 2)", 10, "",
     ),
 }  # fmt: skip
 

@@ -513,17 +513,18 @@ async def test_after_stop_timeout_what_runs_is_cancelled_and_goes_back_uncounted
 
 async def test_a_cancelled_stop_cancels_no_task(patient: App) -> None:
     app = patient
-    go_on = asyncio.Event()
+    began, go_on = asyncio.Event(), asyncio.Event()
     running = app.running()
 
     @app.task
     async def work() -> str:
+        began.set()
         await go_on.wait()
         return "whole"
 
     await running.__aenter__()
     handle = await work.enqueue()
-    await until(lambda: has_state(handle, "running"))
+    await began.wait()
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(running.__aexit__(None, None, None), 0.02)
     assert app.status()["status"] == "stopping"

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
-FILE, FUNCTION, TOTAL = 450, 60, 9_500  # lines; the total is for rows A to D, 14,000 for everything
+FILE, FUNCTION, TOTAL = 450, 60, 10_500  # lines. The plan was 9,500 for rows A to D and 14,000 for everything
 
 
 def sizes() -> dict[str, int]:

@@ -257,14 +257,14 @@ async def test_a_parent_that_meets_a_cancelled_child_has_failed_and_was_not_canc
 async def test_a_timeout_is_told_at_once_but_the_slot_stays_taken(
     app: App, clock: ManualClock, gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
-    done = threading.Event()
+    began: list[str] = []
     wanted: list[bool] = []
 
     @app.task(timeout=5)
     def stuck() -> str:
+        began.append(current_task().uuid)
         gate.wait(SOON)
         wanted.append(current_task().cancelled())
-        done.set()
         return "too late"
 
     @app.task
@@ -274,7 +274,7 @@ async def test_a_timeout_is_told_at_once_but_the_slot_stays_taken(
     async with app.running():
         handle = await stuck.enqueue()
         other = await stuck.enqueue()
-        await until(lambda: is_running(other))
+        await until(lambda: len(began) == 2)
         clock.advance(5_000)
         for each in (handle, other):
             error = await each.exception()
@@ -325,9 +325,12 @@ async def test_the_warning_names_the_very_thread(
 async def test_a_timed_out_thread_is_retried_while_it_still_works(
     app: App, clock: ManualClock, gate: threading.Event
 ) -> None:
+    began: list[int] = []
+
     @app.task(timeout=5, max_retries=1, backoff=[1])
     def slow_once() -> int:
         attempt = current_task().attempt
+        began.append(attempt)
         if attempt == 1:
             gate.wait(SOON)
         return attempt
@@ -337,7 +340,7 @@ async def test_a_timed_out_thread_is_retried_while_it_still_works(
 
     async with app.running():
         handle = await slow_once.enqueue()
-        await until(lambda: is_running(handle))
+        await until(lambda: began == [1])
         clock.advance(5_000)
         await until(again)
         clock.advance(1_000)

@@ -66,7 +66,7 @@ def _read_hook(kind: Any, value: Any) -> object:
 
 
 _encoder = msgspec.json.Encoder(enc_hook=_write_hook)
-write = _encoder.encode
+write: Callable[[Any], bytes] = _encoder.encode
 
 
 def write_exact(value: object) -> bytes:
@@ -102,7 +102,7 @@ class Slot:
             with suppress(Exception):  # msgspec cannot build every annotation; the open form does without
                 self.type, self.read = _widened(annotation), reader(_widened(annotation))
         # The types whose values come back as they are, floats only if finite: known without trying.
-        self.exact = _exact(annotation)
+        self.exact: frozenset[type] = _exact(annotation)
 
     @classmethod
     def of(cls, parameter: inspect.Parameter, hints: Mapping[str, object]) -> Slot:

@@ -6,7 +6,7 @@ import atexit
 import inspect
 import logging
 import os
-from collections.abc import AsyncIterator, Callable, Coroutine, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
@@ -88,7 +88,7 @@ class App(Generic[S]):
         caps: Caps = _DEFAULT_CAPS,
         logger: logging.Logger | None = None,
     ) -> None:
-        self.name = check_name(name, "name of the app")
+        self.name: str = check_name(name, "name of the app")
         self._core = Core(
             self.name,
             store_url(store) if store is not None or "ONTHEDOT_STORE" in os.environ else None,
@@ -106,7 +106,7 @@ class App(Generic[S]):
         if task_timeout is not None:
             said.setdefault("timeout", task_timeout)
         self._declarations = Declarations(self._core, said, tz, caps)
-        self.sync = SyncOperations(self._bridge)
+        self.sync: SyncOperations = SyncOperations(self._bridge)
         living.add(self)
 
     # -- declaring
@@ -206,7 +206,7 @@ class App(Generic[S]):
         await self._bridge.disconnect()
 
     @asynccontextmanager
-    async def running(self) -> AsyncIterator[App[S]]:
+    async def running(self) -> AsyncGenerator[App[S], None]:
         """Works tasks inside this event loop, until the block ends."""
         if not await self._service.start("loop"):
             raise SchedulerStateError(f"app {self.name!r} is already {self._service.status} on this event loop")
@@ -216,7 +216,7 @@ class App(Generic[S]):
             await self._service.stop()
 
     @contextmanager
-    def background(self, process: bool = False) -> Iterator[App[S]]:
+    def background(self, process: bool = False) -> Generator[App[S], None, None]:
         """Works tasks on a thread of their own, until the block ends."""
         if not self.start(auto=True, threading=not process):
             raise SchedulerStateError(f"app {self.name!r} is already {self._service.status} in the background")
@@ -254,7 +254,7 @@ class App(Generic[S]):
         return self._core.status()
 
     @contextmanager
-    def override(self, *, store: str | None = None, clock: Clock | None = None) -> Iterator[App[S]]:
+    def override(self, *, store: str | None = None, clock: Clock | None = None) -> Generator[App[S], None, None]:
         """Another store or clock, until the block ends. For tests.
 
         ::

@@ -141,8 +141,10 @@ class FunctionCodec:
         except (TypeError, ValueError) as error:
             raise DeclarationError(f"{name}: {error}; wrap it in a function with named parameters") from None
         parameters = self._signature.parameters.values()
-        self.parameters = tuple(p.name for p in parameters)
-        self.required = tuple(p.name for p in parameters if p.default is _EMPTY and p.kind not in VARIADIC)
+        self.parameters: tuple[str, ...] = tuple(p.name for p in parameters)
+        self.required: tuple[str, ...] = tuple(
+            p.name for p in parameters if p.default is _EMPTY and p.kind not in VARIADIC
+        )
         self._by_name = not any(p.kind in VARIADIC or p.kind is p.POSITIONAL_ONLY for p in parameters)
         self._others = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
         self._plan: _Plan | None = None

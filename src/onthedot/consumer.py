@@ -56,7 +56,7 @@ class ConsumerSource:
 
     def __init__(self, consumer: BaseTaskConsumer, defaults: TaskOptions | None = None) -> None:
         self.consumer = consumer
-        self.name = consumer.name
+        self.name: str = consumer.name
         names = TaskOptions.__annotations__
         said = {name: getattr(consumer, name) for name in names if getattr(consumer, name, None) is not None}
         self.options: Options = resolve(f"consumer {self.name!r}", defaults or {}, cast(TaskOptions, said))

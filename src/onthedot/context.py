@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Mapping
-from contextvars import ContextVar
+from collections.abc import Callable, Mapping
+from contextvars import ContextVar, Token
 from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
 R = TypeVar("R")
 
 _current: ContextVar[TaskContext] = ContextVar("onthedot_task")
-set_current = _current.set
-reset_current = _current.reset
+set_current: Callable[[TaskContext], Token[TaskContext]] = _current.set
+reset_current: Callable[[Token[TaskContext]], None] = _current.reset
 
 
 class Reports(Protocol):

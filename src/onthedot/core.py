@@ -8,7 +8,7 @@ import importlib
 import os
 import random as randomness
 import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
@@ -49,20 +49,22 @@ class Core:
     keeps_waiting: bool = False  # what waits in a private store is kept for the next start
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None
     include: tuple[str, ...] = ()
-    own_executors: Mapping[str, Executor] = field(default_factory=dict)
-    around: list[Around] = field(default_factory=list)
+    own_executors: Mapping[str, Executor] = field(default_factory=dict[str, Executor])
+    around: list[Around] = field(default_factory=list[Around])
     clock: Clock = field(default_factory=SystemClock)
     sources: Sources = field(default_factory=Sources)
-    plans: dict[str, Plan] = field(default_factory=dict)
+    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     sync_executor: str = "thread"
 
     def __post_init__(self) -> None:
-        self.client = new_uuid()
-        self.bridge = Bridge(self._new_link, lambda: self.store.immediate)
-        self.service = Service(self._begin, self._halt, self._finish, self.logs, self.stop_timeout, self._hurry)
+        self.client: str = new_uuid()
+        self.bridge: Bridge = Bridge(self._new_link, lambda: self.store.immediate)
+        self.service: Service = Service(
+            self._begin, self._halt, self._finish, self.logs, self.stop_timeout, self._hurry
+        )
         self.worker: Worker | None = None
         self.state: object = None
-        self.entered = False  # lifespan() has yielded
+        self.entered: bool = False  # lifespan() has yielded
         self._store: Store | None = None
         self._inside = AsyncExitStack()
         _alive.add(self)
@@ -172,7 +174,7 @@ class Core:
         return self.bridge.call(look)
 
     @contextmanager
-    def override(self, store: str | None, clock: Clock | None) -> Iterator[None]:
+    def override(self, store: str | None, clock: Clock | None) -> Generator[None, None, None]:
         """Another store or clock, until the block ends."""
         if self.service.status != "stopped":
             raise SchedulerStateError(f"override() while {self.service.status}: stop it first")

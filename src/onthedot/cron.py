@@ -66,8 +66,8 @@ class Cron:
     __slots__ = ("_sim", "_starred", "expr", "zone")
 
     def __init__(self, expr: str, tz: Zone = UTC) -> None:
-        self.expr = expr
-        self.zone = zone_of(tz)
+        self.expr: str = expr
+        self.zone: tzinfo = zone_of(tz)
         fields = _fields(expr)
         self._starred = fields[2].startswith("*")
         self._sim = _read(expr, fields)

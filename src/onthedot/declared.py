@@ -36,9 +36,11 @@ class Declared:
         self.name = name
         self.options = options
         self.function = function
-        self.codec = FunctionCodec(function, name, caps)
-        self.decode, self.call, self.encode = self.codec.decode, self.codec.call, self.codec.encode_result
-        self.is_async = inspect.iscoroutinefunction(function)
+        self.codec: FunctionCodec = FunctionCodec(function, name, caps)
+        self.decode: Callable[[bytes], tuple[dict[str, Any], Headers]] = self.codec.decode
+        self.call: Callable[[dict[str, Any]], object] = self.codec.call
+        self.encode: Callable[[object], bytes] = self.codec.encode_result
+        self.is_async: bool = inspect.iscoroutinefunction(function)
         self._home = home
         self._caps = caps
         self._defaults = {
@@ -116,7 +118,7 @@ class Unseen:
 
     def __init__(self, home: Home, name: str, defaults: TaskOptions) -> None:
         self.name = name
-        self.options = resolve(f"task {name!r}", defaults)
+        self.options: Options = resolve(f"task {name!r}", defaults)
         self._home = home
         self._policies: dict[object, Policy] = {}
 

@@ -33,8 +33,8 @@ class Call(Generic[R]):
         self._door = door
         self._declared = declared
         self._said = said
-        self.args = args
-        self.kwargs = kwargs
+        self.args: tuple[Any, ...] = args
+        self.kwargs: Mapping[str, Any] = kwargs
 
     @property
     def source(self) -> str:

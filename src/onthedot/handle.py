@@ -42,8 +42,8 @@ class AsyncTaskHandle(Generic[R_co]):
     def __init__(self, door: Door, uuid: str, decode: Callable[[bytes], Any], added: bool = True) -> None:
         self._door = door
         self._decode = decode
-        self.uuid = uuid
-        self.added = added
+        self.uuid: str = uuid
+        self.added: bool = added
 
     async def state(self) -> TaskState:
         return (await self.info()).state
@@ -89,8 +89,8 @@ class TaskHandle(Generic[R_co]):
     def __init__(self, door: Door, uuid: str, decode: Callable[[bytes], Any], added: bool = True) -> None:
         self._door = door
         self._decode = decode
-        self.uuid = uuid
-        self.added = added
+        self.uuid: str = uuid
+        self.added: bool = added
 
     def state(self) -> TaskState:
         """Where it is now."""

@@ -115,7 +115,7 @@ class Limits:
         parameters: Iterable[str] | None = None,
         defaults: Mapping[str, object] | None = None,
     ) -> None:
-        self.source = source
+        self.source: str = source
         self._defaults = defaults or {}
         own, keyed = _sorted(source, concurrency, rate_limit, limits)
         self._by, self._lane = _one_lane(source, keyed)

@@ -22,7 +22,7 @@ _POLL = 1.0  # seconds: a hint may be lost, and other processes' tasks reply to 
 class Link:
     def __init__(self, store: Store, client: str, logs: Logs) -> None:
         self.store = store
-        self.operations = Operations(store, client)
+        self.operations: Operations = Operations(store, client)
         self._client = client
         self._logs = logs
         self._adder = Adder(store)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Iterator, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import TypedDict, Unpack
@@ -26,6 +26,12 @@ class Found:
 
     tasks: tuple[TaskInfo, ...]
     cursor: str | None
+
+    def __iter__(self) -> Iterator[TaskInfo]:
+        return iter(self.tasks)
+
+    def __len__(self) -> int:
+        return len(self.tasks)
 
 
 class Where(TypedDict, total=False):

@@ -144,7 +144,7 @@ def priority_of(value: object) -> int:
     raise ValueError(f"priority must be 1 to 10 (10 first), 'low', 'normal' or 'high', not {value!r}")
 
 
-def tags_of(value: object) -> tuple[str, ...]:
+def tags_of(value: Sequence[Any]) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(tag, str) for tag in value):
         raise ValueError(f"tags must be a list of strings, not {value!r}")
     return tuple(value)
@@ -169,9 +169,9 @@ def check_call(said: AddOptions) -> AddOptions:
         to_ms(said["at"])
     if "after" in said:
         to_duration_ms(said["after"], "after")
-    if said.get("expires") is not None:
+    if "expires" in said and said["expires"] is not None:
         _positive(said["expires"], "expires")
-    if not isinstance(said.get("metadata", {}), Mapping):
+    if "metadata" in said and not isinstance(said["metadata"], Mapping):
         raise TypeError(f"metadata must be a dict, not {said['metadata']!r}")
     priority_of(said.get("priority", 5))
     unique_of(said.get("unique"))
@@ -180,7 +180,7 @@ def check_call(said: AddOptions) -> AddOptions:
     return said
 
 
-def _limits(value: object) -> tuple[Rate | AtMost, ...]:
+def _limits(value: Sequence[Any]) -> tuple[Rate | AtMost, ...]:
     if not isinstance(value, Sequence) or isinstance(value, str):
         raise TypeError(f"limits must be a list of Rate(…) and AtMost(…), not {value!r}")
     return tuple(value)
@@ -227,7 +227,7 @@ def _one_of(value: Any, what: str, allowed: tuple[str, ...]) -> Any:
     return value
 
 
-def _errors(value: Any, what: str) -> tuple[type[BaseException], ...]:
+def _errors(value: type | Sequence[Any], what: str) -> tuple[type[BaseException], ...]:
     if isinstance(value, type):
         value = (value,)
     if not isinstance(value, (tuple, list)) or not all(

@@ -6,7 +6,7 @@ import asyncio
 import contextlib
 import signal
 import threading
-from collections.abc import Awaitable, Callable, Iterator
+from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from typing import Any, Literal
 
@@ -136,7 +136,7 @@ class Service:
 
 
 @contextlib.contextmanager
-def _signals(callback: Callable[[], object]) -> Iterator[None]:
+def _signals(callback: Callable[[], object]) -> Generator[None, None, None]:
     """SIGINT and SIGTERM call back instead of killing; only the main thread may say so."""
     loop = asyncio.get_running_loop()
     before: dict[signal.Signals, Any] = {}

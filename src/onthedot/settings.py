@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-from urllib.parse import urlsplit
 
 from onthedot.errors import DeclarationError
 
@@ -14,7 +13,7 @@ SCHEMES = ("memory", "sqlite", "redis", "rediss", "redis+sentinel", "redis+clust
 def store_url(given: str | None) -> str:
     """Given wins; else ``ONTHEDOT_STORE``; else a file in the current folder."""
     url = given if given is not None else os.environ.get("ONTHEDOT_STORE") or DEFAULT_STORE
-    scheme = urlsplit(url).scheme if isinstance(url, str) else ""
+    scheme = url.partition("://")[0] if isinstance(url, str) and "://" in url else ""
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in SCHEMES)
         raise DeclarationError(f"store {url!r} is not a store's URL; known are {known}")

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import os
 import re
-import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
+from itertools import count
 from typing import Any
 
 from onthedot.clock import to_ms
@@ -53,15 +53,15 @@ class Task:
         schedule_at: datetime | None = None,
         uuid: str | None = None,
     ) -> None:
-        self.source = check_name(source, "source")
+        self.source: str = check_name(source, "source")
         if args is not None and not isinstance(args, Mapping):
             raise TypeError(f"args of a task must be a dict, not {type(args).__name__}")
         self.args: dict[str, Any] = dict(args or {})
-        self.schedule_at = datetime.now(UTC) if schedule_at is None else schedule_at
+        self.schedule_at: datetime = datetime.now(UTC) if schedule_at is None else schedule_at
         if not isinstance(self.schedule_at, datetime):
             raise TypeError(f"schedule_at must be a datetime, not {type(schedule_at).__name__}")
         to_ms(self.schedule_at)  # refuses a naive one
-        self.uuid = new_uuid() if uuid is None else check_uuid(uuid)
+        self.uuid: str = new_uuid() if uuid is None else check_uuid(uuid)
 
     def to_dict(self) -> dict[str, Any]:
         """For logs and files: ``uuid, args, source, schedule_at`` (ISO 8601, microseconds)."""
@@ -126,7 +126,7 @@ class TaskInfo:
     worker: str | None = None
     label: str = ""
     tags: tuple[str, ...] = ()
-    metadata: Mapping[str, Any] = field(default_factory=dict)
+    metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unique: str | None = None
     lane: str | None = None
     reason: str = ""
@@ -149,32 +149,32 @@ def check_uuid(uuid: object) -> str:
 
 
 class _Uuids:
-    """Version 7: ordered by time, so that stores append; a counter within the millisecond, random bits a process."""
+    """Version 7: ordered by time, so that stores append; then a counter, then random bits of this process.
+
+    The counter is one atomic step, so that threads need no lock.
+    """
 
     def __init__(self) -> None:
         self.reseed()
 
     def reseed(self) -> None:
         """In a fork, so that parent and child never make the same one."""
-        self._lock = threading.Lock()
-        self._tail = f"-{0x8000 | (int.from_bytes(os.urandom(2)) & 0x3FFF):04x}-{os.urandom(6).hex()}"
-        self._ms = 0
-        self._count = 0
-        self._prefix = ""
+        self._tail = os.urandom(6).hex()
+        self._count = count(int.from_bytes(os.urandom(3)))
+        self._last = (0, "")  # one object: another thread sees both or neither
 
     def next(self) -> str:
-        with self._lock:
-            ms = time.time_ns() // 1_000_000
-            if ms > self._ms or self._count >= 0xFFF:
-                self._ms = max(ms, self._ms + 1)
-                self._count = -1
-                head = f"{self._ms:012x}"
-                self._prefix = f"{head[:8]}-{head[8:]}-7"
-            self._count += 1
-            return f"{self._prefix}{self._count:03x}{self._tail}"
+        now = time.time_ns() // 1_000_000
+        last, head = self._last
+        if now != last:
+            ms = f"{now:012x}"
+            head = f"{ms[:8]}-{ms[8:]}-7"
+            self._last = (now, head)
+        number = next(self._count)
+        return f"{head}{number >> 14 & 0xFFF:03x}-{0x8000 | number & 0x3FFF:04x}-{self._tail}"
 
 
 _uuids = _Uuids()
-new_uuid = _uuids.next
+new_uuid: Callable[[], str] = _uuids.next
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_uuids.reseed)

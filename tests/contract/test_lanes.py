@@ -305,3 +305,34 @@ async def test_who_arrives_may_pass_one_that_waits_for_more_tokens(
     else:
         await worker.settle(worker.snooze(cheap))
     assert await states(store, [cheap]) == ["ready"]
+
+
+@pytest.mark.parametrize("how", ["cancelled", "expired", "replaced"])
+async def test_when_the_first_leaves_the_next_need_not_wait_for_it(
+    store: Store, worker: Worker, clock: ManualClock, how: str
+) -> None:
+    await worker.beat()
+    await limit(store, "a/*", rate=1.0, burst=2)
+    assert len(await add(store, *tasks(2, lane="a/k"))) == len(await worker.runs())
+    expires = 1000 if how == "expired" else None
+    dear, cheap = await add(store, task(lane="a/k", cost=2, unique="k", expires=expires), task(lane="a/k"))
+    assert await worker.runs() == []
+    assert await states(store, [dear, cheap]) == ["parked", "parked"]
+    clock.advance(1000)  # enough for the second, not for the first
+    if how == "cancelled":
+        await worker.cancel(dear)
+    if how == "replaced":
+        await add(store, task(unique="k", clash="replace", after=9000))
+    assert await worker.runs() == [cheap]
+
+
+async def test_a_purge_does_not_fill_a_bucket(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "a/*", rate=1.0, burst=2)
+    await limit(store, "b", rate=1.0, burst=2)
+    uuids = await add(store, *tasks(2, lane="a/k"), *tasks(2, "b"))
+    assert await worker.runs("a", "b") == uuids
+    await worker.settle(*(worker.done(uuid) for uuid in uuids))
+    await store.purge(100, 0)
+    await add(store, task(lane="a/k"), task("b"))
+    assert await worker.runs("a", "b") == []

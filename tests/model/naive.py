@@ -190,12 +190,15 @@ class NaiveStore(Control):
         if row.running:
             self._freed(row)
         row.change(settled=lease.fence, session=lease.session)
+        was_chore = row.hold.chore
         row.hold = row.chore = None
         match outcome:
             case Done():
                 self._end(row, "succeeded", outcome.keep, result=outcome.result)
             case Ended():
                 self._end(row, outcome.state, outcome.keep, error=outcome.error)
+            case Again() if was_chore:
+                self._make_chore(row, row.record.past.why)
             case Again():
                 self._again(row, outcome)
         self._admit(row.record.lane, [row])
@@ -310,7 +313,7 @@ class NaiveStore(Control):
 
     def _rest(self, source: str, session: str, suspects: int) -> float | None:
         ready = [row for row in self.limits.ready([source]) if not self._crowded(row, session, suspects)]
-        return self.limits.wait(source, 1) if ready else None
+        return self.limits.wait(source, 1) if ready and self.limits.source_fits(source) else None
 
     def _next_in(self, waits: list[float]) -> float | None:
         now, rows = self.clock.now(), self.rows.values()
@@ -318,10 +321,8 @@ class NaiveStore(Control):
         times += [presence.until for presence in self.sessions.values()]
         times += [s.next_at for s in self.schedules.values() if not s.paused and s.next_at and s.next_at > now]
         waits = waits + [max(0.0, time - now) for time in times]
-        for lane in {row.record.lane for row in rows if row.record.lane and row.waits("parked")}:
-            head, *_ = self.limits.in_lane(lane, "parked")
-            wait = self.limits.wait(lane, head.record.policy.cost + self.limits.pledged(lane))
-            waits += [] if wait is None else [wait]
+        lanes = {row.record.lane for row in rows if row.record.lane}
+        waits += [wait for wait in map(self.limits.lane_wait, lanes) if wait is not None]
         return min(waits, default=None)
 
     def cancel(self, session: str, uuids: Sequence[str]) -> Held:

@@ -145,17 +145,30 @@ class Limits:
         """May one more be let into ready?"""
         return self.starts(lane, cost + self.pledged(lane), len(self.in_lane(lane, "ready")))
 
+    def lane_wait(self, lane: str) -> float | None:
+        """ms until time alone lets in the first of those that are parked."""
+        admitted, running = self.in_lane(lane, "ready"), self.running(lane)
+        cap = self.effective(lane).cap
+        for head in self.in_lane(lane, "parked")[:1]:
+            if cap is None or running + len(admitted) < cap:
+                return self.wait(lane, head.record.policy.cost + self.pledged(lane))
+        return None
+
+    def running(self, lane: str) -> int:
+        return sum(row.running and row.record.lane == lane for row in self.rows.values())
+
     def starts(self, lane: str, cost: float, admitted: int = 0) -> bool:
         limit = self.effective(lane)
-        running = sum(row.running and row.record.lane == lane for row in self.rows.values())
-        fits = limit.cap is None or running + admitted < limit.cap
+        fits = limit.cap is None or self.running(lane) + admitted < limit.cap
         return fits and not limit.paused and not self.missing(limit, cost)
+
+    def source_fits(self, source: str) -> bool:
+        cap = self.effective(source).cap
+        return cap is None or sum(row.running and row.record.source == source for row in self.rows.values()) < cap
 
     def source_starts(self, source: str) -> bool:
         limit = self.effective(source)
-        running = sum(row.running and row.record.source == source for row in self.rows.values())
-        fits = limit.cap is None or running < limit.cap
-        return fits and not limit.paused and not self.missing(limit, 1)
+        return self.source_fits(source) and not limit.paused and not self.missing(limit, 1)
 
     def ready(self, sources: Sequence[str]) -> list[Row]:
         rows = [row for row in self.rows.values() if row.waits("ready") and row.record.source in sources]

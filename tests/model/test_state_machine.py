@@ -223,8 +223,7 @@ class Stores(RuleBasedStateMachine):
         _agree(self.taken(by_uuid[0], ours=False), self.taken(by_uuid[1], ours=True))
         assert _schedules(theirs.schedules) == _schedules(ours.schedules)
         assert theirs.more == ours.more
-        rated = any(limit.rate is not None for limit in self.naive.limits.records.values())
-        self.coming_back(theirs, ours, exact=not rated)
+        self.coming_back(theirs, ours, exact=not self.naive.limits.buckets)
         for source, wait in theirs.rest.items():
             assert not self.naive.takeable(source, session, suspects), f"{source} rests and has something to take"
             assert wait is None or abs(wait - (ours.rest[source] or 0)) < TICK
@@ -233,7 +232,7 @@ class Stores(RuleBasedStateMachine):
         assert woken - timed <= theirs.woke
 
     def coming_back(self, theirs: Claimed, ours: Claimed, *, exact: bool) -> None:
-        """Never later than there is something to do; where no rate is, to the moment."""
+        """Never later than there is something to do; where no rate ever was, to the moment."""
         if ours.next_in is None:
             assert theirs.next_in is None or not exact
             return
@@ -394,7 +393,7 @@ def _schedules(schedules: Sequence[Schedule]) -> Mapping[str, Schedule]:
 
 
 Stores.TestCase.settings = settings(
-    max_examples=int(os.environ.get("ONTHEDOT_EXAMPLES", "250")),
+    max_examples=int(os.environ.get("ONTHEDOT_EXAMPLES", "170")),
     stateful_step_count=60,
     deadline=None,
     derandomize=False,

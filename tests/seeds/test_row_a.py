@@ -288,11 +288,26 @@ async def test_microseconds_and_zone_arrive_and_nothing_is_early() -> None:
 
 class Stalls:
     """When the machine did not let this thread run: a control coroutine's oversleep, less the time that this thread
-    itself was computing. So a loop that is blocked by the scheduler finds no excuse here."""
+    itself was computing. So a loop that is blocked by the scheduler finds no excuse here; Python's garbage collector
+    does, and is told apart."""
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
+        self._thread = threading.get_ident()
+        self._collecting = (0.0, 0.0)
         self.stolen: list[tuple[float, float, float]] = []  # from, to, milliseconds
+        self.collector = 0.0  # its longest pause
+
+    def collected(self, phase: str, info: dict[str, int]) -> None:
+        """For gc.callbacks; what it does on other threads is in the oversleep already."""
+        if phase == "start":
+            self._collecting = (self._now(), time.thread_time())
+            return
+        began, worked = self._collecting
+        pause = (time.thread_time() - worked) * 1000
+        self.collector = max(self.collector, pause)
+        if threading.get_ident() == self._thread:
+            self.stolen.append((began, self._now(), pause))
 
     async def watch(self) -> None:
         while True:
@@ -300,7 +315,7 @@ class Stalls:
             await asyncio.sleep(0.001)
             ended = self._now()
             stolen = ended - began - 1 - (time.thread_time() - worked) * 1000
-            if stolen > 1:
+            if stolen > 0:
                 self.stolen.append((began, ended, stolen))
 
     def between(self, start: float, end: float) -> float:
@@ -312,8 +327,16 @@ class Stalls:
 
 
 async def test_ten_thousand_adds_while_the_loop_falls_asleep(record_property: Callable[[str, object], None]) -> None:
-    """None is later than 50 ms: half are added on the loop, half by a thread, for now or a moment later."""
-    dice, late_by, added, starts = random.Random(7), 50.0, {}, {}
+    """None is later than 50 ms: a third are added on the loop, the others by a thread, for now or a moment later.
+
+    The next ones come when the last have started: so a wake-up that is lost is not made good by the next add, and
+    what the machine's stalls cost does not pile up. The last third come while nothing else ticks on the loop, not even
+    the control: there stalls cannot be told from the scheduler's fault, and only what a lost wake-up would cost (the
+    poll interval, 10 s) is looked for.
+    """
+    late_by, dice = 50.0, random.Random(7)
+    added: dict[str, float] = {}
+    starts: dict[str, float] = {}
     work = Work(count=10_000)
     scheduler = scheduler_of(work)
     clock = scheduler._core.clock
@@ -324,35 +347,40 @@ async def test_ten_thousand_adds_while_the_loop_falls_asleep(record_property: Ca
 
     work._do = note
 
-    def add_some(dice: random.Random) -> int:
-        some = dice.randint(1, 20)
-        for _ in range(some):
-            after = timedelta(milliseconds=dice.choice((0, 0, 1, dice.uniform(0, 30))))
+    def add_some() -> None:
+        for _ in range(dice.randint(1, 20)):
+            after = timedelta(milliseconds=dice.choice((0, 0, 1, dice.uniform(0, 5))))
             task = Task("work", {}, datetime.now(UTC) + after)
             scheduler.add_task(task)
             added[task.uuid] = clock.now()  # stored when it returns: from here on it counts
-        return some
 
-    def from_thread() -> None:
-        own, count = random.Random(8), 0
-        while count < 5000:
-            count += add_some(own)
-            time.sleep(own.uniform(0, 0.004))
+    def from_thread(total: int) -> None:
+        while len(added) < total:
+            add_some()
+            deadline = time.monotonic() + 5
+            while len(starts) < len(added):
+                assert time.monotonic() < deadline, "a wake-up was lost"
+                time.sleep(0.0003)
+            time.sleep(dice.uniform(0, 0.0005))
 
     gc.collect()
     gc.freeze()  # what other tests left in this process is not to be walked through meanwhile
     stalls = Stalls(clock.now)
+    gc.callbacks.append(stalls.collected)
     control = asyncio.create_task(stalls.watch())
     await scheduler.start()
-    other = asyncio.create_task(asyncio.to_thread(from_thread))
-    count = 0
-    while count < 5000:
-        count += add_some(dice)
-        await asyncio.sleep(dice.uniform(0, 0.004))
-    await other
-    await until(lambda: len(starts) == len(added), timeout=30)
-    await scheduler.stop()
+    while len(added) < 3333:
+        add_some()
+        await until(lambda: len(starts) == len(added))
+        for _ in range(dice.randint(0, 10)):
+            await asyncio.sleep(0)
+    await asyncio.to_thread(from_thread, 6666)
     control.cancel()
+    measured = set(added)
+    await asyncio.to_thread(from_thread, 10_000)
+    await until(lambda: len(starts) == len(added))
+    await scheduler.stop()
+    gc.callbacks.remove(stalls.collected)
     gc.unfreeze()
 
     assert len(starts) >= 10_000
@@ -360,16 +388,18 @@ async def test_ten_thousand_adds_while_the_loop_falls_asleep(record_property: Ca
     early = [starts[uuid] - due[uuid] for uuid in starts if starts[uuid] < due[uuid] - 0.01]
     assert early == []
     raw = {uuid: starts[uuid] - max(due[uuid], added[uuid]) for uuid in starts}
-    net = {
-        uuid: late - stalls.between(starts[uuid] - late, starts[uuid]) for uuid, late in raw.items() if late > late_by
-    }
+    late = {uuid: raw[uuid] for uuid in measured if raw[uuid] > late_by}
+    net = [ms - stalls.between(starts[uuid] - ms, starts[uuid]) for uuid, ms in late.items()]
+    silent = max(ms for uuid, ms in raw.items() if uuid not in measured)
     told = (
-        f"latest {max(raw.values()):.1f} ms; {len(net)} of {len(raw)} later than {late_by} ms, "
-        f"after the machine's own stalls {sum(late > late_by for late in net.values())}"
+        f"{len(late)} of {len(measured)} later than {late_by} ms, without the machine's own stalls "
+        f"{sum(ms > late_by for ms in net)}; the last third: latest {silent:.1f} ms; "
+        f"the garbage collector's longest pause: {stalls.collector:.1f} ms"
     )
     record_property("lateness", told)
     print(told)
-    assert max(net.values(), default=0) <= late_by, told
+    assert max(net, default=0) <= late_by, told
+    assert silent < 1000, told
 
 
 @pytest.fixture
@@ -462,7 +492,6 @@ async def test_one_slot_means_strict_order_across_sources() -> None:
     assert order == sorted(range(60), key=lambda n: (-(n % 5), n))
 
 
-@pytest.mark.slow
 @pytest.mark.timeout(240)
 async def test_two_hundred_thousand_due_tasks_are_few_coroutines() -> None:
     most = ran = 0

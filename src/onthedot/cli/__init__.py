@@ -87,7 +87,7 @@ class RichScreen(Screen):
 
         self._live = Live
         self._console = Console(highlight=False)
-        self.width = min(self._console.width, 110)
+        self.width: int = min(self._console.width, 110)
 
     def print(self, text: str = "") -> None:
         self._console.print(text)

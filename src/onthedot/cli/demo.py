@@ -20,16 +20,17 @@ from onthedot.cli import Screen, screen
 from onthedot.clock import Timer
 from onthedot.task import TaskInfo
 
-app = App("demo", store="memory://", stop_timeout=0.2, logger=logging.getLogger("onthedot-demo"))
+app: App[None] = App("demo", store="memory://", stop_timeout=0.2, logger=logging.getLogger("onthedot-demo"))
 
 
 class Stage:
     """Where the tour takes place. As a clock it may run faster: its seconds are those of the tour."""
 
     def __init__(self, screen: Screen, speed: float) -> None:
-        self.screen, self.speed = screen, speed
+        self.screen: Screen = screen
+        self.speed: float = speed
         self._began, self._anchor = time.monotonic(), time.time()
-        self.step_began = self.now()
+        self.step_began: float = self.now()
 
     def now(self) -> float:
         return (self._anchor + (time.monotonic() - self._began) * self.speed) * 1000
@@ -41,7 +42,7 @@ class Stage:
         return asyncio.get_running_loop().call_later(ms / 1000 / self.speed, callback)
 
 
-stage = Stage(Screen(), 1)
+stage: Stage = Stage(Screen(), 1)
 
 
 async def sleep(seconds: float) -> None:
@@ -80,12 +81,10 @@ async def now_and_later() -> None:
     later = await greet.options(after=1.2).enqueue("Bob")
 
     check((await now, await later) == ("hello Ann", "hello Bob"), "both results are back")
-    late = _ms(await later.info()) - 1200
-    check(late >= 0, f"Bob was not early, and {late:.0f} ms late")
+    check((late := _ms(await later.info()) - 1200) >= 0, f"Bob was not early, and {late:.0f} ms late")
 
 
-def _ms(info: TaskInfo, end: bool = False) -> float:
-    """From adding to start or end, so far."""
+def _ms(info: TaskInfo, end: bool = False) -> float:  # from adding to start or end, so far
     moment = (info.ended_at if end else info.started_at) or datetime.fromtimestamp(stage.now() / 1000, UTC)
     return (moment - info.added_at) / timedelta(milliseconds=1)
 
@@ -101,8 +100,7 @@ async def overtaking() -> None:
     urgent = bake.options(priority="high").s("a birthday cake")
     handles = await app.enqueue_many([bake.s("bread"), bake.s("rolls"), urgent])
 
-    for handle in handles:
-        await handle
+    await asyncio.gather(*handles)
     bread, rolls, cake = [_ms(await handle.info()) for handle in handles]
     check(cake < bread < rolls, "the cake was ordered last and baked first")
 

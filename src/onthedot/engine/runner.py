@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from types import CoroutineType
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
 from onthedot.clock import Clock, Timer
 from onthedot.codec import Undecodable
@@ -23,11 +23,13 @@ from onthedot.stores.contract import Again, Also, Done, Outcome
 
 Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]
 
+_COROUTINE: type[CoroutineType[Any, Any, object]] = CoroutineType  # so that its value is an object, not unknown
+
 
 class Run(TaskContext):
     """One claimed task on its way through: what the task sees of itself, and what the engine knows besides."""
 
-    started = 0.0
+    started: float = 0.0
     server: asyncio.Task[None] | None = None  # who serves it; None: not begun
     stop = ""  # why it is being ended from outside: cancel, timeout, shutdown, lost
     timer: Timer | None = None
@@ -99,6 +101,14 @@ class Runner:
         self.outcomes.append((self._stopped(run), run))
         self._wake.set()
 
+    def abandon(self) -> None:
+        """What does not end although it was cancelled is left alone, and goes back as if it had been cut off."""
+        for run in list(self.runs.values()):
+            if not run.over:
+                self._logs.stubborn(run.record)
+                run.stop = "shutdown"
+                self._abandon(run)
+
     # -- serving
 
     def _call_helper(self) -> None:
@@ -122,7 +132,7 @@ class Runner:
             token = set_current(run)
             try:
                 value = await self._call(run)
-                if type(value) is CoroutineType:  # a sync function, or a wrapper of one, that gave a coroutine back
+                if type(value) is _COROUTINE:  # a sync function, or a wrapper of one, that gave a coroutine back
                     value = await value
                 outcome = self._done(run, value)
             except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only

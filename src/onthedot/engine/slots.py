@@ -29,8 +29,11 @@ class Slots:
         """The sources have changed: all are worth asking."""
         self._hinted.update(self._sources.known)
         self._active = dict(self._sources.items())
-        self._pools |= {name: "" if self._one_pool else source.executor for name, source in self._active.items()}
+        self._pools |= {name: self._pool_of(source) for name, source in self._active.items()}
         self._timed.clear()
+
+    def _pool_of(self, source: Source) -> str:
+        return "" if self._one_pool else source.executor
 
     @property
     def running(self) -> int:
@@ -97,6 +100,7 @@ class Slots:
             source = self._sources.get(name)
             if source is not None and name not in self._active:
                 self._active[name] = source
+                self._pools[name] = self._pool_of(source)
                 woken = True
             self._timed.pop(name, None)
         return woken
@@ -108,7 +112,7 @@ def share(free: int, running: Mapping[str, int], most: Mapping[str, int], turn: 
     What cannot be divided goes to a few, to others in the next turn.
 
     >>> share(4, {"a": 3, "b": 0}, {"a": 4, "b": 4}, 0)
-    {'a': 0, 'b': 4}
+    {'a': 1, 'b': 3}
     >>> share(4, {"a": 0, "b": 0, "c": 0}, {"a": 4, "b": 4, "c": 4}, 0)
     {'a': 2, 'b': 1, 'c': 1}
     """

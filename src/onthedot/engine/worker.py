@@ -43,6 +43,7 @@ from onthedot.task import new_uuid
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 100.0, 5_000.0  # ms between tries while the loop fails
 _PURGE_EVERY = 60_000.0
+_GRACE = 1.0  # seconds for which a cancelled task may tidy up when the time to stop is over
 _KEEP, _KEEP_FAILED = 7 * 86_400_000, 30 * 86_400_000  # of sources that this process does not know
 
 
@@ -72,9 +73,9 @@ class Worker:
     def __init__(self, parts: Parts) -> None:
         self._parts = parts
         self._store, self._clock, self._logs = parts.store, parts.clock, parts.logs
-        self.wake = Wake(parts.clock)
-        self.slots = Slots(parts.sources, parts.totals, one_pool=parts.one_pool)
-        self.runner = Runner(parts.executors, parts.around, parts.clock, parts.random, parts.logs, self.wake)
+        self.wake: Wake = Wake(parts.clock)
+        self.slots: Slots = Slots(parts.sources, parts.totals, one_pool=parts.one_pool)
+        self.runner: Runner = Runner(parts.executors, parts.around, parts.clock, parts.random, parts.logs, self.wake)
         self._also: list[Outcome] = []  # ends of what never ran: chores, and what came too late
         self._notes: dict[str, Note] = {}
         self._notes_lock = threading.Lock()
@@ -85,12 +86,12 @@ class Worker:
         self._loops: list[asyncio.Task[None]] = []
         self._unwatch: Callable[[], None] = lambda: None
         self.last_error: BaseException | None = None
-        self.quiet = asyncio.Event()  # nothing to do before the next alarm
+        self.quiet: asyncio.Event = asyncio.Event()  # nothing to do before the next alarm
         self.next_in: float | None = None
         self._new_session()
 
     def _new_session(self) -> None:
-        self.session = new_uuid()  # a random one a boot: a restarted host is somebody else
+        self.session: str = new_uuid()  # a random one a boot: a restarted host is somebody else
         info = {"host": platform.node(), "pid": os.getpid(), "sources": sorted(self._parts.sources.known)}
         self._keeper = Keeper(self._store, self.session, msgspec.json.encode(info), self._clock, self._logs)
         self._number = 0
@@ -111,6 +112,9 @@ class Worker:
         done, _ = await asyncio.wait([loop], timeout=timeout)
         if not done:
             self.hurry()
+            done, _ = await asyncio.wait([loop], timeout=_GRACE)
+        if not done:
+            self.runner.abandon()
             await asyncio.wait([loop])
         listener.cancel()
         await asyncio.wait([listener])
@@ -223,7 +227,7 @@ class Worker:
         return bool(fired or claimed.more or claimed.chores or self.slots.hungry())
 
     def _start_runs(self, claimed: Claimed, now: float) -> None:
-        runs = []
+        runs: list[Run] = []
         sources, fence, session = self._parts.sources.by_name, claimed.fence, self.session
         for record in claimed.tasks:
             source = sources.get(record.source)

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
-from typing import Any
+from typing import TYPE_CHECKING, Any, cast
 
 from onthedot.errors import DeclarationError
+
+_COROUTINE: type[CoroutineType[Any, Any, object]] = CoroutineType  # so that its value is an object, not unknown
 
 
 class Inline:
@@ -15,8 +17,10 @@ class Inline:
     def run(self, call: Callable[..., object], *args: object) -> Awaitable[object]:
         """The coroutine itself is the answer: nothing is wrapped around it."""
         value = call(*args)
-        if type(value) is CoroutineType or isinstance(value, Awaitable):
+        if type(value) is _COROUTINE:
             return value
+        if isinstance(value, Awaitable):
+            return cast("Awaitable[object]", value)
         return _Ready(value)
 
     def close(self) -> None:
@@ -47,5 +51,6 @@ class _Ready:
         self._value = value
 
     def __await__(self) -> Generator[Any, None, object]:
+        if TYPE_CHECKING:  # never at run time, and reachable for a type checker
+            yield  # what makes it a generator
         return self._value
-        yield  # what makes it a generator

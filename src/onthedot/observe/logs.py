@@ -6,6 +6,7 @@ import logging
 import sys
 import time
 from collections.abc import MutableMapping, Sequence
+from datetime import UTC, datetime, timedelta
 from typing import Any, Protocol
 
 from onthedot.stores.contract import Again, Done, Ended, NewTask, Outcome, Record, Verdict
@@ -45,9 +46,9 @@ class Logs:
 
     def __init__(self, root: logging.Logger | None, worker: str = "") -> None:
         root = root or logging.getLogger("onthedot")
-        self.scheduler = Lines(root.getChild("scheduler"))
-        self.task = Lines(root.getChild("task"))
-        self.store = Lines(root.getChild("store"))
+        self.scheduler: Lines = Lines(root.getChild("scheduler"))
+        self.task: Lines = Lines(root.getChild("task"))
+        self.store: Lines = Lines(root.getChild("store"))
         self.worker = worker
         self._told: dict[str, tuple[float, int]] = {}
 
@@ -87,8 +88,8 @@ class Logs:
         match outcome:
             case Again(counted=True):
                 self.task.warning(
-                    "[retry] task %s from %s again in %.1f s (%d/%d): %s: %s",
-                    record.uuid, record.source, (outcome.after or 0) / 1000, record.past.retries + 1, most,
+                    "[retry] task %s from %s again at %s (%d/%d): %s: %s",
+                    record.uuid, record.source, _at(outcome.after or 0), record.past.retries + 1, most,
                     type(error).__name__, error, extra=self._fields(record),
                 )  # fmt: skip
             case Ended(state="failed"):
@@ -127,6 +128,12 @@ class Logs:
             record.uuid, record.source, thread, extra=self._fields(record),
         )  # fmt: skip
 
+    def stubborn(self, record: Record) -> None:
+        self.task.warning(
+            "task %s from %s was cancelled and goes on: it swallows CancelledError; it is left behind and goes back",
+            record.uuid, record.source, extra=self._fields(record),
+        )  # fmt: skip
+
     def result_not_stored(self, record: Record, error: Exception) -> None:
         self.task.warning(
             "task %s from %s succeeded, but its result cannot be stored: %s",
@@ -143,3 +150,7 @@ class Logs:
         self._told = {key: (time.monotonic(), 0)}
         again = f" ({times} times more since)" if times else ""
         self.scheduler.error("%s failed, trying again%s: %s", where, again, error, exc_info=error)
+
+
+def _at(after: int) -> str:
+    return (datetime.now(UTC) + timedelta(milliseconds=after)).isoformat(timespec="milliseconds")

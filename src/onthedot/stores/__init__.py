@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from urllib.parse import urlsplit
-
 from onthedot.clock import Clock
 from onthedot.errors import StoreRefused
 from onthedot.stores.contract import Store
@@ -11,7 +9,7 @@ from onthedot.stores.contract import Store
 
 def connect(url: str, clock: Clock) -> Store:
     """The store behind a URL; its driver is imported only now."""
-    scheme = urlsplit(url).scheme
+    scheme = url.partition("://")[0]
     if scheme == "memory":
         from onthedot.stores.memory import MemoryStore
 

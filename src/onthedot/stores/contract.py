@@ -145,7 +145,7 @@ class Done(Struct, frozen=True, tag=True, gc=False):
 class Again(Struct, frozen=True, tag=True, gc=False):
     """Retry (counted), snooze (not), release (after=None: due and rank kept, as if it had not been claimed).
 
-    A task that is flagged to be cancelled becomes a chore instead.
+    A task that is flagged to be cancelled becomes a chore instead, and a chore stays one: it must end.
     """
 
     lease: Lease

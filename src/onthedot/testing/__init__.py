@@ -76,8 +76,8 @@ class TestApp(Pace):
     ) -> None:
         super().__init__(patience, give_up, most_runs)
         self.app = app
-        self.clock = clock or ManualClock()
-        self.sync = SyncTestApp(self)
+        self.clock: ManualClock = clock or ManualClock()
+        self.sync: SyncTestApp = SyncTestApp(self)
         self._core = app._core
         self._stack: ExitStack | None = None
         self._driven = False

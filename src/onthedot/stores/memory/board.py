@@ -26,12 +26,12 @@ class Claim:
     __slots__ = ("at", "chores", "fence", "left", "session", "taken")
 
     def __init__(self, fence: int, session: str, at: int, *, chores: bool = False) -> None:
-        self.fence = fence
-        self.session = session
-        self.at = at
-        self.chores = chores
+        self.fence: int = fence
+        self.session: str = session
+        self.at: int = at
+        self.chores: bool = chores
         self.taken: list[str] = []  # uuids; those that `Board.holds` still says are this claim's are held
-        self.left = 0
+        self.left: int = 0
 
 
 class Moves:
@@ -44,8 +44,13 @@ class Moves:
         self.started: list[Record] = []
         self.ended: list[Record] = []
 
-    def __len__(self) -> int:
-        return len(self.entered) + len(self.started) + len(self.ended)
+    def __bool__(self) -> bool:
+        return bool(self.entered or self.started or self.ended)
+
+    def clear(self) -> None:
+        self.entered.clear()
+        self.started.clear()
+        self.ended.clear()
 
 
 class Board:
@@ -53,19 +58,19 @@ class Board:
         self.ahead = ahead  # by how much the wall clock, which moments are made by, has jumped
         self.records: dict[str, Record] = {}  # in the order of adding
         self.holds: dict[str, Claim] = {}
-        self.limits = Limits()
+        self.limits: Limits = Limits()
         self.ready: dict[str, Order] = {}
         self.suspects: dict[str, Order] = {}  # ready, too, but apart: a session runs one at a time
         self.tally: dict[str, dict[State, int]] = {}
         self.woke: set[str] = set()  # sources that got ready tasks or freed capacity in this call
         self.sooner: set[str] = set()  # sources that got an alarm
-        self.moves = Moves()
+        self.moves: Moves = Moves()
         self._chores: deque[str] = deque()
         self._alarms = Order()
-        self.expiring = False  # some task was to expire: then the taken ones have alarms to be unset
+        self.expiring: bool = False  # some task was to expire: then the taken ones have alarms to be unset
         self._kept: dict[int, deque[Record]] = {}  # ended ones by how long they are kept: each a queue in time
         self._kept_count = 0
-        self.results = Results()
+        self.results: Results = Results()
         self._uniques: dict[tuple[str, str], tuple[str, int | None]] = {}
         self._seq = 0
 
@@ -109,6 +114,8 @@ class Board:
         self._leave(record, now)
         self._hold_key(uuid, new, record.added)
         self._insert(uuid, new, record.seq, record.added, record.past, now)
+        if record.lane is not None:
+            self.admit(record.lane, now)
 
     def _holder(self, source: str, unique: str, now: float) -> str | None:
         held = self._uniques.get((source, unique))
@@ -148,9 +155,17 @@ class Board:
             lane = self.limits.lane(record.lane)
             if record.state == "ready":
                 admitted(lane, record, -1)
-                self.admit(record.lane, now)
             else:
                 lane.parked.remove(record.rank, record)
+            self.admit(record.lane, now)  # its slot is free, or it stood in the way of those that need less
+
+    def _let_in(self, record: Record) -> None:
+        """From parked into ready."""
+        assert record.lane is not None
+        self.counts(record.source)["parked"] -= 1
+        self.disarm(record)
+        self.limits.lane(record.lane).parked.remove(record.rank, record)
+        self._enter(moved(record, "ready"))
 
     def disarm(self, record: Record) -> None:
         if (rings := alarm(record)) is not None:
@@ -178,8 +193,7 @@ class Board:
         if record is None or record.lane is None or record.state != "parked" or record.past.why in ENDING:
             return
         if self.limits.opens(self.limits.lane(record.lane), record.policy.cost, now):
-            self._leave(record, now)
-            self._enter(moved(record, "ready"))
+            self._let_in(record)
 
     def park(self, record: Record) -> None:
         """Taken out of ready, but its lane has closed meanwhile."""
@@ -197,8 +211,7 @@ class Board:
             record = lane.parked.members[key]
             if not self.limits.opens(lane, record.policy.cost, now):
                 return done
-            self._leave(record, now)
-            self._enter(moved(record, "ready"))
+            self._let_in(record)
         self.limits.refill(lane, now)
         return BATCH
 

@@ -17,8 +17,8 @@ class Bucket:
     __slots__ = ("at", "tokens")
 
     def __init__(self, limit: Limit, now: float) -> None:
-        self.tokens = limit.burst
-        self.at = now
+        self.tokens: float = limit.burst
+        self.at: float = now
 
     def level(self, limit: Limit, now: float) -> float:
         assert limit.rate is not None
@@ -38,11 +38,11 @@ class Lane:
     __slots__ = ("admitted", "bucket", "name", "parked", "pledged", "refill_at", "running")
 
     def __init__(self, name: str) -> None:
-        self.name = name
-        self.running = 0
-        self.admitted = 0
-        self.pledged = 0.0  # what the admitted ones will cost
-        self.parked = Order()
+        self.name: str = name
+        self.running: int = 0
+        self.admitted: int = 0
+        self.pledged: float = 0.0  # what the admitted ones will cost
+        self.parked: Order = Order()
         self.bucket: Bucket | None = None
         self.refill_at: float | None = None
 
@@ -59,7 +59,7 @@ class Limits:
         self._effective: dict[str, Limit | None] = {}
         self._sources: dict[str, Bucket] = {}
         self.lanes: dict[str, Lane] = {}
-        self.declared = False  # nothing is looked at where nothing was ever declared or laned
+        self.declared: bool = False  # nothing is looked at where nothing was ever declared or laned
         self._refills: list[tuple[float, str]] = []
 
     def put(self, limit: Limit, now: float) -> None:

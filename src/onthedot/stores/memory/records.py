@@ -54,6 +54,13 @@ def ended(
     )  # fmt: skip
 
 
+def settled_by(past: Past, lease: Lease) -> Past:
+    return Past(
+        past.why, past.retries, past.crashes, past.earlier, past.cancel, lease.fence, lease.session, past.started,
+        past.ended, past.keep_until, past.result, past.error,
+    )  # fmt: skip
+
+
 def back(past: Past, lease: Lease, counted: bool, started: int | None, error: bytes) -> Past:
     return Past(
         "due", past.retries + counted, past.crashes, past.earlier, past.cancel, lease.fence, lease.session,

@@ -15,13 +15,13 @@ class Session:
     __slots__ = ("claims", "info", "last", "name", "number", "suspects", "until")
 
     def __init__(self, name: str, until: float) -> None:
-        self.name = name
+        self.name: str = name
         self.info: bytes | None = None  # None: it has only cancelled, it is no worker
-        self.until = until
+        self.until: float = until
         self.claims: dict[Claim, None] = {}
-        self.suspects = 0  # how many of them it runs
-        self.number = 0
-        self.last = (Claim(0, name, 0), Claim(0, name, 0, chores=True))
+        self.suspects: int = 0  # how many of them it runs
+        self.number: int = 0
+        self.last: tuple[Claim, Claim] = (Claim(0, name, 0), Claim(0, name, 0, chores=True))
 
 
 class Sessions:

@@ -35,12 +35,12 @@ from onthedot.stores.contract import (
     Verdict,
     Why,
 )
-from onthedot.stores.memory.board import Board, Claim, Moves
+from onthedot.stores.memory.board import Board, Claim
 from onthedot.stores.memory.changes import Changes
 from onthedot.stores.memory.find import find
 from onthedot.stores.memory.journal import Journal
 from onthedot.stores.memory.listeners import Listeners
-from onthedot.stores.memory.records import ENDED, ENDING, back, crashed, ended, moved, past_with
+from onthedot.stores.memory.records import ENDED, ENDING, back, crashed, ended, moved, past_with, settled_by
 from onthedot.stores.memory.schedules import Schedules
 from onthedot.stores.memory.sessions import Session, Sessions
 from onthedot.stores.memory.taking import Taking, resting, take_strays
@@ -101,7 +101,7 @@ class MemoryStore:
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
         with self._call():
-            lost = []
+            lost: list[Lease] = []
             for note in notes:
                 if self._held_by(note.lease) is None:
                     lost.append(note.lease)
@@ -114,7 +114,7 @@ class MemoryStore:
             board = self._board
             self._sessions.open(session, now + CLIENT_LEASE)
             claim = self._new_claim(session, now, chores=True)
-            leased = []
+            leased: list[Record] = []
             for uuid in uuids:
                 record = board.records.get(uuid)
                 if record is None or record.state in ENDED:
@@ -133,7 +133,7 @@ class MemoryStore:
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         with self._call() as now:
-            live = []
+            live: list[str] = []
             for uuid in uuids:
                 record = self._board.records.get(uuid)
                 if record is None or record.state == "succeeded":
@@ -239,7 +239,7 @@ class MemoryStore:
             if moves := board.moves:
                 self._changes.write(now, moves)
                 self._tell_ends(moves.ended)
-                board.moves = Moves()
+                moves.clear()
             if board.woke or board.sooner:
                 self._tell_workers(session)
         finally:
@@ -284,6 +284,8 @@ class MemoryStore:
             case Ended():
                 over = ended(past, lease, started, now, outcome.keep, None, outcome.error)
                 self._end(record, outcome.state, over, outcome.keep)
+            case Again() if claim.chores:  # it must end, whoever does it
+                board.wait_to_end(moved(record, record.state, settled_by(past, lease)))
             case Again():
                 if outcome.error:
                     self._journal.write(Note(lease, "error", str(record.attempt), outcome.error))

@@ -32,7 +32,7 @@ class Taking:
         self._pool = pool
         self._claim = claim
         self._now = now
-        self.suspects = suspects
+        self.suspects: int = suspects
         self._taken: list[Record] = []
 
     def run(self) -> list[Record]:
