@@ -207,16 +207,13 @@ class FunctionCodec:
         if plan.read is None:
             return self._decode_each(plan, body)
         try:
-            stored = plan.read(body)
-            given = asdict(stored.args)
+            given = asdict(plan.read(body).args)
             if ABSENT in given.values():
                 for name in plan.optional:
                     if given[name] is ABSENT:
                         del given[name]
-            if stored.at is None and not stored.label and stored.scheduled_for is None and stored.metadata is ABSENT:
-                return given, NO_HEADERS
-            return given, _headers(stored)
-        except Exception:  # noqa: BLE001 - whatever it is, the long way says it
+            return given, NO_HEADERS
+        except Exception:  # noqa: BLE001 - it has headers or open arguments, or is wrong: the long way says it
             return self._decode_each(plan, body)
 
     def _decode_each(self, plan: _Plan, body: bytes) -> tuple[dict[str, object], Headers]:
@@ -358,8 +355,9 @@ def _body_reader(arguments: type[Struct], strict: bool) -> Callable[[bytes], Any
     fields: list[Any] = [("args", arguments)]
     if not any(field.required for field in msgspec.structs.fields(arguments)):
         fields = [("args", arguments, msgspec.field(default_factory=arguments))]
-    if not strict:
-        fields.append(("open", dict[str, Any], msgspec.field(default_factory=dict)))
+    if strict:  # nothing but typed arguments: the usual body
+        return reader(msgspec.defstruct("Body", fields, forbid_unknown_fields=True))
+    fields.append(("open", dict[str, Any], msgspec.field(default_factory=dict)))
     return reader(msgspec.defstruct("Body", fields, bases=(_Headed,)))
 
 

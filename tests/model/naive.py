@@ -366,22 +366,25 @@ class NaiveStore(Control):
         self.graves.add(session)
         held = self._held(session)
         runs = [row for row in held if row.running and row.hold]
-        for row in [row for row in runs if row.record.suspect] or runs:
+        counted = [row for row in runs if row.record.suspect] or runs
+        for row in counted:
             row.change(crashes=row.record.past.crashes + 1)
         for row in runs:
             row.change(why="crash", started=floor(row.hold.at if row.hold else 0))
-        self._give_back(held)
+        self._give_back(held, counted)
 
-    def _give_back(self, rows: list[Row]) -> None:
+    def _give_back(self, rows: list[Row], crashed: Sequence[Row] = ()) -> None:
         for row in rows:
+            past, most = row.record.past, row.record.policy.max_crashes
             if not row.running:
-                self._make_chore(row, row.record.past.why)
-            elif row.record.past.crashes >= row.record.policy.max_crashes and not row.record.past.cancel:
+                self._make_chore(row, past.why)
+            elif row in crashed and past.crashes >= most and not past.cancel:
                 self._make_chore(row, "crashed")
             else:
-                self._freed(row)
                 self._file(row)
             row.hold = None
+        for row in rows:
+            self._freed(row)
         for lane in {row.record.lane for row in rows}:
             self._admit(lane, [row for row in rows if row.record.lane == lane])
 

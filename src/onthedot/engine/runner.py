@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random as randomness
 from collections import deque
-from collections.abc import Awaitable, Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from contextvars import Context, copy_context
 from functools import partial
 from types import CoroutineType
@@ -29,6 +29,7 @@ _COROUTINE: type[CoroutineType[Any, Any, object]] = CoroutineType  # so that its
 class Run(TaskContext):
     """One claimed task on its way through: what the task sees of itself, and what the engine knows besides."""
 
+    executor: Executor
     started: float = 0.0
     server: asyncio.Task[None] | None = None  # who serves it; None: not begun
     stop = ""  # why it is being ended from outside: cancel, timeout, shutdown, lost
@@ -45,14 +46,12 @@ class Runner:
 
     def __init__(
         self,
-        executors: Mapping[str, Executor],
         around: Sequence[Around],
         clock: Clock,
         random: randomness.Random,
         logs: Logs,
         wake: Wake,
     ) -> None:
-        self._executors = executors
         self._around = around
         self._clock = clock
         self._random = random
@@ -88,7 +87,7 @@ class Runner:
             self._queue.remove(run)
             self._finish(run, self._stopped(run))
             return
-        if self._executors[run.declared.executor].hard:
+        if run.executor.hard:
             run.server.cancel()
         elif why != "cancel":
             self._abandon(run)
@@ -118,9 +117,14 @@ class Runner:
             self._servers.add(server)
             server.add_done_callback(self._servers.discard)
 
+    def _help(self) -> None:
+        """Comes after the coroutine that called for it: if that one still runs tasks, it has suspended."""
+        self._helper_coming = False
+        self._call_helper()
+
     async def _serve(self) -> None:
         self._helper_coming = False
-        queue = self._queue
+        queue, loop = self._queue, asyncio.get_running_loop()
         me = asyncio.current_task()
         assert me is not None
         clean = copy_context()
@@ -128,7 +132,8 @@ class Runner:
             run = queue.popleft()
             run.server = me
             if queue and not self._helper_coming:
-                self._call_helper()
+                self._helper_coming = True
+                loop.call_soon(self._help)
             token = set_current(run)
             try:
                 value = await self._call(run)
@@ -148,7 +153,7 @@ class Runner:
         """Decodes and calls; what comes back is the task's own coroutine, wherever nothing is around it."""
         source = run.declared
         run.arguments, run.headers = source.decode(run.record.body)
-        executor = self._executors[source.executor]
+        executor = run.executor
         if source.options.timeout is not None:
             self._limit(run, source.options.timeout)
         if self._around:

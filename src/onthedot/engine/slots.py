@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from onthedot.engine.source import Source, Sources
@@ -75,11 +75,12 @@ class Slots:
         """ms until a resting source is worth asking again."""
         return min((max(0.0, until - now) for until in self._timed.values()), default=None)
 
-    def count(self, names: Iterable[str], by: int) -> None:
+    def count(self, names: Sequence[str], by: int) -> None:
         """by=+1: these have begun; by=-1: these have ended."""
-        for name, number in Counter(names).items():
-            self._busy[self._pools[name]] += by * number
-            self._running[name] += by * number
+        for name in set(names):  # few names, many times each: counting is quicker than a Counter
+            number = by * names.count(name)
+            self._busy[self._pools[name]] += number
+            self._running[name] += number
 
     def rest(self, sources: Mapping[str, float | None], now: float) -> None:
         for name, wait in sources.items():

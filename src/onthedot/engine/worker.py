@@ -75,7 +75,7 @@ class Worker:
         self._store, self._clock, self._logs = parts.store, parts.clock, parts.logs
         self.wake: Wake = Wake(parts.clock)
         self.slots: Slots = Slots(parts.sources, parts.totals, one_pool=parts.one_pool)
-        self.runner: Runner = Runner(parts.executors, parts.around, parts.clock, parts.random, parts.logs, self.wake)
+        self.runner: Runner = Runner(parts.around, parts.clock, parts.random, parts.logs, self.wake)
         self._also: list[Outcome] = []  # ends of what never ran: chores, and what came too late
         self._notes: dict[str, Note] = {}
         self._notes_lock = threading.Lock()
@@ -229,6 +229,7 @@ class Worker:
     def _start_runs(self, claimed: Claimed, now: float) -> None:
         runs: list[Run] = []
         sources, fence, session = self._parts.sources.by_name, claimed.fence, self.session
+        executors = self._parts.executors
         for record in claimed.tasks:
             source = sources.get(record.source)
             lease = Lease(record.uuid, fence, session)
@@ -237,6 +238,7 @@ class Worker:
                 continue
             run = Run(source, record, lease, self)
             run.started = now
+            run.executor = executors[source.executor]
             runs.append(run)
         self.slots.count([run.record.source for run in runs], +1)
         self.runner.begin(runs)

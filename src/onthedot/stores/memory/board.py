@@ -65,6 +65,7 @@ class Board:
         self.woke: set[str] = set()  # sources that got ready tasks or freed capacity in this call
         self.sooner: set[str] = set()  # sources that got an alarm
         self.moves: Moves = Moves()
+        self.gone: list[str] = []  # uuids of records that this call dropped
         self._chores: deque[str] = deque()
         self._alarms = Order()
         self.expiring: bool = False  # some task was to expire: then the taken ones have alarms to be unset
@@ -306,7 +307,7 @@ class Board:
         if self.suspects and record.suspect:
             self.woke.update(self.suspects)
 
-    def end(self, record: Record, state: State, past: Past, keep: int) -> None:
+    def end(self, record: Record, state: State, past: Past) -> None:
         if record.unique is not None and record.policy.unique_for is None:
             key = (record.source, record.unique)
             if self._uniques.get(key, ("",))[0] == record.uuid:
@@ -316,8 +317,12 @@ class Board:
             record.added, state, past,
         )  # fmt: skip
         self.moves.ended.append(over)
+        assert past.keep_until is not None
+        assert past.ended is not None
+        keep = past.keep_until - past.ended
         if keep <= 0:
             del self.records[record.uuid]
+            self.gone.append(record.uuid)
             return
         self.records[record.uuid] = over
         self.tally[record.source][state] += 1

@@ -27,7 +27,6 @@ from onthedot.stores.contract import (
     Note,
     Outcome,
     Page,
-    Past,
     Record,
     Schedule,
     State,
@@ -239,6 +238,9 @@ class MemoryStore:
             if moves := board.moves:
                 self._changes.write(now, moves)
                 self._tell_ends(moves.ended)
+                if board.gone:
+                    self._journal.forget(board.gone)
+                    board.gone.clear()
                 moves.clear()
             if board.woke or board.sooner:
                 self._tell_workers(session)
@@ -279,11 +281,14 @@ class MemoryStore:
             self._sessions.settled(claim, record)
         match outcome:
             case Done():
-                over = ended(past, lease, started, now, outcome.keep, self._result(outcome, now), past.error)
-                self._end(record, "succeeded", over, outcome.keep)
+                result: bytes | None = outcome.result
+                if result and outcome.keep_result is not None:
+                    self._kept_apart(outcome, now)
+                    result = None
+                board.end(record, "succeeded", ended(past, lease, started, now, outcome.keep, result, past.error))
             case Ended():
                 over = ended(past, lease, started, now, outcome.keep, None, outcome.error)
-                self._end(record, outcome.state, over, outcome.keep)
+                board.end(record, outcome.state, over)
             case Again() if claim.chores:  # it must end, whoever does it
                 board.wait_to_end(moved(record, record.state, settled_by(past, lease)))
             case Again():
@@ -291,23 +296,17 @@ class MemoryStore:
                     self._journal.write(Note(lease, "error", str(record.attempt), outcome.error))
                 since = past.started if outcome.after is None else started
                 board.again(record, back(past, lease, outcome.counted, since, outcome.error), outcome.after, now)
-        board.freed(record, now)
+        if board.limits.declared or board.suspects:
+            board.freed(record, now)
         if outcome.also is not None:
             for task in outcome.also.adds:
                 board.add(task, int(now), now)
         return "ok"
 
-    def _result(self, outcome: Done, now: float) -> bytes | None:
-        """Kept with the record, or apart if it is to go before it."""
-        if outcome.keep_result is None or not outcome.result:
-            return outcome.result
+    def _kept_apart(self, outcome: Done, now: float) -> None:
+        """A result that is to go before its record."""
+        assert outcome.keep_result is not None
         self._board.results.put(outcome.lease.uuid, outcome.result, min(outcome.keep, outcome.keep_result), now)
-        return None
-
-    def _end(self, record: Record, state: State, past: Past, keep: int) -> None:
-        self._board.end(record, state, past, keep)
-        if keep <= 0:
-            self._journal.forget((record.uuid,))
 
     def _late(self, lease: Lease) -> Verdict:
         record = self._board.records.get(lease.uuid)
