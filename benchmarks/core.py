@@ -139,7 +139,7 @@ def memory(scale: float) -> list[Figure]:
 
 def lateness(scale: float) -> list[Figure]:
     """p99 of how late a delayed task starts, beside bare timers of the same moments in the same loop."""
-    ours, bare = asyncio.run(_lateness(int(1_000 * scale) or 100))
+    ours, bare = asyncio.run(_lateness(int(400 * scale) or 100))
     return [Figure(ours, bare, "ms p99", "a bare asyncio timer", 1, least=False, difference=True)]
 
 

@@ -13,7 +13,7 @@ from onthedot.codec import NO_HEADERS, Caps, FunctionCodec, Headers, decode_open
 from onthedot.errors import ArgumentError, DeclarationError
 from onthedot.limits import Limits
 from onthedot.options import AddOptions, Options, TaskOptions, priority_of, resolve, tags_of
-from onthedot.retry import to_duration_ms
+from onthedot.retry import seconds, to_duration_ms
 from onthedot.stores.contract import Limit, NewTask, Policy
 from onthedot.task import check_uuid, new_uuid
 
@@ -152,13 +152,13 @@ def headers(said: AddOptions, label: str) -> Headers:
     return Headers(at=iso, scheduled_for=None, label=label, metadata=None if metadata is None else dict(metadata))
 
 
-def when(said: AddOptions) -> tuple[int | None, int]:
+def when(said: AddOptions) -> tuple[int | None, float]:
     """(at, after) in milliseconds."""
     if "at" in said and "after" in said:
         raise ArgumentError("options(at=…, after=…): give one of them")
     if "at" in said:
         return to_ms(said["at"]), 0
-    return None, to_duration_ms(said.get("after", 0), "options(after)")
+    return None, round(seconds(said.get("after", 0), "options(after)") * 1000, 3)
 
 
 def policy_of(cache: dict[object, Policy], options: Options, said: AddOptions, client: str, cost: float) -> Policy:

@@ -6,7 +6,7 @@ import asyncio
 import random as randomness
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
-from contextvars import Context, copy_context
+from contextvars import copy_context
 from functools import partial
 from types import CoroutineType
 from typing import Any, TypeAlias
@@ -134,37 +134,37 @@ class Runner:
             if queue and not self._helper_coming:
                 self._helper_coming = True
                 loop.call_soon(self._help)
+            source = run.declared
             token = set_current(run)
             try:
-                value = await self._call(run)
+                run.arguments, run.headers = source.decode(run.record.body)
+                if self._around or source.options.timeout is not None:
+                    value = await self._guarded(run)
+                else:  # the task's own coroutine, with nothing wrapped around it
+                    value = await run.executor.run(source.call, run.arguments)
                 if type(value) is _COROUTINE:  # a sync function, or a wrapper of one, that gave a coroutine back
                     value = await value
-                outcome = self._done(run, value)
+                result = b"" if value is None else self._encoded(run, value)
+                also = None if run.spawned is None else Also(tuple(run.spawned))
+                outcome: Outcome = Done(run.lease, result, source.options.keep, also, source.options.keep_result)
             except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
                 outcome = self._raised(run, error)
             reset_current(token)
             self._finish(run, outcome)
-            if me.cancelling() or _changed(clean):
-                # The task left something behind in this coroutine: the next one gets a fresh coroutine.
+            try:
+                left_behind = me.cancelling() or copy_context() != clean
+            except Exception:  # noqa: BLE001 - values that cannot be compared, such as arrays, are others
+                left_behind = True
+            if left_behind:  # the next task gets a fresh coroutine
                 self._call_helper()
                 return
 
-    def _call(self, run: Run) -> Awaitable[object]:
-        """Decodes and calls; what comes back is the task's own coroutine, wherever nothing is around it."""
-        source = run.declared
-        run.arguments, run.headers = source.decode(run.record.body)
-        executor = run.executor
-        if source.options.timeout is not None:
-            self._limit(run, source.options.timeout)
-        if self._around:
-            return self._through(run, partial(executor.run, source.call, run.arguments))
-        return executor.run(source.call, run.arguments)
-
-    def _done(self, run: Run, value: object) -> Outcome:
-        result = b"" if value is None else self._encoded(run, value)
-        also = None if run.spawned is None else Also(tuple(run.spawned))
-        options = run.declared.options
-        return Done(run.lease, result, options.keep, also, options.keep_result)
+    def _guarded(self, run: Run) -> Awaitable[object]:
+        """With a time limit, or with layers around."""
+        if run.declared.options.timeout is not None:
+            self._limit(run, run.declared.options.timeout)
+        call = partial(run.executor.run, run.declared.call, run.arguments)
+        return self._through(run, call) if self._around else call()
 
     def _raised(self, run: Run, error: BaseException) -> Outcome:
         if isinstance(error, Undecodable) and not run.arguments:
@@ -230,13 +230,6 @@ class Runner:
 
 
 _REASONS = {"cancel": "cancelled", "timeout": "timed out", "shutdown": "shutdown", "lost": "lease lost"}
-
-
-def _changed(clean: Context) -> bool:
-    try:
-        return copy_context() != clean
-    except Exception:  # noqa: BLE001 - values that cannot be compared, such as arrays, are others
-        return True
 
 
 NOT_STORED = b"!"

@@ -63,7 +63,7 @@ class NewTask(Struct, frozen=True, gc=False):
     source: str
     body: bytes  # arguments and headers: opaque
     at: int | None = None
-    after: int = 0  # due = at, else now + after
+    after: float = 0  # due = at, else now + after; with fractions, so that it is rounded once
     lane: str | None = None  # "source/key" or "@shared[/key]": at most one
     unique: str | None = None  # scope: the source
     policy: Policy = DEFAULT

@@ -10,7 +10,7 @@ ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 ENDING: frozenset[Why] = frozenset({"cancel", "expired", "crashed", "stray"})  # a chore's: it must end
 
 
-def due_in(after: int, now: float) -> int:
+def due_in(after: float, now: float) -> int:
     """Rounded up, so that nothing is early; now is now."""
     return ceil(now + after) if after > 0 else int(now)
 
