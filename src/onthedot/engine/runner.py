@@ -124,7 +124,7 @@ class Runner:
 
     async def _serve(self) -> None:
         self._helper_coming = False
-        queue, loop = self._queue, asyncio.get_running_loop()
+        queue, around, loop = self._queue, self._around, asyncio.get_running_loop()
         me = asyncio.current_task()
         assert me is not None
         clean = copy_context()
@@ -134,11 +134,11 @@ class Runner:
             if queue and not self._helper_coming:
                 self._helper_coming = True
                 loop.call_soon(self._help)
-            source = run.declared
+            source, options = run.declared, run.declared.options
             token = set_current(run)
             try:
                 run.arguments, run.headers = source.decode(run.record.body)
-                if self._around or source.options.timeout is not None:
+                if around or options.timeout is not None:
                     value = await self._guarded(run)
                 else:  # the task's own coroutine, with nothing wrapped around it
                     value = await run.executor.run(source.call, run.arguments)
@@ -146,7 +146,7 @@ class Runner:
                     value = await value
                 result = b"" if value is None else self._encoded(run, value)
                 also = None if run.spawned is None else Also(tuple(run.spawned))
-                outcome: Outcome = Done(run.lease, result, source.options.keep, also, source.options.keep_result)
+                outcome: Outcome = Done(run.lease, result, options.keep, also, options.keep_result)
             except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
                 outcome = self._raised(run, error)
             reset_current(token)

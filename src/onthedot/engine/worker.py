@@ -19,7 +19,7 @@ from onthedot.context import TaskContext
 from onthedot.engine.keeper import Keeper
 from onthedot.engine.runner import Around, Run, Runner
 from onthedot.engine.slots import Slots
-from onthedot.engine.source import Sources
+from onthedot.engine.source import Source, Sources
 from onthedot.engine.wake import Wake
 from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
@@ -203,7 +203,7 @@ class Worker:
         elif not (ended or also):
             return Turn(())
         try:
-            turn = await self._store.turn(self.session, [*(outcome for outcome, _ in ended), *also], ask)
+            turn = await self._store.turn(self.session, [outcome for outcome, _ in ended] + also, ask)
         except BaseException:
             self.runner.outcomes = ended + self.runner.outcomes
             self._also = also + self._also
@@ -228,19 +228,23 @@ class Worker:
 
     def _start_runs(self, claimed: Claimed, now: float) -> None:
         runs: list[Run] = []
-        sources, fence, session = self._parts.sources.by_name, claimed.fence, self.session
-        executors = self._parts.executors
+        taken: list[str] = []
+        fence, session, name = claimed.fence, self.session, ""
+        source: Source | None = None
+        executor: Executor | None = None
         for record in claimed.tasks:
-            source = sources.get(record.source)
             lease = Lease(record.uuid, fence, session)
-            if source is None or self._stopping:  # gone, or going, since the ask
+            if record.source != name:  # most come in rows of one source
+                name, source = record.source, self._parts.sources.get(record.source)
+                executor = None if source is None else self._parts.executors[source.executor]
+            if source is None or executor is None or self._stopping:  # gone, or going, since the ask
                 self._also.append(Again(lease, None, counted=False))
                 continue
             run = Run(source, record, lease, self)
-            run.started = now
-            run.executor = executors[source.executor]
+            run.started, run.executor = now, executor
+            taken.append(name)
             runs.append(run)
-        self.slots.count([run.record.source for run in runs], +1)
+        self.slots.count(taken, +1)
         self.runner.begin(runs)
 
     async def _idle(self, next_in: float | None) -> None:
