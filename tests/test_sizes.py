@@ -7,7 +7,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 SOURCE = Path(__file__).parents[1] / "src"
-FILE, FUNCTION, TOTAL = 450, 60, 10_500  # lines. The plan was 9,500 for rows A to D and 14,000 for everything
+# The total was 9,500 (for rows A to D) and was raised because row A alone is over it: to be cut back, not to be kept.
+FILE, FUNCTION, TOTAL = 450, 60, 10_500  # lines
 
 
 def sizes() -> dict[str, int]:
