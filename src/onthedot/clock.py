@@ -11,6 +11,8 @@ from itertools import count
 from math import ceil
 from typing import Protocol
 
+from onthedot.alarm import Alarm
+
 
 class Timer(Protocol):
     def cancel(self) -> None: ...
@@ -44,7 +46,7 @@ class SystemClock:
         return jumped if abs(jumped) >= _JUMP else 0.0
 
     def call_later(self, ms: float, callback: Callable[[], object]) -> Timer:
-        return asyncio.get_running_loop().call_later(ms / 1000, callback)
+        return Alarm(ms / 1000, callback)
 
 
 class ManualClock:

@@ -37,6 +37,7 @@ from onthedot.errors import ArgumentError, DeclarationError
 from onthedot.tags import Classes, TooDeep, Unstorable, tag, type_name, untag
 
 _EMPTY = inspect.Parameter.empty
+_NOTHING = b"{}"  # the body of a call without arguments
 
 
 class Undecodable(ValueError):
@@ -203,6 +204,8 @@ class FunctionCodec:
 
     def decode(self, body: bytes) -> tuple[dict[str, object], Headers]:
         """The arguments by name and what travels with them; Undecodable for anything that `encode` does not write."""
+        if body == _NOTHING and not self.required:
+            return {}, NO_HEADERS
         plan = self._plan or self._resolve()
         if plan.read is None:
             return self._decode_each(plan, body)

@@ -307,7 +307,7 @@ class Board:
         if self.suspects and record.suspect:
             self.woke.update(self.suspects)
 
-    def end(self, record: Record, state: State, past: Past) -> None:
+    def end(self, record: Record, state: State, past: Past, keep: int) -> None:
         if record.unique is not None and record.policy.unique_for is None:
             key = (record.source, record.unique)
             if self._uniques.get(key, ("",))[0] == record.uuid:
@@ -317,9 +317,6 @@ class Board:
             record.added, state, past,
         )  # fmt: skip
         self.moves.ended.append(over)
-        assert past.keep_until is not None
-        assert past.ended is not None
-        keep = past.keep_until - past.ended
         if keep <= 0:
             del self.records[record.uuid]
             self.gone.append(record.uuid)

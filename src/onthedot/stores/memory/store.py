@@ -285,10 +285,11 @@ class MemoryStore:
                 if result and outcome.keep_result is not None:
                     self._kept_apart(outcome, now)
                     result = None
-                board.end(record, "succeeded", ended(past, lease, started, now, outcome.keep, result, past.error))
+                over = ended(past, lease, started, now, outcome.keep, result, past.error)
+                board.end(record, "succeeded", over, outcome.keep)
             case Ended():
                 over = ended(past, lease, started, now, outcome.keep, None, outcome.error)
-                board.end(record, outcome.state, over)
+                board.end(record, outcome.state, over, outcome.keep)
             case Again() if claim.chores:  # it must end, whoever does it
                 board.wait_to_end(moved(record, record.state, settled_by(past, lease)))
             case Again():

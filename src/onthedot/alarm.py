@@ -1,0 +1,75 @@
+"""A timer that rings to the tenth of a millisecond, where the kernel has one.
+
+asyncio rounds its timers up to whole milliseconds, and due times are whole milliseconds already: two roundings made a
+task up to 2 ms late. The last stretch of a wait is therefore left to a ``timerfd`` of Linux; elsewhere asyncio rings.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import struct
+import sys
+from collections.abc import Callable
+from functools import cache
+from typing import Protocol, cast
+
+_NEAR = 0.02  # seconds: a wait no longer than this is timed by the kernel
+_MONOTONIC, _NONBLOCK_CLOEXEC = 1, os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
+
+
+class _Kernel(Protocol):
+    def timerfd_create(self, clock: int, flags: int) -> int: ...
+    def timerfd_settime(self, fd: int, flags: int, new: bytes, old: None) -> int: ...
+
+
+@cache
+def _kernel() -> _Kernel | None:
+    """The C library; Python itself has these calls only from 3.13 on."""
+    if not sys.platform.startswith("linux"):
+        return None
+    import ctypes
+
+    libc = ctypes.CDLL(None)
+    return cast("_Kernel", libc) if hasattr(libc, "timerfd_create") else None
+
+
+class Alarm:
+    """Calls back on the running loop, once, unless it is cancelled before."""
+
+    def __init__(self, seconds: float, callback: Callable[[], object]) -> None:
+        self._callback = callback
+        self._loop = asyncio.get_running_loop()
+        self._fd = -1
+        self._timer: asyncio.TimerHandle | None = None
+        if seconds > _NEAR:
+            # Half of what is near is left: the coarse timer may ring late by a millisecond, or more on a busy loop.
+            self._timer = self._loop.call_later(seconds - _NEAR / 2, self._come_near, self._loop.time() + seconds)
+        else:
+            self._set(seconds)
+
+    def cancel(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self._fd >= 0:
+            self._loop.remove_reader(self._fd)
+            os.close(self._fd)
+            self._fd = -1
+
+    def _come_near(self, moment: float) -> None:
+        self._set(moment - self._loop.time())
+
+    def _set(self, seconds: float) -> None:
+        kernel = _kernel()
+        fd = -1 if kernel is None else kernel.timerfd_create(_MONOTONIC, _NONBLOCK_CLOEXEC)
+        if kernel is None or fd < 0:  # none here, or out of descriptors: then as exact as asyncio is
+            self._timer = self._loop.call_later(seconds, self._callback)
+            return
+        wait = max(0, int(seconds * 1e9)) + 1  # never early; and 0 would disarm it
+        kernel.timerfd_settime(fd, 0, struct.pack("@4q", 0, 0, *divmod(wait, 10**9)), None)
+        self._fd = fd
+        self._loop.add_reader(fd, self._ring)
+
+    def _ring(self) -> None:
+        self.cancel()
+        self._callback()

@@ -1,0 +1,68 @@
+"""The timer under every wait: never early, near to the moment, and nothing of it stays behind."""
+
+from __future__ import annotations
+
+import asyncio
+import statistics
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from onthedot import alarm
+from onthedot.alarm import Alarm
+
+linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has timerfd")
+
+
+def descriptors() -> int:
+    return len(list(Path("/proc/self/fd").iterdir()))
+
+
+async def ring_after(seconds: float) -> float:
+    """By how many ms it came late."""
+    rang = asyncio.get_running_loop().create_future()
+    began = time.monotonic()
+    Alarm(seconds, lambda: rang.set_result(time.monotonic()))
+    return (await rang - began - seconds) * 1000
+
+
+@pytest.mark.parametrize("seconds", [-1, 0, 0.0005, 0.019, 0.021, 0.05])
+async def test_it_is_never_early(seconds: float) -> None:
+    assert await ring_after(seconds) >= 0
+
+
+@linux
+async def test_it_is_nearer_than_a_timer_of_asyncio() -> None:
+    async def asyncio_late(seconds: float) -> float:
+        rang = asyncio.get_running_loop().create_future()
+        began = time.monotonic()
+        asyncio.get_running_loop().call_later(seconds, lambda: rang.set_result(time.monotonic()))
+        return (await rang - began - seconds) * 1000
+
+    ours, theirs = [], []
+    for step in range(40):
+        wait = 0.001 + step * 0.00037
+        ours.append(await ring_after(wait))
+        theirs.append(await asyncio_late(wait))
+    assert statistics.median(ours) < statistics.median(theirs)
+
+
+@linux
+@pytest.mark.parametrize("seconds", [0.001, 0.03])
+async def test_rung_or_cancelled_it_leaves_no_descriptor(seconds: float) -> None:
+    before = descriptors()
+    await ring_after(seconds)
+    cancelled = Alarm(seconds, lambda: pytest.fail("it was cancelled"))
+    cancelled.cancel()
+    cancelled.cancel()
+    await ring_after(seconds + 0.01)
+    assert descriptors() == before
+
+
+async def test_without_the_kernel_s_timer_asyncio_rings(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(alarm, "_kernel", lambda: None)
+    assert await ring_after(0.03) >= 0
+    Alarm(0.001, lambda: pytest.fail("it was cancelled")).cancel()
+    await asyncio.sleep(0.005)
