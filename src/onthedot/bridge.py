@@ -9,7 +9,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
+from onthedot.errors import StoreRefused
 from onthedot.link import Link
+from onthedot.stores.contract import Joins, Store
 
 T = TypeVar("T")
 Work = Callable[[Link], Coroutine[Any, Any, T]]
@@ -51,9 +53,9 @@ class LoopThread:
 class Bridge:
     """Links by loop: the user's where they connected one, else one on a thread of our own, made when first needed."""
 
-    def __init__(self, link: Callable[[], Link], immediate: Callable[[], bool]) -> None:
+    def __init__(self, link: Callable[[], Link], store: Callable[[], Store]) -> None:
         self._new_link = link
-        self._immediate = immediate
+        self._store = store
         self._here: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Link, int]] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         self._inline: Link | None = None
@@ -90,14 +92,14 @@ class Bridge:
         here = self._here.get(asyncio.get_running_loop())
         if here is not None:
             return await work(here[0])
-        if not waits and self._immediate():
+        if not waits and self._store().immediate:
             return await work(self._inline_link())
         return await asyncio.wrap_future(self._submit(work))
 
     # -- from sync code
 
     def call(self, work: Work[T], *, waits: bool = False) -> T:
-        if not waits and self._immediate():
+        if not waits and self._store().immediate:
             return _drive(work(self._inline_link()))
         future = self._submit(work)
         try:
@@ -105,6 +107,17 @@ class Bridge:
         except BaseException:
             future.cancel()
             raise
+
+    def join(self, work: Callable[[Joins], T]) -> T:
+        """On this very thread: the caller's connection, and the transaction on it, are of this thread."""
+        store = self._store()
+        if not isinstance(store, Joins):
+            raise StoreRefused(
+                "connection=…: memory:// has no transaction to join; use an SQL store, such as sqlite://"
+            )
+        if not self._links and not self._here:
+            self._submit(Link.opened)  # not awaited: it may have to wait for the very transaction that is joined
+        return work(store)
 
     def _inline_link(self) -> Link:
         """For a store that never suspends: no loop and no thread is needed."""
@@ -121,8 +134,11 @@ class Bridge:
     async def _on_thread(self, thread: LoopThread, work: Work[T]) -> T:
         link = self._links.get(thread)
         if link is None:
-            link = self._links[thread] = self._new_link()
+            link = self._new_link()
             await link.open()
+            if thread in self._links:  # somebody else was faster
+                await link.close()
+            link = self._links.setdefault(thread, link)
         return await work(link)
 
     def close(self) -> None:

@@ -12,13 +12,14 @@ from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 from onthedot.clock import from_ms
 from onthedot.codec import NO_HEADERS
 from onthedot.errors import TaskCancelled
+from onthedot.stores.contract import Also, Done
 from onthedot.task import TaskFailure
 
 if TYPE_CHECKING:
     from onthedot.engine.source import Source
     from onthedot.function import Call
     from onthedot.handle import TaskHandle
-    from onthedot.stores.contract import Lease, NewTask, Record
+    from onthedot.stores.contract import Lease, NewTask, Outcome, Record, Verdict
 
 R = TypeVar("R")
 
@@ -33,6 +34,7 @@ class Reports(Protocol):
     @property
     def log(self) -> logging.Logger: ...
     def progress(self, context: TaskContext, done: float, total: float) -> None: ...
+    def settle_in(self, connection: object, outcome: Outcome) -> Verdict: ...
 
 
 class TaskContext:
@@ -46,6 +48,7 @@ class TaskContext:
     thread = ""  # the name of the one it runs in
     cancel_wanted = ""  # the reason, once somebody wants it to end
     deadline_ms: float | None = None
+    begun: Callable[[], object] | None = None  # its time counts from this call, if the executor makes it wait first
     spawned: list[NewTask] | None = None
     arguments: Mapping[str, Any] = MappingProxyType({})  # until the body is read
     headers = NO_HEADERS
@@ -149,13 +152,23 @@ class TaskContext:
         return call.handle(new.uuid)
 
     async def complete(self, result: object = None, connection: object = None) -> None:
-        """Settles this task inside your own transaction; SQL stores only."""
-        from onthedot.errors import StoreRefused
+        """Settles this task in your own transaction: with your commit it has succeeded, without it it has not.
 
-        raise StoreRefused(
-            f"complete({result!r}, connection={connection!r}) of task {self.uuid}: it needs a store that shares your "
-            "transaction, and memory:// has none; return the result instead"
-        )
+        ::
+
+            with connection:                                 # sqlite3, on the file of the store
+                connection.execute("UPDATE …")
+                await ctx.complete(42, connection=connection)
+
+        Effects and settlement happen both or neither, so the effect is there exactly once. TaskCancelled if somebody
+        else has this task by now: let it roll your transaction back. What the function returns then counts no more.
+        """
+        data = b"" if result is None else self.declared.encode(result)
+        options = self.declared.options
+        also = None if self.spawned is None else Also(tuple(self.spawned))
+        verdict = self._reports.settle_in(connection, Done(self.lease, data, options.keep, also, options.keep_result))
+        if verdict == "lost":
+            raise TaskCancelled("its lease is lost: somebody else has it by now", self.uuid)
 
 
 def current_task() -> TaskContext:

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from onthedot.declared import Declared, Unseen
-from onthedot.errors import ArgumentError, DuplicateTask, OnTheDotError, StoreRefused
+from onthedot.errors import ArgumentError, DuplicateTask, OnTheDotError
 from onthedot.handle import AsyncTaskHandle, Door, TaskHandle
 from onthedot.options import AddOptions, check_call
 from onthedot.stores.contract import Added, NewTask
@@ -65,20 +65,25 @@ class Adding(Generic[P, R]):
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Adds a call; stored when this returns. For sync code: in async code write ``await f.enqueue(…)``."""
-        new = self._make(args, kwargs)
-        added = self._door.call(lambda link: link.add(new))
+        new = self._declared.make(args, kwargs, self._said)
+        if "connection" in self._said:
+            (added,) = self._joined([new])
+        else:
+            added = self._door.call(lambda link: link.add(new))
         return TaskHandle(self._door, added.uuid, self._declared.decode_result, self._told(new, added))
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
         """Adds a call; stored when this returns."""
-        new = self._make(args, kwargs)
+        self._refuse_connection()
+        new = self._declared.make(args, kwargs, self._said)
         added = await self._door.do(lambda link: link.add(new))
         return AsyncTaskHandle(self._door, added.uuid, self._declared.decode_result, self._told(new, added))
 
     def delay_many(self, calls: Iterable[Mapping[str, Any]]) -> list[TaskHandle[R]]:
         """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
-        news = [self._make((), kwargs) for kwargs in calls]
-        many = self._door.call(lambda link: link.add_many(news))
+        news = [self._declared.make((), kwargs, self._said) for kwargs in calls]
+        joins = "connection" in self._said
+        many = self._joined(news) if joins else self._door.call(lambda link: link.add_many(news))
         decode = self._declared.decode_result
         return [
             TaskHandle(self._door, added.uuid, decode, self._told(new, added))
@@ -87,7 +92,8 @@ class Adding(Generic[P, R]):
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[AsyncTaskHandle[R]]:
         """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
-        news = [self._make((), kwargs) for kwargs in calls]
+        self._refuse_connection()
+        news = [self._declared.make((), kwargs, self._said) for kwargs in calls]
         many = await self._door.do(lambda link: link.add_many(news))
         decode = self._declared.decode_result
         return [
@@ -97,15 +103,22 @@ class Adding(Generic[P, R]):
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """The call, not yet made."""
+        if "connection" in self._said:
+            raise ArgumentError(
+                f"{self._declared.name}.options(connection=…).s(…): a call that is not made joins nothing"
+            )
         self._declared.bind(args, kwargs)
         return Call(self._door, self._declared, args, kwargs, self._said)
 
-    def _make(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> NewTask:
-        if self._said.get("connection") is not None:
-            raise StoreRefused(
-                f"{self._declared.name}.options(connection=…): memory:// has no transaction to join; use an SQL store"
+    def _joined(self, news: Sequence[NewTask]) -> Sequence[Added]:
+        """Written now, on the caller's connection; there with the caller's commit, or never."""
+        return self._door.join(lambda store: store.add_in(self._said.get("connection"), news))
+
+    def _refuse_connection(self) -> None:
+        if "connection" in self._said:
+            raise ArgumentError(
+                f"{self._declared.name}.options(connection=…): it is sync, so write .delay(…) instead of .enqueue"
             )
-        return self._declared.make(args, kwargs, self._said)
 
     def _told(self, new: NewTask, added: Added) -> bool:
         return check_conflict(self._declared, new, added)

@@ -12,7 +12,7 @@ from onthedot.engine.runner import NOT_STORED
 from onthedot.errors import ResultExpired, ResultNotStored, SchedulerStateError, TaskError
 from onthedot.link import Link
 from onthedot.outcome import as_error
-from onthedot.stores.contract import Record
+from onthedot.stores.contract import Joins, Record
 from onthedot.task import TaskInfo, TaskState
 
 R = TypeVar("R")
@@ -26,6 +26,10 @@ class Door(Protocol):
 
     async def do(self, work: Work[T], *, waits: bool = False) -> T: ...
     def call(self, work: Work[T], *, waits: bool = False) -> T: ...
+    def join(self, work: Callable[[Joins], T]) -> T:
+        """On this thread, inside the caller's transaction."""
+        ...
+
     def works_here(self) -> bool:
         """Would the task run on the event loop of this very thread?"""
         ...

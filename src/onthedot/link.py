@@ -32,6 +32,9 @@ class Link:
     async def open(self) -> None:
         await self.store.open()
 
+    async def opened(self) -> None:
+        """Done as soon as there is a link at all."""
+
     async def settled(self, patience: float) -> None:
         """Until nobody waits for an end any more, but not for long."""
         told = [each for waiters in self._waiters.values() for each in waiters]

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial, wraps
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, cast
 
 import pytest
@@ -11,6 +14,7 @@ import pytest
 from onthedot.clock import ManualClock
 from onthedot.stores.contract import Store
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sqlite import SqliteStore
 from tests.contract import MakeStore, exercise
 from tests.contract.steps import Worker
 from tests.model.naive import NaiveStore
@@ -34,9 +38,11 @@ class Awaited:
     async def shut(self) -> None: ...
 
 
+FILES, NUMBERS = TemporaryDirectory(prefix="contract-"), count()  # gone with the run
 STORES: dict[str, MakeStore] = {
     "memory": MemoryStore,
     "naive": lambda clock: cast("Store", Awaited(clock)),
+    "sqlite": lambda clock: SqliteStore(Path(FILES.name, f"{next(NUMBERS)}.db"), clock),
 }
 WITHOUT = {"naive": ("hints", "changes")}  # facets that a kind does not have
 

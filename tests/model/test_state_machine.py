@@ -5,8 +5,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 from collections.abc import Coroutine, Mapping, Sequence
+from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pytest
@@ -33,6 +36,7 @@ from onthedot.stores.contract import (
     Store,
 )
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.sqlite import SqliteStore
 from tests.model.draws import PAUSES, SCHEDULES, SOURCES, asks, limits, new_tasks
 from tests.model.naive import NaiveStore
 
@@ -55,7 +59,7 @@ class Stores(RuleBasedStateMachine):
     def __init__(self) -> None:
         super().__init__()
         self.clock = ManualClock()
-        self.store: Store = MemoryStore(self.clock)
+        self.store: Store = self.made()
         self.naive = NaiveStore(self.clock)
         self.sessions: list[str] = []
         self.numbers: dict[str, int] = {}
@@ -65,10 +69,18 @@ class Stores(RuleBasedStateMachine):
         self.next_in = 0.0
         self.fences = {0: 0}  # the naive store's → the other's: both only grow
 
+    # -- the store
+
+    def made(self) -> Store:
+        return MemoryStore(self.clock)
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return now_or_never(coroutine)
+
     # -- both at once
 
     def call(self, verb: str, *args: Any) -> tuple[Any, Any]:
-        theirs = now_or_never(getattr(self.store, verb)(*(self.translated(arg) for arg in args)))
+        theirs = self.wait(getattr(self.store, verb)(*(self.translated(arg) for arg in args)))
         return theirs, getattr(self.naive, verb)(*args)
 
     def same(self, verb: str, *args: Any) -> Any:
@@ -309,17 +321,17 @@ class Stores(RuleBasedStateMachine):
             case "change":
                 new = Schedule(name, b"3", "v3", next_at, 0, data.draw(st.booleans()), last_at=1, runs=2)
                 theirs, ours = (replace(new, rev=max(1, rev + off)) for rev in self.revs(name))
-                assert list(now_or_never(self.store.put([theirs], []))) == self.naive.put([ours], [])
+                assert list(self.wait(self.store.put([theirs], []))) == self.naive.put([ours], [])
             case "fire":
                 tasks = self.made_out(data.draw(st.lists(new_tasks(), max_size=2)))
                 fires = [Fire(name, rev + off, tuple(tasks), next_at, now) for rev in self.revs(name)]
-                assert list(now_or_never(self.store.fire(fires[:1]))) == self.naive.fire(fires[1:])
+                assert list(self.wait(self.store.fire(fires[:1]))) == self.naive.fire(fires[1:])
             case "drop":
                 self.call("drop", [name])
 
     def revs(self, name: str) -> tuple[int, int]:
         """How it counts is each store's affair."""
-        schedules = now_or_never(self.store.state())[0], self.naive.state()[0]
+        schedules = self.wait(self.store.state())[0], self.naive.state()[0]
         theirs, ours = ({each.name: each.rev for each in some}.get(name, 5) for some in schedules)
         return theirs, ours
 
@@ -327,8 +339,8 @@ class Stores(RuleBasedStateMachine):
     def purge(self, limit: int, most: int) -> None:
         """Of those that ended in the same millisecond, which go first is each store's affair."""
         rows, doomed = self.naive.rows, self.naive.doomed(limit, most)
-        assert now_or_never(self.store.purge(limit, most)) == len(doomed)
-        gone = [uuid for uuid in rows if now_or_never(self.store.get([uuid])) == [None]]
+        assert self.wait(self.store.purge(limit, most)) == len(doomed)
+        gone = [uuid for uuid in rows if self.wait(self.store.get([uuid])) == [None]]
         assert sorted(map(self.end, gone)) == sorted(self.end(row.record.uuid) for row in doomed)
         for uuid in gone:
             del rows[uuid]
@@ -355,7 +367,7 @@ class Stores(RuleBasedStateMachine):
     def nothing_differs(self) -> None:
         theirs, ours = self.call("get", self.uuids)
         _agree(self.records(theirs, ours=False), self.records(ours, ours=True))
-        page = now_or_never(self.store.find({}, None, 1000))
+        page = self.wait(self.store.find({}, None, 1000))
         ours = self.naive.find({}, None, 1000).rows
         _agree(self.records(page.rows, ours=False), self.records(ours, ours=True))
         tallies = [{key: number for key, number in some.items() if number} for some in self.call("tally")]
@@ -392,8 +404,28 @@ def _schedules(schedules: Sequence[Schedule]) -> Mapping[str, Schedule]:
     return {schedule.name: replace(schedule, rev=0) for schedule in schedules}
 
 
-Stores.TestCase.settings = settings(
-    max_examples=int(os.environ.get("ONTHEDOT_EXAMPLES", "170")),
+class SqliteStores(Stores):
+    """The same life in a file; in one that needs no disk, if there are such, since nothing here is about crashes."""
+
+    def made(self) -> Store:
+        self.loop = asyncio.new_event_loop()
+        self.folder = TemporaryDirectory(prefix="model-", dir="/dev/shm" if Path("/dev/shm").is_dir() else None)
+        store = SqliteStore(Path(self.folder.name, "onthedot.db"), self.clock)
+        self.wait(store.open())
+        return store
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(coroutine)
+
+    def teardown(self) -> None:
+        self.wait(self.store.shut())
+        self.loop.close()
+        self.folder.cleanup()
+
+
+EXAMPLES = int(os.environ.get("ONTHEDOT_EXAMPLES", "170"))
+SETTINGS = settings(
+    max_examples=EXAMPLES,
     stateful_step_count=60,
     deadline=None,
     derandomize=False,
@@ -401,4 +433,7 @@ Stores.TestCase.settings = settings(
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
 )
+Stores.TestCase.settings = SETTINGS
+SqliteStores.TestCase.settings = settings(SETTINGS, max_examples=max(1, EXAMPLES // 6))  # threads and files take time
 TestStores = pytest.mark.timeout(600)(Stores.TestCase)
+TestSqliteStores = pytest.mark.timeout(1200)(SqliteStores.TestCase)

@@ -31,6 +31,7 @@ from onthedot.stores.contract import (
     Claimed,
     Ended,
     Hint,
+    Joins,
     Lease,
     Note,
     Outcome,
@@ -38,6 +39,7 @@ from onthedot.stores.contract import (
     Schedule,
     Store,
     Turn,
+    Verdict,
 )
 from onthedot.task import new_uuid
 
@@ -61,6 +63,8 @@ class Parts:
     declare: Callable[[], Awaitable[None]]  # tells the store what code says: limits and schedules
     fire: Callable[[Sequence[Schedule]], Awaitable[bool]]
     around: Sequence[Around] = ()
+    app: str = ""
+    version: str = ""
     one_pool: bool = False
     poll_interval: float = 10_000
     most_kept: int = 1_000_000
@@ -92,10 +96,22 @@ class Worker:
 
     def _new_session(self) -> None:
         self.session: str = new_uuid()  # a random one a boot: a restarted host is somebody else
-        info = {"host": platform.node(), "pid": os.getpid(), "sources": sorted(self._parts.sources.known)}
-        self._keeper = Keeper(self._store, self.session, msgspec.json.encode(info), self._clock, self._logs)
+        info = msgspec.json.encode(self._described())
+        self._keeper = Keeper(self._store, self.session, info, self._clock, self._logs)
         self._number = 0
         self._logs.worker = self.session
+
+    def _described(self) -> dict[str, object]:
+        """What whoever looks at the workers gets to see."""
+        return {
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "app": self._parts.app,
+            "version": self._parts.version,
+            "started": int(self._clock.now()),
+            "concurrency": dict(self._parts.totals),
+            "sources": sorted(self._parts.sources.known),
+        }
 
     # -- start and stop
 
@@ -203,6 +219,8 @@ class Worker:
         elif not (ended or also):
             return Turn(())
         try:
+            if self._notes:  # what a task said last is written before its end: a note of an ended run is refused
+                await self._write_notes()
             turn = await self._store.turn(self.session, [outcome for outcome, _ in ended] + also, ask)
         except BaseException:
             self.runner.outcomes = ended + self.runner.outcomes
@@ -275,6 +293,14 @@ class Worker:
         with self._notes_lock:
             self._notes[context.uuid] = note
         self.wake.set_soon()
+
+    def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
+        """In the caller's transaction and thread."""
+        if not isinstance(self._store, Joins):
+            raise StoreRefused(
+                f"complete() of task {outcome.lease.uuid}: memory:// has no transaction to join; return the result"
+            )
+        return self._store.settle_in(connection, outcome)
 
     async def _write_notes(self) -> None:
         with self._notes_lock:

@@ -7,11 +7,15 @@ from onthedot.errors import StoreRefused
 from onthedot.stores.contract import Store
 
 
-def connect(url: str, clock: Clock) -> Store:
-    """The store behind a URL; its driver is imported only now."""
+def connect(url: str, clock: Clock, name: str = "onthedot") -> Store:
+    """The store behind a URL; its driver is imported only now. name: each app sees its own tasks in a shared store."""
     scheme = url.partition("://")[0]
     if scheme == "memory":
         from onthedot.stores.memory import MemoryStore
 
         return MemoryStore(clock)
+    if scheme == "sqlite":
+        from onthedot.stores.sqlite import SqliteStore, makes_schema, path_of
+
+        return SqliteStore(path_of(url), clock, name, auto_schema=makes_schema(url))
     raise StoreRefused(f"{scheme}:// is not built yet in this version; App(store='memory://') works today")

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Literal, Protocol, TypeAlias
+from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
 
 from msgspec import Struct
 
@@ -393,9 +393,9 @@ class Store(Tasks, Sessions, Control, Inspect, Protocol):
     async def shut(self) -> None: ...
 
 
+@runtime_checkable
 class Joins(Protocol):
-    """SQL stores: the statement that does a verb inside the caller's transaction, on any driver's connection."""
+    """SQL stores: a verb inside the caller's transaction, on the caller's thread and connection. Never suspends."""
 
-    def statement(
-        self, verb: Literal["add", "settle"], payload: bytes
-    ) -> tuple[str, str]: ...  # SQL, one JSON parameter
+    def add_in(self, connection: Any, tasks: Sequence[NewTask]) -> Sequence[Added]: ...
+    def settle_in(self, connection: Any, outcome: Outcome) -> Verdict: ...

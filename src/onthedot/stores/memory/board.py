@@ -10,10 +10,10 @@ from collections.abc import Callable
 from math import ceil
 
 from onthedot.stores.contract import BATCH, FRESH, Added, NewTask, Past, Record, State, Why
-from onthedot.stores.memory.limits import Limits, admitted
-from onthedot.stores.memory.order import Order
-from onthedot.stores.memory.records import ENDED, ENDING, alarm, due_again, due_in, expiry, moved, past_with
+from onthedot.stores.limits import Limits, admitted
 from onthedot.stores.memory.results import Results
+from onthedot.stores.order import Order
+from onthedot.stores.records import ENDED, ENDING, alarm, due_again, due_in, expiry, moved, past_with
 
 _NO_COUNTS: dict[State, int] = {
     "scheduled": 0, "parked": 0, "ready": 0, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0,

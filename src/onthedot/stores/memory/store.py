@@ -34,15 +34,15 @@ from onthedot.stores.contract import (
     Verdict,
     Why,
 )
+from onthedot.stores.listeners import Listeners
 from onthedot.stores.memory.board import Board, Claim
 from onthedot.stores.memory.changes import Changes
 from onthedot.stores.memory.find import find
 from onthedot.stores.memory.journal import Journal
-from onthedot.stores.memory.listeners import Listeners
-from onthedot.stores.memory.records import ENDED, ENDING, back, crashed, ended, moved, past_with, settled_by
 from onthedot.stores.memory.schedules import Schedules
 from onthedot.stores.memory.sessions import Session, Sessions
 from onthedot.stores.memory.taking import Taking, resting, take_strays
+from onthedot.stores.records import ENDED, ENDING, back, crashed, ended, moved, past_with, settled_by
 
 
 class MemoryStore:

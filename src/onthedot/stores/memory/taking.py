@@ -5,9 +5,9 @@ from __future__ import annotations
 from heapq import heapify, heappop, heapreplace
 
 from onthedot.stores.contract import Pool, Record
+from onthedot.stores.limits import admitted
 from onthedot.stores.memory.board import Board, Claim
-from onthedot.stores.memory.limits import admitted
-from onthedot.stores.memory.order import Order
+from onthedot.stores.order import Order
 
 _Head = tuple[int, int, "_Queue"]  # first key, a number to break ties, the queue
 

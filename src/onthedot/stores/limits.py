@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from heapq import heappop, heappush
 
 from onthedot.stores.contract import Limit, Record
-from onthedot.stores.memory.order import Order
+from onthedot.stores.order import Order
 
 _SLACK_MS = 1e-3  # what a moment may lose to rounding: the tokens of this time are lent, and stay owed
 

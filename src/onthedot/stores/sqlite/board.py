@@ -1,0 +1,293 @@
+"""Where every task is, and the steps between: add, arrive, park, admit, let go, end.
+
+The steps are the memory store's, over tables.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onthedot.stores.contract import BATCH, Added, NewTask, Past, Record, State, Why
+from onthedot.stores.limits import admitted
+from onthedot.stores.records import ENDED, ENDING, alarm, due_again, due_in, expiry, moved, past_with
+from onthedot.stores.sqlite.ledger import Ledger
+from onthedot.stores.sqlite.queries import SQL
+from onthedot.stores.sqlite.rows import Row, policy_of, policy_text
+
+
+class Board(Ledger):
+    # -- adding
+
+    def add(self, tasks: Sequence[NewTask]) -> list[Added]:
+        """Plain ones go in together; one with a key may move another, which has to be there by then."""
+        answers: list[Added] = []
+        plain: list[NewTask] = []
+        for new in tasks:
+            if new.unique is None:
+                plain.append(new)
+                continue
+            answers += self._add_plain(plain)
+            plain.clear()
+            answers.append(self._add_unique(new))
+        return answers + self._add_plain(plain)
+
+    def _add_plain(self, tasks: Sequence[NewTask]) -> list[Added]:
+        """All at once; if some are there already, one by one, since a number is for a fresh task only."""
+        if not tasks:
+            return []
+        first = self.seq + 1
+        rows = [self._row(seq, new) for seq, new in enumerate(tasks, first)]
+        if self.db.executemany(SQL["insert"], rows).rowcount == len(rows):
+            self._enter_new(tasks, rows)
+            return [Added(new.uuid, fresh=True) for new in tasks]
+        self._run(SQL["take_back"], (first,))
+        return [Added(new.uuid, self._insert(new)) for new in tasks]
+
+    def _insert(self, new: NewTask) -> bool:
+        row = self._row(self.seq + 1, new)
+        fresh = self._run(SQL["insert"], row).rowcount > 0
+        if fresh:
+            self._enter_new([new], [row])
+        return fresh
+
+    def _row(self, seq: int, new: NewTask) -> Row:
+        now, lane = self.now, new.lane
+        due = self._due(new)
+        state: State = "ready" if due <= now and lane is None else "scheduled"
+        return (
+            seq, self.app, new.uuid, self.id_of(new.source), new.body, policy_text(new.policy), lane, new.unique, due,
+            int(now), state,
+        )  # fmt: skip
+
+    def _enter_new(self, tasks: Sequence[NewTask], rows: list[Row]) -> None:
+        """Into their places: ready, or waiting for their alarm."""
+        ready: list[Row] = []
+        alarms: list[Row] = []
+        for new, row in zip(tasks, rows, strict=True):
+            seq, source, due, state, policy = row[0], row[3], row[8], row[10], new.policy
+            self.counts[source, state] += 1
+            self.moves[state].append(seq)
+            if state == "ready":
+                ready.append((source, policy.max_crashes <= 1, due - policy.boost, seq))
+                self.told.woke.add(new.source)
+            if state == "scheduled" or policy.expires is not None:
+                rings = due if state == "scheduled" else due + (policy.expires or 0)
+                alarms.append((self.app, rings, seq))
+                self.told.sooner.add(new.source)
+        self.seq: int = rows[-1][0]
+        for what, places in (("enter_ready", ready), ("arm", alarms)):
+            if places:
+                self.db.executemany(SQL[what], places)
+
+    def _due(self, new: NewTask) -> int:
+        return new.at if new.at is not None else due_in(new.after, self.now)
+
+    def _add_unique(self, new: NewTask) -> Added:
+        if self._run(SQL["exists"], (self.app, new.uuid)).fetchone() is not None:
+            return Added(new.uuid, fresh=False)
+        assert new.unique is not None
+        holder = self._holder(new.source, new.unique)
+        if holder is not None:
+            if new.policy.clash == "replace":
+                self._replace(holder, new)
+            return Added(holder, fresh=False)
+        self._hold_key(new.uuid, new, int(self.now))
+        return Added(new.uuid, self._insert(new))
+
+    def _holder(self, source: str, unique: str) -> str | None:
+        held = self._run(SQL["key"], (self.id_of(source), unique)).fetchone()
+        if held is None or (held[1] is not None and held[1] <= self.now):
+            return None
+        return str(held[0])
+
+    def _hold_key(self, uuid: str, new: NewTask, added: int) -> None:
+        until = None if new.policy.unique_for is None else added + new.policy.unique_for
+        self._run(SQL["hold_key"], (self.id_of(new.source), new.unique, uuid, until))
+
+    def _replace(self, uuid: str, new: NewTask) -> None:
+        record = self.by_uuid(uuid)
+        if record is None or record.state in ENDED or record.past.why in ENDING or self.is_held(record):
+            return
+        self._leave(record)
+        self._hold_key(uuid, new, record.added)
+        text = policy_text(new.policy)
+        self._run(SQL["replace"], (new.body, text, new.lane, record.seq))
+        due = self._due(new)
+        state: State = "ready" if due <= self.now and new.lane is None else "scheduled"
+        self._enter(
+            Record(
+                uuid, record.source, new.body, policy_of(text), new.lane, record.unique, due, record.seq, record.added,
+                state, record.past,
+            )
+        )  # fmt: skip
+        if record.lane is not None:
+            self.admit(record.lane)
+
+    # -- entering and leaving a place
+
+    def _enter(self, record: Record) -> None:
+        """Its state says where: scheduled, ready or parked."""
+        self.save(record)
+        self.count(record.source, record.state, +1)
+        self.moves[record.state].append(record.seq)
+        if record.state == "ready":
+            self._run(SQL["enter_ready"], self._ready_place(record))
+            self.told.woke.add(record.source)
+        if (rings := alarm(record)) is not None:
+            self._run(SQL["arm"], (self.app, rings, record.seq))
+            self.told.sooner.add(record.source)
+        if record.lane is not None and record.state != "scheduled":
+            if record.state == "ready":
+                admitted(self.limits.lane(record.lane), record, +1)
+            else:
+                self._run(SQL["enter_parked"], (self.app, record.lane, record.rank, record.seq))
+
+    def _leave(self, record: Record, *, rang: bool = False) -> None:
+        """Out of its place, not by being taken."""
+        self.count(record.source, record.state, -1)
+        if not rang:
+            self.disarm(record)
+        if record.state == "ready":
+            self._run(SQL["leave_ready"], self._ready_place(record))
+        if record.lane is not None and record.state != "scheduled":
+            if record.state == "ready":
+                admitted(self.limits.lane(record.lane), record, -1)
+            else:
+                self._leave_parked(record)
+            self.admit(record.lane)  # its slot is free, or it stood in the way of those that need less
+
+    def _ready_place(self, record: Record) -> Row:
+        return self.id_of(record.source), record.suspect, record.rank, record.seq
+
+    def _leave_parked(self, record: Record) -> None:
+        self._run(SQL["leave_parked"], (self.app, record.lane, record.rank, record.seq))
+
+    def _let_in(self, record: Record) -> None:
+        """From parked into ready."""
+        self.count(record.source, "parked", -1)
+        self.disarm(record)
+        self._leave_parked(record)
+        self._enter(moved(record, "ready"))
+
+    def disarm(self, record: Record) -> None:
+        if (rings := alarm(record)) is not None:
+            self._run(SQL["disarm"], (self.app, rings, record.seq))
+
+    def _arrive(self, record: Record) -> None:
+        """Due: into ready, or behind its lane, from where the first by rank are let in."""
+        if record.lane is None:
+            self._enter(moved(record, "ready"))
+            return
+        self._enter(moved(record, "parked"))
+        self.admit(record.lane)
+        self._pass_by(record.uuid)
+
+    def _pass_by(self, uuid: str) -> None:
+        """One that has just come may pass those before it, if they wait for more tokens than it needs."""
+        record = self.by_uuid(uuid)
+        if record is None or record.lane is None or record.state != "parked" or record.past.why in ENDING:
+            return
+        if self.limits.opens(self.limits.lane(record.lane), record.policy.cost, self.now):
+            self._let_in(record)
+
+    def park(self, record: Record) -> None:
+        """Taken out of ready, but its lane has closed meanwhile."""
+        self.count(record.source, "ready", -1)
+        self.disarm(record)
+        self._enter(moved(record, "parked"))
+
+    def first_parked(self, lane: str) -> Record | None:
+        row = self._run(SQL["first_parked"], (self.app, lane)).fetchone()
+        return None if row is None else self.record(row)
+
+    def admit(self, name: str) -> int:
+        """Lets parked ones of a lane into ready while it is open; at most a batch of them."""
+        lane = self.limits.lane(name)
+        for done in range(BATCH):
+            record = self.first_parked(name)
+            if record is None or not self.limits.opens(lane, record.policy.cost, self.now):
+                return done
+            self._let_in(record)
+        self.limits.refill(lane, self.now)
+        return BATCH
+
+    # -- time
+
+    def refill(self) -> bool:
+        """Admits in lanes whose refill has come; False: there may be more."""
+        done = 0
+        while done < BATCH:
+            lane = self.limits.refilled(self.now)
+            if lane is None:
+                return True
+            done += 1 + self.admit(lane.name)
+        return False
+
+    def promote(self) -> bool:
+        """Alarms that have come, at most a batch; False: there may be more."""
+        rung = self._run(SQL["rung"], (self.app, self.now, BATCH)).fetchall()
+        if rung:
+            self._run(SQL["silence"], (self.app, rung[-1][-1], rung[-1][7]))
+        for row in rung:
+            record = self.record(row)
+            if record.lane is not None:  # another of its lane may have let it in since, and armed it again
+                record = self.by_uuid(record.uuid) or record
+            ends, rang = expiry(record), record.lane is None
+            if ends is not None and ends <= self.now:
+                self.to_chores(record, "expired", rang=rang)
+            else:
+                self._leave(record, rang=rang)
+                self._arrive(record)
+        return len(rung) < BATCH
+
+    # -- chores
+
+    def to_chores(self, record: Record, why: Why, *, rang: bool = False) -> Record:
+        """From its place: it waits for somebody to end it."""
+        self._leave(record, rang=rang)
+        return self.wait_to_end(moved(record, record.state, past_with(record.past, why=why)))
+
+    def wait_to_end(self, record: Record) -> Record:
+        """From nowhere: it was held."""
+        self.save(record)
+        self.count(record.source, record.state, +1)
+        self.moves[record.state].append(record.seq)
+        self._run(SQL["enter_chore"], (self.app, record.seq))
+        return record
+
+    # -- letting go of what was held
+
+    def freed(self, record: Record) -> None:
+        """What it held is free: a limit may let another one in now, or itself again, by rank."""
+        if record.lane is not None:
+            self.admit(record.lane)
+            self._pass_by(record.uuid)
+        if self.limits.declared and self.limits.effective(record.source) is not None:
+            self.told.woke.add(record.source)
+        if record.suspect:
+            self.told.woke.update(name for _, name in self._run(SQL["ready_sources"], {"app": self.app, "suspect": 1}))
+
+    def again(self, record: Record, past: Past, after: int | None) -> None:
+        """Back to where it came from, or later; or to the chores, if it must end."""
+        if past.cancel or past.why in ENDING:
+            why: Why = "cancel" if past.cancel else past.why
+            self.wait_to_end(moved(record, "ready", past_with(past, why=why)))
+            return
+        due = record.due if after is None else due_in(after, self.now)
+        later = due_again(record, due, past)
+        if due <= self.now:  # behind its lane, if it has one: whoever is first by rank is let in
+            later = moved(later, "ready" if later.lane is None else "parked")
+        self._enter(later)
+
+    def revive(self, record: Record) -> bool:
+        if record.unique is not None:
+            if self._holder(record.source, record.unique) not in (None, record.uuid):
+                return False
+            if record.policy.unique_for is None:
+                self._run(SQL["hold_key"], (self.id_of(record.source), record.unique, record.uuid, None))
+        self.count(record.source, record.state, -1)
+        was = record.past
+        past = Past(earlier=record.attempt, settled=was.settled, session=was.session, started=was.started)
+        due = due_again(record, int(self.now), past)
+        self._enter(due if due.lane is not None else moved(due, "ready"))
+        return True

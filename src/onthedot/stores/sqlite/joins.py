@@ -1,0 +1,60 @@
+"""Adding and settling inside the caller's own transaction: both happen, or neither."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+from collections.abc import Callable
+from typing import TypeVar
+
+from onthedot.errors import StoreRefused
+from onthedot.stores.sqlite.board import Board
+from onthedot.stores.sqlite.faults import explained
+from onthedot.stores.sqlite.queries import SQL
+from onthedot.stores.sqlite.told import Told
+
+T = TypeVar("T")
+
+
+def join(
+    connection: sqlite3.Connection, path: str, name: str, now: float, work: Callable[[Board], T]
+) -> tuple[T, Told, int]:
+    """What it answers, what to tell once the caller has committed, and the number by which that is seen."""
+    _check(connection, path)
+    factories = connection.row_factory, connection.text_factory
+    connection.row_factory, connection.text_factory = None, str
+    try:
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # see writer.py
+        connection.execute("SAVEPOINT onthedot_join")
+        try:
+            connection.execute(SQL["new_app"], (name,))
+            board = Board(connection, connection.execute(SQL["app"], (name,)).fetchone()[0])
+            board.begin()
+            board.start_call(now)
+            answer = work(board)
+            told = board.end_call()
+            board.flush()
+        except BaseException:
+            connection.execute("ROLLBACK TO onthedot_join")
+            raise
+        finally:
+            connection.execute("RELEASE onthedot_join")
+    except sqlite3.Error as error:
+        raise explained(error, path) from error
+    finally:
+        connection.row_factory, connection.text_factory = factories
+    return answer, told, board.moved
+
+
+def _check(connection: sqlite3.Connection, path: str) -> None:
+    if not isinstance(connection, sqlite3.Connection):
+        raise StoreRefused(
+            f"connection=…: {path} is joined through a sqlite3.Connection to that file, not through {connection!r}"
+        )
+    if not connection.in_transaction:
+        raise StoreRefused("begin a transaction first: without one there is nothing to join")
+    (file,) = [row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"]
+    if not (file and os.path.exists(file) and os.path.samefile(file, path)):  # noqa: PTH110, PTH121
+        raise StoreRefused(
+            f"this connection is to {file or 'memory'}, and the tasks are in {path}: it must be one file"
+        )

@@ -1,0 +1,90 @@
+"""Reads only, on a connection of their own: a slow page never stops the queue."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from onthedot.stores.contract import Lease, Limit, Note, Page, Record, Schedule, State
+from onthedot.stores.records import moved, past_with
+from onthedot.stores.sqlite.claiming import to_schedule
+from onthedot.stores.sqlite.queries import SQL
+from onthedot.stores.sqlite.rows import Row, to_record
+
+_LOOK = 20_000  # records a call looks at
+_FILTERS = ("uuid", "source", "state", "tag", "unique", "lane", "since", "until")
+_END = 2**62
+
+
+class Looking:
+    def __init__(self, db: sqlite3.Connection, app: int) -> None:
+        self.db = db
+        self._app = app
+
+    def get(self, uuids: Sequence[str], now: float) -> list[Record | None]:
+        wanted = msgspec.json.encode(uuids).decode()
+        found = {row[0]: _seen(row, now) for row in self.db.execute(SQL["get"], (wanted, self._app))}
+        return [found.get(uuid) for uuid in uuids]
+
+    def find(self, where: Mapping[str, str], after: str | None, limit: int, now: float) -> Page:
+        unknown = where.keys() - set(_FILTERS)
+        if unknown:
+            raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(_FILTERS)}")
+        newest = self._before(int(after) if after else _END)
+        if newest is None:
+            return Page([], None)
+        low = newest + 1 - _LOOK
+        said: dict[str, Any] = dict.fromkeys(_FILTERS) | dict(where)
+        said |= {name: int(where[name]) for name in ("since", "until") if name in where}
+        said |= {"app": self._app, "before": newest + 1, "low": low, "limit": limit}
+        rows = [_seen(row, now) for row in self.db.execute(SQL["find"], said)]
+        last = rows[-1].seq if len(rows) == limit else low
+        return Page(rows, None if self._before(last) is None else str(last))
+
+    def _before(self, seq: int) -> int | None:
+        row = self.db.execute(SQL["newest_before"], (self._app, seq)).fetchone()
+        return None if row is None else row[0]
+
+    def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
+        rows = self.db.execute(SQL["notes"], (self._app, uuid, after, limit))
+        return [(row[0], Note(Lease(uuid, row[1], row[2]), row[3], row[4], row[5])) for row in rows]
+
+    def tally(self) -> dict[tuple[str, State], int]:
+        return {(source, state): number for source, state, number in self.db.execute(SQL["tally"], (self._app,))}
+
+    def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
+        app = (self._app,)
+        limits = [
+            Limit(name, cap, rate, burst, bool(paused), reason, by)
+            for name, cap, rate, burst, paused, reason, by in self.db.execute(SQL["limits"], app)
+        ]
+        schedules = [to_schedule(row) for row in self.db.execute(SQL["all_schedules"], app)]
+        sessions = {name: info for name, _, info in self.db.execute(SQL["sessions"], app) if info is not None}
+        return schedules, limits, sessions
+
+    def changes(self, after: str, limit: int) -> list[tuple[str, bytes]]:
+        if not after:
+            return [(str(self.db.execute(SQL["counters"]).fetchone()[2]), b"[]")]
+        rows = self.db.execute(SQL["changes"], (self._app, int(after), limit)).fetchall()
+        return [(str(number), msgspec.json.encode(list(self._moves(at, moves)))) for number, at, moves in rows]
+
+    def _moves(self, at: int, text: str) -> Iterator[tuple[int, str, str, str]]:
+        """In words; of those that are gone since, nothing is said."""
+        moves: dict[str, list[Any]] = msgspec.json.decode(text)
+        for uuid, source, state in moves.pop("gone", ()):
+            yield at, uuid, source, state
+        for state, seqs in moves.items():
+            wanted = msgspec.json.encode(seqs).decode()
+            for _, uuid, source in self.db.execute(SQL["names"], (wanted,)):
+                yield at, uuid, source, state
+
+
+def _seen(row: Row, now: float) -> Record:
+    """As others see it: with the claim that holds it."""
+    record = to_record(row, row[-1], now)
+    if row[-3] is None:
+        return record
+    return moved(record, "running", past_with(record.past, session=row[-3], started=row[-2]))

@@ -1,0 +1,74 @@
+"""That a process lives: a lock on a file of its own, which the kernel frees at its death.
+
+POSIX locks are not inherited by a fork; but any close of such a file drops the lock of the process that closes it, so
+nobody may open a file of its own process. To be woken at once, a process that can also watches the others' pidfds.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import secrets
+from pathlib import Path
+
+_own: set[str] = set()  # of all stores of this process
+
+
+class Presence:
+    def __init__(self, folder: Path) -> None:
+        self._folder = folder
+        self.owner: str = f"{os.getpid()}-{_namespace()}-{secrets.token_hex(6)}"
+        _own.add(self.owner)
+        self._fd = os.open(self._file(self.owner), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        for left in folder.glob("*.lock"):  # by those who died without a session
+            self.is_dead(left.stem)
+
+    def _file(self, owner: str) -> Path:
+        return self._folder / f"{owner}.lock"
+
+    def close(self) -> None:
+        self._file(self.owner).unlink(missing_ok=True)
+        self.forked()
+        _own.discard(self.owner)
+
+    def forked(self) -> None:
+        """The lock stays the parent's."""
+        os.close(self._fd)
+
+    def is_dead(self, owner: str) -> bool:
+        if owner in _own:
+            return False
+        try:
+            fd = os.open(self._file(owner), os.O_RDWR | os.O_CLOEXEC)
+        except FileNotFoundError:
+            return True
+        try:
+            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            return False
+        finally:
+            os.close(fd)
+        self._file(owner).unlink(missing_ok=True)
+        return True
+
+    def eye(self, owner: str) -> int | None:
+        """A file that can be read when the process has ended. None: nobody tells, so one has to look."""
+        pid, namespace, _ = owner.split("-")
+        if not hasattr(os, "pidfd_open") or namespace != _namespace():  # in another container, it is another's number
+            return None
+        try:
+            return os.pidfd_open(int(pid))
+        except OSError:
+            return None
+
+
+def _namespace() -> str:
+    try:
+        return str(Path("/proc/self/ns/pid").stat().st_ino)
+    except OSError:
+        return "0"
+
+
+def forked() -> None:
+    _own.clear()

@@ -1,0 +1,367 @@
+-- In the order of the flow: begin, add, places, lanes, time, chores, settle, claim, sessions, control, purge, look.
+
+-- name: record
+task.uuid, task.source, task.body, task.policy, task.lane, task.uniq, coalesce(past.due, task.due), task.seq,
+task.added, coalesce(past.state, task.state), past.why, past.retries, past.crashes, past.earlier, past.cancel,
+past.settled, past.session, past.started, past.ended, past.keep_until, past.result, past.error, past.result_until
+
+-- name: counters
+SELECT seq, fence, moves, control FROM onthedot_counter;
+
+-- name: save_counters
+UPDATE onthedot_counter SET seq = ?, fence = ?, moves = ?, control = ?;
+
+-- name: app
+SELECT id FROM onthedot_app WHERE name = ?;
+
+-- name: apps
+SELECT name FROM onthedot_app WHERE id IN (
+    SELECT app FROM onthedot_source UNION SELECT app FROM onthedot_session UNION SELECT app FROM onthedot_schedule
+) ORDER BY name;
+
+-- name: new_app
+INSERT OR IGNORE INTO onthedot_app (name) VALUES (?);
+
+-- name: source
+SELECT id FROM onthedot_source WHERE app = ? AND name = ?;
+
+-- name: source_name
+SELECT name FROM onthedot_source WHERE id = ?;
+
+-- name: new_source
+INSERT INTO onthedot_source (app, name) VALUES (?, ?) RETURNING id;
+
+-- name: insert
+INSERT INTO onthedot_task (seq, app, uuid, source, body, policy, lane, uniq, due, added, state)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (app, uuid) DO NOTHING;
+
+-- name: take_back
+DELETE FROM onthedot_task WHERE seq >= ?;
+
+-- name: exists
+SELECT 1 FROM onthedot_task WHERE app = ? AND uuid = ?;
+
+-- name: replace
+UPDATE onthedot_task SET body = ?, policy = ?, lane = ? WHERE seq = ?;
+
+-- name: key
+SELECT uuid, until FROM onthedot_uniq WHERE source = ? AND name = ?;
+
+-- name: hold_key
+INSERT OR REPLACE INTO onthedot_uniq VALUES (?, ?, ?, ?);
+
+-- name: free_key
+DELETE FROM onthedot_uniq WHERE source = ? AND name = ? AND uuid = ?;
+
+-- name: save
+INSERT OR REPLACE INTO onthedot_past (
+    due, state, why, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, result, error,
+    result_until, seq
+)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: enter_ready
+INSERT INTO onthedot_ready VALUES (?, ?, ?, ?);
+
+-- name: leave_ready
+DELETE FROM onthedot_ready WHERE source = ? AND suspect = ? AND rank = ? AND seq = ?;
+
+-- name: enter_parked
+INSERT INTO onthedot_parked VALUES (?, ?, ?, ?);
+
+-- name: leave_parked
+DELETE FROM onthedot_parked WHERE app = ? AND lane = ? AND rank = ? AND seq = ?;
+
+-- name: arm
+INSERT INTO onthedot_alarm VALUES (?, ?, ?);
+
+-- name: disarm
+DELETE FROM onthedot_alarm WHERE app = ? AND at = ? AND seq = ?;
+
+-- name: by_uuid
+SELECT {record} FROM onthedot_task AS task LEFT JOIN onthedot_past AS past USING (seq)
+WHERE task.app = ? AND task.uuid = ?;
+
+-- name: first_parked
+SELECT {record} FROM onthedot_parked AS parked CROSS JOIN onthedot_task AS task USING (seq)
+LEFT JOIN onthedot_past AS past USING (seq)
+WHERE parked.app = ? AND parked.lane = ? ORDER BY parked.rank, parked.seq LIMIT 1;
+
+-- name: parked_lanes
+SELECT DISTINCT lane FROM onthedot_parked WHERE app = ?;
+
+-- name: lane
+SELECT running, admitted, pledged, tokens, at, refill_at FROM onthedot_lane WHERE app = ? AND name = ?;
+
+-- name: save_lane
+INSERT OR REPLACE INTO onthedot_lane VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: refilled
+SELECT name FROM onthedot_lane WHERE app = ? AND refill_at <= ? ORDER BY refill_at LIMIT 1;
+
+-- name: idle_lanes
+SELECT name FROM onthedot_lane AS lane WHERE app = :app AND running = 0 AND admitted = 0
+AND NOT EXISTS (SELECT 1 FROM onthedot_parked AS parked WHERE parked.app = :app AND parked.lane = lane.name);
+
+-- name: drop_lane
+DELETE FROM onthedot_lane WHERE app = ? AND name = ?;
+
+-- name: limits
+SELECT name, cap, rate, burst, paused, reason, by FROM onthedot_bound WHERE app = ?;
+
+-- name: put_limit
+INSERT OR REPLACE INTO onthedot_bound VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: rung
+SELECT {record}, alarm.at FROM onthedot_alarm AS alarm CROSS JOIN onthedot_task AS task USING (seq)
+LEFT JOIN onthedot_past AS past USING (seq)
+WHERE alarm.app = ? AND alarm.at <= ? ORDER BY alarm.at, alarm.seq LIMIT ?;
+
+-- name: silence
+DELETE FROM onthedot_alarm WHERE app = ? AND (at, seq) <= (?, ?);
+
+-- name: enter_chore
+INSERT INTO onthedot_chore (app, seq) VALUES (?, ?);
+
+-- name: leave_chore
+DELETE FROM onthedot_chore WHERE seq = ?;
+
+-- name: chores
+SELECT {record} FROM onthedot_chore AS chore CROSS JOIN onthedot_task AS task USING (seq)
+LEFT JOIN onthedot_past AS past USING (seq) WHERE chore.app = ? ORDER BY chore.number LIMIT ?;
+
+-- name: leased
+SELECT task.uuid, task.source, x'', task.policy, task.lane, task.uniq, coalesce(past.due, task.due), task.seq,
+    task.added, coalesce(past.state, task.state), past.why, past.retries, past.crashes, past.earlier, past.cancel,
+    past.settled, past.session, past.started, past.ended, past.keep_until, NULL, past.error, NULL,
+    held.fence, held.chore
+FROM onthedot_task AS task
+LEFT JOIN onthedot_past AS past ON past.seq = task.seq
+LEFT JOIN onthedot_held AS held ON held.seq = task.seq
+WHERE task.app = ? AND task.uuid = ?;
+
+-- name: still_held
+SELECT held.seq, held.fence, held.chore FROM json_each(?) AS wanted
+CROSS JOIN onthedot_held AS held ON held.seq = wanted.value WHERE NOT held.touched;
+
+-- name: touch
+UPDATE onthedot_held SET touched = 1 WHERE seq = ?;
+
+-- name: hold
+SELECT fence, chore FROM onthedot_held WHERE seq = ?;
+
+-- name: claim
+SELECT session, at FROM onthedot_claim WHERE fence = ?;
+
+-- name: let_go
+DELETE FROM onthedot_held WHERE seq IN (SELECT value FROM json_each(?));
+
+-- name: lessen_claim
+UPDATE onthedot_claim SET left = left - ? WHERE fence = ?;
+
+-- name: drop_claim
+DELETE FROM onthedot_claim WHERE fence = ? AND left <= 0;
+
+-- name: delete
+DELETE FROM onthedot_task WHERE seq = ?;
+
+-- name: delete_past
+DELETE FROM onthedot_past WHERE seq = ?;
+
+-- name: delete_notes
+DELETE FROM onthedot_note WHERE seq = ?;
+
+-- name: held_under
+SELECT held.seq FROM onthedot_task AS task CROSS JOIN onthedot_held AS held ON held.seq = task.seq
+CROSS JOIN onthedot_claim AS claim ON claim.fence = held.fence
+WHERE task.app = ? AND task.uuid = ? AND claim.fence = ? AND claim.session = ?;
+
+-- name: has_note
+SELECT number FROM onthedot_note WHERE seq = ? AND kind = ? AND name = ?;
+
+-- name: drop_note
+DELETE FROM onthedot_note WHERE number = ?;
+
+-- name: write_note
+INSERT INTO onthedot_note (seq, kind, name, data, fence, session) VALUES (?, ?, ?, ?, ?, ?);
+
+-- name: keep
+INSERT INTO onthedot_kept (app, what, until, ended, seqs) VALUES (?, ?, ?, ?, ?);
+
+-- name: queue
+SELECT task.uuid, task.source, task.body, task.policy, task.lane, task.uniq, task.due, task.seq, task.added, task.state,
+    past.why, ready.rank
+FROM onthedot_ready AS ready CROSS JOIN onthedot_task AS task USING (seq) LEFT JOIN onthedot_past AS past USING (seq)
+WHERE ready.source = ? AND ready.suspect = ? AND (ready.rank, ready.seq) > (?, ?)
+ORDER BY ready.rank, ready.seq LIMIT ?;
+
+-- name: by_seq
+SELECT {record} FROM onthedot_task AS task LEFT JOIN onthedot_past AS past USING (seq) WHERE task.seq = ?;
+
+-- name: taken
+DELETE FROM onthedot_ready WHERE source = ? AND suspect = ? AND (rank, seq) <= (?, ?);
+
+-- name: any_ready
+SELECT 1 FROM onthedot_ready WHERE source = ? AND suspect = ? LIMIT 1;
+
+-- name: ready_sources
+SELECT id, name FROM onthedot_source AS source WHERE app = :app
+AND EXISTS (SELECT 1 FROM onthedot_ready AS ready WHERE ready.source = source.id AND ready.suspect >= :suspect);
+
+-- name: hold_many
+INSERT INTO onthedot_held SELECT value, ?, ?, ? + key, 0 FROM json_each(?);
+
+-- name: new_claim
+INSERT INTO onthedot_claim VALUES (?, ?, ?, ?, ?);
+
+-- name: under
+SELECT {record}, held.chore FROM onthedot_held AS held CROSS JOIN onthedot_task AS task USING (seq)
+LEFT JOIN onthedot_past AS past USING (seq) WHERE held.fence = ? ORDER BY held.place;
+
+-- name: moments
+SELECT (SELECT min(at) FROM onthedot_alarm WHERE app = :app),
+    (SELECT min(refill_at) FROM onthedot_lane WHERE app = :app AND refill_at > 0),
+    (SELECT min(until) FROM onthedot_session WHERE app = :app),
+    (SELECT min(next_at) FROM onthedot_schedule WHERE app = :app AND next_at > :now AND NOT paused);
+
+-- name: due_schedules
+SELECT name, rule, declared, next_at, rev, paused, last_at, runs FROM onthedot_schedule
+WHERE app = ? AND next_at <= ? AND NOT paused;
+
+-- name: session
+SELECT info, until, suspects, number, fence, owner FROM onthedot_session WHERE app = ? AND name = ?;
+
+-- name: save_session
+INSERT OR REPLACE INTO onthedot_session VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: fewer_suspects
+UPDATE onthedot_session SET suspects = suspects - 1 WHERE app = ? AND name = ?;
+
+-- name: overdue
+SELECT name FROM onthedot_session WHERE app = ? AND until <= ?;
+
+-- name: owned
+SELECT name FROM onthedot_session WHERE app = ? AND owner = ?;
+
+-- name: sessions
+SELECT name, owner, info FROM onthedot_session WHERE app = ?;
+
+-- name: claims_of
+SELECT fence, at FROM onthedot_claim WHERE app = ? AND session = ? ORDER BY fence;
+
+-- name: drop_claims_of
+DELETE FROM onthedot_claim WHERE app = ? AND session = ?;
+
+-- name: drop_session
+DELETE FROM onthedot_session WHERE app = ? AND name = ?;
+
+-- name: bury
+INSERT OR IGNORE INTO onthedot_grave (app, name) VALUES (?, ?);
+
+-- name: level_graves
+DELETE FROM onthedot_grave WHERE number <= (SELECT max(number) FROM onthedot_grave) - ?;
+
+-- name: grave
+SELECT 1 FROM onthedot_grave WHERE app = ? AND name = ?;
+
+-- name: schedule
+SELECT name, rule, declared, next_at, rev, paused, last_at, runs FROM onthedot_schedule WHERE app = ? AND name = ?;
+
+-- name: put_schedule
+INSERT OR REPLACE INTO onthedot_schedule (app, name, rule, declared, next_at, rev, paused, last_at, runs)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+
+-- name: drop_schedule
+DELETE FROM onthedot_schedule WHERE app = ? AND name = ?;
+
+-- name: past_time
+SELECT number, until, ended, seqs FROM onthedot_kept WHERE app = ? AND what = ? AND until <= ?
+ORDER BY until, number LIMIT 1;
+
+-- name: oldest_end
+SELECT number, until, ended, seqs FROM onthedot_kept WHERE app = ? AND what = ? ORDER BY ended, number LIMIT 1;
+
+-- name: drop_kept
+DELETE FROM onthedot_kept WHERE number = ?;
+
+-- name: lessen_kept
+UPDATE onthedot_kept SET seqs = ? WHERE number = ?;
+
+-- name: doomed
+SELECT task.seq, task.source, past.state FROM json_each(?) AS wanted
+CROSS JOIN onthedot_past AS past ON past.seq = wanted.value CROSS JOIN onthedot_task AS task ON task.seq = past.seq
+WHERE past.keep_until = ? AND past.ended = ?;
+
+-- name: forget_results
+UPDATE onthedot_past SET result = NULL WHERE seq IN (SELECT value FROM json_each(?)) AND result_until <= ?;
+
+-- name: kept_number
+SELECT coalesce(sum(number), 0) FROM onthedot_tally
+WHERE source IN (SELECT id FROM onthedot_source WHERE app = ?) AND state IN ('succeeded', 'failed', 'cancelled');
+
+-- name: drop_keys
+DELETE FROM onthedot_uniq WHERE until <= ?;
+
+-- name: count
+INSERT INTO onthedot_tally VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET number = number + excluded.number;
+
+-- name: counted
+SELECT number FROM onthedot_tally WHERE source = ? AND state = ?;
+
+-- name: log
+INSERT INTO onthedot_change VALUES (?, ?, ?, ?);
+
+-- name: trim_log
+DELETE FROM onthedot_change WHERE number <= ?;
+
+-- name: get
+SELECT {record}, claim.session, claim.at, source.name FROM json_each(?) AS wanted
+CROSS JOIN onthedot_task AS task ON task.app = ? AND task.uuid = wanted.value
+CROSS JOIN onthedot_source AS source ON source.id = task.source
+LEFT JOIN onthedot_past AS past ON past.seq = task.seq
+LEFT JOIN onthedot_held AS held ON held.seq = task.seq AND NOT held.chore
+LEFT JOIN onthedot_claim AS claim ON claim.fence = held.fence;
+
+-- name: find
+SELECT {record}, claim.session, claim.at, source.name FROM onthedot_task AS task
+CROSS JOIN onthedot_source AS source ON source.id = task.source
+LEFT JOIN onthedot_past AS past ON past.seq = task.seq
+LEFT JOIN onthedot_held AS held ON held.seq = task.seq AND NOT held.chore
+LEFT JOIN onthedot_claim AS claim ON claim.fence = held.fence
+WHERE +task.app = :app AND task.seq < :before AND task.seq >= :low
+AND (:uuid IS NULL OR substr(task.uuid, 1, length(:uuid)) = :uuid)
+AND (:source IS NULL OR source.name = :source)
+AND (:state IS NULL OR iif(held.seq IS NULL, coalesce(past.state, task.state), 'running') = :state)
+AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(task.policy, '$.tags') AS tag WHERE tag.value = :tag))
+AND (:unique IS NULL OR task.uniq = :unique)
+AND (:lane IS NULL OR task.lane = :lane)
+AND (:since IS NULL OR task.added >= :since)
+AND (:until IS NULL OR task.added < :until)
+ORDER BY task.seq DESC LIMIT :limit;
+
+-- name: newest_before
+SELECT seq FROM onthedot_task WHERE +app = ? AND seq < ? ORDER BY seq DESC LIMIT 1;
+
+-- name: notes
+SELECT note.number, note.fence, note.session, note.kind, note.name, note.data
+FROM onthedot_task AS task CROSS JOIN onthedot_note AS note ON note.seq = task.seq
+WHERE task.app = ? AND task.uuid = ? AND note.number > ? ORDER BY note.number LIMIT ?;
+
+-- name: tally
+SELECT source.name, tally.state, tally.number FROM onthedot_tally AS tally
+JOIN onthedot_source AS source ON source.id = tally.source
+WHERE source.app = ? AND tally.number != 0;
+
+-- name: all_schedules
+SELECT name, rule, declared, next_at, rev, paused, last_at, runs FROM onthedot_schedule WHERE app = ?;
+
+-- name: logged
+SELECT 1 FROM onthedot_change WHERE number = ?;
+
+-- name: changes
+SELECT number, at, moves FROM onthedot_change WHERE app = ? AND number > ? ORDER BY number LIMIT ?;
+
+-- name: names
+SELECT task.seq, task.uuid, source.name FROM json_each(?) AS wanted
+CROSS JOIN onthedot_task AS task ON task.seq = wanted.value
+CROSS JOIN onthedot_source AS source ON source.id = task.source;

@@ -1,0 +1,45 @@
+"""The reader: its own thread and connection, so that a slow page never stops the queue."""
+
+from __future__ import annotations
+
+from onthedot.errors import StoreUnavailable
+from onthedot.stores.sqlite.desk import Call, Desk
+from onthedot.stores.sqlite.faults import explained, inode
+from onthedot.stores.sqlite.looking import Looking
+from onthedot.stores.sqlite.queries import SQL
+from onthedot.stores.sqlite.schema import connect
+
+
+class Reader(Desk[Looking]):
+    def __init__(self, path: str, name: str) -> None:
+        super().__init__("onthedot-sqlite-reader", path)
+        self._name = name
+        self._looking: Looking | None = None
+        self._inode = 0
+
+    def work(self, calls: list[Call[Looking]]) -> None:
+        for call in calls:
+            if not call.take():
+                continue
+            try:
+                call.answer = call.work(self._opened())
+            except Exception as error:  # noqa: BLE001 - told to whoever asked
+                call.error = explained(error, self.path)
+
+    def _opened(self) -> Looking:
+        if self._looking is not None and inode(self.path) != self._inode:
+            self.close()
+        if self._looking is None:
+            db = connect(self.path)
+            db.execute("PRAGMA query_only = 1")
+            app = db.execute(SQL["app"], (self._name,)).fetchone()
+            if app is None:
+                db.close()
+                raise StoreUnavailable(f"{self.path} is not open")
+            self._looking, self._inode = Looking(db, app[0]), inode(self.path)
+        return self._looking
+
+    def close(self) -> None:
+        if self._looking is not None:
+            self._looking.db.close()
+            self._looking = None

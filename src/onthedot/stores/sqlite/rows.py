@@ -1,0 +1,62 @@
+"""Rows of the task table, and the records they stand for."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from onthedot.stores.contract import DEFAULT, FRESH, Past, Policy, Record
+
+Row = tuple[Any, ...]
+
+_FIELDS = Policy.__struct_fields__
+_DEFAULTS = {name: getattr(DEFAULT, name) for name in _FIELDS}
+_texts: dict[Policy, str] = {}
+_policies: dict[str, Policy] = {}
+_MOST = 10_000  # policies that are remembered: a declaration makes one, and its tasks share it
+
+
+def policy_text(policy: Policy) -> str:
+    """As JSON, without what is as always."""
+    text = _texts.get(policy)
+    if text is None:
+        if len(_texts) >= _MOST:
+            _texts.clear()
+        said = {name: value for name in _FIELDS if (value := getattr(policy, name)) != _DEFAULTS[name]}
+        text = _texts[policy] = msgspec.json.encode(said).decode()
+    return text
+
+
+def policy_of(text: str) -> Policy:
+    policy = _policies.get(text)
+    if policy is None:
+        if len(_policies) >= _MOST:
+            _policies.clear()
+        policy = _policies[text] = msgspec.json.decode(text, type=Policy)
+    return policy
+
+
+def to_record(row: Row, source: str, now: float) -> Record:
+    """Columns as in the queries: uuid … state, then past and result_until, unless why is NULL: then it has none."""
+    past = FRESH
+    if row[10] is not None:
+        result = None if row[22] is not None and row[22] <= now else row[20]
+        past = Past(
+            row[10], row[11], row[12], row[13], bool(row[14]), row[15], row[16], row[17], row[18], row[19],
+            result, row[21],
+        )  # fmt: skip
+    return Record(row[0], source, row[2], policy_of(row[3]), row[4], row[5], row[6], row[7], row[8], row[9], past)
+
+
+def is_suspect(row: Row) -> bool:
+    return (row[12] if row[10] is not None else 0) + 1 >= policy_of(row[3]).max_crashes
+
+
+def to_save(record: Record) -> Row:
+    """The parameters of `save`."""
+    past = record.past
+    return (
+        record.due, record.state, past.why, past.retries, past.crashes, past.earlier, int(past.cancel), past.settled,
+        past.session, past.started, past.ended, past.keep_until, past.result, past.error, None, record.seq,
+    )  # fmt: skip

@@ -1,0 +1,122 @@
+"""The schema of the file: its version is in the file, and it goes forward by itself."""
+
+from __future__ import annotations
+
+import sqlite3
+from collections.abc import Generator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+from onthedot.errors import StoreRefused
+from onthedot.stores.sqlite.faults import explained
+from onthedot.stores.sqlite.queries import SQL
+
+VERSION = 1
+BUSY_MS = 250  # for another program's lock; then one looks whether anybody still waits
+_MIGRATIONS: dict[int, str] = {}  # from this version to the next; the first one is schema.sql
+
+
+def schema_text() -> str:
+    return Path(__file__).with_name("schema.sql").read_text("utf-8")
+
+
+def connect(path: str) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    try:
+        db.execute("PRAGMA wal_autocheckpoint = 0")  # see writer.py: only under the lock
+        db.execute("PRAGMA synchronous = FULL")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def prepare(db: sqlite3.Connection, path: str, *, auto: bool = True) -> None:
+    """Brings a connection's file to this version, under the write lock."""
+    current = _is_current(db, path)
+    if not current and not auto:
+        raise StoreRefused(
+            f"{path} has no schema of version {VERSION}; run `onthedot schema install`, or auto_schema=1"
+        )
+    db.execute("PRAGMA journal_mode = WAL")
+    if current:
+        return
+    db.execute("BEGIN IMMEDIATE")
+    try:
+        if not _is_current(db, path):
+            version = _version(db)
+            steps = [schema_text()] if version == 0 else [_MIGRATIONS[step] for step in range(version, VERSION)]
+            for statement in _statements("".join(steps)):
+                db.execute(statement)
+            db.execute("UPDATE onthedot_counter SET version = ?", (VERSION,))
+        db.execute("COMMIT")
+    except BaseException:
+        if db.in_transaction:
+            db.execute("ROLLBACK")
+        raise
+
+
+def _version(db: sqlite3.Connection) -> int:
+    """0: none yet. The file may be the user's own, so its user_version is not ours to use."""
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'onthedot_counter'").fetchone() is None:
+        return 0
+    version: int = db.execute("SELECT version FROM onthedot_counter").fetchone()[0]
+    return version
+
+
+def _is_current(db: sqlite3.Connection, path: str) -> bool:
+    version = _version(db)
+    if version > VERSION:
+        raise StoreRefused(f"{path} has schema version {version}, and this onthedot knows {VERSION}: upgrade onthedot")
+    return version == VERSION
+
+
+def _statements(text: str) -> list[str]:
+    """One by one: executescript() would commit in between."""
+    statements: list[str] = []
+    statement = ""
+    for line in text.splitlines(keepends=True):
+        statement += line
+        if sqlite3.complete_statement(statement):
+            statements.append(statement)
+            statement = ""
+    return statements
+
+
+# -- for people
+
+
+def install(path: str) -> None:
+    with _opened(path) as db:
+        prepare(db, path)
+
+
+def check(path: str) -> tuple[bool, str]:
+    """Is the file what this version needs, and in words."""
+    if not Path(path).exists():
+        return False, f"{path}: no such file"
+    with _opened(path) as db:
+        if _is_current(db, path):
+            return True, f"{path}: schema version {VERSION}, as it should be"
+        found = _version(db)
+        return False, f"{path}: schema version {found}, this onthedot needs {VERSION}: run `onthedot schema install`"
+
+
+def apps_in(path: str) -> list[str]:
+    """Those that have anything in the file: looking leaves a name behind, too. None in a file that is not ours."""
+    try:
+        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
+            return [name for (name,) in db.execute(SQL["apps"])]
+    except sqlite3.Error:  # whoever opens it next says what is wrong
+        return []
+
+
+@contextmanager
+def _opened(path: str) -> Generator[sqlite3.Connection, None, None]:
+    try:
+        with closing(connect(path)) as db:
+            yield db
+    except sqlite3.Error as error:
+        raise explained(error, path) from None

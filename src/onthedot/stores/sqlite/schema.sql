@@ -1,0 +1,82 @@
+-- Version 1. Times are milliseconds since the epoch. Few indexes: each costs every task.
+-- The names have a prefix, since the file may be the user's own.
+
+CREATE TABLE onthedot_counter (  -- one row: the last numbers given out; control grows with every limit and session
+    one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL,
+    seq INTEGER NOT NULL, fence INTEGER NOT NULL, moves INTEGER NOT NULL, control INTEGER NOT NULL
+);
+INSERT INTO onthedot_counter VALUES (1, 1, 0, 0, 0, 0);
+
+CREATE TABLE onthedot_app (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
+CREATE TABLE onthedot_source (id INTEGER PRIMARY KEY, app INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE (app, name));
+
+CREATE TABLE onthedot_task (  -- what was asked: written once, so that a page of them is never split
+    seq INTEGER PRIMARY KEY, app INTEGER NOT NULL, uuid TEXT NOT NULL, source INTEGER NOT NULL, policy TEXT NOT NULL,
+    lane TEXT, uniq TEXT, due INTEGER NOT NULL, added INTEGER NOT NULL, state TEXT NOT NULL, body BLOB NOT NULL
+);
+CREATE TABLE onthedot_past (  -- what has happened since: due and state stand for the task's
+    seq INTEGER PRIMARY KEY, due INTEGER NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL, retries INTEGER NOT NULL,
+    crashes INTEGER NOT NULL, earlier INTEGER NOT NULL, cancel INTEGER NOT NULL, settled INTEGER NOT NULL, session TEXT,
+    started INTEGER, ended INTEGER, keep_until INTEGER, error BLOB, result_until INTEGER, result BLOB
+);
+CREATE UNIQUE INDEX onthedot_task_uuid ON onthedot_task (app, uuid);
+
+-- Where a task is that waits: one row in ready or parked, and one alarm if something is to happen to it by itself.
+CREATE TABLE onthedot_ready (
+    source INTEGER, suspect INTEGER, rank INTEGER, seq INTEGER, PRIMARY KEY (source, suspect, rank, seq)
+) WITHOUT ROWID;
+CREATE TABLE onthedot_parked (
+    app INTEGER, lane TEXT, rank INTEGER, seq INTEGER, PRIMARY KEY (app, lane, rank, seq)
+) WITHOUT ROWID;
+CREATE TABLE onthedot_alarm (app INTEGER, at INTEGER, seq INTEGER, PRIMARY KEY (app, at, seq)) WITHOUT ROWID;
+CREATE TABLE onthedot_chore (number INTEGER PRIMARY KEY, app INTEGER NOT NULL, seq INTEGER NOT NULL UNIQUE);
+
+-- Who holds a task: a claim writes here, and never to the task.
+CREATE TABLE onthedot_claim (
+    fence INTEGER PRIMARY KEY, app INTEGER NOT NULL, session TEXT NOT NULL, at INTEGER NOT NULL, left INTEGER NOT NULL
+);
+CREATE TABLE onthedot_held (
+    seq INTEGER PRIMARY KEY, fence INTEGER NOT NULL, chore INTEGER NOT NULL, place INTEGER NOT NULL,
+    touched INTEGER NOT NULL  -- its past was written while it was held
+);
+CREATE TABLE onthedot_session (  -- number, fence: its last claim that took something; owner: its process
+    app INTEGER, name TEXT, info BLOB, until REAL NOT NULL, suspects INTEGER NOT NULL,
+    number INTEGER NOT NULL, fence INTEGER NOT NULL, owner TEXT NOT NULL, PRIMARY KEY (app, name)
+) WITHOUT ROWID;
+CREATE TABLE onthedot_grave (number INTEGER PRIMARY KEY, app INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE (app, name));
+
+CREATE TABLE onthedot_uniq (
+    source INTEGER, name TEXT, uuid TEXT NOT NULL, until INTEGER, PRIMARY KEY (source, name)
+) WITHOUT ROWID;
+CREATE INDEX onthedot_uniq_until ON onthedot_uniq (until) WHERE until IS NOT NULL;
+CREATE TABLE onthedot_bound (  -- limits
+    app INTEGER, name TEXT, by TEXT, cap INTEGER, rate REAL, burst REAL NOT NULL, paused INTEGER NOT NULL,
+    reason TEXT NOT NULL, PRIMARY KEY (app, name, by)
+) WITHOUT ROWID;
+CREATE TABLE onthedot_lane (  -- of a source only tokens and at are used: its bucket
+    app INTEGER, name TEXT, running INTEGER NOT NULL, admitted INTEGER NOT NULL, pledged REAL NOT NULL,
+    tokens REAL, at REAL, refill_at REAL, PRIMARY KEY (app, name)
+) WITHOUT ROWID;
+CREATE INDEX onthedot_lane_refill ON onthedot_lane (app, refill_at) WHERE refill_at IS NOT NULL;
+CREATE TABLE onthedot_schedule (
+    app INTEGER, name TEXT, rule BLOB NOT NULL, declared TEXT NOT NULL, next_at INTEGER, rev INTEGER NOT NULL,
+    paused INTEGER NOT NULL, last_at INTEGER, runs INTEGER NOT NULL, PRIMARY KEY (app, name)
+) WITHOUT ROWID;
+CREATE INDEX onthedot_schedule_next ON onthedot_schedule (app, next_at) WHERE next_at IS NOT NULL AND NOT paused;
+
+CREATE TABLE onthedot_note (
+    number INTEGER PRIMARY KEY AUTOINCREMENT, seq INTEGER NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
+    data BLOB NOT NULL, fence INTEGER NOT NULL, session TEXT NOT NULL, UNIQUE (seq, kind, name)
+);
+CREATE TABLE onthedot_kept (  -- what a purge is to drop: one row a call and keeping time, not one a task
+    number INTEGER PRIMARY KEY, app INTEGER NOT NULL, what TEXT NOT NULL, until INTEGER NOT NULL,
+    ended INTEGER NOT NULL, seqs TEXT NOT NULL
+);
+CREATE INDEX onthedot_kept_until ON onthedot_kept (app, what, until, number);
+CREATE INDEX onthedot_kept_ended ON onthedot_kept (app, what, ended, number);
+CREATE TABLE onthedot_tally (
+    source INTEGER, state TEXT, number INTEGER NOT NULL, PRIMARY KEY (source, state)
+) WITHOUT ROWID;
+CREATE TABLE onthedot_change (  -- number: moves so far, so that the bound on moves is a bound on numbers
+    number INTEGER PRIMARY KEY, app INTEGER NOT NULL, at INTEGER NOT NULL, moves TEXT NOT NULL
+);

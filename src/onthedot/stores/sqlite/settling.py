@@ -1,0 +1,151 @@
+"""Settle: the only end. Ends are written together, everything else where it happens."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Sequence
+
+import msgspec
+
+from onthedot.stores.contract import FRESH, Again, Done, Ended, Lease, Note, Outcome, Record, State, Verdict
+from onthedot.stores.records import back, moved, settled_by
+from onthedot.stores.sqlite.board import Board
+from onthedot.stores.sqlite.journal import write_note
+from onthedot.stores.sqlite.queries import SQL
+from onthedot.stores.sqlite.rows import Row, is_suspect, policy_of
+
+_UNTOUCHED = (FRESH.why, FRESH.retries, FRESH.crashes, FRESH.earlier, int(FRESH.cancel))
+_End = tuple[Row, State, Lease, int | None, int, bytes | None, bytes | None, int | None]
+
+
+class Settling:
+    """The outcomes of one call."""
+
+    def __init__(self, board: Board) -> None:
+        self._board = board
+        self._claims: dict[int, tuple[str, int]] = {}  # fence → session, at
+        self._left: defaultdict[int, int] = defaultdict(int)
+        self._let_go: list[int] = []
+        self._ends: list[_End] = []
+
+    def run(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        """What was claimed here is known: only whether it is still held, and untouched, is looked up."""
+        pop = self._board.mine.pop
+        mine = [pop(outcome.lease.uuid, None) for outcome in outcomes]
+        held = self._still_held([known[0][7] for known in mine if known is not None])
+        verdicts: list[Verdict] = []
+        for outcome, known in zip(outcomes, mine, strict=True):
+            if known is not None and (hold := held.get(known[0][7])) is not None and hold[0] == known[1]:
+                verdicts.append(self._settle(outcome, known[0], *hold))
+                continue
+            self.write()  # perhaps it was settled just before
+            row = self._leased(outcome.lease.uuid)
+            verdicts.append("lost" if row is None else self._settle(outcome, row, row[23], row[24]))
+        self.write()
+        return verdicts
+
+    def _still_held(self, seqs: list[int]) -> dict[int, tuple[int, int]]:
+        """By seq: fence, as a chore."""
+        if not seqs:
+            return {}
+        rows = self._board.db.execute(SQL["still_held"], (msgspec.json.encode(seqs).decode(),))
+        return {seq: (fence, chore) for seq, fence, chore in rows}
+
+    def _leased(self, uuid: str) -> Row | None:
+        row: Row | None = self._board.db.execute(SQL["leased"], (self._board.app, uuid)).fetchone()
+        return row
+
+    def _claim(self, fence: int) -> tuple[str, int]:
+        self._claims[fence] = self._board.db.execute(SQL["claim"], (fence,)).fetchone()
+        return self._claims[fence]
+
+    def _settle(self, outcome: Outcome, row: Row, fence: int | None, chore: int) -> Verdict:
+        lease, board = outcome.lease, self._board
+        claim = None if fence is None else self._claims.get(fence) or self._claim(fence)
+        if fence is None or claim is None or fence != lease.fence or claim[0] != lease.session:
+            before = (row[15], row[16]) if row[10] is not None else None
+            return "repeat" if before == (lease.fence, lease.session) else "lost"
+        started = row[17] if chore else claim[1]
+        self.let_go(row, fence, chore=chore)
+        match outcome:
+            case Done(_, result, keep, _, keep_result):
+                error = row[21] if row[10] is not None else None
+                self._ends.append((row, "succeeded", lease, started, keep, result, error, keep_result))
+            case Ended(_, state, error, keep):
+                self._ends.append((row, state, lease, started, keep, None, error, None))
+            case Again():
+                self.write()
+                self._again(outcome, board.record(row), started, chore=chore)
+        if row[4] is not None or board.limits.declared or is_suspect(row):
+            record = board.record(row)
+            if record.suspect and not chore:
+                board.db.execute(SQL["fewer_suspects"], (board.app, lease.session))
+            board.freed(record)
+        if outcome.also is not None:
+            self.write()
+            board.add(outcome.also.adds)
+        return "ok"
+
+    def let_go(self, row: Row, fence: int, *, chore: int) -> None:
+        """The claim holds it no more; it is nowhere until it enters, waits to end, or ends."""
+        board = self._board
+        self._let_go.append(row[7])
+        self._left[fence] += 1
+        board.counts[row[1], row[9] if chore else "running"] -= 1
+        if row[4] is not None and not chore:
+            board.limits.lane(row[4]).running -= 1
+
+    def _again(self, outcome: Again, record: Record, started: int | None, *, chore: int) -> None:
+        board, past, lease = self._board, record.past, outcome.lease
+        if chore:  # it must end, whoever does it
+            board.wait_to_end(moved(record, record.state, settled_by(past, lease)))
+            return
+        if outcome.error:
+            write_note(board, record.seq, Note(lease, "error", str(record.attempt), outcome.error))
+        since = past.started if outcome.after is None else started
+        board.again(record, back(past, lease, outcome.counted, since, outcome.error), outcome.after)
+
+    def write(self) -> None:
+        """What has gathered, in a few statements."""
+        if not self._let_go:
+            return
+        db = self._board.db
+        db.execute(SQL["let_go"], (msgspec.json.encode(self._let_go).decode(),))
+        db.executemany(SQL["lessen_claim"], [(number, fence) for fence, number in self._left.items()])
+        db.executemany(SQL["drop_claim"], [(fence,) for fence in self._left])
+        self._write_ends()
+        for gathered in (self._let_go, self._left, self._ends):
+            gathered.clear()
+
+    def _write_ends(self) -> None:
+        """From rows, since most tasks come by here and need no record for it."""
+        board, at = self._board, int(self._board.now)
+        saves: list[Row] = []
+        gone: list[Row] = []
+        kept: defaultdict[tuple[str, int], list[int]] = defaultdict(list)  # what, for how long → seqs
+        counts, moves, told = board.counts, board.moves, board.told.ended
+        for row, state, lease, started, keep, result, error, keep_result in self._ends:
+            policy, seq, until = policy_of(row[3]), row[7], None
+            if row[5] is not None and policy.unique_for is None:
+                board.db.execute(SQL["free_key"], (row[1], row[5], row[0]))
+            if policy.reply_to is not None:
+                told.setdefault(policy.reply_to, []).append(row[0])
+            if keep <= 0:
+                moves["gone"].append((row[0], board.name_of(row[1]), state))
+                gone.append((seq,))
+                continue
+            if result and keep_result is not None:
+                until = at + min(keep, keep_result)
+                if keep_result < keep:
+                    kept["result", keep_result].append(seq)
+            kept["task", keep].append(seq)
+            moves[state].append(seq)
+            counts[row[1], state] += 1
+            past = row[10:15] if row[10] is not None else _UNTOUCHED
+            end = (lease.fence, lease.session, started, at, at + keep, result, error, until, seq)
+            saves.append((row[6], state, *past, *end))
+        board.db.executemany(SQL["save"], saves)
+        board.delete(gone)
+        for (what, keep), seqs in kept.items():
+            row = (board.app, what, at + keep, at, msgspec.json.encode(seqs).decode())
+            board.db.execute(SQL["keep"], row)

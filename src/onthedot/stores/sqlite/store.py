@@ -1,0 +1,270 @@
+"""The SQLite store: one file, any number of processes of one machine."""
+
+from __future__ import annotations
+
+import os
+import sqlite3
+import threading
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from pathlib import Path
+from typing import TypeVar
+
+from onthedot.clock import Clock, SystemClock
+from onthedot.errors import StoreUnavailable
+from onthedot.stores.contract import (
+    Added,
+    Ask,
+    Beat,
+    Fire,
+    Held,
+    Hints,
+    Lease,
+    Limit,
+    NewTask,
+    Note,
+    Outcome,
+    Page,
+    Record,
+    Schedule,
+    State,
+    Turn,
+    Verdict,
+)
+from onthedot.stores.records import ENDED
+from onthedot.stores.sqlite import control, journal, presence, sessions
+from onthedot.stores.sqlite.board import Board
+from onthedot.stores.sqlite.claiming import Claiming
+from onthedot.stores.sqlite.joins import join
+from onthedot.stores.sqlite.looking import Looking
+from onthedot.stores.sqlite.reader import Reader
+from onthedot.stores.sqlite.settling import Settling
+from onthedot.stores.sqlite.wake import Ears
+from onthedot.stores.sqlite.writer import Writer
+
+T = TypeVar("T")
+
+
+class SqliteStore:
+    """Several apps may share a file: each sees its own tasks.
+
+    >>> import asyncio, tempfile
+    >>> async def life(path: str) -> None:
+    ...     store = SqliteStore(path)
+    ...     await store.open()
+    ...     print(await store.add([NewTask("u1", "email", b"{}")]))
+    ...     await store.shut()
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     asyncio.run(life(f"{folder}/onthedot.db"))
+    [Added(uuid='u1', fresh=True)]
+    """
+
+    private = False
+    immediate = False
+    lease: int | None = None  # the kernel tells of a death
+
+    def __init__(
+        self, path: str | Path, clock: Clock | None = None, name: str = "onthedot", *, auto_schema: bool = True
+    ) -> None:
+        self.path: str = str(Path(path).absolute())
+        self._clock = clock or SystemClock()
+        self._name = name
+        self._auto_schema = auto_schema
+        self._ears = Ears(Path(f"{self.path}-sessions"), name)
+        self._lock = threading.Lock()
+        self._users = 0
+        self._desks: tuple[Writer, Reader] | None = None
+        _alive.add(self)
+
+    # -- open and shut: once for every loop that uses it
+
+    async def open(self) -> None:
+        with self._lock:
+            self._users += 1
+            if self._desks is None:
+                self._desks = self._start()
+        try:
+            await self._write(lambda _: None)
+        except BaseException:
+            await self.shut()
+            raise
+
+    def _start(self) -> tuple[Writer, Reader]:
+        writer = Writer(self.path, self._name, self._now, self._ears, auto_schema=self._auto_schema)
+        reader = Reader(self.path, self._name)
+        self._ears.listen_to, self._ears.deaf = writer.listen_to, writer.deaf
+        for fd in self._ears.fds():
+            writer.listen_to(fd)
+        writer.start()
+        reader.start()
+        return writer, reader
+
+    async def shut(self) -> None:
+        with self._lock:
+            self._users -= 1
+            if self._users or self._desks is None:
+                return
+            (writer, reader), self._desks = self._desks, None
+        await reader.stop()
+        await writer.stop()
+
+    def _now(self) -> float:
+        """By the wall clock, after a jump of it too: it is the one that all processes of the file share."""
+        return self._clock.now() + self._clock.ahead()
+
+    async def _write(self, work: Callable[[Board], T], session: str | None = None) -> T:
+        def call(board: Board) -> T:
+            board.told.but = session
+            return work(board)
+
+        return await self._open_desks[0].ask(call)
+
+    async def _read(self, work: Callable[[Looking, float], T]) -> T:
+        return await self._open_desks[1].ask(lambda looking: work(looking, self._now()))
+
+    @property
+    def _open_desks(self) -> tuple[Writer, Reader]:
+        if self._desks is None:
+            raise StoreUnavailable(f"{self.path} is not open")
+        return self._desks
+
+    @property
+    def _owner(self) -> str:
+        return self._open_desks[0].presence.owner
+
+    # -- tasks
+
+    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        return await self._write(lambda board: board.add(tasks))
+
+    async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+        return await self._write(lambda board: _turn(board, session, outcomes, ask), session)
+
+    async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
+        return await self._write(lambda board: journal.note(board, notes))
+
+    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
+        return await self._write(lambda board: sessions.cancel(board, session, uuids, reason, self._owner), session)
+
+    async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
+        def write(board: Board) -> list[str]:
+            live: list[str] = []
+            for uuid in uuids:
+                record = board.by_uuid(uuid)
+                if record is None or record.state == "succeeded":
+                    continue
+                if record.state not in ENDED or board.revive(record):
+                    live.append(uuid)
+            return live
+
+        return await self._write(write)
+
+    # -- sessions
+
+    async def beat(self, session: str, info: bytes, lease: int) -> Beat:
+        return await self._write(lambda board: sessions.beat(board, session, info, lease, self._owner), session)
+
+    async def close(self, session: str) -> None:
+        await self._write(lambda board: sessions.close(board, session), session)
+
+    def hints(self, session: str) -> Hints:
+        return self._ears.listen(session)
+
+    # -- control
+
+    async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
+        return await self._write(lambda board: control.put(board, schedules, limits))
+
+    async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
+        return await self._write(lambda board: [control.fire(board, fire) for fire in fires])
+
+    async def drop(self, schedules: Sequence[str]) -> None:
+        await self._write(lambda board: control.drop(board, schedules))
+
+    async def purge(self, limit: int, most: int = 1_000_000) -> int:
+        return await self._write(lambda board: control.purge(board, limit, most))
+
+    # -- looking
+
+    async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
+        return await self._read(lambda looking, now: looking.get(uuids, now))
+
+    async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
+        return await self._read(lambda looking, now: looking.find(where, after, limit, now))
+
+    async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
+        return await self._read(lambda looking, _: looking.notes(uuid, after, limit))
+
+    async def tally(self) -> Mapping[tuple[str, State], int]:
+        return await self._read(lambda looking, _: looking.tally())
+
+    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
+        return await self._read(lambda looking, _: looking.state())
+
+    async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        return await self._read(lambda looking, _: looking.changes(after, limit))
+
+    # -- inside the caller's transaction
+
+    def add_in(self, connection: sqlite3.Connection, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """Adds with the caller's commit, or not at all. On the caller's thread, and connection to this file."""
+        return self._join(connection, lambda board: board.add(tasks))
+
+    def settle_in(self, connection: sqlite3.Connection, outcome: Outcome) -> Verdict:
+        """Settles with the caller's commit. If the answer is not "ok", the caller should roll back."""
+        return self._join(connection, lambda board: Settling(board).run([outcome])[0])
+
+    def _join(self, connection: sqlite3.Connection, work: Callable[[Board], T]) -> T:
+        answer, told, number = join(connection, self.path, self._name, self._now(), work)
+        with self._lock:
+            if self._desks is None:  # whoever opens it finds it started
+                self._desks = self._start()
+        self._desks[0].await_commit(number, told)
+        return answer
+
+    # -- after a fork
+
+    def _forked(self) -> None:
+        """Threads, connections, locks and sockets are the parent's."""
+        self._lock = threading.Lock()
+        self._ears.forked()
+        self._ears = Ears(self._ears.folder, self._name)
+        if self._desks is not None:
+            for desk in self._desks:
+                desk.forked()
+            _parents.append(self._desks)
+        self._users, self._desks = 0, None
+
+
+def _turn(board: Board, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+    verdicts = Settling(board).run(outcomes) if outcomes else []
+    if ask is None:
+        return Turn(verdicts, alive=sessions.worker(board, session) is not None)
+    sessions.bury_overdue(board)
+    holder = sessions.worker(board, session)
+    if holder is None:
+        return Turn(verdicts, alive=False)
+    more = not (board.refill() & board.promote())
+    claiming = Claiming(board, holder, ask)
+    if ask.number == holder.number:
+        tasks, chores = claiming.again()
+    elif ask.number == board.asked.get(session):
+        tasks, chores = [], []
+    else:
+        tasks, chores = claiming.take()
+        board.asked[session] = ask.number
+    return Turn(verdicts, claiming.claimed(tasks, chores, more=more))
+
+
+_alive: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
+_parents: list[object] = []  # a connection must not be closed on this side of a fork, so it is never forgotten
+
+
+def _after_fork() -> None:
+    presence.forked()
+    for store in list(_alive):
+        store._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_fork)

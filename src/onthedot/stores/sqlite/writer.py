@@ -1,0 +1,274 @@
+"""The writer: whatever is queued goes into one transaction and one fsync.
+
+Before SQLite's own lock stands an OS lock on ``<db>-write``: the kernel wakes the next one at once, where SQLite's busy
+handler sleeps blindly. The WAL is checkpointed under it only, since SQLite before 3.51.3 can lose a WAL that is reset
+while another connection checkpoints.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import sqlite3
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from functools import partial
+from pathlib import Path
+
+from onthedot.errors import StoreError, StoreUnavailable
+from onthedot.stores.sqlite.board import Board
+from onthedot.stores.sqlite.desk import Call, Desk
+from onthedot.stores.sqlite.faults import explained, inode, is_busy
+from onthedot.stores.sqlite.presence import Presence
+from onthedot.stores.sqlite.queries import SQL
+from onthedot.stores.sqlite.schema import BUSY_MS, connect, prepare
+from onthedot.stores.sqlite.sessions import bury_owner, close_owner
+from onthedot.stores.sqlite.told import Told
+from onthedot.stores.sqlite.wake import Ears
+
+_JOINED = 60.0  # seconds that somebody's transaction may take before its tasks are left to the poll interval
+_CHECKPOINT, _TRUNCATE, _STEP = 4 << 20, 8 << 20, 1 << 20  # bytes of WAL
+
+
+class Writer(Desk[Board]):
+    def __init__(self, path: str, name: str, now: Callable[[], float], ears: Ears, *, auto_schema: bool) -> None:
+        super().__init__("onthedot-sqlite-writer", path)
+        self._ears = ears
+        self.presence: Presence
+        self._workers: list[str] = []
+        self._eyes: dict[str, int | None] = {}  # other processes → what tells of their end
+        self._known = -1
+        self._looked = 0.0
+        self._joined: list[tuple[int, Told, float]] = []  # the number in the change log, what to tell, until when
+        self._name = name
+        self._now = now
+        self._auto_schema = auto_schema
+        self._gate = -1
+        self._board: Board | None = None
+        self._inode = 0
+        self._wal = Path(f"{path}-wal")
+        self._checkpoint_at = _CHECKPOINT
+
+    # -- one transaction
+
+    def work(self, calls: list[Call[Board]]) -> None:
+        told: list[Told] = []
+        taken: list[Call[Board]] = []
+        try:
+            self._shut_gate()
+            try:
+                board = self._begin(calls)
+                taken = [call for call in (*calls, *self._burials()) if call.take()]
+                told = self._commit(board, taken)
+                self._look_at_peers(board)
+                self._checkpoint(board.db)
+            finally:
+                self._open_gate()
+        except Exception as error:  # noqa: BLE001 - told to whoever asked
+            if not taken:
+                taken = [call for call in calls if call.take()]
+                self._fail(taken, error)
+        calls[:] = taken
+        self._ears.spread(told, self._workers)
+
+    def _fail(self, calls: list[Call[Board]], error: Exception) -> None:
+        for call in calls:
+            call.error = explained(error, self.path)
+
+    def _begin(self, calls: list[Call[Board]]) -> Board:
+        """Waits for another program's lock as long as somebody waits for us."""
+        while True:
+            try:
+                board = self._opened()
+                board.db.execute("BEGIN IMMEDIATE")
+                return board
+            except sqlite3.OperationalError as error:
+                if not is_busy(error) or not any(call.waits for call in calls):
+                    raise
+
+    def _commit(self, board: Board, calls: list[Call[Board]]) -> list[Told]:
+        """All in one; if one of them fails, nothing has happened yet, and each has a transaction of its own."""
+        try:
+            return self._do(board, calls)
+        except Exception as error:  # noqa: BLE001 - told to whoever asked
+            if len(calls) == 1:
+                self._fail(calls, error)
+                return []
+            told: list[Told] = []
+            for call in calls:
+                try:
+                    board.db.execute("BEGIN IMMEDIATE")
+                    told += self._do(board, [call])
+                except Exception as its_error:  # noqa: BLE001 - likewise
+                    self._fail([call], its_error)
+        return told
+
+    def _do(self, board: Board, calls: list[Call[Board]]) -> list[Told]:
+        told: list[Told] = []
+        try:
+            board.begin()
+            for call in calls:
+                board.start_call(self._now())
+                call.answer = call.work(board)
+                told.append(board.end_call())
+            board.flush()
+            board.db.execute("COMMIT")
+        except BaseException:
+            if board.db.in_transaction:
+                board.db.execute("ROLLBACK")
+            board.forget()
+            raise
+        board.done()
+        return told
+
+    # -- what is written in the transactions of others
+
+    def await_commit(self, number: int, told: Told) -> None:
+        """From any thread: whoever joined another's transaction cannot tell of it before that is committed."""
+        self._joined.append((number, told, time.monotonic() + _JOINED))
+        self.ring()
+
+    def _look_for_joined(self, board: Board) -> None:
+        seen = [each for each in self._joined if board.db.execute(SQL["logged"], each[:1]).fetchone() is not None]
+        for each in [each for each in self._joined if each in seen or each[2] < time.monotonic()]:
+            self._joined.remove(each)  # others append meanwhile
+        self._ears.spread([told for _, told, _ in seen], self._workers)
+
+    # -- the others
+
+    def _look_at_peers(self, board: Board) -> None:
+        """Who is here has changed since the last look: whom to tell, and whose death to watch for."""
+        if board.control == self._known:
+            return
+        self._known = board.control
+        rows = board.db.execute(SQL["sessions"], (board.app,)).fetchall()
+        self._workers = [name for name, _, info in rows if info is not None]
+        owners = {owner for _, owner, _ in rows} - {self.presence.owner}
+        for owner in self._eyes.keys() - owners:
+            self._shut_eye(owner)
+        for owner in owners - self._eyes.keys():
+            eye = self._eyes[owner] = self.presence.eye(owner)
+            if eye is not None:
+                self.listen_to(eye)
+        self._looked = 0.0
+
+    def _burials(self) -> list[Call[Board]]:
+        """Of peers that are dead: looked for when somebody said so, and once a second anyway."""
+        now = time.monotonic()
+        if not self._eyes or now - self._looked < 1:
+            return []
+        self._looked = now
+        dead = [owner for owner in self._eyes if self.presence.is_dead(owner)]
+        return [Call(partial(bury_owner, owner=owner)) for owner in dead]
+
+    def _shut_eye(self, owner: str) -> None:
+        if (eye := self._eyes.pop(owner)) is not None:
+            self.deaf(eye)
+            os.close(eye)
+
+    def heard(self, fd: int) -> None:
+        dead = [owner for owner, eye in self._eyes.items() if eye == fd]
+        for owner in dead:
+            self._shut_eye(owner)
+            self._eyes[owner] = None  # looked at again and again, until it is buried
+        if not dead and not self._ears.hear(fd):
+            return
+        self._looked = 0.0
+        self._calls.append(Call(lambda _: None))
+
+    def patience(self) -> float | None:
+        if self._joined and self._board is not None:
+            self._look_for_joined(self._board)
+        if self._ears.send() or self._joined:
+            return 20
+        if None not in self._eyes.values():
+            return None
+        if time.monotonic() - self._looked >= 0.1:
+            self._looked = 0.0
+            self._calls.append(Call(lambda _: None))
+        return 100
+
+    # -- the files
+
+    @property
+    def app(self) -> int:
+        if self._board is None:
+            raise StoreUnavailable(f"{self.path} is not open")
+        return self._board.app
+
+    def _opened(self) -> Board:
+        if self._board is not None:
+            if inode(self.path) == self._inode:
+                return self._board
+            self.close()
+            raise StoreUnavailable(
+                f"{self.path} was deleted or replaced while it was open; tasks in it are gone, a new one is made next"
+            )
+        self._ears.folder.mkdir(exist_ok=True)
+        db = connect(self.path)
+        try:
+            prepare(db, self.path, auto=self._auto_schema)
+            db.execute(SQL["new_app"], (self._name,))
+            self._board = Board(db, db.execute(SQL["app"], (self._name,)).fetchone()[0])
+        except BaseException:
+            db.close()
+            raise
+        self._inode = inode(self.path)
+        self.presence = Presence(self._ears.folder)
+        self._ears.sweep()
+        self._known = -1
+        return self._board
+
+    async def stop(self) -> None:
+        if self._board is not None:
+            with suppress(StoreError):  # then others find out by themselves
+                await self.ask(partial(close_owner, owner=self.presence.owner))
+        await super().stop()
+
+    def close(self) -> None:
+        if self._board is not None:
+            self._board.db.close()
+            self._board = None
+            self.presence.close()
+            for owner in list(self._eyes):
+                self._shut_eye(owner)
+            self._ears.hush()
+        if self._gate >= 0:
+            os.close(self._gate)
+            self._gate = -1
+
+    def forked(self) -> None:
+        super().forked()
+        if self._gate >= 0:
+            os.close(self._gate)
+        if self._board is not None:
+            self.presence.forked()
+            for eye in self._eyes.values():
+                if eye is not None:
+                    os.close(eye)
+
+    def _shut_gate(self) -> None:
+        if self._gate < 0:
+            self._gate = os.open(f"{self.path}-write", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        fcntl.flock(self._gate, fcntl.LOCK_EX)
+
+    def _open_gate(self) -> None:
+        if self._gate >= 0:
+            fcntl.flock(self._gate, fcntl.LOCK_UN)
+
+    def _checkpoint(self, db: sqlite3.Connection) -> None:
+        """A WAL that is copied whole is written from its start again, in place: it grows only if it is too long."""
+        try:
+            size = self._wal.stat().st_size
+        except FileNotFoundError:
+            return
+        if size < self._checkpoint_at:
+            return
+        mode = "TRUNCATE" if size >= _TRUNCATE else "PASSIVE"
+        busy = True
+        db.execute("PRAGMA busy_timeout = 20")  # for a reader that is in the way
+        with suppress(sqlite3.Error):  # what was written is written; a disk that is full says so at the next write
+            busy, _, _ = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
+        db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
+        self._checkpoint_at = _CHECKPOINT if mode == "TRUNCATE" and not busy else size + (_STEP if busy else 1)

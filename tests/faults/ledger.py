@@ -1,0 +1,64 @@
+"""What was acknowledged and what was done, written outside of the system that is tried."""
+
+from __future__ import annotations
+
+import os
+import time
+from collections import Counter
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Literal
+
+
+@dataclass(frozen=True)
+class Entry:
+    what: Literal["begin", "end"]
+    uuid: str
+    attempt: int
+    fence: int
+    pid: int
+    at: float  # seconds of the monotonic clock, which all processes of a machine share
+
+
+class Ledger:
+    """Lines in a file, each written by one call: what a kill -9 has let through is whole."""
+
+    def __init__(self, path: Path) -> None:
+        self._path = path
+        self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+
+    def write(self, what: str, uuid: str, attempt: int = 0, fence: int = 0) -> None:
+        line = f"{what} {uuid} {attempt} {fence} {os.getpid()} {time.monotonic():.6f}\n"
+        os.write(self._fd, line.encode())
+
+    def entries(self) -> list[Entry]:
+        rows = (line.split() for line in self._path.read_text().splitlines())
+        return [Entry(w, u, int(a), int(f), int(p), float(t)) for w, u, a, f, p, t in rows]  # type: ignore[arg-type]
+
+    def close(self) -> None:
+        os.close(self._fd)
+
+
+def extra_runs(entries: list[Entry]) -> int:
+    begun = Counter(entry.uuid for entry in entries if entry.what == "begin")
+    return sum(count - 1 for count in begun.values())
+
+
+def taken_over_after(entries: list[Entry], pid: int, died: float) -> list[float]:
+    """For each run that the dead process had begun and not ended: seconds until another process began it."""
+    ended = {(entry.uuid, entry.fence) for entry in entries if entry.what == "end"}
+    left = [e for e in entries if e.what == "begin" and e.pid == pid and (e.uuid, e.fence) not in ended]
+    again = [
+        min((e.at for e in entries if e.what == "begin" and e.uuid == lost.uuid and e.fence > lost.fence), default=None)
+        for lost in left
+    ]
+    return [at - died for at in again if at is not None]
+
+
+def most_at_once(entries: list[Entry], uuids: set[str]) -> int:
+    """How many of these ran at the same time."""
+    alive, most = 0, 0
+    for entry in sorted((e for e in entries if e.uuid in uuids), key=lambda e: e.at):
+        alive += 1 if entry.what == "begin" else -1
+        most = max(most, alive)
+    return most

@@ -1,0 +1,106 @@
+"""Another process at the same file: `python -m tests.stores.sqlite.peer FILE SESSION`; a line asks, a line answers."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Policy, Pool
+from onthedot.stores.sqlite import SqliteStore
+
+ROOT = Path(__file__).parents[3]
+FOREVER = 10**12
+
+
+class Peer:
+    """The near end."""
+
+    def __init__(self, path: Path, session: str) -> None:
+        command = [sys.executable, "-m", "tests.stores.sqlite.peer", str(path), session]
+        self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self.session = session
+
+    def ask(self, *words: object) -> Any:
+        self.say(*words)
+        return self.hear()
+
+    def say(self, *words: object) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(words) + "\n")
+        self.process.stdin.flush()
+
+    def hear(self) -> Any:
+        assert self.process.stdout is not None
+        return json.loads(self.process.stdout.readline())
+
+    def kill(self) -> None:
+        self.process.kill()
+
+
+@contextmanager
+def peers(path: Path, *sessions: str) -> Iterator[list[Peer]]:
+    made = [Peer(path, session) for session in sessions]
+    try:
+        for peer in made:
+            assert peer.hear() == "here"
+        yield made
+    finally:
+        for peer in made:
+            peer.kill()
+            with peer.process:
+                pass
+
+
+async def live(path: str, session: str) -> None:
+    """The far end."""
+    store = SqliteStore(path)
+    await store.open()
+    await store.beat(session, b"", FOREVER)
+    hints = store.hints(session)
+    await anext(hints)
+    print(json.dumps("here"), flush=True)
+    number, leases = 0, dict[str, Lease]()
+    while line := await asyncio.to_thread(sys.stdin.readline):
+        answer: Any = None
+        match json.loads(line):
+            case ["add", *names]:
+                new = [NewTask(name, "a", b"", policy=Policy(reply_to=session)) for name in names]
+                answer = [added.fresh for added in await store.add(new)]
+            case ["claim", most]:
+                number += 1
+                turn = await store.turn(session, [], Ask(number, [Pool(most, {"a": most})]))
+                assert turn.claimed is not None
+                leases |= {r.uuid: Lease(r.uuid, turn.claimed.fence, session) for r in turn.claimed.tasks}
+                answer = [record.uuid for record in turn.claimed.tasks]
+            case ["done", *names]:
+                answer = list((await store.turn(session, [Done(leases[name]) for name in names], None)).verdicts)
+            case ["take over"]:  # waits for a hint, and claims what there is
+                while "a" not in (await anext(hints)).sources:
+                    pass
+                at = time.time()
+                number += 1
+                turn = await store.turn(session, [], Ask(number, [Pool(9, {"a": 9})]))
+                assert turn.claimed is not None
+                answer = [at, time.time(), [record.uuid for record in turn.claimed.tasks]]
+            case ["hint"]:
+                hint = await anext(hints)
+                answer = [sorted(hint.sources), dict(hint.cancel), sorted(hint.ended)]
+            case ["close"]:
+                await hints.aclose()
+                await store.close(session)
+                await store.shut()
+            case ["cpu"]:
+                answer = sum(os.times()[:2])
+        print(json.dumps(answer), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(live(*sys.argv[1:]))

@@ -1,0 +1,193 @@
+"""What goes wrong with files: every add either raised or is durable, and the words say what to do."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sqlite3
+import time
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from pathlib import Path
+
+import pytest
+
+from onthedot.clock import SystemClock
+from onthedot.engine.adder import Adder
+from onthedot.errors import StoreBusy, StoreFull, StoreRefused, StoreUnavailable
+from onthedot.stores import connect
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.sqlite.schema import VERSION, check, install, schema_text
+from tests.stores.sqlite.peer import FOREVER
+
+
+async def opened(path: Path) -> SqliteStore:
+    store = SqliteStore(path)
+    await store.open()
+    return store
+
+
+@contextmanager
+def locked(path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(path, isolation_level=None)) as foreign:
+        foreign.execute("BEGIN EXCLUSIVE")
+        yield foreign
+
+
+async def test_a_foreign_lock(tmp_path: Path) -> None:
+    """It says so in time, and what was refused does not happen later."""
+    store = await opened(tmp_path / "t.db")
+    with locked(tmp_path / "t.db") as foreign:
+        began = time.monotonic()
+        with pytest.raises(StoreBusy, match="try again"):
+            await store.add([NewTask("u1", "a", b"")])
+        assert 3 < time.monotonic() - began < 5
+        waiting = asyncio.create_task(store.add([NewTask("u2", "a", b"")]))
+        await asyncio.sleep(0.5)
+        foreign.execute("ROLLBACK")
+        assert [added.fresh for added in await waiting] == [True]
+    assert [record and record.uuid for record in await store.get(["u1", "u2"])] == [None, "u2"]
+    await store.shut()
+
+
+async def test_who_gives_up_has_added_nothing(tmp_path: Path) -> None:
+    store = await opened(tmp_path / "t.db")
+    with locked(tmp_path / "t.db"), pytest.raises(StoreUnavailable):
+        await Adder(store, timeout=0.2).add(NewTask("u1", "a", b""))
+    assert list(await store.get(["u1"])) == [None]
+    await store.add([NewTask("u2", "a", b"")])
+    assert list(await store.get(["u1"])) == [None]
+    await store.shut()
+
+
+async def test_a_full_disk(tmp_path: Path) -> None:
+    """Adding is refused; what is there can be worked off, and then there is room again."""
+    store = await opened(tmp_path / "t.db")
+    await store.beat("w", b"", FOREVER)
+    await store.add([NewTask(f"u{number}", "a", b"x" * 5000) for number in range(20)])
+    board = store._desks[0]._board  # type: ignore[index]
+    assert board is not None
+    board.db.execute(f"PRAGMA max_page_count = {board.db.execute('PRAGMA page_count').fetchone()[0] + 4}")
+    with pytest.raises(StoreFull, match="free some space"):
+        await store.add([NewTask("big", "a", b"x" * 100_000)])
+    results = await asyncio.gather(
+        store.add([NewTask("big", "a", b"x" * 100_000)]),
+        store.add([NewTask("small", "a", b"")]),
+        return_exceptions=True,
+    )
+    assert isinstance(results[0], StoreFull)
+    assert [added.fresh for added in results[1]] == [True]  # type: ignore[union-attr]
+    turn = await store.turn("w", [], Ask(1, [Pool(100, {"a": 100})]))
+    assert turn.claimed is not None
+    outcomes = [Done(Lease(record.uuid, turn.claimed.fence, "w"), keep=0) for record in turn.claimed.tasks]
+    assert set((await store.turn("w", outcomes, None)).verdicts) == {"ok"}
+    assert [added.fresh for added in await store.add([NewTask("big", "a", b"x" * 50_000)])] == [True]
+    await store.shut()
+
+
+async def test_deleted_while_open(tmp_path: Path) -> None:
+    store = await opened(tmp_path / "t.db")
+    await store.add([NewTask("u1", "a", b"")])
+    for name in ("t.db", "t.db-wal", "t.db-shm"):
+        os.unlink(tmp_path / name)  # noqa: PTH108
+    with pytest.raises(StoreUnavailable, match="deleted or replaced"):
+        await store.add([NewTask("u2", "a", b"")])
+    await store.add([NewTask("u3", "a", b"")])
+    assert [record and record.uuid for record in await store.get(["u1", "u2", "u3"])] == [None, None, "u3"]
+    await store.shut()
+
+
+async def test_one_bad_call_harms_no_other(tmp_path: Path) -> None:
+    store = await opened(tmp_path / "t.db")
+    bad = NewTask("bad", "a", object())  # type: ignore[arg-type]
+    results = await asyncio.gather(
+        *(store.add([NewTask(f"u{number}", "a", b"")]) for number in range(5)),
+        store.add([NewTask("beside", "a", b""), bad]),
+        *(store.add([NewTask(f"v{number}", "a", b"")]) for number in range(5)),
+        return_exceptions=True,
+    )
+    assert [isinstance(result, Exception) for result in results] == [False] * 5 + [True] + [False] * 5
+    assert len((await store.find({}, None, 100)).rows) == 10
+    assert dict(await store.tally()) == {("a", "ready"): 10}
+    await store.shut()
+
+
+async def test_not_a_database(tmp_path: Path) -> None:
+    (tmp_path / "t.db").write_text("Dear diary, " * 1000)
+    with pytest.raises(StoreRefused, match="not an SQLite database"):
+        await opened(tmp_path / "t.db")
+    assert (tmp_path / "t.db").read_text().startswith("Dear diary")
+
+
+async def test_no_such_folder(tmp_path: Path) -> None:
+    with pytest.raises(StoreUnavailable, match="a folder that exists"):
+        await opened(tmp_path / "nowhere" / "t.db")
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
+async def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+    os.chmod(tmp_path, 0o500)  # noqa: PTH101
+    with pytest.raises(StoreRefused, match="may write"):
+        await opened(tmp_path / "t.db")
+
+
+async def test_a_newer_schema(tmp_path: Path) -> None:
+    install(str(tmp_path / "t.db"))
+    with closing(sqlite3.connect(tmp_path / "t.db")) as db, db:
+        db.execute("UPDATE onthedot_counter SET version = ?", (VERSION + 1,))
+    with pytest.raises(StoreRefused, match="upgrade onthedot"):
+        await opened(tmp_path / "t.db")
+
+
+async def test_a_file_of_the_users_own(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "t.db")) as db, db:
+        db.execute("CREATE TABLE task (mine)")
+        db.execute("PRAGMA user_version = 77")
+    store = await opened(tmp_path / "t.db")
+    await store.add([NewTask("u1", "a", b"")])
+    await store.shut()
+    with closing(sqlite3.connect(tmp_path / "t.db")) as db:
+        assert db.execute("PRAGMA user_version").fetchone() == (77,)
+        assert db.execute("SELECT * FROM task").fetchall() == []
+
+
+async def test_a_schema_made_by_hand(tmp_path: Path) -> None:
+    path = str(tmp_path / "t.db")
+    assert "no such file" in check(path)[1]
+    store = connect(f"sqlite:///{path}?auto_schema=0", SystemClock())
+    with pytest.raises(StoreRefused, match="onthedot schema install"):
+        await store.open()
+    assert "run `onthedot schema install`" in check(path)[1]
+    with closing(sqlite3.connect(path)) as db:
+        db.executescript(schema_text())
+    assert "as it should be" in check(path)[1]
+    await store.open()
+    await store.shut()
+
+
+@pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite://t.db"])
+def test_a_url_without_a_file(url: str) -> None:
+    with pytest.raises(StoreRefused, match="memory://"):
+        connect(url, SystemClock())
+
+
+def test_a_url_with_an_unknown_option() -> None:
+    with pytest.raises(StoreRefused, match="auto_schema"):
+        connect("sqlite:///t.db?journal=off", SystemClock())
+
+
+async def test_a_store_that_is_not_open(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "t.db")
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await store.add([])
+    await store.open()
+    await store.open()
+    await store.shut()
+    await store.add([NewTask("u1", "a", b"")])
+    await store.shut()
+    with pytest.raises(StoreUnavailable, match="not open"):
+        await store.get(["u1"])
+    await store.open()
+    assert [record and record.uuid for record in await store.get(["u1"])] == ["u1"]
+    await store.shut()

@@ -1,0 +1,114 @@
+"""Adding and settling inside the caller's own transaction."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from onthedot.errors import StoreBusy, StoreRefused
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Policy, Pool
+from onthedot.stores.sqlite import SqliteStore
+from tests.stores.sqlite.peer import FOREVER, peers
+
+
+@asynccontextmanager
+async def shop(folder: Path) -> AsyncIterator[tuple[SqliteStore, sqlite3.Connection]]:
+    """A store, and a connection to the same file with a table of its own."""
+    store = SqliteStore(folder / "shop.db")
+    await store.open()
+    await store.beat("w", b"", FOREVER)
+    with closing(sqlite3.connect(folder / "shop.db")) as db:
+        db.row_factory = sqlite3.Row
+        db.execute("CREATE TABLE sale (name)")
+        db.commit()
+        yield store, db
+    await store.shut()
+
+
+async def there(store: SqliteStore, *uuids: str) -> list[str | None]:
+    return [record and record.state for record in await store.get(uuids)]
+
+
+async def test_both_or_neither(tmp_path: Path) -> None:
+    async with shop(tmp_path) as (store, db):
+        for end in (db.rollback, db.commit):
+            db.execute("INSERT INTO sale VALUES ('shoes')")
+            assert [added.fresh for added in store.add_in(db, [NewTask("u1", "a", b"", policy=Policy(expires=9))])] == [
+                True
+            ]
+            assert await there(store, "u1") == [None]
+            end()
+        assert await there(store, "u1") == ["ready"]
+        assert [dict(row) for row in db.execute("SELECT * FROM sale")] == [{"name": "shoes"}]
+        assert dict(await store.tally()) == {("a", "ready"): 1}
+
+
+async def test_the_rest_of_the_transaction_survives_a_bad_call(tmp_path: Path) -> None:
+    async with shop(tmp_path) as (store, db):
+        db.execute("INSERT INTO sale VALUES ('shoes')")
+        store.add_in(db, [NewTask("u1", "a", b"")])
+        with pytest.raises(sqlite3.Error):
+            db.execute("nonsense")
+        with pytest.raises(Exception, match="type"):
+            store.add_in(db, [NewTask("u2", "a", b""), NewTask("u3", "a", object())])  # type: ignore[arg-type]
+        db.commit()
+        assert await there(store, "u1", "u2", "u3") == ["ready", None, None]
+        assert [added.fresh for added in await store.add([NewTask("u4", "a", b"")])] == [True]
+
+
+async def test_workers_hear_of_it_after_the_commit(tmp_path: Path) -> None:
+    async with shop(tmp_path) as (store, db):
+        hints = store.hints("w")
+        await anext(hints)
+        with peers(tmp_path / "shop.db", "p1") as (peer,):
+            peer.say("hint")
+            db.execute("BEGIN IMMEDIATE")
+            store.add_in(db, [NewTask("u1", "a", b"")])
+            heard = asyncio.ensure_future(anext(hints))
+            await asyncio.sleep(0.1)
+            assert not heard.done()
+            db.commit()
+            assert (await asyncio.wait_for(heard, 1)).sources == {"a"}
+            assert peer.hear()[0] == ["a"]
+        await hints.aclose()
+
+
+async def test_settle_with_what_the_task_has_done(tmp_path: Path) -> None:
+    async with shop(tmp_path) as (store, db):
+        await store.add([NewTask("u1", "a", b"")])
+        turn = await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
+        assert turn.claimed is not None
+        outcome = Done(Lease("u1", turn.claimed.fence, "w"), b"42")
+        for end, verdict in ((db.rollback, "ok"), (db.commit, "ok"), (db.rollback, "repeat")):
+            db.execute("INSERT INTO sale VALUES ('shoes')")
+            assert store.settle_in(db, outcome) == verdict
+            end()
+        assert await there(store, "u1") == ["succeeded"]
+        assert (await store.turn("w", [outcome], None)).verdicts == ["repeat"]
+        assert len(db.execute("SELECT * FROM sale").fetchall()) == 1
+
+
+async def test_a_reader_that_is_too_old_to_write(tmp_path: Path) -> None:
+    async with shop(tmp_path) as (store, db):
+        db.execute("BEGIN")
+        db.execute("SELECT * FROM sale").fetchall()
+        await store.add([NewTask("u1", "a", b"")])
+        with pytest.raises(StoreBusy):
+            store.add_in(db, [NewTask("u2", "a", b"")])
+        db.rollback()
+
+
+async def test_refused(tmp_path: Path) -> None:
+    async with shop(tmp_path) as (store, db):
+        with pytest.raises(StoreRefused, match="begin a transaction"):
+            store.add_in(db, [NewTask("u1", "a", b"")])
+        for other in (":memory:", str(tmp_path / "other.db")):
+            with closing(sqlite3.connect(other)) as stranger:
+                stranger.execute("BEGIN")
+                with pytest.raises(StoreRefused, match="one file"):
+                    store.add_in(stranger, [NewTask("u1", "a", b"")])

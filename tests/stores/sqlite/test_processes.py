@@ -1,0 +1,218 @@
+"""Several processes at one file: they wake each other, and what one held when it died is taken over at once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from pathlib import Path
+
+import pytest
+
+from onthedot.stores.contract import Ask, NewTask, Policy, Pool
+from onthedot.stores.sqlite import SqliteStore
+from tests.stores.sqlite.peer import FOREVER, peers
+
+AT_ONCE = 0.1  # seconds
+
+
+async def open_store(path: Path, session: str) -> SqliteStore:
+    store = SqliteStore(path)
+    await store.open()
+    await store.beat(session, b"", FOREVER)
+    return store
+
+
+async def leave(store: SqliteStore, session: str) -> None:
+    await store.close(session)
+    await store.shut()
+
+
+async def claim(store: SqliteStore, session: str, number: int, most: int = 10) -> list[str]:
+    turn = await store.turn(session, [], Ask(number, [Pool(most, {"a": most})]))
+    assert turn.claimed is not None
+    return [record.uuid for record in turn.claimed.tasks]
+
+
+async def test_an_add_wakes_the_others(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "t.db", "me")
+    with peers(tmp_path / "t.db", "p1", "p2") as (one, two):
+        one.say("hint")
+        two.say("hint")
+        await store.add([NewTask("u1", "a", b"")])
+        assert one.hear() == two.hear() == [["a"], {}, []]
+        assert one.ask("claim", 5) == ["u1"]
+        assert two.ask("claim", 5) == []
+    await leave(store, "me")
+
+
+async def test_an_end_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "t.db", "me")
+    hints = store.hints("client")
+    await anext(hints)
+    with peers(tmp_path / "t.db", "p1") as (peer,):
+        await store.add([NewTask("u1", "a", b"", policy=Policy(reply_to="client"))])
+        assert peer.ask("claim", 5) == ["u1"]
+        assert peer.ask("done", "u1") == ["ok"]
+        assert (await asyncio.wait_for(anext(hints), 5)).ended == {"u1"}
+    await hints.aclose()
+    await leave(store, "me")
+
+
+async def test_a_cancel_reaches_who_runs_it(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "t.db", "me")
+    await store.add([NewTask("u1", "a", b"")])
+    with peers(tmp_path / "t.db", "p1") as (peer,):
+        assert peer.ask("claim", 5) == ["u1"]
+        await store.cancel("me", ["u1"], "no need")
+        assert peer.ask("hint")[1] == {"u1": "no need"}
+    await leave(store, "me")
+
+
+async def test_many_ends_come_in_parts(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "t.db", "me")
+    uuids = [f"{number:036}" for number in range(1000)]
+    with peers(tmp_path / "t.db", "p1") as (peer,):
+        await store.add([NewTask(uuid, "a", b"", policy=Policy(reply_to="me")) for uuid in uuids])
+        hints = store.hints("me")
+        await anext(hints)
+        assert peer.ask("claim", 1000) == uuids
+        assert peer.ask("done", *uuids) == ["ok"] * 1000
+        ended: set[str] = set()
+        while len(ended) < 1000:
+            ended |= (await asyncio.wait_for(anext(hints), 5)).ended
+        await hints.aclose()
+    await leave(store, "me")
+
+
+@pytest.mark.parametrize("number", [1, 3])
+async def test_what_a_killed_process_held_is_taken_over_at_once(tmp_path: Path, number: int) -> None:
+    store = await open_store(tmp_path / "t.db", "me")
+    with peers(tmp_path / "t.db", *(f"p{each}" for each in range(number + 1))) as (victim, *others):
+        await store.add([NewTask("u1", "a", b"")])
+        assert victim.ask("claim", 1) == ["u1"]
+        for other in others:
+            assert other.ask("claim", 1) == []
+            assert other.ask("hint")[0] == ["a"]  # of the add
+            other.say("take over")
+        await asyncio.sleep(0.05)
+        killed = time.time()
+        victim.kill()
+        heard = [other.hear() for other in others]
+        assert max(taken for _, taken, _ in heard) - killed < AT_ONCE * 3  # all of them look; the first has it
+        (first,) = [each for each in heard if each[2]]
+        assert first[2] == ["u1"]
+        assert first[1] - killed < AT_ONCE
+        (record,) = await store.get(["u1"])
+        assert record is not None
+        assert (record.state, record.past.crashes) == ("running", 1)
+        assert set((await store.state())[2]) == {"me", *(other.session for other in others)}
+        assert not list((tmp_path / "t.db-sessions").glob(f"{victim.process.pid}-*"))
+    await leave(store, "me")
+
+
+async def test_who_comes_after_all_have_died(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "t.db", "me")
+    await store.add([NewTask("u1", "a", b"")])
+    await leave(store, "me")
+    with peers(tmp_path / "t.db", "p1") as (peer,):
+        assert peer.ask("claim", 1) == ["u1"]
+    store = await open_store(tmp_path / "t.db", "me")
+    assert await claim(store, "me", 1) == ["u1"]
+    await leave(store, "me")
+
+
+async def test_a_stopped_process_keeps_what_it_holds(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "t.db", "me")
+    await store.add([NewTask("u1", "a", b"")])
+    with peers(tmp_path / "t.db", "p1") as (peer,):
+        assert peer.ask("claim", 1) == ["u1"]
+        os.kill(peer.process.pid, signal.SIGSTOP)
+        await asyncio.sleep(1.2)  # longer than two looks at the locks are apart
+        assert await claim(store, "me", 1) == []
+        os.kill(peer.process.pid, signal.SIGCONT)
+        assert peer.ask("done", "u1") == ["ok"]
+    await leave(store, "me")
+
+
+async def test_who_leaves_in_order_has_not_crashed(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "t.db", "me")
+    await store.add([NewTask("u1", "a", b"")])
+    with peers(tmp_path / "t.db", "p1") as (peer,):
+        assert peer.ask("claim", 1) == ["u1"]
+        peer.ask("close")
+        assert await claim(store, "me", 1) == ["u1"]
+        (record,) = await store.get(["u1"])
+        assert record is not None
+        assert record.past.crashes == 0
+    await leave(store, "me")
+
+
+async def test_a_closed_store_gives_back_what_its_clients_held(tmp_path: Path) -> None:
+    first, second = SqliteStore(tmp_path / "t.db"), await open_store(tmp_path / "t.db", "me")
+    await first.open()
+    await first.add([NewTask("u1", "a", b"", after=1000)])
+    assert (await first.cancel("client", ["u1"])).tasks
+    await first.shut()
+    turn = await second.turn("me", [], Ask(1, []))
+    assert turn.claimed is not None
+    assert [record.uuid for record in turn.claimed.chores] == ["u1"]
+    await leave(second, "me")
+
+
+async def test_a_child_of_a_fork_has_its_own_connection(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "t.db", "me")
+    await store.add([NewTask("u1", "a", b"")])
+    assert await claim(store, "me", 1) == ["u1"]
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = asyncio.Runner().run(_child(store))
+        finally:
+            os._exit(code)
+    _, status = await asyncio.to_thread(os.waitpid, pid, 0)
+    assert os.waitstatus_to_exitcode(status) == 0
+    assert [added.fresh for added in await store.add([NewTask("u2", "a", b"")])] == [False]
+    (record,) = await store.get(["u1"])
+    assert record is not None
+    assert (record.state, record.past.session) == ("running", "me")
+    await leave(store, "me")
+
+
+async def _child(store: SqliteStore) -> int:
+    await store.open()
+    await store.beat("child", b"", FOREVER)
+    await store.add([NewTask("u2", "a", b"")])
+    taken = await claim(store, "child", 1)
+    await store.shut()
+    return 0 if taken == ["u2"] else 2
+
+
+async def test_apps_share_a_file_and_nothing_else(tmp_path: Path) -> None:
+    one, two = (SqliteStore(tmp_path / "t.db", name=name) for name in ("one", "two"))
+    await one.open()
+    await two.open()
+    for store in (one, two):
+        await store.beat("w", b"", FOREVER)
+        assert [added.fresh for added in await store.add([NewTask("u1", "a", b"", unique="k")])] == [True]
+    assert await claim(one, "w", 1) == ["u1"]
+    assert [(record and record.state) for record in await two.get(["u1"])] == ["ready"]
+    assert dict(await two.tally()) == {("a", "ready"): 1}
+    assert len((await one.find({}, None, 10)).rows) == 1
+    await one.shut()
+    assert await claim(two, "w", 1) == ["u1"]
+    await two.shut()
+
+
+async def test_in_a_deep_folder(tmp_path: Path) -> None:
+    """A socket's address has little room."""
+    deep = tmp_path / ("d" * 100) / "e"
+    deep.mkdir(parents=True)
+    store = await open_store(deep / "t.db", "me")
+    with peers(deep / "t.db", "p1") as (peer,):
+        peer.say("hint")
+        await store.add([NewTask("u1", "a", b"")])
+        assert peer.hear()[0] == ["a"]
+    await leave(store, "me")

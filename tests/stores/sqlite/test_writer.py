@@ -1,0 +1,114 @@
+"""The writer: what gathers is one transaction, answers go where they were asked, the WAL stays short."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.sqlite.writer import Writer
+from tests.stores.sqlite.peer import FOREVER
+
+
+@pytest.fixture
+def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
+    """How many calls each of them had."""
+    seen: list[int] = []
+    do = Writer._do
+
+    def counted(self: Writer, board: object, calls: list[object]) -> object:
+        seen.append(len(calls))
+        return do(self, board, calls)  # type: ignore[arg-type]
+
+    monkeypatch.setattr(Writer, "_do", counted)
+    return seen
+
+
+async def test_what_gathers_is_committed_together(tmp_path: Path, transactions: list[int]) -> None:
+    store = SqliteStore(tmp_path / "t.db")
+    await store.open()
+    transactions.clear()
+    added = await asyncio.gather(*(store.add([NewTask(f"u{number}", "a", b"")]) for number in range(100)))
+    assert all(one.fresh for (one,) in added)
+    assert sum(transactions) == 100
+    assert len(transactions) < 10
+    await store.shut()
+
+
+async def test_a_turn_with_nothing_to_do_writes_nothing(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "t.db")
+    await store.open()
+    await store.beat("w", b"", FOREVER)
+    await store.turn("w", [], Ask(1, [Pool(5, {"a": 5})]))  # the first that names a source writes it down
+    wal = tmp_path / "t.db-wal"
+    before = wal.stat().st_mtime_ns
+    for number in range(2, 5):
+        await store.turn("w", [], Ask(number, [Pool(5, {"a": 5})]))
+    assert wal.stat().st_mtime_ns == before
+    await store.shut()
+
+
+async def test_from_many_loops(tmp_path: Path) -> None:
+    """Each opens and shuts for itself; the last one closes."""
+    store = SqliteStore(tmp_path / "t.db")
+
+    async def use(name: str) -> None:
+        await store.open()
+        for number in range(20):
+            await store.add([NewTask(f"{name}-{number}", "a", b"")])
+        await store.shut()
+
+    threads = [threading.Thread(target=lambda name=name: asyncio.run(use(name))) for name in "abcd"]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        await asyncio.to_thread(thread.join)
+    assert not [thread for thread in threading.enumerate() if thread.name.startswith("onthedot-sqlite")]
+    await store.open()
+    assert dict(await store.tally()) == {("a", "ready"): 80}
+    await store.shut()
+
+
+async def test_a_loop_that_is_gone_harms_nobody(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "t.db")
+    await store.open()
+
+    def leave() -> None:
+        loop = asyncio.new_event_loop()
+        coroutine = store.add([NewTask("u1", "a", b"")])
+        loop.call_soon(coroutine.send, None)
+        loop.call_soon(loop.stop)
+        loop.run_forever()
+        loop.close()
+        coroutine.close()
+
+    await asyncio.to_thread(leave)
+    await store.add([NewTask("u2", "a", b"")])
+    assert [record and record.uuid for record in await store.get(["u2"])] == ["u2"]
+    await store.shut()
+
+
+async def test_the_wal_stays_short(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "t.db")
+    await store.open()
+    await store.beat("w", b"", FOREVER)
+    sizes: list[int] = []
+    for number in range(60):
+        await store.add([NewTask(f"u{number}-{each}", "a", b"x" * 2000) for each in range(200)])
+        turn = await store.turn("w", [], Ask(number + 1, [Pool(200, {"a": 200})]))
+        assert turn.claimed is not None
+        outcomes = [Done(Lease(record.uuid, turn.claimed.fence, "w"), keep=0) for record in turn.claimed.tasks]
+        reading = asyncio.create_task(store.find({"tag": "none"}, None, 100))
+        await store.turn("w", outcomes, None)
+        await reading
+        sizes.append((tmp_path / "t.db-wal").stat().st_size)
+    assert max(sizes) < 16 << 20
+    await store.shut()
+    with closing(sqlite3.connect(tmp_path / "t.db")) as db:
+        assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -1,0 +1,136 @@
+"""``options(connection=…)`` and ``ctx.complete(connection=…)``: your data and your task, both or neither."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+from collections.abc import Iterator
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from onthedot import App, ArgumentError, StoreRefused, TaskCancelled, TaskNotFound, current_task
+from tests.waiting import wait_until
+
+
+@pytest.fixture
+def app(tmp_path: Path) -> Iterator[App[None]]:
+    app: App[None] = App("shop", store=f"sqlite:///{tmp_path}/shop.db")
+    with app.background():
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
+            db.execute("CREATE TABLE sale (number INTEGER)")
+            db.commit()
+        yield app
+
+
+@pytest.fixture
+def db(app: App[None], tmp_path: Path) -> Iterator[sqlite3.Connection]:
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
+        yield db
+
+
+def sales(db: sqlite3.Connection) -> int:
+    (number,) = db.execute("SELECT count(*) FROM sale").fetchone()
+    return int(number)
+
+
+def test_the_task_is_there_with_the_commit(app: App[None], db: sqlite3.Connection) -> None:
+    @app.task
+    async def receipt(number: int) -> str:
+        return f"receipt {number}"
+
+    db.execute("INSERT INTO sale VALUES (1)")
+    gone = receipt.options(connection=db).delay(1)
+    db.rollback()
+    with pytest.raises(TaskNotFound):
+        gone.result(timeout=1)
+    with db:
+        db.execute("INSERT INTO sale VALUES (2)")
+        one = receipt.options(connection=db).delay(2)
+        many = receipt.options(connection=db).delay_many([{"number": 3}, {"number": 4}])
+    assert [handle.result(timeout=5) for handle in (one, *many)] == ["receipt 2", "receipt 3", "receipt 4"]
+    assert sales(db) == 1
+
+
+def test_it_may_be_the_first_thing_that_an_app_does(app: App[None], db: sqlite3.Connection, tmp_path: Path) -> None:
+    @app.task
+    async def receipt(number: int) -> int:
+        return number
+
+    other: App[None] = App("shop", store=f"sqlite:///{tmp_path}/shop.db")
+    with db:
+        db.execute("INSERT INTO sale VALUES (1)")
+        handle = other.named("receipt").options(connection=db).delay(number=5)
+    assert handle.result(timeout=5) == 5
+    other.shutdown()
+
+
+def test_complete_settles_with_the_effect(app: App[None], db: sqlite3.Connection, tmp_path: Path) -> None:
+    @app.task(max_retries=1, backoff=[0])
+    async def sell(number: int) -> int:
+        context = current_task()
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as mine, mine:
+            mine.execute("INSERT INTO sale VALUES (?)", (number,))
+            context.spawn(note.s(number))
+            await context.complete(number * 10, connection=mine)
+            if context.attempt == 1:
+                raise OSError("before the commit: the effect and the settlement are gone together")
+        raise OSError("after the commit: it has succeeded, and stays so")
+
+    noted: list[int] = []
+
+    @app.task
+    async def note(number: int) -> None:
+        noted.append(number)
+
+    handle = sell.delay(7)
+    assert handle.result(timeout=5) == 70
+    assert handle.info().attempt == 2
+    assert sales(db) == 1
+    wait_until(lambda: noted == [7])
+
+
+def test_complete_after_the_lease_is_lost(app: App[None], db: sqlite3.Connection, tmp_path: Path) -> None:
+    said: list[BaseException] = []
+
+    @app.task
+    async def sell() -> None:
+        context = current_task()
+        store = app._core.store
+        await store.beat(context.lease.session, b"", 0)  # the store believes that this worker is dead
+        with closing(sqlite3.connect(tmp_path / "shop.db")) as mine, mine:
+            mine.execute("INSERT INTO sale VALUES (1)")
+            try:
+                await context.complete(connection=mine)
+            except TaskCancelled as error:
+                said.append(error)
+                raise
+
+    handle = sell.delay()
+    wait_until(lambda: bool(said))
+    assert "lease is lost" in str(said[0])
+    assert sales(db) == 0
+    handle.cancel()
+
+
+@pytest.mark.parametrize(
+    ("wrong", "error", "text"),
+    [
+        (lambda task, db: asyncio.run(_enqueue(task, db)), ArgumentError, "write .delay"),
+        (lambda task, db: task.options(connection=db).s(), ArgumentError, "joins nothing"),
+        (lambda task, db: task.options(connection=db).delay(), StoreRefused, "begin a transaction"),
+        (lambda task, db: task.options(connection="shop.db").delay(), StoreRefused, "sqlite3.Connection"),
+        (lambda task, db: task.options(connection=None).delay(), StoreRefused, "sqlite3.Connection"),
+    ],
+)
+def test_wrong(app: App[None], db: sqlite3.Connection, wrong: object, error: type[Exception], text: str) -> None:
+    @app.task
+    async def nothing() -> None: ...
+
+    with pytest.raises(error, match=text):
+        wrong(nothing, db)  # type: ignore[operator]
+
+
+async def _enqueue(task: object, db: sqlite3.Connection) -> None:
+    await task.options(connection=db).enqueue()  # type: ignore[attr-defined]
