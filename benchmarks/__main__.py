@@ -1,23 +1,30 @@
-"""``./dev bench [core] [--quick] [--json FILE]``"""
+"""``./dev bench [core|memory|sqlite|processes] [--quick] [--json FILE]``"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from benchmarks.core import MEASURES
+from benchmarks import core, processes, sqlite
 from benchmarks.report import run
+
+SUITES = {
+    "core": core.MEASURES + sqlite.MEASURES,
+    "memory": core.MEASURES,
+    "sqlite": sqlite.MEASURES,
+    "processes": processes.MEASURES,
+}
 
 
 def main() -> int:
     parser = argparse.ArgumentParser(prog="./dev bench", description=__doc__)
-    parser.add_argument("suite", nargs="?", default="core", choices=["core"])
+    parser.add_argument("suite", nargs="?", default="core", choices=SUITES)
     parser.add_argument("--only", help="measures whose name contains this")
     parser.add_argument("--rounds", type=int, default=5, help="medians of so many rounds, interleaved (5)")
     parser.add_argument("--quick", action="store_true", help="one small round: does it run, not how fast it is")
     parser.add_argument("--json", help="write the figures to this file")
     said = parser.parse_args()
-    measures = [measure for measure in MEASURES if not said.only or said.only in measure.__name__]
+    measures = [measure for measure in SUITES[said.suite] if not said.only or said.only in measure.__name__]
     return run(measures, rounds=1 if said.quick else said.rounds, scale=0.05 if said.quick else 1, file=said.json)
 
 

@@ -141,14 +141,14 @@ def lateness(scale: float) -> list[Figure]:
     """p99 of how late a delayed task starts, beside bare timers of the same moments in the same loop."""
     # In a process of its own: what earlier measures left in the heap is not what is measured.
     count = int(400 * scale) or 100
-    script = f"import asyncio; from benchmarks.core import _lateness as late; print(*asyncio.run(late({count})))"
+    script = f"import asyncio; from benchmarks.core import lateness_of as late; print(*asyncio.run(late({count})))"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     ours, bare = map(float, out.stdout.split())
     return [Figure(ours, bare, "ms p99", "a bare asyncio timer", 1, least=False, difference=True)]
 
 
-async def _lateness(count: int) -> tuple[float, float]:
-    app = App("bench", store="memory://")
+async def lateness_of(count: int, store: str = "memory://") -> tuple[float, float]:
+    app = App("bench", store=store)
     late: list[float] = []
     bare: list[float] = []
 
@@ -170,10 +170,10 @@ async def _lateness(count: int) -> tuple[float, float]:
         await asyncio.sleep(2.7)
     assert len(late) == len(bare) == count
     assert min(late) >= 0, "a task ran early"
-    return _p99(late), _p99(bare)
+    return p99(late), p99(bare)
 
 
-def _p99(values: list[float]) -> float:
+def p99(values: list[float]) -> float:
     return sorted(values)[int(len(values) * 0.99) - 1]
 
 

@@ -24,6 +24,7 @@ from onthedot.errors import BadSchedule, SchedulerStateError
 from onthedot.executors.contract import Executor
 from onthedot.function import Call, NamedTask, ScheduledFunction, TaskFunction
 from onthedot.handle import AsyncTaskHandle, TaskHandle
+from onthedot.importing import Place, acts, goes_on, made_in
 from onthedot.observe.logs import Logs
 from onthedot.operations import Found, Where
 from onthedot.options import Seconds, TaskOptions
@@ -100,6 +101,7 @@ class App(Generic[S]):
             lifespan=lifespan,
             include=tuple(include),
             own_executors=dict(executors or {}),
+            module=made_in(),
         )
         self._bridge, self._service = self._core.bridge, self._core.service
         said: TaskOptions = {**(defaults or {})}
@@ -217,7 +219,7 @@ class App(Generic[S]):
 
     @contextmanager
     def background(self, process: bool = False) -> Generator[App[S], None, None]:
-        """Works tasks on a thread of their own, until the block ends."""
+        """Works tasks on a thread of their own, or in a process of their own, until the block ends."""
         if not self.start(auto=True, threading=not process):
             raise SchedulerStateError(f"app {self.name!r} is already {self._service.status} in the background")
         try:
@@ -227,16 +229,24 @@ class App(Generic[S]):
 
     def run(self) -> None:
         """Works tasks in the foreground until Ctrl+C or SIGTERM."""
+        acts()
         self._service.run()
 
     def start(self, auto: bool = False, threading: bool = True) -> bool:
-        """auto=False blocks like ``run()``; auto=True works in the background until ``shutdown()`` or the exit."""
-        if not threading:
-            raise SchedulerStateError("start(threading=False) needs the process executor, which is not built yet")
+        """auto=False blocks like ``run()``; auto=True works in the background until ``shutdown()`` or the exit.
+
+        threading says where a background scheduler lives, on a thread or in a process of its own, and where sync
+        functions run that name no executor. A process imports the script: it finds what is declared at module level.
+        """
+        if Place.marked and auto:  # this is an import by one of our own processes
+            goes_on(started=True)
+            return True
+        if self._service.status == "stopped":
+            self._core.sync_executor = "thread" if threading else "process"
         if not auto:
             self.run()
             return True
-        started = self._service.start_thread()
+        started = self._service.start_thread() if threading else self._service.start_process(self._core.start_process)
         if started:
             atexit.register(self.shutdown)
         return started
@@ -245,7 +255,7 @@ class App(Generic[S]):
         """Ends a background start; running tasks get `timeout` seconds (stop_timeout). True: this call did it."""
         atexit.unregister(self.shutdown)
         try:
-            return self._service.stop_thread(timeout)
+            return self._core.stop_background(timeout)
         finally:
             self._bridge.close()
 

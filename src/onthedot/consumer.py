@@ -10,12 +10,13 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from onthedot.clock import to_ms
-from onthedot.codec import Headers, decode_open, encode_open, encode_open_result
+from onthedot.codec import Headers, decode_open, decode_open_result, encode_open, encode_open_result
 from onthedot.context import current_task
 from onthedot.cron import Zone
 from onthedot.declared import headers, policy_of
 from onthedot.engine.firing import Plan
 from onthedot.errors import DeclarationError, DuplicateTask
+from onthedot.importing import module_of
 from onthedot.limits import Limits
 from onthedot.options import Options, TaskOptions, resolve
 from onthedot.schedule import as_schedule
@@ -57,6 +58,7 @@ class ConsumerSource:
     def __init__(self, consumer: BaseTaskConsumer, defaults: TaskOptions | None = None) -> None:
         self.consumer = consumer
         self.name: str = consumer.name
+        self.module: str = module_of(type(consumer))
         names = TaskOptions.__annotations__
         said = {name: getattr(consumer, name) for name in names if getattr(consumer, name, None) is not None}
         self.options: Options = resolve(f"consumer {self.name!r}", defaults or {}, cast(TaskOptions, said))
@@ -96,6 +98,9 @@ class ConsumerSource:
 
     def encode(self, value: object) -> bytes:
         return encode_open_result(value)
+
+    def decode_result(self, data: bytes) -> object:
+        return decode_open_result(data)
 
     def limits(self) -> list[Limit]:
         return self._limits.records()

@@ -7,29 +7,36 @@ import atexit
 import importlib
 import os
 import random as randomness
+import shutil
+import tempfile
+import threading
 import weakref
 from collections.abc import Callable, Generator, Mapping
-from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
+from onthedot.background import Background, check_place
 from onthedot.bridge import Bridge
 from onthedot.clock import Clock, SystemClock
 from onthedot.engine.firing import Firing, Plan
 from onthedot.engine.runner import Around
 from onthedot.engine.source import Sources
 from onthedot.engine.worker import Parts, Worker
-from onthedot.errors import SchedulerStateError
+from onthedot.errors import SchedulerStateError, StoreRefused
 from onthedot.executors.contract import Executor
-from onthedot.executors.inline import Inline, NotBuilt
+from onthedot.executors.inline import Inline
+from onthedot.executors.processes import Processes
 from onthedot.executors.threads import Threads
+from onthedot.executors.wire import Boot
+from onthedot.importing import Place, acts, described
 from onthedot.link import Link
 from onthedot.observe.logs import Logs
 from onthedot.options import Seconds
 from onthedot.retry import seconds
 from onthedot.service import Service
-from onthedot.settings import store_url
+from onthedot.settings import store_url, version
 from onthedot.stores import connect
 from onthedot.stores.contract import Store
 from onthedot.task import new_uuid
@@ -55,10 +62,11 @@ class Core:
     sources: Sources = field(default_factory=Sources)
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
     sync_executor: str = "thread"
+    module: str = "__main__"  # where it is made
 
     def __post_init__(self) -> None:
         self.client: str = new_uuid()
-        self.bridge: Bridge = Bridge(self._new_link, lambda: self.store.immediate)
+        self.bridge: Bridge = Bridge(self._new_link, lambda: self.store)
         self.service: Service = Service(
             self._begin, self._halt, self._finish, self.logs, self.stop_timeout, self._hurry
         )
@@ -66,14 +74,30 @@ class Core:
         self.state: object = None
         self.entered: bool = False  # lifespan() has yielded
         self._store: Store | None = None
+        self._connecting = threading.Lock()
         self._inside = AsyncExitStack()
+        self._imported: bool = Place.marked
+        self.folder: str = ""  # of an ephemeral file that stands for a memory store
         _alive.add(self)
+        if self._imported:
+            _kept.append(self)
 
     @property
     def store(self) -> Store:
         if self._store is None:
-            self._store = connect(self.url or store_url(None), self.clock)
+            acts()
+            with self._connecting:  # two threads may be the first: then they must not get a store each
+                self._store = self._store or self._connect()
         return self._store
+
+    def _connect(self) -> Store:
+        url = self.url or store_url(None)
+        if self._imported and url.startswith("memory:"):
+            raise StoreRefused(
+                f"app {self.name!r} has a memory:// store, which is in its worker and out of this process's reach: "
+                "add with current_task().spawn(…), or use a store such as sqlite://"
+            )
+        return connect(url, self.clock, self.name)
 
     def _new_link(self) -> Link:
         return Link(self.store, self.client, self.logs)
@@ -103,11 +127,13 @@ class Core:
             store=self.store,
             sources=self.sources,
             executors=executors,
-            totals=self.totals | dict.fromkeys(self.own_executors, self.totals["async"]),
+            totals=self.totals | {name: self._slots(each) for name, each in self.own_executors.items()},
             clock=self.clock,
             random=randomness.Random(),
             logs=self.logs,
             around=tuple(self.around),
+            app=self.name,
+            version=version(),
             one_pool=self.one_pool,
             poll_interval=self.poll_interval * 1000,
             declare=firing.declare,
@@ -119,11 +145,57 @@ class Core:
         executors: dict[str, Executor] = {
             "async": Inline(),
             "thread": Threads(f"onthedot-{self.name}"),
-            "process": NotBuilt("the process executor"),
+            "process": Processes(),
         }
         for executor in executors.values():
             stack.callback(executor.close)
+        for executor in (executors | dict(self.own_executors)).values():
+            if isinstance(executor, Processes):
+                executor.open(self._boot)
+                stack.callback(executor.close)
         return executors | dict(self.own_executors)
+
+    def _slots(self, executor: Executor) -> int:
+        slots: int | None = getattr(executor, "slots", None)
+        return slots or self.totals["process" if isinstance(executor, Processes) else "async"]
+
+    def start_process(self) -> Background:
+        """This app, run by a process of its own. With a memory store, both work on a file that ends with this one."""
+        modules = {each.module for each in self.sources} | {self.module, *self.include}
+        boot = Boot(self.name, self.url or store_url(None), described(), sorted(modules), hosts=True)
+        check_place(boot)
+        if not boot.url.startswith("memory:"):
+            return Background(boot, self.stop_timeout, self.folder)
+        folder = tempfile.mkdtemp(prefix="onthedot-")
+        boot.url = f"sqlite:///{folder}/tasks.db"
+        try:
+            background = Background(boot, self.stop_timeout, folder)
+        except BaseException:
+            shutil.rmtree(folder)
+            raise
+        self._move_to(boot.url, folder)
+        return background
+
+    def _move_to(self, url: str, folder: str) -> None:
+        waiting = [] if self._store is None else self.bridge.call(lambda link: link.operations.waiting())
+        self.bridge.close()
+        self.url, self._store, self.folder = url, None, folder
+        _kept.append(self)  # until the exit, when the folder goes
+        if waiting:
+            self.bridge.call(lambda link: link.add_many(waiting))
+
+    def stop_background(self, timeout: float | None) -> bool:
+        if not self.service.stop_process(timeout):
+            return self.service.stop_thread(timeout)
+        if self.folder:  # it stands for a memory store
+            with suppress(RuntimeError):  # at exit no thread can be started any more, and nobody waits
+                self.bridge.call(lambda link: link.operations.end_waiting("shutdown"))
+        return True
+
+    def _boot(self) -> Boot:
+        """What a pool child must know of this app."""
+        there = {each.module for each in self.sources if each.executor not in ("async", "thread")}
+        return Boot(self.name, self.url or store_url(None), described(), sorted(there.union(self.include)))
 
     async def _finish(self, timeout: float | None) -> None:
         assert self.worker is not None
@@ -212,6 +284,12 @@ def slots(concurrency: int, threads: int | None, processes: int | None, max_work
 
 
 _alive: weakref.WeakSet[Core] = weakref.WeakSet()
+_kept: list[Core] = []  # made by an import, which looks for them afterwards; or with something to tidy up
+
+
+def living(name: str) -> list[Core]:
+    """The apps and schedulers of this name in this process."""
+    return [core for core in list(_alive) if core.name == name]
 
 
 def _forked() -> None:
@@ -219,6 +297,8 @@ def _forked() -> None:
     for core in list(_alive):
         core.client = new_uuid()
         core.worker = None
+        core.folder = ""  # the parent's to remove
+        core._connecting = threading.Lock()
         core.service.forked()
         core.bridge.forked()
 
@@ -227,6 +307,8 @@ def _close() -> None:
     """At exit: a thread that only waited must not be cut off in the middle of a word."""
     for core in list(_alive):
         core.bridge.close()
+        if core.folder:
+            shutil.rmtree(core.folder, ignore_errors=True)
 
 
 if hasattr(os, "register_at_fork"):

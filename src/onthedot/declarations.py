@@ -14,6 +14,7 @@ from onthedot.declared import Declared
 from onthedot.engine.firing import Plan
 from onthedot.engine.source import Source
 from onthedot.errors import BadLimit, BadSchedule, DeclarationError, DuplicateTask
+from onthedot.importing import goes_on
 from onthedot.options import Options, TaskOptions, resolve
 from onthedot.schedule import as_schedule
 from onthedot.task import check_name
@@ -80,7 +81,9 @@ class Declarations:
             self._places[name] = place
         if plan is not None:
             self._core.plans[source.name] = plan
+        self._core.service.declared(source.name, source.module)
         self._core.sources.put(source, *names[1:])
+        goes_on()
         self._core.logs.scheduler.info("Task registered: %s", source.name)
 
     def _plan(self, declared: Declared, schedule: object, where: str) -> Plan:

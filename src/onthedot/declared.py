@@ -11,6 +11,7 @@ from typing import Any, Protocol
 from onthedot.clock import to_ms
 from onthedot.codec import NO_HEADERS, Caps, FunctionCodec, Headers, decode_open_result, encode_open
 from onthedot.errors import ArgumentError, DeclarationError
+from onthedot.importing import module_of
 from onthedot.limits import Limits
 from onthedot.options import AddOptions, Options, TaskOptions, priority_of, resolve, tags_of
 from onthedot.retry import seconds, to_duration_ms
@@ -36,6 +37,7 @@ class Declared:
         self.name = name
         self.options = options
         self.function = function
+        self.module: str = module_of(function)
         self.codec: FunctionCodec = FunctionCodec(function, name, caps)
         self.decode: Callable[[bytes], tuple[dict[str, Any], Headers]] = self.codec.decode
         self.call: Callable[[dict[str, Any]], object] = self.codec.call

@@ -31,8 +31,12 @@ _decode = msgspec.json.Decoder(_Failure).decode
 
 
 def write_failure(error: BaseException, attempt: int) -> bytes:
+    known = getattr(error, "failure", None)
+    if isinstance(known, TaskFailure):  # it comes from another process, as text
+        return _encode(_Failure(known.type, _short(known.message), _short(known.traceback), attempt))
     kind = type(error)
-    name = kind.__qualname__ if kind.__module__ == "builtins" else f"{kind.__module__}.{kind.__qualname__}"
+    module = kind.__module__.replace("__mp_main__", "__main__")  # the script's name in a pool child
+    name = kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
     trace = "".join(traceback.format_exception(type(error), error, _own_frames(error.__traceback__)))
     return _encode(_Failure(name, _short(_text(error)), _short(trace), attempt))
 
@@ -47,6 +51,20 @@ def read_failure(data: bytes | None) -> TaskFailure | None:
         return None
     found = _decode(data)
     return TaskFailure(found.type, found.message, found.traceback, found.attempt)
+
+
+def verdict(
+    error: BaseException, record: Record, lease: Lease, options: Options, random: randomness.Random
+) -> tuple[Outcome, BaseException]:
+    """What a run came to, and by which error: judging may raise one too. What was judged where it ran stands."""
+    known = getattr(error, "outcome", None)
+    if isinstance(known, Again | Ended) and known.lease == lease:
+        return known, error
+    try:
+        return judge(error, record, lease, options, random), error
+    except Exception as broken:  # noqa: BLE001 - a backoff of the user's own, or a Retry(after) that is no time
+        broken.__context__ = error
+        return failed(broken, record, lease, options), broken
 
 
 def judge(error: BaseException, record: Record, lease: Lease, options: Options, random: randomness.Random) -> Outcome:

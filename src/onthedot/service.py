@@ -10,12 +10,13 @@ from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from typing import Any, Literal
 
+from onthedot.background import Background
 from onthedot.bridge import LoopThread
 from onthedot.engine.lifecycle import Lifecycle, Status
 from onthedot.errors import SchedulerStateError
 from onthedot.observe.logs import Logs
 
-Mode = Literal["loop", "thread", "main"]
+Mode = Literal["loop", "thread", "main", "process"]
 
 
 class Service:
@@ -40,15 +41,21 @@ class Service:
         self._lifecycle: Lifecycle | None = None
         self._mode: Mode | None = None
         self._thread: LoopThread | None = None
+        self._process: Background | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
 
     @property
     def status(self) -> Status:
+        if self._process is not None:
+            return "running" if self._process.alive() else "stopped"
         return "stopped" if self._lifecycle is None else self._lifecycle.status
 
     def forked(self) -> None:
         """In the child nothing of the parent's is running."""
         self._lock = threading.Lock()
+        if self._process is not None:
+            self._process.forked()
+            self._process = None
         self._lifecycle = self._mode = self._thread = self.loop = None
 
     def failed(self, error: BaseException) -> None:
@@ -60,6 +67,8 @@ class Service:
     async def start(self, mode: Mode = "loop") -> bool:
         with self._lock:
             loop = asyncio.get_running_loop()
+            if self._process is not None and self.status != "stopped":
+                raise SchedulerStateError("already running in another way (process): stop it first")
             if self.loop is not None and self.loop.is_closed():
                 self._lifecycle = None  # the loop was closed over it: nothing of it is alive
             if self._lifecycle is None or (self.status == "stopped" and self.loop is not loop):
@@ -81,11 +90,8 @@ class Service:
 
     def start_thread(self) -> bool:
         with self._lock:
-            if self.status != "stopped":
-                if self._mode == "thread":
-                    self._logs.scheduler.warning("start() has no effect: already %s", self.status)
-                    return False
-                raise SchedulerStateError(f"already {self.status} in another way ({self._mode}): stop it first")
+            if not self._may_start("thread"):
+                return False
             thread = LoopThread("onthedot-worker")
         try:
             thread.submit(self.start("thread")).result()
@@ -94,6 +100,41 @@ class Service:
             raise
         self._thread = thread
         return True
+
+    def _may_start(self, mode: Mode) -> bool:
+        if self.status == "stopped":
+            return True
+        if self._mode != mode:
+            raise SchedulerStateError(f"already {self.status} in another way ({self._mode}): stop it first")
+        self._logs.scheduler.warning("start() has no effect: already %s", self.status)
+        return False
+
+    # -- in a process of its own
+
+    def start_process(self, begin: Callable[[], Background]) -> bool:
+        with self._lock:
+            if not self._may_start("process"):
+                return False
+            if self._process is not None:  # one that has ended by itself
+                self._process.close()
+            self._process = begin()
+            self._mode = "process"
+            return True
+
+    def stop_process(self, timeout: float | None = None) -> bool:
+        with self._lock:
+            process, self._process = self._process, None
+        if process is None:
+            return False
+        process.stop(timeout)
+        return True
+
+    def declared(self, name: str, module: str) -> None:
+        """Whoever runs tasks elsewhere must know this one too. Raises if it cannot."""
+        if self._process is not None:
+            self._process.declared(name, module)
+
+    # -- the end of a thread
 
     def stop_thread(self, timeout: float | None = None) -> bool:
         thread, self._thread = self._thread, None

@@ -10,103 +10,21 @@ import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager, suppress
+from collections.abc import Callable
+from contextlib import suppress
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 import pytest
 
-from onthedot import App, BaseTaskConsumer, Scheduler, Task, TaskConsumerRegistry
+from onthedot import App, BaseTaskConsumer, Task, TaskConsumerRegistry
 from onthedot.clock import ManualClock
+from tests.consumers import Work, idle, running, scheduler_of
+from tests.waiting import every_chance, until
+
+pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
 KATHMANDU = timezone(timedelta(hours=5, minutes=45))
-
-
-async def until(predicate: Callable[[], Any], timeout: float = 10) -> None:
-    deadline = time.monotonic() + timeout
-    while not predicate():
-        assert time.monotonic() < deadline, f"not within {timeout} s"
-        await asyncio.sleep(0.001)
-
-
-@pytest.fixture(autouse=True)
-def nothing_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """No thread, and no trouble of the loop that a second try has covered up."""
-    before = threading.enumerate()
-    yield
-    assert [line for record in caplog.get_records("call") if "trying again" in (line := record.getMessage())] == []
-    deadline = time.monotonic() + 5
-    while left := [each for each in threading.enumerate() if each.name.startswith("onthedot") and each not in before]:
-        assert time.monotonic() < deadline, f"left behind: {left}"
-        time.sleep(0.001)
-
-
-class Work(BaseTaskConsumer):
-    """Notes who starts and who ends; a gate holds them inside, `do` is what they do."""
-
-    def __init__(
-        self,
-        name: str = "work",
-        count: int = 1,
-        gated: bool = False,
-        do: Callable[[Task], Awaitable[Any]] | None = None,
-    ) -> None:
-        self.name, self.concurrent_count, self._do = name, count, do
-        self.gate = asyncio.Event()
-        if not gated:
-            self.gate.set()
-        self.started: list[Task] = []
-        self.ended: list[Task] = []
-        self.most = 0
-
-    async def consume(self, task: Task) -> None:
-        self.started.append(task)
-        self.most = max(self.most, len(self.started) - len(self.ended))
-        if self._do is not None:
-            await self._do(task)
-        await self.gate.wait()
-        self.ended.append(task)
-
-    def ran(self) -> list[Any]:
-        return [task.args.get("n") for task in self.started]
-
-
-def scheduler_of(*consumers: BaseTaskConsumer, **options: Any) -> Scheduler:
-    registry = TaskConsumerRegistry()
-    for consumer in consumers:
-        registry.register(consumer)
-    return Scheduler(registry=registry, **options)
-
-
-@asynccontextmanager
-async def running(
-    *consumers: BaseTaskConsumer, clock: ManualClock | None = None, **options: Any
-) -> AsyncIterator[Scheduler]:
-    """Runs a scheduler and checks that nothing of it is left afterwards."""
-    before = asyncio.all_tasks()
-    scheduler = scheduler_of(*consumers, **options)
-    with scheduler._core.override(None, clock):
-        assert await scheduler.start() is True
-        try:
-            yield scheduler
-        finally:
-            await scheduler.stop()
-    assert asyncio.all_tasks() <= before
-
-
-async def idle(scheduler: Scheduler) -> None:
-    """Until the loop has looked at everything and sleeps."""
-    worker = scheduler._core.worker
-    assert worker is not None
-    await asyncio.sleep(0)
-    await until(worker.quiet.is_set)
-
-
-async def every_chance() -> None:
-    """To do one thing too many."""
-    for _ in range(200):
-        await asyncio.sleep(0)
 
 
 # -- the six cases
@@ -166,7 +84,7 @@ async def test_2_in_real_time() -> None:
     async def note(task: Task) -> None:
         started.append(datetime.now(UTC))
 
-    work._do = note
+    work.do = note
     async with running(work) as scheduler:
         scheduler.add_task(Task("work", {"n": 5}, begin + timedelta(seconds=1)))
         await idle(scheduler)
@@ -345,7 +263,7 @@ async def test_ten_thousand_adds_while_the_loop_falls_asleep(record_property: Ca
         assert task.uuid not in starts
         starts[task.uuid] = clock.now()
 
-    work._do = note
+    work.do = note
 
     def add_some() -> None:
         for _ in range(dice.randint(1, 20)):

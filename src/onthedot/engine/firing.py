@@ -3,15 +3,18 @@
 from __future__ import annotations
 
 import hashlib
+from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from typing import Any
 
 import msgspec
+from msgspec.structs import replace
 
 from onthedot.clock import Clock, from_ms, to_ms
 from onthedot.engine.source import Sources
+from onthedot.errors import BadSchedule
 from onthedot.observe.logs import Logs
 from onthedot.schedule import (
     RuleSchedule,
@@ -24,7 +27,7 @@ from onthedot.schedule import (
     to_data,
 )
 from onthedot.stores import contract
-from onthedot.stores.contract import Fire, NewTask, Policy, Store
+from onthedot.stores.contract import Fire, Limit, NewTask, Policy, Store
 
 
 class _Stored(msgspec.Struct, omit_defaults=True):
@@ -45,6 +48,20 @@ class Plan:
     name: str
     schedule: Schedule
     task: NewTask
+
+    def __post_init__(self) -> None:
+        if self.schedule.overlap != "queue":
+            return
+        if self.task.lane is not None:
+            raise BadSchedule(
+                f"schedule {self.name!r}: overlap='queue' lines its runs up on a lane, and the limits of its task put "
+                f"it on another, {self.task.lane!r}; a task takes one lane: drop those limits, or say overlap='skip'"
+            )
+        object.__setattr__(self, "task", replace(self.task, lane=f"@schedule:{self.name}"))
+
+    def limits(self) -> list[Limit]:
+        """For overlap="queue": one run at a time, and the windows that come meanwhile wait in their order."""
+        return [Limit(f"@schedule:{self.name}", cap=1)] if self.schedule.overlap == "queue" else []
 
     def record(self, now: float) -> contract.Schedule:
         own = isinstance(self.schedule, RuleSchedule)
@@ -74,7 +91,7 @@ class Firing:
         """Limits and schedules, as code says them now; repeated when a source comes later."""
         now = self._clock.now()
         plans = dict(self._plans)
-        limits = [limit for source in self._sources for limit in source.limits()]
+        limits = [limit for declared in (*self._sources, *plans.values()) for limit in declared.limits()]
         await self._store.put([plan.record(now) for plan in plans.values()], limits)
         new = plans.keys() - self._told
         if not new:
@@ -88,29 +105,59 @@ class Firing:
 
     async def fire(self, due: Sequence[contract.Schedule]) -> bool:
         """True: something moved, so look again."""
-        fires = [fire for record in due if (fire := self._fire(record)) is not None]
-        if not fires:
+        decided = [each for record in due if (each := self._decide(record)) is not None]
+        if not decided:
             return False
-        for fire, stood in zip(fires, await self._store.fire(fires), strict=True):
-            if stood and fire.last_at is not None:
+        answers = await self._store.fire([fire for fire, _ in decided])
+        fired = [each for each, stood in zip(decided, answers, strict=True) if stood]
+        for fire, missed in fired:
+            if fire.last_at is not None:
                 self._logs.scheduler.info("[due] schedule %s at %s", fire.name, from_ms(fire.last_at).isoformat())
+            self._logs.skipped(fire.name, "grace", missed)
+        await self._tell_overlaps([fire for fire, _ in fired])
         return True
 
-    def _fire(self, record: contract.Schedule) -> Fire | None:
-        stored = msgspec.json.decode(record.rule, type=_Stored)
+    async def _tell_overlaps(self, fires: Sequence[Fire]) -> None:
+        """A window whose key an earlier run still holds has added nothing."""
+        tasks = [(fire.name, task.uuid) for fire in fires for task in fire.tasks if task.unique is not None]
+        found = await self._store.get([uuid for _, uuid in tasks])
+        missing = Counter(name for (name, _), record in zip(tasks, found, strict=True) if record is None)
+        for name, count in missing.items():
+            self._logs.skipped(name, "overlap", count)
+
+    def resumed(self, record: contract.Schedule) -> contract.Schedule:
+        """As it goes on after a pause: the windows that passed meanwhile are not caught up."""
+        if record.next_at is not None and (rule := self._rule(record)) is not None:
+            windows = due_windows(rule, from_ms(record.next_at), from_ms(self._clock.now()), "none", grace=0)
+            record = replace(record, next_at=None if windows.next_at is None else to_ms(windows.next_at))
+            self._logs.skipped(record.name, "paused", windows.skipped + len(windows.run))
+        return replace(record, paused=False)
+
+    def _rule(self, record: contract.Schedule) -> Schedule | None:
         plan = self._plans.get(record.name)
         if plan is not None:
-            rule: Schedule = plan.schedule
-        elif record.declared or stored.rule is None:
+            return plan.schedule
+        stored = _stored(record)
+        if record.declared or stored.rule is None:
             return None  # another process's code declares it: a worker that has the code fires it
-        else:
-            rule = from_data(stored.rule)
+        return from_data(stored.rule)
+
+    def _decide(self, record: contract.Schedule) -> tuple[Fire, int] | None:
+        """What to fire, and how many windows were missed for good."""
+        rule = self._rule(record)
+        if rule is None:
+            return None
         assert record.next_at is not None
         windows = due_windows(rule, from_ms(record.next_at), from_ms(self._clock.now()), rule.catch_up, rule.grace)
+        stored = _stored(record)
         tasks = tuple(_task(record.name, stored, rule, nominal) for nominal in windows.run)
         next_at = None if windows.next_at is None else to_ms(windows.next_at)
         last_at = to_ms(windows.run[-1]) if windows.run else None
-        return Fire(record.name, record.rev, tasks, next_at, last_at)
+        return Fire(record.name, record.rev, tasks, next_at, last_at), windows.skipped
+
+
+def _stored(record: contract.Schedule) -> _Stored:
+    return msgspec.json.decode(record.rule, type=_Stored)
 
 
 def _task(name: str, stored: _Stored, rule: Schedule, nominal: datetime) -> NewTask:

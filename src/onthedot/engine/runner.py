@@ -16,9 +16,9 @@ from onthedot.codec import Undecodable
 from onthedot.context import TaskContext, reset_current, set_current
 from onthedot.engine.wake import Wake
 from onthedot.errors import TaskTimeout
-from onthedot.executors.contract import Executor
+from onthedot.executors.contract import Encoded, Executor
 from onthedot.observe.logs import Logs
-from onthedot.outcome import cancelled, failed, judge
+from onthedot.outcome import cancelled, failed, verdict
 from onthedot.stores.contract import Again, Also, Done, Outcome
 
 Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]
@@ -162,7 +162,11 @@ class Runner:
     def _guarded(self, run: Run) -> Awaitable[object]:
         """With a time limit, or with layers around."""
         if run.declared.options.timeout is not None:
-            self._limit(run, run.declared.options.timeout)
+            begin = partial(self._limit, run, run.declared.options.timeout)
+            if getattr(run.executor, "tells_start", False):
+                run.begun = begin
+            else:
+                begin()
         call = partial(run.executor.run, run.declared.call, run.arguments)
         return self._through(run, call) if self._around else call()
 
@@ -188,11 +192,22 @@ class Runner:
         run.timer = self._clock.call_later(timeout, lambda: self.end(run.record.uuid, "timeout"))
 
     async def _through(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
+        if getattr(run.executor, "encodes", False):
+            call = partial(self._opened, run, call)
         for layer in reversed(self._around):
             call = partial(layer, run, call)
         return await call()
 
+    async def _opened(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
+        """The value itself for the layers; one that could not be encoded is out of reach and goes through as it is."""
+        value = await call()
+        return run.declared.decode_result(value.data) if isinstance(value, Encoded) and not value.problem else value
+
     def _encoded(self, run: Run, value: object) -> bytes:
+        if type(value) is Encoded:
+            if value.problem:
+                self._logs.result_not_stored(run.record, ValueError(value.problem))
+            return value.data
         try:
             return run.declared.encode(value)
         except ValueError as error:
@@ -208,12 +223,7 @@ class Runner:
 
     def _judged(self, error: BaseException, run: Run) -> Outcome:
         options = run.declared.options
-        try:
-            outcome = judge(error, run.record, run.lease, options, self._random)
-        except Exception as broken:  # noqa: BLE001 - a backoff of the user's own, or a Retry(after) that is no time
-            broken.__context__ = error
-            error = broken
-            outcome = failed(error, run.record, run.lease, options)
+        outcome, error = verdict(error, run.record, run.lease, options, self._random)
         self._logs.raised(run.record, error, outcome, options.max_retries)
         return outcome
 

@@ -18,3 +18,13 @@ class Executor(Protocol):
     def close(self) -> None:
         """No new calls; what idles ends. Never waits."""
         ...
+
+
+class Encoded:
+    """What an executor gives back whose results were encoded where they came about."""
+
+    __slots__ = ("data", "problem")
+
+    def __init__(self, data: bytes, problem: str) -> None:
+        self.data: bytes = data
+        self.problem: str = problem  # why the real one could not be encoded

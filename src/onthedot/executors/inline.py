@@ -6,8 +6,6 @@ from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
-from onthedot.errors import DeclarationError
-
 _COROUTINE: type[CoroutineType[Any, Any, object]] = CoroutineType  # so that its value is an object, not unknown
 
 
@@ -22,21 +20,6 @@ class Inline:
         if isinstance(value, Awaitable):
             return cast("Awaitable[object]", value)
         return _Ready(value)
-
-    def close(self) -> None:
-        pass  # nothing was opened
-
-
-class NotBuilt:
-    """Stands for an executor that this version does not have: its tasks fail and say so, the others go on."""
-
-    hard = True
-
-    def __init__(self, what: str) -> None:
-        self._what = what
-
-    def run(self, call: Callable[..., object], *args: object) -> Awaitable[object]:
-        raise DeclarationError(f"{self._what} is not built yet in this version: {call} was not called with {args}")
 
     def close(self) -> None:
         pass  # nothing was opened

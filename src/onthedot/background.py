@@ -1,0 +1,200 @@
+"""A scheduler in a process of its own: ``start(auto=True, threading=False)``.
+
+It imports the script as a pool child does, finds the app by its name and runs it there. Both sides talk over a pipe,
+whose end is the end of it; a shepherd sees to it that nothing outlives the process that asked for it.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import socket
+import threading
+from contextlib import suppress
+from typing import TYPE_CHECKING
+
+from onthedot.errors import DeclarationError, SchedulerStateError
+from onthedot.executors.shepherd import Shepherd, how, method_of, supported
+from onthedot.executors.wire import (
+    Answer,
+    Ask,
+    Boot,
+    Frames,
+    FromChild,
+    Ready,
+    Refused,
+    Stop,
+    Stopped,
+    ToChild,
+    frame,
+    read_from_child,
+    read_to_child,
+)
+from onthedot.importing import load_modules
+from onthedot.outcome import read_failure, write_failure
+
+if TYPE_CHECKING:
+    from onthedot.core import Core
+
+_BOOT_TIMEOUT = 60.0  # seconds in which it must have imported the code and begun
+_GRACE = 2.0  # seconds after its own time to stop, until it is killed
+
+
+class Background:
+    """The end of whoever started it. Ready when this is made; else it raises what the other side said."""
+
+    def __init__(self, boot: Boot, stop_timeout: float | None, folder: str = "") -> None:
+        check_place(boot)
+        self._stop_timeout = stop_timeout
+        self._lock = threading.Lock()
+        self._frames = Frames(read_from_child)
+        self._shepherd = Shepherd(method_of(None), folder)
+        self._pipe, theirs = socket.socketpair()
+        with theirs:
+            self._shepherd.launch(1, theirs)
+        try:
+            self._known = set(self._begin(boot))
+        except BaseException:
+            self.close()
+            raise
+
+    def _begin(self, boot: Boot) -> list[str]:
+        self._say(boot)
+        match self._hear(_BOOT_TIMEOUT):
+            case Ready() as ready:
+                return ready.known
+            case Refused() as refused:
+                failure = read_failure(refused.error)
+                assert failure is not None
+                error = SchedulerStateError(
+                    f"the background process cannot run app {boot.app!r}: {failure.type}: {failure.message}"
+                )
+                error.add_note(f"there:\n{failure.traceback}")
+                raise error
+            case None:
+                raise SchedulerStateError(f"the background process {self._end()} before it was ready")
+            case other:
+                raise AssertionError(other)
+
+    def _say(self, message: ToChild) -> None:
+        self._pipe.settimeout(_BOOT_TIMEOUT)
+        with suppress(OSError):  # it is gone: hearing says so
+            self._pipe.sendall(frame(message))
+
+    def _hear(self, timeout: float | None) -> FromChild | None:
+        """None: it has ended."""
+        self._pipe.settimeout(timeout)
+        try:
+            while data := self._pipe.recv(65536):
+                for message in self._frames.feed(data):
+                    return message
+        except TimeoutError:
+            raise SchedulerStateError(f"the background process did not answer within {timeout:g} s") from None
+        except OSError:
+            pass
+        return None
+
+    def _end(self) -> str:
+        status = self._shepherd.last_end(1.0)
+        return "has ended" if status is None else how(status)
+
+    def declared(self, name: str, module: str) -> None:
+        """A task that is declared here must be known there, or its tasks would wait for ever."""
+        with self._lock:
+            if name in self._known:
+                return
+            self._say(Ask(name, module))
+            answer = self._hear(_BOOT_TIMEOUT)
+            if isinstance(answer, Answer) and answer.problem:
+                raise DeclarationError(answer.problem)
+            self._known.add(name)
+
+    def alive(self) -> bool:
+        try:
+            self._pipe.setblocking(False)
+            return self._pipe.recv(1, socket.MSG_PEEK) != b""
+        except BlockingIOError:
+            return True
+        except OSError:
+            return False
+
+    def stop(self, timeout: float | None) -> None:
+        """Running tasks get `timeout` seconds (stop_timeout); after that it is killed with all it has started."""
+        timeout = self._stop_timeout if timeout is None else timeout
+        with self._lock, suppress(SchedulerStateError):
+            self._say(Stop(timeout))
+            while not isinstance(self._hear(None if timeout is None else timeout + _GRACE), Stopped | None):
+                pass
+        self.close()
+
+    def close(self) -> None:
+        self._pipe.close()
+        self._shepherd.finish(0.2)
+
+    def forked(self) -> None:
+        self._pipe.close()
+        self._shepherd.forked()
+
+
+def check_place(boot: Boot) -> None:
+    if not supported():
+        raise SchedulerStateError(
+            "a background process needs process groups and descriptors that can be handed over, which this system does "
+            "not have: use start(auto=True, threading=True)"
+        )
+    if "__main__" in boot.modules and not boot.code.has_script:
+        raise SchedulerStateError(
+            "there is no file behind __main__ that a background process could import: use start(auto=True, "
+            "threading=True), or put the app into a module"
+        )
+
+
+# -- in the background process
+
+
+def host(app: Core, pipe: socket.socket) -> None:
+    """Runs the app until the pipe says stop, or ends."""
+    app.sync_executor = "process"
+    asyncio.run(_serve(app, pipe))
+
+
+async def _serve(app: Core, pipe: socket.socket) -> None:
+    pipe.setblocking(False)
+    loop = asyncio.get_running_loop()
+    try:
+        await app.service.start("main")
+    except Exception as error:  # noqa: BLE001 - told to whoever waits for it
+        await loop.sock_sendall(pipe, frame(Refused(write_failure(error, 1))))
+        return
+    await loop.sock_sendall(pipe, frame(Ready(os.getpid(), sorted(app.sources.known))))
+    orders = asyncio.ensure_future(_orders(app, pipe))
+    while app.service.status == "running" and not orders.done():
+        await asyncio.wait([orders], timeout=1)  # the engine may also end by itself
+    orders.cancel()
+    await app.service.stop(orders.result() if orders.done() and not orders.cancelled() else None)
+    with suppress(OSError):
+        await loop.sock_sendall(pipe, frame(Stopped()))
+
+
+async def _orders(app: Core, pipe: socket.socket) -> float | None:
+    """Until a stop, or the end of the pipe; answers with the time that running tasks have."""
+    loop, frames = asyncio.get_running_loop(), Frames(read_to_child)
+    with suppress(OSError):
+        while data := await loop.sock_recv(pipe, 65536):
+            for message in frames.feed(data):
+                if isinstance(message, Stop):
+                    return message.timeout
+                if isinstance(message, Ask):
+                    await loop.sock_sendall(pipe, frame(Answer(_look(app, message))))
+    return None
+
+
+def _look(app: Core, ask: Ask) -> str:
+    from onthedot.executors.child import not_found
+
+    try:
+        if ask.name not in app.sources.known and ask.module != "__main__":
+            load_modules([ask.module])
+    except Exception as error:  # noqa: BLE001 - told to whoever declares it
+        return f"task {ask.name!r}: the background process cannot import {ask.module}: {type(error).__name__}: {error}"
+    return "" if ask.name in app.sources.known else not_found(ask.name, ask.module, "the background process")

@@ -1,0 +1,251 @@
+"""What runs in a pool child: it finds tasks by their names, runs them one by one, and judges what they raise."""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+import logging
+import os
+import random as randomness
+import signal
+import socket
+import threading
+from contextlib import AsyncExitStack, suppress
+from contextvars import copy_context
+
+from onthedot import core
+from onthedot.consumer import ConsumerSource, TaskConsumerRegistry
+from onthedot.context import TaskContext, set_current
+from onthedot.engine.runner import NOT_STORED
+from onthedot.engine.source import Source
+from onthedot.errors import DeclarationError, TaskControl
+from onthedot.executors.wire import (
+    Boot,
+    Call,
+    Frames,
+    FromChild,
+    Progress,
+    Raised,
+    Ready,
+    Refused,
+    Returned,
+    frame,
+    read_to_child,
+)
+from onthedot.importing import Place, load_modules, load_script, settle_in
+from onthedot.outcome import verdict, write_failure
+from onthedot.stores.contract import Done, Outcome, Verdict
+
+
+class Child:
+    """One at a time: call in, answer out. The end of the pipe is the end of the child."""
+
+    def __init__(self, pipe: socket.socket, boot: Boot) -> None:
+        self._pipe = pipe
+        self._boot = boot
+        self._lock = threading.Lock()  # a task's threads may report progress
+        self._pid = os.getpid()
+        self._random = randomness.Random()
+        self._loop = asyncio.Runner()
+        self._inside = AsyncExitStack()
+        self._core: core.Core | None = None
+        self._found: dict[str, Source] = {}
+
+    def serve(self) -> None:
+        frames = Frames(read_to_child)
+        with self._loop:
+            if not self._start():
+                return
+            while data := self._pipe.recv(65536):
+                for message in frames.feed(data):
+                    assert isinstance(message, Call)
+                    self._say(copy_context().run(self._run, message))
+            self._loop.run(self._inside.aclose())
+
+    def _say(self, message: FromChild) -> None:
+        if os.getpid() != self._pid:  # a fork of the task's that came back here instead of ending
+            os._exit(0)
+        with self._lock:
+            self._pipe.sendall(frame(message))
+
+    # -- getting ready
+
+    def _start(self) -> bool:
+        try:
+            _settle_in(self._boot)
+            for each in core.living(self._boot.app):
+                self._enter(each)
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits for this child
+            self._say(Refused(write_failure(error, 1)))
+            return False
+        self._say(Ready(self._pid))
+        return True
+
+    def _enter(self, app: core.Core) -> None:
+        """Once a child: its store is the worker's, and its state what lifespan() yields here."""
+        if self._core is None:
+            self._core, app.url = app, self._boot.url
+            if app.lifespan is not None:
+                app.state = self._loop.run(self._inside.enter_async_context(app.lifespan()))
+                app.entered = True
+
+    # -- finding
+
+    def _find(self, call: Call) -> Source:
+        """Where it was declared; else in the script, which may declare what other modules define."""
+        name = call.record.source
+        if (found := self._found.get(name)) is not None:
+            return found
+        if (found := self._declared(name)) is None:
+            if call.module != "__main__":
+                load_modules([call.module])
+            if (found := self._declared(name)) is None:
+                load_script(self._boot.code)
+                found = self._declared(name)
+        if found is None:
+            raise DeclarationError(not_found(name, call.module, "its process"))
+        self._found[name] = found
+        return found
+
+    def _declared(self, name: str) -> Source | None:
+        for app in core.living(self._boot.app):
+            if (source := app.sources.get(name)) is not None:
+                self._enter(app)
+                return source
+        consumer = TaskConsumerRegistry.find(name)  # of a Scheduler, which need not have been made here
+        return None if consumer is None else ConsumerSource(consumer)
+
+    # -- running
+
+    def _run(self, call: Call) -> Returned | Raised | Refused:
+        try:
+            source = self._find(call)
+        except BaseException as error:  # noqa: BLE001 - told to whoever waits for this task
+            return Refused(write_failure(error, call.record.attempt), final=True)
+        context = TaskContext(source, call.record, call.lease, self)
+        context.deadline_ms = call.deadline
+        set_current(context)
+        try:
+            context.arguments, context.headers = source.decode(call.record.body)
+            value = source.call(dict(context.arguments))
+            if inspect.isawaitable(value):
+                value = self._loop.run(_awaited(value), context=copy_context())
+            return self._returned(context, value)
+        except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
+            return self._raised(context, error)
+
+    def _returned(self, context: TaskContext, value: object) -> Returned:
+        adds = tuple(context.spawned or ())
+        if value is None:
+            return Returned(b"", adds)
+        try:
+            return Returned(context.declared.encode(value), adds)
+        except ValueError as error:
+            return Returned(NOT_STORED, adds, str(error))
+
+    def _raised(self, context: TaskContext, error: BaseException) -> Raised:
+        outcome, error = verdict(error, context.record, context.lease, context.declared.options, self._random)
+        assert not isinstance(outcome, Done)
+        control = type(error).__name__ if isinstance(error, TaskControl) else ""
+        return Raised(outcome, outcome.error or write_failure(error, context.attempt), control)
+
+    # -- what running tasks say
+
+    @property
+    def log(self) -> logging.Logger:
+        return logging.getLogger("onthedot.task") if self._core is None else self._core.logs.task.logger
+
+    def progress(self, context: TaskContext, done: float, total: float) -> None:  # noqa: ARG002 - it is the only one
+        self._say(Progress(done, total))
+
+    def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
+        assert self._core is not None
+        return self._core.bridge.join(lambda store: store.settle_in(connection, outcome))
+
+
+async def _awaited(value: object) -> object:
+    return await value  # type: ignore[misc]
+
+
+def not_found(name: str, module: str, where: str) -> str:
+    if Place.ended:
+        return (
+            f"task {name!r} is not known in {where}: the import stopped at {Place.ended}, which acts; declare the task "
+            "above that line, or put what acts under `if __name__ == '__main__':`"
+        )
+    return (
+        f"task {name!r} is not known in {where}, although {module} was imported there: declare it at module level, not "
+        "inside a function or under `if __name__ == '__main__':`, or give it executor='thread' (start(threading=True))"
+    )
+
+
+def _settle_in(boot: Boot) -> None:
+    if boot.memory_limit is not None:
+        _limit_memory(boot.memory_limit)
+    settle_in(boot.code)
+    if "__main__" in boot.modules:
+        load_script(boot.code)
+    load_modules(name for name in boot.modules if name != "__main__")
+
+
+def _host(pipe: socket.socket, boot: Boot) -> None:
+    """Not a pool child: a scheduler in the background."""
+    from onthedot.background import host
+
+    try:
+        _settle_in(boot)
+        app = _app(boot)
+    except BaseException as error:  # noqa: BLE001 - told to whoever waits for it
+        pipe.sendall(frame(Refused(write_failure(error, 1))))
+        return
+    app.url = boot.url
+    host(app, pipe)
+
+
+def _app(boot: Boot) -> core.Core:
+    for app in core.living(boot.app):
+        return app
+    raise DeclarationError(
+        f"app {boot.app!r} is not made by the import of {', '.join(boot.modules)}: make it at module level, or use "
+        "start(threading=True)"
+    )
+
+
+def _limit_memory(limit: int) -> None:
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
+
+
+def _ignore(*_: object) -> None:
+    """A handler, not SIG_IGN: what a task executes would inherit that."""
+
+
+def _forked() -> None:
+    for each in (signal.SIGINT, signal.SIGTERM):
+        if signal.getsignal(each) is _ignore:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def main(descriptor: int | str) -> None:
+    # The worker decides when a task ends: a terminal's Ctrl+C and a systemd's SIGTERM reach every process.
+    for each in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(each, _ignore)
+    os.register_at_fork(after_in_child=_forked)
+    with socket.socket(fileno=int(descriptor)) as pipe, suppress(ConnectionError):  # the worker has hung up
+        boot = _first_word(pipe)
+        if boot is not None and boot.hosts:
+            _host(pipe, boot)
+        elif boot is not None:
+            Child(pipe, boot).serve()
+
+
+def _first_word(pipe: socket.socket) -> Boot | None:
+    frames = Frames(read_to_child)
+    while data := pipe.recv(65536):
+        for message in frames.feed(data):
+            assert isinstance(message, Boot)
+            return message
+    return None

@@ -1,0 +1,58 @@
+"""What became of a task in its own process, as errors of the worker's: text, and a verdict that stands."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onthedot.context import TaskContext
+from onthedot.errors import Cancel, Reject, Retry, Snooze, TaskControl, TaskFailed
+from onthedot.executors.wire import Raised, Refused
+from onthedot.outcome import failed, read_failure
+from onthedot.stores.contract import Again, Ended
+from onthedot.task import TaskFailure
+
+_CONTROLS: dict[str, Callable[[str], TaskControl]] = {
+    "Retry": lambda _: Retry(),
+    "Snooze": lambda _: Snooze(0),
+    "Reject": Reject,
+    "Cancel": Cancel,
+}
+
+
+class Elsewhere(TaskFailed):
+    """What happened to a task in its process, as far as text can carry it."""
+
+    outcome: Again | Ended | None = None  # set: it was judged there
+
+    def __init__(self, run: TaskContext, failure: TaskFailure) -> None:
+        super().__init__(run.uuid, failure.type, failure.message, failure.traceback, run.attempt)
+        self.failure: TaskFailure = failure
+
+    def __str__(self) -> str:
+        return self.message
+
+
+class WorkerDied(Elsewhere):
+    """The process of a task ended under it: killed, crashed, or by its own os._exit."""
+
+    def __init__(self, run: TaskContext, how: str) -> None:
+        super().__init__(run, TaskFailure("onthedot.WorkerDied", how, "", run.attempt))
+
+
+def judged_there(run: TaskContext, message: Raised | Refused) -> BaseException:
+    error = raised_there(run, message.error)
+    if isinstance(message, Refused):
+        error.outcome = failed(error, run.record, run.lease, run.declared.options)
+        return error
+    error.outcome = message.outcome
+    if message.control:  # layers must not take it for an Exception
+        control = _CONTROLS[message.control](error.message)
+        control.outcome = message.outcome  # type: ignore[attr-defined]
+        return control
+    return error
+
+
+def raised_there(run: TaskContext, data: bytes) -> Elsewhere:
+    failure = read_failure(data)
+    assert failure is not None
+    return Elsewhere(run, failure)

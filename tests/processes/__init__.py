@@ -1,0 +1,1 @@
+"""Tasks that pool children import."""

@@ -1,0 +1,617 @@
+"""Row C: the front door of seed 002. Scripts run as people run them: in a process of their own, from a file."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import logging
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from textwrap import dedent
+from typing import Any
+
+import pytest
+
+from onthedot import App, SchedulerStateError, TaskTimeout
+from onthedot.executors import shepherd
+from tests.leaves_nothing import descendants
+
+SOON = 30.0  # seconds within which everything here happens, also on a busy machine
+EXAMPLES = Path(__file__).parents[2] / "examples"
+METHODS = ("forkserver", "spawn")
+
+pytestmark = pytest.mark.skipif(not shepherd.supported(), reason="needs process groups")
+
+
+class Script:
+    """A script in a folder of its own; what it prints is JSON, a line a value."""
+
+    def __init__(self, folder: Path, text: str) -> None:
+        self.path = folder / "script.py"
+        self.path.write_text(HEAD + dedent(text))
+
+    @contextmanager
+    def start(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
+        command = [sys.executable, str(self.path), *arguments]
+        pipe = subprocess.PIPE
+        with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=self.path.parent) as process:
+            try:
+                yield process
+            finally:
+                process.kill()
+
+    def run(self, *arguments: str) -> list[Any]:
+        with self.start(*arguments) as process:
+            out, err = process.communicate(timeout=SOON)
+        assert process.returncode == 0, err
+        assert "Traceback" not in err, err
+        return [json.loads(line) for line in out.splitlines()]
+
+
+HEAD = """\
+import json, logging, multiprocessing, os, signal, sys, threading, time
+from pathlib import Path
+from onthedot import App, IntervalSchedule, current_task
+
+def say(value):
+    print(json.dumps(value), flush=True)
+
+"""
+
+
+@pytest.fixture
+def script(tmp_path: Path) -> Callable[[str], Script]:
+    return lambda text: Script(tmp_path, text)
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    before = set(Path("/tmp").glob("onthedot-*"))
+    yield
+    wait_until(lambda: not ours())
+    wait_until(lambda: not set(Path("/tmp").glob("onthedot-*")) - before)
+
+
+def ours() -> list[str]:
+    return [name for name in descendants(os.getpid()).values() if "onthedot" in name or "script.py" in name]
+
+
+def wait_until(condition: Callable[[], object], within: float = SOON) -> float:
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() - began < within, ours()
+        time.sleep(0.005)
+    return time.monotonic() - began
+
+
+def waiting_in(file: Path) -> int:
+    app = App("c", store=f"sqlite:///{file}")
+    try:
+        return len(app.sync.find(state="ready").tasks)
+    finally:
+        app.shutdown()
+
+
+# -- the four examples of the seed
+
+
+@pytest.mark.parametrize(
+    ("name", "lines"),
+    [
+        ("background_thread", ["the program goes on: 2", "beat"]),
+        ("process_mode", ["primes: 1229", "primes: 9592", "primes: 78498", "in another process: True"]),
+        ("only_on_schedule", ["tick", "has delay(): False"]),
+    ],
+)
+def test_examples_end_by_themselves(name: str, lines: list[str]) -> None:
+    done = subprocess.run(
+        [sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, timeout=SOON, check=True
+    )
+    assert done.stderr == ""
+    assert [line for line in lines if line not in done.stdout] == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_the_blocking_example_returns_after_a_signal(number: signal.Signals) -> None:
+    command = [sys.executable, EXAMPLES / "blocking.py"]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "tick\n"
+        process.send_signal(number)
+        out, err = process.communicate(timeout=SOON)
+    assert process.returncode == 0
+    assert out.splitlines()[-1] == "bye"
+    assert err == ""
+
+
+# -- four combinations
+
+
+@pytest.mark.parametrize("threading", [True, False])
+def test_blocking_start_and_where_sync_functions_run(script: Callable[[str], Script], threading: bool) -> None:
+    seen = script(f"""
+        app = App("c", store="memory://", max_workers=2)
+
+        @app.task
+        def sync():
+            return [os.getpid(), threading.current_thread() is threading.main_thread()]
+
+        @app.task
+        async def on_loop():
+            return os.getpid()
+
+        def ask():
+            say(["sync", *sync.delay().result(20)])
+            say(["async", on_loop.delay().result(20)])
+            os.kill(os.getpid(), signal.SIGINT)
+
+        if __name__ == "__main__":
+            threading.Thread(target=ask).start()
+            say(["me", os.getpid()])
+            app.start(auto=False, threading={threading})
+            say(["returned"])
+    """).run()
+    (_, me), (_, sync, in_main_thread), (_, on_loop), returned = seen
+    assert returned == ["returned"]
+    assert on_loop == me
+    assert (sync == me) is threading
+    assert in_main_thread is not threading
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_background_in_a_thread_or_a_process(script: Callable[[str], Script], process: bool) -> None:
+    me, sync, on_loop, after = script(f"""
+        app = App("c", store="memory://")
+
+        @app.task
+        def sync():
+            return os.getpid()
+
+        @app.task
+        async def on_loop():
+            return os.getpid()
+
+        if __name__ == "__main__":
+            with app.background(process={process}):
+                say(os.getpid())
+                say(sync.delay().result(20))
+                say(on_loop.delay().result(20))
+            say(app.status()["status"])
+    """).run()
+    assert (on_loop == me) is not process
+    assert (sync == me) is not process
+    assert not process or sync != on_loop
+    assert after == "stopped"
+
+
+def test_two_cpu_bound_tasks_run_truly_in_parallel(script: Callable[[str], Script]) -> None:
+    (results,) = script("""
+        app = App("c", store="memory://", max_workers=2)
+
+        @app.task
+        def meet(me: str, other: str) -> int:
+            Path(me).touch()
+            while not Path(other).exists():  # each goes on only if the other runs at the same time
+                sum(range(1000))
+            return os.getpid()
+
+        if __name__ == "__main__":
+            app.start(auto=True, threading=False)
+            handles = [meet.delay("a", "b"), meet.delay("b", "a")]
+            say([os.getpid(), *(handle.result(20) for handle in handles)])
+    """).run()
+    assert len(set(results)) == 3
+
+
+# -- the seed's own order
+
+
+ORDER = """
+multiprocessing.set_start_method(sys.argv[1], force=True)
+Path("imports").open("a").write(f"{__name__} {os.getpid()}\\n")
+app = App("c", store=sys.argv[2], max_workers=2)
+%(guard)sapp.start(auto=True, threading=False)
+
+@app.task
+def double(n: int) -> list[int]:
+    return [n * 2, os.getpid()]
+
+%(guard)ssay([double.delay(n).result(20)[0] for n in range(5)])
+%(guard)ssay(app.status()["status"])
+"""
+
+
+@pytest.mark.parametrize("method", METHODS)
+@pytest.mark.parametrize("guard", ["", 'if __name__ == "__main__": '])
+@pytest.mark.parametrize("store", ["memory://", "sqlite:///tasks.db"])
+def test_start_declare_delay(
+    script: Callable[[str], Script], tmp_path: Path, guard: str, method: str, store: str
+) -> None:
+    seen = script(ORDER % {"guard": guard}).run(method, store)
+    assert seen == [[0, 2, 4, 6, 8], "running"]
+    names = [line.split()[0] for line in (tmp_path / "imports").read_text().splitlines()]
+    assert names.count("__main__") == 1
+    assert 2 <= names.count("__mp_main__") <= 5  # the scheduler, two children, a spare, perhaps one more
+
+
+def test_a_task_declared_where_no_import_sees_it_is_refused_at_once(script: Callable[[str], Script]) -> None:
+    (message,) = script("""
+        app = App("c", store="memory://")
+
+        if __name__ == "__main__":
+            app.start(auto=True, threading=False)
+            try:
+                @app.task
+                def late(): pass
+            except TypeError as error:
+                say(str(error))
+    """).run()
+    assert "'late'" in message
+    assert "module level" in message
+
+
+def test_tasks_of_a_module_that_is_imported_after_start(script: Callable[[str], Script], tmp_path: Path) -> None:
+    tmp_path.joinpath("shop.py").write_text("from onthedot import App\napp = App('c', store='memory://')\n")
+    tmp_path.joinpath("more.py").write_text(
+        "from shop import app\n@app.task\ndef double(n: int) -> int:\n    return n * 2\n"
+    )
+    assert script("""
+        from shop import app
+
+        if __name__ == "__main__":
+            app.start(auto=True, threading=False)
+            from more import double
+            say(double.delay(4).result(20))
+    """).run() == [8]
+
+
+def test_no_file_behind_main() -> None:
+    code = "from onthedot import App\napp = App('c', store='memory://')\napp.start(auto=True, threading=False)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SOON, check=False)
+    assert done.returncode == 1
+    assert "threading=True" in done.stderr.splitlines()[-1]
+
+
+def test_an_app_that_no_import_makes(script: Callable[[str], Script]) -> None:
+    (message,) = script("""
+        def main():
+            app = App("c", store="memory://")
+            try:
+                app.start(auto=True, threading=False)
+            except Exception as error:
+                say(f"{type(error).__name__}: {error}")
+            app.start(auto=True, threading=True)  # a start that failed can be tried again, in another way
+            app.shutdown()
+
+        if __name__ == "__main__":
+            main()
+    """).run()
+    assert message.startswith("SchedulerStateError")
+    assert "module level" in message
+
+
+def test_a_start_that_fails_says_why_and_can_be_tried_again(script: Callable[[str], Script]) -> None:
+    seen = script("""
+        from contextlib import asynccontextmanager
+
+        @asynccontextmanager
+        async def lifespan():
+            if not Path("ready").exists():
+                raise RuntimeError("not yet")
+            yield
+
+        app = App("c", store="memory://", lifespan=lifespan)
+
+        @app.task
+        def work(): return 1
+
+        if __name__ == "__main__":
+            try:
+                app.start(auto=True, threading=False)
+            except Exception as error:
+                say(f"{type(error).__name__}: {error}")
+            say(app.status()["status"])
+            Path("ready").touch()
+            say(app.start(auto=True, threading=False))
+            say(work.delay().result(20))
+    """).run()
+    assert "RuntimeError: not yet" in seen[0]
+    assert seen[1:] == ["stopped", True, 1]
+
+
+# -- life
+
+
+def test_start_twice_and_in_another_way(script: Callable[[str], Script]) -> None:
+    assert script("""
+        app = App("c", store="memory://")
+
+        if __name__ == "__main__":
+            logging.disable()
+            say(app.start(auto=True, threading=False))
+            say(app.start(auto=True, threading=False))
+            for again in (lambda: app.start(auto=True), lambda: app.start()):
+                try:
+                    again()
+                except Exception as error:
+                    say(type(error).__name__)
+            say(app.shutdown())
+            say(app.shutdown())
+            say(app.start(auto=True))
+    """).run() == [True, False, "SchedulerStateError", "SchedulerStateError", True, False, True]
+
+
+def test_delay_before_start_after_shutdown_and_again(script: Callable[[str], Script]) -> None:
+    assert script("""
+        app = App("c", store="memory://")
+
+        @app.task
+        def double(n: int) -> int:
+            return n * 2
+
+        if __name__ == "__main__":
+            before = double.delay(1)
+            app.start(auto=True, threading=False)
+            say(before.result(20))
+            app.shutdown()
+            say(before.result(20))
+            after = double.delay(2)
+            say(after.state())
+            app.start(auto=True, threading=False)
+            say(after.result(20))
+    """).run() == [2, 2, "ready", 4]
+
+
+def test_what_waits_in_memory_ends_with_the_shutdown(script: Callable[[str], Script]) -> None:
+    assert (
+        script("""
+        app = App("c", store="memory://")
+
+        @app.task
+        def later(): pass
+
+        if __name__ == "__main__":
+            app.start(auto=True, threading=False)
+            handle = later.options(after=3600).delay()
+            waiter = threading.Thread(target=lambda: say(str(handle.exception(20))))
+            waiter.start()
+            app.shutdown()
+            waiter.join()
+    """)
+        .run()[0]
+        .endswith("was cancelled: shutdown")
+    )
+
+
+@pytest.mark.parametrize("threading", [True, False])
+def test_a_script_that_ends_without_shutdown(script: Callable[[str], Script], tmp_path: Path, threading: bool) -> None:
+    program = script(f"""
+        app = App("c", store="sqlite:///tasks.db", stop_timeout=1, max_workers=1)
+
+        @app.task(executor="process")
+        def endless():
+            Path("began").touch()
+            while True:
+                sum(range(1000))
+
+        @app.task(executor="process")
+        def waiting(): pass
+
+        if __name__ == "__main__":
+            app.start(auto=True, threading={threading})
+            endless.delay()
+            for _ in range(3):
+                waiting.delay()
+            while not Path("began").exists():
+                time.sleep(0.01)
+            say("leaving")
+    """)
+    with program.start() as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == '"leaving"\n'
+        family = list(descendants(process.pid))
+        began = time.monotonic()
+        assert process.wait(SOON) == 0
+        took = time.monotonic() - began
+        wait_until(lambda: not any(map(alive, family)))
+    assert took < 1 + 1
+    assert waiting_in(tmp_path / "tasks.db") == 4
+
+
+def test_a_kill_of_the_program_leaves_nothing_running(script: Callable[[str], Script]) -> None:
+    program = script("""
+        app = App("c", store="memory://", max_workers=1)
+
+        @app.task
+        def endless():
+            signal.signal(signal.SIGTERM, signal.SIG_IGN)
+            os.fork()
+            say(os.getpid())
+            while True:
+                sum(range(1000))
+
+        if __name__ == "__main__":
+            app.start(auto=True, threading=False)
+            endless.delay()
+            time.sleep(60)
+    """)
+    with program.start() as process:
+        assert process.stdout is not None
+        pids = [int(process.stdout.readline()) for _ in range(2)]
+        family = [*pids, *(pid for pid in descendants(process.pid))]
+        process.kill()
+        assert wait_until(lambda: not any(map(alive, family))) < 0.6
+
+
+def test_a_background_process_that_was_killed_is_not_said_to_run(script: Callable[[str], Script]) -> None:
+    assert script("""
+        app = App("c", store="memory://")
+
+        @app.task
+        async def die():
+            os.kill(os.getpid(), signal.SIGKILL)
+
+        @app.task
+        def double(n: int) -> int:
+            return n * 2
+
+        if __name__ == "__main__":
+            app.start(auto=True, threading=False)
+            die.options(expires=0.5).delay()
+            while app.status()["status"] == "running":
+                time.sleep(0.01)
+            say(app.status()["status"])
+    """).run() == ["stopped"]
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        return False
+
+
+def test_a_second_interrupt_cancels_what_runs(script: Callable[[str], Script]) -> None:
+    program = script("""
+        app = App("c", store="memory://", stop_timeout=60)
+
+        @app.task
+        def endless():
+            say("runs")
+            while True:
+                time.sleep(0.1)
+
+        if __name__ == "__main__":
+            endless.delay()
+            app.start(auto=False, threading=False)
+            say("returned")
+    """)
+    with program.start() as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == '"runs"\n'
+        process.send_signal(signal.SIGINT)
+        with pytest.raises(subprocess.TimeoutExpired):
+            process.wait(0.3)
+        process.send_signal(signal.SIGINT)
+        assert process.wait(SOON) == 0
+        assert process.stdout.readline() == '"returned"\n'
+
+
+# -- delay from everywhere
+
+
+def test_delay_from_sync_and_async_code_threads_processes_and_forks(script: Callable[[str], Script]) -> None:
+    assert script("""
+        import asyncio, subprocess
+
+        app = App("c", store="sqlite:///tasks.db")
+
+        @app.task
+        def double(n: int) -> int:
+            return n * 2
+
+        async def from_async():
+            handle = await double.enqueue(3)
+            return [await handle, double.delay(4).uuid != ""]
+
+        def from_fork():
+            reader, writer = os.pipe()
+            if os.fork() == 0:
+                os.write(writer, str(double.delay(5).result(20)).encode())
+                os._exit(0)
+            return int(os.read(reader, 100))
+
+        if __name__ == "__main__":
+            if sys.argv[1:] == ["other"]:
+                say(double.delay(6).result(20))
+                sys.exit()
+            app.start(auto=True, threading=False)
+            say(double.delay(1).result(20))
+            thread = threading.Thread(target=lambda: say(double.delay(2).result(20)))
+            thread.start()
+            thread.join()
+            say(asyncio.run(from_async()))
+            say(from_fork())
+            subprocess.run([sys.executable, __file__, "other"], check=True)
+            say(app.status()["status"])
+    """).run() == [2, 4, [6, True], 10, 12, "running"]
+
+
+async def test_result_in_a_coroutine_of_the_apps_loop_errors_at_once() -> None:
+    app = App("c", store="memory://")
+
+    @app.task
+    async def work() -> None:
+        pass
+
+    async with app.running():
+        began = time.monotonic()
+        with pytest.raises(SchedulerStateError, match="await"):
+            work.delay().result()
+        assert time.monotonic() - began < 0.1
+
+
+@pytest.mark.parametrize("process", [False, True])
+def test_tasks_declared_after_start_are_picked_up_at_once(script: Callable[[str], Script], process: bool) -> None:
+    (took,) = script(f"""
+        app = App("c", store="memory://")
+        app.start(auto=True, threading={not process})
+
+        @app.task
+        async def warm() -> None: pass
+
+        @app.task
+        async def fresh(then: float) -> float:
+            return time.time() - then
+
+        warm.delay().result(20)
+        say(fresh.delay(time.time()).result(20))
+    """).run()
+    assert took < 0.1
+
+
+# -- the three settings
+
+
+def test_max_workers_bounds_threads_and_processes() -> None:
+    app = App("c", store="memory://", max_workers=3)
+    assert (app._core.totals["thread"], app._core.totals["process"]) == (3, 3)
+
+
+def test_task_timeout_holds_for_tasks_that_say_nothing() -> None:
+    app = App("c", store="memory://", task_timeout=0.05)
+
+    @app.task
+    async def hang() -> None:
+        await asyncio.Event().wait()
+
+    with app.background():
+        assert isinstance(hang.delay().exception(SOON), TaskTimeout)
+
+
+def test_logger(caplog: pytest.LogCaptureFixture) -> None:
+    own = logging.getLogger("mine")
+    app = App("c", store="memory://", logger=own)
+
+    @app.task
+    def work() -> None:
+        pass
+
+    with caplog.at_level(logging.INFO, "mine"), app.background():
+        work.delay().result(SOON)
+    assert {record.name for record in caplog.records} == {"mine.scheduler", "mine.task"}
+
+
+def test_threads_end_with_shutdown() -> None:
+    before = set(threading.enumerate())
+    app = App("c", store="memory://")
+    with app.background():
+        pass
+    wait_until(lambda: set(threading.enumerate()) <= before)
