@@ -1,4 +1,4 @@
-"""What the environment says."""
+"""What the environment says: which store, which version."""
 
 from __future__ import annotations
 
@@ -18,3 +18,13 @@ def store_url(given: str | None) -> str:
         known = ", ".join(f"{each}://" for each in SCHEMES)
         raise DeclarationError(f"store {url!r} is not a store's URL; known are {known}")
     return url
+
+
+def version() -> str:
+    """Of this package, as it is installed."""
+    from importlib import metadata  # slow, and rarely wanted
+
+    try:
+        return metadata.version("onthedot")
+    except metadata.PackageNotFoundError:
+        return "(from its source, not installed)"

@@ -1,22 +1,37 @@
-"""The command line: the group, and the screen that its commands write to.
+"""The command line: every command by name, and what its end tells the shell.
 
+Exit codes: 0 done · 1 failed, or the answer is no · 2 wrong usage · 3 trouble with the store · 124 waited too long.
 One file a command group; each is imported only when it is called.
 """
 
 from __future__ import annotations
 
-import re
-import sys
-import textwrap
-from collections.abc import Callable, Generator
-from contextlib import contextmanager
-from importlib import import_module, metadata
+from importlib import import_module
 
 import click
 
-_COMMANDS = {  # name: (the module that has a click command of this name, what --help says)
-    "demo": ("onthedot.cli.demo", "A tour in this terminal: it runs, checks itself and ends."),
+from onthedot.cli.options import shared
+from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError, StoreError
+from onthedot.settings import version
+
+_COMMANDS = {  # name: (module:click command, what --help says)
+    "add": ("add:add", "Add a task."),
+    "demo": ("demo:demo", "A tour in this terminal: it runs, checks itself and ends."),
+    "dev": ("dev:dev", "Work while you write: reloads when you save."),
+    "doctor": ("doctor:doctor", "Is everything as it should be?"),
+    "failed": ("failed:failed", "What has failed, grouped by error."),
+    "schema check": ("schema:check", "Is the store's schema the one of this version?"),
+    "schema install": ("schema:install", "Make or upgrade the store's schema."),
+    "schema print": ("schema:show", "The schema, as SQL."),
+    "task cancel": ("task:cancel", "End tasks: by uuid, or all that match."),
+    "task list": ("task:listed", "Tasks, newest first."),
+    "task retry": ("task:retry", "Run failed or cancelled tasks again."),
+    "task show": ("task:show", "All that is known of a task."),
+    "worker": ("worker:worker", "Run tasks, in as many processes as you like."),
+    "worker drain": ("worker:drain", "Tell a worker of this host to finish and go."),
+    "worker list": ("worker:listed", "Who works on this store."),
 }
+_INTERNAL = {"_child": ("child:child", "")}  # what `worker` and `dev` start
 
 
 class _Commands(click.Group):
@@ -24,24 +39,53 @@ class _Commands(click.Group):
         return sorted(_COMMANDS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        if cmd_name not in _COMMANDS:
+        known = _COMMANDS.get(cmd_name) or _INTERNAL.get(cmd_name)
+        if known is None:
             return None
-        command = getattr(import_module(_COMMANDS[cmd_name][0]), cmd_name)
+        module, _, name = known[0].partition(":")
+        command = getattr(import_module(f"onthedot.cli.{module}"), name)
         assert isinstance(command, click.Command)
+        prefix = f"ONTHEDOT_{cmd_name.replace(' ', '_').upper()}"  # every flag also as ONTHEDOT_<COMMAND>_<FLAG>
+        command.context_settings.setdefault("auto_envvar_prefix", prefix)
         return command
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        """A command may have two words."""
+        words = " ".join(args[:2])
+        if words in _COMMANDS:
+            return words, self.get_command(ctx, words), args[2:]
+        below = [name for name in _COMMANDS if name.startswith(f"{args[0]} ")]
+        if below and args[0] not in _COMMANDS:
+            if ctx.help_option_names[0] in args or ctx.help_option_names[1] in args:
+                click.echo("\n".join(f"onthedot {name:14}  {_COMMANDS[name][1]}" for name in below))
+                ctx.exit(0)
+            ctx.fail(f"{args[0]} what? There are: {', '.join(below)}.")
+        return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):
             formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
+    def invoke(self, ctx: click.Context) -> object:
+        """What went wrong is told in one line: a stack trace helps nobody who did not write it."""
+        try:
+            return super().invoke(ctx)
+        except OnTheDotError as error:
+            click.echo(f"onthedot: {error}", err=True)
+            ctx.exit(exit_code(error))
+
+
+def exit_code(error: OnTheDotError) -> int:
+    if isinstance(error, StoreError):
+        return 3
+    return 2 if isinstance(error, DeclarationError | ArgumentError) else 1
+
 
 def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
-        try:
-            found = metadata.version("onthedot")
-        except metadata.PackageNotFoundError:
-            found = "(from its source, not installed)"
-        click.echo(f"onthedot {found}")
+        click.echo(f"onthedot {version()}")
         ctx.exit()
 
 
@@ -49,76 +93,9 @@ def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
 @click.option(
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
 )
+@shared("store", "name", "app", "json")
 def main() -> None:
-    """Tasks that run on time."""
+    """Tasks that run on time.
 
-
-class Screen:
-    """Plain lines, for pipes and where there is no rich. Texts have marks: [bold]…[/]."""
-
-    width = 80
-    live = False  # is somebody looking?
-
-    def print(self, text: str = "") -> None:
-        click.echo(re.sub(r"\[[a-z/]+\]", "", text))
-
-    def title(self, text: str) -> None:
-        self.print(f"\n== {text}\n")
-
-    def code(self, text: str, language: str = "python") -> None:  # noqa: ARG002
-        click.echo("\n" + textwrap.indent(text, "    ") + "\n")
-
-    @contextmanager
-    def picture(self) -> Generator[Callable[[str], None], None, None]:
-        """A text that changes. Where nobody looks, only its last state is written."""
-        last = [""]
-        yield lambda text: last.__setitem__(0, text)
-        self.print(last[0])
-
-
-class RichScreen(Screen):
-    """Colours and moving pictures."""
-
-    live = True
-
-    def __init__(self) -> None:
-        from rich.console import Console
-        from rich.live import Live  # now, and not while something runs
-
-        self._live = Live
-        self._console = Console(highlight=False)
-        self.width: int = min(self._console.width, 110)
-
-    def print(self, text: str = "") -> None:
-        self._console.print(text)
-
-    def title(self, text: str) -> None:
-        from rich.rule import Rule
-
-        self._console.print("", Rule(f"[bold]{text}[/]", align="left", style="cyan"), width=self.width)
-
-    def code(self, text: str, language: str = "python") -> None:
-        from rich.padding import Padding
-        from rich.syntax import Syntax
-
-        shown = Syntax(text, language, theme="ansi_dark", background_color="default", word_wrap=True)
-        self._console.print(Padding(shown, (1, 0, 1, 4)), width=self.width)
-
-    @contextmanager
-    def picture(self) -> Generator[Callable[[str], None], None, None]:
-        from rich.text import Text
-
-        with self._live(console=self._console, auto_refresh=False) as live:
-            yield lambda text: live.update(Text.from_markup(text), refresh=True)
-
-
-def screen() -> Screen:
-    """Rich on a terminal, if it is installed; else plain."""
-    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
-        reconfigure(errors="replace")  # a terminal that has no … shall show a ? and go on
-    if sys.stdout.isatty():
-        try:
-            return RichScreen()
-        except ImportError:
-            pass
-    return Screen()
+    Every flag can also be an environment variable: ONTHEDOT_STORE, ONTHEDOT_WORKER_PROCESSES, …
+    """

@@ -5,10 +5,14 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import os
+import signal
+import tempfile
 import textwrap
 import time
 from collections import Counter
-from collections.abc import Callable, Coroutine, Sequence
+from collections.abc import AsyncGenerator, Callable, Coroutine, Sequence
+from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from itertools import pairwise
 from typing import Any
@@ -16,11 +20,16 @@ from typing import Any
 import click
 
 from onthedot import App, AsyncTaskHandle, AtMost, current_task
-from onthedot.cli import Screen, screen
+from onthedot.cli.children import Child
+from onthedot.cli.reports import Config
+from onthedot.cli.screen import Screen, screen
 from onthedot.clock import Timer
 from onthedot.task import TaskInfo
 
-app: App[None] = App("demo", store="memory://", stop_timeout=0.2, logger=logging.getLogger("onthedot-demo"))
+_quiet = logging.getLogger("onthedot-demo")
+_quiet.setLevel(logging.CRITICAL + 1)  # the screen says it all
+app: App[None] = App("demo", store="memory://", stop_timeout=0.2, logger=_quiet)
+press: App[None] = App("press", store="memory://", stop_timeout=0.2, logger=_quiet)  # works in processes of its own
 
 
 class Stage:
@@ -193,6 +202,52 @@ async def and_run_again() -> None:
     check((result, (await app.get(task.uuid)).attempt) == ("charged 4242", 2), f"{result}, at attempt 2")
 
 
+@press.task
+async def print_book(pages: int) -> int:
+    for page in range(1, pages + 1):
+        await asyncio.sleep(0.05)
+        current_task().progress(page, pages)
+        if page == 5 and current_task().attempt == 1:
+            await asyncio.sleep(3600)  # the paper is jammed
+    return os.getpid()
+
+
+async def a_crash_survived() -> None:
+    """A process is stuck in its task and gets a kill -9. Another one takes it over."""
+    handle = await print_book.enqueue(pages=10)
+    victim = await whoever_is_stuck(handle)
+    os.kill(victim, signal.SIGKILL)
+
+    killed = time.time()
+    say(f"process {victim} is dead")
+    finisher = await handle
+    info = await handle.info()
+    assert info.started_at is not None
+    say(f"process {finisher} has printed the book")
+    after = (info.started_at.timestamp() - killed) * 1000
+    check(finisher != victim and info.crashes == 1, f"another process began it again, {max(0, after):.0f} ms later")
+
+
+async def whoever_is_stuck(handle: AsyncTaskHandle[int]) -> int:
+    while True:
+        info = await handle.info()
+        if info.progress is not None and info.progress[0] == 5:
+            workers = await press._bridge.do(lambda link: link.operations.workers())
+            return next(worker.pid for worker in workers if worker.id == info.worker)
+        await asyncio.sleep(0.02)
+
+
+@asynccontextmanager
+async def presses(url: str) -> AsyncGenerator[None, None]:
+    """Two worker processes, started while the tour begins. They go when this process goes, however that may be."""
+    config = Config("onthedot.cli.demo:press", url, stop_timeout=0.2)
+    children = [await Child.start(config) for _ in range(2)]
+    try:
+        yield
+    finally:
+        await asyncio.gather(*(child.stop() for child in children))
+
+
 ticks: list[datetime] = []
 
 
@@ -213,13 +268,13 @@ async def a_schedule() -> None:
 
 STEPS: list[tuple[Callable[[], Coroutine[Any, Any, None]], Any]] = [
     (now_and_later, greet), (overtaking, bake), (retries, call_bank), (limits, render), (progress, copy),
-    (a_failure_looked_at, charge), (and_run_again, None), (a_schedule, tick),
+    (a_failure_looked_at, charge), (and_run_again, None), (a_crash_survived, print_book), (a_schedule, tick),
 ]  # fmt: skip
 
 
-async def tour() -> None:
+async def tour(url: str) -> None:
     stage.screen.print(f"[bold]onthedot[/] in {len(STEPS)} steps. Nothing to install, nothing left behind.")
-    async with app.running():
+    async with presses(url), press, app.running():
         for number, (step, task) in enumerate(STEPS, 1):
             stage.screen.title(f"{number} {step.__name__.replace('_', ' ').capitalize()}")
             stage.screen.print(step.__doc__ or "")
@@ -237,14 +292,15 @@ async def tour() -> None:
 @click.command()
 @click.option("--speed", type=click.FloatRange(0.1, 100), default=1.0, show_default=True, help="How many times faster.")
 def demo(speed: float) -> None:
-    """A tour in this terminal of what tasks can do, in about 13 seconds. It runs, checks itself and ends."""
+    """A tour in this terminal of what tasks can do, in about 15 seconds. It runs, checks itself and ends."""
     global stage  # noqa: PLW0603 - what the functions shown speak to, without passing it around
     stage = Stage(screen(), speed)
     ticks.clear()
-    logging.getLogger("onthedot-demo").setLevel(logging.CRITICAL + 1)  # the screen says it all
     try:
-        with app.override(store="memory://", clock=stage):
-            asyncio.run(tour())
+        with tempfile.TemporaryDirectory(prefix="onthedot-demo-") as folder:
+            url = f"sqlite:///{folder}/demo.db"
+            with app.override(store=url, clock=stage), press.override(store=url):
+                asyncio.run(tour(url))
     except KeyboardInterrupt:
         stage.screen.print("\nStopped; nothing is left behind.")
         raise SystemExit(130) from None

@@ -1,0 +1,125 @@
+"""``onthedot add``: a task by name, with or without its code."""
+
+from __future__ import annotations
+
+import re
+from contextlib import suppress
+from typing import Any, cast, get_type_hints
+
+import click
+import msgspec
+
+from onthedot import App, TaskError
+from onthedot.cli.loading import load_app
+from onthedot.cli.options import Mistake, Said, moment, shared
+from onthedot.cli.screen import clean, write_json
+from onthedot.cli.store import target
+from onthedot.function import Adding
+from onthedot.handle import TaskHandle
+from onthedot.options import AddOptions
+from onthedot.settings import store_url
+
+_ARGUMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", re.DOTALL)
+
+
+@click.command()
+@click.argument("name")
+@click.argument("arguments", nargs=-1, metavar="[K=V | K:=JSON]...")
+@shared("store", "name", "app", "json")
+@click.option("--wait", is_flag=True, help="Wait for its end and print the result.")
+@click.option("--timeout", type=click.FloatRange(0), help="Seconds to --wait at most; then exit code 124.")
+@click.option("--after", type=click.FloatRange(0), help="In so many seconds.")
+@click.option("--at", help="At this moment: 2026-11-16T09:00, with a zone or in local time.")
+@click.option("--priority", help="1 to 10 (10 first), low, normal or high.")
+@click.option("--unique", metavar="KEY", help="Nothing is added while another with this key is alive.")
+@click.pass_obj
+def add(
+    said: Said, /, name: str, arguments: tuple[str, ...], wait: bool, timeout: float | None, **more: Any
+) -> None:  # fmt: skip
+    """Add a task and print its uuid.
+
+    K=V passes a string, K:=JSON anything else. With -A your code is imported and the arguments are checked, and "17"
+    becomes a number where the signature says so; without, whoever runs it checks them.
+    """
+    app = _app(said)
+    try:
+        handle = _add(app, name, arguments, _options(more), checked=said.module is not None)
+        result = handle.result(timeout) if wait else None
+    except TimeoutError as error:
+        raise Mistake(str(error), 124) from None
+    except TaskError as error:
+        raise Mistake(clean(str(error)), 1) from None
+    finally:
+        app._bridge.close()
+    if said.json:
+        write_json({"uuid": handle.uuid, "added": handle.added} | ({"result": result} if wait else {}))
+    elif wait:
+        click.echo(result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=str).decode())
+    else:
+        click.echo(handle.uuid)
+        if not handle.added:
+            click.echo("nothing was added: that one is alive already", err=True)
+
+
+def _app(said: Said) -> App[Any]:
+    if said.module is None:
+        url, name = target(said)
+        app: App[Any] = App(name, store=url)
+    else:
+        app = load_app(said.module)
+        if said.store is not None:
+            app._core.url = store_url(said.store)
+    if (app._core.url or store_url(None)).startswith("memory:"):
+        raise Mistake("memory:// lives inside one process: what is added here would be gone at once; name a --store")
+    return app
+
+
+def _options(given: dict[str, Any]) -> AddOptions:
+    if given["at"] is not None:
+        given["at"] = moment(given["at"])
+    priority = given["priority"]
+    if priority is not None and priority.isdigit():
+        given["priority"] = int(priority)
+    return cast(AddOptions, {key: value for key, value in given.items() if value is not None})
+
+
+def _add(
+    app: App[Any], name: str, arguments: tuple[str, ...], options: AddOptions, *, checked: bool
+) -> TaskHandle[Any]:
+    try:
+        task: Adding[..., Any] = app.named(name).options(**options)
+    except (ValueError, TypeError) as error:
+        raise Mistake(str(error)) from None
+    source = app._core.sources.get(name)
+    if checked and source is None:
+        there = ", ".join(sorted(app._core.sources.known)) or "none"
+        raise Mistake(f"app {app.name!r} has no task {name!r}; there are: {there}")
+    function = getattr(source, "function", None)
+    return task.delay(**_read(arguments, {} if function is None else get_type_hints(function)))
+
+
+def _read(arguments: tuple[str, ...], hints: dict[str, Any]) -> dict[str, Any]:
+    given: dict[str, Any] = {}
+    for text in arguments:
+        found = _ARGUMENT.fullmatch(text)
+        if found is None:
+            raise click.UsageError(f"{text!r} is no argument; write name=text or name:=json")
+        key, how, value = found.groups()
+        if how == "=":
+            given[key] = _fitting(hints[key], value) if key in hints else value
+            continue
+        try:
+            given[key] = msgspec.json.decode(value)
+        except msgspec.DecodeError as error:
+            raise click.UsageError(f"{text!r} is not JSON after := ({error})") from None
+    return given
+
+
+def _fitting(hint: Any, text: str) -> Any:
+    """What the signature makes of a text: "17" is a number where one is wanted."""
+    for strict in (True, False):
+        with suppress(msgspec.ValidationError, TypeError):
+            return msgspec.convert(text, hint, strict=strict)
+    with suppress(msgspec.ValidationError, msgspec.DecodeError, TypeError):
+        return msgspec.json.decode(text, type=hint)
+    return text  # it is refused in a moment, with the words of the signature

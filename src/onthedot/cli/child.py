@@ -1,0 +1,124 @@
+"""Inside a worker process: user code, one app, one event loop. It tells its supervisor how it gets on."""
+
+from __future__ import annotations
+
+import asyncio
+import contextlib
+import fnmatch
+import importlib
+import os
+import signal
+import sys
+from types import FrameType
+from typing import Any
+
+import click
+import msgspec
+
+from onthedot import App, OnTheDotError
+from onthedot.cli import exit_code, logs
+from onthedot.cli.loading import load_app
+from onthedot.cli.options import Mistake
+from onthedot.cli.ready import ready_line
+from onthedot.cli.reports import Config, Parent, Report
+from onthedot.settings import store_url
+
+_BEAT = 1.0  # seconds
+
+
+@click.command("_child", hidden=True)
+@click.argument("fd", type=int)
+@click.argument("said")
+def child(fd: int, said: str) -> None:
+    signal.signal(signal.SIGINT, _heard)
+    config, parent = msgspec.json.decode(said, type=Config), Parent(fd)
+    try:
+        app = load_app(config.app)
+        logs.configure(config.log_format, app)
+        _apply(app, config)
+        code = asyncio.run(_Work(app, config, parent).run())
+    except (Mistake, OnTheDotError) as error:  # told once, by the supervisor, and not by each child
+        parent.tell(Report(error=(error.message if isinstance(error, Mistake) else str(error))[:8000]))
+        code = error.exit_code if isinstance(error, Mistake) else exit_code(error)
+    sys.exit(code)
+
+
+def _heard(number: int, frame: FrameType | None) -> None:
+    """Ctrl+C is the supervisor's to judge. Not SIG_IGN: programs that tasks start would inherit it."""
+
+
+def _apply(app: App[Any], config: Config) -> None:
+    """What the command line says goes before what the code says."""
+    core = app._core
+    if config.store is not None:
+        core.url = os.environ["ONTHEDOT_STORE"] = store_url(config.store)
+    if config.concurrency is not None:
+        each = config.concurrency
+        core.totals.update({"async": each, "thread": each, "process": min(each, core.totals["process"])})
+        core.one_pool = each == 1
+    for module in core.include:
+        importlib.import_module(module)
+    if config.only:
+        _keep_only(app, config.only)
+
+
+def _keep_only(app: App[Any], globs: tuple[str, ...]) -> None:
+    names = [name for name, _ in app._core.sources.items()]
+    for name in names:
+        if not any(fnmatch.fnmatchcase(name, glob) for glob in globs):
+            app._core.sources.remove(name)
+            app._core.plans.pop(name, None)
+    if not app._core.sources.known:
+        raise Mistake(f"--only {' '.join(globs)}: no such source; there are {', '.join(sorted(names)) or 'none'}")
+
+
+class _Work:
+    def __init__(self, app: App[Any], config: Config, parent: Parent) -> None:
+        self._app, self._core, self._config, self._parent = app, app._core, config, parent
+        self._asked = asyncio.Event()
+
+    async def run(self) -> int:
+        loop, service = asyncio.get_running_loop(), self._core.service
+        loop.add_signal_handler(signal.SIGTERM, self._asked.set)
+        loop.add_signal_handler(signal.SIGHUP, lambda: None)
+        self._parent.watch(lambda: loop.call_soon_threadsafe(self._hurry))
+        await service.start("main")
+        self._parent.tell(Report(ready=await ready_line(self._app)))
+        chores = [asyncio.create_task(self._beat())]
+        if self._config.burst:
+            chores.append(asyncio.create_task(self._until_done()))
+        while service.status == "running" and not self._asked.is_set():
+            with contextlib.suppress(TimeoutError):
+                await asyncio.wait_for(self._asked.wait(), 1)
+        fatal = service.status == "stopped"
+        await service.stop(self._config.stop_timeout)
+        for chore in chores:
+            chore.cancel()
+        self._parent.tell(Report(over=not fatal))
+        return 3 if fatal else 0
+
+    def _hurry(self) -> None:
+        self._asked.set()
+        asyncio.get_running_loop().call_later(0.05, self._core._hurry)  # after the stop has begun
+
+    async def _beat(self) -> None:
+        """From the event loop: if user code blocks it, the supervisor hears nothing, and knows."""
+        while True:
+            worker = self._core.worker
+            if worker is not None:
+                patience = max(60.0, 3 * self._core.poll_interval)
+                self._parent.tell(Report(turns=worker._number, patience=patience))
+            await asyncio.sleep(_BEAT)
+
+    async def _until_done(self) -> None:
+        """--burst: until nothing that may run is due, and nothing runs here."""
+        while (worker := self._core.worker) is not None:
+            await worker.quiet.wait()
+            _, limits, _ = await self._core.store.state()
+            paused = {limit.name for limit in limits if limit.paused}
+            tally = await self._core.store.tally()
+            due = [source for (source, state), count in tally.items() if count and state in ("ready", "parked")]
+            if worker.quiet.is_set() and not (self._core.sources.known & set(due)) - paused:
+                self._asked.set()
+                return
+            await asyncio.sleep(0.1)

@@ -1,0 +1,36 @@
+"""``onthedot failed``: what has failed, grouped by error, and how to run it again."""
+
+from __future__ import annotations
+
+from datetime import datetime
+
+import click
+
+from onthedot.cli.options import Said, shared, span
+from onthedot.cli.screen import clean, screen, write_json
+from onthedot.cli.store import ask
+
+
+@click.command()
+@click.option("--since", callback=span, help="Failed since: 30m, 1h, 7d, or a moment.")
+@shared("store", "name", "app", "json")
+@click.pass_obj
+def failed(said: Said, since: datetime | None) -> None:
+    """What has failed, grouped by error: same source, same type, same message up to numbers and names in it."""
+    groups = ask(said, lambda operations: operations.failures(since))
+    if said.json:
+        write_json({"groups": groups})
+        return
+    if not groups:
+        click.echo("nothing has failed", err=True)
+        return
+    out = screen()
+    rows = [
+        [str(each.count), each.group, each.source, out.when(each.last), each.example,
+         clean(f"{each.type}: {each.message}")[:100]]
+        for each in groups
+    ]  # fmt: skip
+    out.table(("COUNT", "GROUP", "SOURCE", "LAST", "FOR EXAMPLE", "ERROR"), rows)
+    click.echo(
+        f"\nlook:   onthedot task show {groups[0].example}\nretry:  onthedot task retry --group {groups[0].group}"
+    )

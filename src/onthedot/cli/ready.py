@@ -1,0 +1,44 @@
+"""The line that says that a worker is ready, and for what."""
+
+from __future__ import annotations
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+from zoneinfo import ZoneInfo
+
+from onthedot import App
+from onthedot.cli.screen import ago
+from onthedot.clock import from_ms
+
+
+async def ready_line(app: App[Any]) -> str:
+    """2 tasks · 1 schedule (weekly_report: Mon 09:00, in 3 days)"""
+    core = app._core
+    tasks = len(list(core.sources))
+    parts = [_count(tasks, "task")]
+    if core.plans:
+        schedules, _, _ = await core.store.state()
+        coming = sorted((each.next_at, each.name) for each in schedules if each.name in core.plans and each.next_at)
+        shown = ""
+        if coming:
+            at, name = coming[0]
+            zone = getattr(core.plans[name].schedule, "tz", None) or "UTC"
+            first = "" if len(core.plans) == 1 else "first "
+            shown = f" ({first}{name}: {_moment(from_ms(at), str(zone))})"
+        parts.append(_count(len(core.plans), "schedule") + shown)
+    if core.store.private:
+        parts.append("memory://, so only for what this process itself adds")
+    return " · ".join(parts)
+
+
+def _count(number: int, noun: str) -> str:
+    return f"{number} {noun}{'' if number == 1 else 's'}"
+
+
+def _moment(at: datetime, zone: str) -> str:
+    now, local = datetime.now(UTC), at.astimezone(ZoneInfo(zone))
+    far = at - now > timedelta(days=6)
+    day = local.strftime("%Y-%m-%d %H:%M" if far else "%a %H:%M")
+    if at - now < timedelta(minutes=1):
+        day = local.strftime("%H:%M:%S")
+    return f"{day}, {ago((at - now).total_seconds())}"

@@ -1,0 +1,137 @@
+"""What commands write to: colours and tables on a terminal, plain lines in a pipe, JSON for machines."""
+
+from __future__ import annotations
+
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Generator, Sequence
+from contextlib import contextmanager
+from datetime import UTC, datetime
+
+import click
+import msgspec
+
+_COLOURS = {
+    "succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "ready": "bold",
+    "scheduled": "dim", "✓": "green", "✗": "red",
+}  # fmt: skip
+
+
+class Screen:
+    """Plain lines, for pipes and where there is no rich. Texts have marks: [bold]…[/]."""
+
+    width = 80
+    live = False  # is somebody looking?
+
+    def print(self, text: str = "") -> None:
+        click.echo(re.sub(r"\[[a-z/]+\]", "", text))
+
+    def title(self, text: str) -> None:
+        self.print(f"\n== {text}\n")
+
+    def code(self, text: str, language: str = "python") -> None:  # noqa: ARG002
+        click.echo("\n" + textwrap.indent(text, "    ") + "\n")
+
+    @contextmanager
+    def picture(self) -> Generator[Callable[[str], None], None, None]:
+        """A text that changes. Where nobody looks, only its last state is written."""
+        last = [""]
+        yield lambda text: last.__setitem__(0, text)
+        self.print(last[0])
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        cells = [[clean(cell) for cell in row] for row in rows]
+        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
+        for row in ([*columns] if any(columns) else None, *cells):
+            if row is not None:
+                padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+                click.echo("  ".join(padded).rstrip())
+
+    def when(self, moment: datetime | None) -> str:
+        return "-" if moment is None else moment.astimezone(UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+
+
+class RichScreen(Screen):
+    """Colours and moving pictures."""
+
+    live = True
+
+    def __init__(self) -> None:
+        from rich.console import Console
+        from rich.live import Live  # now, and not while something runs
+
+        self._live = Live
+        self._console = Console(highlight=False)
+        self.width: int = min(self._console.width, 110)
+
+    def print(self, text: str = "") -> None:
+        self._console.print(text)
+
+    def title(self, text: str) -> None:
+        from rich.rule import Rule
+
+        self._console.print("", Rule(f"[bold]{text}[/]", align="left", style="cyan"), width=self.width)
+
+    def code(self, text: str, language: str = "python") -> None:
+        from rich.padding import Padding
+        from rich.syntax import Syntax
+
+        shown = Syntax(text, language, theme="ansi_dark", background_color="default", word_wrap=True)
+        self._console.print(Padding(shown, (1, 0, 1, 4)), width=self.width)
+
+    @contextmanager
+    def picture(self) -> Generator[Callable[[str], None], None, None]:
+        from rich.text import Text
+
+        with self._live(console=self._console, auto_refresh=False) as live:
+            yield lambda text: live.update(Text.from_markup(text), refresh=True)
+
+    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        from rich.table import Table
+        from rich.text import Text
+
+        table = Table(box=None, pad_edge=False, show_header=any(columns), header_style="bold dim")
+        for number, column in enumerate(columns):  # an id that wraps cannot be copied
+            table.add_column(column, no_wrap=number == 0, overflow="fold")
+        for row in rows:
+            table.add_row(*(Text(clean(cell), _COLOURS.get(cell, "")) for cell in row))
+        self._console.print(table)
+
+    def when(self, moment: datetime | None) -> str:
+        return "-" if moment is None else ago((moment - datetime.now(UTC)).total_seconds())
+
+
+def screen() -> Screen:
+    """Rich on a terminal, if it is installed; else plain."""
+    if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
+        reconfigure(errors="replace")  # a terminal that has no … shall show a ? and go on
+    if sys.stdout.isatty():
+        try:
+            return RichScreen()
+        except ImportError:
+            pass
+    return Screen()
+
+
+def write_json(value: object) -> None:
+    click.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
+
+
+def clean(text: str) -> str:
+    """In one line, and without what would move a terminal's cursor."""
+    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in " ".join(text.split()))
+
+
+def ago(seconds: float) -> str:
+    """
+    >>> ago(-90), ago(3 * 86_400), ago(0.2)
+    ('1 min ago', 'in 3 days', 'now')
+    """
+    size = abs(seconds)
+    for unit, length in (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+        if size >= length:
+            count = int(size // length)
+            text = f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''}"
+            return f"in {text}" if seconds > 0 else f"{text} ago"
+    return "now"

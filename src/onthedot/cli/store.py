@@ -1,0 +1,63 @@
+"""Where the tasks are: the store behind the options, opened for one question."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from onthedot.cli.options import Mistake, Said
+from onthedot.clock import SystemClock
+from onthedot.operations import Operations
+from onthedot.settings import store_url
+from onthedot.stores import connect
+from onthedot.stores.about import apps_in, file_of
+from onthedot.task import new_uuid
+
+T = TypeVar("T")
+
+
+def ask(said: Said, work: Callable[[Operations], Awaitable[T]]) -> T:
+    """Opens the store, asks, closes it. A file that is not there is not made by looking."""
+
+    async def asking() -> T:
+        url, name = target(said)
+        check_there(url)
+        store = connect(url, SystemClock(), name)
+        await store.open()
+        try:
+            return await work(Operations(store, new_uuid()))
+        finally:
+            await store.shut()
+
+    return asyncio.run(asking())
+
+
+def check_there(url: str) -> None:
+    if url.startswith("memory:"):
+        raise Mistake("memory:// lives inside one process: there is nothing to see from another; name a --store")
+    path = file_of(url)
+    if path is not None and not path.exists():
+        raise Mistake(f"there is no file {path.absolute()}; a worker or `onthedot add` makes it, or name a --store", 3)
+
+
+def target(said: Said) -> tuple[str, str]:
+    """URL of the store and name of the app. User code is imported only if -A says so."""
+    if said.module is not None:
+        from onthedot.cli.loading import load_app
+
+        app = load_app(said.module)
+        return store_url(said.store if said.store is not None else app._core.url), app.name
+    url = store_url(said.store)
+    return url, said.app_name or _only_app(url)
+
+
+def _only_app(url: str) -> str:
+    """Whose tasks are in a file that is one app's needs no saying."""
+    path = file_of(url)
+    names = [] if path is None or not path.exists() else apps_in(path)
+    if "onthedot" in names or not names:
+        return "onthedot"
+    if len(names) > 1:
+        raise Mistake(f"{path} has tasks of several apps: {', '.join(names)}; say which by -n")
+    return names[0]

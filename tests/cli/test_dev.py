@@ -1,0 +1,103 @@
+"""``onthedot dev``: it works, and reloads."""
+
+from __future__ import annotations
+
+import os
+import signal
+from pathlib import Path
+
+from onthedot.cli.dev import files_below
+from tests.cli.conftest import Running, Shop
+from tests.waiting import wait_until
+
+
+def dev(shop: Shop, *arguments: str) -> Running:
+    running = shop.start("dev", "app.py", *arguments)
+    running.until("worker ready · 5 tasks · reloads when you save")
+    return running
+
+
+def save(shop: Shop, old: str, new: str) -> None:
+    path = shop.folder / "app.py"
+    path.write_text(path.read_text().replace(old, new))
+
+
+def test_it_reloads_on_save_and_ends_on_ctrl_c(shop: Shop) -> None:
+    running = dev(shop)
+    assert shop.result(shop.add("greet", name="ann")) == "hello ann"
+    save(shop, "hello {name}", "good day {name}")
+    running.until("app.py changed · reloading")
+    running.until("worker ready", times=2)
+    assert shop.result(shop.add("greet", name="ann")) == "good day ann"
+    running.tell(signal.SIGINT)
+    assert running.ended() == 0
+    assert "Traceback" not in running.text
+
+
+def test_a_running_task_finishes_while_the_new_code_works(shop: Shop) -> None:
+    running = dev(shop, "--stop-timeout", "20")
+    uuid = shop.nap()
+    wait_until(lambda: shop.notes() == ["begin a"])
+    save(shop, "hello {name}", "good day {name}")
+    running.until("worker ready", times=2)
+    assert shop.result(shop.add("greet", name="ann")) == "good day ann"
+    shop.go()
+    assert shop.result(uuid) == "a"
+    assert shop.notes() == ["begin a", "greet ann", "end a"]
+
+
+def test_a_task_that_takes_too_long_goes_back_uncounted(shop: Shop) -> None:
+    dev(shop, "--stop-timeout", "0.1")
+    uuid = shop.nap()
+    wait_until(lambda: shop.notes() == ["begin a"])
+    save(shop, "hello {name}", "good day {name}")
+    wait_until(lambda: shop.notes() == ["begin a", "begin a"])
+    shop.go()
+    assert shop.result(uuid) == "a"
+    info = shop.app.sync.get(uuid)
+    assert (info.attempt, info.crashes) == (1, 0)
+
+
+def test_broken_code_is_shown_and_the_next_save_mends_it(shop: Shop) -> None:
+    running = dev(shop)
+    save(shop, "async def greet(", "async def greet((")
+    running.until("waiting for the next save")
+    assert "SyntaxError" not in running.text  # one line says it
+    assert "app.py:" in running.text
+    save(shop, "async def greet((", "async def greet(")
+    running.until("worker ready", times=2)
+    save(shop, "app = App", "app = 1 / 0 or App")
+    running.until("app.py cannot be imported: ZeroDivisionError: division by zero")
+    running.until("waiting for the next save", times=2)
+    running.tell(signal.SIGTERM)
+    assert running.ended() == 0
+
+
+def test_broken_from_the_beginning(shop: Shop) -> None:
+    source = (shop.folder / "app.py").read_text()
+    (shop.folder / "app.py").write_text("import nothing_of_the_kind")
+    running = shop.start("dev", "app.py")
+    running.until("No module named 'nothing_of_the_kind'")
+    (shop.folder / "app.py").write_text(source)
+    running.until("worker ready")
+
+
+def test_without_it_its_worker_goes(shop: Shop) -> None:
+    running = dev(shop)
+    running.process.kill()
+    wait_until(lambda: shop.alive() == [])
+
+
+def test_a_worker_that_dies_is_started_again(shop: Shop) -> None:
+    running = dev(shop)
+    (child,) = running.children()
+    os.kill(child, signal.SIGKILL)
+    running.until("the worker died, killed by SIGKILL; starting another")
+    running.until("worker ready", times=2)
+
+
+def test_environments_and_hidden_folders_are_not_watched(tmp_path: Path) -> None:
+    for name in ("a.py", "pkg/b.py", ".git/c.py", "env/pyvenv.cfg", "env/lib/d.py", "__pycache__/e.py", "f.txt"):
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).touch()
+    assert sorted(Path(name).name for name in files_below(tmp_path)) == ["a.py", "b.py"]

@@ -1,0 +1,290 @@
+"""Commands that need only a store: look, end, run again. In this process, on a real file."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import sqlite3
+import subprocess
+import sys
+from collections.abc import Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner, Result
+
+from onthedot import App
+from onthedot.cli import main
+from onthedot.operations import blanked
+from tests.waiting import wait_until
+
+
+class Desk:
+    """A file with tasks in it, and the command line on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder}/shop.db"
+        self.app = App("shop", store=self.url)
+        self.app.task(self.fail)
+        self.app.task(self.greet)
+
+    def fail(self, order: int, kind: str = "ValueError") -> None:
+        raise {"ValueError": ValueError, "KeyError": KeyError}[kind](f"no order {order} for 'c{order}'")
+
+    def greet(self, name: str) -> str:
+        return f"hello {name}"
+
+    def add(self, source: str, **arguments: Any) -> str:
+        return self.app.named(source).delay(**arguments).uuid
+
+    def work(self, *uuids: str) -> None:
+        with self.app.background():
+            for uuid in uuids:
+                wait_until(lambda uuid=uuid: self.app.handle(uuid).done())
+
+    def state(self, uuid: str) -> str:
+        return self.app.sync.get(uuid).state.value
+
+    def invoke(self, *arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(main, [*arguments, "--store", self.url], prog_name="onthedot")
+        assert result.exit_code == code, result.output
+        return result
+
+    def do(self, *arguments: str, code: int = 0) -> str:
+        return self.invoke(*arguments, code=code).output
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self.invoke(*arguments, "--json", code=code).stdout)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("ONTHEDOT"):
+            monkeypatch.delenv(name)
+    desk = Desk(tmp_path)
+    yield desk
+    desk.app.shutdown()
+
+
+def test_list_plain(desk: Desk) -> None:
+    first, second = desk.add("greet", name="ann"), desk.add("greet", name="bob\x1b[31m\nx")
+    head, *rows = desk.do("task", "list").splitlines()
+    assert head.split() == ["UUID", "STATE", "SOURCE", "ATTEMPT", "ADDED"]
+    assert [row.split()[:4] for row in rows] == [[uuid, "ready", "greet", "1"] for uuid in (second, first)]
+    assert "name='ann'" in rows[1]
+    assert "\x1b" not in desk.do("task", "list") + desk.do("task", "show", second)
+
+
+def test_list_filters_and_pages(desk: Desk) -> None:
+    uuids = [desk.add("greet", name=str(number)) for number in range(5)]
+    other = desk.add("fail", order=1)
+    desk.work(other)
+    uuids += [desk.add("greet", name=str(number)) for number in range(5, 7)]
+    listed = desk.json("task", "list", "--source", "greet", "--limit", "3")
+    assert [task["uuid"] for task in listed["tasks"]] == uuids[:-4:-1]
+    rest = desk.json("task", "list", "--source", "greet", "--cursor", listed["cursor"])
+    assert [task["uuid"] for task in rest["tasks"]] == uuids[-4::-1]
+    assert rest["cursor"] is None
+    for filters in (["--state", "failed"], ["--error", "no order"], ["--error", "ValueError"], ["--source", "fail"]):
+        assert [task["uuid"] for task in desk.json("task", "list", *filters)["tasks"]] == [other]
+    assert desk.json("task", "list", "--error", "nope")["tasks"] == []
+    assert len(desk.json("task", "list", "--since", "1h")["tasks"]) == 8
+    assert desk.json("task", "list", "--since", "2999-01-01T00:00")["tasks"] == []
+
+
+def test_a_page_of_errors_goes_on_where_it_ended(desk: Desk) -> None:
+    uuids = [desk.add("fail", order=number, kind=("KeyError", "ValueError")[number % 2]) for number in range(8)]
+    desk.work(*uuids)
+    seen: list[str] = []
+    cursor: list[str] = []
+    while True:
+        page = desk.json("task", "list", "--error", "KeyError", "--limit", "3", *cursor)
+        seen += [task["uuid"] for task in page["tasks"]]
+        if page["cursor"] is None:
+            break
+        cursor = ["--cursor", page["cursor"]]
+    assert seen == uuids[-2::-2]
+
+
+def test_nothing_there(desk: Desk) -> None:
+    desk.work(desk.add("greet", name="ann"))
+    assert desk.invoke("task", "list", "--state", "failed").stdout == ""
+    assert "no such task" in desk.invoke("task", "list", "--state", "failed").stderr
+    assert "nothing has failed" in desk.invoke("failed").stderr
+
+
+def test_show(desk: Desk) -> None:
+    uuid = desk.add("fail", order=7)
+    desk.work(uuid)
+    text = desk.do("task", "show", uuid[:-3])
+    for part in (uuid, "failed", '{"order":7}', "attempt 1: ValueError: no order 7 for 'c7'", "in fail"):
+        assert part in text
+    info = desk.json("task", "show", uuid)
+    assert (info["state"], info["error"]["type"], info["args"]) == ("failed", "ValueError", {"order": 7})
+
+
+def test_show_what_is_not_there_or_not_one(desk: Desk) -> None:
+    first, _ = desk.add("greet", name="ann"), desk.add("greet", name="bob")
+    assert "no task 9999" in desk.do("task", "show", "9999", code=1)
+    assert "several uuids" in desk.do("task", "show", first[:8], code=1)
+
+
+def test_cancel_and_retry_by_uuid(desk: Desk) -> None:
+    first, second = desk.add("greet", name="ann"), desk.add("greet", name="bob")
+    assert desk.do("task", "cancel", first, second) == "cancelled 2 of 2\n"
+    assert (desk.state(first), desk.state(second)) == ("cancelled", "cancelled")
+    assert "none was cancelled" in desk.do("task", "cancel", first, code=1)
+    assert desk.json("task", "retry", first) == {"found": 1, "retried": 1}
+    assert (desk.state(first), desk.state(second)) == ("ready", "cancelled")
+    assert "no task nope" in desk.do("task", "cancel", first, "nope", code=1)
+    assert desk.state(first) == "ready"  # one that is wrong, and nothing is done
+
+
+def test_bulk(desk: Desk) -> None:
+    uuids = [desk.add("greet", name=str(number)) for number in range(12)]
+    other = desk.add("fail", order=1)
+    assert desk.do("task", "cancel", "--source", "greet", "--dry-run") == "12 would be cancelled\n"
+    assert desk.state(uuids[0]) == "ready"
+    began = datetime.now(UTC)
+    assert desk.do("task", "cancel", "--source", "greet", "--rate", "50/s") == "cancelled 12 of 12\n"
+    assert datetime.now(UTC) - began >= timedelta(seconds=0.14)
+    assert {desk.state(uuid) for uuid in uuids} == {"cancelled"}
+    assert desk.do("task", "retry", "--source", "greet") == "retried 0 of 0\n"  # failed ones, unless said
+    assert desk.do("task", "retry", "--source", "greet", "--state", "cancelled") == "retried 12 of 12\n"
+    assert desk.state(other) == "ready"
+
+
+def test_failed_is_grouped_and_a_group_is_retried(desk: Desk) -> None:
+    uuids = [desk.add("fail", order=number) for number in range(3)]
+    other = desk.add("fail", order=9, kind="KeyError")
+    desk.work(*uuids, other)
+    first, second = desk.json("failed")["groups"]
+    assert (first["count"], first["type"], first["message"]) == (3, "ValueError", "no order … for …")
+    assert (second["count"], second["type"], second["example"]) == (1, "KeyError", other)
+    assert first["example"] in uuids
+    text = desk.do("failed")
+    assert f"onthedot task retry --group {first['group']}" in text
+    assert "no order … for …" in text
+    assert [task["uuid"] for task in desk.json("task", "list", "--group", second["group"])["tasks"]] == [other]
+    assert desk.do("task", "retry", "--group", first["group"]) == "retried 3 of 3\n"
+    assert desk.state(other) == "failed"
+    assert desk.json("failed", "--since", "1h")["groups"][0]["example"] == other
+    assert desk.json("failed", "--since", "2999-01-01T00:00:00+00:00")["groups"] == []
+
+
+@pytest.mark.parametrize(
+    ("one", "other"),
+    [
+        ("no order 17 for 'ann'", "no order 4 for 'bob'"),
+        ('"a" is gone', '"b c" is gone'),
+        ("0x7f12ab at 12.5 s", "0x00 at 3 s"),
+        ("user 0199c1e2-8a3b-7abc-8def-001122334455", "user 0299c1e2-8a3b-7abc-8def-001122334466"),
+        ("deadbeef01 lost", "c0ffee1234 lost"),
+    ],
+)
+def test_what_differs_between_errors_of_one_kind(one: str, other: str) -> None:
+    assert blanked(one) == blanked(other) != one
+
+
+def test_words_are_not_blanked() -> None:
+    assert blanked("it isn't a facade, don't ask") == "it isn't a facade, don't ask"
+
+
+def test_doctor(desk: Desk) -> None:
+    desk.work(desk.add("greet", name="ann"))
+    text = desk.do("doctor")
+    assert text.count("✓") >= 10
+    assert "✗" not in text
+    found = {each["what"]: each for each in desk.json("doctor")["findings"]}
+    assert found["schema"]["text"].endswith("as it should be")
+    assert "1 succeeded" in found["reachable"]["text"]
+    if sqlite3.sqlite_version_info < (3, 44, 6):
+        assert "has the WAL-reset bug; onthedot checkpoints under a lock" in found["SQLite"]["text"]
+
+
+def test_doctor_finds_what_waits_for_nobody(desk: Desk) -> None:
+    desk.app.named("greet").options(at=datetime.now(UTC) - timedelta(hours=1)).delay(name="ann")
+    told = desk.json("doctor", code=1)
+    assert not told["ok"]
+    (bad,) = [each for each in told["findings"] if not each["ok"]]
+    assert (bad["what"], bad["text"][:11]) == ("oldest ready", "due 1 h ago")
+
+
+def test_schema(desk: Desk, tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    assert "CREATE TABLE" in CliRunner().invoke(main, ["schema", "print"]).output
+    missing = CliRunner().invoke(main, ["schema", "check", "--store", url])
+    assert (missing.exit_code, list(tmp_path.glob("new*"))) == (3, [])
+    for _ in range(2):
+        assert "as it should be" in CliRunner().invoke(main, ["schema", "install", "--store", url]).output
+    assert CliRunner().invoke(main, ["--store", url, "schema", "check", "--json"]).exit_code == 0
+    sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE mine (x)").connection.close()
+    told = CliRunner().invoke(main, ["schema", "check", "--store", f"sqlite:///{tmp_path}/other.db"])
+    assert (told.exit_code, "onthedot schema install" in told.output) == (1, True)
+
+
+def test_whose_tasks(desk: Desk) -> None:
+    desk.add("greet", name="ann")
+    assert len(desk.json("task", "list")["tasks"]) == 1  # the only app there is
+    assert desk.json("task", "list", "-n", "nobody")["tasks"] == []
+    assert len(desk.json("task", "list")["tasks"]) == 1
+    app = App("bakery", store=desk.url)
+    app.named("bake").delay()
+    app.shutdown()
+    assert "has tasks of several apps: bakery, shop; say which by -n" in desk.do("task", "list", code=2)
+    assert [task["source"] for task in desk.json("-n", "bakery", "task", "list")["tasks"]] == ["bake"]
+
+
+def test_store_before_and_after_the_command_and_from_the_environment(desk: Desk) -> None:
+    uuid = desk.add("greet", name="ann")
+    for arguments, env in (
+        (["--store", desk.url, "task", "list"], {}),
+        (["task", "list", "--store", desk.url], {}),
+        (["task", "list"], {"ONTHEDOT_STORE": desk.url}),
+        (["--store", "sqlite:///nope.db", "task", "list", "--store", desk.url], {"ONTHEDOT_STORE": "nope"}),
+        (["task", "list"], {"ONTHEDOT_STORE": desk.url, "ONTHEDOT_TASK_LIST_LIMIT": "1", "ONTHEDOT_JSON": "1"}),
+    ):
+        result = CliRunner().invoke(main, arguments, env=env)
+        assert (result.exit_code, uuid in result.output) == (0, True), result.output
+
+
+def test_head_gets_what_it_wants_and_nobody_complains(desk: Desk) -> None:
+    for number in range(3):
+        desk.add("greet", name=str(number) * 50_000)
+    command = [sys.executable, "-m", "onthedot", "task", "list", "--json", "--store", desk.url]
+    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stderr is not None
+        process.stdout.read(1)
+        process.stdout.close()
+        assert process.stderr.read() == ""
+
+
+def test_on_a_terminal_there_are_colours(desk: Desk) -> None:
+    pytest.importorskip("rich")
+    pty = pytest.importorskip("pty")
+    uuid = desk.add("fail", order=7)
+    desk.work(uuid)
+    ours, theirs = pty.openpty()
+    command = [sys.executable, "-m", "onthedot", "task", "list", "--store", desk.url]
+    env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "150"}
+    with subprocess.Popen(command, stdout=theirs, env=env) as process:
+        os.close(theirs)
+        text = ""
+        while True:
+            try:
+                data = os.read(ours, 65_536)
+            except OSError:
+                break
+            if not data:
+                break
+            text += data.decode()
+        process.wait(20)
+    os.close(ours)
+    assert re.search(r"\x1b\[31mfailed", text)
+    assert uuid in text

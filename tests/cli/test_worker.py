@@ -1,0 +1,282 @@
+"""Workers and their supervisor: start, stop, die, be replaced."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import socket
+import urllib.error
+import urllib.request
+from typing import Any
+
+import pytest
+
+from tests.cli.conftest import Shop
+from tests.waiting import wait_until
+
+
+def test_ready_work_stop(shop: Shop) -> None:
+    worker = shop.worker("--processes", "2")
+    assert "worker ready · 2 processes · 5 tasks\n" in worker.text
+    assert shop.result(shop.add("greet", name="ann")) == "hello ann"
+    worker.tell(signal.SIGTERM)
+    assert worker.ended() == 0
+    assert "worker stopped" in worker.text
+    assert "Traceback" not in worker.text
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_a_running_task_finishes_before_the_end(shop: Shop, number: signal.Signals) -> None:
+    worker = shop.worker()
+    uuid = shop.nap()
+    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    worker.tell(number)
+    later = shop.nap("b")
+    shop.go()
+    assert worker.ended() == 0
+    assert shop.notes() == ["begin a", "end a"]
+    assert (shop.state(uuid), shop.state(later)) == ("succeeded", "ready")
+
+
+def test_what_does_not_finish_goes_back_uncounted(shop: Shop) -> None:
+    worker = shop.worker("--stop-timeout", "0.2")
+    uuid = shop.nap()
+    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    worker.tell(signal.SIGTERM)
+    assert worker.ended() == 0
+    info = shop.app.sync.get(uuid)
+    assert (info.state, info.attempt, info.crashes) == ("ready", 1, 0)
+
+
+def test_twice_is_at_once(shop: Shop) -> None:
+    worker = shop.worker("--stop-timeout", "60")
+    uuid = shop.nap()
+    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    worker.tell(signal.SIGINT)
+    worker.until("stopping")
+    worker.tell(signal.SIGINT)
+    assert worker.ended(5) == 0
+    assert (shop.state(uuid), shop.notes()) == ("ready", ["begin a"])
+
+
+def test_a_closed_terminal_is_an_end_and_no_rolling_restart(shop: Shop) -> None:
+    pty = pytest.importorskip("pty")
+    ours, theirs = pty.openpty()
+    worker = shop.python("-m", "onthedot", "worker", "app.py", stdin=theirs)
+    os.close(theirs)
+    worker.until("worker ready")
+    os.close(ours)
+    worker.tell(signal.SIGHUP)
+    assert worker.ended() == 0
+
+
+def test_nobody_listens_any_more(shop: Shop) -> None:
+    ours, theirs = os.pipe()
+    worker = shop.python("-m", "onthedot", "worker", "app.py", stdout=theirs)
+    os.close(theirs)
+    assert os.read(ours, 100).startswith(b"worker ready")
+    os.close(ours)
+    (child,) = worker.children()
+    os.kill(child, signal.SIGKILL)
+    wait_until(lambda: worker.children() not in ([], [child]))
+    assert shop.result(shop.add("greet", name="ann")) == "hello ann"
+
+
+def test_what_blocks_is_killed_in_the_end(shop: Shop) -> None:
+    worker = shop.worker("--stop-timeout", "0.1")
+    shop.add("block", until="go")
+    wait_until(lambda: shop.notes() == ["blocking"], 10)
+    worker.tell(signal.SIGTERM)
+    assert worker.ended() == 1
+    assert "killed what did not stop in time" in worker.text
+
+
+def test_a_child_that_is_killed_is_started_again_and_its_task_taken_over(shop: Shop) -> None:
+    worker = shop.worker()
+    uuid = shop.nap()
+    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    (child,) = worker.children()
+    os.kill(child, signal.SIGKILL)
+    worker.until("died, killed by SIGKILL; starting another")
+    wait_until(lambda: shop.notes() == ["begin a", "begin a"], 10)
+    shop.go()
+    wait_until(lambda: shop.state(uuid) == "succeeded", 10)
+    assert shop.app.sync.get(uuid).crashes == 1
+    assert worker.children() != [child]
+
+
+def test_without_their_supervisor_children_go(shop: Shop) -> None:
+    worker = shop.worker("--processes", "2")
+    uuid = shop.nap()
+    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    children = worker.children()
+    assert len(children) == 2
+    worker.process.kill()
+    wait_until(lambda: shop.alive() == [], 8)
+    info = shop.app.sync.get(uuid)
+    assert (info.state, info.crashes) == ("ready", 0)  # it was given back, not lost with them
+
+
+def test_without_its_supervisor_a_blocked_child_goes_too(shop: Shop) -> None:
+    worker = shop.worker()
+    shop.add("block", until="go")
+    wait_until(lambda: shop.notes() == ["blocking"], 10)
+    worker.process.kill()
+    wait_until(lambda: shop.alive() == [], 10)
+
+
+def test_a_rolling_restart_loses_nothing(shop: Shop) -> None:
+    worker = shop.worker("--processes", "2")
+    before = worker.children()
+    uuid = shop.nap()
+    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    worker.tell(signal.SIGHUP)
+    more = [shop.add("greet", name=str(number)) for number in range(5)]
+    shop.go()
+    worker.until("all workers have been replaced")
+    more += [shop.add("greet", name=str(number)) for number in range(5, 8)]
+    wait_until(lambda: all(shop.state(each) == "succeeded" for each in [uuid, *more]), 15)
+    assert sorted(shop.notes()) == sorted(["begin a", "end a", *(f"greet {number}" for number in range(8))])
+    assert len(worker.children()) == 2
+    assert not set(before) & set(worker.children())
+
+
+def test_a_rolling_restart_to_broken_code_leaves_the_old_ones(shop: Shop) -> None:
+    worker = shop.worker()
+    (shop.folder / "app.py").write_text("def broken(:")
+    worker.tell(signal.SIGHUP)
+    worker.until("cannot start, so the old ones stay: ")
+    assert "app.py:1: invalid syntax: def broken(:" in worker.text
+    assert shop.result(shop.add("greet", name="ann")) == "hello ann"
+
+
+def test_burst(shop: Shop) -> None:
+    uuids = [shop.add("greet", name=str(number)) for number in range(3)]
+    later = shop.add("greet", after=60, name="later")
+    worker = shop.worker("--burst", "--processes", "2")
+    assert worker.ended() == 0
+    assert [shop.state(uuid) for uuid in [*uuids, later]] == ["succeeded"] * 3 + ["scheduled"]
+
+
+def test_burst_does_not_wait_for_what_is_paused(shop: Shop) -> None:
+    held, free = shop.add("greet", name="ann"), shop.add("email.send", to="ann")
+    shop.app.sync.pause("greet")
+    assert shop.worker("--burst").ended(10) == 0
+    assert (shop.state(held), shop.state(free)) == ("ready", "succeeded")
+
+
+def test_burst_with_nothing_to_do(shop: Shop) -> None:
+    assert shop.worker("--burst").ended(5) == 0
+
+
+def test_only_some_sources(shop: Shop) -> None:
+    mail, other = shop.add("email.send", to="ann"), shop.add("greet", name="ann")
+    worker = shop.worker("--only", "email.*", "--burst")
+    assert worker.ended() == 0
+    assert "worker ready · 1 task\n" in worker.text
+    assert (shop.state(mail), shop.state(other)) == ("succeeded", "ready")
+
+
+def test_concurrency(shop: Shop) -> None:
+    shop.worker("-c", "1")
+    first, second = shop.nap("a"), shop.nap("b")
+    wait_until(lambda: shop.notes() == ["begin a"], 10)
+    assert [shop.state(first), shop.state(second)] == ["running", "ready"]
+    shop.go()
+    wait_until(lambda: shop.notes() == ["begin a", "end a", "begin b", "end b"], 10)
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+def asked(port: int, path: str) -> tuple[int, Any]:
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
+            return answer.status, json.load(answer)
+    except urllib.error.HTTPError as error:
+        with error:
+            return error.code, json.load(error)
+
+
+def test_health(shop: Shop) -> None:
+    port = free_port()
+    shop.worker("--health", f":{port}")
+    assert asked(port, "/healthz") == (200, {"status": "ok"})
+    assert asked(port, "/readyz") == (200, {"status": "ok"})
+    assert asked(port, "/other")[0] == 404
+    with socket.create_connection(("127.0.0.1", port)) as rude:
+        rude.sendall(b"\n\n")
+    shop.add("block", until="go")
+    wait_until(lambda: asked(port, "/readyz")[0] == 503, 15)
+    assert "something blocks its event loop" in asked(port, "/readyz")[1]["trouble"]["worker 1"]
+    assert asked(port, "/healthz")[0] == 200
+    shop.go()
+    wait_until(lambda: asked(port, "/readyz")[0] == 200, 15)
+
+
+def test_a_taken_health_port(shop: Shop) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        code, _, err = shop.run("worker", "app.py", "--health", f":{taken.getsockname()[1]}")
+    assert code == 1
+    assert re.fullmatch(r"onthedot: --health: cannot listen on 127.0.0.1:\d+: .*in use.*\n", err)
+
+
+def test_json_logs(shop: Shop) -> None:
+    worker = shop.start("worker", "app.py", "--burst", "--log-format", "json")
+    assert worker.ended() == 0
+    lines = [json.loads(line) for line in worker.lines]
+    assert [line["message"] for line in lines][:2] == ["Scheduler started", "worker ready · 5 tasks"]
+
+
+def test_listed_and_drained(shop: Shop) -> None:
+    worker = shop.worker("--processes", "2")
+    first, second = shop.json("worker", "list")["workers"]
+    assert sorted([first["pid"], second["pid"]]) == worker.children()
+    assert (first["app"], first["running"], first["sources"][0]) == ("shop", 0, "block")
+    assert first["started"] is not None
+    assert first["concurrency"]["async"] == 100
+    told = shop.do("worker", "drain", first["id"])
+    assert f"told worker {first['id']} (pid {first['pid']})" in told
+    wait_until(lambda: worker.children() == [second["pid"]], 10)
+    shop.do("worker", "drain", second["id"])
+    assert worker.ended() == 0  # all gone, so the supervisor goes too
+    assert "nobody works on this store" in shop.run("worker", "list", "--store", "sqlite:///shop.db")[2]
+
+
+def test_a_worker_in_another_program_is_not_drained(shop: Shop) -> None:
+    (shop.folder / "web.py").write_text("from app import app\nif __name__ == '__main__':\n    app.run()\n")
+    web = shop.python("web.py")
+    wait_until(lambda: (shop.folder / "shop.db").exists() and shop.json("worker", "list")["workers"])
+    (worker,) = shop.json("worker", "list")["workers"]
+    code, _, err = shop.run("worker", "drain", worker["id"], "--store", "sqlite:///shop.db")
+    assert (code, "lives inside another program" in err) == (1, True)
+    code, _, err = shop.run("worker", "drain", "nope", "--store", "sqlite:///shop.db")
+    assert (code, err) == (1, f"onthedot: no worker nope; there are: {worker['id']}\n")
+    assert web.process.poll() is None
+    web.tell(signal.SIGTERM)
+    assert web.ended() == 0
+
+
+def test_a_child_that_leaves_without_a_word_is_started_again(shop: Shop) -> None:
+    source = (shop.folder / "app.py").read_text()
+    (shop.folder / "app.py").write_text(source + "\n@app.task\nasync def leave() -> None:\n    os._exit(0)\n")
+    worker = shop.worker()
+    uuid = shop.add("leave")
+    worker.until("died, exit code 0; starting another", 3)  # then the task is over: it crashed too often
+    wait_until(lambda: shop.state(uuid) == "failed")
+    assert shop.result(shop.add("greet", name="ann")) == "hello ann"
+
+
+def test_the_app_by_module_and_by_environment(shop: Shop) -> None:
+    for arguments in (["-A", "app:app"], ["app"], ["app:app"], ["app.py:app"]):
+        worker = shop.start("worker", *arguments, "--burst")
+        assert (worker.ended(), "worker ready" in worker.text) == (0, True)
+    worker = shop.start("worker", env={"ONTHEDOT_APP": "app:app", "ONTHEDOT_WORKER_BURST": "1"})
+    assert worker.ended() == 0
