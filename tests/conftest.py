@@ -4,10 +4,18 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import threading
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
 
 import pytest
 
-collect_ignore_glob = ["typing/use_*.py"]  # programs for type checkers, not to be run
+from onthedot import App
+from onthedot.clock import ManualClock
+from tests.waiting import wait_until
+
+collect_ignore_glob = ["typing/use_*.py", "processes/*.py"]  # programs for type checkers and for tests to run
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -16,6 +24,17 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="a server that a test needs and cannot start is a failure, not a skip (CI=true ./dev test sets this)",
     )
+
+
+ONCE = ("cli", "faults", "typing", "test_demo.py", "test_sizes.py")
+"""What takes long and says nothing about a Python version that the rest does not say."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    here = Path(__file__).parent
+    for item in items:
+        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in ONCE:
+            item.add_marker(pytest.mark.once)
 
 
 @pytest.hookimpl(tryfirst=True)
@@ -27,3 +46,46 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     # Debug mode times every callback and keeps every traceback, which the figures of timing tests would show.
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}), debug=False)
     return True
+
+
+@pytest.fixture
+def clock() -> ManualClock:
+    return ManualClock()
+
+
+@pytest.fixture
+def app(clock: ManualClock) -> Iterator[App]:
+    """On a store of its own, by the clock of the test."""
+    app = App("shop", store="memory://", stop_timeout=0)
+    with app.override(clock=clock):
+        yield app
+
+
+@pytest.fixture
+def ran() -> list[Any]:
+    """What ran, in the words of the test."""
+    return []
+
+
+@pytest.fixture
+def send(app: App, ran: list[Any]) -> Any:
+    @app.task
+    async def send(to: str, body: str = "hello") -> str:
+        ran.append(to)
+        return f"{body}, {to}"
+
+    return send
+
+
+@pytest.fixture
+def no_thread_left() -> Iterator[None]:
+    before = set(threading.enumerate())
+    yield
+    wait_until(lambda: set(threading.enumerate()) <= before)
+
+
+@pytest.fixture
+def no_hidden_trouble(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+    """The loop had no trouble that a second try has covered up."""
+    yield
+    assert [line for record in caplog.get_records("call") if "trying again" in (line := record.getMessage())] == []

@@ -3,18 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
-import os
 import re
-import select
-import signal
-import subprocess
-import sys
-import textwrap
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from datetime import UTC, datetime, timedelta
 from typing import Any
@@ -30,58 +23,23 @@ from onthedot import (
     BaseTaskConsumer,
     DeclarationError,
     DuplicateTask,
-    IntervalSchedule,
     Rate,
     SchedulerStateError,
     StoreRefused,
     Task,
-    TaskCancelled,
     TaskFailed,
     TaskOptions,
     current_task,
 )
 from onthedot.clock import ManualClock
+from tests.waiting import LONG, SOON, until
 
-LONG = 30.0  # seconds: longer than any test; nothing waits it out
-SOON = 10.0  # seconds within which everything here happens, also on a busy machine
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
 
 @pytest.fixture
 def clock() -> ManualClock:
     return ManualClock(NOON)
-
-
-@pytest.fixture
-def app(clock: ManualClock) -> Iterator[App]:
-    app = App("shop", store="memory://", stop_timeout=0)
-    with app.override(clock=clock):
-        yield app
-
-
-@pytest.fixture
-def ran() -> list[Any]:
-    return []
-
-
-@pytest.fixture
-def send(app: App, ran: list[Any]) -> Any:
-    @app.task
-    async def send(to: str, body: str = "hello") -> str:
-        ran.append(to)
-        return f"{body}, {to}"
-
-    return send
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Waits until it is so; `condition` may be async."""
-    async with asyncio.timeout(SOON):
-        while True:
-            answer = condition()
-            if await answer if inspect.isawaitable(answer) else answer:
-                return
-            await asyncio.sleep(0.001)
 
 
 # -- adding
@@ -293,7 +251,7 @@ def test_bad_declarations_name_the_task_and_leave_the_app_usable(
 
 
 def test_a_name_taken_twice_names_both_places(app: App, send: Any) -> None:
-    with pytest.raises(DuplicateTask, match=r"test_app\.py:\d+ and .*test_app\.py:\d+"):
+    with pytest.raises(DuplicateTask, match=r"conftest\.py:\d+ and .*test_app\.py:\d+"):
         app.task(name="send")(plain)
 
 
@@ -319,108 +277,6 @@ def test_a_cost_above_the_burst_is_an_error_when_added(app: App) -> None:
     assert app.sync.find().tasks == ()
 
 
-# -- unique, same uuid, expiry
-
-
-def test_unique_keep(app: App) -> None:
-    task = app.task(unique="{key}")(plain)
-    first, second, other = task.delay("x"), task.delay("x", 2), task.delay("y")
-    assert (first.added, second.added, other.added) == (True, False, True)
-    assert second.uuid == first.uuid != other.uuid
-    assert first.info().args == {"key": "x"}
-    first.cancel()
-    assert task.delay("x").added  # its key is free again
-
-
-@pytest.mark.parametrize(("unique", "same"), [(True, True), (None, False), ("{key}", True), ("{key}:{cost}", True)])
-def test_unique_by_all_arguments_defaults_included(app: App, unique: Any, same: bool) -> None:
-    task = app.task(unique=unique)(plain)
-    assert (task.delay("x").uuid == task.delay("x", cost=1).uuid) == same
-
-
-def test_unique_replace_debounces(app: App, clock: ManualClock) -> None:
-    task = app.task(unique="{key}", on_conflict="replace")(plain)
-    first = task.options(after=10).delay("x", 1)
-    clock.advance(5_000)
-    second = task.options(after=10).delay("x", 2)
-    assert (second.uuid, second.added) == (first.uuid, False)
-    info = first.info()
-    assert (info.args["cost"], info.schedule_at) == (2, NOON + timedelta(seconds=15))
-
-
-VERBS: dict[str, Callable[[App, Any], Any]] = {
-    "delay": lambda app, task: task.delay("x"),
-    "enqueue": lambda app, task: task.enqueue("x"),
-    "delay_many": lambda app, task: task.delay_many([{"key": "x"}]),
-    "enqueue_many": lambda app, task: task.enqueue_many([{"key": "x"}]),
-    "app.enqueue_many": lambda app, task: app.enqueue_many([task.s("x")]),
-}
-
-
-@pytest.mark.parametrize("verb", VERBS.values(), ids=VERBS.keys())
-async def test_unique_error(app: App, verb: Callable[[App, Any], Any]) -> None:
-    async def add() -> None:
-        added = verb(app, task)
-        if inspect.isawaitable(added):
-            await added
-
-    task = app.task(unique="{key}", on_conflict="error")(plain)
-    await add()
-    with pytest.raises(DuplicateTask, match=f"'x'.*{app.sync.find().tasks[0].uuid}"):
-        await add()
-
-
-def test_unique_for_a_time(app: App, clock: ManualClock) -> None:
-    task = app.task(unique="{key}", unique_for=60)(plain)
-    first = task.delay("x")
-    first.cancel()
-    assert task.delay("x").uuid == first.uuid  # also after its end
-    clock.advance(60_000)
-    assert task.delay("x").added
-
-
-def test_the_same_uuid_twice_changes_nothing_and_warns_if_it_differs(
-    send: Any, caplog: pytest.LogCaptureFixture
-) -> None:
-    first = send.options(uuid="order-17").delay("ann")
-    again = send.options(uuid="order-17").delay("ann")
-    assert (again.uuid, again.added, caplog.messages) == (first.uuid, False, [])
-    other = send.options(uuid="order-17").delay("bob")
-    assert (other.added, first.info().args) == (False, {"to": "ann"})
-    assert [each.levelname for each in caplog.records if "order-17" in each.getMessage()] == ["WARNING"]
-
-
-async def test_what_has_not_started_in_time_expires_also_when_no_slot_is_free(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    app = App("busy", store="memory://", concurrency=1, stop_timeout=0)
-    began = asyncio.Event()
-
-    @app.task(expires=60)
-    async def sit() -> None:
-        began.set()
-        await asyncio.sleep(LONG)
-
-    with app.override(clock=clock):
-        async with app.running():
-            running, waiting = await sit.enqueue(), await sit.enqueue()
-            later = await sit.options(after=30).enqueue()  # expires 60 s after that
-            short = await sit.options(expires=10).enqueue()
-            await began.wait()
-            clock.advance(10_000)
-            assert str(await short.exception()).endswith("expired")
-            clock.advance(50_000)
-            error = await waiting.exception()
-            assert isinstance(error, TaskCancelled)
-            assert error.reason == "expired"
-            assert (await running.state(), await later.state()) == ("running", "ready")
-            clock.advance(30_000)
-            assert isinstance(await later.exception(), TaskCancelled)
-            assert await running.state() == "running"
-    lines = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
-    assert [line.split()[:3] for line in lines] == [["[expired]", "task", h.uuid] for h in (short, waiting, later)]
-
-
 # -- unknown and late
 
 
@@ -443,40 +299,6 @@ async def test_an_unknown_source_is_parked_in_failed_and_runs_once_it_is_known(
         await handle
         await late.enqueue(2)  # declared after the start, and picked up
         await until(lambda: ran == [1, 2])
-
-
-# -- schedules
-
-
-async def test_a_schedule_fires_on_its_grid(app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    nominal: list[datetime] = []
-
-    @app.schedule(schedule=IntervalSchedule(interval=5))
-    async def tick() -> None:
-        nominal.append(current_task().scheduled_for)
-
-    assert not hasattr(tick, "delay")
-    async with app.running():
-        for number, late in enumerate((0, 700, 0), 1):  # looked at late, and still on the grid
-            clock.advance(number * 5_000 - (clock.now() - NOON.timestamp() * 1000) + late)
-            await until(lambda number=number: len(nominal) == number)
-        assert app.status()["scheduled_count"] == 1
-    assert nominal == [NOON + timedelta(seconds=seconds) for seconds in (5, 10, 15)]
-    assert "Schedule registered: tick next 2026-03-01T12:00:05+00:00" in caplog.messages
-    assert "[due] schedule tick at 2026-03-01T12:00:10+00:00" in caplog.messages
-
-
-async def test_a_schedule_declared_after_the_start_is_picked_up(app: App, clock: ManualClock, ran: list[Any]) -> None:
-    async with app.running():
-
-        @app.schedule(schedule=IntervalSchedule(interval=5))
-        async def tick() -> None:
-            ran.append(1)
-
-        await until(lambda: app.status()["scheduled_count"] == 1)
-        clock.advance(5_000)
-        await until(lambda: ran == [1])
 
 
 # -- doors
@@ -527,9 +349,10 @@ def test_an_idle_app_stops_at_once(app: App) -> None:
     assert min(took) < 0.2
 
 
-def test_a_process_scheduler_is_refused_until_it_is_there(app: App) -> None:
-    with pytest.raises(SchedulerStateError, match="process"):
+def test_an_app_that_no_import_finds_has_no_scheduler_in_a_process(app: App) -> None:
+    with pytest.raises(SchedulerStateError, match="make it at module level"):
         app.start(auto=True, threading=False)
+    assert app.status()["status"] == "stopped"
 
 
 async def test_status_is_json_and_tells_what_goes_on(app: App) -> None:
@@ -680,160 +503,3 @@ async def test_a_logger_of_ones_own_gets_every_line(caplog: pytest.LogCaptureFix
 def test_the_library_adds_no_handler() -> None:
     names = ["onthedot", *(name for name in logging.root.manager.loggerDict if name.startswith("onthedot."))]
     assert [name for name in names if logging.getLogger(name).handlers] == []
-
-
-# -- processes: signals, exit, fork
-
-PROGRAM = """
-import asyncio, os, signal, sys, threading, time
-from onthedot import App, current_task
-app = App("shop", store="memory://", stop_timeout={stop_timeout})
-
-@app.task
-async def work(seconds: float) -> None:
-    print("began", flush=True)
-    try:
-        await asyncio.sleep(seconds)
-        print("finished", flush=True)
-    except asyncio.CancelledError:
-        print("cancelled", flush=True)
-        raise
-
-@app.task
-async def add(x: int, y: int) -> int:
-    return x + y
-
-def waits_too_short():
-    try: add.delay(1, 2).result(timeout=0.05)
-    except TimeoutError: return "too long"
-"""
-
-
-@pytest.fixture
-def program() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts a program that has an app; killed in the end if it does not end by itself."""
-    started: list[subprocess.Popen[str]] = []
-
-    def start(code: str, stop_timeout: float = LONG) -> subprocess.Popen[str]:
-        text = PROGRAM.format(stop_timeout=stop_timeout) + textwrap.dedent(code)
-        env = {name: value for name, value in os.environ.items() if not name.startswith("ONTHEDOT_")}
-        pipes: Any = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
-        started.append(subprocess.Popen([sys.executable, "-W", "error", "-c", text], env=env, text=True, **pipes))
-        return started[-1]
-
-    yield start
-    for process in started:
-        if process.poll() is None:
-            process.kill()
-        process.communicate()
-
-
-def line_of(process: subprocess.Popen[str]) -> str:
-    assert process.stdout is not None
-    assert select.select([process.stdout], [], [], SOON)[0], "it says nothing"
-    return process.stdout.readline().strip()
-
-
-def end_of(process: subprocess.Popen[str]) -> tuple[int, list[str], str]:
-    out, err = process.communicate(timeout=LONG)
-    return process.returncode, out.split("\n")[:-1], err
-
-
-@pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_run_finishes_what_runs_and_returns_normally(program: Any, sign: signal.Signals) -> None:
-    process = program("work.delay(0.3); app.run(); print('returned', app.status()['status'])")
-    assert line_of(process) == "began"
-    process.send_signal(sign)
-    assert end_of(process) == (0, ["finished", "returned stopped"], "")
-
-
-def test_a_second_ctrl_c_cancels_at_once(program: Any) -> None:
-    process = program("""
-        def tell():
-            while app.status()["status"] != "stopping": time.sleep(0.001)
-            print("stopping", flush=True)
-        work.delay(1000)
-        threading.Thread(target=tell, daemon=True).start()
-        app.run()
-        print("returned")
-    """)
-    assert line_of(process) == "began"
-    process.send_signal(signal.SIGINT)
-    assert line_of(process) == "stopping"
-    process.send_signal(signal.SIGINT)
-    assert end_of(process) == (0, ["cancelled", "returned"], "")
-
-
-def test_exit_without_shutdown_stops_in_order(program: Any) -> None:
-    process = program("""
-        app.start(auto=True)
-        print(add.delay(1, 2).result(timeout=10))
-        work.delay(0.2)
-        while not app.status()["running_count"]: time.sleep(0.001)
-    """)
-    assert end_of(process) == (0, ["3", "began", "finished"], "")
-
-
-def test_who_only_adds_and_waits_exits_without_a_word(program: Any) -> None:
-    process = program("print(waits_too_short())")
-    assert end_of(process) == (0, ["too long"], "")
-
-
-def test_waiting_may_begin_while_it_shuts_down(program: Any) -> None:
-    """In a process of its own: what a wrong end leaves behind would trouble other tests."""
-    process = program("""
-        def wait(handle):
-            try: handle.result(timeout=10)
-            except Exception as error: answers.append(str(error).rpartition(" ")[2])
-        for _ in range(20):
-            answers = []
-            app.start(auto=True)
-            handles = add.options(after=100).delay_many([dict(x=1, y=2)] * 30)
-            threads = [threading.Thread(target=wait, args=(handle,)) for handle in handles]
-            threads.insert(15, threading.Thread(target=app.shutdown))
-            for thread in threads: thread.start()
-            for thread in threads: thread.join()
-            assert answers == ["shutdown"] * 30, answers
-            app.shutdown()
-    """)
-    assert end_of(process) == (0, [], "")
-
-
-FORK = """
-import warnings
-warnings.filterwarnings("ignore", "This process .* is multi-threaded", DeprecationWarning)  # it is, that is the point
-ending = threading.Event()
-def adds_all_the_time():
-    while not ending.is_set(): add.delay_many([dict(x=1, y=2)] * 1000)
-{before}
-for _ in range({times}):
-    pid = os.fork()
-    if pid == 0:
-        signal.alarm(10)  # whatever happens, it ends
-        {child}
-        print("child", flush=True)
-        os._exit(0)
-    assert os.waitpid(pid, 0)[1] == 0
-{after}
-ending.set()
-app.shutdown()
-print("parent")
-"""
-STARTS = "app.start(auto=True); assert add.delay(1, 2).result(timeout=10) == 3; app.shutdown()"
-FORKS = {
-    "add": ("add.delay(1, 1)", "assert add.delay(1, 2).state() == 'ready'", 1, ""),
-    "wait": ("waits_too_short()", "assert waits_too_short()", 1, ""),
-    "start": ("waits_too_short()", STARTS, 1, STARTS),
-    "start under a worker": ("app.start(auto=True)", STARTS, 1, "assert add.delay(1, 2).result(timeout=10) == 3"),
-    "add while another thread adds": (
-        "add.delay(1, 1); threading.Thread(target=adds_all_the_time, daemon=True).start()", "add.delay(1, 2)", 10, "",
-    ),
-}  # fmt: skip
-
-
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
-@pytest.mark.parametrize(("before", "child", "times", "after"), FORKS.values(), ids=FORKS.keys())
-def test_fork(program: Any, before: str, child: str, times: int, after: str) -> None:
-    code = FORK.format(before=before, child=child, times=times, after=after)
-    process = program(code, stop_timeout=0)
-    assert end_of(process) == (0, ["child"] * times + ["parent"], "")

@@ -6,11 +6,9 @@ import asyncio
 import functools
 import gc
 import logging
-import threading
 import time
 import weakref
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager
+from collections.abc import Callable, Mapping
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -29,74 +27,24 @@ from onthedot import (
     current_task,
 )
 from onthedot.clock import ManualClock
+from tests.consumers import Work, running
+from tests.waiting import every_chance, until
 
-pytestmark = pytest.mark.timeout(20)
-
-
-async def until(predicate: Callable[[], Any], timeout: float = 10) -> None:
-    deadline = time.monotonic() + timeout
-    while not predicate():
-        assert time.monotonic() < deadline, f"not within {timeout} s"
-        await asyncio.sleep(0.001)
-
-
-async def every_chance() -> None:
-    """To do one thing too many."""
-    for _ in range(200):
-        await asyncio.sleep(0)
+pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")]
 
 
 @pytest.fixture(autouse=True)
-def own_global_registry(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
+def own_global_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
     monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
-    before = threading.enumerate()
-    yield
-    assert [line for record in caplog.get_records("call") if "trying again" in (line := record.getMessage())] == []
-    deadline = time.monotonic() + 5
-    while left := [each for each in threading.enumerate() if each.name.startswith("onthedot") and each not in before]:
-        assert time.monotonic() < deadline, f"left behind: {left}"
-        time.sleep(0.001)
 
 
-class Email(BaseTaskConsumer):
+class Email(Work):
     name = "email"
-
-    def __init__(self, gated: bool = False) -> None:
-        self.got: list[Task] = []
-        self.inside = self.most = 0
-        self.gate = asyncio.Event()
-        if not gated:
-            self.gate.set()
-
-    async def consume(self, task: Task) -> None:
-        self.got.append(task)
-        self.inside += 1
-        self.most = max(self.most, self.inside)
-        await self.gate.wait()
-        self.inside -= 1
 
 
 class Sms(Email):
     name = "sms"
-
-
-@asynccontextmanager
-async def running(
-    *consumers: BaseTaskConsumer, clock: ManualClock | None = None, **options: Any
-) -> AsyncIterator[Scheduler]:
-    before = asyncio.all_tasks()
-    registry = TaskConsumerRegistry()
-    for consumer in consumers:
-        registry.register(consumer)
-    scheduler = Scheduler(registry=registry, **options)
-    with scheduler._core.override(None, clock):
-        await scheduler.start()
-        try:
-            yield scheduler
-        finally:
-            await scheduler.stop()
-    assert asyncio.all_tasks() <= before
 
 
 # -- the registry
@@ -180,19 +128,19 @@ async def test_consumers_come_and_go_while_running() -> None:
         begin = time.monotonic()
         scheduler.registry.register(later)
         scheduler.add_task(Task("sms"))
-        await until(lambda: len(later.got) == 1)
+        await until(lambda: len(later.started) == 1)
         assert time.monotonic() - begin < 2, "at once, and not at the next poll"
 
         scheduler.registry.unregister("sms")
         handle = scheduler.add_task(Task("sms"))
         await until(handle.done)
-        assert (handle.state(), len(later.got)) == ("failed", 1)
+        assert (handle.state(), len(later.started)) == ("failed", 1)
 
         other = Sms()
         await asyncio.to_thread(scheduler.registry.register, other)  # from any thread
         assert handle.retry()
-        await until(lambda: len(other.got) == 1)
-        assert len(later.got) == 1, "a new one of the same name takes over"
+        await until(lambda: len(other.started) == 1)
+        assert len(later.started) == 1, "a new one of the same name takes over"
 
 
 async def test_a_task_and_then_its_consumer_in_one_breath() -> None:
@@ -203,7 +151,7 @@ async def test_a_task_and_then_its_consumer_in_one_breath() -> None:
         handle = scheduler.add_task(Task("sms", {}, datetime.now(UTC) - timedelta(seconds=1)))
         scheduler.registry.register(sms)
         await until(handle.done)
-        assert (handle.state(), len(sms.got)) == ("succeeded", 1)
+        assert (handle.state(), len(sms.started)) == ("succeeded", 1)
 
 
 async def test_one_that_comes_later_brings_its_limits() -> None:
@@ -215,10 +163,10 @@ async def test_one_that_comes_later_brings_its_limits() -> None:
         scheduler.registry.register(slow)
         for _ in range(5):
             scheduler.add_task(Task("slow"))
-        await until(lambda: slow.got)
+        await until(lambda: slow.started)
         await every_chance()
         slow.gate.set()
-        await until(lambda: len(slow.got) == 5)
+        await until(lambda: len(slow.started) == 5)
     assert slow.most == 1
 
 
@@ -248,10 +196,10 @@ async def test_a_faulty_count_is_one(email: Callable[[], Email], caplog: pytest.
     async with running(consumer) as scheduler:
         for _ in range(4):
             scheduler.add_task(Task("email"))
-        await until(lambda: consumer.got)
+        await until(lambda: consumer.started)
         await every_chance()
         consumer.gate.set()
-        await until(lambda: len(consumer.got) == 4)
+        await until(lambda: len(consumer.started) == 4)
     assert consumer.most == 1
     (line,) = [record for record in caplog.records if record.levelno >= logging.WARNING]
     assert line.levelno == logging.WARNING
@@ -264,15 +212,15 @@ async def test_the_count_is_read_at_each_claim() -> None:
     async with running(email) as scheduler:
         for _ in range(6):
             scheduler.add_task(Task("email"))
-        await until(lambda: len(email.got) == 1)
+        await until(lambda: len(email.started) == 1)
         email.concurrent_count = 3
         scheduler.add_task(Task("email"))  # makes the loop look
-        await until(lambda: len(email.got) == 3)
+        await until(lambda: len(email.started) == 3)
         await every_chance()
-        assert len(email.got) == 3
+        assert len(email.started) == 3
         email.concurrent_count = 1
         email.gate.set()
-        await until(lambda: len(email.got) == 7)
+        await until(lambda: len(email.started) == 7)
     assert email.most == 3
 
 
@@ -282,10 +230,10 @@ async def test_one_full_source_does_not_hold_up_another() -> None:
         for _ in range(100):
             scheduler.add_task(Task("email"))
         scheduler.add_task(Task("sms"))
-        await until(lambda: len(sms.got) == 1)
-        assert len(email.got) == 1
+        await until(lambda: len(sms.started) == 1)
+        assert len(email.started) == 1
         email.gate.set()
-        await until(lambda: len(email.got) == 100)
+        await until(lambda: len(email.started) == 100)
 
 
 # -- what a consumer is
@@ -314,9 +262,9 @@ async def test_produce_may_check_and_schedule() -> None:
         task = later.produce({"to": "ann"})
         scheduler.add_task(task)
         await every_chance()
-        assert later.got == []
+        assert later.started == []
         clock.advance(1000)
-        await until(lambda: later.got == [task])
+        await until(lambda: later.started == [task])
 
 
 class Wrapped(Email):
@@ -354,7 +302,7 @@ async def test_a_coroutine_is_awaited_wherever_it_comes_from(kind: type[Email]) 
     async with running(consumer) as scheduler:
         handle = scheduler.add_task(Task("email"))
         await until(handle.done)
-        assert (handle.state(), len(consumer.got)) == ("succeeded", 1)
+        assert (handle.state(), len(consumer.started)) == ("succeeded", 1)
 
 
 async def test_the_options_of_a_task_are_class_attributes() -> None:
@@ -362,7 +310,7 @@ async def test_the_options_of_a_task_are_class_attributes() -> None:
         max_retries, backoff, tags, priority = 2, [0], ("eu",), "high"
 
         async def consume(self, task: Task) -> Any:
-            self.got.append(task)
+            self.started.append(task)
             context = current_task()
             if context.attempt == 1:
                 raise OSError("gone")
@@ -375,7 +323,7 @@ async def test_the_options_of_a_task_are_class_attributes() -> None:
         task = Task("email", {"n": 1})
         handle = scheduler.add_task(task)
         await until(handle.done)
-        assert consumer.got == [task, task, task]
+        assert consumer.started == [task, task, task]
         assert (handle.state(), handle.info().priority, handle.info().tags) == ("succeeded", 10, ("eu",))
         result = await asyncio.to_thread(handle.result, timeout=5)
         assert result == {"attempt": 3, "tags": ("eu",)}
@@ -433,10 +381,10 @@ async def test_a_consumer_may_carry_a_schedule(door: str) -> None:
 async def self_paced(clock: ManualClock, tick: Ticking) -> None:
     for n in range(3):
         await every_chance()
-        assert len(tick.got) == n
+        assert len(tick.started) == n
         clock.advance(60_000)
-        await until(lambda n=n: len(tick.got) == n + 1, timeout=5)
-    assert [task.args for task in tick.got] == [{"n": 1}] * 3
+        await until(lambda n=n: len(tick.started) == n + 1, timeout=5)
+    assert [task.args for task in tick.started] == [{"n": 1}] * 3
 
 
 async def test_what_consume_gets_is_its_own() -> None:
@@ -451,5 +399,5 @@ async def test_what_consume_gets_is_its_own() -> None:
     async with running(greedy) as scheduler:
         scheduler.add_task(Task("email", given))
         given["list"].clear()  # stored when add_task returned
-        await until(lambda: greedy.got)
-    assert greedy.got[0].args == {"list": [1, 2, 3, 4]}
+        await until(lambda: greedy.started)
+    assert greedy.started[0].args == {"list": [1, 2, 3, 4]}

@@ -7,7 +7,7 @@ import inspect
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -25,9 +25,7 @@ from onthedot import (
     TaskState,
     as_completed,
 )
-
-LONG = 30.0  # seconds: longer than any test; nothing waits it out
-SOON = 10.0  # seconds within which everything here happens, also on a busy machine
+from tests.waiting import LONG, SOON, until
 
 
 @dataclass
@@ -80,16 +78,6 @@ def fresh() -> Iterator[None]:
     broken.clear()
     with app.override(store="memory://"):
         yield
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Waits until it is so; `condition` may be async."""
-    async with asyncio.timeout(SOON):
-        while True:
-            answer = condition()
-            if await answer if inspect.isawaitable(answer) else answer:
-                return
-            await asyncio.sleep(0.001)
 
 
 async def is_running(handle: AsyncTaskHandle[Any]) -> bool:

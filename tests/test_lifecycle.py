@@ -5,11 +5,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import random
-import re
 import signal
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -23,40 +22,13 @@ from onthedot import (
     StoreRefused,
     Task,
     TaskCancelled,
-    TaskConsumerRegistry,
     TaskHandle,
 )
 from onthedot.stores.contract import Store
+from tests.consumers import Work, scheduler_of
+from tests.waiting import every_chance, until, wait_until
 
-pytestmark = pytest.mark.timeout(20)
-
-
-async def until(predicate: Callable[[], Any], timeout: float = 10) -> None:
-    deadline = time.monotonic() + timeout
-    while not predicate():
-        assert time.monotonic() < deadline, f"not within {timeout} s"
-        await asyncio.sleep(0.001)
-
-
-def wait_until(predicate: Callable[[], Any], timeout: float = 10) -> None:
-    deadline = time.monotonic() + timeout
-    while not predicate():
-        assert time.monotonic() < deadline, f"not within {timeout} s"
-        time.sleep(0.001)
-
-
-async def every_chance() -> None:
-    """To do one thing too many."""
-    for _ in range(200):
-        await asyncio.sleep(0)
-
-
-@pytest.fixture(autouse=True)
-def no_thread_left() -> Iterator[None]:
-    before = threading.enumerate()
-    yield
-    ours = re.compile("onthedot")
-    wait_until(lambda: not [each for each in threading.enumerate() if ours.match(each.name) and each not in before], 5)
+pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left")]
 
 
 @pytest.fixture
@@ -71,34 +43,6 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str]
 
 
 STARTED, STOPPED = ("INFO", "Scheduler started"), ("INFO", "Scheduler stopped")
-
-
-class Work(BaseTaskConsumer):
-    name, concurrent_count = "work", 1
-
-    def __init__(self, gated: bool = False) -> None:
-        self.gate = asyncio.Event()
-        if not gated:
-            self.gate.set()
-        self.started: list[Any] = []
-        self.ended: list[Any] = []
-        self.cancelled = 0
-
-    async def consume(self, task: Task) -> None:
-        self.started.append(task.args.get("n"))
-        try:
-            await self.gate.wait()
-        except asyncio.CancelledError:
-            self.cancelled += 1
-            raise
-        self.ended.append(task.args.get("n"))
-
-
-def scheduler_of(*consumers: BaseTaskConsumer, **options: Any) -> Scheduler:
-    registry = TaskConsumerRegistry()
-    for consumer in consumers:
-        registry.register(consumer)
-    return Scheduler(registry=registry, **options)
 
 
 def status(door: Scheduler | App[Any]) -> str:
@@ -132,9 +76,9 @@ async def test_a_second_start_does_nothing_and_says_so(lines: Callable[[], list[
     (warning,) = [text for level, text in lines() if level == "WARNING"]
     assert "already running" in warning
     scheduler.add_task(Task("work", {"n": 1}))
-    await until(lambda: work.ended == [1])
+    await until(lambda: work.done() == [1])
     await scheduler.stop()
-    assert work.started == [1], "one loop, not two"
+    assert work.ran() == [1], "one loop, not two"
 
 
 async def test_two_starts_at_once(lines: Callable[[], list[tuple[str, str]]]) -> None:
@@ -183,7 +127,7 @@ async def test_a_start_that_fails_can_be_tried_again(verb: str, lines: Callable[
     assert (status(scheduler), await scheduler.stop()) == ("stopped", False)
     assert asyncio.all_tasks() == {asyncio.current_task()}
     assert await scheduler.start() is True
-    await until(lambda: work.ended == [1])
+    await until(lambda: work.done() == [1])
     await scheduler.stop()
     assert lines() == [STARTED, STOPPED]
 
@@ -277,8 +221,7 @@ async def test_idle_stops_fast() -> None:
 @pytest.mark.parametrize("steps", range(8))
 async def test_nothing_starts_from_the_first_moment_of_stop(steps: int) -> None:
     """Wherever the loop is when stop() is called: what has not begun goes back, uncounted."""
-    work = Work(gated=True)
-    work.concurrent_count = 3
+    work = Work(count=3, gated=True)
     scheduler = scheduler_of(work)
     handles = [scheduler.add_task(Task("work", {"n": n})) for n in range(30)]
     await scheduler.start()
@@ -293,7 +236,7 @@ async def test_nothing_starts_from_the_first_moment_of_stop(steps: int) -> None:
     await scheduler.start()
     await until(lambda: len(work.ended) == 30)
     await scheduler.stop()
-    assert work.started == list(range(30))
+    assert work.ran() == list(range(30))
     assert {handle.info().attempt for handle in handles} == {1}
 
 
@@ -309,7 +252,7 @@ async def test_after_the_stop_timeout_the_running_go_back_uncounted() -> None:
     await scheduler.start()
     await until(handle.done)
     await scheduler.stop()
-    assert (work.started, work.ended, handle.info().attempt) == ([1, 1], [1], 1)
+    assert (work.ran(), work.done(), handle.info().attempt) == ([1, 1], [1], 1)
 
 
 async def test_a_thread_that_does_not_return_does_not_hold_up_a_stop_with_a_timeout() -> None:
@@ -351,7 +294,7 @@ def test_one_loop_after_the_other() -> None:
         scheduler.registry.register(work)
         await scheduler.start()
         scheduler.add_task(Task("work", {"n": n}))
-        await until(lambda: work.ended == [n])
+        await until(lambda: work.done() == [n])
         await scheduler.stop()
         scheduler.registry.unregister("work")
 
@@ -371,7 +314,7 @@ def test_a_loop_that_was_closed_over_it_is_no_obstacle() -> None:
         scheduler.registry.register(work)
         assert await scheduler.start() is True
         scheduler.add_task(Task("work", {"n": 1}))
-        await until(lambda: work.ended == [1])
+        await until(lambda: work.done() == [1])
         await scheduler.stop()
 
     asyncio.run(forgets())
@@ -391,7 +334,7 @@ async def test_a_loop_that_fails_goes_on(lines: Callable[[], list[tuple[str, str
     await until(lambda: scheduler.status()["last_error"])
     assert scheduler.status()["last_error"] == "OSError: no route"
     assert status(scheduler) == "running"
-    await until(lambda: work.ended == [1])
+    await until(lambda: work.done() == [1])
     await until(lambda: not trouble)
     await scheduler.stop()
     errors = [text for level, text in lines() if level == "ERROR"]
@@ -416,7 +359,7 @@ async def test_what_no_retry_mends_ends_it(lines: Callable[[], list[tuple[str, s
     assert await scheduler.start() is True, "once a person has mended it"
     await until(handle.done)
     await scheduler.stop()
-    assert work.ended == [1]
+    assert work.done() == [1]
 
 
 # -- the doors of an app

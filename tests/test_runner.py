@@ -4,10 +4,9 @@ from __future__ import annotations
 
 import asyncio
 import contextvars
-import inspect
 import logging
 from collections.abc import Awaitable, Callable, Iterator
-from datetime import UTC, datetime, timedelta
+from datetime import datetime, timedelta
 from typing import Any
 
 import pytest
@@ -28,21 +27,9 @@ from onthedot import (
     current_task,
 )
 from onthedot.clock import ManualClock
+from tests.waiting import SOON, every_chance, until
 
-SOON = 10.0  # seconds within which everything here happens, also on a busy machine
 Script = list[BaseException | type[BaseException]]
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock(datetime(2026, 3, 1, 12, tzinfo=UTC))
-
-
-@pytest.fixture
-def app(clock: ManualClock) -> Iterator[App]:
-    app = App("runner", store="memory://", stop_timeout=0)
-    with app.override(clock=clock):
-        yield app
 
 
 @pytest.fixture
@@ -51,16 +38,6 @@ def patient() -> Iterator[App]:
     app = App("patient", store="memory://", stop_timeout=SOON)
     with app.override(store="memory://"):
         yield app
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Waits until it is so; `condition` may be async."""
-    async with asyncio.timeout(SOON):
-        while True:
-            answer = condition()
-            if await answer if inspect.isawaitable(answer) else answer:
-                return
-            await asyncio.sleep(0)
 
 
 async def has_state(handle: AsyncTaskHandle[Any], *states: str) -> bool:
@@ -92,7 +69,7 @@ async def play(clock: ManualClock, handle: AsyncTaskHandle[Any], runs: list[Any]
         so_far, pause = len(runs), info.schedule_at - clock.moment()
         pauses.append(pause.total_seconds())
         clock.advance(pause / timedelta(milliseconds=1) - 1)
-        await asyncio.sleep(0)
+        await every_chance()
         assert len(runs) == so_far, "it came early"
         clock.advance(1)
         await until(lambda so_far=so_far: len(runs) > so_far)
@@ -216,7 +193,7 @@ async def test_a_timeout_cancels_and_is_a_failure_like_others(app: App, clock: M
         deadline = clock.moment() + timedelta(seconds=30)
         await until(lambda: began == [1])
         clock.advance(29_999)
-        await asyncio.sleep(0)
+        await every_chance()
         assert cleaned == []
         clock.advance(1)
         await until(lambda: has_state(handle, "scheduled"))
@@ -308,15 +285,19 @@ async def test_log_lines_of_a_task_carry_its_fields(app: App, caplog: pytest.Log
         }  # fmt: skip
 
 
-async def test_what_a_task_sets_is_not_seen_by_the_next(app: App) -> None:
+@pytest.mark.parametrize("where", ["loop", "thread"])
+async def test_what_a_task_sets_is_not_seen_by_the_next(app: App, where: str) -> None:
     mark = contextvars.ContextVar("mark", default="clean")
 
-    @app.task
-    async def leave(text: str) -> str:
+    def in_thread(text: str) -> str:
         before = mark.get()
         mark.set(text)
         return before
 
+    async def on_loop(text: str) -> str:
+        return in_thread(text)
+
+    leave: Any = app.task(in_thread if where == "thread" else on_loop)
     async with app.running():
         handles = await leave.enqueue_many([{"text": str(n)} for n in range(20)])
         assert {await handle for handle in handles} == {"clean"}

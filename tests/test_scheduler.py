@@ -8,9 +8,7 @@ import gc
 import json
 import logging
 import threading
-import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
@@ -33,85 +31,20 @@ from onthedot import (
     stop_scheduler,
 )
 from onthedot.clock import ManualClock
+from tests.consumers import Work, running, scheduler_of
+from tests.waiting import every_chance, until
 
-pytestmark = pytest.mark.timeout(20)
+pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")]
 NOON = datetime(2026, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)
 
 
-async def until(predicate: Callable[[], Any], timeout: float = 10) -> None:
-    deadline = time.monotonic() + timeout
-    while not predicate():
-        assert time.monotonic() < deadline, f"not within {timeout} s"
-        await asyncio.sleep(0.001)
-
-
-async def every_chance() -> None:
-    """To do one thing too many."""
-    for _ in range(200):
-        await asyncio.sleep(0)
-
-
 @pytest.fixture(autouse=True)
-def nothing_left(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """Each test has a global registry and a shared scheduler of its own, and leaves no thread and no hidden trouble."""
+def own_globals(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Each test has a global registry and a shared scheduler of its own."""
     monkeypatch.delenv("ONTHEDOT_STORE", raising=False)
     monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
     monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
     monkeypatch.setattr("onthedot.scheduler._shared", None)
-    before = threading.enumerate()
-    yield
-    assert [line for record in caplog.get_records("call") if "trying again" in (line := record.getMessage())] == []
-    deadline = time.monotonic() + 5
-    while left := [each for each in threading.enumerate() if each.name.startswith("onthedot") and each not in before]:
-        assert time.monotonic() < deadline, f"left behind: {left}"
-        time.sleep(0.001)
-
-
-class Work(BaseTaskConsumer):
-    """Does what `do` says."""
-
-    def __init__(
-        self,
-        do: Callable[[Task], Awaitable[Any]] | None = None,
-        name: str = "work",
-        count: int = 1,
-        gated: bool = False,
-    ) -> None:
-        self.name, self.concurrent_count, self._do = name, count, do
-        self.got: list[Task] = []
-        self.gate = asyncio.Event()
-        if not gated:
-            self.gate.set()
-
-    async def consume(self, task: Task) -> Any:
-        self.got.append(task)
-        await self.gate.wait()
-        return None if self._do is None else await self._do(task)
-
-    def ran(self) -> list[Any]:
-        return [task.args.get("n") for task in self.got]
-
-
-def scheduler_of(*consumers: BaseTaskConsumer, **options: Any) -> Scheduler:
-    registry = TaskConsumerRegistry()
-    for consumer in consumers:
-        registry.register(consumer)
-    return Scheduler(registry=registry, **options)
-
-
-@asynccontextmanager
-async def running(
-    *consumers: BaseTaskConsumer, clock: ManualClock | None = None, **options: Any
-) -> AsyncIterator[Scheduler]:
-    before = asyncio.all_tasks()
-    scheduler = scheduler_of(*consumers, **options)
-    with scheduler._core.override(None, clock):
-        await scheduler.start()
-        try:
-            yield scheduler
-        finally:
-            await scheduler.stop()
-    assert asyncio.all_tasks() <= before
 
 
 # -- Task
@@ -224,7 +157,7 @@ async def test_from_other_threads() -> None:
         ]
         for thread in threads:
             thread.start()
-        await until(lambda: len(work.got) == 800)
+        await until(lambda: len(work.started) == 800)
         for thread in threads:
             thread.join()
     assert sorted(work.ran()) == list(range(800))
@@ -298,8 +231,8 @@ async def test_the_same_uuid_twice(
         clock.advance(1001)
         await until(first.done)
         await every_chance()
-    assert work.got == [Task(**fields)], "the first stands, and runs once"
-    assert other.got == []
+    assert work.started == [Task(**fields)], "the first stands, and runs once"
+    assert other.started == []
 
 
 # -- running
@@ -362,12 +295,12 @@ async def test_cancelling_itself_is_its_own_affair() -> None:
         if task.args["n"] % 2:
             await asyncio.sleep(0)
 
-    work, other = Work(suicide), Work(name="other")
+    work, other = Work(do=suicide), Work(name="other")
     async with running(work, other, concurrency=1) as scheduler:
         for n in range(10):
             scheduler.add_task(Task("work", {"n": n}))
             scheduler.add_task(Task("other", {"n": n}))
-        await until(lambda: len(work.got) == len(other.got) == 10)
+        await until(lambda: len(work.started) == len(other.started) == 10)
         await until(lambda: scheduler.status()["running_count"] == 0)
     assert other.ran() == list(range(10))
 
@@ -376,7 +309,7 @@ async def test_cancelled_by_its_own_wish_is_no_failure(caplog: pytest.LogCapture
     async def give_up(task: Task) -> None:
         raise Cancel("not needed")
 
-    async with running(Work(give_up)) as scheduler:
+    async with running(Work(do=give_up)) as scheduler:
         handle = scheduler.add_task(Task("work"))
         await until(handle.done)
         assert (handle.state(), handle.info().reason) == ("cancelled", "not needed")
@@ -394,7 +327,7 @@ async def test_a_log_that_fails_does_not_stop_the_rest() -> None:
 
     logger = logging.getLogger("test_scheduler.broken")
     logger.propagate = False
-    work, other = Work(fail), Work(name="other")
+    work, other = Work(do=fail), Work(name="other")
     async with running(work, other, logger=logger, stop_timeout=0) as scheduler:
         logger.addHandler(broken := Broken())
         try:
@@ -464,31 +397,36 @@ async def test_result_on_its_own_loop_says_what_to_write() -> None:
 # -- being idle
 
 
+def count_turns(scheduler: Scheduler) -> list[None]:
+    """Grows by one with every turn."""
+    store, turns = scheduler._core.store, list[None]()
+    real = store.turn
+
+    async def counted(*args: Any, **keywords: Any) -> Any:
+        turns.append(None)
+        return await real(*args, **keywords)
+
+    store.turn = counted
+    return turns
+
+
 async def test_an_idle_scheduler_never_wakes() -> None:
     clock, work = ManualClock(), Work()
     scheduler = scheduler_of(work, poll_interval=10)
     with scheduler._core.override(None, clock):
-        store, turns = scheduler._core.store, 0
-        real = store.turn
-
-        async def counted(*args: Any, **keywords: Any) -> Any:
-            nonlocal turns
-            turns += 1
-            return await real(*args, **keywords)
-
-        store.turn = counted
+        turns = count_turns(scheduler)
         await scheduler.start()
         scheduler.add_task(Task("work", {"n": 1}, clock.moment() + timedelta(hours=1)))  # waiting is idle, too
         await every_chance()
-        before = turns
+        before = len(turns)
         for _ in range(99):
             clock.advance(100)
             await every_chance()
-        assert turns == before, "not within its poll interval"
+        assert len(turns) == before, "not within its poll interval"
         clock.advance(100)
-        await until(lambda: turns > before)
+        await until(lambda: len(turns) > before)
         await every_chance()
-        assert turns == before + 1, "and once then"
+        assert len(turns) == before + 1, "and once then"
         await scheduler.stop()
 
 
@@ -497,15 +435,7 @@ async def test_a_full_scheduler_does_not_spin() -> None:
     clock, work = ManualClock(), Work(gated=True)
     scheduler = scheduler_of(work, poll_interval=10)
     with scheduler._core.override(None, clock):
-        store, turns = scheduler._core.store, 0
-        real = store.turn
-
-        async def counted(*args: Any, **keywords: Any) -> Any:
-            nonlocal turns
-            turns += 1
-            return await real(*args, **keywords)
-
-        store.turn = counted
+        turns = count_turns(scheduler)
         for n in range(3):
             scheduler.add_task(Task("work", {"n": n}, clock.moment()))
         scheduler.add_task(Task("work", {"n": 3}, clock.moment() + timedelta(seconds=1)))
@@ -514,12 +444,12 @@ async def test_a_full_scheduler_does_not_spin() -> None:
         await every_chance()
         clock.advance(1000)
         await every_chance()
-        before = turns
+        before = len(turns)
         await every_chance()
-        assert turns == before
+        assert len(turns) == before
         assert before < 10
         work.gate.set()
-        await until(lambda: len(work.got) == 4)
+        await until(lambda: len(work.started) == 4)
         await scheduler.stop()
 
 
@@ -584,7 +514,7 @@ async def test_the_shared_scheduler() -> None:
     assert shared_status() == NINE | {"status": "running"}
     handles = [get_scheduler().add_task(Task("work", {"n": n})) for n in range(3)]
     get_scheduler().add_task(Task("work", {"n": 3}, datetime.now(UTC) + timedelta(hours=1)))
-    await until(lambda: work.got and shared_status()["queue_count"] == 2)
+    await until(lambda: work.started and shared_status()["queue_count"] == 2)
     await every_chance()
     assert work.ran() == [0], "one task at a time, whatever the source allows"
     busy = {"status": "running", "queue_count": 2, "running_count": 1, "is_executing": True}
@@ -610,13 +540,13 @@ async def test_a_long_task_does_not_stall_due_checks() -> None:
     TaskConsumerRegistry.register(tick)
     await start_scheduler()
     get_scheduler().add_task(Task("work"))
-    await until(lambda: slow.got)
+    await until(lambda: slow.started)
     get_scheduler().add_task(Task("work", {}, datetime.now(UTC) + timedelta(seconds=0.02)))
     await until(lambda: shared_status()["queue_count"] == 2)
     assert (shared_status()["scheduled_count"], shared_status()["enabled_scheduled_count"]) == (1, 1)
-    assert tick.got == []
+    assert tick.started == []
     slow.gate.set()
-    await until(lambda: len(slow.got) == 2 and tick.got)
+    await until(lambda: len(slow.started) == 2 and tick.started)
     await stop_scheduler()
 
 
@@ -626,7 +556,7 @@ async def test_current_task_is_the_one_that_runs_longest() -> None:
         handles = []
         for n in range(3):
             handles.append(scheduler.add_task(Task("work", {"n": n})))
-            await until(lambda n=n: len(work.got) == n + 1)
+            await until(lambda n=n: len(work.started) == n + 1)
         assert scheduler.status()["current_task_id"] == handles[0].uuid
         assert scheduler.status()["running_count"] == 3
         work.gate.set()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -16,8 +15,7 @@ from onthedot import App, AtMost, TaskFunction, current_task
 from onthedot.clock import ManualClock
 from onthedot.engine.slots import Slots
 from onthedot.engine.source import Source, Sources
-
-SOON = 10.0  # seconds within which everything here happens, also on a busy machine
+from tests.waiting import every_chance, until
 
 
 @dataclass(eq=False)
@@ -230,16 +228,6 @@ def seats() -> Seats:
     return Seats()
 
 
-async def until(condition: Callable[[], Any]) -> None:
-    """Waits until it is so; `condition` may be async."""
-    async with asyncio.timeout(SOON):
-        while True:
-            answer = condition()
-            if await answer if inspect.isawaitable(answer) else answer:
-                return
-            await asyncio.sleep(0)
-
-
 async def drain(seats: Seats, number: int) -> None:
     """Lets them go one by one until so many have sat."""
     while len(seats.began) < number or seats.sitting:
@@ -247,8 +235,7 @@ async def drain(seats: Seats, number: int) -> None:
         before = len(seats.sitting)
         seats.leave()
         await until(lambda before=before: len(seats.sitting) < before or len(seats.began) >= number)
-        for _ in range(5):
-            await asyncio.sleep(0)
+        await every_chance()
 
 
 async def test_all_slots_are_used_when_only_one_source_has_work(make: Callable[[int], App], seats: Seats) -> None:
@@ -368,8 +355,7 @@ async def test_a_rate_holds_and_is_used_up(make: Callable[[int], App], clock: Ma
             clock.advance(499)
             if others_work:
                 await (await other.enqueue())
-            for _ in range(10):
-                await asyncio.sleep(0)
+            await every_chance()
             assert len(began) == number - 1
             clock.advance(1)
             await until(lambda number=number: len(began) == number)

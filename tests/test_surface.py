@@ -57,6 +57,18 @@ def test_every_name_is_there_and_documented(name: str) -> None:
     assert getattr(onthedot, name).__doc__
 
 
+def test_the_module_has_no_other_names() -> None:
+    """They come at the first use, and look as if they had always been there."""
+    assert set(NAMES) <= set(dir(onthedot))
+    with pytest.raises(ImportError, match="cannot import name 'Aplication' from 'onthedot'"):
+        exec("from onthedot import Aplication")
+    with pytest.raises(AttributeError, match="module 'onthedot' has no attribute '_App'"):
+        _ = onthedot._App
+    everything: dict[str, object] = {}
+    exec("from onthedot import *", everything)
+    assert sorted(everything.keys() - {"__builtins__"}) == sorted(NAMES)
+
+
 def test_error_classes() -> None:
     classes = {name: value for name, value in vars(errors).items() if isinstance(value, type)}
     found = {

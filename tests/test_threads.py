@@ -3,12 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-import contextvars
-import inspect
 import logging
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from typing import Any
 
 import pytest
@@ -16,23 +14,9 @@ import pytest
 from onthedot import App, AsyncTaskHandle, Cancel, Retry, TaskCancelled, TaskFailed, TaskTimeout, current_task
 from onthedot.clock import ManualClock
 from onthedot.executors.threads import Threads
+from tests.waiting import SOON, until
 
-SOON = 10.0  # seconds within which everything here happens, also on a busy machine
-
-
-@pytest.fixture(autouse=True)
-def no_thread_stays() -> Iterator[None]:
-    before = set(threading.enumerate())
-    yield
-    deadline = time.monotonic() + SOON
-    while left := set(threading.enumerate()) - before:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.001)
-
-
-@pytest.fixture
-def clock() -> ManualClock:
-    return ManualClock()
+pytestmark = pytest.mark.usefixtures("no_thread_left")
 
 
 @pytest.fixture
@@ -48,16 +32,6 @@ def gate() -> Iterator[threading.Event]:
     gate = threading.Event()
     yield gate
     gate.set()
-
-
-async def until(condition: Callable[[], Any]) -> None:
-    """Waits until it is so; `condition` may be async."""
-    async with asyncio.timeout(SOON):
-        while True:
-            answer = condition()
-            if await answer if inspect.isawaitable(answer) else answer:
-                return
-            await asyncio.sleep(0.001)
 
 
 async def is_running(handle: AsyncTaskHandle[Any]) -> bool:
@@ -80,20 +54,6 @@ async def test_a_sync_function_runs_in_a_thread_and_knows_its_task(app: App) -> 
         await handle
     assert seen["uuid"] == handle.uuid
     assert seen["thread"].startswith("onthedot-threads-")
-
-
-async def test_what_a_task_sets_is_not_seen_by_the_next_in_the_same_thread(app: App) -> None:
-    mark = contextvars.ContextVar("mark", default="clean")
-
-    @app.task
-    def leave(text: str) -> str:
-        before = mark.get()
-        mark.set(text)
-        return before
-
-    async with app.running():
-        handles = await leave.enqueue_many([{"text": str(n)} for n in range(20)])
-        assert {await handle for handle in handles} == {"clean"}
 
 
 async def test_slots_bound_how_many_run_at_once_and_all_of_them_are_used(app: App) -> None:

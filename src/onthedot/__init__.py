@@ -1,86 +1,22 @@
 """Tasks that run on time."""
 
-from onthedot.app import App
-from onthedot.consumer import BaseTaskConsumer, TaskConsumerRegistry
-from onthedot.context import TaskContext, current_task
-from onthedot.errors import (
-    ArgumentError,
-    BadLimit,
-    BadSchedule,
-    Cancel,
-    DeclarationError,
-    DuplicateTask,
-    OnTheDotError,
-    Reject,
-    ResultExpired,
-    ResultNotStored,
-    Retry,
-    SchedulerStateError,
-    Snooze,
-    StoreBusy,
-    StoreError,
-    StoreFull,
-    StoreRefused,
-    StoreUnavailable,
-    TaskCancelled,
-    TaskError,
-    TaskFailed,
-    TaskNotFound,
-    TaskTimeout,
-)
-from onthedot.function import TaskFunction
-from onthedot.handle import AsyncTaskHandle, TaskHandle, as_completed
-from onthedot.limits import AtMost, Rate
-from onthedot.options import TaskOptions
-from onthedot.schedule import CronSchedule, DailySchedule, IntervalSchedule, OnceSchedule
-from onthedot.scheduler import Scheduler, get_scheduler, get_scheduler_status, start_scheduler, stop_scheduler
-from onthedot.task import Task, TaskState
+from typing import TYPE_CHECKING
 
-__all__ = [
-    "App",
-    "ArgumentError",
-    "AsyncTaskHandle",
-    "AtMost",
-    "BadLimit",
-    "BadSchedule",
-    "BaseTaskConsumer",
-    "Cancel",
-    "CronSchedule",
-    "DailySchedule",
-    "DeclarationError",
-    "DuplicateTask",
-    "IntervalSchedule",
-    "OnTheDotError",
-    "OnceSchedule",
-    "Rate",
-    "Reject",
-    "ResultExpired",
-    "ResultNotStored",
-    "Retry",
-    "Scheduler",
-    "SchedulerStateError",
-    "Snooze",
-    "StoreBusy",
-    "StoreError",
-    "StoreFull",
-    "StoreRefused",
-    "StoreUnavailable",
-    "Task",
-    "TaskCancelled",
-    "TaskConsumerRegistry",
-    "TaskContext",
-    "TaskError",
-    "TaskFailed",
-    "TaskFunction",
-    "TaskHandle",
-    "TaskNotFound",
-    "TaskOptions",
-    "TaskState",
-    "TaskTimeout",
-    "as_completed",
-    "current_task",
-    "get_scheduler",
-    "get_scheduler_status",
-    "start_scheduler",
-    "stop_scheduler",
-]
+if TYPE_CHECKING:
+    from onthedot.names import *  # noqa: F403 - its __all__ says which
+    from onthedot.names import __all__ as __all__
+else:
+    # At the first use, not at the import: pytest loads our plugin for everybody who has the package installed.
+    def __getattr__(name: str) -> object:
+        if name.startswith("_") and name != "__all__":
+            raise AttributeError(f"module 'onthedot' has no attribute {name!r}")
+        from importlib import import_module
+
+        names = import_module("onthedot.names")
+        globals().update({each: getattr(names, each) for each in ("__all__", *names.__all__)})
+        if name not in globals():
+            raise AttributeError(f"module 'onthedot' has no attribute {name!r}")
+        return globals()[name]
+
+    def __dir__() -> list[str]:
+        return sorted({*globals(), *__getattr__("__all__")})

@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from difflib import get_close_matches
 from math import isfinite
-from typing import Any
+from typing import Any, cast
 
 import msgspec
 from msgspec import Struct
@@ -64,26 +64,19 @@ class Caps:
 _DEFAULT_CAPS = Caps()
 
 
-class Headers(Struct, frozen=True):
+class Headers(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
     """What travels with the arguments."""
 
     at: str | None = None
-    scheduled_for: int | None = None
+    scheduled_for: int | None = msgspec.field(default=None, name="for")
     label: str = ""
-    metadata: dict[str, object] | None = None
+    metadata: dict[str, Any] | None = msgspec.field(default=None, name="meta")
 
 
 NO_HEADERS = Headers()
 
 
-class _Headed(Struct, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    at: str | None = None
-    scheduled_for: int | None = msgspec.field(default=None, name="for")
-    label: str = ""
-    metadata: Any = msgspec.field(default=ABSENT, name="meta")
-
-
-class _Body(_Headed):
+class _Body(Headers, frozen=True):
     """A body as it is written, or read where there is no signature."""
 
     args: Any = ABSENT
@@ -361,7 +354,7 @@ def _body_reader(arguments: type[Struct], strict: bool) -> Callable[[bytes], Any
     if strict:  # nothing but typed arguments: the usual body
         return reader(msgspec.defstruct("Body", fields, forbid_unknown_fields=True))
     fields.append(("open", dict[str, Any], msgspec.field(default_factory=dict)))
-    return reader(msgspec.defstruct("Body", fields, bases=(_Headed,)))
+    return reader(msgspec.defstruct("Body", fields, bases=(Headers,)))
 
 
 def _given(arguments: Struct) -> dict[str, Any]:
@@ -369,17 +362,17 @@ def _given(arguments: Struct) -> dict[str, Any]:
 
 
 def _headers(stored: Any) -> Headers:
-    metadata: dict[str, object] | None = None if stored.metadata is ABSENT else untag(stored.metadata)
+    metadata: dict[str, Any] | None = None if stored.metadata is None else untag(stored.metadata)
     if not isinstance(metadata, dict | None):
         raise TypeError("the metadata is no object")
-    headers = Headers(stored.at, stored.scheduled_for, stored.label, metadata)
+    headers = Headers(at=stored.at, scheduled_for=stored.scheduled_for, label=stored.label, metadata=metadata)
     return NO_HEADERS if headers == NO_HEADERS else headers
 
 
 def _finish(name: str, typed: dict[str, object], tagged: Any, headers: Headers, caps: Caps) -> bytes:
     body = _Body(typed or ABSENT, tagged or ABSENT)
     if headers is not NO_HEADERS:
-        _head(body, headers, name, caps)
+        body = _headed(body, headers, name, caps)
     written = write(body)
     if len(written) > caps.arguments:
         sizes = {argument: len(write(form)) for argument, form in (typed | tagged).items()}
@@ -391,16 +384,18 @@ def _finish(name: str, typed: dict[str, object], tagged: Any, headers: Headers, 
     return written
 
 
-def _head(body: _Body, headers: Headers, name: str, caps: Caps) -> None:
-    body.at, body.scheduled_for = headers.at, headers.scheduled_for
-    what = "label"
+def _headed(body: _Body, headers: Headers, name: str, caps: Caps) -> _Body:
+    what, metadata = "label", headers.metadata
     try:
-        body.label = str(tag(headers.label))
+        label = str(tag(headers.label))
         what = "metadata"
-        if headers.metadata is not None:
-            body.metadata = tag(dict(headers.metadata), depth=caps.depth + 1)
+        if metadata is not None:
+            metadata = cast("dict[str, Any]", tag(metadata, depth=caps.depth + 1))
     except Unstorable as error:
         raise _refusal(name, f"its {what}", error.path(f"$.{what}"), error, caps) from None
+    return _Body(
+        body.args, body.open, at=headers.at, scheduled_for=headers.scheduled_for, label=label, metadata=metadata
+    )
 
 
 def _refusal(name: str, what: str, path: str, error: Unstorable, caps: Caps) -> ArgumentError:

@@ -346,11 +346,9 @@ async def test_it(onthedot_app):
 
 
 def test_nothing_is_imported_until_it_is_used() -> None:
-    """Without the package's own ``__init__``, which imports what it likes."""
-    program = f"""
-import sys, types
-onthedot = sys.modules["onthedot"] = types.ModuleType("onthedot")
-onthedot.__path__ = [{str(Path(onthedot.__file__).parent)!r}]
+    """Pytest loads the plugin for everybody who has the package, and before coverage looks at theirs."""
+    program = """
+import sys
 import onthedot.pytest_plugin
 print(sorted(name for name in sys.modules if name.startswith("onthedot")))
 print([name for name in ("msgspec", "asyncio", "cronsim") if name in sys.modules])

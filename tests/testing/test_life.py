@@ -17,6 +17,7 @@ from onthedot import (
 )
 from onthedot.testing import ManualClock, TestApp
 from tests.testing.steps import START, Log, none, nothing_is_alive, seconds
+from tests.waiting import until
 
 # -- the worker's life
 
@@ -179,7 +180,7 @@ async def test_somebody_else_may_wait_meanwhile(app: App, test: TestApp) -> None
         return await (await work.enqueue())
 
     waiting = asyncio.create_task(endpoint())
-    await asyncio.sleep(0)
+    await until(test.tasks)
     assert await test.run_until_idle() == 1
     assert await waiting == 7
 

@@ -7,8 +7,9 @@ import sys
 import time
 from collections.abc import MutableMapping, Sequence
 from datetime import UTC, datetime, timedelta
-from typing import Any, Protocol
+from typing import Any, Literal, Protocol
 
+from onthedot.errors import StoreError
 from onthedot.stores.contract import Again, Done, Ended, NewTask, Outcome, Record, Verdict
 from onthedot.views import as_task
 
@@ -90,7 +91,7 @@ class Logs:
                 self.task.warning(
                     "[retry] task %s from %s again at %s (%d/%d): %s: %s",
                     record.uuid, record.source, _at(outcome.after or 0), record.past.retries + 1, most,
-                    type(error).__name__, error, extra=self._fields(record),
+                    getattr(error, "error_type", type(error).__name__), error, extra=self._fields(record),
                 )  # fmt: skip
             case Ended(state="failed"):
                 self.task.error(
@@ -140,6 +141,11 @@ class Logs:
             record.uuid, record.source, error, extra=self._fields(record),
         )  # fmt: skip
 
+    def skipped(self, schedule: str, why: Literal["overlap", "grace", "paused"], windows: int) -> None:
+        if windows:
+            several = f" ({windows} windows)" if windows > 1 else ""
+            self.scheduler.warning("[skipped] schedule %s: %s%s", schedule, why, several)
+
     def trouble(self, where: str, error: BaseException) -> None:
         """Something that will be tried again: the same at most once a minute, with a count."""
         key = f"{where}: {type(error).__name__}: {error}"
@@ -149,7 +155,8 @@ class Logs:
             return
         self._told = {key: (time.monotonic(), 0)}
         again = f" ({times} times more since)" if times else ""
-        self.scheduler.error("%s failed, trying again%s: %s", where, again, error, exc_info=error)
+        shown = None if isinstance(error, StoreError) else error  # it says itself what happened and what to do
+        self.scheduler.error("%s failed, trying again%s: %s", where, again, error, exc_info=shown)
 
 
 def _at(after: int) -> str:

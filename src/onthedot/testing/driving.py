@@ -20,7 +20,7 @@ from onthedot.core import Core
 from onthedot.engine.firing import Firing
 from onthedot.errors import SchedulerStateError
 from onthedot.link import Link
-from onthedot.stores.contract import Lease, Record, Schedule
+from onthedot.stores.contract import Lease, Record
 from onthedot.testing.added import shown
 
 _AGES = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but a session's lease is
@@ -195,20 +195,12 @@ async def _stop(core: Core, before: set[threading.Thread]) -> None:
 async def schedules_paused(core: Core) -> AsyncGenerator[None, None]:
     """No schedule fires; windows that pass meanwhile are not caught up."""
     store = core.store
-    ours = {each.name: each for each in (await store.state())[0] if not each.paused}
-    await store.put([replace(each, paused=True) for each in ours.values()], [])
+    alive = [each for each in (await store.state())[0] if not each.paused]
+    names = {each.name for each in alive}
+    await store.put([replace(each, paused=True) for each in alive], [])
     try:
         yield
     finally:
         firing = Firing(store, core.sources, core.plans, core.clock, core.logs)
-        paused = [each for each in (await store.state())[0] if each.paused and each.name in ours]
-        await store.put([replace(_later(firing, each, core.clock.now()), paused=False) for each in paused], [])
-
-
-def _later(firing: Firing, schedule: Schedule, now: float) -> Schedule:
-    while schedule.next_at is not None and schedule.next_at <= now:
-        fire = firing._fire(schedule)
-        if fire is None:  # not for this process
-            break
-        schedule = replace(schedule, next_at=fire.next_at)
-    return schedule
+        paused = [each for each in (await store.state())[0] if each.paused and each.name in names]
+        await store.put([firing.resumed(each) for each in paused], [])

@@ -1,0 +1,88 @@
+"""A consumer that tells what it does, and schedulers of such."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+from onthedot import BaseTaskConsumer, Scheduler, Task, TaskConsumerRegistry
+from onthedot.clock import ManualClock
+from tests.waiting import until
+
+
+class Work(BaseTaskConsumer):
+    """Notes who starts and who ends; a gate holds them inside, and `do` is what they do then."""
+
+    name = "work"
+
+    def __init__(
+        self,
+        name: str | None = None,
+        count: int | None = None,
+        gated: bool = False,
+        do: Callable[[Task], Awaitable[Any]] | None = None,
+    ) -> None:
+        if name is not None:
+            self.name = name
+        if count is not None:
+            self.concurrent_count = count
+        self.do = do
+        self.gate = asyncio.Event()
+        if not gated:
+            self.gate.set()
+        self.started: list[Task] = []
+        self.ended: list[Task] = []
+        self.most = self.cancelled = 0
+
+    async def consume(self, task: Task) -> Any:
+        self.started.append(task)
+        self.most = max(self.most, len(self.started) - len(self.ended))
+        try:
+            await self.gate.wait()
+        except asyncio.CancelledError:
+            self.cancelled += 1
+            raise
+        result = None if self.do is None else await self.do(task)
+        self.ended.append(task)
+        return result
+
+    def ran(self) -> list[Any]:
+        """The numbers of those that have started."""
+        return [task.args.get("n") for task in self.started]
+
+    def done(self) -> list[Any]:
+        """The numbers of those that have ended."""
+        return [task.args.get("n") for task in self.ended]
+
+
+def scheduler_of(*consumers: BaseTaskConsumer, **options: Any) -> Scheduler:
+    registry = TaskConsumerRegistry()
+    for consumer in consumers:
+        registry.register(consumer)
+    return Scheduler(registry=registry, **options)
+
+
+@asynccontextmanager
+async def running(
+    *consumers: BaseTaskConsumer, clock: ManualClock | None = None, **options: Any
+) -> AsyncIterator[Scheduler]:
+    """Runs a scheduler and checks that nothing of it is left afterwards."""
+    before = asyncio.all_tasks()
+    scheduler = scheduler_of(*consumers, **options)
+    with scheduler._core.override(None, clock):
+        assert await scheduler.start() is True
+        try:
+            yield scheduler
+        finally:
+            await scheduler.stop()
+    assert asyncio.all_tasks() <= before
+
+
+async def idle(scheduler: Scheduler) -> None:
+    """Until the loop has looked at everything and sleeps."""
+    worker = scheduler._core.worker
+    assert worker is not None
+    await asyncio.sleep(0)
+    await until(worker.quiet.is_set)

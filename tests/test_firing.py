@@ -1,0 +1,205 @@
+"""Schedules at work: which windows run, when, and what is said of those that do not."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+
+from onthedot import App, AtMost, BadSchedule, IntervalSchedule, current_task
+from onthedot.clock import ManualClock
+from onthedot.testing import TestApp
+from tests.consumers import Work, scheduler_of
+from tests.waiting import every_chance, until
+
+
+async def test_a_schedule_fires_on_its_grid(app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.INFO)
+    begin, nominal = clock.moment(), list[datetime]()
+
+    @app.schedule(schedule=IntervalSchedule(interval=5))
+    async def tick() -> None:
+        nominal.append(current_task().scheduled_for)
+
+    assert not hasattr(tick, "delay")
+    async with app.running():
+        for number, late in enumerate((0, 700, 0), 1):  # looked at late, and still on the grid
+            clock.advance(number * 5_000 - (clock.moment() - begin) / timedelta(milliseconds=1) + late)
+            await until(lambda number=number: len(nominal) == number)
+        assert app.status()["scheduled_count"] == 1
+    assert nominal == [begin + timedelta(seconds=seconds) for seconds in (5, 10, 15)]
+    assert "Schedule registered: tick next 2026-01-01T00:00:05+00:00" in caplog.messages
+    assert "[due] schedule tick at 2026-01-01T00:00:10+00:00" in caplog.messages
+
+
+async def test_a_schedule_declared_after_the_start_is_picked_up(app: App, clock: ManualClock, ran: list[Any]) -> None:
+    async with app.running():
+
+        @app.schedule(schedule=IntervalSchedule(interval=5))
+        async def tick() -> None:
+            ran.append(1)
+
+        await until(lambda: app.status()["scheduled_count"] == 1)
+        clock.advance(5_000)
+        await until(lambda: ran == [1])
+
+
+# -- windows that come while a run is still alive
+
+
+@pytest.mark.parametrize(
+    ("overlap", "at_once", "windows"),
+    [("skip", 1, [5, 20]), ("allow", 3, [5, 10, 15, 20]), ("queue", 1, [5, 10, 15, 20])],
+)
+async def test_overlap(
+    app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture, overlap: Any, at_once: int, windows: list[int]
+) -> None:
+    caplog.set_level(logging.INFO)
+    begin, gate, inside, most = clock.moment(), asyncio.Event(), 0, 0
+    began: list[datetime] = []
+
+    @app.schedule(schedule=IntervalSchedule(interval=5, overlap=overlap))
+    async def tick() -> None:
+        nonlocal inside, most
+        began.append(current_task().scheduled_for)
+        inside += 1
+        most = max(most, inside)
+        await gate.wait()
+        inside -= 1
+
+    async def next_window() -> None:
+        so_far = len(due())
+        clock.advance(5_000)
+        await until(lambda: len(due()) > so_far)
+        await every_chance()
+
+    def due() -> list[str]:
+        return [line for line in caplog.messages if line.startswith("[due]")]
+
+    async with app.running():
+        for _ in range(3):
+            await next_window()
+        assert len(began) == at_once
+        gate.set()
+        await until(lambda: not inside and not app.status()["queue_count"])
+        await next_window()
+        await until(lambda: len(began) == len(windows) and not inside)
+    assert began == [begin + timedelta(seconds=seconds) for seconds in windows], "in their order"
+    assert most == at_once
+    skipped = [(each.levelname, each.getMessage()) for each in caplog.records if each.levelno > logging.INFO]
+    assert skipped == [("WARNING", "[skipped] schedule tick: overlap")] * (4 - len(windows))
+
+
+async def test_several_windows_at_once_are_told_with_their_count(
+    app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
+    @app.schedule(schedule=IntervalSchedule(interval=5, catch_up="all"))
+    async def tick() -> None:
+        ran.append(current_task().scheduled_for)
+
+    ran: list[datetime] = []
+    async with app.running():
+        clock.advance(15_000)
+        await until(lambda: ran)
+    assert caplog.messages == ["[skipped] schedule tick: overlap (2 windows)"]
+
+
+QUEUED = IntervalSchedule(interval=5, overlap="queue")
+
+
+def test_a_queue_takes_the_one_lane_of_a_task(app: App) -> None:
+    both = r"schedule 'work': overlap='queue'.* '@bank'"
+    with pytest.raises(BadSchedule, match=both):
+
+        @app.task(schedule=QUEUED, limits=[AtMost(2, name="bank")])
+        async def work() -> None: ...
+
+    class Limited(Work):
+        schedule = QUEUED
+        limits = (AtMost(2, name="bank"),)
+
+    with pytest.raises(BadSchedule, match=both):
+        app.register(Limited())
+    with pytest.raises(BadSchedule, match=both):
+        scheduler_of(Limited())
+
+
+async def test_a_queue_is_of_the_schedule_only(app: App, clock: ManualClock) -> None:
+    """What is added by hand neither waits for it nor holds it up; another limit of the source holds as ever."""
+    gate, inside = asyncio.Event(), 0
+
+    @app.task(schedule=QUEUED, concurrency=3)
+    async def work() -> None:
+        nonlocal inside
+        inside += 1
+        await gate.wait()
+        inside -= 1
+
+    async with app.running():
+        by_hand = [await work.enqueue(), await work.enqueue()]
+        clock.advance(5_000)
+        await until(lambda: inside == 3)
+        clock.advance(5_000)
+        by_hand.append(await work.enqueue())
+        await every_chance()
+        assert inside == 3
+        gate.set()
+        assert [await handle for handle in by_hand] == [None] * 3
+        await until(lambda: not app.status()["queue_count"] and not inside)
+
+
+# -- windows that pass unseen
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "ran", "told"),
+    [("latest", [300], " (4 windows)"), ("none", [], " (5 windows)"), ("all", [60, 120, 180, 240, 300], "")],
+)
+async def test_missed_windows(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture, catch_up: Any, ran: list[int], told: str
+) -> None:
+    begin, nominal = clock.moment(), list[datetime]()
+    app = App("shop", store="memory://", stop_timeout=0)
+    schedule = IntervalSchedule(interval=60, catch_up=catch_up, grace=10, overlap="allow")
+
+    @app.schedule(schedule=schedule)
+    async def tick() -> None:
+        nominal.append(current_task().scheduled_for)
+
+    with app.override(clock=clock):
+        async with app.running():
+            await until(lambda: app.status()["scheduled_count"])
+        clock.advance(330_000)  # nobody works meanwhile
+        async with app.running():
+            await every_chance()
+            await until(lambda: len(nominal) == len(ran))
+    assert nominal == [begin + timedelta(seconds=seconds) for seconds in ran]
+    assert caplog.messages == ([f"[skipped] schedule tick: grace{told}"] if told else [])
+
+
+async def test_one_missed_window_needs_no_count(app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+    @app.schedule(schedule=IntervalSchedule(interval=60, catch_up="none", grace=10))
+    async def tick() -> None: ...
+
+    async with app.running():
+        clock.advance(90_000)
+        await until(lambda: caplog.messages)
+    assert caplog.messages == ["[skipped] schedule tick: grace"]
+
+
+async def test_windows_that_pass_during_a_pause(app: App, caplog: pytest.LogCaptureFixture) -> None:
+    @app.schedule(schedule=IntervalSchedule(interval=60, catch_up="all"))
+    async def tick() -> None: ...
+
+    @app.task
+    async def remind() -> None: ...
+
+    with TestApp(app) as test:
+        await remind.options(after=200).enqueue()
+        assert await test.drain() == 1  # schedules are paused meanwhile
+        assert caplog.messages == ["[skipped] schedule tick: paused (3 windows)"]
+        assert await test.run_until_idle() == 0
+        assert await test.advance(40) == 1
