@@ -3,55 +3,67 @@
 from __future__ import annotations
 
 import asyncio
+from collections import deque
 from collections.abc import Sequence
+from typing import TypeAlias
 
 from onthedot.errors import StoreError, StoreUnavailable
 from onthedot.stores.contract import BATCH, Added, NewTask, Store
+
+_Asked: TypeAlias = "tuple[Sequence[NewTask], asyncio.Future[Sequence[Added]]]"
 
 
 class Adder:
     def __init__(self, store: Store, timeout: float = 5.0) -> None:
         self._store = store
         self._timeout = timeout
-        self._waiting: list[tuple[NewTask, asyncio.Future[Added]]] = []
+        self._waiting: deque[_Asked] = deque()
         self._writer: asyncio.Task[None] | None = None
 
     async def add(self, task: NewTask) -> Added:
         """Stored when this returns."""
         if self._store.immediate:
             return (await self._store.add((task,)))[0]
-        return (await self._gathered([task]))[0]
+        return (await self._ask((task,)))[0]
 
     async def add_many(self, tasks: Sequence[NewTask]) -> list[Added]:
-        if not self._store.immediate:
-            return await self._gathered(tasks)
+        parts = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
         added: list[Added] = []
-        for start in range(0, len(tasks), BATCH):
-            added += await self._store.add(tasks[start : start + BATCH])
+        if self._store.immediate:
+            for part in parts:
+                added += await self._store.add(part)
+            return added
+        for answers in await asyncio.gather(*map(self._ask, parts)):
+            added += answers
         return added
 
-    async def _gathered(self, tasks: Sequence[NewTask]) -> list[Added]:
-        loop = asyncio.get_running_loop()
-        futures: list[asyncio.Future[Added]] = [loop.create_future() for _ in tasks]
-        self._waiting += zip(tasks, futures, strict=True)
+    def _ask(self, tasks: Sequence[NewTask]) -> asyncio.Future[Sequence[Added]]:
+        """≤ BATCH. Who gives up waiting does not take the write, and the others' tasks in it, with it."""
+        future: asyncio.Future[Sequence[Added]] = asyncio.get_running_loop().create_future()
+        self._waiting.append((tasks, future))
         if self._writer is None:
             self._writer = asyncio.create_task(self._write())
-        # The write belongs to all who wait: one who gives up does not take the others' tasks with it.
-        await asyncio.shield(asyncio.gather(*futures))
-        return [future.result() for future in futures]
+        return future
 
     async def _write(self) -> None:
         try:
             while self._waiting:
-                batch, self._waiting = self._waiting[:BATCH], self._waiting[BATCH:]
-                await self._write_batch(batch)
+                await self._write_batch(self._next_batch())
         finally:
             self._writer = None
 
-    async def _write_batch(self, batch: list[tuple[NewTask, asyncio.Future[Added]]]) -> None:
+    def _next_batch(self) -> list[_Asked]:
+        batch, room = [self._waiting.popleft()], BATCH
+        room -= len(batch[0][0])
+        while self._waiting and len(self._waiting[0][0]) <= room:
+            batch.append(self._waiting.popleft())
+            room -= len(batch[-1][0])
+        return batch
+
+    async def _write_batch(self, batch: list[_Asked]) -> None:
         try:
             async with asyncio.timeout(self._timeout):
-                answers = await self._store.add([task for task, _ in batch])
+                answers = await self._store.add([task for tasks, _ in batch for task in tasks])
         except TimeoutError:
             self._fail(batch, StoreUnavailable(f"the store did not answer within {self._timeout:g} s"))
         except StoreError as error:
@@ -60,11 +72,13 @@ class Adder:
             self._fail(batch, StoreUnavailable("the write was interrupted"))
             raise
         else:
-            for (_, future), added in zip(batch, answers, strict=True):
+            start = 0
+            for tasks, future in batch:
                 if not future.done():
-                    future.set_result(added)
+                    future.set_result(answers[start : start + len(tasks)])
+                start += len(tasks)
 
-    def _fail(self, batch: list[tuple[NewTask, asyncio.Future[Added]]], error: StoreError) -> None:
+    def _fail(self, batch: list[_Asked], error: StoreError) -> None:
         for _, future in batch:
             if not future.done():
                 future.set_exception(type(error)(*error.args))

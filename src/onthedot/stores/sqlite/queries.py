@@ -10,6 +10,7 @@ def load(file: str) -> dict[str, str]:
     named: dict[str, str] = {}
     for part in Path(__file__).with_name(file).read_text("utf-8").split("-- name: ")[1:]:
         name, _, statement = part.partition("\n")
+        assert name.strip() not in named, f"{file} has {name.strip()} twice"
         named[name.strip()] = statement.strip().rstrip(";").replace("{record}", named.get("record", ""))
     return named
 

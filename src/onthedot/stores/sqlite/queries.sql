@@ -140,9 +140,8 @@ LEFT JOIN onthedot_past AS past ON past.seq = task.seq
 LEFT JOIN onthedot_held AS held ON held.seq = task.seq
 WHERE task.app = ? AND task.uuid = ?;
 
--- name: still_held
-SELECT held.seq, held.fence, held.chore FROM json_each(?) AS wanted
-CROSS JOIN onthedot_held AS held ON held.seq = wanted.value WHERE NOT held.touched;
+-- name: end_leases
+DELETE FROM onthedot_held WHERE fence = ? AND NOT touched AND seq IN (SELECT value FROM json_each(?)) RETURNING seq;
 
 -- name: touch
 UPDATE onthedot_held SET touched = 1 WHERE seq = ?;

@@ -32,41 +32,61 @@ class Settling:
         """What was claimed here is known: only whether it is still held, and untouched, is looked up."""
         pop = self._board.mine.pop
         mine = [pop(outcome.lease.uuid, None) for outcome in outcomes]
-        held = self._still_held([known[0][7] for known in mine if known is not None])
+        back = self._end_leases(outcomes, mine)
         verdicts: list[Verdict] = []
         for outcome, known in zip(outcomes, mine, strict=True):
-            if known is not None and (hold := held.get(known[0][7])) is not None and hold[0] == known[1]:
-                verdicts.append(self._settle(outcome, known[0], *hold))
+            if known is not None and known[0][7] in back:
+                self._let_go_of(known[0], known[1])
+                self._settle(outcome, known[0], self._claims[known[1]][1])
+                verdicts.append("ok")
                 continue
             self.write()  # perhaps it was settled just before
-            row = self._leased(outcome.lease.uuid)
-            verdicts.append("lost" if row is None else self._settle(outcome, row, row[23], row[24]))
+            verdicts.append(self._settle_unknown(outcome))
         self.write()
         return verdicts
 
-    def _still_held(self, seqs: list[int]) -> dict[int, tuple[int, int]]:
-        """By seq: fence, as a chore."""
-        if not seqs:
-            return {}
-        rows = self._board.db.execute(SQL["still_held"], (msgspec.json.encode(seqs).decode(),))
-        return {seq: (fence, chore) for seq, fence, chore in rows}
+    def _end_leases(self, outcomes: Sequence[Outcome], mine: Sequence[tuple[Row, int] | None]) -> set[int]:
+        """Whether a lease holds, and its end, in one statement a claim."""
+        leased: defaultdict[int, list[int]] = defaultdict(list)
+        for outcome, known in zip(outcomes, mine, strict=True):
+            lease = outcome.lease
+            if known is not None and known[1] == lease.fence and self._session(lease.fence) == lease.session:
+                leased[lease.fence].append(known[0][7])
+        back: set[int] = set()
+        for fence, seqs in leased.items():
+            rows = self._board.db.execute(SQL["end_leases"], (fence, msgspec.json.encode(seqs).decode()))
+            back.update(seq for (seq,) in rows.fetchall())
+        return back
+
+    def _session(self, fence: int) -> str | None:
+        claim = self._claims.get(fence) or self._claim(fence)
+        return None if claim is None else claim[0]
 
     def _leased(self, uuid: str) -> Row | None:
         row: Row | None = self._board.db.execute(SQL["leased"], (self._board.app, uuid)).fetchone()
         return row
 
-    def _claim(self, fence: int) -> tuple[str, int]:
-        self._claims[fence] = self._board.db.execute(SQL["claim"], (fence,)).fetchone()
-        return self._claims[fence]
+    def _claim(self, fence: int) -> tuple[str, int] | None:
+        claim: tuple[str, int] | None = self._board.db.execute(SQL["claim"], (fence,)).fetchone()
+        if claim is not None:
+            self._claims[fence] = claim
+        return claim
 
-    def _settle(self, outcome: Outcome, row: Row, fence: int | None, chore: int) -> Verdict:
-        lease, board = outcome.lease, self._board
-        claim = None if fence is None else self._claims.get(fence) or self._claim(fence)
-        if fence is None or claim is None or fence != lease.fence or claim[0] != lease.session:
+    def _settle_unknown(self, outcome: Outcome) -> Verdict:
+        """A chore, or what was touched or taken away since the claim, or claimed by another process of this file."""
+        lease, row = outcome.lease, self._leased(outcome.lease.uuid)
+        if row is None:
+            return "lost"
+        fence, chore = row[23], row[24]
+        if fence is None or fence != lease.fence or self._session(fence) != lease.session:
             before = (row[15], row[16]) if row[10] is not None else None
             return "repeat" if before == (lease.fence, lease.session) else "lost"
-        started = row[17] if chore else claim[1]
         self.let_go(row, fence, chore=chore)
+        self._settle(outcome, row, row[17] if chore else self._claims[fence][1], chore=chore)
+        return "ok"
+
+    def _settle(self, outcome: Outcome, row: Row, started: int | None, *, chore: int = 0) -> None:
+        lease, board = outcome.lease, self._board
         match outcome:
             case Done(_, result, keep, _, keep_result):
                 error = row[21] if row[10] is not None else None
@@ -84,12 +104,14 @@ class Settling:
         if outcome.also is not None:
             self.write()
             board.add(outcome.also.adds)
-        return "ok"
 
     def let_go(self, row: Row, fence: int, *, chore: int) -> None:
         """The claim holds it no more; it is nowhere until it enters, waits to end, or ends."""
-        board = self._board
         self._let_go.append(row[7])
+        self._let_go_of(row, fence, chore=chore)
+
+    def _let_go_of(self, row: Row, fence: int, *, chore: int = 0) -> None:
+        board = self._board
         self._left[fence] += 1
         board.counts[row[1], row[9] if chore else "running"] -= 1
         if row[4] is not None and not chore:
@@ -107,10 +129,11 @@ class Settling:
 
     def write(self) -> None:
         """What has gathered, in a few statements."""
-        if not self._let_go:
+        if not self._left:
             return
         db = self._board.db
-        db.execute(SQL["let_go"], (msgspec.json.encode(self._let_go).decode(),))
+        if self._let_go:
+            db.execute(SQL["let_go"], (msgspec.json.encode(self._let_go).decode(),))
         db.executemany(SQL["lessen_claim"], [(number, fence) for fence, number in self._left.items()])
         db.executemany(SQL["drop_claim"], [(fence,) for fence in self._left])
         self._write_ends()
