@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from functools import cache
 
 from onthedot.errors import DeclarationError
 
@@ -20,6 +21,7 @@ def store_url(given: str | None) -> str:
     return url
 
 
+@cache
 def version() -> str:
     """Of this package, as it is installed."""
     from importlib import metadata  # slow, and rarely wanted

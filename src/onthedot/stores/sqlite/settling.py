@@ -144,6 +144,7 @@ class Settling:
         """From rows, since most tasks come by here and need no record for it."""
         board, at = self._board, int(self._board.now)
         saves: list[Row] = []
+        plain: defaultdict[tuple[int, str, int | None, int], list[int]] = defaultdict(list)
         gone: list[Row] = []
         kept: defaultdict[tuple[str, int], list[int]] = defaultdict(list)  # what, for how long → seqs
         counts, moves, told = board.counts, board.moves, board.told.ended
@@ -164,9 +165,15 @@ class Settling:
             kept["task", keep].append(seq)
             moves[state].append(seq)
             counts[row[1], state] += 1
+            if row[10] is None and not result and error is None:  # at the first try, and without a result
+                plain[lease.fence, lease.session, started, keep].append(seq)
+                continue
             past = row[10:15] if row[10] is not None else _UNTOUCHED
             end = (lease.fence, lease.session, started, at, at + keep, result, error, until, seq)
             saves.append((row[6], state, *past, *end))
+        for (fence, session, started, keep), seqs in plain.items():
+            shared = (fence, session, started, at, at + keep)
+            board.db.execute(SQL["save_plain"], (*shared, msgspec.json.encode(seqs).decode()))
         board.db.executemany(SQL["save"], saves)
         board.delete(gone)
         for (what, keep), seqs in kept.items():
