@@ -60,7 +60,8 @@ def test_eight_processes_on_one_file(store: str, ledger: Ledger, ledger_path: Pa
     assert largest < 16_000_000
     entries = ledger.entries()
     limited = {info.uuid for info in _all("limited")}
-    assert most_at_once([e for e in entries if (e.uuid, e.fence) in _ended(entries)], limited) <= 12
+    whole = _ended(entries)
+    assert most_at_once([e for e in entries if (e.uuid, e.fence) in whole], limited) <= 12
     connection = sqlite3.connect(file)
     assert connection.execute("PRAGMA integrity_check").fetchall() == [("ok",)]
     connection.close()
