@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
 import random
 import signal
 import threading
@@ -509,3 +510,22 @@ def test_a_second_signal_cancels_what_still_runs() -> None:
     sender.join()
     assert cancelled.is_set()
     assert status(app) == "stopped"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_fork_of_a_running_memory_app_is_told_that_nobody_would_run_it() -> None:
+    app: App[None] = App("shop", store="memory://")
+
+    @app.task
+    async def nothing() -> None: ...
+
+    with app.background():
+        pid = os.fork()
+        if pid == 0:
+            try:
+                nothing.delay()
+            except StoreRefused:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        assert nothing.delay().result(timeout=5) is None

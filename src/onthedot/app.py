@@ -144,7 +144,7 @@ class App(Generic[S]):
         return decorate if function is None else decorate(function)
 
     def schedule(
-        self, *, schedule: object, name: str | None = None, **options: Unpack[TaskOptions]
+        self, schedule: object, *, name: str | None = None, **options: Unpack[TaskOptions]
     ) -> Callable[[Callable[P, R]], ScheduledFunction[P, R]]:
         """Declares a function that runs only on schedule: a cron str, timedelta, time, aware datetime, or a rule."""
 

@@ -38,6 +38,7 @@ from onthedot.retry import seconds
 from onthedot.service import Service
 from onthedot.settings import store_url, version
 from onthedot.stores import connect
+from onthedot.stores.about import absolute
 from onthedot.stores.contract import Store
 from onthedot.task import new_uuid
 
@@ -77,6 +78,7 @@ class Core:
         self._connecting = threading.Lock()
         self._inside = AsyncExitStack()
         self._imported: bool = Place.marked
+        self._cut_off: bool = False  # by a fork from the process that works on its memory store
         self.folder: str = ""  # of an ephemeral file that stands for a memory store
         _alive.add(self)
         if self._imported:
@@ -92,12 +94,13 @@ class Core:
 
     def _connect(self) -> Store:
         url = self.url or store_url(None)
-        if self._imported and url.startswith("memory:"):
+        if url.startswith("memory:") and (self._imported or (self._cut_off and self.service.status == "stopped")):
             raise StoreRefused(
                 f"app {self.name!r} has a memory:// store, which is in its worker and out of this process's reach: "
                 "add with current_task().spawn(…), or use a store such as sqlite://"
             )
-        return connect(url, self.clock, self.name)
+        self.url = absolute(url)  # for processes of ours that have another folder, or after a chdir()
+        return connect(self.url, self.clock, self.name)
 
     def _new_link(self) -> Link:
         return Link(self.store, self.client, self.logs)
@@ -162,7 +165,8 @@ class Core:
     def start_process(self) -> Background:
         """This app, run by a process of its own. With a memory store, both work on a file that ends with this one."""
         modules = {each.module for each in self.sources} | {self.module, *self.include}
-        boot = Boot(self.name, self.url or store_url(None), described(), sorted(modules), hosts=True)
+        url = absolute(self.url or store_url(None))
+        boot = Boot(self.name, url, described(), sorted(modules), hosts=True)
         check_place(boot)
         if not boot.url.startswith("memory:"):
             return Background(boot, self.stop_timeout, self.folder)
@@ -293,8 +297,13 @@ def living(name: str) -> list[Core]:
 
 
 def _forked() -> None:
-    """Threads and connections stay with the parent; a memory store is copied as it was."""
+    """Threads and connections stay with the parent.
+
+    A memory store is copied as it was; but who adds to the copy of one that is being worked on would wait for ever.
+    """
     for core in list(_alive):
+        if core.service.status != "stopped" and core._store is not None and core._store.private:
+            core._store, core._cut_off = None, True
         core.client = new_uuid()
         core.worker = None
         core.folder = ""  # the parent's to remove

@@ -8,7 +8,9 @@ import re
 import sqlite3
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -19,6 +21,7 @@ from click.testing import CliRunner, Result
 from onthedot import App
 from onthedot.cli import main
 from onthedot.operations import blanked
+from onthedot.stores.sqlite import path_of
 from tests.waiting import wait_until
 
 
@@ -231,7 +234,7 @@ def test_schema(desk: Desk, tmp_path: Path) -> None:
 def test_whose_tasks(desk: Desk) -> None:
     desk.add("greet", name="ann")
     assert len(desk.json("task", "list")["tasks"]) == 1  # the only app there is
-    assert desk.json("task", "list", "-n", "nobody")["tasks"] == []
+    assert "has nothing of an app 'nobody'; it has: shop" in desk.do("task", "list", "-n", "nobody", code=3)
     assert len(desk.json("task", "list")["tasks"]) == 1
     app = App("bakery", store=desk.url)
     app.named("bake").delay()
@@ -288,3 +291,30 @@ def test_on_a_terminal_there_are_colours(desk: Desk) -> None:
     os.close(ours)
     assert re.search(r"\x1b\[31mfailed", text)
     assert uuid in text
+
+
+def test_looking_at_a_stranger_s_database_leaves_it_as_it_is(tmp_path: Path) -> None:
+    with closing(sqlite3.connect(tmp_path / "other.db")) as db:
+        db.execute("CREATE TABLE orders (x)")
+        db.commit()
+    (tmp_path / "text.db").write_text("no database at all, but long enough to be looked at " * 20)
+    before = {path: path.read_bytes() for path in tmp_path.iterdir()}
+    for file in before:
+        for words in (["task", "list"], ["failed"], ["worker", "list"], ["doctor"], ["task", "show", "0"]):
+            result = CliRunner().invoke(main, [*words, "--store", f"sqlite:///{file}"])
+            assert result.exit_code == 3, (words, result.output)
+    assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+def test_looking_does_not_wait_for_those_who_write(desk: Desk) -> None:
+    desk.add("greet", name="ann")
+    with closing(sqlite3.connect(path_of(desk.url), isolation_level=None)) as db:
+        db.execute("BEGIN IMMEDIATE")
+        began = time.monotonic()
+        assert len(desk.json("task", "list")["tasks"]) == 1
+        assert time.monotonic() - began < 3
+
+
+def test_a_cursor_of_nobody_s(desk: Desk) -> None:
+    desk.add("greet", name="ann")
+    assert "Invalid value for '--cursor'" in desk.do("task", "list", "--cursor", "zzz", code=2)

@@ -64,6 +64,9 @@ def add(
 def _app(said: Said) -> App[Any]:
     if said.module is None:
         url, name = target(said)
+        if not name:
+            name = "onthedot"
+            click.echo("added for the app 'onthedot', as there is none yet; -A app.py or -n NAME says whose", err=True)
         app: App[Any] = App(name, store=url)
     else:
         app = load_app(said.module)
@@ -105,6 +108,8 @@ def _read(arguments: tuple[str, ...], hints: dict[str, Any]) -> dict[str, Any]:
         if found is None:
             raise click.UsageError(f"{text!r} is no argument; write name=text or name:=json")
         key, how, value = found.groups()
+        if key in given:
+            raise click.UsageError(f"{key} is given twice")
         if how == "=":
             given[key] = _fitting(hints[key], value) if key in hints else value
             continue

@@ -11,7 +11,7 @@ from onthedot.clock import SystemClock
 from onthedot.operations import Operations
 from onthedot.settings import store_url
 from onthedot.stores import connect
-from onthedot.stores.about import apps_in, file_of
+from onthedot.stores.about import apps_in, check_schema, file_of
 from onthedot.task import new_uuid
 
 T = TypeVar("T")
@@ -22,7 +22,7 @@ def ask(said: Said, work: Callable[[Operations], Awaitable[T]]) -> T:
 
     async def asking() -> T:
         url, name = target(said)
-        check_there(url)
+        check_there(url, name)
         store = connect(url, SystemClock(), name)
         await store.open()
         try:
@@ -33,12 +33,24 @@ def ask(said: Said, work: Callable[[Operations], Awaitable[T]]) -> T:
     return asyncio.run(asking())
 
 
-def check_there(url: str) -> None:
+def check_there(url: str, name: str | None = None) -> None:
+    """What only looks makes nothing: no file, no tables, no app."""
     if url.startswith("memory:"):
         raise Mistake("memory:// lives inside one process: there is nothing to see from another; name a --store")
     path = file_of(url)
-    if path is not None and not path.exists():
+    if path is None:
+        return
+    if not path.exists():
         raise Mistake(f"there is no file {path.absolute()}; a worker or `onthedot add` makes it, or name a --store", 3)
+    if name is None:
+        return
+    ok, told = check_schema(path)
+    if not ok:
+        raise Mistake(told, 3)
+    if name == "":
+        raise Mistake(f"nobody has added anything to {path} yet", 3)
+    if name not in (apps := apps_in(path)):
+        raise Mistake(f"{path} has nothing of an app {name!r}; it has: {', '.join(apps) or 'none yet'}", 3)
 
 
 def target(said: Said) -> tuple[str, str]:
@@ -56,8 +68,6 @@ def _only_app(url: str) -> str:
     """Whose tasks are in a file that is one app's needs no saying."""
     path = file_of(url)
     names = [] if path is None or not path.exists() else apps_in(path)
-    if "onthedot" in names or not names:
-        return "onthedot"
     if len(names) > 1:
         raise Mistake(f"{path} has tasks of several apps: {', '.join(names)}; say which by -n")
-    return names[0]
+    return names[0] if names else ""  # nobody's yet

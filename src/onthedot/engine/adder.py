@@ -7,7 +7,7 @@ from collections import deque
 from collections.abc import Sequence
 from typing import TypeAlias
 
-from onthedot.errors import StoreError, StoreUnavailable
+from onthedot.errors import ArgumentError, OnTheDotError, StoreError, StoreUnavailable
 from onthedot.stores.contract import BATCH, Added, NewTask, Store
 
 _Asked: TypeAlias = "tuple[Sequence[NewTask], asyncio.Future[Sequence[Added]]]"
@@ -68,6 +68,11 @@ class Adder:
             self._fail(batch, StoreUnavailable(f"the store did not answer within {self._timeout:g} s"))
         except StoreError as error:
             self._fail(batch, error)
+        except Exception as error:  # noqa: BLE001 - something in one of them: told to whoever added that, and to nobody else
+            if len(batch) == 1:
+                self._fail(batch, ArgumentError(f"the store cannot take it: {type(error).__name__}: {error}"))
+            for alone in batch if len(batch) > 1 else ():
+                await self._write_batch([alone])
         except BaseException:
             self._fail(batch, StoreUnavailable("the write was interrupted"))
             raise
@@ -78,7 +83,7 @@ class Adder:
                     future.set_result(answers[start : start + len(tasks)])
                 start += len(tasks)
 
-    def _fail(self, batch: list[_Asked], error: StoreError) -> None:
+    def _fail(self, batch: list[_Asked], error: OnTheDotError) -> None:
         for _, future in batch:
             if not future.done():
                 future.set_exception(type(error)(*error.args))

@@ -45,6 +45,7 @@ from onthedot.task import new_uuid
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 100.0, 5_000.0  # ms between tries while the loop fails
 _PURGE_EVERY = 60_000.0
+_LAST_WORDS = 5.0  # seconds in which the store must take the last outcomes
 _GRACE = 1.0  # seconds for which a cancelled task may tidy up when the time to stop is over
 _KEEP, _KEEP_FAILED = 7 * 86_400_000, 30 * 86_400_000  # of sources that this process does not know
 
@@ -131,6 +132,13 @@ class Worker:
             done, _ = await asyncio.wait([loop], timeout=_GRACE)
         if not done:
             self.runner.abandon()
+            done, _ = await asyncio.wait([loop], timeout=None if timeout is None else _LAST_WORDS)
+        if not done:  # the store does not take what came out: it will be run again
+            self._logs.scheduler.error(
+                "stopped although %d outcomes could not be written; these tasks will be run again",
+                len(self.runner.outcomes) + len(self._also),
+            )
+            loop.cancel()
             await asyncio.wait([loop])
         listener.cancel()
         await asyncio.wait([listener])

@@ -185,7 +185,12 @@ class _Flock:
 
     def _launch(self, number: int, descriptor: int) -> None:
         shepherd = os.getpid()
-        pid = os.fork()
+        try:
+            pid = os.fork()
+        except OSError:  # too many processes, or no memory: that one launch has failed, and nobody else
+            os.close(descriptor)
+            self._control.send(_EVENT.pack(number, 1))
+            return
         if pid:
             self._pids[number] = pid
             os.close(descriptor)

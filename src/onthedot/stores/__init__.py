@@ -18,4 +18,4 @@ def connect(url: str, clock: Clock, name: str = "onthedot") -> Store:
         from onthedot.stores.sqlite import SqliteStore, makes_schema, path_of
 
         return SqliteStore(path_of(url), clock, name, auto_schema=makes_schema(url))
-    raise StoreRefused(f"{scheme}:// is not built yet in this version; App(store='memory://') works today")
+    raise StoreRefused(f"{scheme}:// is not built yet in this version; sqlite:///file and memory:// are")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from urllib.parse import quote
 
 
 def file_of(url: str) -> Path | None:
@@ -12,6 +13,19 @@ def file_of(url: str) -> Path | None:
     from onthedot.stores.sqlite import path_of
 
     return Path(path_of(url))
+
+
+def absolute(url: str) -> str:
+    """The same file from every folder.
+
+    >>> absolute("sqlite:////var/lib/shop.db?auto_schema=0"), absolute("memory://")
+    ('sqlite:////var/lib/shop.db?auto_schema=0', 'memory://')
+    """
+    path = file_of(url)
+    if path is None:
+        return url
+    _, mark, options = url.partition("?")
+    return f"sqlite:///{quote(str(path.absolute()))}{mark}{options}"
 
 
 def apps_in(path: Path) -> list[str]:

@@ -253,6 +253,7 @@ class Board(Ledger):
         self.count(record.source, record.state, +1)
         self.moves[record.state].append(record.seq)
         self._run(SQL["enter_chore"], (self.app, record.seq))
+        self.told.sooner.add("")  # of no source, but somebody has to end it
         return record
 
     # -- letting go of what was held

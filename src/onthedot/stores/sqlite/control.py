@@ -16,9 +16,9 @@ from onthedot.stores.sqlite.rows import Row
 
 def put(board: Board, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> list[bool]:
     answers = [_put(board, schedule) for schedule in schedules]
-    for limit in limits:
-        board.limits.put(limit, board.now)
-        board.told.woke.add(limit.name.partition("/")[0])
+    if limits:
+        board.limits.put_all(limits, board.now)
+        board.told.woke |= {limit.name.partition("/")[0] for limit in limits}
         board.control += 1
     if schedules:
         board.told.sooner.add("")  # of no source, but somebody has to look at the time again

@@ -71,6 +71,8 @@ class Desk(Generic[A]):
         self._rung = False
         self._stopping = False
         self._last: Call[A] | None = None
+        self._forking = False
+        self._at_rest, self._go_on = threading.Event(), threading.Event()
         self._ear, self._bell = os.pipe()
         os.set_blocking(self._ear, False)
         self._poll = select.poll()
@@ -110,6 +112,7 @@ class Desk(Generic[A]):
         os.write(self._bell, b"!")
         ended, _ = await asyncio.wait([self._last.future], timeout=PATIENCE)
         if ended:
+            self._thread.join()  # it has said its last word
             self._hang_up()
 
     def _run(self) -> None:
@@ -124,7 +127,32 @@ class Desk(Generic[A]):
             self.close()
             answer([] if self._last is None else [self._last])
 
+    # -- around a fork
+
+    def rest(self) -> bool:
+        """SQLite must not be open in a process that forks: the child would share locks that it does not know of.
+
+        False: it did not come to rest in time.
+        """
+        self._at_rest.clear()
+        self._go_on.clear()
+        self._forking = True
+        self.ring()
+        return self._at_rest.wait(PATIENCE) or not self._thread.is_alive()
+
+    def go_on(self) -> None:
+        self._forking = False
+        self._go_on.set()
+
+    def let_go(self) -> None:
+        raise NotImplementedError
+
     def _step(self) -> None:
+        if self._forking:
+            self.let_go()
+            self._at_rest.set()
+            self._go_on.wait()
+            return
         if not self._calls:
             self._wait(self.patience())
             return

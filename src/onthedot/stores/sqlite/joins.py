@@ -10,7 +10,7 @@ from typing import TypeVar
 from onthedot.errors import StoreRefused
 from onthedot.stores.sqlite.board import Board
 from onthedot.stores.sqlite.faults import explained
-from onthedot.stores.sqlite.queries import SQL
+from onthedot.stores.sqlite.schema import app_of
 from onthedot.stores.sqlite.told import Told
 
 T = TypeVar("T")
@@ -27,8 +27,7 @@ def join(
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # see writer.py
         connection.execute("SAVEPOINT onthedot_join")
         try:
-            connection.execute(SQL["new_app"], (name,))
-            board = Board(connection, connection.execute(SQL["app"], (name,)).fetchone()[0])
+            board = Board(connection, app_of(connection, name))
             board.begin()
             board.start_call(now)
             answer = work(board)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from collections.abc import Sequence
 
 from onthedot.stores.contract import Limit
 from onthedot.stores.limits import Bucket, Lane, Limits
@@ -29,9 +30,12 @@ class Lanes(Limits):
         self._records = {(limit.name, limit.by): limit for limit in limits}
         self.declared: bool = bool(limits)
 
-    def put(self, limit: Limit, now: float) -> None:
-        row = (self._app, limit.name, limit.by, limit.cap, limit.rate, limit.burst, limit.paused, limit.reason)
-        self._db.execute(SQL["put_limit"], row)
+    def put_all(self, limits: Sequence[Limit], now: float) -> None:
+        rows = [
+            (self._app, each.name, each.by, each.cap, each.rate, each.burst, each.paused, each.reason)
+            for each in limits
+        ]
+        self._db.executemany(SQL["put_limit"], rows)
         self.load()
         for (name,) in self._db.execute(SQL["parked_lanes"], (self._app,)).fetchall():
             self.refill(self.lane(name), now)

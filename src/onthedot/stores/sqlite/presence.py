@@ -43,6 +43,8 @@ class Presence:
             fd = os.open(self._file(owner), os.O_RDWR | os.O_CLOEXEC)
         except FileNotFoundError:
             return True
+        except OSError:  # of another user, or no descriptor is left: no reason to take it for dead
+            return False
         try:
             fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

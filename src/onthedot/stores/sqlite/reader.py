@@ -39,6 +39,9 @@ class Reader(Desk[Looking]):
             self._looking, self._inode = Looking(db, app[0]), inode(self.path)
         return self._looking
 
+    def let_go(self) -> None:
+        self.close()
+
     def close(self) -> None:
         if self._looking is not None:
             self._looking.db.close()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Generator
+from collections.abc import Callable, Generator
 from contextlib import closing, contextmanager
 from pathlib import Path
 
@@ -85,6 +85,29 @@ def _statements(text: str) -> list[str]:
     return statements
 
 
+def app_of(db: sqlite3.Connection, name: str) -> int:
+    """Its number; it is written only for the first time, so that looking takes no lock."""
+    row = db.execute(SQL["app"], (name,)).fetchone()
+    if row is None:
+        db.execute(SQL["new_app"], (name,))
+        row = db.execute(SQL["app"], (name,)).fetchone()
+    number: int = row[0]
+    return number
+
+
+def is_ready(path: str, name: str) -> bool:
+    """Has the file all that an app needs? Then opening it need not write, nor wait for those who do."""
+    try:
+        with closing(_read_only(path)) as db:
+            return _version(db) == VERSION and db.execute(SQL["app"], (name,)).fetchone() is not None
+    except sqlite3.Error:  # whoever makes it ready says what is wrong
+        return False
+
+
+def _read_only(path: str) -> sqlite3.Connection:
+    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_MS / 1000)
+
+
 # -- for people
 
 
@@ -97,7 +120,7 @@ def check(path: str) -> tuple[bool, str]:
     """Is the file what this version needs, and in words."""
     if not Path(path).exists():
         return False, f"{path}: no such file"
-    with _opened(path) as db:
+    with _opened(path, _read_only) as db:
         if _is_current(db, path):
             return True, f"{path}: schema version {VERSION}, as it should be"
         found = _version(db)
@@ -107,16 +130,16 @@ def check(path: str) -> tuple[bool, str]:
 def apps_in(path: str) -> list[str]:
     """Those that have anything in the file: looking leaves a name behind, too. None in a file that is not ours."""
     try:
-        with closing(sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=1)) as db:
+        with closing(_read_only(path)) as db:
             return [name for (name,) in db.execute(SQL["apps"])]
     except sqlite3.Error:  # whoever opens it next says what is wrong
         return []
 
 
 @contextmanager
-def _opened(path: str) -> Generator[sqlite3.Connection, None, None]:
+def _opened(path: str, how: Callable[[str], sqlite3.Connection] = connect) -> Generator[sqlite3.Connection, None, None]:
     try:
-        with closing(connect(path)) as db:
+        with closing(how(path)) as db:
             yield db
     except sqlite3.Error as error:
         raise explained(error, path) from None

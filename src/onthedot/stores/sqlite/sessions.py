@@ -135,7 +135,11 @@ def _give_back(board: Board, name: str, crashes: set[str] | None = None) -> None
 
 
 def cancel(board: Board, name: str, uuids: Sequence[str], reason: str, owner: str) -> Held:
-    session = there(board, name) or Session(name, None, 0, 0, 0, 0, owner)
+    known = there(board, name)
+    session = known or Session(name, None, 0, 0, 0, 0, owner)
+    if known is None:  # others watch for its death, too
+        board.control += 1
+        board.told.peers = True
     if session.info is None:
         session.until = board.now + CLIENT_LEASE
         session.save(board)

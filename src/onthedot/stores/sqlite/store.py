@@ -38,6 +38,7 @@ from onthedot.stores.sqlite.claiming import Claiming
 from onthedot.stores.sqlite.joins import join
 from onthedot.stores.sqlite.looking import Looking
 from onthedot.stores.sqlite.reader import Reader
+from onthedot.stores.sqlite.schema import is_ready
 from onthedot.stores.sqlite.settling import Settling
 from onthedot.stores.sqlite.wake import Ears
 from onthedot.stores.sqlite.writer import Writer
@@ -66,7 +67,7 @@ class SqliteStore:
     def __init__(
         self, path: str | Path, clock: Clock | None = None, name: str = "onthedot", *, auto_schema: bool = True
     ) -> None:
-        self.path: str = str(Path(path).absolute())
+        self.path: str = str(Path(path).resolve())  # locks and sockets are beside the file itself, not beside a link
         self._clock = clock or SystemClock()
         self._name = name
         self._auto_schema = auto_schema
@@ -74,17 +75,23 @@ class SqliteStore:
         self._lock = threading.Lock()
         self._users = 0
         self._desks: tuple[Writer, Reader] | None = None
+        self._torn = False  # by a fork in the middle of a write: this copy is of no use
         _alive.add(self)
 
     # -- open and shut: once for every loop that uses it
 
     async def open(self) -> None:
+        if self._torn:
+            raise StoreUnavailable(
+                f"{self.path}: this process was forked while another program held the file; start it afresh (spawn)"
+            )
         with self._lock:
             self._users += 1
             if self._desks is None:
                 self._desks = self._start()
         try:
-            await self._write(lambda _: None)
+            if not is_ready(self.path, self._name):
+                await self._write(lambda _: None)
         except BaseException:
             await self.shut()
             raise
@@ -222,10 +229,19 @@ class SqliteStore:
         self._desks[0].await_commit(number, told)
         return answer
 
-    # -- after a fork
+    # -- around a fork
+
+    def _rest(self) -> None:
+        rested = [desk.rest() for desk in self._desks or ()]
+        self._torn = not all(rested)
+
+    def _go_on(self) -> None:
+        for desk in self._desks or ():
+            desk.go_on()
+        self._torn = False
 
     def _forked(self) -> None:
-        """Threads, connections, locks and sockets are the parent's."""
+        """Threads, locks and sockets are the parent's; the connections were closed before."""
         self._lock = threading.Lock()
         self._ears.forked()
         self._ears = Ears(self._ears.folder, self._name)
@@ -258,13 +274,27 @@ def _turn(board: Board, session: str, outcomes: Sequence[Outcome], ask: Ask | No
 
 _alive: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
 _parents: list[object] = []  # a connection must not be closed on this side of a fork, so it is never forgotten
+_one_fork = threading.Lock()
 
 
-def _after_fork() -> None:
+def _before_fork() -> None:
+    _one_fork.acquire()
+    for store in list(_alive):
+        store._rest()
+
+
+def _after_in_parent() -> None:
+    for store in list(_alive):
+        store._go_on()
+    _one_fork.release()
+
+
+def _after_in_child() -> None:
+    _one_fork.release()
     presence.forked()
     for store in list(_alive):
         store._forked()
 
 
 if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_fork)
+    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -22,7 +22,7 @@ from onthedot.stores.sqlite.desk import Call, Desk
 from onthedot.stores.sqlite.faults import explained, inode, is_busy
 from onthedot.stores.sqlite.presence import Presence
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.schema import BUSY_MS, connect, prepare
+from onthedot.stores.sqlite.schema import BUSY_MS, app_of, connect, prepare
 from onthedot.stores.sqlite.sessions import bury_owner, close_owner
 from onthedot.stores.sqlite.told import Told
 from onthedot.stores.sqlite.wake import Ears
@@ -35,7 +35,7 @@ class Writer(Desk[Board]):
     def __init__(self, path: str, name: str, now: Callable[[], float], ears: Ears, *, auto_schema: bool) -> None:
         super().__init__("onthedot-sqlite-writer", path)
         self._ears = ears
-        self.presence: Presence
+        self._presence: Presence | None = None
         self._workers: list[str] = []
         self._eyes: dict[str, int | None] = {}  # other processes → what tells of their end
         self._known = -1
@@ -58,8 +58,9 @@ class Writer(Desk[Board]):
         try:
             self._shut_gate()
             try:
+                burials = self._burials()  # what the dead held can be claimed by the calls that follow
                 board = self._begin(calls)
-                taken = [call for call in (*calls, *self._burials()) if call.take()]
+                taken = [call for call in (*burials, *calls) if call.take()]
                 told = self._commit(board, taken)
                 self._look_at_peers(board)
                 self._checkpoint(board.db)
@@ -118,6 +119,7 @@ class Writer(Desk[Board]):
             if board.db.in_transaction:
                 board.db.execute("ROLLBACK")
             board.forget()
+            self._known = -1  # what it had read of the others is not so
             raise
         board.done()
         return told
@@ -178,8 +180,9 @@ class Writer(Desk[Board]):
         self._calls.append(Call(lambda _: None))
 
     def patience(self) -> float | None:
-        if self._joined and self._board is not None:
-            self._look_for_joined(self._board)
+        if self._joined:
+            with suppress(sqlite3.Error):  # it may be the first look, and somebody in the way: there is another
+                self._look_for_joined(self._opened())
         if self._ears.send() or self._joined:
             return 20
         if None not in self._eyes.values():
@@ -205,32 +208,45 @@ class Writer(Desk[Board]):
             raise StoreUnavailable(
                 f"{self.path} was deleted or replaced while it was open; tasks in it are gone, a new one is made next"
             )
-        self._ears.folder.mkdir(exist_ok=True)
         db = connect(self.path)
         try:
             prepare(db, self.path, auto=self._auto_schema)
-            db.execute(SQL["new_app"], (self._name,))
-            self._board = Board(db, db.execute(SQL["app"], (self._name,)).fetchone()[0])
+            board = Board(db, app_of(db, self._name))
+            if self._presence is None:
+                self._ears.folder.mkdir(exist_ok=True)
+                self._presence = Presence(self._ears.folder)
         except BaseException:
             db.close()
             raise
         self._inode = inode(self.path)
-        self.presence = Presence(self._ears.folder)
         self._ears.sweep()
         self._known = -1
-        return self._board
+        self._board = board
+        return board
+
+    @property
+    def presence(self) -> Presence:
+        if self._presence is None:
+            raise StoreUnavailable(f"{self.path} is not open")
+        return self._presence
+
+    def let_go(self) -> None:
+        """Before a fork: the connection goes, the presence stays."""
+        if self._board is not None:
+            self._board.db.close()
+            self._board = None
 
     async def stop(self) -> None:
-        if self._board is not None:
+        if self._presence is not None:
             with suppress(StoreError):  # then others find out by themselves
                 await self.ask(partial(close_owner, owner=self.presence.owner))
         await super().stop()
 
     def close(self) -> None:
-        if self._board is not None:
-            self._board.db.close()
-            self._board = None
-            self.presence.close()
+        self.let_go()
+        if self._presence is not None:
+            self._presence.close()
+            self._presence = None
             for owner in list(self._eyes):
                 self._shut_eye(owner)
             self._ears.hush()
@@ -242,8 +258,8 @@ class Writer(Desk[Board]):
         super().forked()
         if self._gate >= 0:
             os.close(self._gate)
-        if self._board is not None:
-            self.presence.forked()
+        if self._presence is not None:
+            self._presence.forked()
             for eye in self._eyes.values():
                 if eye is not None:
                     os.close(eye)

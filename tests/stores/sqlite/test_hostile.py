@@ -1,0 +1,175 @@
+"""What hostile surroundings did to it once."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import time
+from contextlib import closing
+from pathlib import Path
+
+import pytest
+
+from onthedot import App, ArgumentError
+from onthedot.stores.contract import Ask, Limit, NewTask, Pool
+from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.sqlite.presence import Presence
+from tests.stores.sqlite.peer import FOREVER
+from tests.waiting import LONG
+
+
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+def test_what_is_added_around_forks_is_there(tmp_path: Path) -> None:
+    """SQLite that is open in a process that forks has locks that the child does not know of: the WAL was lost."""
+    app: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
+    work, ending = app.named("work"), threading.Event()
+    added = [1]
+
+    def adds_all_the_time() -> None:
+        while not ending.is_set():
+            work.delay()
+            added[0] += 1
+
+    work.delay()
+    thread = threading.Thread(target=adds_all_the_time)
+    thread.start()
+    for _ in range(8):
+        child = os.fork()
+        if child == 0:
+            try:
+                work.delay()
+                app._bridge.close()
+            except BaseException:
+                os._exit(1)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 0
+    ending.set()
+    thread.join()
+    app.shutdown()
+    again: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
+    assert again._bridge.call(lambda link: link.operations.counts()) == {"ready": added[0] + 8}
+    again.shutdown()
+
+
+async def test_a_look_at_the_dead_that_fails_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    store = SqliteStore(tmp_path / "t.db")
+    await store.open()
+    await store.add([NewTask("u1", "a", b"")])
+    writer = store._open_desks[0]
+
+    def out_of_descriptors() -> list[object]:
+        raise OSError(24, "Too many open files")
+
+    monkeypatch.setattr(writer, "_burials", out_of_descriptors)
+    with pytest.raises(Exception, match="Too many open files"):
+        await store.add([NewTask("u2", "a", b"")])
+    monkeypatch.undo()
+    other = SqliteStore(tmp_path / "t.db")
+    await other.open()
+    assert [added.fresh for added in await other.add([NewTask("u3", "a", b"")])] == [True]
+    assert [added.fresh for added in await store.add([NewTask("u2", "a", b"")])] == [True]
+    await other.shut()
+    await store.shut()
+
+
+def test_a_lock_that_may_not_be_looked_at_is_no_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    presence = Presence(tmp_path)
+    (tmp_path / "1-2-3.lock").touch()
+
+    def denied(*_: object) -> int:
+        raise PermissionError(13, "Permission denied")
+
+    monkeypatch.setattr(os, "open", denied)
+    assert not presence.is_dead("1-2-3")
+    monkeypatch.undo()
+    presence.close()
+
+
+async def test_a_link_to_the_file_is_the_file(tmp_path: Path) -> None:
+    (tmp_path / "shared").mkdir()
+    link = tmp_path / "t.db"
+    link.symlink_to(tmp_path / "shared" / "t.db")
+    store = SqliteStore(link)
+    await store.open()
+    assert store.path == str(tmp_path / "shared" / "t.db")
+    assert (tmp_path / "shared" / "t.db-sessions").is_dir()
+    assert not (tmp_path / "t.db-sessions").exists()
+    await store.shut()
+
+
+async def test_what_must_end_wakes_somebody(tmp_path: Path) -> None:
+    """A chore is of no source: it waited for the next poll."""
+    store = SqliteStore(tmp_path / "t.db")
+    await store.open()
+    for session in ("dies", "lives"):
+        await store.beat(session, b"", FOREVER)
+    hints = store.hints("lives")
+    await anext(hints)
+    await store.add([NewTask("u1", "a", b"")])
+    await asyncio.wait_for(anext(hints), LONG)
+    await store.turn("dies", [], Ask(1, [Pool(1, {"a": 1})]))
+    heard = asyncio.ensure_future(anext(hints))
+    held = await store.cancel("client", ["u1"])  # it runs: flagged only
+    assert held.tasks == []
+    await store.beat("dies", b"", 0)
+    await asyncio.wait_for(heard, LONG)
+    await hints.aclose()
+    await store.shut()
+
+
+async def test_many_limits_at_once(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "t.db")
+    await store.open()
+    began = time.monotonic()
+    await store.put([], [Limit(f"source{number}", cap=1) for number in range(2000)])
+    assert time.monotonic() - began < 1
+    assert len((await store.state())[1]) == 2000
+    await store.shut()
+
+
+async def test_one_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
+    app: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
+    work = app.named("work")
+    async with app:
+        answers = await asyncio.gather(
+            work.enqueue(), work.options(unique="k\ud800").enqueue(), work.enqueue(), return_exceptions=True
+        )
+        assert [isinstance(answer, ArgumentError) for answer in answers] == [False, True, False]
+        assert len(await app.find(source="work")) == 2
+
+
+def test_another_folder_is_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    app: App[None] = App("shop", store="sqlite:///t.db")
+    app.named("work").delay()
+    (tmp_path / "work").mkdir()
+    monkeypatch.chdir(tmp_path / "work")
+    assert app._core._boot().url == f"sqlite:///{tmp_path}/t.db"
+    app.shutdown()
+
+
+def test_a_stop_has_an_end_when_the_store_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import sqlite3
+
+    from onthedot.engine import worker
+
+    monkeypatch.setattr(worker, "_LAST_WORDS", 0.5)
+    app: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
+    began, ends = threading.Event(), threading.Event()
+
+    @app.task
+    def waits() -> None:
+        began.set()
+        ends.wait(LONG)
+
+    app.start(auto=True)
+    waits.delay()
+    assert began.wait(LONG)
+    with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as stranger:
+        stranger.execute("BEGIN EXCLUSIVE")
+        ends.set()
+        moment = time.monotonic()
+        app.shutdown(timeout=0.2)
+        assert time.monotonic() - moment < 15
+        stranger.execute("ROLLBACK")
