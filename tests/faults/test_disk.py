@@ -1,4 +1,4 @@
-"""A disk that is really full, files that may really not be written: both need root, to mount and to be somebody else."""
+"""A disk that is really full, files that may really not be written: it takes root to mount and to be somebody else."""
 
 from __future__ import annotations
 
