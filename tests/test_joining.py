@@ -59,11 +59,13 @@ def test_it_may_be_the_first_thing_that_an_app_does(app: App[None], db: sqlite3.
         return number
 
     other: App[None] = App("shop", store=f"sqlite:///{tmp_path}/shop.db")
-    with db:
-        db.execute("INSERT INTO sale VALUES (1)")
-        handle = other.named("receipt").options(connection=db).delay(number=5)
-    assert handle.result(timeout=5) == 5
-    other.shutdown()
+    try:
+        with db:
+            db.execute("INSERT INTO sale VALUES (1)")
+            handle = other.named("receipt").options(connection=db).delay(number=5)
+        assert handle.result(timeout=5) == 5
+    finally:
+        other.shutdown()
 
 
 def test_complete_settles_with_the_effect(app: App[None], db: sqlite3.Connection, tmp_path: Path) -> None:

@@ -266,7 +266,10 @@ class Processes:
                 child.pid = message.pid
                 self._any_ready = True
                 self._no_longer_booting(child)
-                self._next(child)
+                if self._waiting:
+                    self._give(child, self._waiting.popleft())
+                else:
+                    self._idle.insert(0, child)  # a spare one: those that have worked are warmer
             case Refused():
                 child.problem = "refused"
                 self._boot_failed(lambda run: raised_there(run, message.error))

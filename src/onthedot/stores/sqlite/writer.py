@@ -135,6 +135,8 @@ class Writer(Desk[Board]):
         seen = [each for each in self._joined if board.db.execute(SQL["logged"], each[:1]).fetchone() is not None]
         for each in [each for each in self._joined if each in seen or each[2] < time.monotonic()]:
             self._joined.remove(each)  # others append meanwhile
+        if seen:
+            self._look_at_peers(board)  # it may not have written anything itself yet
         self._ears.spread([told for _, told, _ in seen], self._workers)
 
     # -- the others
