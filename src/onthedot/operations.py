@@ -14,7 +14,7 @@ from typing import Any, TypedDict, Unpack
 import msgspec
 
 from onthedot.clock import from_ms, to_ms
-from onthedot.errors import TaskNotFound
+from onthedot.errors import ArgumentError, TaskNotFound
 from onthedot.limits import key_text
 from onthedot.outcome import write_reason
 from onthedot.stores.contract import Ended, Lease, Limit, NewTask, Page, Record, Store
@@ -23,6 +23,8 @@ from onthedot.views import as_info
 
 _KEEP = 7 * 86_400_000
 _PAGE = 100
+_WAITING = ("scheduled", "ready", "parked")
+_CURSOR = re.compile(r"(parked:)?[0-9]*")
 _PARKED = "parked:"  # of a cursor: it has come to those that their lane holds back
 _MANY = 1000  # records a read, where all are wanted
 _VARIES = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|`[^`]*`|\b(?=\w*\d)[0-9a-fA-F-]{8,}\b|0x[0-9a-fA-F]+|\d+(?:\.\d+)?""")
@@ -109,6 +111,8 @@ class Operations:
     async def find(self, **where: Unpack[Where]) -> Found:
         """Newest first."""
         limit, cursor = where.get("limit", _PAGE), where.get("cursor")
+        if cursor is not None and not _CURSOR.fullmatch(cursor):
+            raise ArgumentError(f"cursor {cursor!r} is not one that an earlier page ended with")
         said, picky = _for_store(where), not where.keys().isdisjoint(("error", "group"))
         rows: list[TaskInfo] = []
         while True:
@@ -196,31 +200,22 @@ class Operations:
 
     async def waiting(self) -> list[NewTask]:
         """All that wait, as they would be added to another store."""
-        found: list[NewTask] = []
-        for state in ("scheduled", "ready", "parked"):
-            cursor: str | None = None
-            while True:
-                page = await self._store.find({"state": state}, cursor, 1000)
-                found += [NewTask(r.uuid, r.source, r.body, r.due, 0, r.lane, r.unique, r.policy) for r in page.rows]
-                cursor = page.after
-                if cursor is None:
-                    break
-        return found
+        return [
+            NewTask(record.uuid, record.source, record.body, record.due, 0, record.lane, record.unique, record.policy)
+            for state in _WAITING
+            async for record in self._records({"state": state}, most=None)
+        ]
 
     async def end_waiting(self, reason: str) -> int:
         """Ends all that wait: a private store is about to go."""
         ended, counts = 0, await self.counts()
         if not (counts.get("scheduled") or counts.get("ready")):
             return 0
-        for state in ("scheduled", "ready", "parked"):
-            cursor: str | None = None
-            while True:
-                page = await self._store.find({"state": state}, cursor, 1000)
-                ended += await self.cancel(*[record.uuid for record in page.rows], reason=reason)
+        for state in _WAITING:
+            uuids = [record.uuid async for record in self._records({"state": state}, most=None)]
+            for start in range(0, len(uuids), _MANY):
+                ended += await self.cancel(*uuids[start : start + _MANY], reason=reason)
                 await asyncio.sleep(0)
-                cursor = page.after
-                if cursor is None:
-                    break
         return ended
 
     async def retry(self, *uuids: str) -> Sequence[str]:

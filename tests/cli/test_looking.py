@@ -317,4 +317,5 @@ def test_looking_does_not_wait_for_those_who_write(desk: Desk) -> None:
 
 def test_a_cursor_of_nobody_s(desk: Desk) -> None:
     desk.add("greet", name="ann")
-    assert "Invalid value for '--cursor'" in desk.do("task", "list", "--cursor", "zzz", code=2)
+    assert "'zzz' is not one that an earlier page ended with" in desk.do("task", "list", "--cursor", "zzz", code=2)
+    assert desk.json("task", "list", "--state", "ready", "--cursor", "parked:")["tasks"] == []

@@ -29,10 +29,12 @@ def test_ready_work_stop(shop: Shop) -> None:
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 def test_a_running_task_finishes_before_the_end(shop: Shop, number: signal.Signals) -> None:
-    worker = shop.worker()
+    port = free_port()
+    worker = shop.worker("--health", f":{port}")
     uuid = shop.nap()
     wait_until(lambda: shop.notes() == ["begin a"], 10)
     worker.tell(number)
+    wait_until(lambda: asked(port, "/readyz") == (503, {"status": "not ready", "trouble": {"worker 1": "is stopping"}}))
     later = shop.nap("b")
     shop.go()
     assert worker.ended() == 0

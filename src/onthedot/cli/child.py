@@ -107,7 +107,8 @@ class _Work:
             worker = self._core.worker
             if worker is not None:
                 patience = max(60.0, 3 * self._core.poll_interval)
-                self._parent.tell(Report(turns=worker._number, patience=patience))
+                stopping = self._core.service.status == "stopping"
+                self._parent.tell(Report(turns=worker._number, stopping=stopping, patience=patience))
             await asyncio.sleep(_BEAT)
 
     async def _until_done(self) -> None:

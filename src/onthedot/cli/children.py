@@ -93,6 +93,8 @@ class Child:
             return "has ended"
         if not self.ready.is_set():
             return "is starting"
+        if self.told.stopping:
+            return "is stopping"
         silent, idle = time.monotonic() - self.heard, time.monotonic() - self.turned
         if silent > SILENT:
             return f"has not been heard of for {silent:.0f} s: something blocks its event loop"

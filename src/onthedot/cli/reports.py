@@ -33,6 +33,7 @@ class Report(msgspec.Struct, omit_defaults=True):
     ready: str = ""  # its part of the ready line
     error: str = ""  # why it cannot start
     turns: int = 0  # times it has asked the store so far
+    stopping: bool = False  # it takes no more tasks
     patience: float = 60.0  # seconds within which it asks, also when there is nothing to do
     over: bool = False  # it has been told to end, and has
 

@@ -23,15 +23,10 @@ def shown_arguments(info: TaskInfo) -> str:
     return text if len(text) <= 60 else f"{text[:59]}…"
 
 
-class _Cursor(click.IntRange):
-    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> Any:
-        return str(super().convert(value, param, ctx))
-
-
 @click.command("list")
 @filters
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
-@click.option("--cursor", type=_Cursor(0), help="Go on where the last page ended.")
+@click.option("--cursor", help="Go on where the last page ended.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
 def listed(said: Said, /, **given: Any) -> None:

@@ -8,6 +8,7 @@ import os
 import select
 import threading
 import time
+from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -62,7 +63,7 @@ class Call(Generic[A]):
             self.future.set_result(self.answer)
 
 
-class Desk(Generic[A]):
+class Desk(ABC, Generic[A]):
     """Subclasses say what `work` is done with the calls that have gathered."""
 
     def __init__(self, name: str, path: str) -> None:
@@ -144,8 +145,9 @@ class Desk(Generic[A]):
         self._forking = False
         self._go_on.set()
 
+    @abstractmethod
     def let_go(self) -> None:
-        raise NotImplementedError
+        """Closes its connection, to open it again when it is needed."""
 
     def _step(self) -> None:
         if self._forking:
@@ -185,11 +187,13 @@ class Desk(Generic[A]):
         os.close(self._ear)
         os.close(self._bell)
 
+    @abstractmethod
     def work(self, calls: list[Call[A]]) -> None:
-        raise NotImplementedError
+        """Does what has gathered; takes those out of the list that were withdrawn."""
 
+    @abstractmethod
     def close(self) -> None:
-        raise NotImplementedError
+        """Everything, for good."""
 
     def patience(self) -> float | None:
         """ms after which the thread wants to look up, even if nobody calls."""
