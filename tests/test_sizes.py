@@ -11,11 +11,12 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 6_600,
+    ".": 6_300,
     "cli": 2_300,
     "engine": 1_300,
     "executors": 1_300,
     "observe": 200,
+    "operations": 350,
     "stores": 1_000,
     "stores/memory": 1_350,
     "stores/sqlite": 3_300,

@@ -26,7 +26,7 @@ from onthedot.function import Call, NamedTask, ScheduledFunction, TaskFunction
 from onthedot.handle import AsyncTaskHandle, TaskHandle
 from onthedot.importing import Place, acts, goes_on, made_in
 from onthedot.observe.logs import Logs
-from onthedot.operations import Found, Where
+from onthedot.operations.finding import Found, Where
 from onthedot.options import Seconds, TaskOptions
 from onthedot.retry import seconds
 from onthedot.settings import store_url

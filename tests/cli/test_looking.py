@@ -20,7 +20,7 @@ from click.testing import CliRunner, Result
 
 from onthedot import App
 from onthedot.cli import main
-from onthedot.operations import blanked
+from onthedot.operations.failures import blanked
 from onthedot.stores.sqlite import path_of
 from tests.waiting import wait_until
 

@@ -13,7 +13,8 @@ from onthedot import Rate
 from onthedot.cli.options import Mistake, Said, as_where, filters, shared
 from onthedot.cli.screen import write_json
 from onthedot.cli.store import ask
-from onthedot.operations import Operations, Where
+from onthedot.operations import Operations
+from onthedot.operations.finding import Where
 
 _CHUNK = 100
 

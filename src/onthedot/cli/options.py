@@ -10,7 +10,7 @@ from typing import Any, TypeVar, cast
 
 import click
 
-from onthedot.operations import Where
+from onthedot.operations.finding import Where
 from onthedot.task import TaskState, check_name
 
 F = TypeVar("F", bound=Callable[..., Any])

@@ -12,7 +12,8 @@ from onthedot.cli.bulk import act_on, bulk
 from onthedot.cli.options import Said, as_where, filters, shared
 from onthedot.cli.screen import clean, screen, write_json
 from onthedot.cli.store import ask
-from onthedot.operations import Found, Operations
+from onthedot.operations import Operations
+from onthedot.operations.finding import Found
 from onthedot.task import TaskInfo
 
 _LIVE = ("scheduled", "ready", "running")

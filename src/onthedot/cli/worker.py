@@ -18,7 +18,7 @@ from onthedot.cli.reports import Config
 from onthedot.cli.screen import screen, write_json
 from onthedot.cli.store import ask
 from onthedot.cli.supervisor import Supervisor
-from onthedot.operations import WorkerInfo
+from onthedot.operations.workers import WorkerInfo
 
 
 @click.command()

@@ -1,0 +1,100 @@
+"""What an operator does, over the store contract alone: no user code is needed. Thin doors call it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import Counter
+from collections.abc import Sequence
+from datetime import datetime
+
+from onthedot.limits import key_text
+from onthedot.operations.failures import FailureGroup, grouped
+from onthedot.operations.finding import MANY, Finding
+from onthedot.operations.workers import WorkerInfo, as_worker
+from onthedot.outcome import write_reason
+from onthedot.stores.contract import Ended, Lease, Limit, NewTask, Store
+from onthedot.views import as_info
+
+_KEEP = 7 * 86_400_000
+_WAITING = ("scheduled", "ready", "parked")
+
+
+class Operations(Finding):
+    def __init__(self, store: Store, client: str) -> None:
+        super().__init__(store)
+        self._client = client
+
+    async def failures(self, since: datetime | None = None) -> list[FailureGroup]:
+        """What has failed (since then), grouped by error, the most frequent first."""
+        infos = [as_info(record) async for record in self.records({"state": "failed"}, most=None)]
+        return grouped(info for info in infos if since is None or info.ended_at is None or info.ended_at >= since)
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Who lives, the oldest first, and how many tasks each of them runs."""
+        _, _, sessions = await self._store.state()
+        running = Counter([r.past.session async for r in self.records({"state": "running"}, most=None)])
+        return [as_worker(name, info, running[name]) for name, info in sorted(sessions.items())]
+
+    async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
+        """Waiting ones end at once, running ones are told. Answers how many were still alive."""
+        alive = [r for r in await self._store.get(uuids) if r is not None and r.past.ended is None]
+        held = await self._store.cancel(self._client, uuids, reason)
+        await self._store.turn(
+            self._client,
+            [
+                Ended(Lease(record.uuid, held.fence, self._client), "cancelled", write_reason(reason), _KEEP)
+                for record in held.tasks
+            ],
+            None,
+        )
+        return len(alive)
+
+    async def waiting(self) -> list[NewTask]:
+        """All that wait, as they would be added to another store."""
+        return [
+            NewTask(record.uuid, record.source, record.body, record.due, 0, record.lane, record.unique, record.policy)
+            for state in _WAITING
+            async for record in self.records({"state": state}, most=None)
+        ]
+
+    async def end_waiting(self, reason: str) -> int:
+        """Ends all that wait: a private store is about to go."""
+        ended, counts = 0, await self.counts()
+        if not (counts.get("scheduled") or counts.get("ready")):
+            return 0
+        for state in _WAITING:
+            uuids = [record.uuid async for record in self.records({"state": state}, most=None)]
+            for start in range(0, len(uuids), MANY):
+                ended += await self.cancel(*uuids[start : start + MANY], reason=reason)
+                await asyncio.sleep(0)
+        return ended
+
+    async def retry(self, *uuids: str) -> Sequence[str]:
+        """Failed and cancelled ones run again, with their uuid. Answers with those that are alive now."""
+        return await self._store.revive(uuids)
+
+    async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
+        """Nothing of the source (or of one key of it) starts until resume; what runs goes on."""
+        await self._set_pause(source, key, paused=True, reason=reason)
+
+    async def resume(self, source: str, key: str | None = None) -> None:
+        await self._set_pause(source, key, paused=False, reason="")
+
+    async def _set_pause(self, source: str, key: str | None, *, paused: bool, reason: str) -> None:
+        name = source if key is None else f"{source}/{key_text(key)}"
+        _, limits, _ = await self._store.state()
+        mine = next((limit for limit in limits if limit.name == name and limit.by == "operator"), Limit(name))
+        changed = Limit(name, mine.cap, mine.rate, mine.burst, paused, reason, by="operator")
+        await self._store.put([], [changed])
+
+    async def purge(self, limit: int = 10_000) -> int:
+        """Drops what is past its retention; workers do this by themselves."""
+        return await self._store.purge(limit)
+
+    async def counts(self) -> dict[str, int]:
+        """How many tasks there are, by state."""
+        counts: dict[str, int] = {}
+        for (_, state), count in (await self._store.tally()).items():
+            shown = "ready" if state == "parked" else state
+            counts[shown] = counts.get(shown, 0) + count
+        return counts
