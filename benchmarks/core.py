@@ -11,6 +11,7 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.draining import drain_app
 from benchmarks.report import Figure
 from onthedot import App
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Turn
@@ -24,29 +25,10 @@ async def noop() -> None:
 def drain(scale: float) -> list[Figure]:
     """No-op async tasks a second: added first, then run by one worker with 100 slots."""
     count = int(20_000 * scale)
-    ours, bare = asyncio.run(_drain_app(count)), asyncio.run(_drain_bare(count))
+    ours, bare = asyncio.run(drain_app("memory://", count)), asyncio.run(_drain_bare(count))
     figures = [Figure(ours, bare, "tasks/s", "bare create_task", 0.7, least=True)]
     peer = asyncio.run(_drain_apscheduler(count // 10))
     return [*figures, Figure(ours, peer, "tasks/s", "APScheduler 3", 4, least=True)]
-
-
-async def _drain_app(count: int) -> float:
-    app = App("bench", store="memory://", concurrency=100)
-    left, done = count, asyncio.Event()
-
-    async def counted() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            done.set()
-
-    task = app.task(counted)
-    await task.enqueue_many([{}] * count)
-    gc.collect()
-    began = time.perf_counter()
-    async with app.running():
-        await done.wait()
-        return count / (time.perf_counter() - began)
 
 
 async def _drain_bare(count: int) -> float:

@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.core import noop, p99
+from benchmarks.draining import drain_app
 from benchmarks.report import Figure
 from onthedot import App
 from onthedot.clock import SystemClock
@@ -36,33 +37,13 @@ def sqlite_drain(scale: float) -> list[Figure]:
     """No-op async tasks a second: added first, then run by one worker with 100 slots."""
     count = int(20_000 * scale)
     with folder() as at:
-        ours = asyncio.run(_drain_app(at, count))
+        ours = asyncio.run(drain_app(f"sqlite:///{at}/app.db", count))
         bare = asyncio.run(_drain_bare(at, count))
         peer = _drain_huey(at, max(100, count // 20))
     return [
         Figure(ours, peer, "tasks/s", "Huey on SQLite", 12, least=True),
         Figure(ours, bare, "tasks/s", "a bare loop: claim 100, run, settle 100", 0.3, least=True),
     ]
-
-
-async def _drain_app(at: Path, count: int) -> float:
-    app = App("bench", store=f"sqlite:///{at}/app.db", concurrency=100)
-    left, done = count, asyncio.Event()
-
-    async def counted() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            done.set()
-
-    task = app.task(counted)
-    async with app:
-        await task.enqueue_many([{}] * count)
-        gc.collect()
-        began = time.perf_counter()
-        async with app.running():
-            await done.wait()
-            return count / (time.perf_counter() - began)
 
 
 async def _drain_bare(at: Path, count: int) -> float:

@@ -28,8 +28,8 @@ import pytest
 
 from onthedot import App, TaskCancelled, TaskTimeout, current_task
 from onthedot.executors import shepherd
+from tests.waiting import SOON, until
 
-SOON = 20.0
 TIMEOUT = 0.3
 
 app = App("cancel-table", store="memory://", threads=2, processes=2, stop_timeout=0)
@@ -82,12 +82,6 @@ def warm() -> None:
     """So that what is measured is not the start of a process."""
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(SOON):
-        while not condition():  # noqa: ASYNC110 - the task that makes it so may be in another process
-            await asyncio.sleep(0.001)
-
-
 def has_ended(kind: str, folder: Path) -> Callable[[], bool]:
     """The work itself, not the word of the store."""
     if kind != "process":
@@ -133,8 +127,8 @@ async def test_waiting_and_cancelled(kind: str, tmp_path: Path) -> None:
 @pytest.mark.parametrize("kind", KINDS)
 async def test_waiting_with_a_timeout(kind: str, tmp_path: Path) -> None:
     async with running(kind):
-        handle = await TIMED[kind].options(after=TIMEOUT * 2).enqueue(str(tmp_path))
-        await asyncio.sleep(TIMEOUT * 1.5)
+        handle = await TIMED[kind].options(after=60).enqueue(str(tmp_path))
+        await asyncio.sleep(TIMEOUT * 1.2)
         assert await handle.state() == "scheduled"  # its time has not begun
         await handle.cancel()
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import inspect
 import json
 import logging
 import os
@@ -22,8 +21,8 @@ from onthedot.executors import processes, shepherd
 from onthedot.executors.processes import Processes
 from tests.leaves_nothing import descendants
 from tests.processes import tasks
+from tests.waiting import SOON, until
 
-SOON = 20.0  # seconds within which everything here happens, also on a busy machine
 AT_ONCE = 0.3  # seconds within which what is killed is dead
 
 pytestmark = pytest.mark.skipif(not shepherd.supported(), reason="needs process groups")
@@ -37,17 +36,6 @@ def no_process_stays() -> Iterator[None]:
     while left := [name for name in descendants(os.getpid()).values() if "onthedot" in name]:
         assert time.monotonic() < deadline, left
         time.sleep(0.01)
-
-
-async def until(condition: Callable[[], Any], within: float = SOON) -> float:
-    """Waits until it is so, and says how long that took; `condition` may be async."""
-    began = time.monotonic()
-    async with asyncio.timeout(within):
-        while True:
-            answer = condition()
-            if await answer if inspect.isawaitable(answer) else answer:
-                return time.monotonic() - began
-            await asyncio.sleep(0.001)
 
 
 def lives(pid: int) -> bool:

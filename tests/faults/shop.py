@@ -11,9 +11,11 @@ import random
 from pathlib import Path
 
 from onthedot import App, current_task
+from tests.faults import scaled
 from tests.faults.ledger import Ledger
 
 SLOTS = 8
+LONGEST = scaled(10, 20) / 100  # seconds of a task: the kills are over before the work is
 app = App("shop", store=os.environ.get("STORE", "memory://"), concurrency=SLOTS, stop_timeout=5)
 
 
@@ -30,14 +32,14 @@ async def _write_down(seconds: float) -> None:
 
 @app.task(max_crashes=1000)
 async def work(number: int) -> int:
-    await _write_down(random.uniform(0.005, 0.04))
+    await _write_down(random.uniform(0.02, LONGEST))
     return number
 
 
 @app.task(max_crashes=1000, concurrency=12)
 async def limited(number: int) -> int:
     """Of all workers together at most twelve at once."""
-    await _write_down(random.uniform(0.005, 0.04))
+    await _write_down(random.uniform(0.02, LONGEST))
     return number
 
 

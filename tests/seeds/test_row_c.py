@@ -22,8 +22,8 @@ import pytest
 from onthedot import App, SchedulerStateError, TaskTimeout
 from onthedot.executors import shepherd
 from tests.leaves_nothing import descendants
+from tests.waiting import SOON, wait_until
 
-SOON = 30.0  # seconds within which everything here happens, also on a busy machine
 EXAMPLES = Path(__file__).parents[2] / "examples"
 METHODS = ("forkserver", "spawn")
 
@@ -81,14 +81,6 @@ def nothing_stays() -> Iterator[None]:
 
 def ours() -> list[str]:
     return [name for name in descendants(os.getpid()).values() if "onthedot" in name or "script.py" in name]
-
-
-def wait_until(condition: Callable[[], object], within: float = SOON) -> float:
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() - began < within, ours()
-        time.sleep(0.005)
-    return time.monotonic() - began
 
 
 def waiting_in(file: Path) -> int:
