@@ -247,6 +247,7 @@ async def test_a_timeout_is_told_at_once_but_the_slot_stays_taken(
         gate.set()
         assert await blocked == 7
         assert await handle.state() == "failed"  # what came too late changes nothing
+    await until(lambda: len(wanted) == 2)
     assert wanted == [True, True]
     warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert len(warnings) == 2
@@ -280,6 +281,27 @@ async def test_the_warning_names_the_very_thread(
     (warning,) = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
     assert names["stuck"] in warning
     assert names["innocent"] not in warning
+
+
+def test_a_failure_is_told_once_although_its_thread_outlives_the_event_loop(
+    app: App, clock: ManualClock, gate: threading.Event, caplog: pytest.LogCaptureFixture
+) -> None:
+    began = threading.Event()
+
+    @app.task(timeout=5)
+    def stuck() -> None:
+        began.set()
+        gate.wait(SOON)
+
+    async def work() -> None:
+        async with app.running():
+            handle = await stuck.enqueue()
+            await until(began.is_set)
+            clock.advance(5_000)
+            assert isinstance(await handle.exception(), TaskTimeout)
+
+    asyncio.run(work())
+    assert [each.getMessage()[:6] for each in caplog.records if each.levelno == logging.ERROR] == ["[fail]"]
 
 
 async def test_a_timed_out_thread_is_retried_while_it_still_works(

@@ -146,7 +146,7 @@ class Runner:
                     value = await value
                 result = b"" if value is None else self._encoded(run, value)
                 also = None if run.spawned is None else Also(tuple(run.spawned))
-                outcome: Outcome = Done(run.lease, result, options.keep, also, options.keep_result)
+                outcome: Outcome | None = Done(run.lease, result, options.keep, also, options.keep_result)
             except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
                 outcome = self._raised(run, error)
             reset_current(token)
@@ -170,19 +170,21 @@ class Runner:
         call = partial(run.executor.run, run.declared.call, run.arguments)
         return self._through(run, call) if self._around else call()
 
-    def _raised(self, run: Run, error: BaseException) -> Outcome:
+    def _raised(self, run: Run, error: BaseException) -> Outcome | None:
+        if run.over:  # told before, and what comes too late changes nothing
+            return None
         if isinstance(error, Undecodable) and not run.arguments:
             return self._undecodable(run, error)
         if isinstance(error, asyncio.CancelledError) and run.stop:
             return self._stopped(run)
         return self._judged(error, run)
 
-    def _finish(self, run: Run, outcome: Outcome) -> None:
+    def _finish(self, run: Run, outcome: Outcome | None) -> None:
         del self.runs[run.record.uuid]
         self.freed.append(run.record.source)
         if run.timer is not None:
             run.timer.cancel()
-        if not run.over:
+        if not run.over and outcome is not None:
             run.over = True
             self.outcomes.append((outcome, run))
         self._wake.set()
