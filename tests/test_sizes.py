@@ -17,9 +17,9 @@ ROOMS = {  # the folder a file is in; "." has the nouns and the doors
     "executors": 1_300,
     "observe": 200,
     "operations": 350,
-    "stores": 1_000,
-    "stores/memory": 1_350,
-    "stores/sqlite": 3_300,
+    "stores": 1_100,
+    "stores/memory": 1_400,
+    "stores/sqlite": 3_400,
     "testing": 600,
 }
 

@@ -91,4 +91,5 @@ async def test_a_call_that_changes_nothing_leaves_none(store: Store, worker: Wor
     await store.revive([new.uuid])
     await worker.claim("none")
     await store.find({}, None, 10)
+    await store.standing(new.uuid)
     assert list(await store.changes(cursor, 10)) == []

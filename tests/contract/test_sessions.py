@@ -32,6 +32,20 @@ async def test_sessions_that_have_beaten_are_listed(store: Store, worker: Worker
     assert dict((await store.state())[2]) == {}
 
 
+async def test_a_lease_that_is_over_is_not_listed_whoever_has_looked(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    await worker.beat(5000)
+    (uuid,) = await add(store, task())
+    assert await worker.runs() == [uuid]
+    clock.advance(4999)
+    assert list((await store.state())[2]) == ["w1"]
+    clock.advance(1)
+    assert dict((await store.state())[2]) == {}
+    assert await state(store, uuid) == "running"  # until somebody takes it back
+    assert not (await worker.turn()).alive
+
+
 async def test_a_lease_that_is_over_is_reaped_by_the_next_claim(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:

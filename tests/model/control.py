@@ -4,11 +4,25 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace as replace_bucket
 
 from msgspec.structs import replace
 
 from onthedot.clock import Clock
-from onthedot.stores.contract import Added, Fire, Lease, Limit, NewTask, Note, Page, Record, Schedule, State
+from onthedot.stores.contract import (
+    AHEAD,
+    Added,
+    Fire,
+    Lease,
+    Limit,
+    NewTask,
+    Note,
+    Page,
+    Record,
+    Schedule,
+    Standing,
+    State,
+)
 from tests.model.rows import Limits, Presence, Row
 
 
@@ -114,8 +128,26 @@ class Control:
         seen = [row.seen() for row in self.rows.values()]
         return Counter((record.source, record.state) for record in seen)
 
+    def standing(self, uuid: str) -> Standing | None:
+        row = self.rows.get(uuid)
+        if row is None or not row.live or row.hold is not None or row.chore is not None:
+            return None
+        limits, record = self.limits, row.record
+        buckets = {name: replace_bucket(bucket) for name, bucket in limits.buckets.items()}
+        running = sum(other.running and other.record.source == record.source for other in self.rows.values())
+        holds = limits.stops(record.source, running, 0, 1)
+        if record.lane is not None:
+            admitted = [] if record.state == "ready" else limits.in_lane(record.lane, "ready")
+            cost = record.policy.cost + sum(other.record.policy.cost for other in admitted)
+            holds += limits.stops(record.lane, limits.running(record.lane), len(admitted), cost)
+        limits.buckets = buckets  # looking changes nothing
+        others = limits.ready([record.source])
+        others += limits.in_lane(record.lane, "parked") if record.state == "parked" else []
+        return Standing(holds, min(AHEAD, sum(other.place < row.place for other in others)))
+
     def state(self) -> tuple[list[Schedule], list[Limit], dict[str, bytes]]:
-        present = {name: p.info for name, p in self.sessions.items() if p.info is not None}
+        alive = {name: p.info for name, p in self.sessions.items() if p.until > self.clock.now()}
+        present = {name: info for name, info in alive.items() if info is not None}
         return list(self.schedules.values()), list(self.limits.records.values()), present
 
 

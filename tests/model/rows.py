@@ -9,7 +9,7 @@ from math import floor
 from msgspec.structs import replace
 
 from onthedot.clock import Clock
-from onthedot.stores.contract import Lease, Limit, Note, Record, State
+from onthedot.stores.contract import Hold as Standstill, Lease, Limit, Note, Record, State
 
 ENDED = ("succeeded", "failed", "cancelled")
 MICROSECOND = 0.001  # ms; what epoch milliseconds in a float cannot tell apart for certain
@@ -107,7 +107,8 @@ class Limits:
             found += [self.records[key] for key in ((star, "operator"), (star, "code")) if key in self.records]
         cap = next((limit.cap for limit in found if limit.cap is not None), None)
         rated = next((limit for limit in found if limit.rate is not None), Limit(name))
-        return Limit(name, cap, rated.rate, rated.burst, paused=any(limit.paused for limit in found))
+        paused = [limit for limit in found if limit.paused]
+        return Limit(name, cap, rated.rate, rated.burst, bool(paused), paused[0].reason if paused else "")
 
     def missing(self, limit: Limit, cost: float) -> float:
         """Tokens that are not there yet."""
@@ -169,6 +170,15 @@ class Limits:
     def source_starts(self, source: str) -> bool:
         limit = self.effective(source)
         return self.source_fits(source) and not limit.paused and not self.missing(limit, 1)
+
+    def stops(self, name: str, running: int, admitted: int, cost: float) -> list[Standstill]:
+        """The limit of this name, if it stops one more."""
+        limit = self.effective(name)
+        if limit.paused:
+            return [Standstill(limit, "paused", running)]
+        if limit.cap is not None and running + admitted >= limit.cap:
+            return [Standstill(limit, "cap", running)]
+        return [Standstill(limit, "rate", running, self.wait(name, cost))] if self.missing(limit, cost) else []
 
     def ready(self, sources: Sequence[str]) -> list[Row]:
         rows = [row for row in self.rows.values() if row.waits("ready") and row.record.source in sources]

@@ -26,6 +26,7 @@ from onthedot.stores.contract import (
     Done,
     Ended,
     Fire,
+    Hold,
     Lease,
     Limit,
     NewTask,
@@ -335,6 +336,18 @@ class Stores(RuleBasedStateMachine):
         theirs, ours = ({each.name: each.rev for each in some}.get(name, 5) for some in schedules)
         return theirs, ours
 
+    @rule(data=st.data())
+    def look(self, data: st.DataObject) -> None:
+        """How tasks stand. That looking changes nothing is seen from what follows."""
+        for uuid in self.some(data, "scheduled", "ready", "parked"):
+            theirs, ours = self.call("standing", uuid)
+            assert (theirs is None) == (ours is None), uuid
+            if ours is not None:
+                assert theirs.ahead == ours.ahead
+                assert [_hold(hold) for hold in theirs.holds] == [_hold(hold) for hold in ours.holds], uuid
+                for their, our in zip(theirs.holds, ours.holds, strict=True):
+                    assert abs((their.opens_in or 0) - (our.opens_in or 0)) < TICK
+
     @rule(limit=st.sampled_from([1, 3, 100]), most=st.sampled_from([0, 2, 100, 100]))
     def purge(self, limit: int, most: int) -> None:
         """Of those that ended in the same millisecond, which go first is each store's affair."""
@@ -359,7 +372,7 @@ class Stores(RuleBasedStateMachine):
         self.next_in = 0.0
 
     # More often than the rest, and in almost every life: each is one more rule.
-    claim_2, claim_3, claim_4, settle_2, advance_2 = claim, claim, claim, settle, advance
+    claim_2, claim_3, claim_4, settle_2, advance_2, look_2 = claim, claim, claim, settle, advance, look
 
     # -- and after each of them
 
@@ -394,6 +407,10 @@ def _agree(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> None:
     for their, our in zip(theirs, ours, strict=True):
         differ = {name: (their[name], our[name]) for name in our if their[name] != our[name]}
         assert not differ, f"{our['uuid']}: {differ}"
+
+
+def _hold(hold: Hold) -> tuple[object, ...]:
+    return replace(hold.limit, by="code"), hold.why, hold.running, hold.opens_in is None
 
 
 def _note(entry: tuple[int, Note]) -> tuple[str, str, bytes]:

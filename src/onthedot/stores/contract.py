@@ -33,6 +33,7 @@ from msgspec import Struct
 BATCH = 1000  # the most an add takes and a turn promotes; part of the semantics, the same in every store
 CHORES = 100  # the most chores a turn hands out
 CLIENT_LEASE = 10_000  # ms a session lives that cancels without having beaten
+AHEAD = 100_000  # the most that standing counts
 
 State: TypeAlias = Literal["scheduled", "parked", "ready", "running", "succeeded", "failed", "cancelled"]
 """parked: due, but held back by its lane; the public word for it is ready."""
@@ -287,6 +288,22 @@ class Page(Struct, frozen=True):
     after: str | None  # cursor of the next page; None: that was all
 
 
+class Hold(Struct, frozen=True):
+    """A limit that a claim would stop at now: the source's own, or the lane's."""
+
+    limit: Limit  # as it comes to: code's, the operator's and the star's put together; `by` says nothing
+    why: Literal["paused", "cap", "rate"]
+    running: int = 0  # under it, and no others: what a lane has let into ready counts for its cap, but does not run
+    opens_in: float | None = None  # rate: ms until it lets this one through, as the next; None: time alone will not
+
+
+class Standing(Struct, frozen=True):
+    """How a waiting task stands, by the rules of the claim; one that is not due yet, as if it came now."""
+
+    holds: Sequence[Hold]  # the source's first, then the lane's; empty: only its place in the order
+    ahead: int  # before it by (rank, seq): ready ones of its source, and for a parked one those parked in its lane
+
+
 class Tasks(Protocol):
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """≤ BATCH. Inserts only. Due and without a lane: ready; everything else waits for its alarm.
@@ -375,8 +392,15 @@ class Inspect(Protocol):
         """Kept, never counted."""
         ...
 
+    async def standing(self, uuid: str) -> Standing | None:
+        """None: it does not wait for a claim (running, about to be ended as a chore, ended, not there).
+
+        Changes nothing: no bucket begins or moves on, no lane is let in. Counts to AHEAD at most.
+        """
+        ...
+
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
-        """Schedules, limits, sessions that have beaten."""
+        """Schedules, limits, sessions that have beaten and live, also where nobody has buried the others yet."""
         ...
 
     async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:

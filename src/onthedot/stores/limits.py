@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from copy import copy
 from heapq import heappop, heappush
+from typing import Literal
 
 from onthedot.stores.contract import Limit, Record
 from onthedot.stores.order import Order
@@ -95,10 +97,10 @@ class Limits:
         limit = self.effective(source)
         if limit is None:
             return float("inf"), None
-        if limit.paused:
+        if shut(limit, running):
             return 0, None
-        room = float("inf") if limit.cap is None else max(0, limit.cap - running)
-        if limit.rate is None or room == 0:
+        room = float("inf") if limit.cap is None else limit.cap - running
+        if limit.rate is None:
             return room, None
         tokens = self._source_bucket(source, limit, now).level(limit, now)
         lent = _slack(limit.rate)
@@ -129,7 +131,7 @@ class Limits:
         limit = self.effective(lane.name)
         if limit is None:
             return True
-        if limit.paused or (limit.cap is not None and lane.running + lane.admitted >= limit.cap):
+        if shut(limit, lane.running + lane.admitted):
             return False
         if limit.rate is None:
             return True
@@ -145,7 +147,7 @@ class Limits:
         limit = self.effective(lane.name)
         if limit is None:
             return True
-        if limit.paused or (limit.cap is not None and lane.running >= limit.cap):
+        if shut(limit, lane.running):
             return False
         if limit.rate is None:
             return True
@@ -179,6 +181,18 @@ class Limits:
     def next_refill(self) -> float | None:
         return self._refills[0][0] if self._refills else None
 
+    def scratch(self, record: Record) -> Limits:
+        """The same rules over copies of what is this task's, for who only asks: a rule writes down what it finds."""
+        scratch = Limits()
+        scratch._records, scratch.declared = self._records, self.declared
+        if (bucket := self._sources.get(record.source)) is not None:
+            scratch._sources[record.source] = copy(bucket)
+        lane = None if record.lane is None else self.lanes.get(record.lane)
+        if lane is not None:
+            scratch.lanes[lane.name] = mine = copy(lane)
+            mine.bucket = copy(lane.bucket)
+        return scratch
+
     def sweep(self, now: float) -> None:
         """Forgets lanes that are empty and whose bucket is full again: forgetting a half-full one would refill it."""
         for name, lane in list(self.lanes.items()):
@@ -186,6 +200,13 @@ class Limits:
             full = lane.bucket is None or limit is None or limit.rate is None
             if lane.empty and (full or (limit is not None and self._level(lane, limit, now) >= limit.burst)):
                 del self.lanes[name]
+
+
+def shut(limit: Limit, running: int) -> Literal["paused", "cap"] | None:
+    """What stops one more start, whatever the time."""
+    if limit.paused:
+        return "paused"
+    return "cap" if limit.cap is not None and running >= limit.cap else None
 
 
 def admitted(lane: Lane, record: Record, by: int) -> None:

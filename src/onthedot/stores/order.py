@@ -57,6 +57,23 @@ class Order:
         key = self.first()
         return None if key is None else key >> SEQ_BITS
 
+    def before(self, moment: int, seq: int, most: int) -> int:
+        """How many come before this place, counted up to `most`; what comes after it is not looked at."""
+        end, found = moment << SEQ_BITS | seq, set[int]()  # a set: who left and came back may have two keys
+        for key in self._queue:
+            if key >= end or len(found) >= most:
+                break
+            if key in self.members:
+                found.add(key)
+        heap, below = self._heap, [0]
+        while below and len(found) < most:  # from the root of the heap down: under one that is later, all are
+            place = below.pop()
+            if place < len(heap) and heap[place] < end:
+                if heap[place] in self.members:
+                    found.add(heap[place])
+                below += (2 * place + 1, 2 * place + 2)
+        return len(found)
+
     def pop_until(self, moment: float) -> Record | None:
         """Takes the first out, if its moment has come."""
         key = self.first()

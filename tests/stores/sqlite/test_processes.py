@@ -35,6 +35,11 @@ async def claim(store: SqliteStore, session: str, number: int, most: int = 10) -
     return [record.uuid for record in turn.claimed.tasks]
 
 
+def files_of(folder: Path) -> list[str]:
+    with os.scandir(folder / "t.db-sessions") as entries:
+        return sorted(entry.name for entry in entries)
+
+
 async def test_an_add_wakes_the_others(tmp_path: Path) -> None:
     store = await open_store(tmp_path / "t.db", "me")
     with peers(tmp_path / "t.db", "p1", "p2") as (one, two):
@@ -68,6 +73,25 @@ async def test_a_cancel_reaches_who_runs_it(tmp_path: Path) -> None:
         await store.cancel("me", ["u1"], "no need")
         assert peer.ask("hint")[1] == {"u1": "no need"}
     await leave(store, "me")
+
+
+async def test_who_only_looks_sees_a_death(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "t.db")
+    with peers(tmp_path / "t.db", "p1") as (peer,):
+        await store.open()
+        assert peer.ask("add", "u1") == [True]
+        assert peer.ask("claim", 5) == ["u1"]
+        assert list((await store.state())[2]) == ["p1"]
+        peer.kill()
+        peer.process.wait()
+        files = files_of(tmp_path)
+        assert dict((await store.state())[2]) == {}
+        (record,) = await store.get(["u1"])  # nobody is there to take it back
+        assert record is not None
+        assert (record.state, record.past.session) == ("running", "p1")
+        assert await store.standing("u1") is None
+        assert files_of(tmp_path) == files
+    await store.shut()
 
 
 async def test_many_ends_come_in_parts(tmp_path: Path) -> None:

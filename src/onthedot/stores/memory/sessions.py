@@ -79,8 +79,10 @@ class Sessions:
     def names(self) -> list[str]:
         return [name for name, session in self._alive.items() if session.info is not None]
 
-    def infos(self) -> Mapping[str, bytes]:
-        return {name: session.info for name, session in self._alive.items() if session.info is not None}
+    def infos(self, now: float) -> Mapping[str, bytes]:
+        """Of those that live, whether or not somebody has buried the others yet."""
+        alive = [session for session in self._alive.values() if session.until > now]
+        return {session.name: session.info for session in alive if session.info is not None}
 
     def hold(self, claim: Claim) -> None:
         self._alive[claim.session].claims[claim] = None

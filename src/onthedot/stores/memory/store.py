@@ -29,6 +29,7 @@ from onthedot.stores.contract import (
     Page,
     Record,
     Schedule,
+    Standing,
     State,
     Turn,
     Verdict,
@@ -41,6 +42,7 @@ from onthedot.stores.memory.find import find
 from onthedot.stores.memory.journal import Journal
 from onthedot.stores.memory.schedules import Schedules
 from onthedot.stores.memory.sessions import Session, Sessions
+from onthedot.stores.memory.standing import standing
 from onthedot.stores.memory.taking import Taking, resting, take_strays
 from onthedot.stores.records import ENDED, ENDING, back, crashed, ended, moved, past_with, settled_by
 
@@ -213,7 +215,11 @@ class MemoryStore:
 
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
         with self._lock:
-            return self._schedules.all(), self._board.limits.all(), self._sessions.infos()
+            return self._schedules.all(), self._board.limits.all(), self._sessions.infos(self._clock.now())
+
+    async def standing(self, uuid: str) -> Standing | None:
+        with self._lock:
+            return standing(self._board, uuid, self._clock.now())
 
     async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         with self._lock:
@@ -322,7 +328,7 @@ class MemoryStore:
             tasks, chores = (self._board.held(claim) for claim in session.last)
         else:
             tasks, chores = self._take(session, ask, now)
-        rest = self._rest(session, ask, now)
+        rest = resting(self._board, ask.pools, ask.suspects > session.suspects, now)
         return Claimed(
             session.last[0].fence if tasks or chores else 0,
             tasks,
@@ -350,13 +356,6 @@ class MemoryStore:
         session.number, session.last = ask.number, (claim, aside)
         self._keep_claim(claim, aside)
         return tasks, chores
-
-    def _rest(self, session: Session, ask: Ask, now: float) -> dict[str, float | None]:
-        suspects = ask.suspects > session.suspects
-        found: dict[str, float | None] = {}
-        for pool in ask.pools:
-            found |= resting(self._board, pool, suspects, now)
-        return found
 
     def _next_in(self, now: float, rest: Mapping[str, float | None]) -> float | None:
         moments = (self._board.next_alarm(), self._sessions.next_death(), self._schedules.next_after(now))

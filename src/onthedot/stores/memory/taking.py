@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from heapq import heapify, heappop, heapreplace
 
 from onthedot.stores.contract import Pool, Record
@@ -114,12 +115,10 @@ def _room(board: Board, source: str, now: float) -> tuple[float, float | None]:
     return board.limits.room(source, board.counts(source)["running"], now)
 
 
-def resting(board: Board, pool: Pool, suspects: bool, now: float) -> dict[str, float | None]:
+def resting(board: Board, pools: Sequence[Pool], suspects: bool, now: float) -> dict[str, float | None]:
     """Asked sources that have nothing to take now, and for how many ms (None: until something happens)."""
     rest: dict[str, float | None] = {}
-    for source, asked in pool.room.items():
-        if asked <= 0:
-            continue
+    for source in [source for pool in pools for source, asked in pool.room.items() if asked > 0]:
         orders = (board.ready.get(source), board.suspects.get(source) if suspects else None)
         if all(order is None or order.first() is None for order in orders):
             rest[source] = None

@@ -4,15 +4,19 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from onthedot.stores.contract import Lease, Limit, Note, Page, Record, Schedule, State
-from onthedot.stores.records import moved, past_with
+from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
+from onthedot.stores.records import ENDED, ENDING, moved, past_with
 from onthedot.stores.sqlite.claiming import to_schedule
+from onthedot.stores.sqlite.lanes import Lanes
+from onthedot.stores.sqlite.presence import is_gone
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_record
+from onthedot.stores.standing import holds
 
 _LOOK = 20_000  # records a call looks at
 _FILTERS = ("uuid", "source", "state", "tag", "unique", "lane", "since", "until")
@@ -20,9 +24,10 @@ _END = 2**62
 
 
 class Looking:
-    def __init__(self, db: sqlite3.Connection, app: int) -> None:
+    def __init__(self, db: sqlite3.Connection, app: int, presences: Path) -> None:
         self.db = db
         self._app = app
+        self._presences = presences
 
     def get(self, uuids: Sequence[str], now: float) -> list[Record | None]:
         wanted = msgspec.json.encode(uuids).decode()
@@ -55,15 +60,40 @@ class Looking:
     def tally(self) -> dict[tuple[str, State], int]:
         return {(source, state): number for source, state, number in self.db.execute(SQL["tally"], (self._app,))}
 
-    def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
+    def standing(self, uuid: str, now: float) -> Standing | None:
+        self.db.execute("BEGIN")  # all that is read is of one moment; readers are in nobody's way
+        try:
+            row = self.db.execute(SQL["leased"], (self._app, uuid)).fetchone()
+            if row is None or row[-2] is not None:
+                return None
+            record = to_record(row, self.db.execute(SQL["source_name"], (row[1],)).fetchone()[0], now)
+            if record.state in ENDED or record.past.why in ENDING:
+                return None
+            counted = self.db.execute(SQL["counted"], (row[1], "running")).fetchone()
+            limits = Lanes(self.db, self._app)  # what its rules change is never saved
+            limits.load()
+            return Standing(holds(limits, record, counted[0] if counted else 0, now), self._ahead(record, row[1]))
+        finally:
+            self.db.execute("COMMIT")
+
+    def _ahead(self, record: Record, source: int) -> int:
+        place = (record.rank, record.seq, AHEAD)
+        queues: list[tuple[str, Row]] = [("ready_before", (source, suspect, *place)) for suspect in (0, 1)]
+        if record.state == "parked":
+            queues.append(("parked_before", (self._app, record.lane, *place)))
+        counts: list[int] = [self.db.execute(SQL[name], queue).fetchone()[0] for name, queue in queues]
+        return min(AHEAD, sum(counts))
+
+    def state(self, now: float) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
         app = (self._app,)
         limits = [
             Limit(name, cap, rate, burst, bool(paused), reason, by)
             for name, cap, rate, burst, paused, reason, by in self.db.execute(SQL["limits"], app)
         ]
         schedules = [to_schedule(row) for row in self.db.execute(SQL["all_schedules"], app)]
-        sessions = {name: info for name, _, info in self.db.execute(SQL["sessions"], app) if info is not None}
-        return schedules, limits, sessions
+        workers = self.db.execute(SQL["workers"], (self._app, now)).fetchall()
+        gone = {owner for owner in {owner for _, owner, _ in workers} if is_gone(self._presences, owner)}
+        return schedules, limits, {name: info for name, owner, info in workers if owner not in gone}
 
     def changes(self, after: str, limit: int) -> list[tuple[str, bytes]]:
         if not after:

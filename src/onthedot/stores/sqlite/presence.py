@@ -25,7 +25,7 @@ class Presence:
             self.is_dead(left.stem)
 
     def _file(self, owner: str) -> Path:
-        return self._folder / f"{owner}.lock"
+        return _file(self._folder, owner)
 
     def close(self) -> None:
         self._file(self.owner).unlink(missing_ok=True)
@@ -37,22 +37,10 @@ class Presence:
         os.close(self._fd)
 
     def is_dead(self, owner: str) -> bool:
-        if owner in _own:
-            return False
-        try:
-            fd = os.open(self._file(owner), os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:
-            return True
-        except OSError:  # of another user, or no descriptor is left: no reason to take it for dead
-            return False
-        try:
-            fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            return False
-        finally:
-            os.close(fd)
-        self._file(owner).unlink(missing_ok=True)
-        return True
+        dead = is_gone(self._folder, owner)
+        if dead:
+            self._file(owner).unlink(missing_ok=True)
+        return dead
 
     def eye(self, owner: str) -> int | None:
         """A file that can be read when the process has ended. None: nobody tells, so one has to look."""
@@ -63,6 +51,29 @@ class Presence:
             return os.pidfd_open(int(pid))
         except OSError:
             return None
+
+
+def is_gone(folder: Path, owner: str) -> bool:
+    """Looks, and leaves everything as it is."""
+    if owner in _own:
+        return False
+    try:
+        fd = os.open(_file(folder, owner), os.O_RDWR | os.O_CLOEXEC)
+    except FileNotFoundError:
+        return True
+    except OSError:  # of another user, or no descriptor is left: no reason to take it for dead
+        return False
+    try:
+        fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except OSError:
+        return False
+    finally:
+        os.close(fd)
+    return True
+
+
+def _file(folder: Path, owner: str) -> Path:
+    return folder / f"{owner}.lock"
 
 
 def _namespace() -> str:

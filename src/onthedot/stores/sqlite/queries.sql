@@ -358,6 +358,17 @@ SELECT source.name, tally.state, tally.number FROM onthedot_tally AS tally
 JOIN onthedot_source AS source ON source.id = tally.source
 WHERE source.app = ? AND tally.number != 0;
 
+-- name: workers
+SELECT name, owner, info FROM onthedot_session WHERE app = ? AND info IS NOT NULL AND until > ?;
+
+-- name: ready_before
+SELECT count(*) FROM (
+    SELECT 1 FROM onthedot_ready WHERE source = ? AND suspect = ? AND (rank, seq) < (?, ?) LIMIT ?
+);
+
+-- name: parked_before
+SELECT count(*) FROM (SELECT 1 FROM onthedot_parked WHERE app = ? AND lane = ? AND (rank, seq) < (?, ?) LIMIT ?);
+
 -- name: all_schedules
 SELECT name, rule, declared, next_at, rev, paused, last_at, runs FROM onthedot_schedule WHERE app = ?;
 

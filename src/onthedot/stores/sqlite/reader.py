@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from pathlib import Path
+
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.sqlite.desk import Call, Desk
 from onthedot.stores.sqlite.faults import explained, inode
@@ -36,7 +38,7 @@ class Reader(Desk[Looking]):
             if app is None:
                 db.close()
                 raise StoreUnavailable(f"{self.path} is not open")
-            self._looking, self._inode = Looking(db, app[0]), inode(self.path)
+            self._looking, self._inode = Looking(db, app[0], Path(f"{self.path}-sessions")), inode(self.path)
         return self._looking
 
     def let_go(self) -> None:

@@ -27,6 +27,7 @@ from onthedot.stores.contract import (
     Page,
     Record,
     Schedule,
+    Standing,
     State,
     Turn,
     Verdict,
@@ -206,7 +207,10 @@ class SqliteStore:
         return await self._read(lambda looking, _: looking.tally())
 
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
-        return await self._read(lambda looking, _: looking.state())
+        return await self._read(lambda looking, now: looking.state(now))
+
+    async def standing(self, uuid: str) -> Standing | None:
+        return await self._read(lambda looking, now: looking.standing(uuid, now))
 
     async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         return await self._read(lambda looking, _: looking.changes(after, limit))

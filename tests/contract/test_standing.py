@@ -1,0 +1,271 @@
+"""standing: what holds a waiting task back, and who is before it; by the rules of the claim, and changing nothing."""
+
+from __future__ import annotations
+
+import pytest
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Hold, Limit, Standing, Store
+from tests.contract.steps import Worker, add, limit, names, state, states, task, tasks
+
+
+async def stands(store: Store, uuid: str) -> Standing:
+    standing = await store.standing(uuid)
+    assert standing is not None, f"{uuid} does not wait"
+    return standing
+
+
+async def holds(store: Store, uuid: str) -> list[tuple[str, str, int]]:
+    """By name, why, and how many run under it."""
+    return [(hold.limit.name, hold.why, hold.running) for hold in (await stands(store, uuid)).holds]
+
+
+async def only_hold(store: Store, uuid: str) -> Hold:
+    (hold,) = (await stands(store, uuid)).holds
+    return hold
+
+
+async def ahead(store: Store, *uuids: str) -> list[int]:
+    return [(await stands(store, uuid)).ahead for uuid in uuids]
+
+
+async def test_nothing_in_its_way(store: Store) -> None:
+    (uuid,) = await add(store, task())
+    standing = await stands(store, uuid)
+    assert (list(standing.holds), standing.ahead) == ([], 0)
+
+
+async def test_who_does_not_wait(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    assert await store.standing("nobody") is None
+    (uuid,) = await add(store, task())
+    assert await worker.runs() == [uuid]
+    assert await store.standing(uuid) is None
+    await worker.settle(worker.failed(uuid))
+    assert await store.standing(uuid) is None
+    await store.revive([uuid])
+    assert await ahead(store, uuid) == [0]
+
+
+async def test_a_chore_waits_for_its_end_only(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    expired, cancelled = await add(store, *tasks(2, expires=10))
+    await worker.cancel(cancelled)
+    assert await store.standing(cancelled) is None
+    clock.advance(10)
+    assert await worker.chores() == {expired: "expired"}
+    assert await store.standing(expired) is None
+
+
+# -- who is before it
+
+
+async def test_ready_ones_of_its_source_by_rank(store: Store) -> None:
+    first, second, boosted, _ = await add(store, *tasks(2), task(boost=5000), task("b"))
+    assert await ahead(store, boosted, first, second) == [0, 1, 2]
+
+
+async def test_a_suspect_is_counted_like_all(store: Store) -> None:
+    suspect, plain, last = await add(store, task(max_crashes=1), task(), task(max_crashes=1))
+    assert await ahead(store, suspect, plain, last) == [0, 1, 2]
+
+
+async def test_running_ones_are_not_before_it(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    uuids = await add(store, *tasks(5))
+    assert await worker.runs(total=3) == uuids[:3]
+    assert await ahead(store, *uuids[3:]) == [0, 1]
+    await worker.settle(worker.release(uuids[0]))
+    assert await ahead(store, uuids[0], *uuids[3:]) == [0, 1, 2]
+
+
+async def test_one_that_is_not_due_has_those_before_it_that_are(store: Store, clock: ManualClock) -> None:
+    first, later, boosted = await add(store, task(), task(after=1000), task(after=1000, boost=5000))
+    assert await ahead(store, first, later, boosted) == [0, 1, 0]
+
+
+async def test_a_parked_one_has_those_of_its_lane_too(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "@api", cap=1)
+    runs, *parked = await add(store, *tasks(3, lane="@api"), task("b", lane="@api"), *tasks(2, lane="a/free"))
+    assert await worker.runs(total=1) == [runs]
+    assert await states(store, parked) == ["parked", "parked", "parked", "ready", "ready"]
+    assert await ahead(store, *parked) == [0, 1, 2, 0, 1]
+
+
+async def test_who_came_back_is_counted_once(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    await limit(store, "a/*", cap=1)
+    first, *rest = await add(store, *tasks(4, lane="a/k"))
+    for _ in range(3):  # into ready and back
+        assert await worker.runs() == [first]
+        await worker.settle(worker.release(first))
+    assert await worker.runs() == [first]
+    assert await ahead(store, *rest) == [0, 1, 2]
+
+
+async def test_many(store: Store) -> None:
+    await store.add(tasks(1000, boost=1))
+    await store.add(tasks(1000))
+    (last,) = await add(store, task())
+    (boosted,) = await add(store, task(boost=1))
+    assert await ahead(store, last, boosted) == [2001, 1000]
+
+
+# -- what holds it back
+
+
+async def test_paused(store: Store) -> None:
+    (uuid,) = await add(store, task())
+    await limit(store, "a", paused=True, by="operator", reason="deploy")
+    hold = await only_hold(store, uuid)
+    assert (hold.why, hold.limit.paused, hold.limit.reason, hold.opens_in) == ("paused", True, "deploy", None)
+    await limit(store, "a", by="operator")
+    assert await holds(store, uuid) == []
+
+
+async def test_the_cap_of_the_source(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "a", cap=2)
+    first, _, third = await add(store, *tasks(3))
+    assert await holds(store, third) == []  # two are before it, but none runs
+    assert len(await worker.runs()) == 2
+    assert await holds(store, third) == [("a", "cap", 2)]
+    await limit(store, "a", cap=3)
+    assert await holds(store, third) == []
+    await limit(store, "a", cap=1)
+    await worker.settle(worker.done(first))
+    assert await holds(store, third) == [("a", "cap", 1)]
+
+
+async def test_the_limit_as_it_comes_to(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "a/*", cap=5, rate=1.0, burst=3, by="code")
+    await limit(store, "a/*", cap=2, by="operator")
+    await limit(store, "a/k", paused=True, reason="quiet", by="operator")
+    (uuid,) = await add(store, task(lane="a/k"))
+    found = (await only_hold(store, uuid)).limit
+    assert found == Limit("a/k", 2, 1.0, 3, True, "quiet", by=found.by)
+
+
+async def test_the_rate_of_the_source(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    await limit(store, "a", rate=2.0, burst=2)
+    *running, uuid = await add(store, *tasks(3))
+    assert await holds(store, uuid) == []
+    assert await worker.runs() == running
+    hold = await only_hold(store, uuid)
+    assert (hold.why, hold.running, hold.opens_in) == ("rate", 2, pytest.approx(500))
+    clock.advance(499)
+    assert (await only_hold(store, uuid)).opens_in == pytest.approx(1)
+    clock.advance(1)
+    assert await holds(store, uuid) == []
+    assert await worker.runs() == [uuid]
+
+
+async def test_the_cap_of_its_lane(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "a/*", cap=1)
+    first, second, other = await add(store, *tasks(2, lane="a/k"), task(lane="a/l"))
+    assert await worker.runs(total=1) == [first]
+    assert await holds(store, second) == [("a/k", "cap", 1)]
+    assert await holds(store, other) == []
+    await worker.settle(worker.done(first))
+    assert await holds(store, second) == []
+
+
+async def test_who_is_let_in_takes_the_place_of_those_parked(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "a/*", cap=1)
+    first, second = await add(store, *tasks(2, lane="a/k"))
+    await worker.claim("b")
+    assert await states(store, [first, second]) == ["ready", "parked"]
+    assert await holds(store, first) == []
+    assert await holds(store, second) == [("a/k", "cap", 0)]
+    await worker.cancel(first)
+    assert await holds(store, second) == []
+
+
+async def test_the_rate_of_its_lane(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    await limit(store, "a/*", rate=1.0, burst=2)
+    *running, cheap, dear = await add(store, *tasks(3, lane="a/k"), task(lane="a/k", cost=2))
+    assert await worker.runs() == running
+    clock.advance(250)
+    assert [(await only_hold(store, uuid)).opens_in for uuid in (cheap, dear)] == pytest.approx([750, 1750])
+    clock.advance(750)
+    assert await holds(store, cheap) == []
+    assert (await only_hold(store, dear)).opens_in == pytest.approx(1000)
+
+
+async def test_time_alone_does_not_bring_what_others_are_to_have(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    await worker.beat()
+    await limit(store, "a/*", rate=1.0, burst=2)
+    _, second, dear = await add(store, *tasks(2, lane="a/k"), task(lane="a/k", cost=2))
+    await worker.claim("b")
+    assert await states(store, [second, dear]) == ["ready", "parked"]
+    hold = await only_hold(store, dear)
+    assert (hold.why, hold.opens_in) == ("rate", None)
+
+
+async def test_a_cost_beyond_the_burst_never_comes_through(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task(lane="a/k", cost=3))
+    await worker.claim("b")
+    assert await state(store, uuid) == "ready"
+    await limit(store, "a/*", rate=1.0, burst=2)
+    hold = await only_hold(store, uuid)
+    assert (hold.why, hold.opens_in) == ("rate", None)
+
+
+async def test_the_sources_first_then_the_lanes(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "a", cap=1)
+    await limit(store, "a/*", cap=1)
+    first, second = await add(store, *tasks(2, lane="a/k"))
+    assert await worker.runs() == [first]
+    assert await holds(store, second) == [("a", "cap", 1), ("a/k", "cap", 1)]
+
+
+async def test_one_that_is_not_due_stands_as_if_it_were(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "a/*", cap=1)
+    first, later = await add(store, task(lane="a/k"), task(lane="a/k", after=1000))
+    assert await holds(store, later) == []
+    assert await worker.runs() == [first]
+    assert await holds(store, later) == [("a/k", "cap", 1)]
+
+
+async def test_ready_ones_whose_lane_has_closed(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task(lane="a/k"))
+    await worker.claim("b")
+    assert await state(store, uuid) == "ready"
+    await limit(store, "a/k", paused=True)
+    assert await holds(store, uuid) == [("a/k", "paused", 0)]
+    assert await worker.runs() == []
+
+
+async def test_looking_changes_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    await limit(store, "a", rate=1.0, burst=1)
+    await limit(store, "b/*", cap=1, rate=1.0, burst=1)
+    uuids = await add(store, *tasks(2), *tasks(2, "b", lane="b/k"))
+    first, second, third, fourth = uuids
+    await worker.claim("c")
+    before, tally = await states(store, uuids), await store.tally()
+    for _ in range(3):
+        for uuid in uuids:
+            await stands(store, uuid)
+    assert (await states(store, uuids), await store.tally()) == (before, tally)
+    assert names((await worker.claim("a", "b")).tasks) == [first, third]
+    for step in (300, 300, 399):  # nothing is earlier or later for having been looked at
+        clock.advance(step)
+        assert [hold.opens_in is None for hold in (await stands(store, fourth)).holds] == [True]
+        assert len((await stands(store, second)).holds) == 1
+        assert await worker.runs("a", "b") == []
+    clock.advance(1)
+    await worker.settle(worker.done(third))
+    assert await worker.runs("a", "b") == [second, fourth]
