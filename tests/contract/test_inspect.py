@@ -104,6 +104,32 @@ async def test_the_tally(store: Store, worker: Worker) -> None:
     }
 
 
+async def test_running_ones_by_what_else_they_are(
+    store: Store, worker: Worker, other: Worker, clock: ManualClock
+) -> None:
+    await worker.beat()
+    await other.beat()
+    first, second, third = await add(store, task(), task("b", lane="b/k"), task())
+    assert await worker.runs(total=1) == [first]
+    assert await other.runs("a", "b") == [second, third]
+    (chore,) = await add(store, task(expires=1))
+    clock.advance(1)
+    assert await worker.chores() == {chore: "expired"}
+    await store.add(tasks(9))
+
+    async def running(**where: str) -> list[str]:
+        return names((await store.find(where | {"state": "running"}, None, 100)).rows)
+
+    assert await running() == [third, second, first]
+    assert await running(source="b", lane="b/k") == [second]
+    page = await store.find({"state": "running"}, None, 2)
+    assert names(page.rows) == [third, second]
+    assert names((await store.find({"state": "running"}, page.after, 2)).rows) == [first]
+    (record,) = (await store.find({"state": "running", "source": "b"}, None, 5)).rows
+    assert (record.state, record.past.session) == ("running", "w2")
+    assert list(await store.get([second])) == [record]
+
+
 async def test_code_and_operator_are_kept_apart(store: Store) -> None:
     code = Limit("a", cap=3, rate=1.5, burst=4)
     operator = Limit("a", cap=1, paused=True, reason="deploy", by="operator")

@@ -17,7 +17,7 @@ def find(board: Board, where: Mapping[str, str], after: str | None, limit: int, 
     rows: list[Record] = []
     before = int(after) if after else None
     looked = 0
-    for stored in reversed(board.records.values()):
+    for stored in _running(board) if where.get("state") == "running" else reversed(board.records.values()):
         if before is not None and stored.seq >= before:
             continue
         if looked == _LOOK or len(rows) == limit:
@@ -27,6 +27,12 @@ def find(board: Board, where: Mapping[str, str], after: str | None, limit: int, 
         if all(_FILTERS[name](record, value) for name, value in where.items()):
             rows.append(record)
     return Page(rows, None)
+
+
+def _running(board: Board) -> list[Record]:
+    """Few, and known from the claims, however many wait."""
+    held = [board.records[uuid] for uuid, claim in board.holds.items() if not claim.chores]
+    return sorted(held, key=lambda record: record.seq, reverse=True)
 
 
 _FILTERS: dict[str, Callable[[Record, str], bool]] = {

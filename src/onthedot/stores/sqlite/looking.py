@@ -38,13 +38,18 @@ class Looking:
         unknown = where.keys() - set(_FILTERS)
         if unknown:
             raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(_FILTERS)}")
-        newest = self._before(int(after) if after else _END)
+        before = int(after) if after else _END
+        said: dict[str, Any] = dict.fromkeys(_FILTERS) | dict(where)
+        said |= {name: int(where[name]) for name in ("since", "until") if name in where}
+        said |= {"app": self._app, "before": before, "limit": limit}
+        if where.get("state") == "running":  # few, and known from the claims, however many wait
+            rows = [_seen(row, now) for row in self.db.execute(SQL["find_running"], said)]
+            return Page(rows, str(rows[-1].seq) if len(rows) == limit else None)
+        newest = self._before(before)
         if newest is None:
             return Page([], None)
         low = newest + 1 - _LOOK
-        said: dict[str, Any] = dict.fromkeys(_FILTERS) | dict(where)
-        said |= {name: int(where[name]) for name in ("since", "until") if name in where}
-        said |= {"app": self._app, "before": newest + 1, "low": low, "limit": limit}
+        said |= {"before": newest + 1, "low": low}
         rows = [_seen(row, now) for row in self.db.execute(SQL["find"], said)]
         last = rows[-1].seq if len(rows) == limit else low
         return Page(rows, None if self._before(last) is None else str(last))

@@ -6,12 +6,15 @@ from pathlib import Path
 
 
 def load(file: str) -> dict[str, str]:
-    """Statements under ``-- name:`` headers; the first says what every ``{record}`` stands for."""
+    """Statements under ``-- name:`` headers; two of them say what every ``{record}`` and ``{filters}`` stands for."""
     named: dict[str, str] = {}
     for part in Path(__file__).with_name(file).read_text("utf-8").split("-- name: ")[1:]:
         name, _, statement = part.partition("\n")
         assert name.strip() not in named, f"{file} has {name.strip()} twice"
-        named[name.strip()] = statement.strip().rstrip(";").replace("{record}", named.get("record", ""))
+        whole = statement.strip().rstrip(";")
+        for part_of_many in ("record", "filters"):
+            whole = whole.replace(f"{{{part_of_many}}}", named.get(part_of_many, ""))
+        named[name.strip()] = whole
     return named
 
 

@@ -328,13 +328,7 @@ LEFT JOIN onthedot_past AS past ON past.seq = task.seq
 LEFT JOIN onthedot_held AS held ON held.seq = task.seq AND NOT held.chore
 LEFT JOIN onthedot_claim AS claim ON claim.fence = held.fence;
 
--- name: find
-SELECT {record}, claim.session, claim.at, source.name FROM onthedot_task AS task
-CROSS JOIN onthedot_source AS source ON source.id = task.source
-LEFT JOIN onthedot_past AS past ON past.seq = task.seq
-LEFT JOIN onthedot_held AS held ON held.seq = task.seq AND NOT held.chore
-LEFT JOIN onthedot_claim AS claim ON claim.fence = held.fence
-WHERE +task.app = :app AND task.seq < :before AND task.seq >= :low
+-- name: filters
 AND (:uuid IS NULL OR substr(task.uuid, 1, length(:uuid)) = :uuid)
 AND (:source IS NULL OR source.name = :source)
 AND (:state IS NULL OR iif(held.seq IS NULL, coalesce(past.state, task.state), 'running') = :state)
@@ -343,7 +337,26 @@ AND (:unique IS NULL OR task.uniq = :unique)
 AND (:lane IS NULL OR task.lane = :lane)
 AND (:since IS NULL OR task.added >= :since)
 AND (:until IS NULL OR task.added < :until)
+
+-- name: find
+SELECT {record}, claim.session, claim.at, source.name FROM onthedot_task AS task
+CROSS JOIN onthedot_source AS source ON source.id = task.source
+LEFT JOIN onthedot_past AS past ON past.seq = task.seq
+LEFT JOIN onthedot_held AS held ON held.seq = task.seq AND NOT held.chore
+LEFT JOIN onthedot_claim AS claim ON claim.fence = held.fence
+WHERE +task.app = :app AND task.seq < :before AND task.seq >= :low
+{filters}
 ORDER BY task.seq DESC LIMIT :limit;
+
+-- name: find_running
+SELECT {record}, claim.session, claim.at, source.name FROM onthedot_held AS held
+CROSS JOIN onthedot_task AS task ON task.seq = held.seq
+CROSS JOIN onthedot_source AS source ON source.id = task.source
+CROSS JOIN onthedot_claim AS claim ON claim.fence = held.fence
+LEFT JOIN onthedot_past AS past ON past.seq = held.seq
+WHERE held.seq < :before AND NOT held.chore AND task.app = :app
+{filters}
+ORDER BY held.seq DESC LIMIT :limit;
 
 -- name: newest_before
 SELECT seq FROM onthedot_task WHERE +app = ? AND seq < ? ORDER BY seq DESC LIMIT 1;
