@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
@@ -25,6 +26,9 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         help="a server that a test needs and cannot start is a failure, not a skip (CI=true ./dev test sets this)",
     )
 
+
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background: programs would inherit it
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ONCE = ("cli", "faults", "typing", "test_demo.py", "test_sizes.py")
 """What takes long and says nothing about a Python version that the rest does not say."""
