@@ -1,0 +1,146 @@
+"""What `standing` says of a task is what the next claim does with it."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine
+from typing import Any, TypeVar
+
+from hypothesis import HealthCheck, given, settings, strategies as st
+from msgspec.structs import replace
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Ask, Done, Lease, Limit, NewTask, Policy, Pool, Record, Standing
+from onthedot.stores.memory import MemoryStore
+from tests.model.draws import limits
+
+T = TypeVar("T")
+SOURCES = ("a", "b")
+Step = tuple[str, Any]
+
+new_tasks = st.builds(
+    NewTask,
+    st.just(""),  # numbered when it is added
+    st.sampled_from(SOURCES),
+    st.just(b""),
+    after=st.sampled_from([0, 0, 0, 500]),
+    lane=st.sampled_from([None, "@s", "@s", "a/1", "a/2"]),
+    policy=st.builds(
+        Policy,
+        boost=st.sampled_from([0, 0, 1000]),
+        cost=st.sampled_from([1, 1, 2]),
+        max_crashes=st.sampled_from([3, 3, 1]),
+    ),
+)
+steps = st.one_of(
+    st.tuples(st.just("add"), st.lists(new_tasks, min_size=1, max_size=4)),
+    st.tuples(st.just("limit"), limits),
+    st.tuples(st.just("claim"), st.sampled_from([0, 1, 2, 2])),
+    st.tuples(st.just("done"), st.just(None)),
+    st.tuples(st.just("advance"), st.sampled_from([1, 250, 500, 1000])),
+)
+
+
+def now_or_never(coroutine: Coroutine[Any, Any, T]) -> T:
+    try:
+        coroutine.send(None)
+    except StopIteration as answer:
+        return answer.value  # type: ignore[no-any-return]
+    raise AssertionError("the memory store has suspended")
+
+
+class Life:
+    """The same steps lead to the same store, so that each question has one of its own."""
+
+    def __init__(self, plan: list[Step]) -> None:
+        self.clock = ManualClock()
+        self.store = MemoryStore(self.clock)
+        self.uuids: list[str] = []
+        self.leases: list[Lease] = []
+        self.asked = 0
+        now_or_never(self.store.beat("w", b"", 10**12))
+        for step in plan:
+            self.take(step)
+
+    def take(self, step: Step) -> None:
+        match step:
+            case ("add", new):
+                uuids = [f"u{len(self.uuids) + number}" for number in range(len(new))]
+                self.uuids += uuids
+                now_or_never(self.store.add([replace(task, uuid=uuid) for task, uuid in zip(new, uuids, strict=True)]))
+            case ("limit", Limit() as limit):
+                now_or_never(self.store.put([], [limit]))
+            case ("claim", room):
+                self.claim(dict.fromkeys(SOURCES, room))
+            case ("done", _) if self.leases:
+                now_or_never(self.store.turn("w", [Done(self.leases.pop(0))], None))
+            case ("advance", ms):
+                self.clock.advance(ms)
+
+    def claim(self, room: dict[str, int]) -> list[str]:
+        self.asked += 1
+        ask = Ask(self.asked, [Pool(100, room)], suspects=100)
+        claimed = now_or_never(self.store.turn("w", [], ask)).claimed
+        assert claimed is not None
+        self.leases += [Lease(record.uuid, claimed.fence, "w") for record in claimed.tasks]
+        return [record.uuid for record in claimed.tasks]
+
+    def waiting(self, *states: str) -> list[Record]:
+        """In the order of claims."""
+        records = [record for record in now_or_never(self.store.get(self.uuids)) if record is not None]
+        found = [record for record in records if record.state in states]
+        return sorted(found, key=lambda record: (record.rank, record.seq))
+
+    def standing(self, uuid: str) -> Standing:
+        standing = now_or_never(self.store.standing(uuid))
+        assert standing is not None
+        return standing
+
+
+@st.composite
+def plans(draw: st.DrawFn) -> list[Step]:
+    """With something to take, and something that may be in its way."""
+    first = [("limit", limit) for limit in draw(st.lists(limits, min_size=1, max_size=4))]
+    return [*first, ("add", draw(st.lists(new_tasks, min_size=3, max_size=6))), *draw(st.lists(steps, max_size=12))]
+
+
+patient = settings(max_examples=100, deadline=None, suppress_health_check=list(HealthCheck))
+
+
+@patient
+@given(plans(), st.sampled_from(SOURCES))
+def test_a_claim_for_one_takes_the_first_that_nothing_holds(plan: list[Step], source: str) -> None:
+    life = Life([*plan, ("claim", 0)])  # all that is due is promoted, all that is open let in
+    ready = [record.uuid for record in life.waiting("ready") if record.source == source]
+    standings = {uuid: life.standing(uuid) for uuid in ready}
+    free = [uuid for uuid in ready if not standings[uuid].holds]
+    assert [standings[uuid].ahead for uuid in ready] == list(range(len(ready)))
+    taken = life.claim({source: 1})
+    assert taken == free[:1]
+    for uuid in ready:  # it is taken if, and only if, nothing holds it back and nobody is before it who would start
+        blocked = sum(other not in free for other in ready[: ready.index(uuid)])
+        assert (taken == [uuid]) == (not standings[uuid].holds and standings[uuid].ahead == blocked)
+
+
+@patient
+@given(plans())
+def test_what_is_held_is_not_taken_however_much_room_there_is(plan: list[Step]) -> None:
+    life = Life(plan)
+    held = [record.uuid for record in life.waiting("ready", "parked") if life.standing(record.uuid).holds]
+    taken = life.claim(dict.fromkeys(SOURCES, 100))
+    assert not set(taken) & set(held)
+
+
+@patient
+@given(plans())
+def test_the_first_of_a_lane_is_let_in_unless_the_lane_holds_it(plan: list[Step]) -> None:
+    life = Life(plan)
+    firsts: dict[str, Record] = {}
+    for record in life.waiting("parked"):
+        assert record.lane is not None
+        firsts.setdefault(record.lane, record)
+    held = {lane: any(h.limit.name == lane for h in life.standing(r.uuid).holds) for lane, r in firsts.items()}
+    life.claim({})
+    ready = [record.uuid for record in life.waiting("ready")]
+    assert {lane: first.uuid in ready for lane, first in firsts.items()} == {
+        lane: not is_held for lane, is_held in held.items()
+    }
