@@ -32,6 +32,12 @@ class Keeper:
         if self._store.lease is not None:
             self._task = asyncio.create_task(self._beat(lease, cancel, lost))
 
+    async def tell(self, info: bytes) -> None:
+        """What the session says of itself; written only if it is something new."""
+        if info != self._info:
+            await self._store.beat(self._session, info, self._store.lease or FOREVER)
+            self._info = info
+
     async def _beat(self, lease: int, cancel: Callable[[str], None], lost: Callable[[], None]) -> None:
         wake = Wake(self._clock)
         answered = self._clock.now()

@@ -97,22 +97,25 @@ class Worker:
 
     def _new_session(self) -> None:
         self.session: str = new_uuid()  # a random one a boot: a restarted host is somebody else
-        info = msgspec.json.encode(self._described())
-        self._keeper = Keeper(self._store, self.session, info, self._clock, self._logs)
+        self._since = int(self._clock.now())
+        self._keeper = Keeper(self._store, self.session, self._described(), self._clock, self._logs)
         self._number = 0
         self._logs.worker = self.session
 
-    def _described(self) -> dict[str, object]:
+    def _described(self) -> bytes:
         """What whoever looks at the workers gets to see."""
-        return {
+        sources = sorted(self._parts.sources.items())
+        said = {
             "host": platform.node(),
             "pid": os.getpid(),
             "app": self._parts.app,
             "version": self._parts.version,
-            "started": int(self._clock.now()),
+            "started": self._since,
             "concurrency": dict(self._parts.totals),
-            "sources": sorted(self._parts.sources.known),
+            "sources": [name for name, _ in sources],
+            "max_retries": {name: most for name, source in sources if (most := source.options.max_retries)},
         }
+        return msgspec.json.encode(said)
 
     # -- start and stop
 
@@ -198,6 +201,7 @@ class Worker:
             await self._write_notes()
         if self._undeclared:
             await self._parts.declare()
+            await self._keeper.tell(self._described())
             self._undeclared = False
         turn = await self._turn()
         if not turn.alive:

@@ -25,6 +25,7 @@ class WorkerInfo:
     concurrency: Mapping[str, int] = field(default_factory=dict[str, int])
     sources: tuple[str, ...] = ()
     running: int = 0
+    max_retries: Mapping[str, int] = field(default_factory=dict[str, int])  # of sources that have any
 
 
 def as_worker(name: str, info: bytes, running: int) -> WorkerInfo:
@@ -43,4 +44,5 @@ def as_worker(name: str, info: bytes, running: int) -> WorkerInfo:
         concurrency=said.get("concurrency", {}),
         sources=tuple(said.get("sources", ())),
         running=running,
+        max_retries=said.get("max_retries", {}),
     )
