@@ -26,6 +26,7 @@ from onthedot.function import Call, NamedTask, ScheduledFunction, TaskFunction
 from onthedot.handle import AsyncTaskHandle, TaskHandle
 from onthedot.importing import Place, acts, goes_on, made_in
 from onthedot.observe.logs import Logs
+from onthedot.operations.explain import Explanation
 from onthedot.operations.finding import Found, Where
 from onthedot.options import Seconds, TaskOptions
 from onthedot.retry import seconds
@@ -281,6 +282,10 @@ class App(Generic[S]):
         """All that is known of a task; a beginning of its uuid is enough."""
         return await self._bridge.do(lambda link: link.operations.get(uuid))
 
+    async def explain(self, uuid: str) -> Explanation:
+        """Why a task is not running, and when it may: by the rules of the claim."""
+        return await self._bridge.do(lambda link: link.operations.explain(uuid))
+
     async def find(self, **where: Unpack[Where]) -> Found:
         """Tasks, newest first: ``await app.find(state="failed", source="send", limit=10)``."""
         return await self._bridge.do(lambda link: link.operations.find(**where))
@@ -313,6 +318,9 @@ class SyncOperations:
 
     def get(self, uuid: str) -> TaskInfo:
         return self._bridge.call(lambda link: link.operations.get(uuid))
+
+    def explain(self, uuid: str) -> Explanation:
+        return self._bridge.call(lambda link: link.operations.explain(uuid))
 
     def find(self, **where: Unpack[Where]) -> Found:
         return self._bridge.call(lambda link: link.operations.find(**where))

@@ -103,7 +103,7 @@ class Core:
         return connect(self.url, self.clock, self.name)
 
     def _new_link(self) -> Link:
-        return Link(self.store, self.client, self.logs)
+        return Link(self.store, self.client, self.logs, self.clock)
 
     def _leave(self) -> None:
         self.state, self.entered = None, False

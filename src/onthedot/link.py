@@ -8,6 +8,7 @@ from collections.abc import Sequence
 from contextlib import aclosing
 from datetime import datetime
 
+from onthedot.clock import Clock
 from onthedot.codec import decode_open
 from onthedot.engine.adder import Adder
 from onthedot.errors import StoreError, TaskNotFound
@@ -20,9 +21,9 @@ _POLL = 1.0  # seconds: a hint may be lost, and other processes' tasks reply to 
 
 
 class Link:
-    def __init__(self, store: Store, client: str, logs: Logs) -> None:
+    def __init__(self, store: Store, client: str, logs: Logs, clock: Clock) -> None:
         self.store = store
-        self.operations: Operations = Operations(store, client)
+        self.operations: Operations = Operations(store, client, clock)
         self._client = client
         self._logs = logs
         self._adder = Adder(store)

@@ -7,7 +7,9 @@ from collections import Counter
 from collections.abc import Sequence
 from datetime import datetime
 
+from onthedot.clock import Clock, SystemClock
 from onthedot.limits import key_text
+from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, grouped
 from onthedot.operations.finding import MANY, Finding
 from onthedot.operations.workers import WorkerInfo, as_worker
@@ -20,9 +22,14 @@ _WAITING = ("scheduled", "ready", "parked")
 
 
 class Operations(Finding):
-    def __init__(self, store: Store, client: str) -> None:
+    def __init__(self, store: Store, client: str, clock: Clock | None = None) -> None:
         super().__init__(store)
         self._client = client
+        self._clock = clock or SystemClock()
+
+    async def explain(self, uuid: str) -> Explanation:
+        """Why a task is not running, by the rules of the claim; a beginning of its uuid is enough."""
+        return await explain(self._store, await self._record(uuid), self._clock.now())
 
     async def failures(self, since: datetime | None = None) -> list[FailureGroup]:
         """What has failed (since then), grouped by error, the most frequent first."""

@@ -54,11 +54,13 @@ class Finding:
 
     async def get(self, uuid: str) -> TaskInfo:
         """By uuid, or by an unambiguous beginning of one."""
-        (record,) = await self._store.get((uuid,))
-        if record is None:
-            record = await self._by_prefix(uuid)
+        record = await self._record(uuid)
         notes = await self._store.notes(record.uuid, 0, 1000)
         return as_info(record, [note for _, note in notes])
+
+    async def _record(self, uuid: str) -> Record:
+        (record,) = await self._store.get((uuid,))
+        return record or await self._by_prefix(uuid)
 
     async def _by_prefix(self, prefix: str) -> Record:
         found = [record async for record in self.records({"uuid": prefix}, most=2)]
