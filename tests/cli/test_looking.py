@@ -300,7 +300,14 @@ def test_looking_at_a_stranger_s_database_leaves_it_as_it_is(tmp_path: Path) -> 
     (tmp_path / "text.db").write_text("no database at all, but long enough to be looked at " * 20)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for file in before:
-        for words in (["task", "list"], ["failed"], ["worker", "list"], ["doctor"], ["task", "show", "0"]):
+        for words in (
+            ["task", "list"],
+            ["failed"],
+            ["worker", "list"],
+            ["doctor"],
+            ["task", "show", "0"],
+            ["task", "explain", "0"],
+        ):
             result = CliRunner().invoke(main, [*words, "--store", f"sqlite:///{file}"])
             assert result.exit_code == 3, (words, result.output)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before

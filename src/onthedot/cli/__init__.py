@@ -24,6 +24,7 @@ _COMMANDS = {  # name: (module:click command, what --help says)
     "schema install": ("schema:install", "Make or upgrade the store's schema."),
     "schema print": ("schema:show", "The schema, as SQL."),
     "task cancel": ("task:cancel", "End tasks: by uuid, or all that match."),
+    "task explain": ("explain:explain", "Why a task is not running, and when it may."),
     "task list": ("task:listed", "Tasks, newest first."),
     "task retry": ("task:retry", "Run failed or cancelled tasks again."),
     "task show": ("task:show", "All that is known of a task."),
