@@ -233,8 +233,7 @@ class _About:
         if by_lane:
             assert record.lane is not None
             ahead = await self._parked_before(record.lane, ahead) if record.state == "parked" else 0
-        where = {"lane": record.lane or ""} if by_lane else {"source": record.source}
-        turns = await pace(self._store, where, self._now)
+        turns = await pace(self._store, record.source, record.lane if by_lane else None, self._now)
         waits = [] if turns is None else [(ahead + 1) / turns]
         waits += [
             hold.opens_in + ahead / hold.limit.rate * 1000

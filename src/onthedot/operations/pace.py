@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Mapping, Sequence
 from onthedot.stores.contract import Record, Store
 
 _SAMPLE = 400  # runs; more slots than that, and the pace seems slower than it is
-_PAGES = 10  # looks at the store, 20,000 records each: behind more that wait than that, only running ones are seen
+_PAGES = 3  # looks at the store, 20,000 records each: behind more than these, only running ones are seen
 _FEW = 5  # runs that say little
 _AGE = 1.5  # a run takes so many times what those that run have taken so far: 2 if all take alike, 1 if they vary much
 
@@ -25,10 +25,13 @@ async def some(store: Store, where: Mapping[str, str], most: int) -> AsyncIterat
             return
 
 
-async def pace(store: Store, where: Mapping[str, str], now: float) -> float | None:
-    """Turns a millisecond of a source or a lane; None: nothing of it has ended yet, or runs."""
-    runs = await _runs(store, {**where, "state": "succeeded"})
-    if len(runs) < _FEW:
+async def pace(store: Store, source: str, lane: str | None, now: float) -> float | None:
+    """Turns a millisecond of a source, or of a lane that it goes by; None: nothing of it has ended yet, or runs."""
+    where = {"source": source} if lane is None else {"lane": lane}
+    tally, runs = await store.tally(), list[tuple[int, int]]()
+    if tally.get((source, "succeeded")):
+        runs = await _runs(store, {**where, "state": "succeeded"})
+    if len(runs) < _FEW and tally.get((source, "failed")):
         runs += await _runs(store, {**where, "state": "failed"})
     if len(runs) >= _FEW:
         return speed(runs)
