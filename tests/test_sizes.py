@@ -12,14 +12,14 @@ SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
     ".": 6_300,
-    "cli": 2_350,
-    "engine": 1_320,
+    "cli": 2_400,
+    "engine": 1_350,
     "executors": 1_300,
     "observe": 200,
-    "operations": 750,
+    "operations": 1_100,
     "stores": 1_100,
     "stores/memory": 1_400,
-    "stores/sqlite": 3_400,
+    "stores/sqlite": 3_350,
     "testing": 600,
 }
 

@@ -8,10 +8,9 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
-from onthedot.engine.runner import NOT_STORED
-from onthedot.errors import ResultExpired, ResultNotStored, SchedulerStateError, TaskError
+from onthedot.errors import SchedulerStateError, TaskError
 from onthedot.link import Link
-from onthedot.outcome import as_error
+from onthedot.outcome import as_error, read_result
 from onthedot.stores.contract import Joins, Record
 from onthedot.task import TaskInfo, TaskState
 
@@ -135,19 +134,6 @@ class TaskHandle(Generic[R_co]):
 
     def __repr__(self) -> str:
         return f"TaskHandle({self.uuid!r})"
-
-
-def read_result(record: Record, decode: Callable[[bytes], Any]) -> Any:
-    if record.state != "succeeded":
-        raise as_error(record)
-    data = record.past.result
-    if data is None:
-        raise ResultExpired(f"task {record.uuid} succeeded, but its result is not kept any more")
-    if data == NOT_STORED:
-        raise ResultNotStored(
-            f"task {record.uuid} succeeded, but its result could not be stored; the worker's log says why"
-        )
-    return decode(data)
 
 
 async def as_completed(

@@ -4,18 +4,32 @@ from __future__ import annotations
 
 import random as randomness
 import traceback
+from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
+from typing import Any
 
 import msgspec
 
-from onthedot.errors import Cancel, Reject, Retry, Snooze, TaskCancelled, TaskControl, TaskFailed, TaskTimeout
+from onthedot.errors import (
+    Cancel,
+    Reject,
+    ResultExpired,
+    ResultNotStored,
+    Retry,
+    Snooze,
+    TaskCancelled,
+    TaskControl,
+    TaskFailed,
+    TaskTimeout,
+)
 from onthedot.options import Options
 from onthedot.retry import to_duration_ms
 from onthedot.stores.contract import Again, Ended, Lease, Outcome, Record
 from onthedot.task import TaskFailure
 
 _PACKAGE = str(Path(__file__).parent)
+NOT_STORED = b"!"  # stands where a result should be that could not be encoded
 _MOST_TEXT = 32_768  # of a message or a traceback: the ends say the most
 
 
@@ -105,6 +119,20 @@ def as_error(record: Record) -> TaskFailed | TaskCancelled:
         return TaskCancelled(failure.message, record.uuid)
     kind = TaskTimeout if failure.type.endswith("TaskTimeout") else TaskFailed
     return kind(record.uuid, failure.type, failure.message, failure.traceback, failure.attempt)
+
+
+def read_result(record: Record, decode: Callable[[bytes], Any]) -> Any:
+    """Of an ended task; raises what waiting for it raises."""
+    if record.state != "succeeded":
+        raise as_error(record)
+    data = record.past.result
+    if data is None:
+        raise ResultExpired(f"task {record.uuid} succeeded, but its result is not kept any more")
+    if data == NOT_STORED:
+        raise ResultNotStored(
+            f"task {record.uuid} succeeded, but its result could not be stored; the worker's log says why"
+        )
+    return decode(data)
 
 
 def _own_frames(trace: TracebackType | None) -> TracebackType | None:

@@ -1,4 +1,4 @@
-"""A folder with an app and a SQLite file in it, and the command line run there, in real processes."""
+"""A folder with an app and a SQLite file in it, and the command line on it: in real processes, or in this one."""
 
 from __future__ import annotations
 
@@ -15,8 +15,10 @@ from typing import Any
 from uuid import uuid4
 
 import pytest
+from click.testing import CliRunner, Result
 
 from onthedot import App
+from onthedot.cli import main
 from tests.waiting import wait_until
 
 APP = """
@@ -206,3 +208,52 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     for running in shop.started:
         running.close()
     wait_until(lambda: shop.alive() == [], 10)
+
+
+class Desk:
+    """A file with tasks in it, and the command line on it."""
+
+    def __init__(self, folder: Path) -> None:
+        self.url = f"sqlite:///{folder}/shop.db"
+        self.app = App("shop", store=self.url)
+        self.app.task(self.fail)
+        self.app.task(self.greet)
+
+    def fail(self, order: int, kind: str = "ValueError") -> None:
+        raise {"ValueError": ValueError, "KeyError": KeyError}[kind](f"no order {order} for 'c{order}'")
+
+    def greet(self, name: str) -> str:
+        return f"hello {name}"
+
+    def add(self, source: str, **arguments: Any) -> str:
+        return self.app.named(source).delay(**arguments).uuid
+
+    def work(self, *uuids: str) -> None:
+        with self.app.background():
+            for uuid in uuids:
+                wait_until(lambda uuid=uuid: self.app.handle(uuid).done())
+
+    def state(self, uuid: str) -> str:
+        return self.app.sync.get(uuid).state.value
+
+    def invoke(self, *arguments: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(main, [*arguments, "--store", self.url], prog_name="onthedot")
+        assert result.exit_code == code, result.output
+        return result
+
+    def do(self, *arguments: str, code: int = 0) -> str:
+        return self.invoke(*arguments, code=code).output
+
+    def json(self, *arguments: str, code: int = 0) -> Any:
+        return json.loads(self.invoke(*arguments, "--json", code=code).stdout)
+
+
+@pytest.fixture
+def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+    monkeypatch.chdir(tmp_path)
+    for name in os.environ:
+        if name.startswith("ONTHEDOT"):
+            monkeypatch.delenv(name)
+    desk = Desk(tmp_path)
+    yield desk
+    desk.app.shutdown()

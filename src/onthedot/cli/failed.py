@@ -16,7 +16,7 @@ from onthedot.cli.store import ask
 @shared("store", "name", "app", "json")
 @click.pass_obj
 def failed(said: Said, since: datetime | None) -> None:
-    """What has failed, grouped by error: same source, same type, same message up to numbers and names in it."""
+    """What has failed, grouped by error: same source, type, line of code, and message up to numbers and names in it."""
     groups = ask(said, lambda operations: operations.failures(since))
     if said.json:
         write_json({"groups": groups})
@@ -27,10 +27,10 @@ def failed(said: Said, since: datetime | None) -> None:
     out = screen()
     rows = [
         [str(each.count), each.group, each.source, out.when(each.last), each.example,
-         clean(f"{each.type}: {each.message}")[:100]]
+         clean(f"{each.type}: {each.message}")[:100], clean(each.place)[:60]]
         for each in groups
     ]  # fmt: skip
-    out.table(("COUNT", "GROUP", "SOURCE", "LAST", "FOR EXAMPLE", "ERROR"), rows)
+    out.table(("COUNT", "GROUP", "SOURCE", "LAST", "FOR EXAMPLE", "ERROR", "IN"), rows)
     click.echo(
         f"\nlook:   onthedot task show {groups[0].example}\nretry:  onthedot task retry --group {groups[0].group}"
     )

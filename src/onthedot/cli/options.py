@@ -9,6 +9,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, TypeVar, cast
 
 import click
+import msgspec
 
 from onthedot.operations.finding import Where
 from onthedot.task import TaskState, check_name
@@ -16,6 +17,7 @@ from onthedot.task import TaskState, check_name
 F = TypeVar("F", bound=Callable[..., Any])
 
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|w)")
+_VALUE = re.compile(r"([^=]*[^=:])(:?=)(.*)", re.DOTALL)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
@@ -100,15 +102,37 @@ def moment(value: str, not_even: str = "not") -> datetime:
     return found.astimezone() if found.tzinfo is None else found  # a person's clock shows local time
 
 
+def values(_: click.Context, __: click.Parameter, given: tuple[str, ...]) -> dict[str, object] | None:
+    """Of ``--where``: a text, which also fits the number that is written so, or a JSON value."""
+    found: dict[str, object] = {}
+    for text in given:
+        said = _VALUE.fullmatch(text)
+        if said is None:
+            raise click.BadParameter(
+                f"{text!r}: write customer=acme or order.id=17; order.id:=17 is the number, and no text"
+            )
+        path, how, value = said.groups()
+        if path in found:
+            raise click.BadParameter(f"{path} is given twice")
+        try:
+            found[path] = value if how == "=" else msgspec.json.decode(value)
+        except msgspec.DecodeError as error:
+            raise click.BadParameter(f"{text!r} is not JSON after := ({error})") from None
+    return found or None
+
+
 def filters(command: F) -> F:
-    """--source --state --error --group --since."""
+    """--source --state --error --group --where --tag --since."""
     for option in (
         click.option("--since", callback=span, help="Added since: 30m, 1h, 7d, or a moment."),
+        click.option("--tag", help="With this tag."),
+        click.option("--where", multiple=True, callback=values, metavar="K=V",
+                     help="With this argument or metadata: customer=acme, order.id=17; may be repeated."),
         click.option("--group", help="Failed with this error: a group that `onthedot failed` shows."),
         click.option("--error", help="A part of the error's type or message."),
         click.option("--state", type=click.Choice([state.value for state in TaskState]), help="Where they are now."),
         click.option("--source", help="What kind of task."),
-    ):
+    ):  # fmt: skip
         command = option(command)
     return command
 

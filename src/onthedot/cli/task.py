@@ -8,14 +8,16 @@ from typing import Any
 import click
 import msgspec
 
+from onthedot import TaskError
 from onthedot.cli.bulk import act_on, bulk
 from onthedot.cli.options import Said, as_where, filters, shared
 from onthedot.cli.screen import clean, screen, write_json
 from onthedot.cli.store import ask
 from onthedot.operations import Operations
-from onthedot.operations.finding import Found
-from onthedot.task import TaskInfo
+from onthedot.operations.finding import Found, Where
+from onthedot.task import TaskInfo, TaskState
 
+_LONG = 2000  # characters of a result
 _LIVE = ("scheduled", "ready", "running")
 
 
@@ -32,7 +34,7 @@ def shown_arguments(info: TaskInfo) -> str:
 @click.pass_obj
 def listed(said: Said, /, **given: Any) -> None:
     """Tasks, newest first."""
-    found: Found = ask(said, lambda operations: operations.find(**as_where(given)))
+    found = ask(said, lambda operations: _page(operations, as_where(given)))
     if said.json:
         write_json({"tasks": found.tasks, "cursor": found.cursor})
         return
@@ -50,15 +52,25 @@ def listed(said: Said, /, **given: Any) -> None:
         click.echo(f"there may be more: --cursor {found.cursor}", err=True)
 
 
+async def _page(operations: Operations, where: Where) -> Found:
+    """A full one, if there are so many: who asks for the needle wants all of the haystack looked through."""
+    wanted, found = where["limit"], await operations.find(**where)
+    while found.cursor is not None and len(found) < wanted:
+        where["limit"], where["cursor"] = wanted - len(found), found.cursor
+        more = await operations.find(**where)
+        found = Found(found.tasks + more.tasks, more.cursor)
+    return found
+
+
 @click.command()
 @click.argument("uuid")
 @shared("store", "name", "app", "json")
 @click.pass_obj
 def show(said: Said, uuid: str) -> None:
     """All that is known of a task; a beginning of its uuid is enough."""
-    info = ask(said, lambda operations: operations.get(uuid))
+    info, result = ask(said, lambda operations: _with_result(operations, uuid))
     if said.json:
-        write_json(info)
+        write_json(msgspec.to_builtins(info, enc_hook=str) | result)
         return
     out = screen()
     attempts = f"{info.attempt} ({info.retries} retries, {info.crashes} crashes)"
@@ -72,18 +84,35 @@ def show(said: Said, uuid: str) -> None:
         ("progress", "" if info.progress is None else "{:g} of {:g}".format(*info.progress)), ("reason", info.reason),
     ]  # fmt: skip
     out.table(("", ""), [[name, str(value)] for name, value in facts if value not in ("", None, "-")])
+    for name, value in result.items():
+        text = value if isinstance(value, str) else _json(value)
+        cut = "" if len(text) <= _LONG else f"\n… of {len(text):,} characters; --json has all of them"
+        click.echo(f"\n{name}:\n{_tamed(text[:_LONG])}{cut}")
     for error in {error.attempt: error for error in (*info.errors, info.error) if error}.values():
         click.echo(f"\nattempt {error.attempt}: {error.type}: {clean(error.message)}")
         if error.traceback:
-            out.code("\n".join(map(_tame, error.traceback.splitlines())), "pytb")
+            out.code(_tamed(error.traceback), "pytb")
+
+
+async def _with_result(operations: Operations, uuid: str) -> tuple[TaskInfo, dict[str, object]]:
+    """And what it returned, or why that cannot be shown."""
+    info = await operations.get(uuid)
+    if info.state is not TaskState.SUCCEEDED:
+        return info, {}
+    try:
+        return info, {"result": await operations.result(info.uuid)}
+    except TaskError as error:
+        return info, {"result_missing": str(error)}
 
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
-def _tame(line: str) -> str:
-    return line[: len(line) - len(line.lstrip(" "))] + clean(line)
+def _tamed(text: str) -> str:
+    """Line by line, as far as they are indented."""
+    lines = text.splitlines()
+    return "\n".join(line[: len(line) - len(line.lstrip(" "))] + clean(line) for line in lines)
 
 
 @click.command()

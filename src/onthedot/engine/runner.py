@@ -18,7 +18,7 @@ from onthedot.engine.wake import Wake
 from onthedot.errors import TaskTimeout
 from onthedot.executors.contract import Encoded, Executor
 from onthedot.observe.logs import Logs
-from onthedot.outcome import cancelled, failed, verdict
+from onthedot.outcome import NOT_STORED, cancelled, failed, verdict
 from onthedot.stores.contract import Again, Also, Done, Outcome
 
 Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]
@@ -242,7 +242,3 @@ class Runner:
 
 
 _REASONS = {"cancel": "cancelled", "timeout": "timed out", "shutdown": "shutdown", "lost": "lease lost"}
-
-
-NOT_STORED = b"!"
-"""Stands where a result should be that could not be encoded."""

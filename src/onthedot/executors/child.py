@@ -16,7 +16,6 @@ from contextvars import copy_context
 from onthedot import core
 from onthedot.consumer import ConsumerSource, TaskConsumerRegistry
 from onthedot.context import TaskContext, set_current
-from onthedot.engine.runner import NOT_STORED
 from onthedot.engine.source import Source
 from onthedot.errors import DeclarationError, TaskControl
 from onthedot.executors.wire import (
@@ -33,7 +32,7 @@ from onthedot.executors.wire import (
     read_to_child,
 )
 from onthedot.importing import Place, load_modules, load_script, settle_in
-from onthedot.outcome import verdict, write_failure
+from onthedot.outcome import NOT_STORED, verdict, write_failure
 from onthedot.stores.contract import Done, Outcome, Verdict
 
 

@@ -4,18 +4,19 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+from datetime import UTC, datetime
 
-from onthedot.clock import Clock, SystemClock
+from onthedot.clock import Clock, SystemClock, to_ms
 from onthedot.limits import key_text
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, grouped
 from onthedot.operations.finding import MANY, Finding
+from onthedot.operations.sources import SourceInfo, as_sources, written_reason
 from onthedot.operations.workers import WorkerInfo, as_worker
 from onthedot.outcome import write_reason
-from onthedot.stores.contract import Ended, Lease, Limit, NewTask, Store
-from onthedot.views import as_info
+from onthedot.stores.contract import Ended, Lease, Limit, NewTask, Record, Store
 
 _KEEP = 7 * 86_400_000
 _WAITING = ("scheduled", "ready", "parked")
@@ -33,14 +34,27 @@ class Operations(Finding):
 
     async def failures(self, since: datetime | None = None) -> list[FailureGroup]:
         """What has failed (since then), grouped by error, the most frequent first."""
-        infos = [as_info(record) async for record in self.records({"state": "failed"}, most=None)]
-        return grouped(info for info in infos if since is None or info.ended_at is None or info.ended_at >= since)
+        return await grouped(self._failed(None if since is None else to_ms(since)))
+
+    async def _failed(self, since: int | None) -> AsyncIterator[Record]:
+        async for record in self.counted("failed"):
+            if since is None or record.past.ended is None or record.past.ended >= since:
+                yield record
 
     async def workers(self) -> list[WorkerInfo]:
         """Who lives, the oldest first, and how many tasks each of them runs."""
+        running = Counter([record.past.session async for record in self.counted("running")])
+        return [replace(worker, running=running[worker.id]) for worker in await self.present()]
+
+    async def present(self) -> list[WorkerInfo]:
+        """Who lives, without looking for what they run."""
         _, _, sessions = await self._store.state()
-        running = Counter([r.past.session async for r in self.records({"state": "running"}, most=None)])
-        return [as_worker(name, info, running[name]) for name, info in sorted(sessions.items())]
+        return [as_worker(name, info, 0) for name, info in sorted(sessions.items())]
+
+    async def sources(self) -> list[SourceInfo]:
+        """Every source with what waits, runs and ended, its limits and pauses, and who could run it."""
+        _, limits, _ = await self._store.state()
+        return as_sources(await self._store.tally(), limits, await self.present())
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """Waiting ones end at once, running ones are told. Answers how many were still alive."""
@@ -91,6 +105,7 @@ class Operations(Finding):
         name = source if key is None else f"{source}/{key_text(key)}"
         _, limits, _ = await self._store.state()
         mine = next((limit for limit in limits if limit.name == name and limit.by == "operator"), Limit(name))
+        reason = written_reason(reason, mine, datetime.now(UTC)) if paused else ""
         changed = Limit(name, mine.cap, mine.rate, mine.burst, paused, reason, by="operator")
         await self._store.put([], [changed])
 

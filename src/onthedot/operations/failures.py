@@ -2,55 +2,55 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable
+from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from datetime import datetime
-from hashlib import sha256
 
-from onthedot.task import TaskFailure, TaskInfo
-
-_VARIES = re.compile(r"""(?<!\w)'[^']*'|"[^"]*"|`[^`]*`|\b(?=\w*\d)[0-9a-fA-F-]{8,}\b|0x[0-9a-fA-F]+|\d+(?:\.\d+)?""")
+from onthedot.clock import from_ms
+from onthedot.operations.alike import blanked, group_of, place_of
+from onthedot.outcome import read_failure
+from onthedot.stores.contract import Record
+from onthedot.task import TaskFailure
 
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Tasks that failed alike: same source and error, up to what varies in its message."""
+    """Tasks that failed alike: same source, error and place in the code, up to what varies in the message."""
 
     group: str
     source: str
     type: str
     message: str
+    place: str
     count: int
     last: datetime | None
     example: str
 
 
-def grouped(failed: Iterable[TaskInfo]) -> list[FailureGroup]:
+class _Group:
+    """One of them while they are counted: only the last one is kept, since a message may be long."""
+
+    def __init__(self, record: Record, error: TaskFailure) -> None:
+        self.record, self.error, self.count = record, error, 0
+
+    def add(self, record: Record, error: TaskFailure) -> None:
+        self.count += 1
+        if (record.past.ended or 0) > (self.record.past.ended or 0):
+            self.record, self.error = record, error
+
+    def told(self, name: str) -> FailureGroup:
+        record, error = self.record, self.error
+        shown = blanked(error.message) if self.count > 1 else error.message
+        last = None if record.past.ended is None else from_ms(record.past.ended)
+        return FailureGroup(name, record.source, error.type, shown, place_of(error), self.count, last, record.uuid)
+
+
+async def grouped(failed: AsyncIterable[Record]) -> list[FailureGroup]:
     """By error, the most frequent first."""
-    groups: dict[str, list[TaskInfo]] = {}
-    for info in failed:
-        if info.error is not None:
-            groups.setdefault(group_of(info.source, info.error), []).append(info)
-    found: list[FailureGroup] = []
-    for group, infos in groups.items():
-        last = max(infos, key=lambda info: info.ended_at or info.added_at)
-        assert last.error is not None
-        shown = blanked(last.error.message) if len(infos) > 1 else last.error.message
-        found.append(FailureGroup(group, last.source, last.error.type, shown, len(infos), last.ended_at, last.uuid))
-    return sorted(found, key=lambda group: -group.count)
-
-
-def group_of(source: str, error: TaskFailure) -> str:
-    """A short name for errors that are alike.
-
-    >>> one, two = TaskFailure("KeyError", "no order 17 for 'ann'"), TaskFailure("KeyError", "no order 4 for 'bob'")
-    >>> group_of("send", one) == group_of("send", two)
-    True
-    """
-    return sha256(f"{source}\n{error.type}\n{blanked(error.message)}".encode()).hexdigest()[:8]
-
-
-def blanked(message: str) -> str:
-    """Without numbers, ids and quoted parts: what differs between errors of one kind."""
-    return _VARIES.sub("…", message)
+    groups: dict[str, _Group] = {}
+    async for record in failed:
+        error = read_failure(record.past.error)
+        if error is not None and error.type:
+            name = group_of(record.source, error)
+            groups.setdefault(name, _Group(record, error)).add(record, error)
+    return sorted((group.told(name) for name, group in groups.items()), key=lambda group: -group.count)

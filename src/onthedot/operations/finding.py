@@ -2,21 +2,26 @@
 
 from __future__ import annotations
 
+import asyncio
 import re
-from collections.abc import AsyncIterator, Iterator
+from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import TypedDict, Unpack
+from typing import Any, TypedDict, Unpack
 
 from onthedot.clock import from_ms, to_ms
+from onthedot.codec import decode_open_result
 from onthedot.errors import ArgumentError, TaskNotFound
-from onthedot.operations.failures import group_of
-from onthedot.stores.contract import Page, Record, Store
+from onthedot.operations.alike import group_of
+from onthedot.operations.arguments import check, has
+from onthedot.outcome import read_failure, read_result
+from onthedot.stores.contract import Page, Record, State, Store
 from onthedot.task import TaskInfo
-from onthedot.views import as_info
+from onthedot.views import as_info, read_body
 
 MANY = 1000  # records a read, where all are wanted
 _PAGE = 100
+_READS = 50  # of the store, for one page; then it is short, and its cursor goes on
 _CURSOR = re.compile(r"(parked:)?[0-9]*")
 _PARKED = "parked:"  # of a cursor: it has come to those that their lane holds back
 
@@ -36,7 +41,11 @@ class Found:
 
 
 class Where(TypedDict, total=False):
-    """Filters of ``find``. error: a part of the error's type or message; group: as ``failures`` shows it."""
+    """Filters of ``find``.
+
+    error: a part of the error's type or message; group: as ``failures`` shows it; where: values of arguments or
+    metadata by path, as in ``{"customer": "acme", "order.id": 17}``, all of which must be so.
+    """
 
     state: str
     source: str
@@ -44,6 +53,7 @@ class Where(TypedDict, total=False):
     since: datetime
     error: str
     group: str
+    where: Mapping[str, object]
     limit: int
     cursor: str | None
 
@@ -62,6 +72,13 @@ class Finding:
         (record,) = await self._store.get((uuid,))
         return record or await self._by_prefix(uuid)
 
+    async def result(self, uuid: str) -> Any:
+        """Of a task that has succeeded, as plain values. ResultExpired, ResultNotStored: there is none to show."""
+        (record,) = await self._store.get((uuid,))
+        if record is None:
+            raise TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
+        return read_result(record, decode_open_result)
+
     async def _by_prefix(self, prefix: str) -> Record:
         found = [record async for record in self.records({"uuid": prefix}, most=2)]
         if not found:
@@ -73,24 +90,34 @@ class Finding:
         return found[0]
 
     async def find(self, **where: Unpack[Where]) -> Found:
-        """Newest first."""
+        """Newest first. A page may be short and still have a cursor: each looks at a bounded number of tasks."""
+        records, cursor = await self._find(where)
+        return Found(tuple(await asyncio.gather(*map(self._with_errors, records))), cursor)
+
+    async def _with_errors(self, record: Record) -> TaskInfo:
+        """With those of the attempts before, if there were any."""
+        notes = await self._store.notes(record.uuid, 0, MANY) if record.attempt > 1 else ()
+        return as_info(record, [note for _, note in notes])
+
+    async def _find(self, where: Where) -> tuple[list[Record], str | None]:
         limit, cursor = where.get("limit", _PAGE), where.get("cursor")
         if cursor is not None and not _CURSOR.fullmatch(cursor):
             raise ArgumentError(f"cursor {cursor!r} is not one that an earlier page ended with")
-        said, picky = _for_store(where), not where.keys().isdisjoint(("error", "group"))
-        rows: list[TaskInfo] = []
-        while True:
-            before, size = cursor, max(limit - len(rows), _PAGE if picky else 0)
+        check(where.get("where", {}))
+        said, picky = _for_store(where), not where.keys().isdisjoint(("error", "group", "where"))
+        rows: list[Record] = []
+        for _ in range(_READS):
+            before, size = cursor, MANY if picky else limit - len(rows)
             page = await self._page(said, before, size)
             cursor = page.after
             for used, record in enumerate(page.rows, 1):
-                info = as_info(record)
-                if _wanted(info, where):
-                    rows.append(info)
+                if not picky or _wanted(record, where):
+                    rows.append(record)
                 if len(rows) == limit and used < len(page.rows):  # the next page begins in the middle of this one
-                    return Found(tuple(rows), (await self._page(said, before, used)).after)
+                    return rows, (await self._page(said, before, used)).after
             if cursor is None or len(rows) >= limit:
-                return Found(tuple(rows), cursor)
+                break
+        return rows, cursor
 
     async def oldest_ready(self) -> datetime | None:
         """Since when something has been due; looks at the first 10,000 that are ready."""
@@ -108,18 +135,24 @@ class Finding:
     async def matching(self, **where: Unpack[Where]) -> list[str]:
         """The uuids of all that fit, whatever their number."""
         where["limit"] = MANY
-        found = await self.find(**where)
-        uuids = [info.uuid for info in found]
-        while found.cursor is not None:
-            where["cursor"] = found.cursor
-            found = await self.find(**where)
-            uuids += [info.uuid for info in found]
-        return uuids
+        uuids: list[str] = []
+        while True:
+            records, cursor = await self._find(where)
+            uuids += [record.uuid for record in records]
+            if cursor is None:
+                return uuids
+            where["cursor"] = cursor
+
+    async def counted(self, state: State) -> AsyncIterator[Record]:
+        """All of a state. How many there are is known, so that nobody looks through the whole past for the last one."""
+        most = sum(number for (_, each), number in (await self._store.tally()).items() if each == state)
+        async for record in self.records({"state": state}, most):
+            yield record
 
     async def records(self, where: dict[str, str], most: int | None) -> AsyncIterator[Record]:
         cursor: str | None = None
         while most is None or most > 0:
-            page = await self._store.find(where, cursor, MANY if most is None else most)
+            page = await self._store.find(where, cursor, MANY if most is None else min(most, MANY))
             for record in page.rows:
                 yield record
             most = None if most is None else most - len(page.rows)
@@ -136,8 +169,17 @@ def _for_store(where: Where) -> dict[str, str]:
     return said
 
 
-def _wanted(info: TaskInfo, where: Where) -> bool:
-    text, group = where.get("error"), where.get("group")
-    if text is not None and (info.error is None or not (text in info.error.type or text in info.error.message)):
-        return False
-    return group is None or (info.error is not None and group_of(info.source, info.error) == group)
+def _wanted(record: Record, where: Where) -> bool:
+    text, group, wanted = where.get("error"), where.get("group"), where.get("where")
+    if text is not None or group is not None:
+        error = None if record.state == "succeeded" else read_failure(record.past.error)
+        if error is None or not error.type:  # a reason, such as of a cancel, is no error
+            return False
+        if text is not None and text not in error.type and text not in error.message:
+            return False
+        if group is not None and group_of(record.source, error) != group:
+            return False
+    if not wanted:
+        return True
+    arguments, headers = read_body(record)
+    return has(wanted, arguments, headers.metadata or {})

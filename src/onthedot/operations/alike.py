@@ -1,0 +1,94 @@
+"""Which errors are alike: a message without what varies, and the place in the code that raised it."""
+
+from __future__ import annotations
+
+import re
+from hashlib import sha256
+
+from onthedot.task import TaskFailure
+
+_LOOK, _LONGEST = 10_000, 1000  # characters of a message, and of what stays of it: the cause stands at the beginning
+_ROUNDS = 20  # how deep brackets may lie in each other
+
+# What varies, the longer before the shorter: a URL has a number in it, and a number no URL. Runs are bounded or begin
+# where a word begins: nobody's message may take more than a glance.
+_VARIES = re.compile(
+    r"""
+    (?<!\w) (?:
+      (?P<stays> (?: errno | signal | exit\ (?:code|status) | status(?:\ code)? | http ) [\s:=\[(]{1,3} \d{1,3} \b(?!\.)
+               | sqlstate [\s:=\[(]{1,3} \w{5} \b
+               | ['"]? [1-5]\d\d \  (?-i: [A-Z][a-z]+ (?:\ [A-Z][a-z]+){0,3} ) ['"]? )    # numbers that name a cause
+    | (?: '(?:[^'\\]|\\.|'(?=\w))*+' | "(?:[^"\\]|\\.)*+" | `[^`]*` | “[^”]*” | ‘[^’]*’ | «[^»]*» ) (?!\w)
+    | (?: '(?:[^'\\]|\\.|'(?=\w))*+ | "(?:[^"\\]|\\.)*+ ) \\? $                           # quoted, and cut off
+    | [a-z][a-z0-9+.-]{0,20} :// (?: \[[0-9a-f:]+\] )? [^\s'"<>)\]}]+                     # a URL
+    | (?<![.+-]) [\w.+-]{1,100} @ [\w-]{1,100} (?:\.[\w-]{1,100})+                        # ann@example.com
+    | < [^<>\n]{0,200} \b(?:at|id)\b [\s=]{1,3} 0x[0-9a-f]+ [^<>\n]{0,200} >              # <app.Order object at 0x7f…>
+    | [a-z]:\\ [^\s'"<>|]+                                                                # C:\Users\ann
+    | (?<![/.]) (?: ~ | \.{1,2} )? (?: / [\w.@%+~=:-]{1,255} )+ /? (?: \? \S* )?          # /var/lib/shop.db
+    | (?<![.-]) [\w.-]{1,255} (?: / [\w.@%+~-]{1,255} ){2,}                               # data/2026/orders
+    | (?<![.-]) [\w.-]{1,255} \. (?:csv|gz|html?|jpe?g|json|log|pdf|png|tar|tmp|txt|xlsx?|xml|ya?ml|zip) \b
+    | (?: (?:mon|tues?|wed(?:nes)?|thu(?:rs)?|fri|sat(?:ur)?|sun)(?:day)?\b ,? \s{1,3} )? (?: \d{1,2} \s{1,3} )?
+      (?: jan(?:uary)?|feb(?:ruary)?|mar(?:ch)?|apr(?:il)?|may|june?|july?|aug(?:ust)?|sept?(?:ember)?|oct(?:ober)?
+        | nov(?:ember)?|dec(?:ember)? ) \s{1,3} \d{1,4} \b                                # Mon, 16 Nov 2026
+    | (?<!:) (?=[0-9a-f:]{0,39}\d) (?: [0-9a-f]{0,4} : ){2,7} [0-9a-f]{1,4} \b            # an IPv6 address
+    | (?<![.-]) (?: localhost | [\w-]{1,63} (?:\.[\w-]{1,63}){1,9} ) : \d{2,5} \b         # db.internal:5432
+    | (?<!-) (?=[\w-]{0,200}\d) [\w-]{20,} (?: \.[\w-]{2,} )*                             # a token
+    | [0-9a-f]{8,} \b                                                                     # deadbeef has no digit
+    | [-+]? (?=[\w-]{0,200}\d) \w+ (?: [-+_%]+\w+ | [.,:]\d\w* | \.(?-i:[a-z][a-z0-9-]*)\b )*        # 17, -2.5, ord-17a
+      (?: % | \ (?: [kmgtp]i?b | bytes? | [mµn]?s | sec(?:ond)?s? | min(?:ute)?s? | hours? | days? )\b )?
+    | (?<=[\[({,:=]) \s* (?:none|true|false|null|nan) \b (?= \s* (?: [\])},] | $ ) )
+    )
+    | \( \s* (?:\?|%s|\$\d+|:\w+|%\(\w+\)s) (?: \s*,\s* (?:\?|%s|\$\d+|:\w+|%\(\w+\)s) )* \s* \)  # values of SQL
+    """,
+    re.VERBOSE | re.IGNORECASE,
+)
+_BRACKETED = re.compile(r"[\[{]\s*(?:…[\s,:]*)?[\]}]|(?<!\w)\(\s*…[\s,]*\)")
+_CUT_OFF = re.compile(r"(?:(?<![\[{(])[\[{(]{1,20}(?:\s*…)?[\s,:.]*){1,20}[a-zA-Z-]{0,5}$")
+_IN_A_ROW = re.compile(r"…(?:\s*(?:=>|->|[,;:/|=&.+-])?\s*…)+")
+_COUNTED = re.compile(r"(?<=… )[a-z]{3,}")
+_FRAME = re.compile(r'^  File "(?P<file>.*)", line \d+, in (?P<function>.*)\n(?:    (?P<code>.*)\n)?', re.MULTILINE)
+_LIBRARY = re.compile(r"[\\/](?:site-packages|dist-packages|lib[\\/]python3\.\d+)[\\/]|^<")
+
+
+def group_of(source: str, error: TaskFailure) -> str:
+    """A short name for errors that are alike.
+
+    >>> one, two = TaskFailure("KeyError", "no order 17 for 'ann'"), TaskFailure("KeyError", "no order 4 for 'bob'")
+    >>> group_of("send", one) == group_of("send", two)
+    True
+    """
+    words = _COUNTED.sub(_singular, blanked(error.message))
+    return sha256("\n".join([source, error.type, words, place_of(error)]).encode()).hexdigest()[:8]
+
+
+def blanked(message: str) -> str:
+    """Without numbers, ids, names and lists of them: what differs between errors of one kind.
+
+    >>> blanked("GET https://api.example.com/v1/orders/17 gave 503 after 2.5 s: {'id': 17, 'tags': ['a', 'b']}")
+    'GET … gave … after …'
+    """
+    text = _VARIES.sub(lambda found: found["stays"] or "…", message[:_LOOK])
+    for _ in range(_ROUNDS):
+        before, text = text, _CUT_OFF.sub("…", _IN_A_ROW.sub("…", _BRACKETED.sub("…", text)))
+        if text == before:
+            break
+    return "\n".join(dict.fromkeys(text.splitlines()))[:_LONGEST]  # a list may have any number of lines
+
+
+def place_of(error: TaskFailure) -> str:
+    """The last line of the user's own code in its traceback, without its number: that moves with every change.
+
+    Two errors with the same words but from different lines have different causes.
+    """
+    frames = list(_FRAME.finditer(error.traceback))
+    own = [frame for frame in frames if not _LIBRARY.search(frame["file"])]
+    if not frames:
+        return ""
+    frame = (own or frames)[-1]
+    return f"{frame['function']}: {frame['code'] or ''}".strip().removesuffix(":")
+
+
+def _singular(found: re.Match[str]) -> str:
+    """1 retry, 2 retries: one cause."""
+    word = found[0].removesuffix("s")
+    return f"{word[:-2]}y" if word.endswith("ie") else word.removesuffix("e")
