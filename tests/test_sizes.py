@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
     ".": 6_300,
-    "cli": 2_400,
+    "cli": 2_650,
     "engine": 1_350,
     "executors": 1_300,
     "observe": 200,

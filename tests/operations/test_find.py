@@ -46,7 +46,8 @@ def test_what_fits(path: str, value: object) -> None:
     [
         ("customer", "acm"), ("customer", "Acme"), ("order.id", 1), ("order.id", "17x"), ("order.paid", 1),
         ("order.paid", "True"), ("order.id.x", "17"), ("order.items.2.sku", "b"), ("order.items.x", "a"),
-        ("nope", None), ("nope", "null"), ("text", 17), ("order.note", "None"), ("", "acme"), ("order.", "17"), ("order.id", '"17"'),
+        ("nope", None), ("nope", "null"), ("text", 17), ("order.note", "None"), ("", "acme"),
+        ("order.", "17"), ("order.id", '"17"'),
     ],
 )  # fmt: skip
 def test_what_does_not(path: str, value: object) -> None:

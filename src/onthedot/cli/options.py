@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
+from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
 import click
@@ -15,6 +16,8 @@ from onthedot.operations.finding import Where
 from onthedot.task import TaskState, check_name
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+INTERRUPTED = 130  # what a shell calls the end by Ctrl+C
 
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|w)")
 _VALUE = re.compile(r"([^=]*[^=:])(:?=)(.*)", re.DOTALL)
@@ -83,6 +86,14 @@ def shared(*names: str) -> Callable[[F], F]:
         return command
 
     return decorate
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known."""
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1)
+    there = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return f"; did you mean {close[0]!r}?" if close else f"; there are: {there or 'none'}"
 
 
 def span(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:

@@ -40,6 +40,11 @@ class Screen:
         yield lambda text: last.__setitem__(0, text)
         self.print(last[0])
 
+    @contextmanager
+    def progress(self, what: str, total: int) -> Generator[Callable[[int], None], None, None]:  # noqa: ARG002
+        """A bar; told how far it is by now. Where nobody looks, nothing."""
+        yield lambda _: None
+
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         cells = [[clean(cell) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
@@ -86,6 +91,15 @@ class RichScreen(Screen):
 
         with self._live(console=self._console, auto_refresh=False) as live:
             yield lambda text: live.update(Text.from_markup(text), refresh=True)
+
+    @contextmanager
+    def progress(self, what: str, total: int) -> Generator[Callable[[int], None], None, None]:
+        from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+        columns = (TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn())
+        with Progress(*columns, console=self._console, transient=True) as bar:
+            task = bar.add_task(what, total=total)
+            yield lambda done: bar.update(task, completed=done)
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         from rich.table import Table

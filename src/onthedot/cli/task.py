@@ -123,7 +123,7 @@ def cancel(said: Said, /, **given: Any) -> None:
     async def act(operations: Operations, uuids: Sequence[str]) -> int:
         return await operations.cancel(*uuids)
 
-    act_on(said, given, "cancelled", _LIVE, act)
+    act_on(said, given, ("cancel", "cancelled"), _LIVE, act)
 
 
 @click.command()
@@ -134,4 +134,4 @@ def retry(said: Said, /, **given: Any) -> None:
     async def act(operations: Operations, uuids: Sequence[str]) -> int:
         return len(await operations.retry(*uuids))
 
-    act_on(said, given, "retried", ("failed",), act)
+    act_on(said, given, ("retry", "retried"), ("failed",), act)

@@ -94,20 +94,22 @@ class Operations(Finding):
         """Failed and cancelled ones run again, with their uuid. Answers with those that are alive now."""
         return await self._store.revive(uuids)
 
-    async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
-        """Nothing of the source (or of one key of it) starts until resume; what runs goes on."""
-        await self._set_pause(source, key, paused=True, reason=reason)
+    async def pause(self, source: str, key: str | None = None, reason: str = "") -> bool:
+        """Nothing of the source (or of one key of it) starts until resume; what runs goes on. Was it paused before?"""
+        return await self._set_pause(source, key, paused=True, reason=reason)
 
-    async def resume(self, source: str, key: str | None = None) -> None:
-        await self._set_pause(source, key, paused=False, reason="")
+    async def resume(self, source: str, key: str | None = None) -> bool:
+        """Was it paused before?"""
+        return await self._set_pause(source, key, paused=False, reason="")
 
-    async def _set_pause(self, source: str, key: str | None, *, paused: bool, reason: str) -> None:
+    async def _set_pause(self, source: str, key: str | None, *, paused: bool, reason: str) -> bool:
         name = source if key is None else f"{source}/{key_text(key)}"
         _, limits, _ = await self._store.state()
         mine = next((limit for limit in limits if limit.name == name and limit.by == "operator"), Limit(name))
         reason = written_reason(reason, mine, datetime.now(UTC)) if paused else ""
         changed = Limit(name, mine.cap, mine.rate, mine.burst, paused, reason, by="operator")
         await self._store.put([], [changed])
+        return mine.paused
 
     async def purge(self, limit: int = 10_000) -> int:
         """Drops what is past its retention; workers do this by themselves."""

@@ -1,0 +1,154 @@
+"""``onthedot source``: what waits, what limits it, who could run it; stop one, and let it go on."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+import click
+
+from onthedot.cli.options import Mistake, Said, meant, shared
+from onthedot.cli.screen import Screen, screen, write_json
+from onthedot.cli.store import ask
+from onthedot.operations import Operations
+from onthedot.operations.sources import Pause, SourceInfo, SourceLimit
+
+_MANY = 3  # keys with a limit or pause of their own that a table shows
+
+
+@click.command("list")
+@shared("store", "name", "app", "json")
+@click.pass_obj
+def listed(said: Said) -> None:
+    """Every source: what waits, runs and ended, its limits, who could run it, whether it is paused.
+
+    PARKED ones are due and held back by the limit of their key. A name with @ is a lane that sources share.
+    """
+    sources = ask(said, lambda operations: operations.sources())
+    if said.json:
+        write_json({"sources": sources})
+        return
+    out = screen()
+    rows = [
+        [each.name, *map(str, _counts(each)), str(each.workers), limits_text(each), pauses_text(out, each)]
+        for each in sources
+    ]
+    columns = ("SOURCE", "READY", "PARKED", "SCHEDULED", "RUNNING", "FAILED", "ENDED", "WORKERS", "LIMITS", "PAUSED")
+    if rows:
+        out.table(columns, rows)
+    else:
+        click.echo("no source has tasks, limits or a worker yet", err=True)
+
+
+def _counts(each: SourceInfo) -> tuple[int, ...]:
+    ended = each.succeeded + each.failed + each.cancelled
+    return each.ready, each.parked, each.scheduled, each.running, each.failed, ended
+
+
+def limits_text(each: SourceInfo) -> str:
+    """Its own and those of every key first, then some of single keys."""
+    general = (each.name, f"{each.name}/*")
+    ordered = sorted(each.limits, key=lambda limit: limit.name not in general)
+    return _shortened(list(map(_limit_text, ordered)), sum(limit.name in general for limit in ordered) + _MANY)
+
+
+def _limit_text(limit: SourceLimit) -> str:
+    _, slash, key = limit.name.partition("/")
+    whose = "" if not slash else " a key" if key == "*" else f" for {key}"
+    what = rate_text(limit.rate) if limit.rate is not None else f"{limit.cap} at once"
+    return what + whose + (" (operator)" if limit.by == "operator" else "")
+
+
+def rate_text(per_second: float) -> str:
+    """
+    >>> rate_text(10), rate_text(1.5), rate_text(1 / 60), rate_text(2 / 3600)
+    ('10/s', '1.5/s', '1/m', '2/h')
+    """
+    for unit, seconds in (("s", 1), ("m", 60), ("h", 3600)):
+        if per_second * seconds >= 0.999:
+            return f"{per_second * seconds:.3g}/{unit}"
+    return f"{per_second * 86_400:.3g}/d"
+
+
+def pauses_text(out: Screen, each: SourceInfo) -> str:
+    whole = [] if each.paused is None else [_pause_text(out, each.paused)]
+    return _shortened([*whole, *(_pause_text(out, pause) for pause in each.paused_keys)], len(whole) + _MANY)
+
+
+def _pause_text(out: Screen, pause: Pause) -> str:
+    whose = "" if pause.key is None else f"{pause.key}: "
+    return whose + " ".join(filter(None, [out.when(pause.since) if pause.since else "yes", pause.reason]))
+
+
+def _shortened(texts: list[str], most: int) -> str:
+    return ", ".join(texts[:most]) + (f", … {len(texts) - most} more" if len(texts) > most else "")
+
+
+@click.command()
+@click.argument("source")
+@click.option("--key", help="Only tasks with this key: the value of the argument that its limit goes by.")
+@click.option("--reason", default="", help="For whoever looks next.")
+@click.option("--force", is_flag=True, help="Also a source or key that nobody knows yet.")
+@shared("store", "name", "app", "json")
+@click.pass_obj
+def pause(said: Said, source: str, key: str | None, reason: str, force: bool) -> None:
+    """Start nothing more of SOURCE, in no process, until `source resume`; what runs goes on."""
+
+    async def work(operations: Operations) -> SourceInfo:
+        if not force:
+            _check(await operations.sources(), source, key)
+        await operations.pause(source, key, reason)
+        return _of(await operations.sources(), source)
+
+    found = ask(said, work)
+    if said.json:
+        write_json({"source": found})
+        return
+    waits = f"{found.ready + found.parked} ready ones wait, " if key is None else ""
+    click.echo(f"paused {_named(source, key)}: {waits}{found.running} running ones go on")
+
+
+@click.command()
+@click.argument("source")
+@click.option("--key", help="Only this key.")
+@shared("store", "name", "app", "json")
+@click.pass_obj
+def resume(said: Said, source: str, key: str | None) -> None:
+    """Let SOURCE go on."""
+
+    async def work(operations: Operations) -> tuple[bool, SourceInfo]:
+        _of(await operations.sources(), source)
+        return await operations.resume(source, key), _of(await operations.sources(), source)
+
+    was, found = ask(said, work)
+    if said.json:
+        write_json({"source": found, "resumed": was})
+        return
+    if was:
+        click.echo(f"resumed {_named(source, key)}: {found.ready + found.parked} ready")
+    else:
+        click.echo(f"{_named(source, key)} was not paused")
+    if key is None and found.paused_keys:
+        keys = _shortened([each.key or "" for each in found.paused_keys], _MANY)
+        click.echo(f"still paused: {keys}; --key KEY resumes one", err=True)
+
+
+def _of(sources: Iterable[SourceInfo], name: str) -> SourceInfo:
+    known = {each.name: each for each in sources}
+    if name not in known:
+        raise Mistake(f"no source {name!r} here{meant(name, known)}", 1)
+    return known[name]
+
+
+def _check(sources: Iterable[SourceInfo], name: str, key: str | None) -> None:
+    """A pause that holds nothing would be taken for one that does."""
+    found = _of(sources, name)
+    if key is not None and not any(limit.name.startswith(f"{name}/") for limit in found.limits):
+        raise Mistake(
+            f"{name} has no limit by key, so none of its tasks has one, and this would hold nothing back; "
+            f"declare limits=[AtMost(n, by=…)], or pause all of {name}",
+            1,
+        )
+
+
+def _named(source: str, key: str | None) -> str:
+    return source if key is None else f"{source} for {key}"

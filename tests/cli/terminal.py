@@ -1,0 +1,67 @@
+"""A command at a real terminal: what it shows, and what somebody types."""
+
+from __future__ import annotations
+
+import os
+import pty
+import select
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Terminal:
+    def __init__(self, process: subprocess.Popen[bytes], fd: int) -> None:
+        self.process = process
+        self._fd = fd
+        self.text = ""
+
+    def type(self, text: str) -> None:
+        os.write(self._fd, text.encode())
+
+    def until(self, text: str, timeout: float = 30) -> str:
+        """What was shown since the last time, up to and with this."""
+        self._read(timeout, text)
+        shown, found, self.text = self.text.partition(text)
+        assert found, f"not shown within {timeout} s: {text!r}; but {shown!r}"
+        return shown + found
+
+    def ended(self, timeout: float = 30) -> int:
+        self._read(timeout, None)
+        return self.process.wait(timeout)
+
+    def _read(self, timeout: float, until: str | None) -> None:
+        deadline = time.monotonic() + timeout
+        while until is None or until not in self.text:
+            if time.monotonic() > deadline:
+                return
+            if not select.select([self._fd], [], [], 0.1)[0]:
+                continue
+            try:
+                data = os.read(self._fd, 65_536)
+            except OSError:  # Linux: whoever had the other end is gone
+                return
+            if not data:
+                return
+            self.text += data.decode(errors="replace")
+
+
+@contextmanager
+def terminal(folder: Path, *arguments: str) -> Iterator[Terminal]:
+    ours, theirs = pty.openpty()
+    env = {name: value for name, value in os.environ.items() if not name.startswith("ONTHEDOT")}
+    env |= {"TERM": "xterm-256color", "COLUMNS": "140", "LINES": "40"}
+    command = [sys.executable, "-m", "onthedot", *arguments]
+    process = subprocess.Popen(
+        command, cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True
+    )
+    os.close(theirs)
+    try:
+        yield Terminal(process, ours)
+    finally:
+        process.kill()
+        process.wait()
+        os.close(ours)
