@@ -31,6 +31,7 @@ _COMMANDS = {  # name: (module:click command, what --help says)
     "task list": ("task:listed", "Tasks, newest first."),
     "task retry": ("task:retry", "Run failed or cancelled tasks again."),
     "task show": ("task:show", "All that is known of a task."),
+    "top": ("top:top", "What goes on, as it happens."),
     "worker": ("worker:worker", "Run tasks, in as many processes as you like."),
     "worker drain": ("worker:drain", "Tell a worker of this host to finish and go."),
     "worker list": ("worker:listed", "Who works on this store."),

@@ -6,17 +6,17 @@ What was not come to is as it was, and the same command goes on with it: nothing
 from __future__ import annotations
 
 import asyncio
-import signal
 import sys
 import time
-from collections.abc import Awaitable, Callable, Generator, Sequence
-from contextlib import contextmanager, suppress
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
 from typing import Any
 
 import click
 
 from onthedot import Rate, StoreError
-from onthedot.cli.options import INTERRUPTED, Mistake, Said, as_where, filters, shared
+from onthedot.cli.interrupt import INTERRUPTED, ctrl_c
+from onthedot.cli.options import Mistake, Said, as_where, filters, shared
 from onthedot.cli.screen import Screen, screen, write_json
 from onthedot.cli.store import ask
 from onthedot.operations import Operations
@@ -115,21 +115,3 @@ async def _paced(
             first = min(first + size, len(uuids))
             tell(first)
     return done, first
-
-
-@contextmanager
-def ctrl_c() -> Generator[asyncio.Event, None, None]:
-    """The first one is only told, so that what is under way is finished; the second one ends it as ever."""
-    asked, loop = asyncio.Event(), asyncio.get_running_loop()
-
-    def heard() -> None:
-        asked.set()
-        loop.remove_signal_handler(signal.SIGINT)
-
-    with suppress(NotImplementedError):  # Windows: it comes as a KeyboardInterrupt
-        loop.add_signal_handler(signal.SIGINT, heard)
-    try:
-        yield asked
-    finally:
-        with suppress(NotImplementedError):
-            loop.remove_signal_handler(signal.SIGINT)

@@ -17,7 +17,7 @@ import msgspec
 
 from onthedot.cli.options import Mistake, Said, shared
 from onthedot.cli.screen import ago, clean, screen, write_json
-from onthedot.cli.store import ask, target
+from onthedot.cli.store import ask, shown, target
 from onthedot.errors import OnTheDotError
 from onthedot.operations import Operations
 from onthedot.settings import version
@@ -43,7 +43,7 @@ def doctor(said: Said) -> None:
     code, findings = 0, list(_here())
     try:
         url, name = target(said)
-        findings.append(Finding(True, "store", f"{_without_password(url)}, app {name}"))
+        findings.append(Finding(True, "store", f"{shown(url)}, app {name}"))
         if (path := file_of(url)) is not None:
             for finding in _file(path):
                 findings.append(finding)  # noqa: PERF402 - what was found before one fails is told, too
@@ -105,8 +105,8 @@ async def _inside(operations: Operations) -> list[Finding]:
     began = time.monotonic()
     counts = await asyncio.wait_for(operations.counts(), 10)
     took = (time.monotonic() - began) * 1000
-    shown = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()) if count) or "no tasks"
-    findings = [Finding(True, "reachable", f"answers in {took:.1f} ms; {shown}")]
+    states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()) if count) or "no tasks"
+    findings = [Finding(True, "reachable", f"answers in {took:.1f} ms; {states}")]
     workers = await operations.workers()
     hosts = ", ".join(sorted({each.host for each in workers if each.host}))
     findings.append(Finding(True, "workers", f"{len(workers)}" + (f" on {hosts}" if hosts else "")))
@@ -123,8 +123,3 @@ async def _inside(operations: Operations) -> list[Finding]:
     most = f", most of them {clean(groups[0].type)} in {groups[0].source}; see `onthedot failed`" if groups else ""
     findings.append(Finding(True, "failed", f"{failed}{most}"))
     return findings
-
-
-def _without_password(url: str) -> str:
-    head, at, tail = url.rpartition("@")
-    return f"{head.partition('://')[0]}://…@{tail}" if at else url

@@ -17,8 +17,6 @@ from onthedot.task import TaskState, check_name
 
 F = TypeVar("F", bound=Callable[..., Any])
 
-INTERRUPTED = 130  # what a shell calls the end by Ctrl+C
-
 _SPAN = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|w)")
 _VALUE = re.compile(r"([^=]*[^=:])(:?=)(.*)", re.DOTALL)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}

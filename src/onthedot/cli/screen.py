@@ -8,9 +8,15 @@ import textwrap
 from collections.abc import Callable, Generator, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
+from typing import TYPE_CHECKING
 
 import click
 import msgspec
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+Block = tuple[Sequence[str], Sequence[Sequence[str]]]  # of a table: columns, rows
 
 _COLOURS = {
     "succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "ready": "bold",
@@ -52,6 +58,14 @@ class Screen:
             if row is not None:
                 padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
                 click.echo("  ".join(padded).rstrip())
+
+    def pictured(self, lines: Sequence[str], blocks: Sequence[Block]) -> None:
+        """Lines, and tables below them."""
+        for line in lines:
+            click.echo(clean(line))
+        for columns, rows in blocks:
+            click.echo()
+            self.table(columns, rows)
 
     def when(self, moment: datetime | None) -> str:
         return "-" if moment is None else moment.astimezone(UTC).isoformat(" ", "seconds").removesuffix("+00:00")
@@ -101,7 +115,28 @@ class RichScreen(Screen):
             task = bar.add_task(what, total=total)
             yield lambda done: bar.update(task, completed=done)
 
+    @property
+    def height(self) -> int:
+        return self._console.height
+
+    @contextmanager
+    def whole(self) -> Generator[Callable[[Sequence[str], Sequence[Block]], None], None, None]:
+        """The whole screen, as long as it lasts; then what was there before is there again."""
+        from rich.console import Group
+        from rich.text import Text
+
+        def show(lines: Sequence[str], blocks: Sequence[Block]) -> None:
+            head = Text("\n".join(map(clean, lines)), no_wrap=True, overflow="ellipsis")
+            tables = [part for block in blocks for part in ("", self._table(*block))]
+            live.update(Group(head, *tables), refresh=True)
+
+        with self._live(console=self._console, screen=True, auto_refresh=False) as live:
+            yield show
+
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
+        self._console.print(self._table(columns, rows))
+
+    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
         from rich.table import Table
         from rich.text import Text
 
@@ -110,7 +145,7 @@ class RichScreen(Screen):
             table.add_column(column, no_wrap=number == 0, overflow="fold")
         for row in rows:
             table.add_row(*(Text(clean(cell), _COLOURS.get(cell, "")) for cell in row))
-        self._console.print(table)
+        return table
 
     def when(self, moment: datetime | None) -> str:
         return "-" if moment is None else ago((moment - datetime.now(UTC)).total_seconds())

@@ -71,3 +71,9 @@ def _only_app(url: str) -> str:
     if len(names) > 1:
         raise Mistake(f"{path} has tasks of several apps: {', '.join(names)}; say which by -n")
     return names[0] if names else ""  # nobody's yet
+
+
+def shown(url: str) -> str:
+    """Without its password."""
+    head, at, tail = url.rpartition("@")
+    return f"{head.partition('://')[0]}://…@{tail}" if at else url

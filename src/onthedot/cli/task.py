@@ -54,7 +54,7 @@ def listed(said: Said, /, **given: Any) -> None:
 
 async def _page(operations: Operations, where: Where) -> Found:
     """A full one, if there are so many: who asks for the needle wants all of the haystack looked through."""
-    wanted, found = where["limit"], await operations.find(**where)
+    wanted, found = where.get("limit", 0), await operations.find(**where)
     while found.cursor is not None and len(found) < wanted:
         where["limit"], where["cursor"] = wanted - len(found), found.cursor
         more = await operations.find(**where)

@@ -14,6 +14,7 @@ from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, grouped
 from onthedot.operations.finding import MANY, Finding
 from onthedot.operations.sources import SourceInfo, as_sources, written_reason
+from onthedot.operations.watching import Watch
 from onthedot.operations.workers import WorkerInfo, as_worker
 from onthedot.outcome import write_reason
 from onthedot.stores.contract import Ended, Lease, Limit, NewTask, Record, Store
@@ -50,6 +51,10 @@ class Operations(Finding):
         """Who lives, without looking for what they run."""
         _, _, sessions = await self._store.state()
         return [as_worker(name, info, 0) for name, info in sorted(sessions.items())]
+
+    def watch(self) -> Watch:
+        """What goes on, one picture after the other."""
+        return Watch(self._store)
 
     async def sources(self) -> list[SourceInfo]:
         """Every source with what waits, runs and ended, its limits and pauses, and who could run it."""

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from onthedot.clock import from_ms
-from onthedot.operations.pace import pace, some
+from onthedot.operations.turns import pace, some
 from onthedot.operations.workers import WorkerInfo, as_worker
 from onthedot.outcome import read_failure
 from onthedot.stores.contract import AHEAD, Hold, Limit, Record, Standing, Store

@@ -1,72 +1,87 @@
-"""How fast tasks get their turn, as seen from those that had theirs."""
+"""How fast it goes: the change log, folded into what happened in each of the last seconds."""
 
 from __future__ import annotations
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections import Counter, deque
+from collections.abc import Iterable, Mapping
+from typing import Literal, TypeAlias
 
-from onthedot.stores.contract import Record, Store
+import msgspec
 
-_SAMPLE = 400  # runs; more slots than that, and the pace seems slower than it is
-_PAGES = 3  # looks at the store, 20,000 records each: behind more than these, only running ones are seen
-_FEW = 5  # runs that say little
-_AGE = 1.5  # a run takes so many times what those that run have taken so far: 2 if all take alike, 1 if they vary much
+Step: TypeAlias = Literal["started", "succeeded", "failed", "cancelled", "retried"]
+"""retried: back from a run that did not end it, whatever the reason: retry, snooze, its worker went."""
 
-
-async def some(store: Store, where: Mapping[str, str], most: int) -> AsyncIterator[Record]:
-    """The newest ones, as far as a bounded look goes."""
-    cursor: str | None = None
-    for _ in range(_PAGES):
-        page = await store.find(where, cursor, min(most, _SAMPLE))
-        for record in page.rows:
-            yield record
-        most -= len(page.rows)
-        cursor = page.after
-        if cursor is None or most <= 0:
-            return
+ENDS: tuple[Step, ...] = ("succeeded", "failed", "cancelled")
+_STEPS: dict[str, Step] = {
+    "running": "started", "succeeded": "succeeded", "failed": "failed", "cancelled": "cancelled",
+}  # fmt: skip
+_MOST_RUNNING = 100_000  # of those whose end was never seen, since they were purged before somebody looked
+_NOTHING: Counter[tuple[str, Step]] = Counter()
+_read = msgspec.json.Decoder(list[tuple[int, str, str, str]]).decode
 
 
-async def pace(store: Store, source: str, lane: str | None, now: float) -> float | None:
-    """Turns a millisecond of a source, or of a lane that it goes by; None: nothing of it has ended yet, or runs."""
-    where = {"source": source} if lane is None else {"lane": lane}
-    tally, runs = await store.tally(), list[tuple[int, int]]()
-    if tally.get((source, "succeeded")):
-        runs = await _runs(store, {**where, "state": "succeeded"})
-    if len(runs) < _FEW and tally.get((source, "failed")):
-        runs += await _runs(store, {**where, "state": "failed"})
-    if len(runs) >= _FEW:
-        return speed(runs)
-    running = [record.past.started or now async for record in some(store, {**where, "state": "running"}, _SAMPLE)]
-    if not running:
-        return None
-    age = sum(now - started for started in running) / len(running)
-    return len(running) / max(1.0, _AGE * age)
+class Pace:
+    """Knows neither a store nor a clock: it is told rows of the log, and what time it is by any clock in ms.
 
-
-async def _runs(store: Store, where: Mapping[str, str]) -> list[tuple[int, int]]:
-    """When each began and ended; the records may be large, and are not kept."""
-    return [
-        (record.past.started, record.past.ended)
-        async for record in some(store, where, _SAMPLE)
-        if record.past.started is not None and record.past.ended is not None
-    ]
-
-
-def speed(runs: Sequence[tuple[float, float]]) -> float:
-    """Runs a millisecond over the last stretch of work, from when each began and ended.
-
-    >>> speed([(at, at + 1000) for at in range(0, 100_000, 1000)])  # one after the other
-    0.001005...
-    >>> speed([(day + at, day + at + 1000) for day in (0, 86_400_000) for at in range(0, 50_000, 1000)])
-    0.00101...
+    Rows carry the store's time. How far that is ahead of the clock is seen from the newest row, so that two machines
+    need not agree on the time, and rows that come late are counted where they belong.
     """
-    latest = sorted(runs, key=lambda run: run[1], reverse=True)
-    last, since = latest[0][1], latest[0][0]
-    stretch: list[tuple[float, float]] = []
-    for began, ended in latest:
-        if len(stretch) >= _FEW and since - ended > last - since:
-            break  # nothing ran for longer than all that came after it took: that was another stretch
-        stretch.append((began, ended))
-        since = min(since, began)
-    # From end to end one run too few is seen; half of one makes up for it, whether they end together or in turn.
-    half = sum(ended - began for began, ended in stretch) / len(stretch) / 2
-    return len(stretch) / max(1.0, last - stretch[-1][1] + half)
+
+    def __init__(self, clock: float, seconds: int = 60) -> None:
+        self._seconds = seconds
+        self._began = self._clock = clock
+        self._ahead: float | None = None
+        self._by_second: dict[int, Counter[tuple[str, Step]]] = {}
+        self._running: dict[str, None] = {}  # a set that knows its oldest
+        self.failures: deque[tuple[int, str]] = deque(maxlen=20)  # when, uuid; the newest last
+
+    def fold(self, rows: Iterable[tuple[str, bytes]], clock: float) -> int:
+        """Answers how many steps there were."""
+        self._clock, moves = clock, [move for _, data in rows for move in _read(data or b"[]")]
+        if moves:
+            self._set_time(max(move[0] for move in moves))
+        for at, uuid, source, state in moves:
+            step = self._step(uuid, state)
+            if step is not None:
+                self._by_second.setdefault(at // 1000, Counter())[source, step] += 1
+            if step == "failed":
+                self.failures.append((at, uuid))
+        first = self._now() // 1000 - self._seconds
+        self._by_second = {second: steps for second, steps in self._by_second.items() if second > first}
+        return len(moves)
+
+    def _set_time(self, newest: int) -> None:
+        ahead = newest - self._clock
+        stepped_back = self._ahead is not None and ahead < self._ahead - self._seconds * 1000
+        self._ahead = ahead if self._ahead is None or stepped_back else max(ahead, self._ahead)
+
+    def _step(self, uuid: str, state: str) -> Step | None:
+        ran = self._running.pop(uuid, self) is None
+        if state == "running":
+            self._running[uuid] = None
+            if len(self._running) > _MOST_RUNNING:
+                del self._running[next(iter(self._running))]
+        return _STEPS.get(state) or ("retried" if ran else None)
+
+    def _now(self) -> int:
+        """By the store; 0: nothing was ever heard of it, and so there is nothing to count."""
+        return 0 if self._ahead is None else int(self._clock + self._ahead)
+
+    def rates(self, over: int = 10) -> Mapping[tuple[str, Step], float]:
+        """By source and step, a second: over the last so many of them, or over all, if it has not been so many yet."""
+        now, began = self._now(), self._began + (self._ahead or 0)
+        first = now // 1000 - over + 1
+        many: Counter[tuple[str, Step]] = Counter()
+        for second, counts in self._by_second.items():
+            if first <= second <= now // 1000:
+                many.update(counts)
+        span = max(1.0, (now - max(began, first * 1000)) / 1000)
+        return {which: number / span for which, number in many.items()}
+
+    def history(self, *steps: Step) -> list[int]:
+        """How many in each of the seconds, the oldest first; the one that is not over yet is left out."""
+        last = self._now() // 1000
+        return [
+            sum(number for (_, step), number in self._by_second.get(second, _NOTHING).items() if step in steps)
+            for second in range(last - self._seconds + 1, last)
+        ]

@@ -32,6 +32,8 @@ class Reader(Desk[Looking]):
         if self._looking is not None and inode(self.path) != self._inode:
             self.close()
         if self._looking is None:
+            if not inode(self.path):  # to connect would make an empty one
+                raise StoreUnavailable(f"{self.path} is not there any more; whoever adds next makes a new one")
             db = connect(self.path)
             db.execute("PRAGMA query_only = 1")
             app = db.execute(SQL["app"], (self._name,)).fetchone()

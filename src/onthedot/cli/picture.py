@@ -1,0 +1,81 @@
+"""One picture of ``onthedot top``: lines and tables out of a frame."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import UTC, datetime
+
+from onthedot.cli.screen import Block, Screen, ago, clean
+from onthedot.cli.source import pauses_text
+from onthedot.operations.sources import SourceInfo
+from onthedot.operations.watching import Frame
+
+_BARS = "_▁▂▃▄▅▆▇█"
+_FEW = 5  # workers, where there is no room for more
+
+
+def picture(out: Screen, title: str, frame: Frame, height: int | None = None) -> tuple[list[str], list[Block]]:
+    """height: of a screen that cannot be scrolled; the busiest sources come first."""
+    workers = _workers(out, frame, None if height is None else _FEW)
+    failures = _failures(out, frame)
+    rest = None if height is None else max(3, height - 9 - len(workers[1]) - len(failures[1]))
+    return _head(title, frame), [block for block in (_sources(out, frame, rest), workers, failures) if block[1]]
+
+
+def _head(title: str, frame: Frame) -> list[str]:
+    rates, counts = frame.rates, [(each.ready + each.parked, each.running, each.failed) for each in frame.sources]
+    ready, running, failed = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0, 0)
+    lines = [
+        f"{title} · {frame.at.astimezone().strftime('%H:%M:%S')}",
+        " · ".join(f"{name} {getattr(rates, name):.1f}/s" for name in ("done", "failed", "retried", "started"))
+        + f" · {ready} ready · {running} running · {failed} failed",
+        f"{spark(frame.history)} ended a second, for a minute; most {max(frame.history, default=0)}",
+    ]
+    if frame.trouble and frame.since is not None:
+        gone = ago((frame.since - datetime.now(UTC)).total_seconds()).removesuffix(" ago")
+        lines.append(f"the store does not answer ({gone}), trying again: {clean(frame.trouble)}")
+    return lines
+
+
+def spark(values: Sequence[int]) -> str:
+    """
+    >>> spark([0, 1, 4, 8])
+    '_▁▄█'
+    """
+    most = max(values, default=0) or 1
+    return "".join(_BARS[-(-value * (len(_BARS) - 1) // most)] for value in values)
+
+
+def _sources(out: Screen, frame: Frame, most: int | None) -> Block:
+    def busy(each: SourceInfo) -> tuple[float, int, str]:
+        return -frame.by_source[each.name].done, -(each.running + each.ready + each.parked), each.name
+
+    shown = sorted(frame.sources, key=busy)
+    rows = [
+        [each.name, str(each.ready + each.parked), str(each.running), str(each.scheduled),
+         f"{frame.by_source[each.name].done:.1f}", f"{frame.by_source[each.name].failed:.1f}", str(each.failed),
+         str(each.workers), pauses_text(out, each)]
+        for each in shown[:most]
+    ]  # fmt: skip
+    if most is not None and len(shown) > most:
+        rows.append([f"… {len(shown) - most} more", *[""] * 8])
+    return ("SOURCE", "READY", "RUNNING", "SCHEDULED", "DONE/S", "FAILED/S", "FAILED", "WORKERS", "PAUSED"), rows
+
+
+def _workers(out: Screen, frame: Frame, most: int | None) -> Block:
+    rows = [
+        [each.id, each.host, str(each.pid), str(max(each.concurrency.values(), default=0)), out.when(each.started),
+         ", ".join(each.sources)[:60]]
+        for each in frame.workers[:most]
+    ]  # fmt: skip
+    if most is not None and len(frame.workers) > most:
+        rows.append([f"… {len(frame.workers) - most} more", *[""] * 5])
+    return ("WORKER", "HOST", "PID", "SLOTS", "SINCE", "SOURCES"), rows
+
+
+def _failures(out: Screen, frame: Frame) -> Block:
+    rows = [
+        [each.uuid, out.when(each.at), each.source, clean(f"{each.type}: {each.message}")[:80]]
+        for each in frame.failures
+    ]
+    return ("FAILED", "WHEN", "SOURCE", "ERROR"), rows

@@ -1,0 +1,108 @@
+"""``onthedot top``: one picture in a pipe, objects for machines, and a live one at a terminal."""
+
+from __future__ import annotations
+
+import json
+import signal
+from pathlib import Path
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from onthedot.cli import main
+from onthedot.cli.picture import spark
+from tests.cli.conftest import Desk, Running, Shop
+from tests.waiting import wait_until
+
+pytest.importorskip("pty")
+from tests.cli.terminal import terminal
+
+
+def frames(running: Running) -> list[Any]:
+    return [json.loads(line) for line in list(running.lines) if line.endswith("\n")]
+
+
+def test_one_plain_picture_in_a_pipe(desk: Desk) -> None:
+    desk.work(desk.add("fail", order=7), desk.add("greet", name="ann"))
+    desk.add("greet", name="bob")
+    desk.do("source", "pause", "greet", "--reason", "deploy")
+    for words in (["top"], ["top", "--once"]):
+        text = desk.do(*words)
+        head, rates, history, _, columns, *rest = text.splitlines()
+        assert head.startswith("shop · sqlite:///")
+        assert rates == ("done 0.0/s · failed 0.0/s · retried 0.0/s · started 0.0/s · 1 ready · 0 running · 1 failed")
+        assert history.startswith("_" * 59)
+        assert columns.split()[:3] == ["SOURCE", "READY", "RUNNING"]
+        assert rest[0].split()[:2] == ["greet", "1"]
+        assert rest[0].endswith("deploy")
+        assert "ValueError: no order 7 for 'c7'" in text
+
+
+def test_objects_for_machines(desk: Desk) -> None:
+    with desk.app.background():
+        desk.app.handle(desk.add("greet", name="ann")).result(timeout=15)
+        lines = desk.do("top", "--json", "--frames", "3", "--every", "0.05").splitlines()
+    assert len(lines) == 3
+    frame = json.loads(lines[-1])
+    assert [source["name"] for source in frame["sources"]] == ["fail", "greet"]
+    assert len(frame["workers"]) == 1
+    assert set(frame["rates"]) == {"started", "done", "failed", "retried"}
+    assert (frame["trouble"], len(frame["history"])) == ("", 59)
+
+
+def test_it_sees_what_happens_survives_the_store_and_ends_with_ctrl_c(shop: Shop) -> None:
+    shop.worker()
+    shop.result(shop.add("greet", name="ann"))
+    running = shop.start("top", "--json", "--every", "0.1", "--store", "sqlite:///shop.db")
+    wait_until(lambda: frames(running), 20)
+    shop.result(shop.add("greet", name="bob"))
+    shop.app.handle(shop.add("fail", order=3)).exception(timeout=15)
+    wait_until(lambda: any(frame["rates"]["failed"] > 0 for frame in frames(running)), 20)
+    wait_until(lambda: [each["message"] for each in frames(running)[-1]["failures"]] == ["no order 3 for 'c3'"], 20)
+    for one in shop.started[:1]:
+        one.tell(signal.SIGTERM)
+        one.ended()
+    shop.app.shutdown()
+    file = shop.folder / "shop.db"
+    file.rename(shop.folder / "away")
+    wait_until(lambda: "is not there any more" in frames(running)[-1]["trouble"], 20)
+    (shop.folder / "away").rename(file)
+    wait_until(lambda: frames(running)[-1]["trouble"] == "", 20)
+    running.tell(signal.SIGINT)
+    assert running.ended() == 0
+
+
+def test_live_at_a_terminal(desk: Desk, tmp_path: Path) -> None:
+    pytest.importorskip("rich")
+    desk.add("greet", name="ann")
+    with terminal(tmp_path, "top", "--store", desk.url, "--every", "0.1") as screen:
+        assert "\x1b[?1049h" in screen.until("READY")  # the other screen
+        desk.add("fail", order=1)
+        screen.until("fail ")
+        screen.type("p")
+        screen.until("held, p goes on")
+        desk.add("later", order=1)
+        screen.type("p")
+        screen.until("later")
+        screen.type("q")
+        screen.until("\x1b[?1049l")
+        assert screen.ended() == 0
+    with terminal(tmp_path, "top", "--store", desk.url) as screen:
+        screen.until("READY")
+        screen.process.send_signal(signal.SIGINT)
+        screen.until("\x1b[?1049l")
+        assert screen.ended() == 0
+
+
+def test_memory_has_nothing_to_look_at(desk: Desk) -> None:
+    told = CliRunner().invoke(main, ["top", "--store", "memory://"])
+    assert (told.exit_code, "memory:// lives inside one process" in told.stderr) == (2, True)
+    told = CliRunner().invoke(main, ["top", "--store", "sqlite:///none.db"])
+    assert (told.exit_code, "there is no file" in told.stderr) == (3, True)
+
+
+def test_bars() -> None:
+    assert spark([]) == ""
+    assert spark([0, 0]) == "__"
+    assert spark([0, 1, 1000, 500]) == "_▁█▄"

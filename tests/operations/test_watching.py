@@ -1,0 +1,139 @@
+"""Looking on: pictures of a real store, also of one that goes away and comes back."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from onthedot.codec import encode_open
+from onthedot.operations import Operations, watching
+from onthedot.operations.watching import Watch
+from onthedot.outcome import write_failure
+from onthedot.stores.contract import Ask, Done, Ended, Lease, Limit, NewTask, Outcome, Pool
+from onthedot.stores.sqlite import SqliteStore
+
+
+class Shop:
+    """A store that is worked on, and one that looks on."""
+
+    def __init__(self, path: Path) -> None:
+        self.store, self.other = SqliteStore(path), SqliteStore(path)
+        self.numbers = 0
+
+    async def open(self) -> Watch:
+        await self.store.open()
+        await self.other.open()
+        await self.store.beat("me", b'{"host":"h","pid":1,"sources":["a"]}', 10**9)
+        return Operations(self.other, "you").watch()
+
+    async def run(self, *uuids: str, error: str = "") -> None:
+        await self.store.add([NewTask(uuid, "a", encode_open({})) for uuid in uuids])
+        self.numbers += 1
+        turn = await self.store.turn("me", [], Ask(self.numbers, [Pool(100, {"a": 100})]))
+        assert turn.claimed is not None
+        leases = [Lease(record.uuid, turn.claimed.fence, "me") for record in turn.claimed.tasks]
+        failure = write_failure(ValueError(error), 1)
+        outcomes: list[Outcome] = [Ended(lease, "failed", failure) if error else Done(lease) for lease in leases]
+        await self.store.turn("me", outcomes, None)
+
+    async def close(self) -> None:
+        await self.store.close("me")
+        await self.store.shut()
+        await self.other.shut()
+
+
+@pytest.fixture
+def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Counts are asked for with every picture: a test does not wait for a second to pass."""
+    monkeypatch.setattr(watching, "_COUNTS", 0)
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_picture(tmp_path: Path) -> None:
+    shop = Shop(tmp_path / "t.db")
+    watch = await shop.open()
+    await shop.run("before", error="an old one")
+    first = await watch.look()
+    assert (first.rates.done, first.trouble) == (0, "")  # from now on
+    assert [(each.uuid, each.message) for each in first.failures] == [("before", "an old one")]
+    await shop.run("1", "2", "3")
+    await shop.run("4", error="no card")
+    await shop.store.put([], [Limit("a", paused=True, reason="deploy", by="operator")])
+    frame = await watch.look()
+    assert frame.rates.done == 4 * frame.rates.failed > 0
+    assert frame.by_source["a"] == frame.rates
+    (source,) = frame.sources
+    assert (source.succeeded, source.failed, source.workers) == (3, 2, 1)
+    assert source.paused is not None
+    assert [worker.id for worker in frame.workers] == ["me"]
+    assert [each.uuid for each in frame.failures] == ["4", "before"]
+    assert (frame.failures[0].type, frame.failures[0].message) == ("ValueError", "no card")
+    await shop.close()
+
+
+async def test_counts_are_not_asked_for_with_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    shop = Shop(tmp_path / "t.db")
+    watch = await shop.open()
+    asked, tally = 0, shop.other.tally
+
+    async def counting() -> object:
+        nonlocal asked
+        asked += 1
+        return await tally()
+
+    monkeypatch.setattr(shop.other, "tally", counting)
+    monkeypatch.setattr(watching, "_COUNTS", 3600)
+    for number in range(20):
+        await shop.run(str(number))
+        frame = await watch.look()
+    assert asked == 1
+    assert frame.rates.done > 0  # from the log alone
+    await shop.close()
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_a_store_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+    shop = Shop(tmp_path / "t.db")
+    watch = await shop.open()
+    await shop.run("1")
+    before = await watch.look()
+    (tmp_path / "t.db").rename(tmp_path / "elsewhere")
+    frame = await watch.look()
+    assert "is not there any more" in frame.trouble
+    assert frame.since is not None
+    assert frame.sources == before.sources
+    assert (await watch.look()).since == frame.since
+    assert not (tmp_path / "t.db").exists()  # looking makes nothing
+    (tmp_path / "elsewhere").rename(tmp_path / "t.db")
+    frame = await watch.look()
+    assert (frame.trouble, frame.since) == ("", None)
+    await shop.run("2", "3")
+    assert (await watch.look()).rates.done > 0
+    await shop.close()
+
+
+@pytest.mark.usefixtures("at_once")
+async def test_another_store_in_its_place_is_followed_from_its_end(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Its numbers begin anew, far below those that were seen last."""
+    monkeypatch.setattr(watching, "_QUIET", 0)
+    shop = Shop(tmp_path / "t.db")
+    watch = await shop.open()
+    await watch.look()
+    for number in range(50):
+        await shop.run(str(number))
+    await watch.look()
+    await shop.store.shut()
+    for end in ("", "-wal", "-shm"):
+        (tmp_path / f"t.db{end}").unlink(missing_ok=True)
+    new = Shop(tmp_path / "t.db")
+    await new.open()
+    await new.run("1")
+    await watch.look()  # nothing new after the old number; it begins at the end of the log
+    await new.run("2", error="oh")
+    frame = await watch.look()
+    assert "2" in [each.uuid for each in frame.failures]
+    await new.close()
+    await shop.other.shut()
