@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import re
+from difflib import get_close_matches
 from functools import cache
 
 from onthedot.errors import DeclarationError
@@ -17,8 +19,29 @@ def store_url(given: str | None) -> str:
     scheme = url.partition("://")[0] if isinstance(url, str) and "://" in url else ""
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in SCHEMES)
-        raise DeclarationError(f"store {url!r} is not a store's URL; known are {known}")
+        raise DeclarationError(f"store {url!r} is not a store's URL; known are {known}{_meant(url)}")
     return url
+
+
+def _meant(url: object) -> str:
+    """The end of a message about a URL that is none.
+
+    >>> _meant("sqlit:///shop.db"), _meant("shop.db")
+    ('; did you mean sqlite:///shop.db?', '; did you mean sqlite:///shop.db?')
+    """
+    if not isinstance(url, str):
+        return ""
+    scheme, mark, rest = url.rpartition("://")
+    close = get_close_matches(scheme, SCHEMES, n=1)
+    if mark:
+        meant = f"{close[0]}://{rest}" if close else ""
+    elif url.startswith("sqlite:"):
+        meant = f"sqlite:///{url.removeprefix('sqlite:')}"
+    elif (found := re.search(r":(6379|5432)\b", url)) is not None:
+        meant = f"{'redis' if found[1] == '6379' else 'postgresql'}://{url}"
+    else:
+        meant = f"sqlite:///{url}" if url.endswith((".db", ".sqlite", ".sqlite3")) else ""
+    return f"; did you mean {meant}?" if meant else ""
 
 
 @cache

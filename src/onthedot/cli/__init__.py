@@ -1,16 +1,21 @@
 """The command line: every command by name, and what its end tells the shell.
 
-Exit codes: 0 done · 1 failed, or the answer is no · 2 wrong usage · 3 trouble with the store · 124 waited too long.
+Exit codes: 0 done · 1 failed, or the answer is no · 2 wrong usage · 3 trouble with the store · 124 waited too long ·
+130 interrupted. What went wrong is told on stderr, in one line; with --json as {"error": {"code", "message"}}.
 One file a command group; each is imported only when it is called.
 """
 
 from __future__ import annotations
 
+from collections.abc import Generator
+from contextlib import contextmanager
 from importlib import import_module
 
 import click
+import msgspec
 
-from onthedot.cli.options import shared
+from onthedot.cli.interrupt import INTERRUPTED
+from onthedot.cli.options import Said, shared
 from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError, StoreError
 from onthedot.settings import version
 
@@ -36,6 +41,7 @@ _COMMANDS = {  # name: (module:click command, what --help says)
     "worker drain": ("worker:drain", "Tell a worker of this host to finish and go."),
     "worker list": ("worker:listed", "Who works on this store."),
 }
+_CODES = {2: "usage", 3: "store", 124: "timeout", INTERRUPTED: "interrupted"}  # exit code: of an error in JSON
 _INTERNAL = {"_child": ("child:child", "")}  # what `worker` and `dev` start
 
 
@@ -73,13 +79,33 @@ class _Commands(click.Group):
         with formatter.section("Commands"):
             formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        ctx.ensure_object(Said).json = "--json" in args  # also if a mistake comes before anybody has read it
+        with _told(ctx):
+            return super().parse_args(ctx, args)
+
     def invoke(self, ctx: click.Context) -> object:
-        """What went wrong is told in one line: a stack trace helps nobody who did not write it."""
-        try:
+        with _told(ctx):
             return super().invoke(ctx)
-        except OnTheDotError as error:
-            click.echo(f"onthedot: {error}", err=True)
-            ctx.exit(exit_code(error))
+
+
+@contextmanager
+def _told(ctx: click.Context) -> Generator[None, None, None]:
+    """What went wrong is told in one line: a stack trace helps nobody who did not write it."""
+    try:
+        yield
+    except OnTheDotError as error:
+        message, code, shown = str(error), exit_code(error), f"onthedot: {error}"
+    except click.ClickException as error:
+        if not ctx.ensure_object(Said).json:
+            raise
+        message, code, shown = error.format_message(), error.exit_code, ""
+    else:
+        return
+    if ctx.ensure_object(Said).json:
+        shown = msgspec.json.encode({"error": {"code": _CODES.get(code, "failed"), "message": message}}).decode()
+    click.echo(shown, err=True)
+    ctx.exit(code)
 
 
 def exit_code(error: OnTheDotError) -> int:

@@ -11,7 +11,7 @@ import msgspec
 
 from onthedot import App, TaskError
 from onthedot.cli.loading import load_app
-from onthedot.cli.options import Mistake, Said, moment, shared
+from onthedot.cli.options import Mistake, Said, meant, moment, shared
 from onthedot.cli.screen import clean, write_json
 from onthedot.cli.store import target
 from onthedot.function import Adding
@@ -44,6 +44,8 @@ def add(
     app = _app(said)
     try:
         handle = _add(app, name, arguments, _options(more), checked=said.module is not None)
+        if wait:
+            _warn_if_nobody(app, name)
         result = handle.result(timeout) if wait else None
     except TimeoutError as error:
         raise Mistake(str(error), 124) from None
@@ -59,6 +61,15 @@ def add(
         click.echo(handle.uuid)
         if not handle.added:
             click.echo("nothing was added: that one is alive already", err=True)
+
+
+def _warn_if_nobody(app: App[Any], name: str) -> None:
+    """Who waits for what nobody can run would wait in silence, and for ever."""
+    workers = app._bridge.call(lambda link: link.operations.present())
+    known = {source for worker in workers for source in worker.sources}
+    if name not in known:
+        there = meant(name, known) if workers else "; there is none at all: onthedot worker APP starts one"
+        click.echo(f"waiting, but no live worker knows {name!r}{there}", err=True)
 
 
 def _app(said: Said) -> App[Any]:

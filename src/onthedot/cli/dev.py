@@ -63,12 +63,16 @@ class _Dev:
                 self._retire()
             if self._old:
                 await asyncio.wait(self._old)
+        say("stopped")
         return 0
 
     def _asked(self) -> None:
-        if self._stop.is_set() and self._child is not None:
+        if not self._stop.is_set():
+            self._stop.set()
+            patience = f"running tasks have {self._config.stop_timeout:g} s (again: cancel them now)"
+            say(f"stopping · {patience}" if self._child is not None and self._child.alive else "stopping")
+        elif self._child is not None:
             self._child.hurry()
-        self._stop.set()
 
     def _retire(self) -> None:
         """It claims nothing more, and finishes what it runs while the next one starts."""

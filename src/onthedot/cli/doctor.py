@@ -1,8 +1,9 @@
-"""``onthedot doctor``: is everything as it should be?"""
+"""``onthedot doctor``: is everything as it should be, and if not, what is to be done?"""
 
 from __future__ import annotations
 
 import asyncio
+import importlib.util
 import os
 import platform
 import shutil
@@ -13,26 +14,22 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import click
-import msgspec
 
 from onthedot.cli.options import Mistake, Said, shared
-from onthedot.cli.screen import ago, clean, screen, write_json
+from onthedot.cli.screen import screen, write_json
 from onthedot.cli.store import ask, shown, target
-from onthedot.errors import OnTheDotError
+from onthedot.errors import OnTheDotError, StoreError, StoreUnavailable
 from onthedot.operations import Operations
-from onthedot.settings import version
+from onthedot.operations.diagnosis import Finding, diagnose
+from onthedot.settings import store_url, version
 from onthedot.stores.about import check_schema, file_of
 
 _LITTLE = 100 * 2**20  # bytes left on a disk
-_LATE = 60.0  # seconds that a due task may wait before somebody should look
+_LARGE = 32 * 2**20  # bytes of a WAL, which is written back from 4 MiB on
+_PATIENCE = 30.0  # seconds for looking inside
 _MENDED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))  # SQLite releases without the WAL-reset bug
 _REMOTE = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs")
-
-
-class Finding(msgspec.Struct):
-    ok: bool
-    what: str
-    text: str
+_DRIVERS = {"redis": ("redis", "redis"), "postgres": ("asyncpg", "postgres")}  # scheme: module, extra
 
 
 @click.command()
@@ -40,54 +37,104 @@ class Finding(msgspec.Struct):
 @click.pass_obj
 def doctor(said: Said) -> None:
     """Is everything as it should be? Exit code 1 if not, 3 if the store cannot be reached."""
-    code, findings = 0, list(_here())
+    findings, code = list(_here()), 0
+    if said.module is not None:
+        findings.append(_app(said, said.module))
     try:
-        url, name = target(said)
-        findings.append(Finding(True, "store", f"{shown(url)}, app {name}"))
-        if (path := file_of(url)) is not None:
-            for finding in _file(path):
-                findings.append(finding)  # noqa: PERF402 - what was found before one fails is told, too
-        findings += ask(said, _inside)
+        for finding in _store(said):
+            findings.append(finding)  # noqa: PERF402 - what was found before one fails is told, too
     except (OnTheDotError, Mistake) as error:
-        findings.append(Finding(False, "store", error.message if isinstance(error, Mistake) else str(error)))
+        text = error.message if isinstance(error, Mistake) else str(error)
+        findings.append(Finding(False, "store", text, "name the right one by --store or ONTHEDOT_STORE"))
         code = 3
     code = code or int(not all(finding.ok for finding in findings))
     if said.json:
         write_json({"ok": code == 0, "findings": findings})
     else:
-        screen().table(("", "", ""), [["✓" if each.ok else "✗", each.what, each.text] for each in findings])
+        rows = [["✓" if each.ok else "✗", each.what, each.text] for each in findings]
+        for place, each in reversed(list(enumerate(findings, 1))):
+            if not each.ok and each.remedy:
+                rows.insert(place, ["", "", f"→ {each.remedy}"])
+        screen().table(("", "", ""), rows)
     raise SystemExit(code)
 
 
 def _here() -> Iterator[Finding]:
     yield Finding(True, "onthedot", f"{version()} in {Path(__file__).parents[1]}")
-    yield Finding(sys.version_info >= (3, 11), "Python", f"{platform.python_version()} on {platform.platform()}")
-    year = time.gmtime().tm_year
+    python = f"{platform.python_version()} on {platform.platform()}"
+    yield Finding(sys.version_info >= (3, 11), "Python", python, "onthedot needs Python 3.11 or newer")
     now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-    yield Finding(2024 <= year < 2100, "clock", now)
+    yield Finding(2024 <= time.gmtime().tm_year < 2100, "clock", now, "set this machine's clock")
+
+
+def _app(said: Said, module: str) -> Finding:
+    """If it cannot be imported, the store that is said elsewhere is looked at all the same."""
+    from onthedot.cli.loading import load_app
+
+    try:
+        app = load_app(module)
+    except Mistake as error:
+        said.module = None
+        return Finding(False, "app", error.message, "mend it, or name the right one by -A")
+    return Finding(True, "app", f"{app.name} in {module}, {len(app._core.sources.known)} sources")
+
+
+def _store(said: Said) -> Iterator[Finding]:
+    url = store_url(said.store) if said.module is None else target(said)[0]
+    yield from _driver(url)
+    path = file_of(url)
+    if path is not None:
+        yield from _file(path)
+    url, name = target(said)
+    yield Finding(True, "store", f"{shown(url)}, app {name}")
+    yield from ask(said, _inside)
+
+
+def _driver(url: str) -> Iterator[Finding]:
+    for scheme, (module, extra) in _DRIVERS.items():
+        if url.startswith(scheme) and importlib.util.find_spec(module) is None:
+            yield Finding(False, "driver", f"{module} is not installed", f"pip install 'onthedot[{extra}]'")
 
 
 def _file(path: Path) -> Iterator[Finding]:
     at = sqlite3.sqlite_version_info
     mended = at >= _MENDED[0] or any(fix <= at < (*fix[:2], 99) for fix in _MENDED[1:])
     bug = "" if mended else ", has the WAL-reset bug; onthedot checkpoints under a lock, so it does not occur"
-    yield Finding(at >= (3, 35), "SQLite", f"{sqlite3.sqlite_version}{bug}")
+    yield Finding(at >= (3, 35), "SQLite", f"{sqlite3.sqlite_version}{bug}", "onthedot needs SQLite 3.35 or newer")
     folder = path.absolute().parent
     if not folder.is_dir():
-        yield Finding(False, "folder", f"there is no folder {folder}")
+        yield Finding(False, "folder", f"there is no folder {folder}", f"mkdir -p {folder}, or name another --store")
         return
     kind = _file_system(folder)
     remote = kind.startswith(_REMOTE)
-    yield Finding(
-        not remote, "file system", kind + (": locks are not reliable there; use a local disk" if remote else "")
-    )
-    writable = os.access(folder, os.W_OK) and (not path.exists() or os.access(path, os.W_OK))
-    yield Finding(writable, "writable", str(path.absolute()) + ("" if writable else ": no permission to write"))
+    yield Finding(not remote, "file system", kind + (": locks are not reliable there" * remote), "use a local disk")
+    refused = next((each for each in (path, folder) if each.exists() and not _may_write(each)), None)
+    told = str(path.absolute()) if refused is None else f"{refused.absolute()}: no permission to write"
+    yield Finding(refused is None, "writable", told, "SQLite writes to the file and beside it: chown or chmod both")
     free = shutil.disk_usage(folder).free
-    yield Finding(free > _LITTLE, "disk", f"{free / 2**30:.1f} GiB free")
+    yield Finding(free > _LITTLE, "disk", f"{free / 2**30:.1f} GiB free", f"make room where {folder} is")
     if path.exists():
+        yield _schema(path)
+        yield from _wal(Path(f"{path}-wal"))
+
+
+def _may_write(path: Path) -> bool:
+    return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
+
+
+def _schema(path: Path) -> Finding:
+    try:
         fits, told = check_schema(path)
-        yield Finding(fits, "schema", told)
+    except StoreError as error:
+        return Finding(False, "schema", str(error), "is it the right file, and this the right version of onthedot?")
+    return Finding(fits, "schema", told, "onthedot schema install")
+
+
+def _wal(path: Path) -> Iterator[Finding]:
+    size = path.stat().st_size if path.exists() else 0
+    if size > _LARGE:
+        remedy = f"somebody reads on and on, so that it cannot be written back: find them with `lsof {path}`"
+        yield Finding(False, "WAL", f"{path} has {size / 2**20:.0f} MiB", remedy)
 
 
 def _file_system(folder: Path) -> str:
@@ -103,23 +150,11 @@ def _file_system(folder: Path) -> str:
 
 async def _inside(operations: Operations) -> list[Finding]:
     began = time.monotonic()
-    counts = await asyncio.wait_for(operations.counts(), 10)
-    took = (time.monotonic() - began) * 1000
-    states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()) if count) or "no tasks"
-    findings = [Finding(True, "reachable", f"answers in {took:.1f} ms; {states}")]
-    workers = await operations.workers()
-    hosts = ", ".join(sorted({each.host for each in workers if each.host}))
-    findings.append(Finding(True, "workers", f"{len(workers)}" + (f" on {hosts}" if hosts else "")))
-    due, newest = await operations.oldest_ready(), (await operations.find(limit=1)).tasks
-    if due is not None:
-        waits = time.time() - due.timestamp()
-        why = "" if waits < _LATE else ": is a worker running that knows it? is it paused?"
-        findings.append(Finding(waits < _LATE, "oldest ready", f"due {ago(-waits)}{why}"))
-    if newest and newest[0].added_at.timestamp() > time.time() + 1:
-        ahead = newest[0].added_at.timestamp() - time.time()
-        findings.append(Finding(False, "clock", f"the newest task was added {ahead:.0f} s in the future"))
-    groups = await operations.failures()
-    failed = sum(group.count for group in groups)
-    most = f", most of them {clean(groups[0].type)} in {groups[0].source}; see `onthedot failed`" if groups else ""
-    findings.append(Finding(True, "failed", f"{failed}{most}"))
-    return findings
+    try:
+        async with asyncio.timeout(_PATIENCE):
+            counts = await operations.counts()
+            took = (time.monotonic() - began) * 1000
+            states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()) if count) or "no tasks"
+            return [Finding(True, "reachable", f"answers in {took:.1f} ms; {states}"), *await diagnose(operations)]
+    except TimeoutError:
+        raise StoreUnavailable(f"it did not tell all within {_PATIENCE:.0f} s: somebody holds it up") from None

@@ -15,7 +15,7 @@ from onthedot.context import running_task
 if TYPE_CHECKING:
     from onthedot import App
 
-_FIELDS = ("uuid", "source", "attempt", "worker")
+_FIELDS = ("uuid", "source", "attempt", "worker", "error_type")
 _STYLES = {"WARNING": "33", "ERROR": "31", "CRITICAL": "31"}
 
 Format = Literal["console", "json"]
@@ -50,6 +50,11 @@ class Console(logging.Formatter):
     def __init__(self, colours: bool) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
         self._colours = colours
+
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it so
+        """The line itself says what kind of error it was: of a KeyError the message is but the key."""
+        kind = getattr(record, "error_type", "")
+        return super().formatMessage(record) + (f" ({kind})" if kind else "")
 
     def format(self, record: logging.LogRecord) -> str:
         text, style = super().format(record), _STYLES.get(record.levelname)

@@ -13,6 +13,8 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from onthedot.operations.words import ago as ago  # noqa: PLC0414 - for the commands
+
 if TYPE_CHECKING:
     from rich.table import Table
 
@@ -170,17 +172,3 @@ def write_json(value: object) -> None:
 def clean(text: str) -> str:
     """In one line, and without what would move a terminal's cursor."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in " ".join(text.split()))
-
-
-def ago(seconds: float) -> str:
-    """
-    >>> ago(-90), ago(3 * 86_400), ago(0.2)
-    ('1 min ago', 'in 3 days', 'now')
-    """
-    size = abs(seconds)
-    for unit, length in (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
-        if size >= length:
-            count = int(size // length)
-            text = f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''}"
-            return f"in {text}" if seconds > 0 else f"{text} ago"
-    return "now"

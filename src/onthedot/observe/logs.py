@@ -96,7 +96,8 @@ class Logs:
             case Ended(state="failed"):
                 self.task.error(
                     "[fail] task %s from %s: %s",
-                    record.uuid, record.source, error, exc_info=error, extra=self._fields(record),
+                    record.uuid, record.source, error, exc_info=error,
+                    extra=self._fields(record) | {"error_type": getattr(error, "error_type", type(error).__name__)},
                 )  # fmt: skip
             case _:
                 pass  # snoozed or cancelled by itself: as it wished

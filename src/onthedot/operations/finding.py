@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from onthedot.clock import from_ms, to_ms
+from onthedot.clock import to_ms
 from onthedot.codec import decode_open_result
 from onthedot.errors import ArgumentError, TaskNotFound
 from onthedot.operations.alike import group_of
@@ -118,11 +118,6 @@ class Finding:
             if cursor is None or len(rows) >= limit:
                 break
         return rows, cursor
-
-    async def oldest_ready(self) -> datetime | None:
-        """Since when something has been due; looks at the first 10,000 that are ready."""
-        due = [record.due async for record in self.records({"state": "ready"}, most=10_000)]
-        return from_ms(min(due)) if due else None
 
     async def _page(self, where: dict[str, str], cursor: str | None, size: int) -> Page:
         """Ready, as people say it: first those that are, then those that their lane holds back."""

@@ -406,7 +406,7 @@ class Inspect(Protocol):
     async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         """Bounded log, one row a CALL; "" = from now: one empty row that carries the cursor.
 
-        A row is JSON, ``[[ms, uuid, source, state], …]``, in the order in which it happened.
+        A row is JSON: ``[[ms, uuid, source, state], …]``.
         """
         ...
 

@@ -13,7 +13,8 @@ def path_of(url: str) -> Path:
     path = unquote(rest.removeprefix("/"))
     if not rest.startswith("/") or path in ("", ":memory:"):
         raise StoreRefused(
-            f"{url} names no file: sqlite:///tasks.db is one in this folder, sqlite:////var/lib/tasks.db one anywhere; "
+            f"{url} names no file: sqlite:///{rest.strip('/:') or 'tasks.db'} is one in this folder, "
+            "sqlite:////var/lib/tasks.db one anywhere; "
             "tasks that need not outlive the process are for memory://"
         )
     return Path(path)

@@ -1,0 +1,161 @@
+"""What the command line says when something is wrong, missing, or over."""
+
+from __future__ import annotations
+
+import json
+import logging
+import signal
+from datetime import timedelta
+from typing import Any
+
+import pytest
+from click.testing import CliRunner
+
+from onthedot.cli import main
+from onthedot.cli.logs import Console, Json
+from tests.cli.conftest import Desk, Shop
+
+
+@pytest.mark.parametrize(
+    ("url", "meant"),
+    [
+        ("sqlit:///shop.db", "sqlite:///shop.db"),
+        ("sqlite3:///shop.db", "sqlite:///shop.db"),
+        ("postgress://localhost/shop", "postgres://localhost/shop"),
+        ("reddis://localhost", "redis://localhost"),
+        ("shop.db", "sqlite:///shop.db"),
+        ("/var/lib/shop.db", "sqlite:////var/lib/shop.db"),
+        ("sqlite:shop.db", "sqlite:///shop.db"),
+        ("localhost:6379/0", "redis://localhost:6379/0"),
+        ("me@db:5432/shop", "postgresql://me@db:5432/shop"),
+    ],
+)
+def test_a_url_that_is_nearly_one(url: str, meant: str) -> None:
+    told = CliRunner().invoke(main, ["task", "list", "--store", url])
+    assert told.exit_code == 2
+    assert told.stderr.endswith(f"; did you mean {meant}?\n")
+
+
+@pytest.mark.parametrize("url", ["foo", "mysql://localhost/x", "", "http://x"])
+def test_a_url_that_is_none_at_all(url: str) -> None:
+    told = CliRunner().invoke(main, ["task", "list", "--store", url])
+    assert told.exit_code == 2
+    assert "is not a store's URL; known are memory://" in told.stderr
+    assert "did you mean" not in told.stderr
+
+
+def test_a_file_without_its_third_slash() -> None:
+    told = CliRunner().invoke(main, ["task", "list", "--store", "sqlite://shop.db"])
+    assert (told.exit_code, "sqlite:///shop.db is one in this folder" in told.stderr) == (3, True)
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "kind", "words"),
+    [
+        (["task", "list", "--state", "lost"], 2, "usage", "'lost' is not one of"),
+        (["task", "list", "--nope"], 2, "usage", "No such option"),
+        (["--nope", "task", "list"], 2, "usage", "No such option"),
+        (["task"], 2, "usage", "task what?"),
+        (["nope"], 2, "usage", "No such command 'nope'"),
+        (["task", "list", "--store", "foo"], 2, "usage", "is not a store's URL"),
+        (["task", "list", "--store", "sqlite:///none.db"], 3, "store", "there is no file"),
+        (["task", "show", "9999"], 1, "failed", "no task 9999"),
+        (["add", "greet", "--wait", "--timeout", "0.1"], 124, "timeout", "has not ended within 0.1 s"),
+    ],
+    ids=lambda value: " ".join(value) if isinstance(value, list) else "",
+)
+def test_with_json_an_error_is_json_on_stderr(
+    desk: Desk, arguments: list[str], code: int, kind: str, words: str
+) -> None:
+    desk.add("greet", name="ann")
+    where = [] if "--store" in arguments else ["--store", desk.url]
+    for words_before in (["--json", *arguments], [*arguments, "--json"]):
+        told = CliRunner().invoke(main, [*words_before, *where])
+        assert (told.exit_code, told.stdout) == (code, ""), told.output
+        error = json.loads(told.stderr.splitlines()[-1])["error"]
+        assert (error["code"], words in error["message"]) == (kind, True)
+    assert CliRunner().invoke(main, [*arguments, *where]).stderr.splitlines()[-1][:1] != "{"
+
+
+def test_show_has_the_result_and_the_errors_before_it(desk: Desk) -> None:
+    tries: list[int] = []
+
+    def flaky(order: int) -> dict[str, Any]:
+        tries.append(order)
+        if len(tries) < 3:
+            raise KeyError(f"try {len(tries)}")
+        return {"order": order, "took": timedelta(seconds=2), "text": "a\x1b[31m"}
+
+    desk.app.task(name="flaky", max_retries=2, backoff=0.01)(flaky)
+    uuid = desk.add("flaky", order=17)
+    desk.work(uuid)
+    text = desk.do("task", "show", uuid)
+    for part in ('result:\n{"order":17,', "attempt 1: KeyError: 'try 1'", "attempt 2: KeyError: 'try 2'", "in flaky"):
+        assert part in text
+    assert "\x1b" not in text
+    shown = desk.json("task", "show", uuid)
+    assert (shown["result"]["order"], shown["error"], [error["attempt"] for error in shown["errors"]]) == (
+        17,
+        None,
+        [1, 2],
+    )
+    (listed,) = desk.json("task", "list")["tasks"]
+    assert [error["message"] for error in listed["errors"]] == ["'try 1'", "'try 2'"]
+
+
+def test_show_says_why_there_is_no_result(desk: Desk) -> None:
+    desk.app.task(name="odd")(lambda: object())
+    desk.app.task(name="brief", keep=timedelta(days=1))(lambda: None)
+    odd, brief = desk.add("odd"), desk.add("brief")
+    desk.work(odd, brief)
+    assert "succeeded, but its result could not be stored" in desk.do("task", "show", odd)
+    assert "could not be stored" in desk.json("task", "show", odd)["result_missing"]
+    assert desk.json("task", "show", brief)["result"] is None
+    assert "result:\nnull" in desk.do("task", "show", brief)
+    waiting = desk.add("greet", name="ann")
+    assert "result" not in desk.json("task", "show", waiting)
+
+
+def test_a_long_result_is_cut_and_json_has_all_of_it(desk: Desk) -> None:
+    desk.app.task(name="long")(lambda: "x" * 5000)
+    uuid = desk.add("long")
+    desk.work(uuid)
+    assert "… of 5,000 characters; --json has all of them" in desk.do("task", "show", uuid)
+    assert desk.json("task", "show", uuid)["result"] == "x" * 5000
+
+
+def test_who_waits_for_what_nobody_can_run_is_told(desk: Desk) -> None:
+    told = desk.invoke("add", "greet", "name=ann", "--wait", "--timeout", "0.1", "-n", "shop", code=124)
+    assert told.stderr.startswith("waiting, but no live worker knows 'greet'; there is none at all")
+    with desk.app.background():
+        told = desk.invoke("add", "gret", "name=ann", "--wait", "--timeout", "0.1", code=124)
+        assert told.stderr.startswith("waiting, but no live worker knows 'gret'; did you mean 'greet'?\n")
+        told = desk.invoke("add", "greet", "name=ann", "--wait", "--timeout", "15")
+        assert (told.stdout, told.stderr) == ("hello ann\n", "")
+
+
+def test_the_line_of_a_failure_says_its_kind(shop: Shop) -> None:
+    shop.add("fail", order=7, kind="KeyError")
+    running = shop.start("worker", "app.py", "--burst")
+    assert running.ended() == 0
+    (line,) = [line for line in running.lines if "[fail]" in line]
+    assert line.endswith("from fail: \"no order 7 for 'c7'\" (KeyError)\n")
+
+
+def test_the_kind_is_a_field_in_json() -> None:
+    record = logging.LogRecord(
+        "onthedot.task", logging.ERROR, "", 0, "[fail] task %s from %s: %s", ("1", "a", "x"), None
+    )
+    assert json.loads(Json().format(record)).keys() == {"time", "level", "logger", "message"}
+    record.error_type = "KeyError"
+    assert json.loads(Json().format(record))["error_type"] == "KeyError"
+    assert Console(colours=False).format(record).endswith("[fail] task 1 from a: x (KeyError)")
+
+
+def test_dev_says_that_it_stops(shop: Shop) -> None:
+    running = shop.start("dev", "app.py")
+    running.until("worker ready")
+    running.tell(signal.SIGINT)
+    assert running.ended() == 0
+    running.until("stopping · running tasks have 5 s (again: cancel them now)")
+    running.until("\nstopped\n")
