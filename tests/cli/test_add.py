@@ -59,7 +59,7 @@ def test_unique_and_at(shop: Shop) -> None:
 WRONG = [
     # arguments, exit code, what is said
     (["nope"], 2, "No such command 'nope'"),
-    (["task"], 2, "task what? There are: task cancel, task list"),
+    (["task"], 2, "task what? There are: task cancel, task explain, task list"),
     (["task", "nope"], 2, "task what?"),
     (["task", "show", "x", "--store", "foo"], 2, "onthedot: store 'foo' is not a store's URL; known are"),
     (["task", "list", "--store", "sqlite:///none.db"], 3, "onthedot: there is no file"),
