@@ -228,6 +228,11 @@ DECLARED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"schedule": CronSchedule("* * * * *", args={"whom": "x"})}, (ArgumentError, BadSchedule), "whom"),
 ]  # fmt: skip
 
+
+def plain() -> None:
+    """On the event loop it would hold up all the others."""
+
+
 RULES: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: Rate("1/s", by="a", burst=2, cost=3), BadLimit, "cost 3 is more than burst 2"),
     (lambda: AtMost(0, by="a"), BadLimit, "0 is out of range"),
@@ -238,6 +243,7 @@ RULES: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: App(store="mongo://x"), DeclarationError, "'mongo://x' is not a store's URL; known are memory://"),
     (lambda: App(store="memory"), DeclarationError, "'memory' is not a store's URL"),
     (lambda: App(store=5), DeclarationError, "5 is not a store's URL"),
+    (lambda: App(store="memory://").task(executor="async")(plain), DeclarationError, "'plain'.*`async def`.*thread"),
     (lambda: App("my shop", store="memory://"), ValueError, "name of the app 'my shop' is not a name"),
     (lambda: App(store="memory://", concurrency=0), ValueError, "concurrency.*from 1, not 0"),
     (lambda: App(store="memory://", threads=0), ValueError, "thread.*from 1, not 0"),

@@ -358,6 +358,21 @@ async def test_executor_thread_of_an_async_consume_is_refused() -> None:
         TaskConsumerRegistry.register(consumer)
 
 
+@pytest.mark.parametrize(
+    "door", [TaskConsumerRegistry.register, lambda consumer: App(store="memory://").register(consumer)]
+)
+def test_executor_async_of_a_plain_consume_is_refused(door: Any) -> None:
+    class Plain(BaseTaskConsumer):
+        name, executor = "plain", "async"
+
+        def consume(self, task: Task) -> None:
+            raise AssertionError
+
+    with pytest.raises(DeclarationError, match=r"'plain'.*`async def consume`.*thread"):
+        door(Plain())
+    assert TaskConsumerRegistry.sources == {}
+
+
 class Ticking(Email):
     name, schedule = "tick", IntervalSchedule(60, args={"n": 1})
 

@@ -66,6 +66,11 @@ class ConsumerSource:
         self._is_async = inspect.iscoroutinefunction(consumer.consume)
         if self._is_async and self.options.executor == "thread":
             raise DeclarationError(f"consumer {self.name!r}: an async consume runs on the event loop, not in a thread")
+        if not self._is_async and self.options.executor == "async":
+            raise DeclarationError(
+                f"consumer {self.name!r}: executor='async' takes an `async def consume`; a plain one would hold up the "
+                "event loop and all that runs on it: leave executor out, and it runs in a thread"
+            )
         self._warned = False
         self._policies: dict[object, Policy] = {}
         self.plan("")  # refuses a schedule that cannot be

@@ -62,6 +62,11 @@ class Declared:
     def _check(self) -> None:
         if self.is_async and self.options.executor == "thread":
             raise DeclarationError(f"task {self.name!r}: an async function runs on the event loop, not in a thread")
+        if not self.is_async and self.options.executor == "async":
+            raise DeclarationError(
+                f"task {self.name!r}: executor='async' takes an `async def`; a plain function would hold up the event "
+                "loop and all that runs on it: leave executor out, and it runs in a thread"
+            )
         for what, template in (("unique", self.options.unique), ("label", self.options.label)):
             if isinstance(template, str):
                 _check_template(self.name, what, template, self.codec.parameters)
