@@ -11,11 +11,11 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 6_350,
+    ".": 6_400,
     "cli": 3_000,
     "engine": 1_350,
     "executors": 1_300,
-    "observe": 200,
+    "observe": 300,
     "operations": 1_550,
     "stores": 1_100,
     "stores/memory": 1_400,

@@ -261,7 +261,7 @@ class App(Generic[S]):
             self._bridge.close()
 
     def status(self) -> dict[str, Any]:
-        """What goes on: state, counts, what runs here, the last error."""
+        """What goes on: state, counts, what runs here, the last error. Never waits: see `Scheduler.status()`."""
         return self._core.status()
 
     @contextmanager

@@ -61,6 +61,7 @@ class Bridge:
         self._inline: Link | None = None
         self._thread: LoopThread | None = None
         self._links: weakref.WeakKeyDictionary[LoopThread, Link] = weakref.WeakKeyDictionary()
+        self._opening: Future[None] | None = None
         self.worker_loop: asyncio.AbstractEventLoop | None = None
 
     def works_here(self) -> bool:
@@ -115,9 +116,13 @@ class Bridge:
             raise StoreRefused(
                 "connection=…: memory:// has no transaction to join; use an SQL store, such as sqlite://"
             )
-        if not self._links and not self._here:
-            self._submit(Link.opened)  # not awaited: it may have to wait for the very transaction that is joined
+        self.begin()  # not awaited: it may have to wait for the very transaction that is joined
         return work(store)
+
+    def begin(self) -> None:
+        """Has a link opened, if there is none. Does not wait for it."""
+        if not self._links and not self._here and (self._opening is None or self._opening.done()):
+            self._opening = self._submit(Link.opened)
 
     def _inline_link(self) -> Link:
         """For a store that never suspends: no loop and no thread is needed."""
@@ -161,7 +166,7 @@ class Bridge:
         self._lock = threading.Lock()
         self._here = weakref.WeakKeyDictionary()
         self._links = weakref.WeakKeyDictionary()
-        self._inline = self._thread = self.worker_loop = None
+        self._inline = self._thread = self._opening = self.worker_loop = None
 
 
 def _drive(coroutine: Coroutine[Any, Any, T]) -> T:

@@ -36,7 +36,8 @@ class SystemClock:
     """The monotonic clock, anchored to UTC when it is made: a jump of the wall clock moves nothing."""
 
     def __init__(self) -> None:
-        self._anchor = time.time_ns() - time.monotonic_ns()
+        # The most of a few: one that is interrupted between its two looks would be late for good.
+        self._anchor = max(time.time_ns() - time.monotonic_ns() for _ in range(3))
 
     def now(self) -> float:
         return (self._anchor + time.monotonic_ns()) / 1e6

@@ -110,11 +110,11 @@ class ConsumerSource:
     def limits(self) -> list[Limit]:
         return self._limits.records()
 
-    def make(self, task: Task, client: str, *, timed: bool = True) -> NewTask:
+    def make(self, task: Task, client: str, now: float = 0, *, timed: bool = True) -> NewTask:
         """timed: with the moment it was made for, to the microsecond."""
         lane, cost = self._limits.lane(task.args)
         policy = policy_of(self._policies, self.options, {}, client, cost)
-        return new_task(task, lane, policy, timed)
+        return new_task(task, lane, policy, now, timed)
 
     def plan(self, client: str, tz: Zone = "UTC") -> Plan | None:
         """A consumer may carry a schedule; its name is the source's."""
@@ -125,10 +125,14 @@ class ConsumerSource:
         return Plan(self.name, rule, self.make(self.consumer.produce(rule.args), client, timed=False))
 
 
-def new_task(task: Task, lane: str | None, policy: Policy, timed: bool = True) -> NewTask:
+def new_task(task: Task, lane: str | None, policy: Policy, now: float, timed: bool = True) -> NewTask:
+    """now: of the clock by which it is going to be due."""
     task = Task(task.source, task.args, task.schedule_at, task.uuid)  # its fields may have been set since it was made
     body = encode_open(task.args, headers({"at": task.schedule_at} if timed else {}, ""), name=task.source)
-    return NewTask(task.uuid, task.source, body, to_ms(task.schedule_at), 0, lane, None, policy)
+    at, past = to_ms(task.schedule_at), task.schedule_at.microsecond % 1000
+    if past and at - 1 + past / 1000 <= now:
+        at -= 1  # its moment has come: it is due at once, not from the next whole millisecond on
+    return NewTask(task.uuid, task.source, body, at, 0, lane, None, policy)
 
 
 if TYPE_CHECKING:

@@ -21,6 +21,7 @@ from onthedot.background import Background, check_place
 from onthedot.bridge import Bridge
 from onthedot.clock import Clock, SystemClock
 from onthedot.engine.firing import Firing, Plan
+from onthedot.engine.lifecycle import Status
 from onthedot.engine.runner import Around
 from onthedot.engine.source import Sources
 from onthedot.engine.worker import Parts, Worker
@@ -32,6 +33,7 @@ from onthedot.executors.threads import Threads
 from onthedot.executors.wire import Boot
 from onthedot.importing import Place, acts, described
 from onthedot.link import Link
+from onthedot.observe.counts import Counts, Seen
 from onthedot.observe.logs import Logs
 from onthedot.options import Seconds
 from onthedot.retry import seconds
@@ -67,6 +69,7 @@ class Core:
 
     def __post_init__(self) -> None:
         self.client: str = new_uuid()
+        self.counts: Counts = Counts(self.clock, self.logs)
         self.bridge: Bridge = Bridge(self._new_link, lambda: self.store)
         self.service: Service = Service(
             self._begin, self._halt, self._finish, self.logs, self.stop_timeout, self._hurry
@@ -103,7 +106,7 @@ class Core:
         return connect(self.url, self.clock, self.name)
 
     def _new_link(self) -> Link:
-        return Link(self.store, self.client, self.logs, self.clock)
+        return Link(self.store, self.client, self.logs, self.clock, self.counts)
 
     def _leave(self) -> None:
         self.state, self.entered = None, False
@@ -139,10 +142,15 @@ class Core:
             version=version(),
             one_pool=self.one_pool,
             poll_interval=self.poll_interval * 1000,
-            declare=firing.declare,
+            declare=lambda: self._declare(firing),
             fire=firing.fire,
             fatal=self.service.failed,
+            turned=self.counts.stale,
         )
+
+    async def _declare(self, firing: Firing) -> None:
+        await firing.declare()
+        await self._recount()
 
     def _executors(self, stack: AsyncExitStack) -> dict[str, Executor]:
         executors: dict[str, Executor] = {
@@ -184,6 +192,7 @@ class Core:
         waiting = [] if self._store is None else self.bridge.call(lambda link: link.operations.waiting())
         self.bridge.close()
         self.url, self._store, self.folder = url, None, folder
+        self.counts = Counts(self.clock, self.logs)
         _kept.append(self)  # until the exit, when the folder goes
         if waiting:
             self.bridge.call(lambda link: link.add_many(waiting))
@@ -205,6 +214,7 @@ class Core:
         assert self.worker is not None
         try:
             await self.worker.stop(timeout)
+            await self._recount()
             if self.store.private and not self.keeps_waiting:
                 await self.bridge.do(lambda link: link.operations.end_waiting("shutdown"))
         finally:
@@ -221,49 +231,55 @@ class Core:
 
     def status(self) -> dict[str, Any]:
         """What goes on, at once."""
-        worker = self.worker if self.service.status != "stopped" else None
-        runs = [] if worker is None else list(worker.runner.runs.values())
-        counts, schedules = self._counted()
-        error = None if self.worker is None else self.worker.last_error
+        status, worker = self.service.status, self.worker
+        runs = list(worker.runner.runs.values()) if worker and status in ("running", "stopping") else []
+        seen = self._counted(status)
+        error = None if worker is None else worker.last_error
+        interval = self.poll_interval
         return {
-            "status": self.service.status,
-            "poll_interval": self.poll_interval,
-            "queue_count": counts.get("ready", 0),
-            "scheduled_count": len(schedules),
-            "enabled_scheduled_count": sum(schedules),
+            "status": status,
+            "poll_interval": int(interval) if interval.is_integer() else interval,
+            "queue_count": seen.ready,
+            "scheduled_count": seen.schedules,
+            "enabled_scheduled_count": seen.enabled,
             "running_count": len(runs),
             "is_executing": bool(runs),
             "current_task_id": min(runs, key=lambda run: run.started).lease.uuid if runs else None,
             "updated_at": datetime.now(UTC).isoformat(),
-            "delayed_count": counts.get("scheduled", 0),
+            "delayed_count": seen.delayed,
             "last_error": None if error is None else f"{type(error).__name__}: {error}",
         }
 
-    def _counted(self) -> tuple[dict[str, int], list[bool]]:
+    def _counted(self, status: Status) -> Seen:
+        """A store that answers at once is asked; of any other, the last look is told, and the next one is begun."""
         if self._store is None:  # never used: nothing to count, and no reason to connect
-            return {}, []
+            return Seen()
+        if self._store.immediate:
+            return self.bridge.call(lambda link: self.counts.look(link.store))
+        if not self.counts.stale() and status == "running":  # in a process of its own; a stopped one opens nothing
+            self.bridge.begin()
+        return self.counts.now()
 
-        async def look(link: Link) -> tuple[dict[str, int], list[bool]]:
-            schedules = (await link.store.state())[0]
-            return await link.operations.counts(), [not schedule.paused for schedule in schedules]
-
-        return self.bridge.call(look)
+    async def _recount(self) -> None:
+        """What was declared at the start, or given back at the end, is in the very next status()."""
+        if not self.store.immediate:
+            await self.counts.look_now(self.store)
 
     @contextmanager
     def override(self, store: str | None, clock: Clock | None) -> Generator[None, None, None]:
         """Another store or clock, until the block ends."""
         if self.service.status != "stopped":
             raise SchedulerStateError(f"override() while {self.service.status}: stop it first")
-        before = (self.url, self.clock, self._store)
+        before = (self.url, self.clock, self._store, self.counts)
         self.bridge.close()
         self.url = self.url if store is None else store_url(store)
         self.clock = clock or self.clock
-        self._store = None
+        self._store, self.counts = None, Counts(self.clock, self.logs)
         try:
             yield
         finally:
             self.bridge.close()
-            self.url, self.clock, self._store = before
+            self.url, self.clock, self._store, self.counts = before
 
 
 def poll_interval_of(value: Seconds) -> float:
@@ -310,6 +326,7 @@ def _forked() -> None:
         core._connecting = threading.Lock()
         core.service.forked()
         core.bridge.forked()
+        core.counts.forked()
 
 
 def _close() -> None:

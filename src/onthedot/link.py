@@ -12,6 +12,7 @@ from onthedot.clock import Clock
 from onthedot.codec import decode_open
 from onthedot.engine.adder import Adder
 from onthedot.errors import StoreError, TaskNotFound
+from onthedot.observe.counts import Counts
 from onthedot.observe.logs import Logs
 from onthedot.operations import Operations
 from onthedot.stores.contract import Added, NewTask, Record, Store
@@ -21,17 +22,26 @@ _POLL = 1.0  # seconds: a hint may be lost, and other processes' tasks reply to 
 
 
 class Link:
-    def __init__(self, store: Store, client: str, logs: Logs, clock: Clock) -> None:
+    def __init__(self, store: Store, client: str, logs: Logs, clock: Clock, counts: Counts) -> None:
         self.store = store
         self.operations: Operations = Operations(store, client, clock)
         self._client = client
         self._logs = logs
+        self._counts = counts
         self._adder = Adder(store)
         self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
         self._listener: asyncio.Task[None] | None = None
+        self._counter: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await self.store.open()
+        if not self.store.immediate:
+            try:
+                await self._counts.look_now(self.store)  # first: what is added then is counted on top of it
+            except BaseException:
+                await self.store.shut()
+                raise
+            self._counter = asyncio.create_task(self._counts.keep(self.store))
 
     async def opened(self) -> None:
         """Done as soon as there is a link at all."""
@@ -43,23 +53,36 @@ class Link:
             await asyncio.wait(told, timeout=patience)
 
     async def close(self) -> None:
-        if self._listener is not None:
-            self._listener.cancel()
-            await asyncio.wait([self._listener])
-            self._listener = None
+        ending = [task for task in (self._listener, self._counter) if task is not None]
+        self._listener = self._counter = None
+        for task in ending:
+            task.cancel()
+        if ending:
+            await asyncio.wait(ending)
         await self.store.shut()
 
     async def add(self, task: NewTask) -> Added:
-        added = await self._adder.add(task)
-        if not added.fresh:
+        added = await self._adder.add(task) if self.store.immediate else (await self._add((task,)))[0]
+        if added.fresh:
+            self._logs.queued((task,))
+        else:
             await self._compare([task], [added])
-        self._logs.queued((task,))
         return added
 
     async def add_many(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        added = await self._adder.add_many(tasks)
-        await self._compare(tasks, added)
-        self._logs.queued(tasks)
+        many = await (self._adder.add_many(tasks) if self.store.immediate else self._add(tasks))
+        await self._compare(tasks, many)
+        self._logs.queued([task for task, added in zip(tasks, many, strict=True) if added.fresh])
+        return many
+
+    async def _add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """Counted as it goes: whoever asks next is not kept waiting for the store."""
+        added: Sequence[Added] = ()
+        self._counts.adding()
+        try:
+            added = await self._adder.add_many(tasks)
+        finally:
+            self._counts.added(tasks, added)
         return added
 
     async def _compare(self, tasks: Sequence[NewTask], many: Sequence[Added]) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import os
 import threading
-from typing import Any
+from typing import Any, Unpack
 
 from onthedot.codec import decode_open_result
 from onthedot.consumer import ConsumerSource, TaskConsumerRegistry, new_task
@@ -13,6 +13,7 @@ from onthedot.core import Core, poll_interval_of, slots
 from onthedot.declared import AGING
 from onthedot.handle import TaskHandle
 from onthedot.observe.logs import Logs
+from onthedot.operations.finding import Found, Where
 from onthedot.options import Seconds
 from onthedot.retry import seconds
 from onthedot.settings import store_url
@@ -95,17 +96,33 @@ class Scheduler:
         added = await self._core.bridge.do(lambda link: link.add(new))
         return TaskHandle(self._core.bridge, added.uuid, decode_open_result, added.fresh)
 
+    async def find(self, **where: Unpack[Where]) -> Found:
+        """Tasks, newest first: ``await scheduler.find(state="failed")`` is the history of failures."""
+        return await self._core.bridge.do(lambda link: link.operations.find(**where))
+
+    async def retry(self, *uuids: str) -> list[str]:
+        """Runs failed or cancelled tasks again."""
+        return list(await self._core.bridge.do(lambda link: link.operations.retry(*uuids)))
+
     def status(self) -> dict[str, Any]:
-        """What goes on: state, counts, what runs here, the last error."""
+        """What goes on: state, counts, what runs here, the last error. Never waits, and may be called anywhere.
+
+        A memory store is counted at once. The counts of any other are those of the last look, and right after a start,
+        a stop and what this process adds. While it has the store open, a look follows every turn of the worker and
+        every status(), at most ten a second (fewer where a look takes more than 2 ms): so what happens here is in them
+        after 0.1 s, and what other processes do after `poll_interval`, or 0.1 s after the last status(). They get
+        older only while the store does not answer. Stopped, with the store closed, they stay as they were.
+        """
         return self._core.status()
 
     def _new(self, task: Task) -> NewTask:
         if not isinstance(task, Task):
             raise TypeError(f"add_task() takes a Task, not {type(task).__name__}")
-        source = self._consumers.get(task.source)
+        source, clock = self._consumers.get(task.source), self._core.clock
+        now = clock.now() + clock.ahead()
         if source is not None:
-            return source.make(task, self._core.client)
-        return new_task(task, None, Policy(boost=5 * AGING, reply_to=self._core.client))
+            return source.make(task, self._core.client, now)
+        return new_task(task, None, Policy(boost=5 * AGING, reply_to=self._core.client), now)
 
     def _take_consumers(self) -> None:
         """The registry has changed."""
@@ -147,6 +164,15 @@ async def stop_scheduler() -> bool:
 
 
 def get_scheduler_status() -> dict[str, Any]:
-    """The nine fields; never waits."""
+    """Nine fields, as JSON has them: what `Scheduler.status()` tells, which never waits.
+
+    status (stopped, starting, running or stopping) · poll_interval (seconds) · queue_count (tasks that are due and
+    wait) · scheduled_count (schedules, not delayed tasks) · enabled_scheduled_count (those that are not paused) ·
+    running_count (tasks, in this process) · is_executing · current_task_id (the one that runs longest, or None) ·
+    updated_at (ISO 8601, UTC)
+
+    >>> get_scheduler_status()["status"]
+    'stopped'
+    """
     status = get_scheduler().status()
     return {name: status[name] for name in _STATUS}

@@ -75,8 +75,11 @@ class Service:
                 self._lifecycle = Lifecycle(self._begin, self._halt, self._finish, self._logs.scheduler)
             elif self.loop is not loop or (self.status != "stopped" and self._mode != mode):
                 raise SchedulerStateError(f"already {self.status} in another way ({self._mode}): stop it first")
+            lifecycle = self._lifecycle
+            if not lifecycle.may_start():  # under the lock: two threads may ask at once, each on a loop of its own
+                return False
             self._mode, self.loop = mode, loop
-        return await self._lifecycle.start()
+        return await lifecycle.start()
 
     async def stop(self, timeout: float | None = None) -> bool:
         """None: as long as was said at the start."""

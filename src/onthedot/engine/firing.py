@@ -114,15 +114,16 @@ class Firing:
             if fire.last_at is not None:
                 self._logs.scheduler.info("[due] schedule %s at %s", fire.name, from_ms(fire.last_at).isoformat())
             self._logs.skipped(fire.name, "grace", missed)
-        await self._tell_overlaps([fire for fire, _ in fired])
+        await self._tell_tasks([fire for fire, _ in fired])
         return True
 
-    async def _tell_overlaps(self, fires: Sequence[Fire]) -> None:
+    async def _tell_tasks(self, fires: Sequence[Fire]) -> None:
         """A window whose key an earlier run still holds has added nothing."""
-        tasks = [(fire.name, task.uuid) for fire in fires for task in fire.tasks if task.unique is not None]
-        found = await self._store.get([uuid for _, uuid in tasks])
-        missing = Counter(name for (name, _), record in zip(tasks, found, strict=True) if record is None)
-        for name, count in missing.items():
+        keyed = [(fire.name, task.uuid) for fire in fires for task in fire.tasks if task.unique is not None]
+        found = await self._store.get([uuid for _, uuid in keyed])
+        missing = {uuid: name for (name, uuid), record in zip(keyed, found, strict=True) if record is None}
+        self._logs.queued([task for fire in fires for task in fire.tasks if task.uuid not in missing])
+        for name, count in Counter(missing.values()).items():
             self._logs.skipped(name, "overlap", count)
 
     def resumed(self, record: contract.Schedule) -> contract.Schedule:

@@ -30,8 +30,8 @@ class Lifecycle:
         self._started: asyncio.Future[None] | None = None
         self.status: Status = "stopped"
 
-    async def start(self) -> bool:
-        """True: this call did it. A start that fails leaves `stopped` and can be tried again."""
+    def may_start(self) -> bool:
+        """True: it is starting from here on, and `start` must follow. Whoever asks next is told so."""
         if self.status in ("starting", "running"):
             self._log.warning("start() has no effect: already %s", self.status)
             return False
@@ -39,6 +39,11 @@ class Lifecycle:
             raise SchedulerStateError("start() while stopping: await stop() first")
         self.status = "starting"
         self._started = asyncio.get_running_loop().create_future()
+        return True
+
+    async def start(self) -> bool:
+        """A start that fails leaves `stopped` and can be tried again."""
+        assert self._started is not None
         try:
             await self._begin()
         except BaseException:

@@ -70,6 +70,7 @@ class Parts:
     poll_interval: float = 10_000
     most_kept: int = 1_000_000
     fatal: Callable[[BaseException], object] = repr  # told of what ends the loop
+    turned: Callable[[], object] = bool  # told of every turn: what waits may be other tasks now
 
 
 class Worker:
@@ -240,6 +241,7 @@ class Worker:
             raise
         self._number += ask is not None
         self._logs.settled(ended, turn.verdicts, self._clock.now())
+        self._parts.turned()
         return turn
 
     async def _begin(self, claimed: Claimed) -> bool:

@@ -59,7 +59,8 @@ class Logs:
     def queued(self, tasks: Sequence[NewTask]) -> None:
         if self.task.isEnabledFor(logging.INFO):
             for task in tasks:
-                self.task.info("[queued] task %s from %s", task.uuid, task.source)
+                fields = {"uuid": task.uuid, "source": task.source, "attempt": 1, "worker": self.worker}
+                self.task.info("[queued] task %s from %s", task.uuid, task.source, extra=fields)
 
     def differs(self, new: NewTask, record: Record) -> None:
         self.task.warning(
