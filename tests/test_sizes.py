@@ -11,7 +11,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 6_400,
+    ".": 6_450,
     "cli": 3_000,
     "engine": 1_350,
     "executors": 1_300,

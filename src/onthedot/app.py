@@ -261,7 +261,10 @@ class App(Generic[S]):
             self._bridge.close()
 
     def status(self) -> dict[str, Any]:
-        """What goes on: state, counts, what runs here, the last error. Never waits: see `Scheduler.status()`."""
+        """What goes on: state, counts, what runs here, the last error.
+
+        The first call waits for a look at the store, up to half a second; the others never: see `Scheduler.status()`.
+        """
         return self._core.status()
 
     @contextmanager

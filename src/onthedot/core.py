@@ -64,12 +64,13 @@ class Core:
     clock: Clock = field(default_factory=SystemClock)
     sources: Sources = field(default_factory=Sources)
     plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
+    watched: bool = False  # its status() never waits, the first time neither
     sync_executor: str = "thread"
     module: str = "__main__"  # where it is made
 
     def __post_init__(self) -> None:
         self.client: str = new_uuid()
-        self.counts: Counts = Counts(self.clock, self.logs)
+        self.counts: Counts = Counts(self.clock, self.logs, self.watched)
         self.bridge: Bridge = Bridge(self._new_link, lambda: self.store)
         self.service: Service = Service(
             self._begin, self._halt, self._finish, self.logs, self.stop_timeout, self._hurry
@@ -192,7 +193,7 @@ class Core:
         waiting = [] if self._store is None else self.bridge.call(lambda link: link.operations.waiting())
         self.bridge.close()
         self.url, self._store, self.folder = url, None, folder
-        self.counts = Counts(self.clock, self.logs)
+        self.counts = Counts(self.clock, self.logs, self.counts.watched)
         _kept.append(self)  # until the exit, when the folder goes
         if waiting:
             self.bridge.call(lambda link: link.add_many(waiting))
@@ -256,13 +257,16 @@ class Core:
             return Seen()
         if self._store.immediate:
             return self.bridge.call(lambda link: self.counts.look(link.store))
-        if not self.counts.stale() and status == "running":  # in a process of its own; a stopped one opens nothing
+        if not self.counts.watched:
+            self.counts.watched = True
+            self.bridge.call(Link.watch)
+        elif not self.counts.stale() and status == "running":  # in a process of its own; a stopped one opens nothing
             self.bridge.begin()
         return self.counts.now()
 
     async def _recount(self) -> None:
         """What was declared at the start, or given back at the end, is in the very next status()."""
-        if not self.store.immediate:
+        if self.counts.watched and not self.store.immediate:
             await self.counts.look_now(self.store)
 
     @contextmanager
@@ -274,7 +278,7 @@ class Core:
         self.bridge.close()
         self.url = self.url if store is None else store_url(store)
         self.clock = clock or self.clock
-        self._store, self.counts = None, Counts(self.clock, self.logs)
+        self._store, self.counts = None, Counts(self.clock, self.logs, self.counts.watched)
         try:
             yield
         finally:

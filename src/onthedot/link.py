@@ -35,13 +35,22 @@ class Link:
 
     async def open(self) -> None:
         await self.store.open()
-        if not self.store.immediate:
+        if self._counted:
             try:
-                await self._counts.look_now(self.store)  # first: what is added then is counted on top of it
+                await self.watch()
             except BaseException:
                 await self.store.shut()
                 raise
+
+    async def watch(self) -> None:
+        """Keeps the counts fresh from now on."""
+        await self._counts.look_now(self.store)  # first: what is added then is counted on top of it
+        if self._counter is None:
             self._counter = asyncio.create_task(self._counts.keep(self.store))
+
+    @property
+    def _counted(self) -> bool:
+        return self._counts.watched and not self.store.immediate
 
     async def opened(self) -> None:
         """Done as soon as there is a link at all."""
@@ -62,7 +71,7 @@ class Link:
         await self.store.shut()
 
     async def add(self, task: NewTask) -> Added:
-        added = await self._adder.add(task) if self.store.immediate else (await self._add((task,)))[0]
+        added = (await self._add((task,)))[0] if self._counted else await self._adder.add(task)
         if added.fresh:
             self._logs.queued((task,))
         else:
@@ -70,7 +79,7 @@ class Link:
         return added
 
     async def add_many(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        many = await (self._adder.add_many(tasks) if self.store.immediate else self._add(tasks))
+        many = await (self._add(tasks) if self._counted else self._adder.add_many(tasks))
         await self._compare(tasks, many)
         self._logs.queued([task for task, added in zip(tasks, many, strict=True) if added.fresh])
         return many

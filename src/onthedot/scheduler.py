@@ -71,6 +71,7 @@ class Scheduler:
             poll_interval_of(poll_interval),
             one_pool=True,
             keeps_waiting=True,
+            watched=True,
         )
         self._consumers: dict[str, ConsumerSource] = {}
         self._take_consumers()

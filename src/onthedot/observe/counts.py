@@ -31,12 +31,13 @@ class Counts:
     """Nobody who asks waits for the store: `keep` looks on the side, and `now` tells what it saw last.
 
     What this process adds is counted as it goes. A look that an addition runs into cannot tell whether it has seen it:
-    it is thrown away and taken again, unless additions never pause.
+    it is thrown away and taken again, unless additions never pause. Nobody pays for this who never asks: `watched`.
     """
 
-    def __init__(self, clock: Clock, logs: Logs) -> None:
+    def __init__(self, clock: Clock, logs: Logs, watched: bool) -> None:
         self._clock = clock
         self._logs = logs
+        self.watched: bool = watched
         self._seen = Seen()
         self._added = (0, 0)  # ready, delayed: since the look that counts
         self._at = float("-inf")  # when that look was taken

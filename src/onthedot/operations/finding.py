@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import asyncio
 import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
@@ -92,7 +91,7 @@ class Finding:
     async def find(self, **where: Unpack[Where]) -> Found:
         """Newest first. A page may be short and still have a cursor: each looks at a bounded number of tasks."""
         records, cursor = await self._find(where)
-        return Found(tuple(await asyncio.gather(*map(self._with_errors, records))), cursor)
+        return Found(tuple([await self._with_errors(record) for record in records]), cursor)
 
     async def _with_errors(self, record: Record) -> TaskInfo:
         """With those of the attempts before, if there were any."""
