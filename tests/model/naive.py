@@ -336,7 +336,8 @@ class NaiveStore(Control):
                 if row.hold is None:
                     self._make_chore(row, "cancel")
                     row.hold = Hold(self.fence + 1, session, self.clock.now(), chore=True)
-                    self._admit(row.record.lane)
+                    if row.record.state != "scheduled":  # else it was not in its lane yet
+                        self._admit(row.record.lane)
                     taken.append(row)
         self.fence += bool(taken)
         return Held(self.fence if taken else 0, [row.record for row in taken])
