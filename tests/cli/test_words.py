@@ -159,3 +159,10 @@ def test_dev_says_that_it_stops(shop: Shop) -> None:
     assert running.ended() == 0
     running.until("stopping · running tasks have 5 s (again: cancel them now)")
     running.until("\nstopped\n")
+
+
+def test_the_only_store_there_is_may_be_the_one_that_is_meant(desk: Desk) -> None:
+    desk.add("greet", name="ann")
+    told = CliRunner().invoke(main, ["task", "list"])
+    assert told.exit_code == 3
+    assert told.stderr.endswith("; here is shop.db: --store sqlite:///shop.db\n")

@@ -20,7 +20,7 @@ from onthedot.cli.screen import screen, write_json
 from onthedot.cli.store import ask, shown, target
 from onthedot.errors import OnTheDotError, StoreError, StoreUnavailable
 from onthedot.operations import Operations
-from onthedot.operations.diagnosis import Finding, diagnose
+from onthedot.operations.diagnosis import Check, diagnose
 from onthedot.settings import store_url, version
 from onthedot.stores.about import check_schema, file_of
 
@@ -45,7 +45,7 @@ def doctor(said: Said) -> None:
             findings.append(finding)  # noqa: PERF402 - what was found before one fails is told, too
     except (OnTheDotError, Mistake) as error:
         text = error.message if isinstance(error, Mistake) else str(error)
-        findings.append(Finding(False, "store", text, "name the right one by --store or ONTHEDOT_STORE"))
+        findings.append(Check(False, "store", text, "name the right one by --store or ONTHEDOT_STORE"))
         code = 3
     code = code or int(not all(finding.ok for finding in findings))
     if said.json:
@@ -59,15 +59,15 @@ def doctor(said: Said) -> None:
     raise SystemExit(code)
 
 
-def _here() -> Iterator[Finding]:
-    yield Finding(True, "onthedot", f"{version()} in {Path(__file__).parents[1]}")
+def _here() -> Iterator[Check]:
+    yield Check(True, "onthedot", f"{version()} in {Path(__file__).parents[1]}")
     python = f"{platform.python_version()} on {platform.platform()}"
-    yield Finding(sys.version_info >= (3, 11), "Python", python, "onthedot needs Python 3.11 or newer")
+    yield Check(sys.version_info >= (3, 11), "Python", python, "onthedot needs Python 3.11 or newer")
     now = time.strftime("%Y-%m-%d %H:%M:%S %Z")
-    yield Finding(2024 <= time.gmtime().tm_year < 2100, "clock", now, "set this machine's clock")
+    yield Check(2024 <= time.gmtime().tm_year < 2100, "clock", now, "set this machine's clock")
 
 
-def _app(said: Said, module: str) -> Finding:
+def _app(said: Said, module: str) -> Check:
     """If it cannot be imported, the store that is said elsewhere is looked at all the same."""
     from onthedot.cli.loading import load_app
 
@@ -75,44 +75,45 @@ def _app(said: Said, module: str) -> Finding:
         app = load_app(module)
     except Mistake as error:
         said.module = None
-        return Finding(False, "app", error.message, "mend it, or name the right one by -A")
-    return Finding(True, "app", f"{app.name} in {module}, {len(app._core.sources.known)} sources")
+        return Check(False, "app", error.message, "mend it, or name the right one by -A")
+    return Check(True, "app", f"{app.name} in {module}, {len(app._core.sources.known)} sources")
 
 
-def _store(said: Said) -> Iterator[Finding]:
+def _store(said: Said) -> Iterator[Check]:
     url = store_url(said.store) if said.module is None else target(said)[0]
     yield from _driver(url)
     path = file_of(url)
     if path is not None:
         yield from _file(path)
     url, name = target(said)
-    yield Finding(True, "store", f"{shown(url)}, app {name}")
-    yield from ask(said, _inside)
+    inside = ask(said, _inside)
+    yield Check(True, "store", f"{shown(url)}, app {name}")
+    yield from inside
 
 
-def _driver(url: str) -> Iterator[Finding]:
+def _driver(url: str) -> Iterator[Check]:
     for scheme, (module, extra) in _DRIVERS.items():
         if url.startswith(scheme) and importlib.util.find_spec(module) is None:
-            yield Finding(False, "driver", f"{module} is not installed", f"pip install 'onthedot[{extra}]'")
+            yield Check(False, "driver", f"{module} is not installed", f"pip install 'onthedot[{extra}]'")
 
 
-def _file(path: Path) -> Iterator[Finding]:
+def _file(path: Path) -> Iterator[Check]:
     at = sqlite3.sqlite_version_info
     mended = at >= _MENDED[0] or any(fix <= at < (*fix[:2], 99) for fix in _MENDED[1:])
     bug = "" if mended else ", has the WAL-reset bug; onthedot checkpoints under a lock, so it does not occur"
-    yield Finding(at >= (3, 35), "SQLite", f"{sqlite3.sqlite_version}{bug}", "onthedot needs SQLite 3.35 or newer")
+    yield Check(at >= (3, 35), "SQLite", f"{sqlite3.sqlite_version}{bug}", "onthedot needs SQLite 3.35 or newer")
     folder = path.absolute().parent
     if not folder.is_dir():
-        yield Finding(False, "folder", f"there is no folder {folder}", f"mkdir -p {folder}, or name another --store")
+        yield Check(False, "folder", f"there is no folder {folder}", f"mkdir -p {folder}, or name another --store")
         return
     kind = _file_system(folder)
     remote = kind.startswith(_REMOTE)
-    yield Finding(not remote, "file system", kind + (": locks are not reliable there" * remote), "use a local disk")
+    yield Check(not remote, "file system", kind + (": locks are not reliable there" * remote), "use a local disk")
     refused = next((each for each in (path, folder) if each.exists() and not _may_write(each)), None)
     told = str(path.absolute()) if refused is None else f"{refused.absolute()}: no permission to write"
-    yield Finding(refused is None, "writable", told, "SQLite writes to the file and beside it: chown or chmod both")
+    yield Check(refused is None, "writable", told, "SQLite writes to the file and beside it: chown or chmod both")
     free = shutil.disk_usage(folder).free
-    yield Finding(free > _LITTLE, "disk", f"{free / 2**30:.1f} GiB free", f"make room where {folder} is")
+    yield Check(free > _LITTLE, "disk", f"{free / 2**30:.1f} GiB free", f"make room where {folder} is")
     if path.exists():
         yield _schema(path)
         yield from _wal(Path(f"{path}-wal"))
@@ -122,19 +123,19 @@ def _may_write(path: Path) -> bool:
     return os.access(path, os.W_OK, effective_ids=os.access in os.supports_effective_ids)
 
 
-def _schema(path: Path) -> Finding:
+def _schema(path: Path) -> Check:
     try:
         fits, told = check_schema(path)
     except StoreError as error:
-        return Finding(False, "schema", str(error), "is it the right file, and this the right version of onthedot?")
-    return Finding(fits, "schema", told, "onthedot schema install")
+        return Check(False, "schema", str(error), "is it the right file, and this the right version of onthedot?")
+    return Check(fits, "schema", told, "onthedot schema install")
 
 
-def _wal(path: Path) -> Iterator[Finding]:
+def _wal(path: Path) -> Iterator[Check]:
     size = path.stat().st_size if path.exists() else 0
     if size > _LARGE:
         remedy = f"somebody reads on and on, so that it cannot be written back: find them with `lsof {path}`"
-        yield Finding(False, "WAL", f"{path} has {size / 2**20:.0f} MiB", remedy)
+        yield Check(False, "WAL", f"{path} has {size / 2**20:.0f} MiB", remedy)
 
 
 def _file_system(folder: Path) -> str:
@@ -148,13 +149,13 @@ def _file_system(folder: Path) -> str:
     return max(above, key=lambda fields: len(fields[1]), default=["", "", "unknown"])[2]
 
 
-async def _inside(operations: Operations) -> list[Finding]:
+async def _inside(operations: Operations) -> list[Check]:
     began = time.monotonic()
     try:
         async with asyncio.timeout(_PATIENCE):
             counts = await operations.counts()
             took = (time.monotonic() - began) * 1000
             states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()) if count) or "no tasks"
-            return [Finding(True, "reachable", f"answers in {took:.1f} ms; {states}"), *await diagnose(operations)]
+            return [Check(True, "reachable", f"answers in {took:.1f} ms; {states}"), *await diagnose(operations)]
     except TimeoutError:
         raise StoreUnavailable(f"it did not tell all within {_PATIENCE:.0f} s: somebody holds it up") from None

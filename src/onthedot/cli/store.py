@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 from typing import TypeVar
 
 from onthedot.cli.options import Mistake, Said
@@ -41,7 +42,9 @@ def check_there(url: str, name: str | None = None) -> None:
     if path is None:
         return
     if not path.exists():
-        raise Mistake(f"there is no file {path.absolute()}; a worker or `onthedot add` makes it, or name a --store", 3)
+        other = "".join(f"; here is {each}: --store sqlite:///{each}" for each in _beside(path))
+        words = f"there is no file {path.absolute()}; a worker or `onthedot add` makes it, or name a --store"
+        raise Mistake(words + other, 3)
     if name is None:
         return
     ok, told = check_schema(path)
@@ -51,6 +54,12 @@ def check_there(url: str, name: str | None = None) -> None:
         raise Mistake(f"nobody has added anything to {path} yet", 3)
     if name not in (apps := apps_in(path)):
         raise Mistake(f"{path} has nothing of an app {name!r}; it has: {', '.join(apps) or 'none yet'}", 3)
+
+
+def _beside(path: Path) -> list[Path]:
+    """The only other file of ours in that folder: perhaps it is the one that is meant."""
+    found = [each for each in path.parent.glob("*.db") if apps_in(each)]
+    return found if len(found) == 1 else []
 
 
 def target(said: Said) -> tuple[str, str]:

@@ -1,4 +1,4 @@
-"""What is not as it should be in a store: each finding with what to do about it."""
+"""What is not as it should be in a store: each with what to do about it."""
 
 from __future__ import annotations
 
@@ -24,12 +24,12 @@ SKEW = 1.0  # seconds that clocks may differ
 FAILURES = 0.01  # of the runs
 _WEEK = timedelta(days=7)  # for which succeeded ones are kept: older failures have nothing to be compared with
 _LOOK = 10_000  # ready tasks that are looked at
-_SOME = 5  # findings of a kind
+_SOME = 5  # of a kind
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
-    """ok: as it should be; else the remedy says what to do."""
+class Check:
+    """One of many. ok: as it should be; else the remedy says what to do."""
 
     ok: bool
     what: str
@@ -37,12 +37,12 @@ class Finding:
     remedy: str = ""
 
 
-async def diagnose(operations: Operations) -> list[Finding]:
+async def diagnose(operations: Operations) -> list[Check]:
     """All that can be said of the inside of a store."""
     schedules, _, _ = await operations._store.state()
     sources, workers = await operations.sources(), await operations.present()
     hosts = ", ".join(sorted({each.host for each in workers if each.host}))
-    found = [Finding(True, "workers", f"{len(workers)}" + (f" on {hosts}" if hosts else ""))]
+    found = [Check(True, "workers", f"{len(workers)}" + (f" on {hosts}" if hosts else ""))]
     found += _late(await _oldest(operations, sources), {each.name: each for each in sources}, workers)
     found += _paused(sources)
     found += _running(Counter([each.past.session async for each in operations.counted("running")]), workers)
@@ -71,8 +71,8 @@ async def _oldest(operations: Operations, sources: Iterable[SourceInfo]) -> dict
 
 def _late(
     oldest: Mapping[str, int], sources: Mapping[str, SourceInfo], workers: Sequence[WorkerInfo]
-) -> Iterator[Finding]:
-    """A source that is paused has a finding of its own."""
+) -> Iterator[Check]:
+    """A source that is paused is told of apart."""
     known = {source for worker in workers for source in worker.sources}
     waits = {name: time.time() - due / 1000 for name, due in oldest.items() if sources[name].paused is None}
     late = sorted((name for name, seconds in waits.items() if seconds > LATE), key=lambda name: -waits[name])
@@ -82,93 +82,93 @@ def _late(
             close = get_close_matches(name, known, n=1)
             misspelt = f"; or is {close[0]!r} meant, which workers know?" if close else ""
             remedy = f"start a worker whose app declares it: onthedot worker APP{misspelt}"
-            yield Finding(False, "oldest ready", f"{text}, and no live worker knows it", remedy)
+            yield Check(False, "oldest ready", f"{text}, and no live worker knows it", remedy)
             continue
         limited = "raise its limits (`onthedot source list`), or " if sources[name].limits else ""
         remedy = f"{limited}give it more room: more workers, --processes or -c; `onthedot top` shows how fast it goes"
-        yield Finding(False, "oldest ready", f"{text}, although {sources[name].workers} live workers know it", remedy)
+        yield Check(False, "oldest ready", f"{text}, although {sources[name].workers} live workers know it", remedy)
     if len(late) > _SOME:
-        yield Finding(False, "oldest ready", f"and {len(late) - _SOME} sources more", "see `onthedot source list`")
+        yield Check(False, "oldest ready", f"and {len(late) - _SOME} sources more", "see `onthedot source list`")
     if not late and waits:
-        yield Finding(True, "oldest ready", f"due {ago(-max(waits.values()))}")
+        yield Check(True, "oldest ready", f"due {ago(-max(waits.values()))}")
 
 
-def _paused(sources: Iterable[SourceInfo]) -> Iterator[Finding]:
+def _paused(sources: Iterable[SourceInfo]) -> Iterator[Check]:
     for each in sources:
         for pause in filter(None, (each.paused, *each.paused_keys)):
             yield _pause(each, pause)
 
 
-def _pause(source: SourceInfo, pause: Pause) -> Finding:
+def _pause(source: SourceInfo, pause: Pause) -> Check:
     whose = source.name if pause.key is None else f"{source.name} for {pause.key}"
     waits = f"; {source.ready + source.parked} ready ones wait" if pause.key is None else ""
     why = f": {pause.reason}" if pause.reason else ""
     since = "nobody knows since when" if pause.since is None else ago((pause.since - datetime.now(UTC)).total_seconds())
     ok = pause.since is not None and datetime.now(UTC) - pause.since < FORGOTTEN
     key = "" if pause.key is None else f" --key '{pause.key}'"
-    return Finding(ok, "paused", f"{whose}, {since}{why}{waits}", f"onthedot source resume {source.name}{key}")
+    return Check(ok, "paused", f"{whose}, {since}{why}{waits}", f"onthedot source resume {source.name}{key}")
 
 
 # -- what runs, and how it ended
 
 
-def _running(held: Mapping[str | None, int], workers: Sequence[WorkerInfo]) -> Iterator[Finding]:
+def _running(held: Mapping[str | None, int], workers: Sequence[WorkerInfo]) -> Iterator[Check]:
     alive = {worker.id for worker in workers}
     dead = sum(number for session, number in held.items() if session not in alive)
     running, slots = sum(held.values()), sum(sum(worker.concurrency.values()) for worker in workers)
     if dead:
-        yield Finding(
+        yield Check(
             False, "running", f"{dead} are held by workers that are dead",
             "they are taken over as soon as a worker lives: onthedot worker APP",
         )  # fmt: skip
     elif slots and running > 2 * slots:
-        yield Finding(
+        yield Check(
             False, "running", f"{running}, and all workers together have {slots} slots",
             "workers hold what they do not run: restart them (SIGHUP), and look at their logs",
         )  # fmt: skip
     elif running:
-        yield Finding(True, "running", f"{running} on {slots} slots")
+        yield Check(True, "running", f"{running} on {slots} slots")
 
 
-async def _failed(operations: Operations, sources: Iterable[SourceInfo]) -> Finding:
+async def _failed(operations: Operations, sources: Iterable[SourceInfo]) -> Check:
     groups = await operations.failures(datetime.now(UTC) - _WEEK)
     failed, succeeded = sum(group.count for group in groups), sum(source.succeeded for source in sources)
     if not failed:
-        return Finding(True, "failed", "0 within a week")
+        return Check(True, "failed", "0 within a week")
     share = failed / (failed + succeeded)
     text = f"{failed} of {failed + succeeded} runs within a week ({share:.1%})"
     text += f", most of them {groups[0].type} in {groups[0].source}"
     remedy = f"see `onthedot failed`; mended? onthedot task retry --group {groups[0].group}"
-    return Finding(share <= FAILURES, "failed", text, remedy)
+    return Check(share <= FAILURES, "failed", text, remedy)
 
 
 # -- time
 
 
-def _schedules(schedules: Iterable[Schedule]) -> Iterator[Finding]:
+def _schedules(schedules: Iterable[Schedule]) -> Iterator[Check]:
     now, bad = time.time() * 1000, 0
     for each in schedules:
         if each.paused or bad >= _SOME:
             continue
         if each.next_at is None and not each.runs:
             remedy = "its rule has no moment in the future; give it another"
-            yield Finding(False, "schedule", f"{each.name} has never fired, and never will", remedy)
+            yield Check(False, "schedule", f"{each.name} has never fired, and never will", remedy)
             bad += 1
         elif each.next_at is not None and now - each.next_at > LATE * 1000:
             remedy = "start a worker whose app declares it; if none does any more, drop it"
             text = f"{each.name} was due {ago((each.next_at - now) / 1000)}, and nobody fires it"
-            yield Finding(False, "schedule", text, remedy)
+            yield Check(False, "schedule", text, remedy)
             bad += 1
 
 
-async def _clocks(operations: Operations, workers: Sequence[WorkerInfo]) -> list[Finding]:
+async def _clocks(operations: Operations, workers: Sequence[WorkerInfo]) -> list[Check]:
     """What happened in the future was written by somebody whose clock is wrong; or ours is."""
     seen = {f"the newest task of {task.source} was added": task.added_at for task in await operations.find(limit=1)}
     seen |= {f"worker {each.id} on {each.host} began": each.started for each in workers if each.started is not None}
     remedy = "let the machines keep their time (timedatectl, chronyc tracking): due times and leases go by it"
     ahead = {what: (at - datetime.now(UTC)).total_seconds() for what, at in seen.items()}
     return [
-        Finding(False, "clock", f"{what} {seconds:.0f} s in the future", remedy)
+        Check(False, "clock", f"{what} {seconds:.0f} s in the future", remedy)
         for what, seconds in ahead.items()
         if seconds > SKEW
     ][:_SOME]
