@@ -48,6 +48,15 @@ def test_ten_thousand_errors_of_seven_causes(desk: Desk, tmp_path: Path) -> None
     assert desk.do("task", "retry", "--group", last["group"], "--dry-run") == f"{last['count']} would be retried\n"
 
 
+def test_of_one_source(desk: Desk) -> None:
+    desk.app.task(name="other")(desk.fail)
+    desk.work(*(desk.add(source, order=number) for source in ("fail", "other") for number in range(2)))
+    assert {group["source"] for group in desk.json("failed")["groups"]} == {"fail", "other"}
+    (group,) = desk.json("failed", "--source", "other", "--since", "1h")["groups"]
+    assert (group["source"], group["count"]) == ("other", 2)
+    assert desk.json("failed", "--source", "nobody")["groups"] == []
+
+
 def test_two_groups_with_the_same_words_say_where_they_come_from(desk: Desk) -> None:
     def near(number: int) -> None:
         raise ValueError(f"no order {number}")

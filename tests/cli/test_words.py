@@ -74,6 +74,9 @@ def test_with_json_an_error_is_json_on_stderr(
         assert (told.exit_code, told.stdout) == (code, ""), told.output
         error = json.loads(told.stderr.splitlines()[-1])["error"]
         assert (error["code"], words in error["message"]) == (kind, True)
+    if code != 2:
+        told = CliRunner().invoke(main, [*arguments, *where], env={"ONTHEDOT_JSON": "1"})
+        assert words in json.loads(told.stderr.splitlines()[-1])["error"]["message"]
     assert CliRunner().invoke(main, [*arguments, *where]).stderr.splitlines()[-1][:1] != "{"
 
 

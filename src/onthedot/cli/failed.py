@@ -13,11 +13,12 @@ from onthedot.cli.store import ask
 
 @click.command()
 @click.option("--since", callback=span, help="Failed since: 30m, 1h, 7d, or a moment.")
+@click.option("--source", help="What kind of task.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def failed(said: Said, since: datetime | None) -> None:
+def failed(said: Said, since: datetime | None, source: str | None) -> None:
     """What has failed, grouped by error: same source, type, line of code, and message up to numbers and names in it."""
-    groups = ask(said, lambda operations: operations.failures(since))
+    groups = ask(said, lambda operations: operations.failures(since, source))
     if said.json:
         write_json({"groups": groups})
         return

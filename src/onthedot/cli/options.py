@@ -71,7 +71,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         ("-A", "--app", "module"),
         {"metavar": "MODULE:APP", "envvar": "ONTHEDOT_APP", "help": "Your app; then store and name are its own."},
     ),
-    "json": (("--json",), {"is_flag": True, "envvar": "ONTHEDOT_JSON", "help": "For machines."}),
+    "json": (("--json",), {"is_flag": True, "is_eager": True, "envvar": "ONTHEDOT_JSON", "help": "For machines."}),
 }
 
 

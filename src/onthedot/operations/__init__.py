@@ -33,12 +33,12 @@ class Operations(Finding):
         """Why a task is not running, by the rules of the claim; a beginning of its uuid is enough."""
         return await explain(self._store, await self._record(uuid), self._clock.now())
 
-    async def failures(self, since: datetime | None = None) -> list[FailureGroup]:
-        """What has failed (since then), grouped by error, the most frequent first."""
-        return await grouped(self._failed(None if since is None else to_ms(since)))
+    async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
+        """What has failed (since then, of this source), grouped by error, the most frequent first."""
+        return await grouped(self._failed(None if since is None else to_ms(since), source))
 
-    async def _failed(self, since: int | None) -> AsyncIterator[Record]:
-        async for record in self.counted("failed"):
+    async def _failed(self, since: int | None, source: str | None) -> AsyncIterator[Record]:
+        async for record in self.counted("failed", source):
             if since is None or record.past.ended is None or record.past.ended >= since:
                 yield record
 

@@ -137,10 +137,12 @@ class Finding:
                 return uuids
             where["cursor"] = cursor
 
-    async def counted(self, state: State) -> AsyncIterator[Record]:
+    async def counted(self, state: State, source: str | None = None) -> AsyncIterator[Record]:
         """All of a state. How many there are is known, so that nobody looks through the whole past for the last one."""
-        most = sum(number for (_, each), number in (await self._store.tally()).items() if each == state)
-        async for record in self.records({"state": state}, most):
+        tally = (await self._store.tally()).items()
+        most = sum(number for (name, each), number in tally if each == state and source in (None, name))
+        where: dict[str, str] = {"state": state} | ({} if source is None else {"source": source})
+        async for record in self.records(where, most):
             yield record
 
     async def records(self, where: dict[str, str], most: int | None) -> AsyncIterator[Record]:
