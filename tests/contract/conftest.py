@@ -44,7 +44,7 @@ STORES: dict[str, MakeStore] = {
     "naive": lambda clock: cast("Store", Awaited(clock)),
     "sqlite": lambda clock: SqliteStore(Path(FILES.name, f"{next(NUMBERS)}.db"), clock),
 }
-WITHOUT = {"naive": ("hints", "changes")}  # facets that a kind does not have
+WITHOUT = {"naive": ("bounds", "hints", "changes")}  # facets that a kind does not have
 
 
 @pytest.fixture

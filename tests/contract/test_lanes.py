@@ -336,3 +336,49 @@ async def test_a_purge_does_not_fill_a_bucket(store: Store, worker: Worker) -> N
     await store.purge(100, 0)
     await add(store, task(lane="a/k"), task("b"))
     assert await worker.runs("a", "b") == []
+
+
+async def test_a_cost_that_no_longer_fits_waits_for_a_full_bucket(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    """An operator lowers the burst: what was added before costs the whole bucket, and does not wait for ever."""
+    await worker.beat()
+    await limit(store, "a/*", rate=10.0, burst=100)
+    await limit(store, "a/k", rate=1.0, burst=2, by="operator")
+    dear, cheap = await add(store, task(lane="a/k", cost=50), task(lane="a/k"))
+    assert await worker.runs() == [dear]
+    clock.advance(999)
+    assert await worker.runs() == []
+    clock.advance(1)
+    assert await worker.runs() == [cheap]
+
+
+async def test_a_limit_that_says_nothing_holds_nothing(store: Store, worker: Worker) -> None:
+    """What code no longer declares."""
+    await worker.beat()
+    await limit(store, "a", cap=1)
+    await limit(store, "a/*", cap=1)
+    uuids = await add(store, *tasks(2, lane="a/k"), *tasks(2))
+    assert len(await worker.runs()) == 1
+    await limit(store, "a")
+    await limit(store, "a/*")
+    assert len(await worker.runs()) == 3
+    assert await states(store, uuids) == ["running"] * 4
+
+
+async def test_a_changed_star_opens_its_lanes_and_no_others(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    names = ("a/1", "a/2", "a0", "a.b/1", "@a/1", "@a")
+    for name in names:
+        await limit(store, name, cap=0)
+    await limit(store, "a/*", cap=0)
+    uuids = await add(store, *(task(lane=name) for name in names))
+    assert await worker.runs() == []
+    for name in ("a/1", "a/2"):
+        await limit(store, name)
+    assert await worker.runs() == []
+    await limit(store, "a/*", cap=5)
+    assert await worker.runs() == uuids[:2]
+    for number, name in enumerate(names[2:], 2):
+        await limit(store, name, cap=1)
+        assert await worker.runs() == uuids[number : number + 1]

@@ -298,7 +298,7 @@ class NaiveStore(Control):
                 continue
             self.limits.spend(record.source, 1)
             if record.lane is not None:
-                self.limits.spend(record.lane, cost)
+                self.limits.spend(record.lane, self.limits.price(record.lane, cost))
             row.alarm, row.hold = None, Hold(fence, session, self.clock.now(), chore=False)
             total, room[record.source] = total - 1, room[record.source] - 1
 

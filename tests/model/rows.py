@@ -142,9 +142,14 @@ class Limits:
     def pledged(self, lane: str) -> float:
         return sum(row.record.policy.cost for row in self.in_lane(lane, "ready"))
 
+    def price(self, lane: str, cost: float) -> float:
+        """What was added under a larger burst costs a full bucket."""
+        limit = self.effective(lane)
+        return cost if limit.rate is None else min(cost, limit.burst)
+
     def opens(self, lane: str, cost: float) -> bool:
         """May one more be let into ready?"""
-        return self.starts(lane, cost + self.pledged(lane), len(self.in_lane(lane, "ready")))
+        return self._starts(lane, self.price(lane, cost) + self.pledged(lane), len(self.in_lane(lane, "ready")))
 
     def lane_wait(self, lane: str) -> float | None:
         """ms until time alone lets in the first of those that are parked."""
@@ -152,13 +157,16 @@ class Limits:
         cap = self.effective(lane).cap
         for head in self.in_lane(lane, "parked")[:1]:
             if cap is None or running + len(admitted) < cap:
-                return self.wait(lane, head.record.policy.cost + self.pledged(lane))
+                return self.wait(lane, self.price(lane, head.record.policy.cost) + self.pledged(lane))
         return None
 
     def running(self, lane: str) -> int:
         return sum(row.running and row.record.lane == lane for row in self.rows.values())
 
-    def starts(self, lane: str, cost: float, admitted: int = 0) -> bool:
+    def starts(self, lane: str, cost: float) -> bool:
+        return self._starts(lane, self.price(lane, cost))
+
+    def _starts(self, lane: str, cost: float, admitted: int = 0) -> bool:
         limit = self.effective(lane)
         fits = limit.cap is None or self.running(lane) + admitted < limit.cap
         return fits and not limit.paused and not self.missing(limit, cost)

@@ -38,7 +38,7 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
-from tests.model.draws import PAUSES, SCHEDULES, SOURCES, asks, limits, new_tasks
+from tests.model.draws import PAUSES, SCHEDULES, SOURCES, STRAY, asks, limits, new_tasks
 from tests.model.naive import NaiveStore
 
 T = TypeVar("T")
@@ -167,6 +167,16 @@ class Stores(RuleBasedStateMachine):
     @rule(tasks=st.lists(new_tasks(), min_size=1, max_size=3))
     def add(self, tasks: list[NewTask]) -> None:
         self.same("add", self.made_out(tasks))
+
+    @rule(data=st.data(), new=new_tasks())
+    def replace_one(self, data: st.DataObject, new: NewTask) -> None:
+        """One that lives, by its key; most often one that a claim holds, which must win."""
+        keyed = [row for row in self.naive.rows.values() if row.live and row.record.unique is not None]
+        if keyed:
+            row = data.draw(st.sampled_from([*(row for row in keyed if row.hold is not None), *keyed]))
+            lane = None if row.record.source == STRAY else new.lane
+            same = {"uuid": "", "source": row.record.source, "unique": row.record.unique, "lane": lane}
+            self.same("add", self.made_out([replace(new, **same, policy=replace(new.policy, clash="replace"))]))
 
     @rule(data=st.data(), which=st.integers(0, 1), number=st.sampled_from([2, 3, 1]))
     def settle(self, data: st.DataObject, which: int, number: int) -> None:

@@ -202,6 +202,8 @@ class Limit(Struct, frozen=True):
 
     Code's and the operator's are kept apart; field by field the operator's wins where it is set. A lane's own record
     ("source/acme") wins over its star, likewise field by field. On a source the rate counts starts; on a lane, costs.
+    A task that costs more than the burst, which was larger when it was added, costs the burst. The reason is the
+    operator's; in code's record of a source it says how its lanes are made, for those who add without the code.
     """
 
     name: str

@@ -10,6 +10,7 @@ from typing import Literal
 from onthedot.stores.contract import Limit, Record
 from onthedot.stores.order import Order
 
+SWEEP = 5_000  # lanes a purge looks at
 _SLACK_MS = 1e-3  # what a moment may lose to rounding: the tokens of this time are lent, and stay owed
 
 
@@ -63,14 +64,21 @@ class Limits:
         self.lanes: dict[str, Lane] = {}
         self.declared: bool = False  # nothing is looked at where nothing was ever declared or laned
         self._refills: list[tuple[float, str]] = []
+        self._to_sweep: list[str] = []
 
-    def put(self, limit: Limit, now: float) -> None:
+    def put(self, limit: Limit, now: float) -> bool:
+        """False: that is how it was. Else the lanes it is about are looked at again, and no others."""
+        if self._records.get((limit.name, limit.by)) == limit:
+            return False
         self._records[limit.name, limit.by] = limit
-        self.declared = True
+        self.declared = self.declared or binds(limit)
         self._effective.clear()
-        for lane in self.lanes.values():
-            if lane.parked.members:
+        head, slash, key = limit.name.partition("/")
+        about = (name for name in self.lanes if name.startswith(head + "/")) if slash and key == "*" else (limit.name,)
+        for name in about:
+            if (lane := self.lanes.get(name)) is not None and lane.parked.members:
                 self.refill(lane, now)
+        return True
 
     def all(self) -> list[Limit]:
         return list(self._records.values())
@@ -135,6 +143,7 @@ class Limits:
             return False
         if limit.rate is None:
             return True
+        cost = min(cost, limit.burst)
         missing = cost - (self._level(lane, limit, now) - lane.pledged)
         if missing <= _slack(limit.rate):
             return True
@@ -151,6 +160,7 @@ class Limits:
             return False
         if limit.rate is None:
             return True
+        cost = min(cost, limit.burst)  # one that was added under a larger burst waits for a full bucket, not for ever
         if (missing := cost - self._level(lane, limit, now)) > _slack(limit.rate):
             self.refill(lane, now + _time_for(missing, limit.rate))
             return False
@@ -194,12 +204,30 @@ class Limits:
         return scratch
 
     def sweep(self, now: float) -> None:
-        """Forgets lanes that are empty and whose bucket is full again: forgetting a half-full one would refill it."""
-        for name, lane in list(self.lanes.items()):
-            limit = self.effective(name)
-            full = lane.bucket is None or limit is None or limit.rate is None
-            if lane.empty and (full or (limit is not None and self._level(lane, limit, now) >= limit.burst)):
+        """Forgets lanes that are over. A part each time: there may be a lane a customer."""
+        self._to_sweep = self._to_sweep or list(self.lanes)
+        for name in self._to_sweep[-SWEEP:]:
+            lane = self.lanes.get(name)
+            if lane is not None and lane.empty and self._full(lane, now):
                 del self.lanes[name]
+        del self._to_sweep[-SWEEP:]
+
+    def left(self, lane: Lane) -> None:
+        """One has gone: a lane that has no rate is over with its last task."""
+        if lane.empty and lane.bucket is None:
+            self.lanes.pop(lane.name, None)
+
+    def _full(self, lane: Lane, now: float) -> bool:
+        """Forgetting a half-full bucket would fill it."""
+        limit = self.effective(lane.name)
+        if lane.bucket is None or limit is None or limit.rate is None:
+            return True
+        return self._level(lane, limit, now) >= limit.burst
+
+
+def binds(limit: Limit) -> bool:
+    """Does it say anything? What code no longer declares stays as a record that does not."""
+    return limit.cap is not None or limit.rate is not None or limit.paused
 
 
 def shut(limit: Limit, running: int) -> Literal["paused", "cap"] | None:
@@ -225,7 +253,7 @@ def _time_for(tokens: float, rate: float) -> float:
 
 
 def _merge(name: str, limits: Iterable[Limit]) -> Limit | None:
-    found = list(limits)
+    found = [limit for limit in limits if binds(limit)]
     if not found:
         return None
     cap = next((each.cap for each in found if each.cap is not None), None)

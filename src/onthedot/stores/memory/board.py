@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable
+from heapq import heappop, heappush
 from math import ceil
 
 from onthedot.stores.contract import BATCH, FRESH, Added, NewTask, Past, Record, State, Why
@@ -73,6 +74,7 @@ class Board:
         self._kept_count = 0
         self.results: Results = Results()
         self._uniques: dict[tuple[str, str], tuple[str, int | None]] = {}
+        self._key_ends: list[tuple[int, tuple[str, str]]] = []  # of those that are held for a time
         self._seq = 0
 
     def counts(self, source: str) -> dict[State, int]:
@@ -106,7 +108,10 @@ class Board:
     def _hold_key(self, uuid: str, new: NewTask, added: int) -> None:
         assert new.unique is not None
         until = None if new.policy.unique_for is None else added + new.policy.unique_for
-        self._uniques[new.source, new.unique] = (uuid, until)
+        key = (new.source, new.unique)
+        self._uniques[key] = (uuid, until)
+        if until is not None:
+            heappush(self._key_ends, (until, key))
 
     def _replace(self, uuid: str, new: NewTask, now: float) -> None:
         record = self.records.get(uuid)
@@ -302,6 +307,7 @@ class Board:
             if record.lane is not None:
                 self.admit(record.lane, now)
                 self.pass_by(record.uuid, now)
+                self.limits.left(self.limits.lane(record.lane))
             if self.limits.effective(record.source) is not None:
                 self.woke.add(record.source)
         if self.suspects and record.suspect:
@@ -363,8 +369,10 @@ class Board:
             del self.records[first.uuid]
             self.results.drop(first.uuid)
             gone.append(first.uuid)
-        for key in [key for key, (_, until) in self._uniques.items() if until is not None and until <= now]:
-            del self._uniques[key]
+        while self._key_ends and self._key_ends[0][0] <= now:
+            until, key = heappop(self._key_ends)
+            if self._uniques.get(key, ("", None))[1] == until:
+                del self._uniques[key]
         self.results.purge(limit, now)
         self.limits.sweep(now)
         return gone

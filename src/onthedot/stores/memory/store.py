@@ -170,8 +170,8 @@ class MemoryStore:
         with self._call() as now:
             answers = [self._schedules.put(schedule) for schedule in schedules]
             for limit in limits:
-                self._board.limits.put(limit, now)
-                self._board.woke.add(limit.name.partition("/")[0])
+                if self._board.limits.put(limit, now):
+                    self._board.woke.add(limit.name.partition("/")[0])
             if schedules:
                 self._board.sooner.add("")  # of no source, but somebody has to look at the time again
             return [*answers, *(True for _ in limits)]

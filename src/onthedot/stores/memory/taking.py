@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from heapq import heapify, heappop, heapreplace
 
-from onthedot.stores.contract import Pool, Record
+from onthedot.stores.contract import BATCH, Pool, Record
 from onthedot.stores.limits import admitted
 from onthedot.stores.memory.board import Board, Claim
 from onthedot.stores.order import Order
@@ -35,12 +35,13 @@ class Taking:
         self._now = now
         self.suspects: int = suspects
         self._taken: list[Record] = []
+        self._shut = 0  # ready ones whose lane has closed meanwhile: no claim walks past more than a batch of them
 
     def run(self) -> list[Record]:
         """By (rank, seq) over all sources: from the queue whose head is first, as long as it stays first."""
         heads = self._heads()
         total = self._pool.total
-        while heads and len(self._taken) < total:
+        while heads and len(self._taken) < total and self._shut < BATCH:
             queue = heads[0][2]
             others = heads[1:3]
             bound = min(others)[0] if others else None
@@ -108,6 +109,7 @@ class Taking:
                 limits.opens(lane, lane.parked.members[first].policy.cost, self._now)
             return True
         self._board.park(record)
+        self._shut += 1
         return False
 
 

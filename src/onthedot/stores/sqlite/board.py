@@ -12,7 +12,7 @@ from onthedot.stores.limits import admitted
 from onthedot.stores.records import ENDED, ENDING, alarm, due_again, due_in, expiry, moved, past_with
 from onthedot.stores.sqlite.ledger import Ledger
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import Row, policy_of, policy_text
+from onthedot.stores.sqlite.rows import Row, policy_of, policy_text, to_save
 
 
 class Board(Ledger):
@@ -173,14 +173,33 @@ class Board(Ledger):
         if (rings := alarm(record)) is not None:
             self._run(SQL["disarm"], (self.app, rings, record.seq))
 
-    def _arrive(self, record: Record) -> None:
-        """Due: into ready, or behind its lane, from where the first by rank are let in."""
-        if record.lane is None:
-            self._enter(moved(record, "ready"))
-            return
-        self._enter(moved(record, "parked"))
-        self.admit(record.lane)
-        self._pass_by(record.uuid)
+    def _arrive(self, due: Sequence[Record]) -> None:
+        """Into ready, or behind their lane if it is not open for them: those that wait there already it is shut to.
+
+        All at once: a key that is held back may have a thousand of them.
+        """
+        saves: list[Row] = []
+        places: dict[str, list[Row]] = {"enter_ready": [], "enter_parked": [], "arm": []}
+        for record in due:
+            lane = None if record.lane is None else self.limits.lane(record.lane)
+            opens = lane is None or self.limits.opens(lane, record.policy.cost, self.now)
+            arrived = moved(record, "ready" if opens else "parked")
+            self.count(record.source, record.state, -1)
+            self.count(record.source, arrived.state, +1)
+            self.moves[arrived.state].append(record.seq)
+            saves.append(to_save(arrived))
+            if not opens:
+                places["enter_parked"].append((self.app, record.lane, record.rank, record.seq))
+            else:
+                places["enter_ready"].append(self._ready_place(record))
+                self.told.woke.add(record.source)
+                if lane is not None:
+                    admitted(lane, record, +1)
+            if (rings := alarm(arrived)) is not None:
+                places["arm"].append((self.app, rings, record.seq))
+                self.told.sooner.add(record.source)
+        for what, rows in (("save", saves), *places.items()):
+            self.db.executemany(SQL[what], rows)
 
     def _pass_by(self, uuid: str) -> None:
         """One that has just come may pass those before it, if they wait for more tokens than it needs."""
@@ -216,28 +235,28 @@ class Board(Ledger):
     def refill(self) -> bool:
         """Admits in lanes whose refill has come; False: there may be more."""
         done = 0
-        while done < BATCH:
-            lane = self.limits.refilled(self.now)
-            if lane is None:
-                return True
-            done += 1 + self.admit(lane.name)
-        return False
+        while done < BATCH and (names := self.limits.all_refilled(self.now, BATCH - done)):
+            done += sum(1 + self.admit(name) for name in names)
+        return done < BATCH
 
     def promote(self) -> bool:
         """Alarms that have come, at most a batch; False: there may be more."""
         rung = self._run(SQL["rung"], (self.app, self.now, BATCH)).fetchall()
         if rung:
             self._run(SQL["silence"], (self.app, rung[-1][-1], rung[-1][7]))
+        due: list[Record] = []
         for row in rung:
             record = self.record(row)
+            ends = expiry(record)
+            if ends is None or ends > self.now:
+                due.append(record)
+                continue
+            self._arrive(due)  # those before it stand where it may make room
+            due.clear()
             if record.lane is not None:  # another of its lane may have let it in since, and armed it again
                 record = self.by_uuid(record.uuid) or record
-            ends, rang = expiry(record), record.lane is None
-            if ends is not None and ends <= self.now:
-                self.to_chores(record, "expired", rang=rang)
-            else:
-                self._leave(record, rang=rang)
-                self._arrive(record)
+            self.to_chores(record, "expired", rang=record.lane is None)
+        self._arrive(due)
         return len(rung) < BATCH
 
     # -- chores

@@ -7,7 +7,7 @@ from heapq import merge
 
 import msgspec
 
-from onthedot.stores.contract import CHORES, Ask, Claimed, Pool, Record, Schedule
+from onthedot.stores.contract import BATCH, CHORES, Ask, Claimed, Pool, Record, Schedule
 from onthedot.stores.limits import admitted
 from onthedot.stores.sqlite.board import Board
 from onthedot.stores.sqlite.queries import SQL
@@ -107,8 +107,9 @@ class Claiming:
             if room > 0 and pool.total > 0
             for suspect in (False, True)[: 1 + (self._suspects > 0)]
         ]
+        shut = 0  # ready ones whose lane has closed meanwhile: no claim walks past more than a batch of them
         for rank, seq, suspect, record, row in merge(*queues):
-            if len(taken) >= pool.total:
+            if len(taken) >= pool.total or shut >= BATCH:
                 break
             source = record.source
             if left[source] <= 0 or (suspect and self._suspects <= 0):
@@ -119,6 +120,8 @@ class Claiming:
                 board.mine[record.uuid] = (row, self._fence)
                 left[source] -= 1
                 self._suspects -= suspect
+            else:
+                shut += 1
         for (source, suspect), last in seen.items():
             board.db.execute(SQL["taken"], (board.id_of(source), suspect, *last))
         self._taken(taken)

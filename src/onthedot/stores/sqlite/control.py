@@ -16,9 +16,8 @@ from onthedot.stores.sqlite.rows import Row
 
 def put(board: Board, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> list[bool]:
     answers = [_put(board, schedule) for schedule in schedules]
-    if limits:
-        board.limits.put_all(limits, board.now)
-        board.told.woke |= {limit.name.partition("/")[0] for limit in limits}
+    if changed := board.limits.put_all(limits, board.now):
+        board.told.woke |= {limit.name.partition("/")[0] for limit in changed}
         board.control += 1
     if schedules:
         board.told.sooner.add("")  # of no source, but somebody has to look at the time again

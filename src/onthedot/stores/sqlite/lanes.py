@@ -6,11 +6,12 @@ import sqlite3
 from collections.abc import Sequence
 
 from onthedot.stores.contract import Limit
-from onthedot.stores.limits import Bucket, Lane, Limits
+from onthedot.stores.limits import SWEEP, Bucket, Lane, Limits, binds
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row
 
 _SLACK_MS = 1e-3
+_BLANK = (0, 0, 0.0, None, None, None)  # a lane of which there is nothing to remember
 
 
 class Lanes(Limits):
@@ -19,6 +20,7 @@ class Lanes(Limits):
         self._db = db
         self._app = app
         self._was: dict[str, Row] = {}
+        self._swept = ""
 
     def load(self) -> None:
         """The limits, which are few. Until they change, nothing is read where none is declared."""
@@ -28,17 +30,26 @@ class Lanes(Limits):
             Limit(name, cap, rate, burst, bool(paused), why, by) for name, cap, rate, burst, paused, why, by in rows
         ]
         self._records = {(limit.name, limit.by): limit for limit in limits}
-        self.declared: bool = bool(limits)
+        self.declared: bool = any(map(binds, limits))
 
-    def put_all(self, limits: Sequence[Limit], now: float) -> None:
+    def put_all(self, limits: Sequence[Limit], now: float) -> list[Limit]:
+        """Answers with those that are new or other than before; the lanes they are about are looked at again."""
+        last = {(each.name, each.by): each for each in limits}
+        changed = [each for name, each in last.items() if self._records.get(name) != each]
         rows = [
             (self._app, each.name, each.by, each.cap, each.rate, each.burst, each.paused, each.reason)
-            for each in limits
+            for each in changed
         ]
-        self._db.executemany(SQL["put_limit"], rows)
-        self.load()
-        for (name,) in self._db.execute(SQL["parked_lanes"], (self._app,)).fetchall():
-            self.refill(self.lane(name), now)
+        if rows:
+            self._db.executemany(SQL["put_limit"], rows)
+            self.load()
+            self.save()
+            self.forget()
+        for name in {each.name for each in changed}:
+            head, slash, key = name.partition("/")
+            low, high = (f"{head}/", f"{head}0") if slash and key == "*" else (name, f"{name}\0")  # "0" comes after "/"
+            self._db.execute(SQL["look_again"], {"app": self._app, "low": low, "high": high, "now": now})
+        return changed
 
     def lane(self, name: str) -> Lane:
         lane = self.lanes.get(name)
@@ -67,20 +78,22 @@ class Lanes(Limits):
         if lane.refill_at is None or when < lane.refill_at:
             lane.refill_at = when
 
-    def refilled(self, now: float) -> Lane | None:
+    def all_refilled(self, now: float, most: int) -> list[str]:
+        """Lanes whose time has come."""
         self.save()
-        row = self._db.execute(SQL["refilled"], (self._app, now + _SLACK_MS)).fetchone()
-        if row is None:
-            return None
-        lane = self.lane(row[0])
-        lane.refill_at = None
-        return lane
+        names = [name for (name,) in self._db.execute(SQL["refilled"], (self._app, now + _SLACK_MS, most))]
+        for name in names:
+            self.lane(name).refill_at = None
+        return names
 
     def save(self) -> None:
         if not self.lanes:
             return
         rows = {name: self._row(lane) for name, lane in self.lanes.items()}
-        self._db.executemany(SQL["save_lane"], [row for name, row in rows.items() if row != self._was[name]])
+        changed = [row for name, row in rows.items() if row != self._was[name]]
+        blank = [row[:2] for row in changed if row[2:] == _BLANK]
+        self._db.executemany(SQL["drop_lane"], blank)
+        self._db.executemany(SQL["save_lane"], [row for row in changed if row[2:] != _BLANK] if blank else changed)
         self._was = rows
 
     def forget(self) -> None:
@@ -89,14 +102,11 @@ class Lanes(Limits):
         self._was.clear()
 
     def sweep(self, now: float) -> None:
+        """In the order of their names, from where the last one has come to."""
         self.save()
-        for (name,) in self._db.execute(SQL["idle_lanes"], {"app": self._app}).fetchall():
-            lane, limit = self.lane(name), self.effective(name)
-            if (
-                lane.bucket is None
-                or limit is None
-                or limit.rate is None
-                or self._level(lane, limit, now) >= limit.burst
-            ):
+        rows = self._db.execute(SQL["some_lanes"], {"app": self._app, "after": self._swept, "most": SWEEP}).fetchall()
+        self._swept = rows[-1][0] if len(rows) == SWEEP else ""
+        for name in [name for name, idle in rows if idle]:
+            if self._full(self.lane(name), now):
                 self._db.execute(SQL["drop_lane"], (self._app, name))
                 del self.lanes[name], self._was[name]

@@ -94,8 +94,17 @@ SELECT {record} FROM onthedot_parked AS parked CROSS JOIN onthedot_task AS task 
 LEFT JOIN onthedot_past AS past USING (seq)
 WHERE parked.app = ? AND parked.lane = ? ORDER BY parked.rank, parked.seq LIMIT 1;
 
--- name: parked_lanes
-SELECT DISTINCT lane FROM onthedot_parked WHERE app = ?;
+-- name: look_again
+WITH RECURSIVE parked (lane) AS (  -- from lane to lane, whatever the number of their tasks
+    SELECT min(lane) FROM onthedot_parked WHERE app = :app AND lane >= :low AND lane < :high
+    UNION ALL
+    SELECT (SELECT min(next.lane) FROM onthedot_parked AS next
+            WHERE next.app = :app AND next.lane > parked.lane AND next.lane < :high)
+    FROM parked WHERE parked.lane IS NOT NULL
+)
+INSERT INTO onthedot_lane (app, name, running, admitted, pledged, refill_at)
+SELECT :app, lane, 0, 0, 0, :now FROM parked WHERE lane IS NOT NULL
+ON CONFLICT (app, name) DO UPDATE SET refill_at = excluded.refill_at;
 
 -- name: lane
 SELECT running, admitted, pledged, tokens, at, refill_at FROM onthedot_lane WHERE app = ? AND name = ?;
@@ -104,11 +113,12 @@ SELECT running, admitted, pledged, tokens, at, refill_at FROM onthedot_lane WHER
 INSERT OR REPLACE INTO onthedot_lane VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: refilled
-SELECT name FROM onthedot_lane WHERE app = ? AND refill_at <= ? ORDER BY refill_at LIMIT 1;
+SELECT name FROM onthedot_lane WHERE app = ? AND refill_at <= ? ORDER BY refill_at LIMIT ?;
 
--- name: idle_lanes
-SELECT name FROM onthedot_lane AS lane WHERE app = :app AND running = 0 AND admitted = 0
-AND NOT EXISTS (SELECT 1 FROM onthedot_parked AS parked WHERE parked.app = :app AND parked.lane = lane.name);
+-- name: some_lanes
+SELECT name, running = 0 AND admitted = 0
+    AND NOT EXISTS (SELECT 1 FROM onthedot_parked AS parked WHERE parked.app = :app AND parked.lane = lane.name)
+FROM onthedot_lane AS lane WHERE app = :app AND name > :after ORDER BY name LIMIT :most;
 
 -- name: drop_lane
 DELETE FROM onthedot_lane WHERE app = ? AND name = ?;
