@@ -11,15 +11,15 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 6_450,
+    ".": 6_700,
     "cli": 3_000,
-    "engine": 1_350,
+    "engine": 1_450,
     "executors": 1_300,
     "observe": 300,
-    "operations": 1_550,
+    "operations": 1_700,
     "stores": 1_100,
     "stores/memory": 1_400,
-    "stores/sqlite": 3_350,
+    "stores/sqlite": 3_400,
     "testing": 600,
 }
 

@@ -14,7 +14,7 @@ from weakref import WeakSet
 from onthedot.bridge import Bridge
 from onthedot.clock import Clock
 from onthedot.codec import Caps, decode_open_result
-from onthedot.consumer import BaseTaskConsumer
+from onthedot.consumer import BaseTaskConsumer, ConsumerSource
 from onthedot.core import Core, poll_interval_of, slots
 from onthedot.cron import Zone
 from onthedot.declarations import Declarations
@@ -28,7 +28,7 @@ from onthedot.importing import Place, acts, goes_on, made_in
 from onthedot.observe.logs import Logs
 from onthedot.operations.explain import Explanation
 from onthedot.operations.finding import Found, Where
-from onthedot.options import Seconds, TaskOptions
+from onthedot.options import Seconds, TaskOptions, bound_of, resolve
 from onthedot.retry import seconds
 from onthedot.settings import store_url
 from onthedot.task import TaskInfo, check_name
@@ -86,6 +86,8 @@ class App(Generic[S]):
         task_timeout: Seconds | None = None,
         stop_timeout: Seconds | None = 5,
         poll_interval: Seconds = 10,
+        max_pending: int | None = None,
+        max_kept: int = 1_000_000,
         executors: Mapping[str, Executor] | None = None,
         caps: Caps = _DEFAULT_CAPS,
         logger: logging.Logger | None = None,
@@ -103,6 +105,8 @@ class App(Generic[S]):
             include=tuple(include),
             own_executors=dict(executors or {}),
             module=made_in(),
+            most_kept=bound_of(max_kept, "max_kept", least=0),
+            max_pending=None if max_pending is None else bound_of(max_pending, "max_pending"),
         )
         self._bridge, self._service = self._core.bridge, self._core.service
         said: TaskOptions = {**(defaults or {})}
@@ -175,7 +179,10 @@ class App(Generic[S]):
         source = self._core.sources.get(name)
         if isinstance(source, Declared):
             return NamedTask(self._bridge, source, {})
-        return NamedTask(self._bridge, Unseen(self._core, check_name(name, "name"), self._declarations.defaults), {})
+        if isinstance(source, ConsumerSource):
+            return NamedTask(self._bridge, source.named(self._core), {})
+        options = resolve(f"task {name!r}", self._declarations.defaults)
+        return NamedTask(self._bridge, Unseen(self._core, check_name(name, "name"), options), {})
 
     async def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[AsyncTaskHandle[Any]]:
         """Adds calls of any functions: ``await app.enqueue_many([send.s("a"), build.s("x")])``."""

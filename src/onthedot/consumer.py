@@ -13,11 +13,11 @@ from onthedot.clock import to_ms
 from onthedot.codec import Headers, decode_open, decode_open_result, encode_open, encode_open_result
 from onthedot.context import current_task
 from onthedot.cron import Zone
-from onthedot.declared import headers, policy_of
+from onthedot.declared import Home, Unseen, filled, headers, policy_of, unique_key
 from onthedot.engine.firing import Plan
 from onthedot.errors import DeclarationError, DuplicateTask
 from onthedot.importing import module_of
-from onthedot.limits import Limits
+from onthedot.limits import Limits, share
 from onthedot.options import Options, TaskOptions, resolve
 from onthedot.schedule import as_schedule
 from onthedot.stores.contract import Limit, NewTask, Policy
@@ -107,14 +107,20 @@ class ConsumerSource:
     def decode_result(self, data: bytes) -> object:
         return decode_open_result(data)
 
-    def limits(self) -> list[Limit]:
-        return self._limits.records()
+    def limits(self, name: str) -> list[Limit]:
+        return self._limits.told(name)
+
+    def named(self, home: Home) -> Unseen:
+        """For those who add it by name: its options and limits are known."""
+        return Unseen(home, self.name, self.options, self._limits)
 
     def make(self, task: Task, client: str, now: float = 0, *, timed: bool = True) -> NewTask:
         """timed: with the moment it was made for, to the microsecond."""
         lane, cost = self._limits.lane(task.args)
         policy = policy_of(self._policies, self.options, {}, client, cost)
-        return new_task(task, lane, policy, now, timed)
+        unique = unique_key(self.name, self.options, task.args)
+        label = filled(self.name, "label", self.options.label, task.args)
+        return new_task(task, lane, policy, now, timed, unique, label)
 
     def plan(self, client: str, tz: Zone = "UTC") -> Plan | None:
         """A consumer may carry a schedule; its name is the source's."""
@@ -125,14 +131,22 @@ class ConsumerSource:
         return Plan(self.name, rule, self.make(self.consumer.produce(rule.args), client, timed=False))
 
 
-def new_task(task: Task, lane: str | None, policy: Policy, now: float, timed: bool = True) -> NewTask:
+def new_task(
+    task: Task,
+    lane: str | None,
+    policy: Policy,
+    now: float,
+    timed: bool = True,
+    unique: str | None = None,
+    label: str = "",
+) -> NewTask:
     """now: of the clock by which it is going to be due."""
     task = Task(task.source, task.args, task.schedule_at, task.uuid)  # its fields may have been set since it was made
-    body = encode_open(task.args, headers({"at": task.schedule_at} if timed else {}, ""), name=task.source)
+    body = encode_open(task.args, headers({"at": task.schedule_at} if timed else {}, label), name=task.source)
     at, past = to_ms(task.schedule_at), task.schedule_at.microsecond % 1000
     if past and at - 1 + past / 1000 <= now:
         at -= 1  # its moment has come: it is due at once, not from the next whole millisecond on
-    return NewTask(task.uuid, task.source, body, at, 0, lane, None, policy)
+    return NewTask(task.uuid, task.source, body, at, 0, lane, unique, policy)
 
 
 if TYPE_CHECKING:
@@ -185,8 +199,17 @@ class TaskConsumerRegistry:
         source = ConsumerSource(consumer)  # refuses options that cannot be
         if source.options.executor not in (None, "async", "thread", "process"):
             raise DeclarationError(f"consumer {name!r}: no executor {source.options.executor!r}")
+        cls._check_lanes(source)
         cls.sources[name] = consumer
         cls._changed()
+
+    @on_class_or_instance
+    def _check_lanes(cls, source: ConsumerSource) -> None:
+        limits, lanes = source.limits(source.name), dict[str, Limit]()
+        if any(limit.name[0] == "@" for limit in limits):
+            for other in cls.sources.values():
+                share(lanes, other.name, ConsumerSource(other).limits(other.name))
+            share(lanes, source.name, limits)
 
     @on_class_or_instance
     def unregister(cls, name: str) -> None:

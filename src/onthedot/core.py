@@ -20,6 +20,7 @@ from typing import Any
 from onthedot.background import Background, check_place
 from onthedot.bridge import Bridge
 from onthedot.clock import Clock, SystemClock
+from onthedot.engine.backlog import Bounds
 from onthedot.engine.firing import Firing, Plan
 from onthedot.engine.lifecycle import Status
 from onthedot.engine.runner import Around
@@ -32,16 +33,18 @@ from onthedot.executors.processes import Processes
 from onthedot.executors.threads import Threads
 from onthedot.executors.wire import Boot
 from onthedot.importing import Place, acts, described
-from onthedot.link import Link
+from onthedot.link import Link, Shared
 from onthedot.observe.counts import Counts, Seen
 from onthedot.observe.logs import Logs
+from onthedot.operations import NO_CODE
+from onthedot.operations.limiting import Code
 from onthedot.options import Seconds
 from onthedot.retry import seconds
 from onthedot.service import Service
 from onthedot.settings import store_url, version
 from onthedot.stores import connect
 from onthedot.stores.about import absolute
-from onthedot.stores.contract import Store
+from onthedot.stores.contract import Limit, Store
 from onthedot.task import new_uuid
 
 
@@ -67,8 +70,11 @@ class Core:
     watched: bool = False  # its status() never waits, the first time neither
     sync_executor: str = "thread"
     module: str = "__main__"  # where it is made
+    most_kept: int = 1_000_000  # ended tasks
+    max_pending: int | None = None
 
     def __post_init__(self) -> None:
+        self.bounds: Bounds = Bounds(self.sources, self.max_pending)
         self.client: str = new_uuid()
         self.counts: Counts = Counts(self.clock, self.logs, self.watched)
         self.bridge: Bridge = Bridge(self._new_link, lambda: self.store)
@@ -107,7 +113,23 @@ class Core:
         return connect(self.url, self.clock, self.name)
 
     def _new_link(self) -> Link:
-        return Link(self.store, self.client, self.logs, self.clock, self.counts)
+        return Link(self.store, self.shared())
+
+    def shared(self) -> Shared:
+        """What all links have in common."""
+        return Shared(self.client, self.logs, self.clock, self.counts, self.code, self.bounds)
+
+    @property
+    def code(self) -> Code:
+        """What this process's code says to those who operate."""
+        return Code(self._limits, self._keep, self.most_kept)
+
+    def _limits(self) -> list[Limit]:
+        return [limit for name, source in self.sources.items() for limit in source.limits(name)]
+
+    def _keep(self, source: str) -> int:
+        known = self.sources.get(source)
+        return NO_CODE.keep(source) if known is None else known.options.keep
 
     def _leave(self) -> None:
         self.state, self.entered = None, False
@@ -143,6 +165,7 @@ class Core:
             version=version(),
             one_pool=self.one_pool,
             poll_interval=self.poll_interval * 1000,
+            most_kept=self.most_kept,
             declare=lambda: self._declare(firing),
             fire=firing.fire,
             fatal=self.service.failed,
@@ -196,7 +219,7 @@ class Core:
         self.counts = Counts(self.clock, self.logs, self.counts.watched)
         _kept.append(self)  # until the exit, when the folder goes
         if waiting:
-            self.bridge.call(lambda link: link.add_many(waiting))
+            self.bridge.call(lambda link: link.take_in(waiting))
 
     def stop_background(self, timeout: float | None) -> bool:
         if not self.service.stop_process(timeout):

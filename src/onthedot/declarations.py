@@ -15,8 +15,10 @@ from onthedot.engine.firing import Plan
 from onthedot.engine.source import Source
 from onthedot.errors import BadLimit, BadSchedule, DeclarationError, DuplicateTask
 from onthedot.importing import goes_on
+from onthedot.limits import share
 from onthedot.options import Options, TaskOptions, resolve
 from onthedot.schedule import as_schedule
+from onthedot.stores.contract import Limit
 from onthedot.task import check_name
 
 
@@ -27,7 +29,8 @@ class Declarations:
         self._tz = tz
         self._caps = caps
         self._places: dict[str, str] = {}
-        resolve("App(defaults=…)", defaults)
+        self._shared: dict[str, Limit] = {}  # lanes, as all who share them say it
+        core.bounds.other = resolve("App(defaults=…)", defaults).max_pending
         zone_of(tz)  # refuses one that is not there
 
     def function(
@@ -77,6 +80,7 @@ class Declarations:
                 raise DuplicateTask(
                     f"task {name!r} is declared twice: {self._places[name]} and {place}; give one of them name=…"
                 )
+        share(self._shared, source.name, source.limits(source.name))
         for name in names:
             self._places[name] = place
         if plan is not None:

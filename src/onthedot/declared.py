@@ -10,17 +10,18 @@ from typing import Any, Protocol
 
 from onthedot.clock import to_ms
 from onthedot.codec import NO_HEADERS, Caps, FunctionCodec, Headers, decode_open_result, encode_open
-from onthedot.errors import ArgumentError, DeclarationError
+from onthedot.errors import ArgumentError, DeclarationError, DuplicateTask
 from onthedot.importing import module_of
 from onthedot.limits import Limits
-from onthedot.options import AddOptions, Options, TaskOptions, priority_of, resolve, tags_of
+from onthedot.options import AddOptions, Options, priority_of, tags_of
 from onthedot.retry import seconds, to_duration_ms
-from onthedot.stores.contract import Limit, NewTask, Policy
+from onthedot.stores.contract import Added, Limit, NewTask, Policy
 from onthedot.task import check_uuid, new_uuid
 
 AGING = 60_000  # ms that a level of priority is worth
 
 _NO_OPTIONS: AddOptions = {}
+_CAPS = Caps()
 
 
 class Home(Protocol):
@@ -80,8 +81,8 @@ class Declared:
     def room(self) -> int | None:
         return None
 
-    def limits(self) -> list[Limit]:
-        return self._limits.records()
+    def limits(self, name: str) -> list[Limit]:
+        return self._limits.told(name)
 
     # -- for those who add
 
@@ -100,32 +101,28 @@ class Declared:
         lane, cost = self._limits.lane(given)
         at, after = when(said)
         uuid = check_uuid(said["uuid"]) if "uuid" in said else new_uuid()
-        return NewTask(uuid, self.name, body, at, after, lane, self._unique(given, said), self._policy(said, cost))
+        unique = unique_key(self.name, self.options, given, said, self._caps)
+        return NewTask(uuid, self.name, body, at, after, lane, unique, self._policy(said, cost))
 
     def _headers(self, given: Mapping[str, Any], said: AddOptions) -> Headers:
-        label = said.get("label", self.options.label)
-        if "label" not in said and label:
-            label = label.format_map(given)
+        label = said["label"] if "label" in said else filled(self.name, "label", self.options.label, given)
         return headers(said, label)
-
-    def _unique(self, given: Mapping[str, Any], said: AddOptions) -> str | None:
-        key = said.get("unique", self.options.unique)
-        if key is None or key is False:
-            return None
-        if key is True:
-            return hashlib.sha256(encode_open(given, NO_HEADERS, self._caps, self.name)).hexdigest()
-        return key if "unique" in said else str(key).format_map(given)
 
     def _policy(self, said: AddOptions, cost: float = 1) -> Policy:
         return policy_of(self._policies, self.options, said, self._home.client, cost)
 
 
-class Unseen:
-    """A task whose code is elsewhere: its arguments are checked by whoever runs it."""
+class Unplaced(NewTask, frozen=True, gc=False):
+    """Made without its code: whoever adds it asks the store which lane its source's limits put it on."""
 
-    def __init__(self, home: Home, name: str, defaults: TaskOptions) -> None:
+
+class Unseen:
+    """A task without a signature: whoever runs it checks its arguments. Its code is elsewhere, or a consumer's here."""
+
+    def __init__(self, home: Home, name: str, options: Options, limits: Limits | None = None) -> None:
         self.name = name
-        self.options: Options = resolve(f"task {name!r}", defaults)
+        self.options = options
+        self._limits = limits  # None: its code is elsewhere
         self._home = home
         self._policies: dict[object, Policy] = {}
 
@@ -138,17 +135,58 @@ class Unseen:
         return decode_open_result(data)
 
     def make(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], said: AddOptions = _NO_OPTIONS) -> NewTask:
-        at, after = when(said)
-        unique = said.get("unique")
-        return NewTask(
-            check_uuid(said["uuid"]) if "uuid" in said else new_uuid(),
-            self.name,
-            encode_open(self.bind(args, kwargs), headers(said, said.get("label", "")), name=self.name),
-            at,
-            after,
-            unique=unique if isinstance(unique, str) else None,
-            policy=policy_of(self._policies, self.options, said, self._home.client, 1),
-        )
+        given, (at, after) = self.bind(args, kwargs), when(said)
+        uuid = check_uuid(said["uuid"]) if "uuid" in said else new_uuid()
+        if self._limits is None:
+            if (key := said.get("unique")) is True:
+                raise ArgumentError(
+                    f"{self.name}.options(unique=True): which arguments have defaults is not known without its code, "
+                    "so two equal calls could differ; give it a key, as in unique='2026-11-16'"
+                )
+            body = encode_open(given, headers(said, said.get("label", "")), name=self.name)
+            return Unplaced(
+                uuid, self.name, body, at, after, None, None if key is False else key, self._policy(said, 1)
+            )
+        lane, cost = self._limits.lane(given)
+        label = said["label"] if "label" in said else filled(self.name, "label", self.options.label, given)
+        body = encode_open(given, headers(said, label), name=self.name)
+        unique = unique_key(self.name, self.options, given, said)
+        return NewTask(uuid, self.name, body, at, after, lane, unique, self._policy(said, cost))
+
+    def _policy(self, said: AddOptions, cost: float) -> Policy:
+        return policy_of(self._policies, self.options, said, self._home.client, cost)
+
+
+def unique_key(
+    name: str, options: Options, given: Mapping[str, Any], said: AddOptions = _NO_OPTIONS, caps: Caps = _CAPS
+) -> str | None:
+    """As the call says it, else all arguments, or what the declaration's template makes of them."""
+    unique = said.get("unique", options.unique)
+    if unique is None or unique is False:
+        return None
+    if unique is True:
+        return hashlib.sha256(encode_open(given, NO_HEADERS, caps, name)).hexdigest()
+    return unique if "unique" in said else filled(name, "unique", unique, given)
+
+
+def filled(name: str, what: str, template: str, given: Mapping[str, Any]) -> str:
+    """
+    >>> filled("report", "label", "report {day} for {customer}", {"day": "monday", "customer": "ann"})
+    'report monday for ann'
+    """
+    try:
+        return template.format_map(given) if template else ""
+    except KeyError as error:
+        raise ArgumentError(f"{name}: {what}={template!r} needs {error}, and this call has no such argument") from None
+    except (AttributeError, IndexError, TypeError, ValueError) as error:
+        raise ArgumentError(f"{name}: {what}={template!r} does not fit the arguments of this call: {error}") from None
+
+
+def check_conflict(name: str, options: Options, new: NewTask, added: Added) -> bool:
+    """Was it fresh? on_conflict="error" takes no other answer, but the same uuid again is no conflict."""
+    if added.uuid != new.uuid and options.on_conflict == "error":
+        raise DuplicateTask(f"{name}: a task with unique key {new.unique!r} is alive already: {added.uuid}")
+    return added.fresh
 
 
 def headers(said: AddOptions, label: str) -> Headers:
@@ -184,14 +222,16 @@ def policy_of(cache: dict[object, Policy], options: Options, said: AddOptions, c
     policy = cache.get(key)
     if policy is None:
         priority = priority_of(said["priority"]) if "priority" in said else options.priority
-        expires = said.get("expires")
+        expires = said.get("expires")  # given as None: this one does not expire, whatever the declaration says
+        if expires is not None:
+            expires = to_duration_ms(expires, "options(expires)")
         policy = Policy(
             priority=priority,
             boost=priority * AGING,
             cost=cost,
             clash="replace" if options.on_conflict == "replace" else "keep",
             unique_for=options.unique_for,
-            expires=options.expires if expires is None else to_duration_ms(expires, "options(expires)"),
+            expires=expires if "expires" in said else options.expires,
             max_crashes=options.max_crashes,
             tags=tags_of(said["tags"]) if "tags" in said else options.tags,
             reply_to=client,

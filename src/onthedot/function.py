@@ -6,8 +6,8 @@ import functools
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
-from onthedot.declared import Declared, Unseen
-from onthedot.errors import ArgumentError, DuplicateTask, OnTheDotError
+from onthedot.declared import Declared, Unseen, check_conflict
+from onthedot.errors import ArgumentError, OnTheDotError
 from onthedot.handle import AsyncTaskHandle, Door, TaskHandle
 from onthedot.options import AddOptions, check_call
 from onthedot.stores.contract import Added, NewTask
@@ -47,7 +47,7 @@ class Call(Generic[R]):
         return TaskHandle(self._door, uuid, self._declared.decode_result)
 
     def async_handle(self, new: NewTask, added: Added) -> AsyncTaskHandle[R]:
-        fresh = check_conflict(self._declared, new, added)
+        fresh = check_conflict(self.source, self._declared.options, new, added)
         return AsyncTaskHandle(self._door, added.uuid, self._declared.decode_result, fresh)
 
     def __repr__(self) -> str:
@@ -112,6 +112,8 @@ class Adding(Generic[P, R]):
 
     def _joined(self, news: Sequence[NewTask]) -> Sequence[Added]:
         """Written now, on the caller's connection; there with the caller's commit, or never."""
+        if isinstance(self._declared, Unseen):
+            news = self._door.call(lambda link: link.placed(news))
         return self._door.join(lambda store: store.add_in(self._said.get("connection"), news))
 
     def _refuse_connection(self) -> None:
@@ -121,7 +123,7 @@ class Adding(Generic[P, R]):
             )
 
     def _told(self, new: NewTask, added: Added) -> bool:
-        return check_conflict(self._declared, new, added)
+        return check_conflict(self._declared.name, self._declared.options, new, added)
 
 
 class TaskFunction(Adding[P, R], Generic[P, C, R]):
@@ -201,10 +203,3 @@ def _checked(name: str, options: AddOptions) -> AddOptions:
         raise
     except TypeError as error:
         raise ArgumentError(f"{name}.options(): {error}") from None
-
-
-def check_conflict(declared: Declared | Unseen, new: NewTask, added: Added) -> bool:
-    """Was it fresh? on_conflict="error" takes no other answer."""
-    if not added.fresh and declared.options.on_conflict == "error" and new.unique is not None:
-        raise DuplicateTask(f"{declared.name}: a task with unique key {new.unique!r} is alive already: {added.uuid}")
-    return added.fresh

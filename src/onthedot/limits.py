@@ -11,7 +11,11 @@ from enum import Enum
 from hashlib import sha256
 from math import isfinite
 from pathlib import PurePath
+from typing import Any
 from uuid import UUID
+
+import msgspec
+from msgspec.structs import replace
 
 from onthedot.errors import BadLimit
 from onthedot.stores.contract import Limit
@@ -92,6 +96,53 @@ class AtMost:
         _check_cap(self.n, "AtMost")
 
 
+class LaneRule(msgspec.Struct, frozen=True, omit_defaults=True):
+    """How the lane of a call is made of its arguments. The store has it too, for those who add without the code."""
+
+    lane: str  # its head: "source", or "@shared"
+    by: str | None = None
+    cost: float | str = 1
+    most: float = 1  # the burst: what costs more could never start
+    defaults: dict[str, Any] = {}
+
+    def of(self, source: str, arguments: Mapping[str, object]) -> tuple[str, float]:
+        """The lane of a call with these arguments, and its cost there."""
+        cost = self.cost
+        if isinstance(cost, str):
+            value = self._value(source, cost, arguments, "cost")
+            cost = _check_cost(value, self.most, f"{source}: argument {cost!r}", least=0)
+        if self.by is None:
+            return self.lane, float(cost)
+        return f"{self.lane}/{key_text(self._value(source, self.by, arguments, 'by'))}", float(cost)
+
+    def _value(self, source: str, name: str, arguments: Mapping[str, object], what: str) -> object:
+        value = arguments.get(name, self.defaults.get(name, _MISSING))
+        if value is _MISSING:
+            raise BadLimit(f"{source}: its limit says {what}={name!r}, and the call passes no {name!r}")
+        return value
+
+    def written(self, lane: str) -> str:
+        """For a store, under this lane; defaults that cannot be keys or costs are left out."""
+        defaults: dict[str, Any] = {}
+        for name, value in self.defaults.items():
+            if name == self.cost and isinstance(value, int | float):
+                defaults[name] = value
+            elif name == self.by and (text := _text(value)) is not None:
+                defaults[name] = text
+        return msgspec.json.encode(replace(self, lane=lane, defaults=defaults)).decode()
+
+
+def lane_rule(limits: Iterable[Limit], source: str) -> LaneRule | None:
+    """What the code of a source said of its lane, as the store has it."""
+    for limit in limits:
+        if limit.name == source and limit.by == "code" and limit.reason:
+            try:
+                return msgspec.json.decode(limit.reason, type=LaneRule)
+            except msgspec.DecodeError:  # another version's
+                return None
+    return None
+
+
 class Limits:
     """All limits of one task, and the lane that a call of it takes.
 
@@ -104,7 +155,7 @@ class Limits:
     ('report/acme', 1.0)
     """
 
-    __slots__ = ("_by", "_cost", "_defaults", "_lane", "_rate", "_records", "source")
+    __slots__ = ("_records", "_rule", "source")
 
     def __init__(
         self,
@@ -116,39 +167,72 @@ class Limits:
         defaults: Mapping[str, object] | None = None,
     ) -> None:
         self.source: str = source
-        self._defaults = defaults or {}
         own, keyed = _sorted(source, concurrency, rate_limit, limits)
-        self._by, self._lane = _one_lane(source, keyed)
-        self._rate = next((limit for limit in keyed if isinstance(limit, Rate)), None)
-        self._cost: float | str = self._rate.cost if self._rate else 1
+        by, lane = _one_lane(source, keyed)
+        rate = next((limit for limit in keyed if isinstance(limit, Rate)), None)
+        cost = rate.cost if rate else 1
         if parameters is not None:
-            _check_parameters(source, tuple(parameters), self._by, self._cost)
+            _check_parameters(source, tuple(parameters), by, cost)
         self._records = [_record(source, own)] if own else []
-        if self._lane is not None:
-            self._records.append(_record(self._lane + ("/*" if self._by else ""), keyed))
+        self._rule: LaneRule | None = None
+        if lane is not None:
+            used = {name: value for name, value in (defaults or {}).items() if name in (by, cost)}
+            self._rule = LaneRule(lane, by, cost, rate.capacity if rate else 1, used)
+            self._records.append(_record(lane + ("/*" if by else ""), keyed))
 
     def records(self) -> list[Limit]:
-        """What the store is told: as code says it."""
+        """As code says it."""
         return list(self._records)
+
+    def told(self, name: str) -> list[Limit]:
+        """What the store is told under one of the task's names; its own record says how the lane is made."""
+        records = [limit if limit.name[0] == "@" else _renamed(limit, self.source, name) for limit in self._records]
+        if self._rule is None:
+            return records
+        lane = name if self._rule.lane == self.source else self._rule.lane
+        own = next((limit for limit in records if limit.name == name), Limit(name))
+        return [replace(own, reason=self._rule.written(lane)), *(limit for limit in records if limit.name != name)]
 
     def lane(self, arguments: Mapping[str, object]) -> tuple[str | None, float]:
         """The lane of a call with these arguments, and its cost there."""
-        if self._lane is None:
-            return None, 1.0
-        cost = self._cost
-        if isinstance(cost, str):
-            value = self._value(cost, arguments, "cost")
-            most = self._rate.capacity if self._rate else 1.0
-            cost = _check_cost(value, most, f"{self.source}: argument {cost!r}", least=0)
-        if self._by is None:
-            return self._lane, float(cost)
-        return f"{self._lane}/{key_text(self._value(self._by, arguments, 'by'))}", float(cost)
+        return (None, 1.0) if self._rule is None else self._rule.of(self.source, arguments)
 
-    def _value(self, name: str, arguments: Mapping[str, object], what: str) -> object:
-        value = arguments.get(name, self._defaults.get(name, _MISSING))
-        if value is _MISSING:
-            raise BadLimit(f"{self.source}: its limit says {what}={name!r}, and the call passes no {name!r}")
-        return value
+
+def share(lanes: dict[str, Limit], source: str, limits: Iterable[Limit]) -> None:
+    """Takes what a source says of shared lanes into what others have said; BadLimit if these differ."""
+    for limit in limits:
+        if limit.name[0] != "@":
+            continue
+        there = lanes.get(limit.name, limit)
+        caps = {each.cap for each in (limit, there)} - {None}
+        rates = {(each.rate, each.burst) for each in (limit, there) if each.rate is not None}
+        if len(caps) > 1 or len(rates) > 1:
+            raise BadLimit(
+                f"{source}: the shared lane {limit.name} has {_words(there)} elsewhere and {_words(limit)} here; "
+                "all who share it must say the same"
+            )
+        (lanes[limit.name],) = joined([there, limit])
+
+
+def joined(limits: Iterable[Limit]) -> list[Limit]:
+    """One record a name: of a shared lane, one task may say how many at once and another how many a second."""
+    found: dict[str, Limit] = {}
+    for limit in limits:
+        there = found.get(limit.name, limit)
+        rated = limit if there.rate is None else there
+        cap = limit.cap if there.cap is None else there.cap
+        found[limit.name] = replace(there, cap=cap, rate=rated.rate, burst=rated.burst)
+    return list(found.values())
+
+
+def _words(limit: Limit) -> str:
+    cap = "" if limit.cap is None else f"at most {limit.cap}"
+    rate = "" if limit.rate is None else f"{limit.rate:g}/s with burst {limit.burst:g}"
+    return " and ".join(filter(None, (cap, rate)))
+
+
+def _renamed(limit: Limit, source: str, name: str) -> Limit:
+    return limit if name == source else replace(limit, name=name + limit.name.removeprefix(source))
 
 
 def key_text(value: object) -> str:
@@ -157,24 +241,31 @@ def key_text(value: object) -> str:
     >>> key_text("acme"), key_text(17), key_text("a/b")
     ('acme', '17', 'a%2Fb')
     """
-    while isinstance(value, Enum):
-        value = value.value
-    match value:
-        case str():
-            text = value
-        case date() | time():
-            text = value.isoformat()
-        case Decimal() | UUID() | PurePath():
-            text = str(value)
-        case None | bool() | int() | float() | bytes():
-            text = repr(value)
-        case _:
-            raise BadLimit(f"a {type(value).__name__} cannot be the key of a limit; go by a text, number, date or uuid")
+    text = _text(value)
+    if text is None:
+        raise BadLimit(f"a {type(value).__name__} cannot be the key of a limit; go by a text, number, date or uuid")
     safe = _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
     if len(safe) > _LONGEST:
         # The mark "%~" stands in no other key, since every % of a value is escaped.
         safe = f"{safe[:100]}%~{sha256(safe.encode()).hexdigest()[:40]}"
     return safe
+
+
+def _text(value: object) -> str | None:
+    """None: it is no key."""
+    while isinstance(value, Enum):
+        value = value.value
+    match value:
+        case str():
+            return value
+        case date() | time():
+            return value.isoformat()
+        case Decimal() | UUID() | PurePath():
+            return str(value)
+        case None | bool() | int() | float() | bytes():
+            return repr(value)
+        case _:
+            return None
 
 
 def _sorted(

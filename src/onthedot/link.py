@@ -6,28 +6,47 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from contextlib import aclosing
+from dataclasses import dataclass
 from datetime import datetime
+
+from msgspec.structs import replace
 
 from onthedot.clock import Clock
 from onthedot.codec import decode_open
+from onthedot.declared import Unplaced
 from onthedot.engine.adder import Adder
+from onthedot.engine.backlog import Backlog, Bounds
 from onthedot.errors import StoreError, TaskNotFound
+from onthedot.limits import LaneRule, lane_rule
 from onthedot.observe.counts import Counts
 from onthedot.observe.logs import Logs
 from onthedot.operations import Operations
+from onthedot.operations.limiting import Code
 from onthedot.stores.contract import Added, NewTask, Record, Store
 
 _ENDED = ("succeeded", "failed", "cancelled")
 _POLL = 1.0  # seconds: a hint may be lost, and other processes' tasks reply to them
 
 
+@dataclass(frozen=True)
+class Shared:
+    """What all links of an app have in common."""
+
+    client: str  # the name by which the store knows this process when it only adds and looks
+    logs: Logs
+    clock: Clock
+    counts: Counts
+    code: Code
+    bounds: Bounds
+
+
 class Link:
-    def __init__(self, store: Store, client: str, logs: Logs, clock: Clock, counts: Counts) -> None:
+    def __init__(self, store: Store, shared: Shared) -> None:
         self.store = store
-        self.operations: Operations = Operations(store, client, clock)
-        self._client = client
-        self._logs = logs
-        self._counts = counts
+        self.operations: Operations = Operations(store, shared.client, shared.clock, shared.code)
+        self._client, self._logs, self._counts = shared.client, shared.logs, shared.counts
+        self._bounds = shared.bounds
+        self._backlog = Backlog(store, shared.bounds)
         self._adder = Adder(store)
         self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
         self._listener: asyncio.Task[None] | None = None
@@ -71,7 +90,12 @@ class Link:
         await self.store.shut()
 
     async def add(self, task: NewTask) -> Added:
-        added = (await self._add((task,)))[0] if self._counted else await self._adder.add(task)
+        if type(task) is Unplaced:
+            (task,) = await self.placed((task,))
+        if self._bounds.apply() or self._counted:
+            (added,) = await self._add((task,))
+        else:
+            added = await self._adder.add(task)
         if added.fresh:
             self._logs.queued((task,))
         else:
@@ -79,13 +103,27 @@ class Link:
         return added
 
     async def add_many(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        many = await (self._add(tasks) if self._counted else self._adder.add_many(tasks))
+        if Unplaced in set(map(type, tasks)):
+            tasks = await self.placed(tasks)
+        many = await self._add(tasks)
         await self._compare(tasks, many)
         self._logs.queued([task for task, added in zip(tasks, many, strict=True) if added.fresh])
         return many
 
     async def _add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        """Counted as it goes: whoever asks next is not kept waiting for the store."""
+        """Within the bounds, if there are any."""
+        if not self._bounds.apply():
+            return await self._tallied(tasks)
+        coming = await self._backlog.enter(tasks)
+        try:
+            return await self._tallied(tasks)
+        finally:
+            self._backlog.leave(coming)
+
+    async def _tallied(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """Counted as it goes, if somebody asks: then that one is not kept waiting for the store."""
+        if not self._counted:
+            return await self._adder.add_many(tasks)
         added: Sequence[Added] = ()
         self._counts.adding()
         try:
@@ -93,6 +131,23 @@ class Link:
         finally:
             self._counts.added(tasks, added)
         return added
+
+    async def take_in(self, tasks: Sequence[NewTask]) -> None:
+        """From another store, where they have been added: whatever their number."""
+        await self._adder.add_many(tasks)
+
+    async def _bounded(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        coming = await self._backlog.enter(tasks)
+        try:
+            return await self._adder.add_many(tasks)
+        finally:
+            self._backlog.leave(coming)
+
+    async def placed(self, tasks: Sequence[NewTask]) -> list[NewTask]:
+        """What is made without its code goes where the code, when it last ran, told the store that it belongs."""
+        _, limits, _ = await self.store.state()
+        rules = {source: lane_rule(limits, source) for source in {task.source for task in tasks}}
+        return [_laned(task, rules[task.source]) if type(task) is Unplaced else task for task in tasks]
 
     async def _compare(self, tasks: Sequence[NewTask], many: Sequence[Added]) -> None:
         """The same uuid again changes nothing; if it was meant to, somebody should know."""
@@ -139,6 +194,13 @@ class Link:
             except StoreError as error:  # the poll carries on meanwhile
                 self._logs.trouble("listening for ends", error)
                 await asyncio.sleep(_POLL)
+
+
+def _laned(task: NewTask, rule: LaneRule | None) -> NewTask:
+    if rule is None:
+        return task
+    lane, cost = rule.of(task.source, decode_open(task.body)[0])
+    return replace(task, lane=lane, policy=replace(task.policy, cost=cost))
 
 
 def _content(source: str, body: bytes) -> tuple[object, ...]:

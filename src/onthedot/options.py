@@ -42,6 +42,8 @@ class TaskOptions(TypedDict, total=False):
     unique_for: Seconds | None
     on_conflict: Literal["keep", "replace", "error"]
     expires: Seconds | None
+    max_pending: int | None
+    """How many of it may wait, in all processes together; past it adding raises StoreFull."""
     keep: Seconds | None
     keep_failed: Seconds | None
     keep_result: Seconds | None
@@ -83,6 +85,7 @@ class Options:
     unique_for: int | None
     on_conflict: Literal["keep", "replace", "error"]
     expires: int | None
+    max_pending: int | None
     keep: int
     keep_failed: int
     keep_result: int
@@ -117,13 +120,14 @@ def _checked(said: Mapping[str, Any]) -> Options:
         reject_on=_errors(said.get("reject_on", ()), "reject_on"),
         max_crashes=_count(said.get("max_crashes", 3), "max_crashes", least=1),
         priority=priority_of(said.get("priority", 5)),
-        concurrency=_optional(said, "concurrency", lambda value, what: _count(value, what, least=1)),
+        concurrency=_optional(said, "concurrency", bound_of),
         rate_limit=said.get("rate_limit"),
         limits=_limits(said.get("limits", ())),
         unique=unique_of(said.get("unique")),
         unique_for=_optional(said, "unique_for", to_duration_ms),
         on_conflict=_one_of(said.get("on_conflict", "keep"), "on_conflict", ("keep", "replace", "error")),
         expires=_optional(said, "expires", _positive),
+        max_pending=_optional(said, "max_pending", bound_of),
         keep=_keep(said, "keep", 7 * 24 * _HOUR),
         keep_failed=_keep(said, "keep_failed", _keep(said, "keep", 30 * 24 * _HOUR)),
         keep_result=_keep(said, "keep_result", _keep(said, "keep", 24 * _HOUR)),
@@ -201,6 +205,11 @@ def _positive(value: Any, what: str) -> int:
     if ms <= 0:
         raise ValueError(f"{what} must be more than 0 seconds, not {value!r}")
     return ms
+
+
+def bound_of(value: object, what: str, least: int = 1) -> int:
+    """How many there may be."""
+    return _count(value, what, least)
 
 
 def _count(value: object, what: str, least: int = 0) -> int:

@@ -7,17 +7,19 @@ import os
 import threading
 from typing import Any, Unpack
 
+from msgspec.structs import astuple
+
 from onthedot.codec import decode_open_result
 from onthedot.consumer import ConsumerSource, TaskConsumerRegistry, new_task
 from onthedot.core import Core, poll_interval_of, slots
-from onthedot.declared import AGING
+from onthedot.declared import AGING, Unplaced, check_conflict
 from onthedot.handle import TaskHandle
 from onthedot.observe.logs import Logs
 from onthedot.operations.finding import Found, Where
 from onthedot.options import Seconds
 from onthedot.retry import seconds
 from onthedot.settings import store_url
-from onthedot.stores.contract import NewTask, Policy
+from onthedot.stores.contract import Added, NewTask, Policy
 from onthedot.task import Task, check_name
 
 _MOST = 1_000  # slots where no limit was said: the consumers' own counts decide
@@ -89,13 +91,18 @@ class Scheduler:
         """Adds a task: before start, after stop, from any thread. Stored when this returns."""
         new = self._new(task)
         added = self._core.bridge.call(lambda link: link.add(new))
-        return TaskHandle(self._core.bridge, added.uuid, decode_open_result, added.fresh)
+        return self._handle(new, added)
 
     async def add(self, task: Task) -> TaskHandle[Any]:
         """The same, awaited."""
         new = self._new(task)
         added = await self._core.bridge.do(lambda link: link.add(new))
-        return TaskHandle(self._core.bridge, added.uuid, decode_open_result, added.fresh)
+        return self._handle(new, added)
+
+    def _handle(self, new: NewTask, added: Added) -> TaskHandle[Any]:
+        source = self._consumers.get(new.source)
+        fresh = added.fresh if source is None else check_conflict(new.source, source.options, new, added)
+        return TaskHandle(self._core.bridge, added.uuid, decode_open_result, fresh)
 
     async def find(self, **where: Unpack[Where]) -> Found:
         """Tasks, newest first: ``await scheduler.find(state="failed")`` is the history of failures."""
@@ -123,7 +130,8 @@ class Scheduler:
         now = clock.now() + clock.ahead()
         if source is not None:
             return source.make(task, self._core.client, now)
-        return new_task(task, None, Policy(boost=5 * AGING, reply_to=self._core.client), now)
+        policy = Policy(boost=5 * AGING, reply_to=self._core.client)
+        return Unplaced(*astuple(new_task(task, None, policy, now)))
 
     def _take_consumers(self) -> None:
         """The registry has changed."""

@@ -15,6 +15,7 @@ from msgspec.structs import replace
 from onthedot.clock import Clock, from_ms, to_ms
 from onthedot.engine.source import Sources
 from onthedot.errors import BadSchedule
+from onthedot.limits import joined
 from onthedot.observe.logs import Logs
 from onthedot.schedule import (
     RuleSchedule,
@@ -91,7 +92,9 @@ class Firing:
         """Limits and schedules, as code says them now; repeated when a source comes later."""
         now = self._clock.now()
         plans = dict(self._plans)
-        limits = [limit for declared in (*self._sources, *plans.values()) for limit in declared.limits()]
+        said = [limit for name, source in self._sources.items() for limit in source.limits(name)]
+        limits = joined([*said, *(limit for plan in plans.values() for limit in plan.limits())])
+        limits += await self._said_no_more({limit.name for limit in limits})
         await self._store.put([plan.record(now) for plan in plans.values()], limits)
         new = plans.keys() - self._told
         if not new:
@@ -102,6 +105,12 @@ class Firing:
             next_at = stored[name].next_at
             shown = "never" if next_at is None else from_ms(next_at).isoformat()
             self._logs.scheduler.info("Schedule registered: %s next %s", name, shown)
+
+    async def _said_no_more(self, names: set[str]) -> list[Limit]:
+        """What earlier code said of these sources and today's does not: else the old limit would hold for ever."""
+        known, (_, limits, _) = self._sources.known, await self._store.state()
+        ours = [limit for limit in limits if limit.by == "code" and limit.name.partition("/")[0] in known]
+        return [Limit(limit.name) for limit in ours if limit.name not in names and limit != Limit(limit.name)]
 
     async def fire(self, due: Sequence[contract.Schedule]) -> bool:
         """True: something moved, so look again."""

@@ -44,7 +44,7 @@ from onthedot.stores.contract import (
 from onthedot.task import new_uuid
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 100.0, 5_000.0  # ms between tries while the loop fails
-_PURGE_EVERY = 60_000.0
+_PURGE_EVERY, _PURGE = 60_000.0, 200  # ms, and how many at a time
 _LAST_WORDS = 5.0  # seconds in which the store must take the last outcomes
 _GRACE = 1.0  # seconds for which a cancelled task may tidy up when the time to stop is over
 _KEEP, _KEEP_FAILED = 7 * 86_400_000, 30 * 86_400_000  # of sources that this process does not know
@@ -210,7 +210,7 @@ class Worker:
         elif turn.claimed is None:
             if not self._all_told():  # else nobody would wake it
                 await self.wake.until(None)
-        elif await self._begin(turn.claimed):
+        elif await self._begin(turn.claimed) or await self._tidy():
             await asyncio.sleep(0)  # there is more at once, but others want the loop too
         else:
             await self._idle(turn.claimed.next_in)
@@ -279,11 +279,20 @@ class Worker:
         self.slots.count(taken, +1)
         self.runner.begin(runs)
 
+    async def _tidy(self) -> bool:
+        """Drops what is kept no more, a few between two turns: others wait for the store meanwhile.
+
+        True: there is more of it. A bound on how many go a minute would be one on how many tasks can run.
+        """
+        now = self._clock.now()
+        if now - self._purged < _PURGE_EVERY:
+            return False
+        more = await self._store.purge(_PURGE, self._parts.most_kept) == _PURGE
+        self._purged = self._purged if more else now
+        return more
+
     async def _idle(self, next_in: float | None) -> None:
         poll, now = self._parts.poll_interval, self._clock.now()
-        if now - self._purged >= _PURGE_EVERY:
-            self._purged = now
-            await self._store.purge(10_000, self._parts.most_kept)
         waits = [ms for ms in (next_in, self.slots.next_in(now)) if ms is not None]
         self.next_in = min(waits, default=None)
         if self._all_told():

@@ -9,23 +9,23 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from onthedot.clock import Clock, SystemClock, to_ms
-from onthedot.limits import key_text
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, grouped
-from onthedot.operations.finding import MANY, Finding
+from onthedot.operations.finding import MANY
+from onthedot.operations.limiting import Code, Limiting
 from onthedot.operations.sources import SourceInfo, as_sources, written_reason
 from onthedot.operations.watching import Watch
 from onthedot.operations.workers import WorkerInfo, as_worker
 from onthedot.outcome import write_reason
 from onthedot.stores.contract import Ended, Lease, Limit, NewTask, Record, Store
 
-_KEEP = 7 * 86_400_000
+NO_CODE = Code()
 _WAITING = ("scheduled", "ready", "parked")
 
 
-class Operations(Finding):
-    def __init__(self, store: Store, client: str, clock: Clock | None = None) -> None:
-        super().__init__(store)
+class Operations(Limiting):
+    def __init__(self, store: Store, client: str, clock: Clock | None = None, code: Code = NO_CODE) -> None:
+        super().__init__(store, code)
         self._client = client
         self._clock = clock or SystemClock()
 
@@ -68,7 +68,12 @@ class Operations(Finding):
         await self._store.turn(
             self._client,
             [
-                Ended(Lease(record.uuid, held.fence, self._client), "cancelled", write_reason(reason), _KEEP)
+                Ended(
+                    Lease(record.uuid, held.fence, self._client),
+                    "cancelled",
+                    write_reason(reason),
+                    self._code.keep(record.source),
+                )
                 for record in held.tasks
             ],
             None,
@@ -108,9 +113,7 @@ class Operations(Finding):
         return await self._set_pause(source, key, paused=False, reason="")
 
     async def _set_pause(self, source: str, key: str | None, *, paused: bool, reason: str) -> bool:
-        name = source if key is None else f"{source}/{key_text(key)}"
-        _, limits, _ = await self._store.state()
-        mine = next((limit for limit in limits if limit.name == name and limit.by == "operator"), Limit(name))
+        name, mine, _ = await self._operators(source, key)
         reason = written_reason(reason, mine, datetime.now(UTC)) if paused else ""
         changed = Limit(name, mine.cap, mine.rate, mine.burst, paused, reason, by="operator")
         await self._store.put([], [changed])
@@ -118,7 +121,7 @@ class Operations(Finding):
 
     async def purge(self, limit: int = 10_000) -> int:
         """Drops what is past its retention; workers do this by themselves."""
-        return await self._store.purge(limit)
+        return await self._store.purge(limit, self._code.most_kept)
 
     async def counts(self) -> dict[str, int]:
         """How many tasks there are, by state."""

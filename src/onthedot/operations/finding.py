@@ -15,7 +15,7 @@ from onthedot.operations.alike import group_of
 from onthedot.operations.arguments import check, has
 from onthedot.outcome import read_failure, read_result
 from onthedot.stores.contract import Page, Record, State, Store
-from onthedot.task import TaskInfo
+from onthedot.task import TaskInfo, TaskState
 from onthedot.views import as_info, read_body
 
 MANY = 1000  # records a read, where all are wanted
@@ -158,11 +158,23 @@ class Finding:
 
 
 def _for_store(where: Where) -> dict[str, str]:
+    _check(where)
     plain = (("state", where.get("state")), ("source", where.get("source")), ("tag", where.get("tag")))
     said = {name: str(value) for name, value in plain if value is not None}
     if "since" in where:
         said["since"] = str(to_ms(where["since"]))
     return said
+
+
+def _check(where: Where) -> None:
+    """A filter that is not known would match everything, and a state that is none nothing."""
+    unknown = where.keys() - Where.__annotations__.keys()
+    if unknown:
+        there = ", ".join(Where.__annotations__)
+        raise ArgumentError(f"find(): no filter {', '.join(map(repr, sorted(unknown)))}; there are {there}")
+    states = [state.value for state in TaskState]
+    if (state := where.get("state")) is not None and state not in states:
+        raise ArgumentError(f"find(state={state!r}): no such state; there are {', '.join(states)}")
 
 
 def _wanted(record: Record, where: Where) -> bool:

@@ -40,7 +40,7 @@ class PatientLink(Link):
     """Does not wait for ever for a task that nobody runs."""
 
     def __init__(self, core: Core, pace: Pace) -> None:
-        super().__init__(core.store, core.client, core.logs, core.clock, core.counts)
+        super().__init__(core.store, core.shared())
         self._pace = pace
 
     async def ended(self, uuid: str, timeout: float | None) -> Record:

@@ -1,0 +1,289 @@
+"""What a task may ask for is done, or refused: nothing is silently ignored."""
+
+from __future__ import annotations
+
+from datetime import timedelta
+from typing import Any
+
+import pytest
+
+from onthedot import (
+    App,
+    ArgumentError,
+    BaseTaskConsumer,
+    DuplicateTask,
+    Scheduler,
+    StoreFull,
+    Task,
+    TaskConsumerRegistry,
+    TaskHandle,
+    TaskState,
+)
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Record
+from tests.waiting import until
+
+HOUR = 3_600_000
+DAY = 24 * HOUR
+
+
+def record_of(app: App, handle: TaskHandle[Any]) -> Record:
+    (record,) = app._bridge.call(lambda link: link.store.get([handle.uuid]))
+    assert record is not None
+    return record
+
+
+# -- of one call
+
+
+async def test_a_call_may_say_that_it_does_not_expire(app: App, clock: ManualClock) -> None:
+    task = app.task(expires=5)(plain)
+    forever, soon = task.options(expires=None).delay("a"), task.delay("a")
+    clock.advance(6_000)
+    async with app.running():
+        await until(lambda: soon.done() and forever.done())
+    assert (forever.state(), soon.state()) == (TaskState.SUCCEEDED, TaskState.CANCELLED)
+
+
+def plain(key: str, number: int = 1) -> None: ...
+
+
+def test_the_same_uuid_again_is_no_conflict(app: App) -> None:
+    task = app.task(unique="{key}", on_conflict="error")(plain)
+    first = task.delay("x")
+    again = task.options(uuid=first.uuid).delay("x")
+    assert (again.uuid, again.added) == (first.uuid, False)
+    with pytest.raises(DuplicateTask, match=first.uuid):
+        task.delay("x")
+
+
+@pytest.mark.parametrize("what", ["label", "unique"])
+def test_a_template_that_does_not_fit_the_call(app: App, what: str) -> None:
+    options: Any = {what: "{key.name:>5}"}
+    task = app.task(**options)(plain)
+    with pytest.raises(ArgumentError, match=f"plain: {what}='{{key.name:>5}}' does not fit .* 'name'"):
+        task.delay("x")
+    assert app.sync.find().tasks == ()
+
+
+def test_all_arguments_are_not_known_without_the_code(app: App) -> None:
+    elsewhere = app.named("elsewhere")
+    with pytest.raises(ArgumentError, match=r"elsewhere.options\(unique=True\): which arguments have defaults"):
+        elsewhere.options(unique=True).delay(key="x")
+    first, second = (elsewhere.options(unique="mine").delay(key="x") for _ in range(2))
+    assert (first.added, second.added) == (True, False)
+    assert elsewhere.options(unique=False).delay(key="x").added
+
+
+# -- of a consumer
+
+
+class Email(BaseTaskConsumer):
+    name = "email"
+    unique = "{to}"
+    on_conflict = "error"
+    label = "to {to}"
+    tags = ("mail",)
+    priority = "high"
+    expires = 60
+
+    async def consume(self, task: Task) -> None: ...
+
+
+def check_email(app_or_scheduler: Any, handle: TaskHandle[Any]) -> None:
+    info = handle.info()
+    assert (info.unique, info.label, info.tags, info.priority) == ("ann", "to ann", ("mail",), 10)
+    (record,) = app_or_scheduler._core.bridge.call(lambda link: link.store.get([handle.uuid]))
+    assert record.policy.expires == 60_000
+
+
+async def test_a_consumers_options_are_its_tasks() -> None:
+    registry = TaskConsumerRegistry()
+    registry.register(Email())
+    scheduler = Scheduler(registry=registry)
+    check_email(scheduler, scheduler.add_task(Email().produce({"to": "ann"})))
+    with pytest.raises(DuplicateTask, match="email: a task with unique key 'ann' is alive"):
+        scheduler.add_task(Email().produce({"to": "ann"}))
+    with pytest.raises(DuplicateTask):
+        await scheduler.add(Email().produce({"to": "ann"}))
+    with pytest.raises(ArgumentError, match=r"email: unique='\{to\}' needs 'to'"):
+        scheduler.add_task(Email().produce({"whom": "ann"}))
+
+
+def test_also_of_one_in_an_app(app: App) -> None:
+    app.register(Email())
+    check_email(app, app.named("email").delay(to="ann"))
+    with pytest.raises(DuplicateTask):
+        app.named("email").delay(to="ann")
+    other = app.named("email").options(unique=None, label="mine", tags=["x"], priority=1).delay(to="ann").info()
+    assert (other.unique, other.label, other.tags, other.priority) == (None, "mine", ("x",), 1)
+
+
+# -- labels, tags, metadata
+
+
+def test_tags_are_found_and_metadata_is_shown(app: App) -> None:
+    task = app.task(tags=("eu", "slow"), label="for {key}")(plain)
+    eu = task.delay("a")
+    us = task.options(tags=["us"], metadata={"trace": "4f", "at": (1, 2)}).delay("b")
+    assert [info.uuid for info in app.sync.find(tag="eu")] == [eu.uuid]
+    assert [info.uuid for info in app.sync.find(tag="us")] == [us.uuid]
+    assert [info.uuid for info in app.sync.find(tag="slow", source="plain")] == [eu.uuid]
+    assert app.sync.find(tag="e").tasks == ()
+    assert (us.info().metadata, us.info().label) == ({"trace": "4f", "at": (1, 2)}, "for b")
+
+
+def test_a_filter_that_is_none(app: App) -> None:
+    app.task(plain).delay("a")
+    find: Any = app.sync.find
+    with pytest.raises(ArgumentError, match=r"no filter 'tags'; there are state, source, tag, since"):
+        find(tags="eu")
+    with pytest.raises(ArgumentError, match="no such state; there are scheduled, ready"):
+        find(state="done")
+    assert len(find(state=None)) == len(find(state=TaskState.READY)) == 1
+
+
+# -- how many may wait
+
+
+def test_no_more_of_a_source_wait_than_may(app: App) -> None:
+    task, other = app.task(max_pending=3)(plain), app.task(name="other")(plain)
+    task.delay("a")
+    task.options(after=3600).delay("b")  # waits, too
+    with pytest.raises(StoreFull, match=r"plain: 2 tasks wait already and max_pending is 3: none of 2 was added"):
+        task.delay_many([{"key": "c"}] * 2)
+    last = task.delay("c")
+    with pytest.raises(StoreFull, match="plain: 3 tasks wait already and max_pending is 3: nothing was added"):
+        task.delay("d")
+    other.delay_many([{"key": "x"}] * 10)
+    assert len(app.sync.find(source="plain")) == 3
+    last.cancel()
+    assert task.delay("d").added
+
+
+async def test_what_runs_does_not_wait(app: App) -> None:
+    task = app.task(max_pending=1)(plain)
+    async with app.running():
+        for _ in range(5):
+            await (await task.enqueue("a"))
+
+
+async def test_of_an_app_and_by_default(clock: ManualClock) -> None:
+    app = App("bounded", store="memory://", max_pending=4, defaults={"max_pending": 3})
+    with app.override(clock=clock):
+        task, free = app.task(plain), app.task(name="free", max_pending=None)(plain)
+        task.delay_many([{"key": "a"}] * 3)
+        with pytest.raises(StoreFull, match="plain: "):
+            task.delay("b")
+        free.delay("a")
+        with pytest.raises(StoreFull, match=r"^4 tasks wait already and max_pending is 4"):
+            await free.enqueue("b")
+        with pytest.raises(StoreFull):
+            await app.enqueue_many([free.s("b")])
+        with pytest.raises(StoreFull):
+            app.named("elsewhere").delay(x=1)
+
+
+def test_a_scheduler_refuses_too() -> None:
+    class Few(Email):
+        unique = None
+        max_pending = 1
+
+    registry = TaskConsumerRegistry()
+    registry.register(Few())
+    scheduler = Scheduler(registry=registry)
+    scheduler.add_task(Few().produce({"to": "ann"}))
+    with pytest.raises(StoreFull, match="email: 1 tasks wait"):
+        scheduler.add_task(Few().produce({"to": "bob"}))
+
+
+@pytest.mark.parametrize("most", [0, -1, True, 1.5, "3"])
+def test_a_bound_that_is_none(most: Any) -> None:
+    with pytest.raises(ValueError, match="max_pending must be a whole number from 1"):
+        App(store="memory://", max_pending=most)
+    with pytest.raises(TypeError, match="max_pending must be a whole number from 1"):
+        App(store="memory://").task(max_pending=most)(plain)
+
+
+# -- how long what has ended stays
+
+
+KEPT: list[tuple[dict[str, Any], tuple[int, int, int]]] = [
+    ({}, (7 * DAY, 30 * DAY, DAY)),
+    ({"keep": timedelta(hours=2)}, (2 * HOUR, 2 * HOUR, 2 * HOUR)),
+    ({"keep": 7200, "keep_failed": 3600}, (2 * HOUR, HOUR, 2 * HOUR)),
+    ({"keep_result": 60}, (7 * DAY, 30 * DAY, 60_000)),
+]
+
+
+@pytest.mark.parametrize(("options", "kept"), KEPT)
+async def test_how_long(app: App, clock: ManualClock, options: dict[str, Any], kept: tuple[int, int, int]) -> None:
+    """Succeeded and cancelled, failed, the result."""
+
+    @app.task(**options)
+    async def work(fails: bool) -> str:
+        if fails:
+            raise ValueError("as it should")
+        return "done"
+
+    stopped = work.delay(False)
+    stopped.cancel()
+    good, bad = work.delay(False), work.delay(True)
+    async with app.running():
+        await until(lambda: good.done() and bad.done())
+    for handle, keep in ((stopped, kept[0]), (good, kept[0]), (bad, kept[1])):
+        past = record_of(app, handle).past
+        assert past.ended is not None
+        assert past.keep_until == past.ended + keep
+    clock.advance(kept[2] - 1)
+    assert record_of(app, good).past.result is not None
+    clock.advance(1)
+    if kept[2] < kept[0]:
+        assert record_of(app, good).past.result is None
+    clock.advance(kept[0])
+    await app.purge()
+    assert {info.uuid for info in await app.find()} == ({bad.uuid} if kept[1] > kept[0] + kept[2] else set())
+
+
+async def test_not_kept_at_all(app: App) -> None:
+    task = app.task(keep=0)(plain)
+    handle = task.delay("x")
+    async with app.running():
+        await until(lambda: not app.sync.find().tasks)
+    assert app._bridge.call(lambda link: link.store.get([handle.uuid])) == [None]
+
+
+async def test_at_most_so_many_while_it_works(clock: ManualClock) -> None:
+    """A tenth of a second a task: 600 of them between one purge and the next."""
+    app, most = App("busy", store="memory://", concurrency=2, max_kept=50), [0]
+
+    @app.task
+    async def work() -> None:
+        clock.advance(100)
+        kept = (await app._bridge.do(lambda link: link.store.tally())).get(("work", "succeeded"), 0)
+        most[0] = max(most[0], kept)
+
+    with app.override(clock=clock):
+        handles = work.delay_many([{}] * 3_000)
+        async with app.running():
+            await until(lambda: handles[-1].done())
+        assert 50 < most[0] < 750
+        await app.purge()
+        assert len(await app.find(limit=1000)) == 50
+
+
+async def test_a_backlog_of_the_past_is_dropped_at_once_and_not_a_batch_a_minute(clock: ManualClock) -> None:
+    app = App("past", store="memory://", defaults={"keep": 60})
+
+    @app.task
+    async def work() -> None: ...
+
+    def counts() -> dict[str, int]:
+        return app._bridge.call(lambda link: link.operations.counts())
+
+    with app.override(clock=clock):
+        work.delay_many([{}] * 11_000)
+        async with app.running():
+            await until(lambda: counts() == {"succeeded": 11_000})
+            clock.advance(61_000)
+            await until(lambda: counts() == {})
