@@ -6,6 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, cast
 
 import pytest
@@ -273,6 +274,30 @@ async def test_a_long_queue_of_one_source_does_not_keep_others_waiting(
         for share in (1, 2, 2, 2):
             seats.leave("old" if share < 2 or seats.now()["old"] > 2 else "new")
             await until(lambda share=share: seats.now() == {"old": 4 - share, "new": share})
+
+
+@pytest.mark.parametrize("where", ["memory", "sqlite"])
+async def test_a_fresh_task_is_in_the_first_claim_however_many_older_ones_wait(
+    where: str, tmp_path: Path, seats: Seats
+) -> None:
+    """tests/faults has it with a million, and the time it takes."""
+    url = "memory://" if where == "memory" else f"sqlite:///{tmp_path}/slots.db"
+    app = App("slots", store=url, concurrency=4, stop_timeout=0)
+
+    @app.task(priority="high")
+    async def old() -> None:
+        await seats.sit("old")
+
+    @app.task(priority="low")
+    async def new() -> None:
+        await seats.sit("new")
+
+    async with app:
+        await old.enqueue_many([{}] * 3_000)
+        await new.enqueue()
+        async with app.running():
+            await until(lambda: len(seats.began) == 4)
+            assert seats.now() == {"old": 3, "new": 1}
 
 
 Setup = Callable[[App, Seats], list[TaskFunction[Any, Any, Any]]]

@@ -2,8 +2,12 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
+from typing import Any
+
+from onthedot.clock import ManualClock
 from onthedot.stores.contract import BATCH, Store
-from tests.contract.steps import Worker, add, limit, task, tasks
+from tests.contract.steps import Worker, add, limit, names, task, tasks
 
 
 async def test_no_claim_walks_past_more_than_a_batch_of_a_lane_that_has_closed(store: Store, worker: Worker) -> None:
@@ -26,3 +30,81 @@ async def test_no_claim_walks_past_more_than_a_batch_of_a_lane_that_has_closed(s
     else:
         raise AssertionError("the other key waits for ever")
     assert (await store.tally())["a", "parked"] == 2 * BATCH
+
+
+async def parked(store: Store, worker: Worker, number: int, **options: Any) -> None:
+    """So many of a key that may run one at a time, and does."""
+    await limit(store, "a/*", cap=1)
+    for _ in range(0, number, BATCH):
+        await add(store, *tasks(BATCH, lane="a/blocked", **options))
+    while (await worker.claim(total=1)).more:
+        pass
+    assert (await store.tally())["a", "parked"] == number - 1
+
+
+async def test_a_key_that_is_held_back_holds_up_no_other(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await parked(store, worker, 3 * BATCH, boost=10 * 60_000)  # they would be first, too
+    (other,) = await add(store, task(lane="a/other"))
+    assert await worker.runs(total=1) == [other]
+
+
+async def test_the_first_of_a_key_goes_on_when_its_lane_opens(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    await limit(store, "a/*", cap=1)
+    uuids = await add(store, *tasks(BATCH, lane="a/k"))
+    assert await worker.runs() == uuids[:1]
+    for before, after in pairwise(uuids[:20]):
+        turn = await worker.turn("a", outcomes=[worker.done(before)])
+        assert turn.claimed is not None
+        assert names(turn.claimed.tasks) == [after]
+
+
+async def test_a_paused_source_holds_up_no_other(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    for _ in range(3):
+        await add(store, *tasks(BATCH, "paused", boost=10 * 60_000))
+    await limit(store, "paused", paused=True, reason="deploy", by="operator")
+    (other,) = await add(store, task("a"))
+    claimed = await worker.claim("paused", "a", total=1)
+    assert names(claimed.tasks) == [other]
+    assert claimed.rest == {"paused": None, "a": None}, "nobody asks for it again before somebody resumes it"
+    assert claimed.next_in is None or claimed.next_in > 1000
+
+
+async def test_many_lanes_fill_up_at_once(store: Store, worker: Worker, clock: ManualClock) -> None:
+    """A key each, one a second each: all are let in when their second is over, a batch a claim."""
+    await worker.beat()
+    await limit(store, "a/*", rate=1.0, burst=1)
+    first = await add(store, *(task(lane=f"a/{key}") for key in range(BATCH)))
+    second = await add(store, *(task(lane=f"a/{key}") for key in range(BATCH)))
+    running: list[str] = []
+    while more := await worker.runs():
+        running += more
+    assert sorted(running) == sorted(first)
+    clock.advance(999)
+    assert await worker.runs() == []
+    clock.advance(1)
+    running = []
+    while more := await worker.runs():
+        running += more
+    assert sorted(running) == sorted(second)
+
+
+async def test_lanes_that_are_over_are_forgotten(store: Store, worker: Worker, clock: ManualClock) -> None:
+    """They come back as they were: those with tokens left full, the others not."""
+    await worker.beat()
+    await limit(store, "a/*", rate=1.0, burst=2)
+    await limit(store, "b/*", cap=1)
+    keys = range(30)
+    for _ in range(2):
+        uuids = await add(
+            store, *(task("a", lane=f"a/{key}") for key in keys), *(task("b", lane=f"b/{key}") for key in keys)
+        )
+        assert len(await worker.runs("a", "b")) == 60
+        await worker.settle(*(worker.done(uuid, keep=0) for uuid in uuids))
+        await store.purge(10)
+    await add(store, *(task("a", lane=f"a/{key}") for key in keys))
+    assert await worker.runs() == []
+    clock.advance(1000)
+    assert len(await worker.runs()) == 30

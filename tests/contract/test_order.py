@@ -4,7 +4,10 @@ from __future__ import annotations
 
 from math import floor
 
+import pytest
+
 from onthedot.clock import ManualClock
+from onthedot.declared import AGING
 from onthedot.stores.contract import BATCH, Pool, Store
 from tests.contract.steps import Worker, add, look, states, task, tasks
 
@@ -29,6 +32,25 @@ async def test_a_boost_goes_before_and_ages(store: Store, worker: Worker, clock:
     now = floor(clock.now())
     old, plain, boosted = await add(store, task(at=now - 6000), task(at=now), task(at=now, boost=5000))
     assert await worker.runs() == [old, boosted, plain]
+
+
+@pytest.mark.parametrize("priority", [1, 4, 9])
+async def test_behind_an_endless_stream_of_the_highest_each_level_waits_a_minute(
+    store: Store, worker: Worker, clock: ManualClock, priority: int
+) -> None:
+    """There is always a fresh one of priority 10; nobody is before its time, and nobody waits longer than that."""
+    await worker.beat()
+    step, waited = 20_000, 0
+    (low,) = await add(store, task(boost=priority * AGING))
+    while True:
+        await add(store, task(boost=10 * AGING))
+        (uuid,) = await worker.runs(total=1)
+        await worker.settle(worker.done(uuid, keep=0))
+        if uuid == low:
+            break
+        clock.advance(step)
+        waited += step
+    assert (10 - priority) * AGING - step <= waited <= (10 - priority) * AGING
 
 
 async def test_equal_ranks_by_order_of_adding(store: Store, worker: Worker, clock: ManualClock) -> None:

@@ -7,6 +7,7 @@ import os
 import signal
 import subprocess
 import sys
+import textwrap
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -14,9 +15,13 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
+def environment(store: str, ledger: Path) -> dict[str, str]:
+    return {**os.environ, "STORE": store, "LEDGER": str(ledger), "PYTHONPATH": str(ROOT)}
+
+
 class Fleet:
     def __init__(self, store: str, ledger: Path, size: int) -> None:
-        self._environment = {**os.environ, "STORE": store, "LEDGER": str(ledger), "PYTHONPATH": str(ROOT)}
+        self._environment = environment(store, ledger)
         self.log = ledger.with_suffix(".log")
         self.workers: list[subprocess.Popen[bytes]] = [self._start() for _ in range(size)]
 
@@ -64,6 +69,55 @@ def fleet(store: str, ledger: Path, size: int) -> Iterator[Fleet]:
         yield workers
     finally:
         workers.stop()
+
+
+@contextlib.contextmanager
+def crew(store: str, ledger: Path, size: int) -> Iterator[subprocess.Popen[bytes]]:
+    """Many workers, started together by one process that forks."""
+    with ledger.with_suffix(".log").open("ab") as log:
+        parent = subprocess.Popen(
+            [sys.executable, "-m", "tests.faults.shop", str(size)],
+            env=environment(store, ledger), cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
+        )  # fmt: skip
+    try:
+        yield parent
+    finally:
+        parent.send_signal(signal.SIGTERM)
+        try:
+            parent.wait(15)
+        except subprocess.TimeoutExpired:
+            os.killpg(parent.pid, signal.SIGKILL)  # a session of our own making
+            parent.wait()
+            raise
+
+
+def forked(store: str, ledger: Path, size: int, work: str) -> list[str]:
+    """What so many clients of the shop answer; `work` is the body of a function of a client's number."""
+    script = CLIENTS.replace("    WORK", textwrap.indent(textwrap.dedent(work).strip(), "    "))
+    command = [sys.executable, "-c", script, str(size)]
+    subprocess.run(command, env=environment(store, ledger), cwd=ROOT, check=True, timeout=600)
+    return [ledger.with_suffix(f".{number}").read_text() for number in range(size)]
+
+
+CLIENTS = """
+import os, sys, time
+from pathlib import Path
+from tests.faults import shop
+
+def work(number):
+    WORK
+
+gate, children = os.pipe(), []
+for number in range(int(sys.argv[1])):
+    if not (pid := os.fork()):
+        os.close(gate[1])
+        os.read(gate[0], 1)  # all begin when the gate is closed
+        Path(os.environ["LEDGER"]).with_suffix(f".{number}").write_text(str(work(number)))
+        os._exit(0)
+    children.append(pid)
+os.close(gate[1])
+sys.exit(max(os.waitpid(pid, 0)[1] for pid in children))
+"""
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, meanwhile: Callable[[], object] = lambda: None) -> float:

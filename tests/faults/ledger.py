@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import time
 from collections import Counter
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -53,6 +54,24 @@ def taken_over_after(entries: list[Entry], pid: int, died: float) -> list[float]
         for lost in left
     ]
     return [at - died for at in again if at is not None]
+
+
+def crowds(entries: list[Entry], group_of: Mapping[str, object]) -> dict[object, int]:
+    """By group: how many of it ran at the same time, at most. A run that wrote no end has none."""
+    alive: Counter[object] = Counter()
+    most: dict[object, int] = {}
+    for entry in sorted(entries, key=lambda e: (e.at, e.what == "begin")):
+        group = group_of[entry.uuid]
+        alive[group] += 1 if entry.what == "begin" else -1
+        most[group] = max(most.get(group, 0), alive[group])
+    return most
+
+
+def ended_by_death(entries: list[Entry], deaths: Mapping[int, float]) -> list[Entry]:
+    """With an end for each run that its process did not live to end."""
+    ended = {(entry.uuid, entry.fence) for entry in entries if entry.what == "end"}
+    cut = [e for e in entries if e.what == "begin" and (e.uuid, e.fence) not in ended and e.pid in deaths]
+    return entries + [Entry("end", e.uuid, e.attempt, e.fence, e.pid, deaths[e.pid]) for e in cut]
 
 
 def most_at_once(entries: list[Entry], uuids: set[str]) -> int:

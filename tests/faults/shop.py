@@ -1,4 +1,4 @@
-"""The app that the fault runs work with; as a program, one worker of it.
+"""The app that the fault runs work with; as a program, one worker of it, or as many as its argument says.
 
 STORE and LEDGER say where.
 """
@@ -8,9 +8,11 @@ from __future__ import annotations
 import asyncio
 import os
 import random
+import signal
+import sys
 from pathlib import Path
 
-from onthedot import App, current_task
+from onthedot import App, AtMost, Rate, current_task
 from tests.faults import scaled
 from tests.faults.ledger import Ledger
 
@@ -61,5 +63,54 @@ async def slow(seconds: float) -> str:
     return "slow"
 
 
+@app.task(limits=[AtMost(2, by="key")], max_crashes=1000)
+async def keyed(key: int) -> None:
+    """Of each key at most two at once."""
+    await _write_down(random.uniform(0.02, 0.06))
+
+
+@app.task(limits=[Rate("50/s", burst=10)])
+async def paced() -> None:
+    """Fifty a second, counted for the source."""
+
+
+@app.task(limits=[Rate("50/s", burst=10, name="api")])
+async def metered() -> None:
+    """Fifty a second, counted for a lane."""
+
+
+@app.task(unique="{key}", on_conflict="replace")
+async def debounced(key: str, said: str) -> str:
+    return said
+
+
+@app.task
+async def old() -> None:
+    await asyncio.sleep(0.001)
+
+
+@app.task
+async def fresh() -> None: ...
+
+
+def _several(number: int) -> None:
+    """That many workers. Forked, since starting an interpreter takes longer than most tests; all end with this one."""
+    children: list[int] = []
+    for _ in range(number):
+        pid = os.fork()
+        if not pid:
+            app.run()
+            os._exit(0)
+        children.append(pid)
+    for which in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(which, lambda *_: [os.kill(pid, signal.SIGTERM) for pid in children])
+    while children:
+        pid, _ = os.wait()
+        children.remove(pid)
+
+
 if __name__ == "__main__":
-    app.run()
+    if len(sys.argv) > 1:
+        _several(int(sys.argv[1]))
+    else:
+        app.run()

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from onthedot.errors import ArgumentError, BadLimit
 from onthedot.limits import AtMost, Rate, key_text, lane_rule
 from onthedot.operations.finding import Finding
+from onthedot.operations.sources import read_reason
 from onthedot.stores.contract import Limit, Store
 
 _NAME = re.compile(r"@?[A-Za-z0-9_.:-]{1,200}(/[^/\x00-\x1f\x7f]{1,200})?")
@@ -127,6 +128,6 @@ def _info(name: str, limits: Iterable[Limit]) -> LimitInfo:
         None if rated is None else rated.rate,
         None if rated is None else rated.burst,
         paused is not None,
-        "" if paused is None else paused.reason,
+        "" if paused is None else read_reason(paused.reason)[0],
         tuple(what for what, is_set in set_by_operator.items() if is_set),
     )
