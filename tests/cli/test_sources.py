@@ -39,7 +39,7 @@ def test_what_is_known_of_a_source(limited: Desk) -> None:
     limited.add("greet", name="bob")
     limited.app.named("greet").options(after=3600).delay(name="cid")
     found = sources(limited)
-    assert list(found) == ["fail", "greet", "send", "@openai"]
+    assert list(found) == ["fail", "greet", "send", "think", "@openai"]
     greet = found["greet"]
     assert [greet[state] for state in ("ready", "parked", "scheduled", "running", "succeeded")] == [1, 0, 1, 0, 1]
     assert (found["fail"]["failed"], greet["workers"], greet["paused"]) == (1, 0, None)
@@ -50,8 +50,8 @@ def test_what_is_known_of_a_source(limited: Desk) -> None:
     assert head.split()[:3] == ["SOURCE", "READY", "PARKED"]
     assert rows[1].split() == ["greet", "1", "0", "1", "0", "0", "1", "0"]
     assert rows[2].split("  ")[-1].strip() == "4 at once, 1.67/s, 2 at once a key"
-    assert rows[3].split()[0] == "@openai"
-    assert rows[3].endswith("5/s")
+    assert rows[4].split()[0] == "@openai"
+    assert rows[4].endswith("5/s")
 
 
 def test_who_could_run_it(desk: Desk) -> None:
