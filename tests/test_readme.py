@@ -1,4 +1,4 @@
-"""The README's programs do what it says: each is run as a user would, in a folder and a process of its own."""
+"""The programs of the README and the docs do what is said: each is run as a user would, in a folder and a process."""
 
 from __future__ import annotations
 
@@ -10,12 +10,15 @@ from pathlib import Path
 
 import pytest
 
-README = (Path(__file__).parents[1] / "README.md").read_text("utf-8")
-PROGRAMS = re.findall(r"^```python\n(.*?)^```(?:\n\n?```text\n(.*?)^```)?", README, re.DOTALL | re.MULTILINE)
+ROOT = Path(__file__).parents[1]
+PAGES = ("README.md", "docs/schedules.md")
+PROGRAM = re.compile(r"^```python\n(.*?)^```(?:\n\n?```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
+PROGRAMS = [found for page in PAGES for found in PROGRAM.findall((ROOT / page).read_text("utf-8"))]
 
 
-def test_there_is_an_example() -> None:
-    assert PROGRAMS
+@pytest.mark.parametrize("page", PAGES)
+def test_there_is_an_example(page: str) -> None:
+    assert PROGRAM.search((ROOT / page).read_text("utf-8"))
 
 
 @pytest.mark.parametrize(("program", "output"), PROGRAMS)

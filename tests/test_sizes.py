@@ -11,13 +11,13 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 6_700,
-    "cli": 3_000,
-    "engine": 1_450,
+    ".": 7_150,
+    "cli": 3_200,
+    "engine": 1_400,
     "executors": 1_300,
     "observe": 300,
-    "operations": 1_700,
-    "stores": 1_100,
+    "operations": 2_100,
+    "stores": 1_150,
     "stores/memory": 1_400,
     "stores/sqlite": 3_400,
     "testing": 600,

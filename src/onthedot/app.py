@@ -30,6 +30,7 @@ from onthedot.operations.explain import Explanation
 from onthedot.operations.finding import Found, Where
 from onthedot.options import Seconds, TaskOptions, bound_of, resolve
 from onthedot.retry import seconds
+from onthedot.scheduling import Schedules, SyncSchedules
 from onthedot.settings import store_url
 from onthedot.task import TaskInfo, check_name
 
@@ -113,7 +114,8 @@ class App(Generic[S]):
         if task_timeout is not None:
             said.setdefault("timeout", task_timeout)
         self._declarations = Declarations(self._core, said, tz, caps)
-        self.sync: SyncOperations = SyncOperations(self._bridge)
+        self.schedules: Schedules = Schedules(self._core, tz)
+        self.sync: SyncOperations = SyncOperations(self._bridge, SyncSchedules(self._core, tz))
         living.add(self)
 
     # -- declaring
@@ -323,8 +325,9 @@ class App(Generic[S]):
 class SyncOperations:
     """What ``app.get``, ``app.find`` … do, for sync code: ``app.sync.get(uuid)``."""
 
-    def __init__(self, bridge: Bridge) -> None:
+    def __init__(self, bridge: Bridge, schedules: SyncSchedules) -> None:
         self._bridge = bridge
+        self.schedules = schedules
 
     def get(self, uuid: str) -> TaskInfo:
         return self._bridge.call(lambda link: link.operations.get(uuid))

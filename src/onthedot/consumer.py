@@ -14,12 +14,12 @@ from onthedot.codec import Headers, decode_open, decode_open_result, encode_open
 from onthedot.context import current_task
 from onthedot.cron import Zone
 from onthedot.declared import Home, Unseen, filled, headers, policy_of, unique_key
-from onthedot.engine.firing import Plan
 from onthedot.errors import DeclarationError, DuplicateTask
 from onthedot.importing import module_of
 from onthedot.limits import Limits, share
 from onthedot.options import Options, TaskOptions, resolve
 from onthedot.schedule import as_schedule
+from onthedot.scheduled import Plan
 from onthedot.stores.contract import Limit, NewTask, Policy
 from onthedot.task import Task, check_name
 from onthedot.views import schedule_at

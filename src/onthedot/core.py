@@ -21,7 +21,7 @@ from onthedot.background import Background, check_place
 from onthedot.bridge import Bridge
 from onthedot.clock import Clock, SystemClock
 from onthedot.engine.backlog import Bounds
-from onthedot.engine.firing import Firing, Plan
+from onthedot.engine.firing import Firing
 from onthedot.engine.lifecycle import Status
 from onthedot.engine.runner import Around
 from onthedot.engine.source import Sources
@@ -40,6 +40,7 @@ from onthedot.operations import NO_CODE
 from onthedot.operations.limiting import Code
 from onthedot.options import Seconds
 from onthedot.retry import seconds
+from onthedot.scheduled import Plan
 from onthedot.service import Service
 from onthedot.settings import store_url, version
 from onthedot.stores import connect
@@ -122,7 +123,7 @@ class Core:
     @property
     def code(self) -> Code:
         """What this process's code says to those who operate."""
-        return Code(self._limits, self._keep, self.most_kept)
+        return Code(self._limits, self._keep, self.most_kept, self.plans)
 
     def _limits(self) -> list[Limit]:
         return [limit for name, source in self.sources.items() for limit in source.limits(name)]
@@ -168,6 +169,7 @@ class Core:
             most_kept=self.most_kept,
             declare=lambda: self._declare(firing),
             fire=firing.fire,
+            plans=self.plans,
             fatal=self.service.failed,
             turned=self.counts.stale,
         )

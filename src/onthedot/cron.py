@@ -13,7 +13,7 @@ from collections.abc import Iterable
 from copy import copy
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
-from typing import TypeAlias
+from typing import Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
@@ -21,6 +21,7 @@ from cronsim import CronSim, CronSimError
 from onthedot.errors import BadSchedule
 
 Zone: TypeAlias = str | tzinfo
+Mark: TypeAlias = Literal["", "gap", "first", "second"]
 
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
@@ -86,6 +87,18 @@ class Cron:
         except (OverflowError, StopIteration):
             return None
         return found.replace(tzinfo=UTC)
+
+    def mark(self, moment: datetime) -> Mark:
+        """What the wall clock does at a firing: it has just left out the hour meant, or the hour comes twice.
+
+        >>> Cron("30 2 * * *", "Europe/Berlin").mark(datetime(2026, 3, 29, 1, tzinfo=UTC))
+        'gap'
+        """
+        wall = moment.astimezone(self.zone).replace(tzinfo=None, microsecond=0)
+        before, after = self._offsets(wall)
+        if before > after:
+            return "second" if wall.fold else "first"
+        return "" if self._walk(wall - _SECOND) == wall else "gap"
 
     def _next_fixed(self, wall: datetime) -> datetime:
         before, after = self._offsets(wall)

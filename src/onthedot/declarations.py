@@ -11,13 +11,13 @@ from onthedot.consumer import BaseTaskConsumer, ConsumerSource
 from onthedot.core import Core
 from onthedot.cron import Zone, zone_of
 from onthedot.declared import Declared
-from onthedot.engine.firing import Plan
 from onthedot.engine.source import Source
 from onthedot.errors import BadLimit, BadSchedule, DeclarationError, DuplicateTask
 from onthedot.importing import goes_on
 from onthedot.limits import share
 from onthedot.options import Options, TaskOptions, resolve
 from onthedot.schedule import as_schedule
+from onthedot.scheduled import Plan
 from onthedot.stores.contract import Limit
 from onthedot.task import check_name
 

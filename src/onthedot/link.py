@@ -43,7 +43,7 @@ class Shared:
 class Link:
     def __init__(self, store: Store, shared: Shared) -> None:
         self.store = store
-        self.operations: Operations = Operations(store, shared.client, shared.clock, shared.code)
+        self.operations: Operations = Operations(store, shared.client, shared.clock, shared.code, shared.logs)
         self._client, self._logs, self._counts = shared.client, shared.logs, shared.counts
         self._bounds = shared.bounds
         self._backlog = Backlog(store, shared.bounds)

@@ -18,6 +18,7 @@ from onthedot.observe.logs import Logs
 from onthedot.operations.finding import Found, Where
 from onthedot.options import Seconds
 from onthedot.retry import seconds
+from onthedot.scheduling import Schedules
 from onthedot.settings import store_url
 from onthedot.stores.contract import Added, NewTask, Policy
 from onthedot.task import Task, check_name
@@ -75,6 +76,7 @@ class Scheduler:
             keeps_waiting=True,
             watched=True,
         )
+        self.schedules: Schedules = Schedules(self._core, "UTC")
         self._consumers: dict[str, ConsumerSource] = {}
         self._take_consumers()
         registry.watch(self._take_consumers)
@@ -138,11 +140,13 @@ class Scheduler:
         now = dict(self.registry.sources)
         for name in [name for name in self._consumers if name not in now]:
             del self._consumers[name]
+            self._core.plans.pop(name, None)
             self._core.sources.remove(name)
         for name, consumer in now.items():
             known = self._consumers.get(name)
             if known is None or known.consumer is not consumer:
                 source = self._consumers[name] = ConsumerSource(consumer)
+                self._core.plans.pop(name, None)
                 if (plan := source.plan(self._core.client)) is not None:
                     self._core.plans[name] = plan
                 self._core.sources.put(source)

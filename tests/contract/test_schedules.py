@@ -118,6 +118,38 @@ async def test_refused(store: Store, clock: ManualClock) -> None:
     assert await stored(store) == paused
 
 
+async def test_an_edit_between_due_and_fire(store: Store, worker: Worker, clock: ManualClock) -> None:
+    """Whoever decided on the old rule is refused, however the new one came: declared, or by compare-and-set."""
+    await worker.beat()
+    due = floor(clock.now())
+    await declare(store, due)
+    for edit in (Schedule("nightly", b"new", "v2", due), None):
+        (seen,) = (await worker.claim()).schedules
+        await store.put([edit or replace(seen, rule=b"newer")], [])
+        assert list(await store.fire([Fire("nightly", seen.rev, (task(uuid="x"),), due + 1000, due)])) == [False]
+    assert list(await store.get(["x"])) == [None]
+    after = await stored(store)
+    assert (after.rule, after.next_at, after.last_at, after.runs) == (b"newer", due, None, 0)
+
+
+async def test_an_edit_that_was_read_before_a_firing(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    due = floor(clock.now())
+    seen = await declare(store, due)
+    assert list(await store.fire([Fire("nightly", seen.rev, (task(uuid="x"),), due + 1000, due)])) == [True]
+    assert list(await store.put([replace(seen, paused=True)], [])) == [False]
+    after = await stored(store)
+    assert (after.paused, after.next_at, after.runs) == (False, due + 1000, 1)
+
+
+async def test_a_claim_says_at_which_moment(store: Store, worker: Worker, clock: ManualClock) -> None:
+    """The store's own: by it the windows of what is due are judged."""
+    await worker.beat()
+    clock.advance(1234)
+    assert (await worker.claim()).now == clock.now()
+    assert (await worker.claim(repeat=True)).now == clock.now()
+
+
 async def test_a_paused_one_is_not_handed_out(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.beat()
     schedule = await declare(store, floor(clock.now()))

@@ -1,4 +1,4 @@
-"""Worker processes of the shop that can be killed and replaced."""
+"""Worker processes of the shop, or of another program, that can be killed and replaced."""
 
 from __future__ import annotations
 
@@ -20,7 +20,8 @@ def environment(store: str, ledger: Path) -> dict[str, str]:
 
 
 class Fleet:
-    def __init__(self, store: str, ledger: Path, size: int) -> None:
+    def __init__(self, store: str, ledger: Path, size: int, program: str = "tests.faults.shop") -> None:
+        self._program = program
         self._environment = environment(store, ledger)
         self.log = ledger.with_suffix(".log")
         self.workers: list[subprocess.Popen[bytes]] = [self._start() for _ in range(size)]
@@ -28,7 +29,7 @@ class Fleet:
     def _start(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", "tests.faults.shop"], env=self._environment, cwd=ROOT, stdout=log, stderr=log
+                [sys.executable, "-m", self._program], env=self._environment, cwd=ROOT, stdout=log, stderr=log
             )
 
     def kill(self, index: int) -> tuple[int, float]:
@@ -63,8 +64,8 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def fleet(store: str, ledger: Path, size: int) -> Iterator[Fleet]:
-    workers = Fleet(store, ledger, size)
+def fleet(store: str, ledger: Path, size: int, program: str = "tests.faults.shop") -> Iterator[Fleet]:
+    workers = Fleet(store, ledger, size, program)
     try:
         yield workers
     finally:

@@ -271,6 +271,7 @@ class NaiveStore(Control):
             woke=frozenset(self.woke),
             next_in=self._next_in([wait for wait in rest.values() if wait is not None]),
             more=promoted == BATCH or len(chores) == CHORES,
+            now=self.clock.now(),
         )
 
     def _take_chores(self, session: str, fence: int, known: frozenset[str] | None) -> None:

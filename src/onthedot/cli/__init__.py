@@ -25,6 +25,12 @@ _COMMANDS = {  # name: (module:click command, what --help says)
     "dev": ("dev:dev", "Work while you write: reloads when you save."),
     "doctor": ("doctor:doctor", "Is everything as it should be?"),
     "failed": ("failed:failed", "What has failed, grouped by error."),
+    "schedule delete": ("schedule:delete", "Remove one that was put at run time, or an orphan."),
+    "schedule list": ("schedule:listed", "What runs by itself, and when next."),
+    "schedule pause": ("schedule:pause", "Stop one for a while."),
+    "schedule plan": ("schedule:plan", "The next runs, and the load of the day."),
+    "schedule resume": ("schedule:resume", "Let it go on."),
+    "schedule run": ("schedule:run", "Run one now."),
     "schema check": ("schema:check", "Is the store's schema the one of this version?"),
     "schema install": ("schema:install", "Make or upgrade the store's schema."),
     "schema print": ("schema:show", "The schema, as SQL."),
@@ -70,7 +76,7 @@ class _Commands(click.Group):
         below = [name for name in _COMMANDS if name.startswith(f"{args[0]} ")]
         if below and args[0] not in _COMMANDS:
             if ctx.help_option_names[0] in args or ctx.help_option_names[1] in args:
-                click.echo("\n".join(f"onthedot {name:14}  {_COMMANDS[name][1]}" for name in below))
+                click.echo("\n".join(f"onthedot {name:15}  {_COMMANDS[name][1]}" for name in below))
                 ctx.exit(0)
             ctx.fail(f"{args[0]} what? There are: {', '.join(below)}.")
         return super().resolve_command(ctx, args)

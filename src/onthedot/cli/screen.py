@@ -22,7 +22,7 @@ Block = tuple[Sequence[str], Sequence[Sequence[str]]]  # of a table: columns, ro
 
 _COLOURS = {
     "succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "ready": "bold",
-    "scheduled": "dim", "✓": "green", "✗": "red",
+    "scheduled": "dim", "✓": "green", "✗": "red", "paused": "yellow", "orphan": "red", "over": "dim",
 }  # fmt: skip
 
 

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Mapping
+from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
 from onthedot.cli.options import Mistake, Said
 from onthedot.clock import SystemClock
 from onthedot.operations import Operations
+from onthedot.operations.limiting import Code
+from onthedot.scheduled import Plan
 from onthedot.settings import store_url
 from onthedot.stores import connect
 from onthedot.stores.about import apps_in, check_schema, file_of
@@ -27,7 +30,7 @@ def ask(said: Said, work: Callable[[Operations], Awaitable[T]]) -> T:
         store = connect(url, SystemClock(), name)
         await store.open()
         try:
-            return await work(Operations(store, new_uuid()))
+            return await work(Operations(store, new_uuid(), code=Code(plans=_plans(said))))
         finally:
             await store.shut()
 
@@ -71,6 +74,18 @@ def target(said: Said) -> tuple[str, str]:
         return store_url(said.store if said.store is not None else app._core.url), app.name
     url = store_url(said.store)
     return url, said.app_name or _only_app(url)
+
+
+def _plans(said: Said) -> Mapping[str, Plan]:
+    """With -A: rules of the user's own can be computed here."""
+    if said.module is None:
+        return {}
+    from onthedot.cli.loading import load_app
+
+    core = load_app(said.module)._core
+    for module in core.include:
+        import_module(module)
+    return core.plans
 
 
 def _only_app(url: str) -> str:

@@ -62,7 +62,8 @@ class Parts:
     random: randomness.Random
     logs: Logs
     declare: Callable[[], Awaitable[None]]  # tells the store what code says: limits and schedules
-    fire: Callable[[Sequence[Schedule]], Awaitable[bool]]
+    fire: Callable[[Sequence[Schedule], float], Awaitable[bool]]  # those due at the store's moment
+    plans: Mapping[str, object]  # the schedules that code declares
     around: Sequence[Around] = ()
     app: str = ""
     version: str = ""
@@ -114,6 +115,7 @@ class Worker:
             "started": self._since,
             "concurrency": dict(self._parts.totals),
             "sources": [name for name, _ in sources],
+            "schedules": sorted(self._parts.plans),
             "max_retries": {name: most for name, source in sources if (most := source.options.max_retries)},
         }
         return msgspec.json.encode(said)
@@ -201,9 +203,8 @@ class Worker:
         if self._notes:
             await self._write_notes()
         if self._undeclared:
-            await self._parts.declare()
-            await self._keeper.tell(self._described())
-            self._undeclared = False
+            self._undeclared = False  # first, so that what is declared meanwhile is not forgotten
+            await self._declare_again()
         turn = await self._turn()
         if not turn.alive:
             await self._reborn()
@@ -214,6 +215,14 @@ class Worker:
             await asyncio.sleep(0)  # there is more at once, but others want the loop too
         else:
             await self._idle(turn.claimed.next_in)
+
+    async def _declare_again(self) -> None:
+        try:
+            await self._parts.declare()
+            await self._keeper.tell(self._described())
+        except BaseException:
+            self._undeclared = True
+            raise
 
     async def _turn(self) -> Turn:
         """Settle and claim in one step. What was taken out is put back if the store does not answer."""
@@ -255,7 +264,7 @@ class Worker:
         self.slots.wake(claimed.woke - claimed.rest.keys())
         fired = False
         if claimed.schedules and not self._stopping:
-            fired = await self._parts.fire(claimed.schedules)
+            fired = await self._parts.fire(claimed.schedules, claimed.now)
         return bool(fired or claimed.more or claimed.chores or self.slots.hungry())
 
     def _start_runs(self, claimed: Claimed, now: float) -> None:

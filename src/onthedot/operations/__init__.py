@@ -9,10 +9,12 @@ from dataclasses import replace
 from datetime import UTC, datetime
 
 from onthedot.clock import Clock, SystemClock, to_ms
+from onthedot.observe.logs import Logs
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, grouped
 from onthedot.operations.finding import MANY
 from onthedot.operations.limiting import Code, Limiting
+from onthedot.operations.schedules import Schedules
 from onthedot.operations.sources import SourceInfo, as_sources, written_reason
 from onthedot.operations.watching import Watch
 from onthedot.operations.workers import WorkerInfo, as_worker
@@ -24,10 +26,13 @@ _WAITING = ("scheduled", "ready", "parked")
 
 
 class Operations(Limiting):
-    def __init__(self, store: Store, client: str, clock: Clock | None = None, code: Code = NO_CODE) -> None:
+    def __init__(
+        self, store: Store, client: str, clock: Clock | None = None, code: Code = NO_CODE, logs: Logs | None = None
+    ) -> None:
         super().__init__(store, code)
         self._client = client
         self._clock = clock or SystemClock()
+        self.schedules: Schedules = Schedules(store, client, self._clock, logs, code.plans)
 
     async def explain(self, uuid: str) -> Explanation:
         """Why a task is not running, by the rules of the claim; a beginning of its uuid is enough."""

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field
 from types import EllipsisType
 
 from msgspec.structs import replace
@@ -13,6 +13,7 @@ from onthedot.errors import ArgumentError, BadLimit
 from onthedot.limits import AtMost, Rate, key_text, lane_rule
 from onthedot.operations.finding import Finding
 from onthedot.operations.sources import read_reason
+from onthedot.scheduled import Plan
 from onthedot.stores.contract import Limit, Store
 
 _NAME = re.compile(r"@?[A-Za-z0-9_.:-]{1,200}(/[^/\x00-\x1f\x7f]{1,200})?")
@@ -26,6 +27,7 @@ class Code:
     limits: Callable[[], Iterable[Limit]] = tuple[Limit, ...]
     keep: Callable[[str], int] = lambda _: _WEEK  # ms that a cancelled task of a source stays
     most_kept: int = 1_000_000  # ended tasks
+    plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])  # its schedules
 
 
 @dataclass(frozen=True, slots=True)

@@ -24,6 +24,7 @@ class WorkerInfo:
     started: datetime | None = None
     concurrency: Mapping[str, int] = field(default_factory=dict[str, int])
     sources: tuple[str, ...] = ()
+    schedules: tuple[str, ...] = ()  # those that its code declares
     running: int = 0
     max_retries: Mapping[str, int] = field(default_factory=dict[str, int])  # of sources that have any
 
@@ -43,6 +44,7 @@ def as_worker(name: str, info: bytes, running: int) -> WorkerInfo:
         started=None if started is None else from_ms(started),
         concurrency=said.get("concurrency", {}),
         sources=tuple(said.get("sources", ())),
+        schedules=tuple(said.get("schedules", ())),
         running=running,
         max_retries=said.get("max_retries", {}),
     )

@@ -231,6 +231,7 @@ class Claimed(Struct, frozen=True):
     woke: frozenset[str]  # sources that got ready tasks or freed capacity in this call
     next_in: float | None  # ms to the next alarm of any kind, fractions kept; None: nothing is set
     more: bool  # promoted or handed out a full batch: come again
+    now: float = 0  # the store's moment, in ms: by it schedules are judged
 
 
 class Turn(Struct, frozen=True):

@@ -17,9 +17,9 @@ from msgspec.structs import replace
 
 from onthedot.clock import ManualClock, from_ms
 from onthedot.core import Core
-from onthedot.engine.firing import Firing
 from onthedot.errors import SchedulerStateError
 from onthedot.link import Link
+from onthedot.scheduled import read, resumed, rule_of
 from onthedot.stores.contract import Lease, Record
 from onthedot.testing.added import shown
 
@@ -201,6 +201,8 @@ async def schedules_paused(core: Core) -> AsyncGenerator[None, None]:
     try:
         yield
     finally:
-        firing = Firing(store, core.sources, core.plans, core.clock, core.logs)
         paused = [each for each in (await store.state())[0] if each.paused and each.name in names]
-        await store.put([firing.resumed(each) for each in paused], [])
+        for each in paused:
+            after, passed = resumed(each, rule_of(each.name, read(each), core.plans), core.clock.now())
+            await store.put([after], [])
+            core.logs.skipped(each.name, "paused", passed)

@@ -52,6 +52,19 @@ async def test_an_add_wakes_the_others(tmp_path: Path) -> None:
     await leave(store, "me")
 
 
+async def test_the_dead_are_not_seen_even_if_nobody_buries_them(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "t.db")
+    with peers(tmp_path / "t.db", "p1", "p2") as both:
+        await store.open()
+        assert (await store.state())[2].keys() == {"p1", "p2"}
+        for peer in both:
+            peer.kill()
+        for peer in both:
+            peer.process.wait()
+        assert (await store.state())[2] == {}
+        await store.shut()
+
+
 async def test_an_end_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
     store = await open_store(tmp_path / "t.db", "me")
     hints = store.hints("client")

@@ -329,16 +329,9 @@ class MemoryStore:
         else:
             tasks, chores = self._take(session, ask, now)
         rest = resting(self._board, ask.pools, ask.suspects > session.suspects, now)
-        return Claimed(
-            session.last[0].fence if tasks or chores else 0,
-            tasks,
-            chores,
-            self._schedules.due(now),
-            rest,
-            frozenset(self._board.woke),
-            self._next_in(now, rest),
-            more or len(chores) == CHORES,
-        )
+        fence, woke = session.last[0].fence if tasks or chores else 0, frozenset(self._board.woke)
+        due, next_in = self._schedules.due(now), self._next_in(now, rest)
+        return Claimed(fence, tasks, chores, due, rest, woke, next_in, more or len(chores) == CHORES, now)
 
     def _take(self, session: Session, ask: Ask, now: float) -> tuple[list[Record], list[Record]]:
         board = self._board

@@ -181,6 +181,7 @@ class Claiming:
             frozenset(board.told.woke),
             self._next_in(rest),
             more or len(chores) == CHORES,
+            board.now,
         )
 
     def _rest(self) -> dict[str, float | None]:

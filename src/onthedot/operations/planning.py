@@ -1,0 +1,83 @@
+"""What schedules are going to do: their next runs, and how many there are in each hour."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+from itertools import islice, pairwise
+
+from onthedot.clock import from_ms, to_ms
+from onthedot.cron import Mark, cron_in, zone_of
+from onthedot.schedule import CronSchedule, DailySchedule, IntervalSchedule, Schedule, due_windows, jitter_of
+from onthedot.stores import contract
+
+HOUR = timedelta(hours=1)
+_LOOKED = 100_000  # windows of one rule; a cron has 86,400 in a day at most
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A window that is to come."""
+
+    name: str
+    at: datetime  # in UTC
+    wall: datetime  # in the schedule's own zone
+    due: datetime  # in UTC, with its jitter
+    mark: Mark = ""  # gap: its hour is left out, so it runs right after · first, second: its hour comes twice
+
+
+def run_at(name: str, rule: Schedule | None, at: datetime) -> PlannedRun:
+    due = at
+    if rule is not None and rule.jitter:
+        due += timedelta(milliseconds=jitter_of(name, to_ms(at), rule.jitter))
+    if not isinstance(rule, CronSchedule | DailySchedule):
+        return PlannedRun(name, at, at, due)
+    zone = str(rule.tz or "UTC")
+    expr = rule.expr if isinstance(rule, CronSchedule) else rule._expr
+    return PlannedRun(name, at, at.astimezone(zone_of(zone)), due, cron_in(expr, zone).mark(at))
+
+
+def coming(record: contract.Schedule, rule: Schedule, now: float) -> Iterator[datetime]:
+    """Windows from now on, and those before that are still to run. Of a paused one: as if it went on now."""
+    if record.next_at is None:
+        return
+    moment, at = from_ms(now), from_ms(record.next_at)
+    if isinstance(rule, IntervalSchedule):
+        rule = rule.anchored(at)
+    if at <= moment:
+        due = due_windows(rule, at, moment, "none" if record.paused else rule.catch_up, rule.grace)
+        yield from () if record.paused else due.run
+        following = due.next_at
+    else:
+        following = at
+    while following is not None:
+        yield following
+        following = rule.next_after(following)
+
+
+def count_by_hour(record: contract.Schedule, rule: Schedule, now: float, hours: int) -> list[int]:
+    """How many windows there are in each hour, from the one that has begun."""
+    begin = from_ms(now).replace(minute=0, second=0, microsecond=0)
+    counts = [0] * hours
+    for at in islice(coming(record, rule, now), _LOOKED):
+        if at < begin:
+            continue
+        if isinstance(rule, IntervalSchedule):
+            return _on_grid(rule, at, begin, counts)
+        if (hour := (at - begin) // HOUR) >= hours:
+            break
+        counts[hour] += 1
+    return counts
+
+
+def _on_grid(rule: IntervalSchedule, first: datetime, begin: datetime, counts: list[int]) -> list[int]:
+    """Of an interval they need not be walked through: there may be millions."""
+
+    def before(moment: datetime) -> int:
+        if rule.end is not None:
+            moment = min(moment, rule.end + timedelta(microseconds=1))
+        return max(0, -((first - moment) // rule.step))
+
+    edges = [before(begin + hour * HOUR) for hour in range(len(counts) + 1)]
+    return [later - earlier for earlier, later in pairwise(edges)]

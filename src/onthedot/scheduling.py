@@ -1,0 +1,185 @@
+"""``app.schedules`` and ``app.sync.schedules``: schedules made, looked at and changed at run time."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from datetime import datetime
+from typing import Any, TypedDict, Unpack
+
+from onthedot.codec import decode_open_result
+from onthedot.consumer import ConsumerSource, new_task
+from onthedot.core import Core
+from onthedot.cron import Zone
+from onthedot.declared import AGING
+from onthedot.errors import BadSchedule
+from onthedot.function import Call
+from onthedot.handle import AsyncTaskHandle, TaskHandle
+from onthedot.operations.planning import PlannedRun
+from onthedot.operations.schedules import Infos, Runs, ScheduleInfo
+from onthedot.retry import Duration
+from onthedot.schedule import CatchUp, CronSchedule, DailySchedule, Overlap, RuleSchedule, as_schedule
+from onthedot.scheduled import Plan
+from onthedot.stores.contract import NewTask, Policy
+from onthedot.task import Task, check_name
+
+__all__ = ["PlannedRun", "ScheduleInfo", "ScheduleOptions", "Schedules", "SyncSchedules"]
+
+_NO_SUCH = ("at", "after", "uuid")  # options of one call, which say nothing of the many that a schedule makes
+
+
+class ScheduleOptions(TypedDict, total=False):
+    """As in the …Schedule classes; what is given here goes before what they say."""
+
+    overlap: Overlap
+    catch_up: CatchUp
+    grace: Duration
+    jitter: Duration
+    start: datetime
+    end: datetime
+
+
+class Span(TypedDict, total=False):
+    """How far `plan` looks: so many hours (24), or until a moment; and at most so many runs (1000)."""
+
+    hours: float
+    until: datetime | None
+    limit: int
+
+
+class _Making:
+    """What both colours share: a plan out of what was said."""
+
+    def __init__(self, core: Core, tz: Zone) -> None:
+        self._core = core
+        self._tz = tz
+
+    def _plan(self, name: str, call: object, schedule: object, tz: Zone | None, options: ScheduleOptions) -> Plan:
+        where = f"schedule {name!r}"
+        try:
+            check_name(name, "name of the schedule")
+        except (TypeError, ValueError) as error:
+            raise BadSchedule(str(error)) from None
+        if unknown := options.keys() - ScheduleOptions.__annotations__.keys():
+            known = ", ".join(("tz", *ScheduleOptions.__annotations__))
+            raise BadSchedule(f"{where}: no option {', '.join(sorted(unknown))}; there are: {known}")
+        try:
+            rule = as_schedule(schedule, self._tz if tz is None else tz)
+            if tz is not None and isinstance(rule, CronSchedule | DailySchedule):
+                rule = replace(rule, tz=tz)
+            if not isinstance(rule, RuleSchedule):
+                rule = replace(rule, **options)
+        except BadSchedule as error:
+            error.args = (f"{where}: {error}",)
+            raise
+        if isinstance(rule, RuleSchedule):
+            raise BadSchedule(
+                f"{where}: {rule.rule!r} is a rule of one's own, and code cannot be stored as data: "
+                "declare it in code, with @app.schedule(…) or @app.task(schedule=…)"
+            )
+        if rule.args is not None:
+            raise BadSchedule(f"{where}: the arguments are those of the call; leave args={rule.args!r} out")
+        return Plan(name, rule, self._task(where, call))
+
+    def _task(self, where: str, call: object) -> NewTask:
+        if isinstance(call, Call):
+            if wrong := [name for name in _NO_SUCH if name in call._said]:
+                raise BadSchedule(f"{where}: options({wrong[0]}=…) is for one call; the schedule says when it runs")
+            return call.make()
+        if isinstance(call, Task):  # as a consumer's produce() makes it
+            source = self._core.sources.get(call.source)
+            if isinstance(source, ConsumerSource):
+                return source.make(call, self._core.client, timed=False)
+            return new_task(call, None, Policy(boost=5 * AGING), 0, timed=False)
+        raise BadSchedule(
+            f"{where}: {call!r} is a {type(call).__name__}; pass a call that is not made, as in send.s('ann')"
+        )
+
+    def _decoder(self, source: str) -> Callable[[bytes], Any]:
+        known = self._core.sources.get(source)
+        return decode_open_result if known is None else known.decode_result
+
+
+class Schedules(_Making):
+    """Schedules in the store, whoever made them. For sync code the same under ``app.sync.schedules``.
+
+    >>> import asyncio
+    >>> from onthedot import App
+    >>> app = App("shop", store="memory://")
+    >>> @app.task
+    ... async def send(to: str) -> None: ...
+    >>> info = asyncio.run(app.schedules.put("morning", send.s("ann"), "0 8 * * *", tz="Europe/Berlin"))
+    >>> info.rule, info.owner, dict(info.args)
+    ('0 8 * * * (Europe/Berlin)', 'data', {'to': 'ann'})
+    """
+
+    async def put(
+        self, name: str, call: Call[Any] | Task, schedule: object, *, tz: Zone | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleInfo:  # fmt: skip
+        """Makes or changes one: a call such as ``send.s("x")`` and a cron str, timedelta, time, aware datetime or
+        …Schedule. The same again changes nothing; a change of call or rule gives it a fresh next run."""
+        plan = self._plan(name, call, schedule, tz, options)
+        return await self._core.bridge.do(lambda link: link.operations.schedules.put(plan))
+
+    async def get(self, name: str) -> ScheduleInfo:
+        """All that is known of it."""
+        return await self._core.bridge.do(lambda link: link.operations.schedules.get(name))
+
+    async def list(self) -> Infos:
+        """All of them, by name."""
+        return await self._core.bridge.do(lambda link: link.operations.schedules.list())
+
+    async def pause(self, name: str, reason: str = "") -> ScheduleInfo:
+        """It does not fire until `resume`, also after a restart; what it has added runs."""
+        return await self._core.bridge.do(lambda link: link.operations.schedules.pause(name, reason))
+
+    async def resume(self, name: str) -> ScheduleInfo:
+        """It goes on with its next window; those that passed meanwhile are told in the log and not caught up."""
+        return await self._core.bridge.do(lambda link: link.operations.schedules.resume(name))
+
+    async def run(self, name: str) -> AsyncTaskHandle[Any]:
+        """Runs it now, also while it is paused; its next run stays. ``added`` is False if `overlap` forbade it."""
+        ran = await self._core.bridge.do(lambda link: link.operations.schedules.run(name))
+        return AsyncTaskHandle(self._core.bridge, ran.uuid, self._decoder(ran.source), ran.fresh)
+
+    async def delete(self, name: str) -> None:
+        """Removes one that is data, or an orphan. One that code declares would come back: BadSchedule."""
+        await self._core.bridge.do(lambda link: link.operations.schedules.delete(name))
+
+    async def plan(self, name: str | None = None, **span: Unpack[Span]) -> Runs:
+        """The next runs, in order: of one schedule, or of all that fire."""
+        return await self._core.bridge.do(lambda link: link.operations.schedules.plan(name, **span))
+
+
+class SyncSchedules(_Making):
+    """What ``app.schedules`` does, for sync code: ``app.sync.schedules.pause("nightly")``."""
+
+    def put(
+        self, name: str, call: Call[Any] | Task, schedule: object, *, tz: Zone | None = None,
+        **options: Unpack[ScheduleOptions],
+    ) -> ScheduleInfo:  # fmt: skip
+        plan = self._plan(name, call, schedule, tz, options)
+        return self._core.bridge.call(lambda link: link.operations.schedules.put(plan))
+
+    def get(self, name: str) -> ScheduleInfo:
+        return self._core.bridge.call(lambda link: link.operations.schedules.get(name))
+
+    def list(self) -> Infos:
+        return self._core.bridge.call(lambda link: link.operations.schedules.list())
+
+    def pause(self, name: str, reason: str = "") -> ScheduleInfo:
+        return self._core.bridge.call(lambda link: link.operations.schedules.pause(name, reason))
+
+    def resume(self, name: str) -> ScheduleInfo:
+        return self._core.bridge.call(lambda link: link.operations.schedules.resume(name))
+
+    def run(self, name: str) -> TaskHandle[Any]:
+        ran = self._core.bridge.call(lambda link: link.operations.schedules.run(name))
+        return TaskHandle(self._core.bridge, ran.uuid, self._decoder(ran.source), ran.fresh)
+
+    def delete(self, name: str) -> None:
+        self._core.bridge.call(lambda link: link.operations.schedules.delete(name))
+
+    def plan(self, name: str | None = None, **span: Unpack[Span]) -> Runs:
+        return self._core.bridge.call(lambda link: link.operations.schedules.plan(name, **span))

@@ -1,0 +1,1 @@
+"""Schedules end to end, on every kind of store, by a clock that the tests turn."""

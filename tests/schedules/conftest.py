@@ -1,0 +1,72 @@
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack
+from datetime import datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from onthedot import App
+from onthedot.clock import ManualClock
+from onthedot.engine.worker import Worker
+from tests.waiting import until
+
+
+class Shop:
+    """Apps of one name on one store, each like a process of its own that has other code; and the clock of all."""
+
+    def __init__(self, url: str, clock: ManualClock) -> None:
+        self._url, self.clock = url, clock
+        self.apps: list[App] = []
+        self.stack = ExitStack()
+
+    def app(self, **options: float) -> App:
+        """On time by alarms alone: nobody looks again but once a day."""
+        app = App("shop", store=self._url, stop_timeout=0, poll_interval=86_400, **options)
+        self.stack.enter_context(app.override(clock=self.clock))
+        self.stack.callback(app.shutdown)
+        self.apps.append(app)
+        if self._url == "memory://":  # what is private to a process is shared by those of the test
+            app._core._store = store = self.apps[0]._core.store
+            store.private = False
+        return app
+
+    def _workers(self) -> list[Worker]:
+        return [app._core.worker for app in self.apps if app._core.service.status == "running" and app._core.worker]
+
+    async def turn(self, **span: float) -> None:
+        """The clock, while nobody is in the middle of a look: a wait begins when it is set, not when it was told."""
+        await until(lambda: all(_asleep(worker) for worker in self._workers()))
+        self.clock.advance(timedelta(**span) / timedelta(milliseconds=1))
+
+    async def turn_to(self, moment: datetime) -> None:
+        await self.turn(seconds=(moment - self.clock.moment()).total_seconds())
+
+    async def looked(self) -> None:
+        """Everybody has looked once more and done what there was to do."""
+        for worker in self._workers():
+            before = worker._number
+            worker._look_again()
+            await until(lambda worker=worker, before=before: worker._number > before + 1 or _idle(worker, before))
+
+
+def _asleep(worker: Worker) -> bool:
+    waiter = worker.wake._waiter
+    return waiter is not None and not waiter.done()
+
+
+def _idle(worker: Worker, before: int) -> bool:
+    return worker._number > before and _asleep(worker)
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def shop(request: pytest.FixtureRequest, clock: ManualClock, tmp_path: Path) -> Iterator[Shop]:
+    shop = Shop("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/shop.db", clock)
+    with shop.stack:
+        yield shop
+
+
+@pytest.fixture
+def app(shop: Shop) -> App:
+    return shop.app()

@@ -1,0 +1,522 @@
+"""Which windows run, which do not, and what is said of those: on every store, through stops, clocks and mistakes."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from onthedot import App, AtMost, CronSchedule, IntervalSchedule, OnceSchedule, Retry, current_task
+from onthedot.clock import ManualClock
+from onthedot.schedule import LOOKED
+from onthedot.stores.contract import Fire, Limit, Schedule as Record, Store
+from tests.schedules.conftest import Shop
+from tests.schedules.test_api import BEGIN, HOUR
+from tests.waiting import until
+
+
+def ticking(app: App, schedule: object, do: Callable[[], Any] | None = None, **options: Any) -> list[datetime]:
+    """Notes the nominal time of each run."""
+    nominal: list[datetime] = []
+
+    @app.task(name="tick", schedule=schedule, **options)
+    async def tick() -> None:
+        nominal.append(current_task().scheduled_for)
+        if do is not None:
+            await do()
+
+    return nominal
+
+
+def hours(*numbers: float) -> list[datetime]:
+    return [BEGIN + number * HOUR for number in numbers]
+
+
+# -- nobody was there
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "ran", "skipped"),
+    [("latest", [3], {"grace": 2}), ("all", [1, 2, 3], {}), ("none", [], {"grace": 3})],
+)
+async def test_three_hours_and_ten_minutes_down(
+    shop: Shop, app: App, catch_up: Any, ran: list[int], skipped: dict[str, int]
+) -> None:
+    nominal = ticking(app, CronSchedule("0 * * * *", catch_up=catch_up))
+    async with app.running():
+        pass
+    await shop.turn(hours=3, minutes=10)
+    async with app.running():
+        await until(lambda: len(nominal) == len(ran))
+        await shop.looked()
+        info = await app.schedules.get("tick")
+        assert info.next_run == BEGIN + 4 * HOUR
+        assert (info.run_count, dict(info.skipped)) == (len(ran), skipped)
+        await shop.turn(minutes=50)
+        await until(lambda: len(nominal) == len(ran) + 1)
+    assert nominal == hours(*ran, 4)
+
+
+async def test_all_that_was_missed_runs_one_at_a_time(shop: Shop, app: App) -> None:
+    """Also where a window that comes while a run is alive is skipped: what was missed is not overlapping anything."""
+    inside, most, gate = 0, 0, asyncio.Event()
+
+    async def wait() -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        await gate.wait()
+        inside -= 1
+
+    nominal = ticking(app, CronSchedule("0 * * * *", catch_up="all"), wait)
+    async with app.running():
+        pass
+    await shop.turn(hours=3, seconds=10)  # the third is on time
+    async with app.running():
+        await until(lambda: len(nominal) == 1)
+        await shop.turn(hours=1)  # while the first three are alive
+        await until(lambda: (app.sync.schedules.get("tick").next_run) == BEGIN + 5 * HOUR)
+        await until(lambda: dict(app.sync.schedules.get("tick").skipped) == {"overlap": 1})
+        gate.set()
+        await until(lambda: len(nominal) == 3 and not inside)
+    assert (nominal, most) == (hours(1, 2, 3), 1)
+
+
+async def test_a_task_with_a_lane_of_its_own_keeps_it(shop: Shop, app: App) -> None:
+    nominal = ticking(app, CronSchedule("0 * * * *", catch_up="all"), limits=[AtMost(2, name="bank")])
+    async with app.running():
+        pass
+    await shop.turn(hours=3, minutes=10)
+    async with app.running():
+        await until(lambda: len(nominal) == 3)
+    assert {task.lane for task in (await app.find(source="tick")).tasks} == {"@bank"}
+
+
+async def test_thousands_of_windows(shop: Shop, app: App) -> None:
+    """At most so many a firing, in order, none twice and none left out."""
+    nominal = ticking(app, IntervalSchedule(60, catch_up="all", overlap="allow", grace=0))
+    async with app.running():
+        pass
+    fired: list[int] = []
+    watch(app._core.store, lambda fire: fired.append(len(fire.tasks)))
+    await shop.turn(minutes=2 * LOOKED + 500)
+    async with app.running():
+        await until(lambda: len(nominal) == 2 * LOOKED + 500, 30)
+        info = await app.schedules.get("tick")
+    assert sorted(nominal) == [BEGIN + timedelta(minutes=number) for number in range(1, 2 * LOOKED + 501)]
+    assert (fired, max(fired)) == ([LOOKED, LOOKED, 500], LOOKED)
+    assert (info.run_count, info.next_run) == (2500, BEGIN + timedelta(minutes=2501))
+
+
+async def test_years_of_windows_that_do_not_run(shop: Shop, app: App) -> None:
+    nominal = ticking(app, IntervalSchedule(0.001))
+    async with app.running():
+        pass
+    await shop.turn(days=3650)
+    async with app.running():
+        await until(lambda: nominal)
+        info = await app.schedules.get("tick")
+    assert shop.clock.moment() - info.next_run < timedelta(minutes=2), "grace and what a firing looks at"
+    assert info.skipped["grace"] > 10**11
+
+
+@pytest.mark.parametrize(("late", "ran"), [(60, 1), (60.001, 0)])
+async def test_grace(shop: Shop, app: App, late: float, ran: int) -> None:
+    ticking(app, CronSchedule("0 * * * *", catch_up="none", grace=60))
+    async with app.running():
+        pass
+    await shop.turn(hours=1, seconds=late)
+    async with app.running():
+        await until(lambda: app.sync.schedules.get("tick").next_run == BEGIN + 2 * HOUR)
+        await until(lambda: dict(app.sync.schedules.get("tick").skipped) == ({} if ran else {"grace": 1}))
+        assert (await app.schedules.get("tick")).run_count == ran
+
+
+# -- bounds
+
+
+async def test_start_and_end(shop: Shop, app: App) -> None:
+    start, end = BEGIN + 2 * HOUR, BEGIN + 4 * HOUR
+    nominal = ticking(app, CronSchedule("0 * * * *", start=start, end=end, overlap="allow"))
+    async with app.running():
+        for _ in range(6):
+            await shop.turn(hours=1)
+            await shop.looked()
+        await until(lambda: len(nominal) == 3)
+        info = await app.schedules.get("tick")
+        assert (info.enabled, info.next_run, info.last_run, info.run_count) == (True, None, end, 3)
+        assert await app.schedules.plan() == []
+    assert nominal == hours(2, 3, 4)
+
+
+async def test_once(shop: Shop) -> None:
+    """When it is over, it is over: also for a worker that starts and declares it once more."""
+    nominal: list[datetime] = []
+    for _ in range(3):
+        app = shop.app()
+        mine = ticking(app, OnceSchedule(BEGIN + HOUR))
+        async with app.running():
+            await shop.turn(hours=1)
+            await shop.looked()
+            info = await app.schedules.get("tick")
+            assert (info.enabled, info.next_run, info.last_run, info.run_count) == (True, None, BEGIN + HOUR, 1)
+        nominal += mine
+    assert nominal == hours(1)
+
+
+async def test_once_while_nobody_was_there(shop: Shop, app: App) -> None:
+    nominal = ticking(app, OnceSchedule(BEGIN + HOUR))
+    async with app.running():
+        pass
+    await shop.turn(days=9)
+    async with app.running():
+        await until(lambda: nominal == hours(1))
+
+
+async def test_immediately(shop: Shop) -> None:
+    nominal: list[datetime] = []
+    for number in range(3):
+        app = shop.app()
+        mine = ticking(app, IntervalSchedule(3600, immediately=True))
+        async with app.running():
+            await until(lambda mine=mine, number=number: number or mine)
+            await shop.turn(minutes=10)
+            await shop.looked()
+        nominal += mine
+    assert nominal == hours(0), "when it is first stored, not with every start"
+    async with app.running():
+        await shop.turn(minutes=30)
+        await until(lambda: mine == hours(1))
+
+
+async def test_jitter(shop: Shop, app: App) -> None:
+    """A window starts later, by the same for everybody; the nominal times stay on their grid."""
+    began: list[datetime] = []
+    nominal = ticking(app, IntervalSchedule(3600, jitter=600), lambda: _note(began, shop.clock))
+    async with app.running():
+        wanted = await app.schedules.plan("tick", hours=5)
+        for number, run in enumerate(wanted):
+            await shop.turn_to(run.due - timedelta(milliseconds=1))
+            await shop.looked()
+            assert len(began) == number
+            await shop.turn(milliseconds=1)
+            await until(lambda number=number: len(began) == number + 1)
+    assert nominal == hours(1, 2, 3, 4, 5)
+    assert began == [run.due for run in wanted]
+    assert len({run.due - run.at for run in wanted}) == 5
+
+
+async def _note(moments: list[datetime], clock: ManualClock) -> None:
+    moments.append(clock.moment())
+
+
+# -- overlap
+
+
+async def test_skips_are_counted(shop: Shop, app: App) -> None:
+    gate = asyncio.Event()
+    nominal = ticking(app, IntervalSchedule(3600), gate.wait)
+    async with app.running():
+        for number in range(1, 4):
+            await shop.turn(hours=1)
+            await until(lambda number=number: app.sync.schedules.get("tick").next_run == BEGIN + (number + 1) * HOUR)
+        await until(lambda: dict(app.sync.schedules.get("tick").skipped) == {"overlap": 2})
+        info = await app.schedules.get("tick")
+        assert (info.run_count, info.last_run) == (1, BEGIN + HOUR), "those that did not run are not among them"
+        gate.set()
+    assert nominal == hours(1)
+
+
+async def test_a_run_that_is_not_kept_was_no_skip(shop: Shop, app: App, caplog: pytest.LogCaptureFixture) -> None:
+    """keep=0: it may be gone before anybody looks whether it was added."""
+    nominal = ticking(app, IntervalSchedule(3600), keep=0)
+    gone_at_once(app._core.store, nominal)
+    async with app.running():
+        await shop.turn(hours=1)
+        await until(lambda: app.sync.schedules.get("tick").run_count == 1)
+        await until(lambda: nominal)
+        await shop.looked()
+        info = await app.schedules.get("tick")
+    assert (dict(info.skipped), caplog.messages) == ({}, [])
+
+
+def gone_at_once(store: Store, nominal: list[datetime]) -> None:
+    """As another process would have it, that is faster than the one that fired."""
+    get = store.get
+
+    async def nothing(uuids: Sequence[str]) -> Any:
+        return [None for _ in uuids] if not nominal else await get(uuids)
+
+    store.get = nothing  # type: ignore[method-assign]
+
+
+async def test_a_run_that_waits_for_its_retry_lets_the_next_one_go(shop: Shop, app: App) -> None:
+    """overlap="queue" is about running: never two at once. While one waits for its retry, none runs."""
+    inside, most = 0, 0
+    ran: list[tuple[float, int]] = []
+
+    @app.schedule(IntervalSchedule(3600, overlap="queue"), max_retries=1)
+    async def tick() -> None:
+        nonlocal inside, most
+        inside += 1
+        most = max(most, inside)
+        task = current_task()
+        ran.append(((task.scheduled_for - BEGIN) / HOUR, task.attempt))
+        await asyncio.sleep(0)
+        inside -= 1
+        if task.attempt == 1 and len(ran) == 1:
+            raise Retry(after=5400)
+
+    async with app.running():
+        await shop.turn(hours=1)
+        await until(lambda: ran == [(1, 1)])
+        await until(lambda: app.status()["delayed_count"] == 1)
+        await shop.turn(hours=1)
+        await until(lambda: ran[1:] == [(2, 1)])
+        await shop.looked()
+        await shop.turn(minutes=30)
+        await until(lambda: ran[2:] == [(1, 2)])
+    assert most == 1
+
+
+# -- clocks that are put right
+
+
+class Jumping(ManualClock):
+    """Its wall clock may have jumped; the monotonic one does not know."""
+
+    jumped = 0.0
+
+    def ahead(self) -> float:
+        return self.jumped
+
+
+@pytest.fixture
+def clock() -> Jumping:
+    return Jumping()
+
+
+async def test_a_wall_clock_that_jumps_ahead(shop: Shop, clock: Jumping, app: App) -> None:
+    """SQLite goes by it, and a worker judges windows by the store's moment, not by its own."""
+    nominal = ticking(app, CronSchedule("0 * * * *"))
+    async with app.running():
+        clock.jumped = 3 * 3_600_000.0 + 600_000
+        await shop.looked()
+        if app._core.store.immediate:  # memory goes by the monotonic clock: nothing is due
+            assert nominal == []
+            return
+        await until(lambda: nominal == hours(3))
+        worker = app._core.worker
+        assert worker is not None
+        turns = worker._number
+        await shop.looked()
+        assert worker._number - turns < 10, "it does not look again and again"
+        info = await app.schedules.get("tick")
+        assert (info.next_run, dict(info.skipped)) == (BEGIN + 4 * HOUR, {"grace": 2})
+
+
+@pytest.mark.parametrize("jumped", [-3_600_000.0, 3_600_000.0])
+async def test_a_jump_neither_delays_nor_hastens_in_memory(shop: Shop, clock: Jumping, app: App, jumped: float) -> None:
+    if not app._core.store.immediate:
+        pytest.skip("a file goes by the wall clock, which its processes share")
+    nominal = ticking(app, CronSchedule("0 * * * *"))
+    async with app.running():
+        clock.jumped = jumped
+        app._core.store.private = True
+        await shop.turn(hours=1, milliseconds=-1)
+        await shop.looked()
+        assert nominal == []
+        await shop.turn(milliseconds=1)
+        await until(lambda: nominal == hours(1))
+
+
+async def test_a_clock_that_is_put_back_fires_nothing_twice(shop: Shop, app: App) -> None:
+    nominal = ticking(app, CronSchedule("0 * * * *", overlap="allow"))
+    async with app.running():
+        for _ in range(3):
+            await shop.turn(hours=1)
+            await shop.looked()
+        await until(lambda: len(nominal) == 3)
+        await shop.turn(hours=-2)
+        await shop.looked()
+        assert (await app.schedules.get("tick")).next_run == BEGIN + 4 * HOUR
+        for _ in range(2):
+            await shop.turn(hours=1)
+            await shop.looked()
+        assert len(nominal) == 3
+        await shop.turn(hours=1)
+        await until(lambda: len(nominal) == 4)
+    assert nominal == hours(1, 2, 3, 4)
+
+
+async def test_put_back_while_nobody_was_there(shop: Shop, app: App) -> None:
+    nominal = ticking(app, CronSchedule("0 * * * *"))
+    async with app.running():
+        await shop.turn(hours=1)
+        await until(lambda: len(nominal) == 1)
+    await shop.turn(hours=-1, minutes=30)
+    async with app.running():
+        await shop.looked()
+        await shop.turn(minutes=30)
+        await shop.looked()
+    assert nominal == hours(1)
+
+
+# -- what cannot be fired does not stop the others
+
+
+class Broken:
+    """A rule of one's own with a mistake in it that shows later."""
+
+    def next_after(self, moment: datetime) -> datetime:
+        if moment > BEGIN:
+            raise RuntimeError("the moon is not in the almanac")
+        return BEGIN + HOUR
+
+
+async def test_one_that_cannot_be_read(shop: Shop, app: App, caplog: pytest.LogCaptureFixture) -> None:
+    @app.schedule(Broken())
+    async def moon() -> None: ...
+
+    nominal = ticking(app, CronSchedule("0 * * * *", overlap="allow"))
+    send = app.named("tick")
+    await app.schedules.put("bytes", send.s(), timedelta(hours=1))
+    await app.schedules.put("zone", send.s(), "0 * * * *")
+    async with app.running():
+
+        async def spoil(link: Any) -> None:
+            records = {each.name: each for each in (await link.store.state())[0]}
+            zone = records["zone"].rule.replace(b'"UTC"', b'"Mars/Base"')
+            await link.store.put([replace(records["bytes"], rule=b"\xff"), replace(records["zone"], rule=zone)], [])
+
+        await app._core.bridge.do(spoil)
+        for number in range(1, 4):
+            await shop.turn(hours=1)
+            await until(lambda number=number: len(nominal) == number)
+            await shop.looked()
+    assert nominal == hours(1, 2, 3)
+    told = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert sorted(each.getMessage() for each in told) == [
+        "schedule bytes cannot be fired: schedule 'bytes': what is stored of it cannot be read: "
+        + told_of(told, "bytes"),
+        "schedule moon cannot be fired: the moon is not in the almanac",
+        "schedule zone cannot be fired: " + told_of(told, "zone"),
+    ], "once each"
+    assert all(each.exc_info for each in told)
+
+
+async def test_a_rule_that_fails_at_once(shop: Shop, app: App, caplog: pytest.LogCaptureFixture) -> None:
+    """It stops a start, where somebody looks, and not a worker that runs."""
+
+    class Never:
+        def next_after(self, moment: datetime) -> datetime:
+            raise RuntimeError("no almanac")
+
+    async with app.running():
+        nominal = ticking(app, CronSchedule("0 * * * *"))
+
+        @app.schedule(Never())
+        async def moon() -> None: ...
+
+        await until(lambda: caplog.messages)
+        await shop.turn(hours=1)
+        await until(lambda: nominal == hours(1))
+        await shop.looked()
+    assert caplog.messages == ["schedule moon cannot be fired: no almanac"]
+    with pytest.raises(RuntimeError, match="no almanac"):
+        await start(app)
+
+
+async def start(app: App) -> None:
+    async with app.running():
+        pass
+
+
+def told_of(records: Sequence[logging.LogRecord], name: str) -> str:
+    (message,) = (each.getMessage() for each in records if each.getMessage().startswith(f"schedule {name}"))
+    return message.rpartition("read: ")[2] if name == "bytes" else message.partition("fired: ")[2]
+
+
+# -- between due and fire
+
+
+def watch(store: Store, seen: Callable[[Fire], object]) -> None:
+    """Every firing, before it happens."""
+    fire = store.fire
+
+    async def watched(fires: Sequence[Fire]) -> Sequence[bool]:
+        for each in fires:
+            answer = seen(each)
+            if asyncio.iscoroutine(answer):
+                await answer
+        return await fire(fires)
+
+    store.fire = watched  # type: ignore[method-assign]
+
+
+async def test_a_pause_between_due_and_fire(shop: Shop, app: App) -> None:
+    refused: list[str] = []
+
+    async def pause(fire: Fire) -> None:
+        if not refused:
+            refused.append(fire.name)
+            await app.schedules.pause("tick")
+
+    nominal = ticking(app, CronSchedule("0 * * * *"))
+    watch(app._core.store, pause)
+    async with app.running():
+        await shop.turn(hours=1)
+        await until(lambda: refused)
+        await shop.looked()
+        assert (nominal, len((await app.find()).tasks)) == ([], 0)
+        info = await app.schedules.get("tick")
+        assert (info.enabled, info.run_count, info.next_run) == (False, 0, BEGIN + HOUR)
+
+
+async def test_an_edit_between_due_and_fire(shop: Shop, app: App) -> None:
+    edited: list[str] = []
+
+    @app.task
+    async def send(to: str) -> None:
+        edited.append(to)
+
+    async def edit(_: Fire) -> None:
+        if not edited:
+            edited.append("once")
+            await app.schedules.put("mail", send.s("bob"), "30 * * * *")
+
+    watch(app._core.store, edit)
+    async with app.running():
+        await app.schedules.put("mail", send.s("ann"), "0 * * * *")
+        await shop.turn(hours=1)
+        await until(lambda: edited)
+        await shop.looked()
+        assert edited == ["once"], "the window was the old rule's"
+        await shop.turn(minutes=30)
+        await until(lambda: edited == ["once", "bob"])
+
+
+async def test_an_edit_that_loses_the_race_is_tried_again(shop: Shop, app: App) -> None:
+    """A pause that was read before a firing and written after it must not undo that firing."""
+    nominal = ticking(app, CronSchedule("0 * * * *"))
+    store, late = app._core.store, [True]
+    put = store.put
+
+    async def slow(schedules: Sequence[Record], limits: Sequence[Limit]) -> Sequence[bool]:
+        if late and any(each.paused for each in schedules):
+            late.clear()
+            await shop.turn(hours=1)
+            await until(lambda: nominal)
+        return await put(schedules, limits)
+
+    async with app.running():
+        if store.immediate:
+            pytest.skip("a store that never suspends has no such moment")
+        store.put = slow  # type: ignore[method-assign]
+        info = await app.schedules.pause("tick")
+        assert (info.enabled, info.run_count, info.next_run) == (False, 1, BEGIN + 2 * HOUR)
