@@ -1,11 +1,11 @@
-"""``./dev bench [core|memory|sqlite|processes] [--quick] [--json FILE]``"""
+"""``./dev bench [core|memory|sqlite|processes|limits] [--quick] [--json FILE]``"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from benchmarks import core, processes, sqlite
+from benchmarks import core, limits, processes, sqlite
 from benchmarks.report import run
 
 SUITES = {
@@ -13,6 +13,7 @@ SUITES = {
     "memory": core.MEASURES,
     "sqlite": sqlite.MEASURES,
     "processes": processes.MEASURES,
+    "limits": limits.MEASURES,
 }
 
 

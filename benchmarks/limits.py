@@ -1,0 +1,209 @@
+"""Limits: what tasks that are held back cost the others, and how long a low priority waits.
+
+``./dev bench limits``; the picture of the last one is written by ``./dev bench limits --only aging``.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import atexit
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from benchmarks.picture import aging_svg
+from benchmarks.report import Figure
+from onthedot import App
+from onthedot.clock import ManualClock, SystemClock
+from onthedot.declared import AGING
+from onthedot.stores import connect
+from onthedot.stores.contract import Ask, Done, Lease, Limit, NewTask, Policy, Pool, Store
+from onthedot.stores.memory import MemoryStore
+
+PICTURE = Path(__file__).parents[1] / "docs" / "aging.svg"
+_CLAIMS = 60  # a round, of each of the two that are compared
+
+
+class Queue:
+    """A store at work: one task comes, the last one is settled and the new one claimed, over and over."""
+
+    def __init__(self, store: Store) -> None:
+        self.store, self._number = store, 0
+        self._outcomes: list[Done] = []
+
+    async def open(self) -> None:
+        await self.store.open()
+        await self.store.beat("w", b"", 10**12)
+
+    async def fill(self, number: int, source: str, lane: str | None) -> None:
+        """The older ones, which would be first. With a lane they are parked before anything is measured."""
+        for start in range(0, number, 1000):
+            many = range(start, min(start + 1000, number))
+            await self.store.add([_new(f"{source}{each:09}", source, lane) for each in many])
+        while (await self._turn(0)).more:
+            pass
+
+    async def claim(self, source: str, lane: str | None) -> float:
+        """µs of the turn that gets the task that has just come."""
+        uuid = f"n{self._number:09}"
+        await self.store.add([_new(uuid, source, lane)])
+        began = time.perf_counter()
+        claimed = await self._turn(1)
+        took = (time.perf_counter() - began) * 1e6
+        assert [task.uuid for task in claimed.tasks] == [uuid], "it was not in the first claim"
+        self._outcomes = [Done(Lease(uuid, claimed.fence, "w"))]
+        return took
+
+    async def _turn(self, total: int):  # type: ignore[no-untyped-def]
+        self._number += 1
+        outcomes, self._outcomes = self._outcomes, []
+        room = {"work": total, "other": total, "paused": total}
+        turn = await self.store.turn("w", outcomes, Ask(self._number, [Pool(total, room)]))
+        assert turn.claimed is not None
+        return turn.claimed
+
+
+def _new(uuid: str, source: str, lane: str | None) -> NewTask:
+    return NewTask(uuid, source, b'{"args":{"text":"' + b"x" * 83 + b'"}}', lane=lane, policy=Policy(boost=5 * AGING))
+
+
+class Pair:
+    """Two queues that differ in what is held back in one of them; built once, measured every round in turns."""
+
+    def __init__(self, kind: str, limits: list[Limit], held: tuple[int, str, str | None]) -> None:
+        self._loop = asyncio.new_event_loop()
+        self._folder = tempfile.mkdtemp(prefix="onthedot-bench-")
+        self._full, self._empty = (Queue(self._store(kind, name)) for name in ("full", "empty"))
+        for queue, number in ((self._full, held[0]), (self._empty, 1)):
+            self._wait(self._prepare(queue, limits, number, *held[1:]))
+        atexit.register(self.close)
+
+    def _store(self, kind: str, name: str) -> Store:
+        return MemoryStore() if kind == "memory" else connect(f"sqlite:///{self._folder}/{name}.db", SystemClock())
+
+    def _wait(self, work):  # type: ignore[no-untyped-def]
+        return self._loop.run_until_complete(work)
+
+    async def _prepare(self, queue: Queue, limits: list[Limit], number: int, source: str, lane: str | None) -> None:
+        await queue.open()
+        await queue.store.put([], limits)
+        await queue.fill(number, source, lane)
+
+    def measure(self, source: str, lane: str | None) -> tuple[float, float]:
+        async def claims() -> tuple[float, float]:
+            full, empty = [], []
+            for _ in range(_CLAIMS):
+                full.append(await self._full.claim(source, lane))
+                empty.append(await self._empty.claim(source, lane))
+            return statistics.median(full), statistics.median(empty)
+
+        return self._wait(claims())  # type: ignore[no-any-return]
+
+    def close(self) -> None:
+        for queue in (self._full, self._empty):
+            self._wait(queue.store.close("w"))
+            self._wait(queue.store.shut())
+        self._loop.close()
+        shutil.rmtree(self._folder)
+
+
+_pairs: dict[tuple[str, str], Pair] = {}
+
+
+def _pair(what: str, kind: str, make: Callable[[], Pair]) -> Pair:
+    if (what, kind) not in _pairs:
+        _pairs[what, kind] = make()
+    return _pairs[what, kind]
+
+
+def blocked_key(scale: float) -> list[Figure]:
+    """A claim beside 100,000 older tasks of a key that is held back, beside one without them; same source."""
+    figures, number = [], int(100_000 * scale)
+    for kind in ("memory", "sqlite"):
+        held, limits = (number, "work", "work/blocked"), [Limit("work/*", cap=5), Limit("work/blocked", paused=True)]
+        pair = _pair("blocked", kind, lambda kind=kind, held=held, limits=limits: Pair(kind, limits, held))
+        ours, other = pair.measure("work", "work/free")
+        figures.append(Figure(ours, other, "µs", f"a claim on {kind} without 100k blocked", 1.3, least=False))
+    return figures
+
+
+def paused_source(scale: float) -> list[Figure]:
+    """A claim of another source beside a million older tasks of one that is paused, beside one without them."""
+    figures, number = [], int(1_000_000 * scale)
+    for kind in ("memory", "sqlite"):
+        held, limits = (number, "paused", None), [Limit("paused", paused=True, by="operator")]
+        pair = _pair("paused", kind, lambda kind=kind, held=held, limits=limits: Pair(kind, limits, held))
+        ours, other = pair.measure("other", None)
+        figures.append(Figure(ours, other, "µs", f"a claim on {kind} without 1M paused", 1.3, least=False))
+    return figures
+
+
+def fair_share(scale: float) -> list[Figure]:
+    """From adding a fresh task to its start while a million older ones of another source are being worked off."""
+    number = int(1_000_000 * scale)
+    with tempfile.TemporaryDirectory(prefix="onthedot-bench-") as folder:
+        took = asyncio.run(_fresh(f"sqlite:///{folder}/fair.db", number))
+    return [Figure(took, 1, "ms p50", "a fresh task behind a million old ones", 50, least=False)]
+
+
+async def _fresh(url: str, number: int) -> float:
+    app, took = App("bench", store=url, concurrency=100), []
+
+    @app.task
+    async def old() -> None:
+        await asyncio.sleep(0.001)
+
+    @app.task
+    async def fresh(at: float) -> None:
+        took.append((time.monotonic() - at) * 1000)
+
+    async with app:
+        for start in range(0, number, 10_000):
+            await old.enqueue_many([{}] * min(10_000, number - start))
+        async with app.running():
+            await asyncio.sleep(0.5)
+            for count in range(1, 41):
+                await fresh.enqueue(time.monotonic())
+                while len(took) < count:  # noqa: ASYNC110 - as little as can be
+                    await asyncio.sleep(0.001)
+            tally = await app._bridge.do(lambda link: link.store.tally())
+            assert tally["old", "ready"] > 0, "there was nothing to be fair about"
+    return statistics.median(took)
+
+
+def aging(scale: float) -> list[Figure]:
+    """The longest wait behind an endless stream of priority 10, in levels, by a driven clock; and its picture."""
+    del scale
+    waits = aging_waits()
+    PICTURE.write_text(aging_svg(waits))
+    levels = [waits[priority] / AGING for priority in range(1, 11)]
+    return [Figure(levels[0], 1, "levels", "priority 1 behind an endless 10", 9, least=False)]
+
+
+def aging_waits(step: int = 1_000) -> dict[int, int]:
+    """ms that a task of each priority waits while there is always a fresh one of priority 10."""
+    return {priority: asyncio.run(_waits(priority, step)) for priority in range(1, 11)}
+
+
+async def _waits(priority: int, step: int) -> int:
+    clock = ManualClock()
+    queue, waited, number = MemoryStore(clock), 0, 0
+    await queue.beat("w", b"", 10**12)
+    await queue.add([NewTask("low", "work", b"{}", policy=Policy(boost=priority * AGING))])
+    while True:
+        number += 1
+        await queue.add([NewTask(f"high{number}", "work", b"{}", policy=Policy(boost=10 * AGING))])
+        turn = await queue.turn("w", [], Ask(number, [Pool(1, {"work": 1})]))
+        assert turn.claimed is not None
+        (task,) = turn.claimed.tasks
+        if task.uuid == "low":
+            return waited
+        await queue.turn("w", [Done(Lease(task.uuid, turn.claimed.fence, "w"), keep=0)], None)
+        clock.advance(step)
+        waited += step
+
+
+MEASURES = [blocked_key, paused_source, fair_share, aging]
