@@ -6,9 +6,9 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime
+from datetime import datetime
 
-from onthedot.clock import Clock, SystemClock, to_ms
+from onthedot.clock import Clock, SystemClock, from_ms, to_ms
 from onthedot.observe.logs import Logs
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, grouped
@@ -119,7 +119,7 @@ class Operations(Limiting):
 
     async def _set_pause(self, source: str, key: str | None, *, paused: bool, reason: str) -> bool:
         name, mine, _ = await self._operators(source, key)
-        reason = written_reason(reason, mine, datetime.now(UTC)) if paused else ""
+        reason = written_reason(reason, mine, from_ms(self._clock.now())) if paused else ""
         changed = Limit(name, mine.cap, mine.rate, mine.burst, paused, reason, by="operator")
         await self._store.put([], [changed])
         return mine.paused

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from onthedot.clock import from_ms
+from onthedot.operations.sources import read_reason
 from onthedot.operations.turns import pace, some
 from onthedot.operations.workers import WorkerInfo, as_worker
 from onthedot.outcome import read_failure
@@ -170,7 +171,8 @@ class _About:
 
     def _paused(self, hold: Hold) -> Reason:
         own = hold.limit.name == self._record.source
-        why = f": {hold.limit.reason}" if hold.limit.reason else ""
+        reason, _ = read_reason(hold.limit.reason)
+        why = f": {reason}" if reason else ""
         return Reason("source_paused" if own else "key_paused", f"{_named(hold.limit.name)} is paused{why}")
 
     def _nobody_there(self) -> list[Reason]:
