@@ -11,15 +11,16 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 7_150,
-    "cli": 3_200,
-    "engine": 1_400,
+    ".": 7_200,
+    "cli": 3_350,
+    "engine": 1_450,
     "executors": 1_300,
+    "mq": 299,
     "observe": 300,
-    "operations": 2_100,
+    "operations": 2_600,
     "stores": 1_150,
-    "stores/memory": 1_400,
-    "stores/sqlite": 3_400,
+    "stores/memory": 1_450,
+    "stores/sqlite": 3_450,
     "testing": 600,
 }
 

@@ -31,6 +31,17 @@ class Kind:
         return self.own
 
 
+def test_a_claim_takes_no_more_than_a_batch() -> None:
+    sources = Sources()
+    for name in ("a", "b"):
+        sources.put(cast("Source", Kind(name)))
+    slots = Slots(sources, {"async": 10}, batch=4)
+    (pool,) = slots.ask(0)
+    assert (pool.total, sum(pool.room.values())) == (4, 4)
+    slots.count(["a"] * 8, +1)
+    assert slots.ask(0)[0].total == 2, "no more than there are free slots"
+
+
 class Desk:
     """Slots and a store that has `work` left of each source and prefers those that come first in the alphabet."""
 

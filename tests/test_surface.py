@@ -7,7 +7,7 @@ import re
 import pytest
 
 import onthedot
-from onthedot import errors
+from onthedot import errors, mq
 
 NAMES = """
     App TaskOptions TaskFunction TaskHandle AsyncTaskHandle TaskContext current_task as_completed
@@ -67,6 +67,25 @@ def test_the_module_has_no_other_names() -> None:
     everything: dict[str, object] = {}
     exec("from onthedot import *", everything)
     assert sorted(everything.keys() - {"__builtins__"}) == sorted(NAMES)
+
+
+def test_the_names_of_the_message_queue() -> None:
+    assert sorted(mq.__all__) == ["MQConfig", "MessageQueue", "RedisMessageQueue"]
+    verbs = """
+        app config dead_letters health_check is_running metrics produce register_handler retry run start
+        start_background status stop
+    """.split()  # noqa: SIM905 -- read and compared as a block
+    queue = mq.MessageQueue("memory://")
+    assert sorted(name for name in dir(queue) if not name.startswith("_")) == verbs
+    defaults = {name: field.default for name, field in mq.MQConfig.__dataclass_fields__.items()}
+    assert [mq.MQConfig().retry_delays, mq.MQConfig().handler_timeouts] == [[60, 300, 1800], {}]
+    del defaults["retry_delays"], defaults["handler_timeouts"]
+    assert defaults == {
+        "url": None, "redis_host": "localhost", "redis_port": 6379, "redis_db": 0, "redis_password": None,
+        "redis_ssl": False, "redis_max_connections": 10, "queue_prefix": "mq", "max_workers": 5, "batch_size": 100,
+        "delay_fallback_interval": 10, "message_ttl": 86_400, "processing_timeout": 180, "handler_timeout": 60,
+        "max_retries": 3, "monitor_interval": 30,
+    }  # fmt: skip
 
 
 def test_error_classes() -> None:

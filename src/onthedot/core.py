@@ -60,6 +60,7 @@ class Core:
     stop_timeout: float | None
     poll_interval: float
     one_pool: bool = False
+    batch: int | None = None  # the most that a claim takes; None: as many as there are free slots
     keeps_waiting: bool = False  # what waits in a private store is kept for the next start
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None
     include: tuple[str, ...] = ()
@@ -165,6 +166,7 @@ class Core:
             app=self.name,
             version=version(),
             one_pool=self.one_pool,
+            batch=self.batch,
             poll_interval=self.poll_interval * 1000,
             most_kept=self.most_kept,
             declare=lambda: self._declare(firing),

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import functools
-from collections.abc import Iterable, Mapping, Sequence
+import inspect
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
+from onthedot.annotations import signature_of
 from onthedot.declared import Declared, Unseen, check_conflict
-from onthedot.errors import ArgumentError, OnTheDotError
+from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError
 from onthedot.handle import AsyncTaskHandle, Door, TaskHandle
 from onthedot.options import AddOptions, check_call
 from onthedot.stores.contract import Added, NewTask
@@ -203,3 +205,34 @@ def _checked(name: str, options: AddOptions) -> AddOptions:
         raise
     except TypeError as error:
         raise ArgumentError(f"{name}.options(): {error}") from None
+
+
+def with_parameter(function: Callable[[Any], Any], name: str, where: str) -> Callable[..., Any]:
+    """A function of one argument, with that argument under another name: those who add by name need not know its own.
+
+    >>> async def ship(order: int) -> str: ...
+    >>> inspect.signature(with_parameter(ship, "payload", "topic 'orders'"))
+    <Signature (payload: 'int')>
+    """
+    try:
+        signature = signature_of(function)
+        parameter = signature.parameters[next(iter(signature.bind(None).arguments))]
+    except (TypeError, ValueError) as error:
+        raise DeclarationError(f"{where}: {function!r} must take one argument, the {name}: {error}") from None
+    inner: Any = getattr(function, "func", function)  # of a partial
+    inner = inner if inspect.isroutine(inner) else type(inner).__call__
+
+    async def in_loop(**arguments: Any) -> Any:
+        return await function(arguments[name])
+
+    def called(**arguments: Any) -> Any:
+        return function(arguments[name])
+
+    renamed: Any = in_loop if inspect.iscoroutinefunction(inner) else called
+    annotation = parameter.annotation
+    functools.update_wrapper(renamed, inner)  # with its module: there, what an annotation names is looked up
+    renamed.__annotations__ = {} if annotation is parameter.empty else {name: annotation}
+    renamed.__signature__ = inspect.Signature(
+        [inspect.Parameter(name, parameter.POSITIONAL_OR_KEYWORD, annotation=annotation)]
+    )
+    return cast(Callable[..., Any], renamed)

@@ -157,14 +157,17 @@ class Service:
             raise SchedulerStateError(
                 "this blocks, and an event loop is running here: write `async with app.running(): …` instead"
             )
-        asyncio.run(self._until_signal())
+        asyncio.run(self.until_signal("main"))
 
-    async def _until_signal(self) -> None:
+    async def until_signal(self, mode: Mode, duration: float | None = None) -> None:
+        """Works on this loop until Ctrl+C or SIGTERM, or for so many seconds, and stops in order."""
         asked = asyncio.Event()
         stopping: asyncio.Task[bool] | None = None
         with _signals(asked.set):
-            if not await self.start("main"):
+            if not await self.start(mode):
                 return
+            if duration is not None:
+                asyncio.get_running_loop().call_later(duration, asked.set)
             ended = asyncio.ensure_future(asked.wait())
             while self.status == "running" and not ended.done():
                 await asyncio.wait([ended], timeout=1)  # the engine may also end by itself

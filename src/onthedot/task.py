@@ -14,7 +14,7 @@ from typing import Any
 
 from onthedot.clock import to_ms
 
-_NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
+NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 
 
 class TaskState(StrEnum):
@@ -137,13 +137,13 @@ class TaskInfo:
 
 
 def check_name(name: object, what: str) -> str:
-    if not isinstance(name, str) or not _NAME.fullmatch(name):
+    if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"{what} {name!r} is not a name: 1 to 200 of A-Z a-z 0-9 _ . : -")
     return name
 
 
 def check_uuid(uuid: object) -> str:
-    if not isinstance(uuid, str) or not _NAME.fullmatch(uuid):
+    if not isinstance(uuid, str) or not NAME.fullmatch(uuid):
         raise ValueError(f"uuid {uuid!r} is not an id: 1 to 200 of A-Z a-z 0-9 _ . : -")
     return uuid
 

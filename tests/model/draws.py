@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from hypothesis import strategies as st
 
-from onthedot.stores.contract import Limit, NewTask, Policy, Pool
+from onthedot.stores.contract import Limit, NewTask, Past, Policy, Pool
 
 SOURCES = ("a", "b", "c")
 STRAY = "c"  # known by some sessions only
@@ -38,6 +38,21 @@ def new_tasks(draw: st.DrawFn) -> NewTask:
         lane=draw(st.sampled_from(lanes)),
         unique=draw(st.sampled_from([None, None, "k1", "k1", "k2"])),
         policy=draw(policies),
+    )
+
+
+def pasts() -> st.SearchStrategy[Past]:
+    """Of tasks that come from elsewhere."""
+    return st.builds(
+        Past,
+        st.sampled_from(["due", "crash", "lifted"]),
+        retries=st.sampled_from([0, 0, 2]),
+        crashes=st.sampled_from([0, 0, 1]),
+        earlier=st.sampled_from([0, 3]),
+        settled=st.just(9),
+        session=st.just("elsewhere"),
+        started=st.sampled_from([None, None, 5]),
+        error=st.sampled_from([None, b"e0"]),
     )
 
 

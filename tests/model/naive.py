@@ -81,7 +81,7 @@ class NaiveStore(Control):
 
     def _replace(self, uuid: str, task: NewTask, due: int) -> None:
         row = self.rows.get(uuid)
-        if row is None or not row.live or row.hold is not None or row.chore is not None:
+        if row is None or not row.live or row.hold is not None or row.chore is not None or row.lifted:
             return
         lane = row.record.lane
         row.record = replace(row.record, body=task.body, lane=task.lane, policy=task.policy, due=due)
@@ -197,7 +197,7 @@ class NaiveStore(Control):
                 self._end(row, "succeeded", outcome.keep, result=outcome.result)
             case Ended():
                 self._end(row, outcome.state, outcome.keep, error=outcome.error)
-            case Again() if was_chore:
+            case Again() if was_chore and not row.lifted:
                 self._make_chore(row, row.record.past.why)
             case Again():
                 self._again(row, outcome)
@@ -234,8 +234,7 @@ class NaiveStore(Control):
         verdicts = [self._settle(outcome) for outcome in outcomes]
         if ask is None:
             return Turn(verdicts, None, session in self.sessions and session not in self.graves)
-        for name in [name for name, presence in self.sessions.items() if presence.until <= self.clock.now()]:
-            self._die(name)
+        self._reap()
         if session not in self.sessions or self.sessions[session].info is None:
             return Turn(verdicts, None, alive=False)
         for lane in {row.record.lane for row in self.rows.values()}:
@@ -326,10 +325,45 @@ class NaiveStore(Control):
         waits += [wait for wait in map(self.limits.lane_wait, lanes) if wait is not None]
         return min(waits, default=None)
 
-    def cancel(self, session: str, uuids: Sequence[str]) -> Held:
+    def _reap(self) -> None:
+        for name in [name for name, presence in self.sessions.items() if presence.until <= self.clock.now()]:
+            self._die(name)
+
+    def _present(self, session: str) -> None:
         until = self.clock.now() + CLIENT_LEASE
         if self.sessions.setdefault(session, Presence(until, None)).info is None:
             self.sessions[session].until = until
+
+    def lift(self, session: str, uuids: Sequence[str]) -> Held:
+        self._reap()
+        self._present(session)
+        taken = []
+        for row in self._known(uuids):
+            if row.live and row.hold is None and row.chore is None:
+                row.change(why="lifted")
+                row.alarm, row.hold = None, Hold(self.fence + 1, session, self.clock.now(), chore=True)
+                self._admit(row.record.lane)
+                taken.append(row)
+        self.fence += bool(taken)
+        return Held(self.fence if taken else 0, [row.record for row in taken])
+
+    def adopt(self, records: Sequence[Record]) -> list[Added]:
+        return [self._adopt(record) for record in records]
+
+    def _adopt(self, record: Record) -> Added:
+        if record.uuid in self.rows:
+            return Added(record.uuid, fresh=False)
+        if (holder := self._holder(record.source, record.unique)) is not None:
+            return Added(holder, fresh=False)
+        self.seq += 1
+        past = replace(record.past, why="lifted", cancel=False, settled=0, session=None, ended=None, keep_until=None)
+        copy = replace(record, seq=self.seq, state="scheduled", past=replace(past, result=None))
+        self.rows[record.uuid] = Row(copy)
+        self._hold_key(copy)
+        return Added(record.uuid, fresh=True)
+
+    def cancel(self, session: str, uuids: Sequence[str]) -> Held:
+        self._present(session)
         taken = []
         for row in self._known(uuids):
             if row.live:
@@ -378,7 +412,10 @@ class NaiveStore(Control):
     def _give_back(self, rows: list[Row], crashed: Sequence[Row] = ()) -> None:
         for row in rows:
             past, most = row.record.past, row.record.policy.max_crashes
-            if not row.running:
+            if row.lifted:
+                if past.cancel:
+                    self._make_chore(row, "cancel")
+            elif not row.running:
                 self._make_chore(row, past.why)
             elif row in crashed and past.crashes >= most and not past.cancel:
                 self._make_chore(row, "crashed")

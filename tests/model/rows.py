@@ -39,6 +39,10 @@ class Row:
         return self.record.state not in ENDED
 
     @property
+    def lifted(self) -> bool:
+        return self.live and self.record.past.why == "lifted"
+
+    @property
     def running(self) -> bool:
         return self.hold is not None and not self.hold.chore
 
@@ -55,8 +59,8 @@ class Row:
         return record.due + record.policy.expires
 
     def waits(self, state: State) -> bool:
-        """Ready to be taken, or parked to be admitted: not held, and no chore."""
-        return self.record.state == state and self.hold is None and self.chore is None
+        """Ready to be taken, or parked to be admitted: not held, not lifted, and no chore."""
+        return self.record.state == state and self.hold is None and self.chore is None and not self.lifted
 
     def under(self, lease: Lease) -> bool:
         return self.hold is not None and (self.hold.fence, self.hold.session) == (lease.fence, lease.session)

@@ -32,13 +32,14 @@ from onthedot.stores.contract import (
     NewTask,
     Note,
     Outcome,
+    Past,
     Record,
     Schedule,
     Store,
 )
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
-from tests.model.draws import PAUSES, SCHEDULES, SOURCES, STRAY, asks, limits, new_tasks
+from tests.model.draws import PAUSES, SCHEDULES, SOURCES, STRAY, asks, limits, new_tasks, pasts
 from tests.model.naive import NaiveStore
 
 T = TypeVar("T")
@@ -279,6 +280,28 @@ class Stores(RuleBasedStateMachine):
         theirs, ours = self.call("cancel", session, which)
         self.held(theirs, ours, session)
         _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
+
+    @rule(data=st.data(), who=st.sampled_from([0, 1, CLIENT]))
+    def lift(self, data: st.DataObject, who: Any) -> None:
+        which = self.some(data, "scheduled", "ready", "parked")
+        session = f"{CLIENT}{len(self.leases)}" if who == CLIENT else self.someone(who)
+        theirs, ours = self.call("lift", session, which)
+        self.held(theirs, ours, session)
+        _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
+
+    @rule(tasks=st.lists(new_tasks(), min_size=1, max_size=2), past=pasts(), ago=st.sampled_from([0, 600]))
+    def adopt(self, tasks: list[NewTask], past: Past, ago: int) -> None:
+        now = int(self.clock.now())
+        self.same(
+            "adopt",
+            [
+                Record(
+                    task.uuid, task.source, task.body, task.policy, task.lane, task.unique,
+                    now if task.at is None else task.at, 7, now - ago, "ready", past,
+                )
+                for task in self.made_out(tasks)
+            ],
+        )  # fmt: skip
 
     @rule(data=st.data())
     def revive(self, data: st.DataObject) -> None:

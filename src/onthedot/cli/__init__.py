@@ -25,6 +25,7 @@ _COMMANDS = {  # name: (module:click command, what --help says)
     "dev": ("dev:dev", "Work while you write: reloads when you save."),
     "doctor": ("doctor:doctor", "Is everything as it should be?"),
     "failed": ("failed:failed", "What has failed, grouped by error."),
+    "move": ("move:move", "Move what is alive to another store, while workers go on."),
     "schedule delete": ("schedule:delete", "Remove one that was put at run time, or an orphan."),
     "schedule list": ("schedule:listed", "What runs by itself, and when next."),
     "schedule pause": ("schedule:pause", "Stop one for a while."),

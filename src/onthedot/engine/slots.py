@@ -12,8 +12,11 @@ from onthedot.stores.contract import Pool
 class Slots:
     """Slots by pool (an executor's, or one for all). A source that had nothing rests until a hint or its time."""
 
-    def __init__(self, sources: Sources, totals: Mapping[str, int], *, one_pool: bool = False) -> None:
+    def __init__(
+        self, sources: Sources, totals: Mapping[str, int], *, one_pool: bool = False, batch: int | None = None
+    ) -> None:
         self._sources = sources
+        self._batch = batch  # the most of a pool that one claim takes; None: as many as are free
         self._totals = {"": totals["async"]} if one_pool else dict(totals)
         self._one_pool = one_pool
         self._busy: defaultdict[str, int] = defaultdict(int)  # by pool
@@ -53,6 +56,7 @@ class Slots:
         free = total - self._busy[pool]
         if free <= 0:
             return Pool(0, {})
+        free = free if self._batch is None else min(free, self._batch)
         room = {name: self._room(name, source, free) for name, source in sources}
         if total > 1 and len(room) > 1:  # a single slot goes by age alone
             self._turns += 1

@@ -68,6 +68,7 @@ class Parts:
     app: str = ""
     version: str = ""
     one_pool: bool = False
+    batch: int | None = None  # the most that a claim takes
     poll_interval: float = 10_000
     most_kept: int = 1_000_000
     fatal: Callable[[BaseException], object] = repr  # told of what ends the loop
@@ -81,7 +82,7 @@ class Worker:
         self._parts = parts
         self._store, self._clock, self._logs = parts.store, parts.clock, parts.logs
         self.wake: Wake = Wake(parts.clock)
-        self.slots: Slots = Slots(parts.sources, parts.totals, one_pool=parts.one_pool)
+        self.slots: Slots = Slots(parts.sources, parts.totals, one_pool=parts.one_pool, batch=parts.batch)
         self.runner: Runner = Runner(parts.around, parts.clock, parts.random, parts.logs, self.wake)
         self._also: list[Outcome] = []  # ends of what never ran: chores, and what came too late
         self._notes: dict[str, Note] = {}

@@ -130,8 +130,14 @@ class Operations(Limiting):
 
     async def counts(self) -> dict[str, int]:
         """How many tasks there are, by state."""
-        counts: dict[str, int] = {}
-        for (_, state), count in (await self._store.tally()).items():
-            shown = "ready" if state == "parked" else state
-            counts[shown] = counts.get(shown, 0) + count
-        return counts
+        counts: Counter[str] = Counter()
+        for by_state in (await self.by_source()).values():
+            counts.update(by_state)
+        return dict(counts)
+
+    async def by_source(self) -> dict[str, dict[str, int]]:
+        """How many tasks there are, by source and state."""
+        sources: dict[str, Counter[str]] = {}
+        for (source, state), count in (await self._store.tally()).items():
+            sources.setdefault(source, Counter())["ready" if state == "parked" else state] += count
+        return {source: dict(counts) for source, counts in sources.items()}

@@ -37,7 +37,8 @@ AHEAD = 100_000  # the most that standing counts
 
 State: TypeAlias = Literal["scheduled", "parked", "ready", "running", "succeeded", "failed", "cancelled"]
 """parked: due, but held back by its lane; the public word for it is ready."""
-Why: TypeAlias = Literal["due", "crash", "cancel", "expired", "crashed", "stray"]
+Why: TypeAlias = Literal["due", "crash", "cancel", "expired", "crashed", "stray", "lifted"]
+"""lifted: on its way to another store."""
 Verdict: TypeAlias = Literal["ok", "repeat", "lost"]
 """repeat: this very lease has settled before; lost: somebody else's by now, or nobody's."""
 
@@ -146,7 +147,8 @@ class Done(Struct, frozen=True, tag=True, gc=False):
 class Again(Struct, frozen=True, tag=True, gc=False):
     """Retry (counted), snooze (not), release (after=None: due and rank kept, as if it had not been claimed).
 
-    A task that is flagged to be cancelled becomes a chore instead, and a chore stays one: it must end.
+    A task that is flagged to be cancelled becomes a chore instead, and a chore stays one: it must end. A lifted one is
+    put down again.
     """
 
     lease: Lease
@@ -331,6 +333,22 @@ class Tasks(Protocol):
         """
         ...
 
+    async def lift(self, session: str, uuids: Sequence[str]) -> Held:
+        """Takes tasks that wait out of the order, to be moved to another store, and leases them to the caller.
+
+        One that was lifted does not start, expire or take another's content; when the lease is over, whoever lifts it
+        again gets it. It ends by Ended (here, since it is there), or is put down by Again as if nothing had been; a
+        cancel ends it as any other. Not what runs, what must end, or what somebody else has. Reaps dead sessions first.
+        """
+        ...
+
+    async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
+        """≤ BATCH. Copies of another store's tasks, lifted: due, added and past (but for its lease) as they are.
+
+        Same uuid: the first stands. Same live unique key: the other's uuid, and nothing is replaced.
+        """
+        ...
+
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         """Failed or cancelled → due now, attempts kept, retries and crashes from 0. Answers with those that live now.
 
@@ -429,3 +447,18 @@ class Joins(Protocol):
 
     def add_in(self, connection: Any, tasks: Sequence[NewTask]) -> Sequence[Added]: ...
     def settle_in(self, connection: Any, outcome: Outcome) -> Verdict: ...
+
+
+class Server(Struct, frozen=True):
+    """The machine and program behind a store."""
+
+    now: float  # ms, by its clock
+    memory: int = 0  # bytes it uses
+    memory_limit: int = 0  # bytes it may use; 0: there is no limit, or it is not the store's to know
+
+
+@runtime_checkable
+class Served(Protocol):
+    """Stores with a clock of their own."""
+
+    async def server(self) -> Server: ...

@@ -7,7 +7,8 @@ from math import ceil
 from onthedot.stores.contract import Lease, Past, Record, State, Why
 
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
-ENDING: frozenset[Why] = frozenset({"cancel", "expired", "crashed", "stray"})  # a chore's: it must end
+ENDING: frozenset[Why] = frozenset({"cancel", "expired", "crashed", "stray", "lifted"})
+"""In no order: a chore's, which must end; or lifted, which may be put down again."""
 
 
 def due_in(after: float, now: float) -> int:
@@ -52,6 +53,11 @@ def ended(
         past.why, past.retries, past.crashes, past.earlier, past.cancel, lease.fence, lease.session,
         started, at, at + keep, result, error,
     )  # fmt: skip
+
+
+def lifted(past: Past) -> Past:
+    """Of a copy in another store, whose fences and sessions are others."""
+    return Past("lifted", past.retries, past.crashes, past.earlier, started=past.started, error=past.error)
 
 
 def settled_by(past: Past, lease: Lease) -> Past:

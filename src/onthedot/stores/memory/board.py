@@ -14,7 +14,7 @@ from onthedot.stores.contract import BATCH, FRESH, Added, NewTask, Past, Record,
 from onthedot.stores.limits import Limits, admitted
 from onthedot.stores.memory.results import Results
 from onthedot.stores.order import Order
-from onthedot.stores.records import ENDED, ENDING, alarm, due_again, due_in, expiry, moved, past_with
+from onthedot.stores.records import ENDED, ENDING, alarm, due_again, due_in, expiry, lifted, moved, past_with
 
 _NO_COUNTS: dict[State, int] = {
     "scheduled": 0, "parked": 0, "ready": 0, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0,
@@ -100,12 +100,29 @@ class Board:
         self._insert(new.uuid, new, self._seq, at, FRESH, now)
         return Added(new.uuid, fresh=True)
 
+    def adopt(self, record: Record, now: float) -> Added:
+        """A copy of another store's, lifted."""
+        if record.uuid in self.records:
+            return Added(record.uuid, fresh=False)
+        if record.unique is not None:
+            holder = self._holder(record.source, record.unique, now)
+            if holder is not None:
+                return Added(holder, fresh=False)
+            self._hold_key(record.uuid, record, record.added)
+        self._seq += 1
+        copy = Record(
+            record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due, self._seq,
+            record.added, "scheduled", lifted(record.past),
+        )  # fmt: skip
+        self.wait_to_end(copy)
+        return Added(record.uuid, fresh=True)
+
     def _insert(self, uuid: str, new: NewTask, seq: int, at: int, past: Past, now: float) -> None:
         due = ceil(new.at - self.ahead()) if new.at is not None else due_in(new.after, now)
         state: State = "ready" if due <= now and new.lane is None else "scheduled"
         self._enter(Record(uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, at, state, past))
 
-    def _hold_key(self, uuid: str, new: NewTask, added: int) -> None:
+    def _hold_key(self, uuid: str, new: NewTask | Record, added: int) -> None:
         assert new.unique is not None
         until = None if new.policy.unique_for is None else added + new.policy.unique_for
         key = (new.source, new.unique)
@@ -259,12 +276,21 @@ class Board:
         return self.wait_to_end(moved(record, record.state, past_with(record.past, why=why)))
 
     def wait_to_end(self, record: Record) -> Record:
-        """From nowhere: it was held."""
+        """From nowhere: it was held. A lifted one waits for whoever lifts it again, unless it is to be cancelled."""
+        if record.past.why == "lifted" and record.past.cancel:
+            record = moved(record, record.state, past_with(record.past, why="cancel"))
         self.records[record.uuid] = record
         self.counts(record.source)[record.state] += 1
         self.moves.entered.append(record)
-        self._chores.append(record.uuid)
+        if record.past.why != "lifted":
+            self._chores.append(record.uuid)
         return record
+
+    def lift(self, record: Record, now: float) -> Record | None:
+        """Out of the order, if it waits there; None: somebody has it, or it must end."""
+        if record.uuid in self.holds or (record.past.why in ENDING and record.past.why != "lifted"):
+            return None
+        return record if record.past.why == "lifted" else self.to_chores(record, "lifted", now)
 
     def take_chores(self, claim: Claim, most: int) -> list[Record]:
         taken: list[Record] = []
@@ -277,7 +303,8 @@ class Board:
 
     def _waits_to_end(self, record: Record) -> bool:
         """It may have been taken by whoever cancelled it, ended, even revived since."""
-        return record.past.why in ENDING and record.uuid not in self.holds and record.state not in ENDED
+        must = record.past.why in ENDING and record.past.why != "lifted"
+        return must and record.uuid not in self.holds and record.state not in ENDED
 
     def hold(self, record: Record, claim: Claim) -> None:
         self.holds[record.uuid] = claim

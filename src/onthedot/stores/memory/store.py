@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import threading
-import weakref
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.stores.contract import (
@@ -36,6 +34,7 @@ from onthedot.stores.contract import (
     Why,
 )
 from onthedot.stores.listeners import Listeners
+from onthedot.stores.memory import forks
 from onthedot.stores.memory.board import Board, Claim
 from onthedot.stores.memory.changes import Changes
 from onthedot.stores.memory.find import find
@@ -70,7 +69,7 @@ class MemoryStore:
         self._changes = Changes()
         self._listeners = Listeners()
         self._fence = 0
-        _alive.add(self)
+        forks.alive.add(self)
 
     async def open(self) -> None:
         pass  # it is there as soon as it is made
@@ -90,8 +89,7 @@ class MemoryStore:
             verdicts: list[Verdict] = [self._settle(outcome, now) for outcome in outcomes]
             if ask is None:
                 return Turn(verdicts, alive=self._sessions.get(session) is not None)
-            for dead in self._sessions.overdue(now):
-                self._bury(dead, now)
+            self._reap(now)
             holder = self._sessions.get(session)
             if holder is None:
                 return Turn(verdicts, alive=False)
@@ -111,26 +109,41 @@ class MemoryStore:
             return lost
 
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
+        def take(record: Record, now: float) -> Record | None:
+            holder = self._board.holds.get(record.uuid)
+            if holder is not None:
+                self._flag(record)
+                self._listeners.tell(holder.session, cancel={record.uuid: reason})
+                return None
+            if record.past.why not in ENDING:
+                record = self._board.to_chores(record, "cancel", now)
+            return self._flag(record, "cancel")
+
         with self._call(session) as now:
-            board = self._board
-            self._sessions.open(session, now + CLIENT_LEASE)
-            claim = self._new_claim(session, now, chores=True)
-            leased: list[Record] = []
-            for uuid in uuids:
-                record = board.records.get(uuid)
-                if record is None or record.state in ENDED:
-                    continue
-                holder = board.holds.get(uuid)
-                if holder is not None:
-                    self._flag(record)
-                    self._listeners.tell(holder.session, cancel={uuid: reason})
-                    continue
-                if record.past.why not in ENDING:
-                    record = board.to_chores(record, "cancel", now)
-                record = self._flag(record, "cancel")
-                board.hold(record, claim)
-                leased.append(record)
-            return Held(self._keep_claim(claim), leased)
+            return self._lease(session, uuids, take, now)
+
+    async def lift(self, session: str, uuids: Sequence[str]) -> Held:
+        with self._call(session) as now:
+            self._reap(now)
+            return self._lease(session, uuids, self._board.lift, now)
+
+    def _lease(
+        self, session: str, uuids: Sequence[str], take: Callable[[Record, float], Record | None], now: float
+    ) -> Held:
+        """As chores, those that it takes."""
+        self._sessions.open(session, now + CLIENT_LEASE)
+        claim = self._new_claim(session, now, chores=True)
+        leased: list[Record] = []
+        for uuid in uuids:
+            record = self._board.records.get(uuid)
+            if record is not None and record.state not in ENDED and (taken := take(record, now)) is not None:
+                self._board.hold(taken, claim)
+                leased.append(taken)
+        return Held(self._keep_claim(claim), leased)
+
+    async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
+        with self._call() as now:
+            return [self._board.adopt(record, now) for record in records]
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         with self._call() as now:
@@ -296,14 +309,14 @@ class MemoryStore:
             case Ended():
                 over = ended(past, lease, started, now, outcome.keep, None, outcome.error)
                 board.end(record, outcome.state, over, outcome.keep)
-            case Again() if claim.chores:  # it must end, whoever does it
+            case Again() if claim.chores and past.why != "lifted":  # it must end, whoever does it
                 board.wait_to_end(moved(record, record.state, settled_by(past, lease)))
             case Again():
                 if outcome.error:
                     self._journal.write(Note(lease, "error", str(record.attempt), outcome.error))
                 since = past.started if outcome.after is None else started
                 board.again(record, back(past, lease, outcome.counted, since, outcome.error), outcome.after, now)
-        if board.limits.declared or board.suspects:
+        if board.limits.declared or board.suspects or record.lane is not None:
             board.freed(record, now)
         if outcome.also is not None:
             for task in outcome.also.adds:
@@ -381,6 +394,10 @@ class MemoryStore:
                 for record in self._board.held(claim):
                     yield Lease(record.uuid, claim.fence, session.name), record
 
+    def _reap(self, now: float) -> None:
+        for dead in self._sessions.overdue(now):
+            self._bury(dead, now)
+
     def _bury(self, session: Session, now: float) -> None:
         """A suspect that ran alone took the session down; without one, any run may have done it."""
         self._sessions.bury(session.name)
@@ -420,23 +437,3 @@ class _Call:
 
     def __exit__(self, *exc: object) -> None:
         self._store._exit(self._session, self._now)
-
-
-_alive: weakref.WeakSet[MemoryStore] = weakref.WeakSet()
-_forking: list[MemoryStore] = []
-
-
-def _before_fork() -> None:
-    """No other thread may be in the middle of a call: the child would get half of it, and a lock nobody opens."""
-    _forking.extend(_alive)
-    for store in _forking:
-        store._lock.acquire()
-
-
-def _after_fork() -> None:
-    while _forking:
-        _forking.pop()._lock.release()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_fork, after_in_child=_after_fork)

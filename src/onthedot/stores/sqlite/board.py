@@ -9,7 +9,7 @@ from collections.abc import Sequence
 
 from onthedot.stores.contract import BATCH, Added, NewTask, Past, Record, State, Why
 from onthedot.stores.limits import admitted
-from onthedot.stores.records import ENDED, ENDING, alarm, due_again, due_in, expiry, moved, past_with
+from onthedot.stores.records import ENDED, ENDING, alarm, due_again, due_in, expiry, lifted, moved, past_with
 from onthedot.stores.sqlite.ledger import Ledger
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, policy_of, policy_text, to_save
@@ -94,13 +94,36 @@ class Board(Ledger):
         self._hold_key(new.uuid, new, int(self.now))
         return Added(new.uuid, self._insert(new))
 
+    def adopt(self, record: Record) -> Added:
+        """A copy of another store's, lifted."""
+        if self._run(SQL["exists"], (self.app, record.uuid)).fetchone() is not None:
+            return Added(record.uuid, fresh=False)
+        if record.unique is not None:
+            holder = self._holder(record.source, record.unique)
+            if holder is not None:
+                return Added(holder, fresh=False)
+            self._hold_key(record.uuid, record, record.added)
+        self.seq += 1
+        row = (
+            self.seq, self.app, record.uuid, self.id_of(record.source), record.body, policy_text(record.policy),
+            record.lane, record.unique, record.due, record.added, "scheduled",
+        )  # fmt: skip
+        self._run(SQL["insert"], row)
+        self.wait_to_end(
+            Record(
+                record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due,
+                self.seq, record.added, "scheduled", lifted(record.past),
+            )
+        )  # fmt: skip
+        return Added(record.uuid, fresh=True)
+
     def _holder(self, source: str, unique: str) -> str | None:
         held = self._run(SQL["key"], (self.id_of(source), unique)).fetchone()
         if held is None or (held[1] is not None and held[1] <= self.now):
             return None
         return str(held[0])
 
-    def _hold_key(self, uuid: str, new: NewTask, added: int) -> None:
+    def _hold_key(self, uuid: str, new: NewTask | Record, added: int) -> None:
         until = None if new.policy.unique_for is None else added + new.policy.unique_for
         self._run(SQL["hold_key"], (self.id_of(new.source), new.unique, uuid, until))
 
@@ -267,12 +290,15 @@ class Board(Ledger):
         return self.wait_to_end(moved(record, record.state, past_with(record.past, why=why)))
 
     def wait_to_end(self, record: Record) -> Record:
-        """From nowhere: it was held."""
+        """From nowhere: it was held. A lifted one waits for whoever lifts it again, unless it is to be cancelled."""
+        if record.past.why == "lifted" and record.past.cancel:
+            record = moved(record, record.state, past_with(record.past, why="cancel"))
         self.save(record)
         self.count(record.source, record.state, +1)
         self.moves[record.state].append(record.seq)
-        self._run(SQL["enter_chore"], (self.app, record.seq))
-        self.told.sooner.add("")  # of no source, but somebody has to end it
+        if record.past.why != "lifted":
+            self._run(SQL["enter_chore"], (self.app, record.seq))
+            self.told.sooner.add("")  # of no source, but somebody has to end it
         return record
 
     # -- letting go of what was held

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import msgspec
@@ -135,14 +135,7 @@ def _give_back(board: Board, name: str, crashes: set[str] | None = None) -> None
 
 
 def cancel(board: Board, name: str, uuids: Sequence[str], reason: str, owner: str) -> Held:
-    known = there(board, name)
-    session = known or Session(name, None, 0, 0, 0, 0, owner)
-    if known is None:  # others watch for its death, too
-        board.control += 1
-        board.told.peers = True
-    if session.info is None:
-        session.until = board.now + CLIENT_LEASE
-        session.save(board)
+    _present(board, name, owner)
     leased: dict[int, Record] = {}
     for uuid in uuids:
         record = board.by_uuid(uuid)
@@ -160,6 +153,38 @@ def cancel(board: Board, name: str, uuids: Sequence[str], reason: str, owner: st
         record = moved(record, record.state, past_with(record.past, why="cancel", cancel=True))
         board.save(record)
         leased[record.seq] = record
+    return _lease(board, name, leased)
+
+
+def lift(board: Board, name: str, uuids: Sequence[str], owner: str) -> Held:
+    bury_overdue(board)
+    _present(board, name, owner)
+    leased: dict[int, Record] = {}
+    for uuid in uuids:
+        record = board.by_uuid(uuid)
+        if record is None or record.state in ENDED or record.seq in leased or board.is_held(record):
+            continue
+        if record.past.why not in ENDING:
+            record = board.to_chores(record, "lifted")
+        if record.past.why == "lifted":
+            leased[record.seq] = record
+    return _lease(board, name, leased)
+
+
+def _present(board: Board, name: str, owner: str) -> None:
+    """For a while, although it may be no worker."""
+    known = there(board, name)
+    session = known or Session(name, None, 0, 0, 0, 0, owner)
+    if known is None:  # others watch for its death, too
+        board.control += 1
+        board.told.peers = True
+    if session.info is None:
+        session.until = board.now + CLIENT_LEASE
+        session.save(board)
+
+
+def _lease(board: Board, name: str, leased: Mapping[int, Record]) -> Held:
+    """As chores, by their numbers."""
     if not leased:
         return Held(0, [])
     board.fence += 1

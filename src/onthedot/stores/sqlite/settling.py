@@ -119,7 +119,7 @@ class Settling:
 
     def _again(self, outcome: Again, record: Record, started: int | None, *, chore: int) -> None:
         board, past, lease = self._board, record.past, outcome.lease
-        if chore:  # it must end, whoever does it
+        if chore and past.why != "lifted":  # it must end, whoever does it
             board.wait_to_end(moved(record, record.state, settled_by(past, lease)))
             return
         if outcome.error:

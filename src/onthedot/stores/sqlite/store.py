@@ -154,6 +154,12 @@ class SqliteStore:
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
         return await self._write(lambda board: sessions.cancel(board, session, uuids, reason, self._owner), session)
 
+    async def lift(self, session: str, uuids: Sequence[str]) -> Held:
+        return await self._write(lambda board: sessions.lift(board, session, uuids, self._owner), session)
+
+    async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
+        return await self._write(lambda board: [board.adopt(record) for record in records])
+
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         def write(board: Board) -> list[str]:
             live: list[str] = []

@@ -1,0 +1,133 @@
+"""``onthedot move``: what is alive goes to another store, while workers are busy on both."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+from contextlib import AsyncExitStack, nullcontext, suppress
+from dataclasses import asdict
+
+import click
+
+from onthedot.cli.options import Mistake, Said, shared
+from onthedot.cli.screen import screen, write_json
+from onthedot.cli.store import check_there, target
+from onthedot.clock import SystemClock
+from onthedot.operations.move import Move, Moved, counted
+from onthedot.settings import store_url
+from onthedot.stores import connect
+from onthedot.stores.contract import Store
+
+_BAR = 30
+
+
+@click.command()
+@click.option("--from", "source", required=True, metavar="URL", help="The store that gives.")
+@click.option("--to", "to", required=True, metavar="URL", help="The store that takes; it is made if it can be.")
+@click.option("--wait", is_flag=True, help="Go on until nothing runs there any more, and take what comes back.")
+@click.option("--release", is_flag=True, help="Put down what an earlier move left, although its origin is unclear.")
+@click.option("--dry-run", is_flag=True, help="Only say what there is to move.")
+@shared("name", "json")
+@click.pass_obj
+def move(said: Said, source: str, to: str, wait: bool, release: bool, dry_run: bool) -> None:
+    """Tasks that wait, schedules and the operator's limits to another store; workers go on, on both sides.
+
+    A task runs once, wherever it is. What runs stays, and is moved if it comes back (--wait). What has ended stays.
+    Killed in the middle, it goes on when it is run again. Ctrl+C: after the batch that is under way.
+    """
+    said.store = store_url(source)
+    url, name = target(said)
+    check_there(url, name)
+    if store_url(to).startswith("memory:"):
+        raise Mistake("memory:// lives inside one process: nothing can be moved into another's")
+    if dry_run:
+        asyncio.run(_count(said, url, name))
+        return
+    moved = asyncio.run(_move(said, (url, to), name, wait=wait, release=release))
+    if said.json:
+        write_json(asdict(moved))
+    else:
+        _report(moved, shown(to))
+    raise SystemExit(int(moved.stopped or bool(moved.kept or moved.unclear or moved.busy)))
+
+
+async def _count(said: Said, url: str, name: str) -> None:
+    async with AsyncExitStack() as stack:
+        tasks, schedules, limits = await counted(await _opened(stack, url, name))
+    if said.json:
+        write_json({"tasks": tasks, "schedules": schedules, "limits": limits})
+        return
+    rows = [["task", source, str(count)] for source, count in sorted(tasks.items())]
+    rows += [["schedule", each, "1"] for each in schedules] + [["limit", each, "1"] for each in limits]
+    screen().table(("WHAT", "NAME", "WOULD MOVE"), rows)
+
+
+async def _move(said: Said, urls: tuple[str, str], name: str, *, wait: bool, release: bool) -> Moved:
+    asked = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    with suppress(NotImplementedError):  # Windows: Ctrl+C cuts it off, and the next run goes on
+        loop.add_signal_handler(signal.SIGINT, _ask, asked, loop)
+    async with AsyncExitStack() as stack:
+        source, into = [await _opened(stack, url, name) for url in urls]
+        total = sum((await counted(source))[0].values())
+        with nullcontext(repr) if said.json else screen().picture() as picture:
+
+            def tell(moved: Moved) -> None:
+                picture(bar(moved.tasks, max(total, moved.tasks)))
+
+            tell(Moved())
+            moving = Move(source, into, shown(urls[1]), tell=tell, stop=asked.is_set)
+            return await moving.run(wait=wait, release=release)
+
+
+def _ask(asked: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
+    if not asked.is_set():
+        click.echo("stopping after this batch; Ctrl+C again stops now", err=True)
+    asked.set()
+    loop.remove_signal_handler(signal.SIGINT)
+
+
+async def _opened(stack: AsyncExitStack, url: str, name: str) -> Store:
+    store = connect(url, SystemClock(), name)
+    await store.open()
+    stack.push_async_callback(store.shut)
+    return store
+
+
+def bar(done: int, total: int) -> str:
+    """
+    >>> bar(5, 10)
+    '━━━━━━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  5 of 10'
+    """
+    full = _BAR * done // total if total else _BAR
+    return f"{'━' * full}{'╌' * (_BAR - full)}  {done} of {total}"
+
+
+def shown(url: str) -> str:
+    """Without the password.
+
+    >>> shown("redis://:secret@cache:6379/0"), shown("sqlite:///shop.db")
+    ('redis://…@cache:6379/0', 'sqlite:///shop.db')
+    """
+    scheme, _, rest = url.partition("://")
+    return f"{scheme}://…@{rest.rpartition('@')[2]}" if "@" in rest else url
+
+
+def _report(moved: Moved, to: str) -> None:
+    limits = f", {len(moved.limits)} limits" if moved.limits else ""
+    click.echo(f"moved {moved.tasks} tasks, {len(moved.schedules)} schedules{limits} to {to}")
+    if moved.cancelled:
+        click.echo(f"{moved.cancelled} were cancelled on their way")
+    if moved.running:
+        click.echo(f"{moved.running} run and stay; what comes back is moved by another run, or with --wait")
+    for uuid, other in moved.kept.items():
+        click.echo(f"task {uuid} stays: its unique key is that of {other} there")
+    if moved.busy:
+        click.echo(f"{moved.busy} are in the hands of another move: when that is over, run this again")
+    if moved.unclear:
+        click.echo(
+            f"{len(moved.unclear)} tasks wait at the target to be put down, and nothing here says that they are from "
+            f"here: {moved.unclear[0]} …; if they are (by another name of the store), run this with --release"
+        )
+    if moved.stopped:
+        click.echo("stopped before the end: run it again to go on")

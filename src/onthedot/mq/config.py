@@ -1,0 +1,122 @@
+"""What a queue is told: checked as a whole when it is made, never converted, never changed."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from difflib import get_close_matches
+from math import inf
+from typing import Annotated, Any, TypeAlias, get_args, get_origin, get_type_hints
+from urllib.parse import quote
+
+from msgspec import Meta, ValidationError, convert
+
+from onthedot.errors import DeclarationError
+from onthedot.settings import SCHEMES
+from onthedot.task import NAME
+
+_YEAR = 365 * 86_400
+_Many: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
+_Time: TypeAlias = Annotated[float, Meta(ge=0.001, le=_YEAR)]
+_Wait: TypeAlias = Annotated[float, Meta(ge=0, le=_YEAR)]
+_Name: TypeAlias = Annotated[
+    str, Meta(pattern=rf"^{NAME.pattern}\Z", description="a name: 1 to 200 of A-Z a-z 0-9 _ . : -")
+]
+_Text: TypeAlias = Annotated[str, Meta(min_length=1, description="a string that is not empty")]
+_Url: TypeAlias = Annotated[
+    str,
+    Meta(
+        pattern=f"^({'|'.join(map(re.escape, SCHEMES))})://",
+        description=f"the URL of a store: {', '.join(f'{scheme}://' for scheme in SCHEMES)}",
+    ),
+]
+
+
+@dataclass(frozen=True, kw_only=True)
+class MQConfig:
+    """Settings of a MessageQueue; times in seconds. All that is wrong is told at once.
+
+    >>> MQConfig(max_worker=5, batch_size=0)
+    Traceback (most recent call last):
+    onthedot.errors.DeclarationError: MQConfig: 2 wrong
+      max_worker: there is no such field; did you mean max_workers?
+      batch_size=0: must be a whole number from 1 to 1000
+    """
+
+    url: _Url | None = field(default=None, repr=False)  # of any store; or else the five that follow
+    redis_host: _Text = "localhost"
+    redis_port: Annotated[int, Meta(ge=1, le=65_535)] = 6379
+    redis_db: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    redis_password: _Text | None = field(default=None, repr=False)
+    redis_ssl: Annotated[bool, Meta(description="True or False")] = False
+    redis_max_connections: _Many = 10
+    queue_prefix: _Name = "mq"  # the name of the app: queues with different ones do not see each other
+    max_workers: _Many = 5  # how many messages this process handles at once
+    batch_size: Annotated[int, Meta(ge=1, le=1000)] = 100  # how many it takes at once
+    delay_fallback_interval: Annotated[float, Meta(ge=0.1, le=3600)] = 10  # how often it looks without a wake-up
+    message_ttl: _Time = 86_400  # from producing; one that has not started by then ends as cancelled: expired
+    processing_timeout: _Time = 180  # no handler may take longer, and what a dead worker had is with others by then
+    handler_timeout: _Time = 60
+    handler_timeouts: Mapping[_Name, _Time] = field(default_factory=dict[str, float])  # by topic
+    max_retries: Annotated[int, Meta(ge=0, le=1000)] = 3
+    retry_delays: Sequence[_Wait] = field(default_factory=lambda: [60, 300, 1800])  # the last one repeats
+    monitor_interval: Annotated[float, Meta(ge=0.1, le=86_400)] = 30
+
+    def __new__(cls, *_: object, **given: Any) -> MQConfig:
+        # Not in __post_init__: __init__ refuses a name it does not know, without a word on the rest.
+        if wrong := list(_problems(given)):
+            raise DeclarationError("\n  ".join([f"MQConfig: {len(wrong)} wrong", *wrong]))
+        return object.__new__(cls)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "retry_delays", list(self.retry_delays))  # the caller's may still change
+        object.__setattr__(self, "handler_timeouts", dict(self.handler_timeouts))
+
+    @property
+    def store(self) -> str:
+        """The URL of the store.
+
+        >>> MQConfig(redis_host="cache", redis_password="s3/cret", redis_ssl=True).store
+        'rediss://:s3%2Fcret@cache:6379/0?max_connections=10'
+        """
+        login = "" if self.redis_password is None else f":{quote(self.redis_password, safe='')}@"
+        place = f"{login}{self.redis_host}:{self.redis_port}/{self.redis_db}"
+        url = self.url or f"{'rediss' if self.redis_ssl else 'redis'}://{place}"
+        if url.startswith("redis") and "max_connections=" not in url:
+            url += f"{'&' if '?' in url else '?'}max_connections={self.redis_max_connections}"
+        return url
+
+
+def _problems(given: Mapping[str, Any]) -> Iterator[str]:
+    known, right = get_type_hints(MQConfig, include_extras=True), dict[str, Any]()
+    for name, value in given.items():
+        if name not in known:
+            near = get_close_matches(name, known, n=1, cutoff=0.5)
+            yield f"{name}: there is no such field" + (f"; did you mean {near[0]}?" if near else "")
+            continue
+        try:
+            convert(value, known[name])  # only to see: what it makes of it is not used
+            right[name] = value
+        except ValidationError:
+            shown = "…" if name == "redis_password" else re.sub("(?<=://).*@", "…@", repr(value))
+            yield f"{name}={shown}: must be {_words(known[name])}"
+    apart = [name for name in right if name.startswith("redis_") and name != "redis_max_connections"]
+    if right.get("url") is not None and apart:
+        yield f"url and {', '.join(apart)}: give one or the other"
+    if not right.get("retry_delays", True) and right.get("max_retries", 3) != 0:
+        yield "retry_delays: must have at least one delay, unless max_retries=0"
+    times = {"handler_timeout": right.get("handler_timeout", 60)}
+    times |= {f"handler_timeouts[{topic!r}]": time for topic, time in right.get("handler_timeouts", {}).items()}
+    most = right.get("processing_timeout", inf if "processing_timeout" in given else 180)
+    for name in (name for name, time in times.items() if time > most):
+        yield f"{name}={times[name]}: must not be more than processing_timeout, which is {most}"
+
+
+def _words(hint: Any) -> str:
+    if get_origin(hint) is not Annotated:  # of one that is, or of many
+        inner = [each for each in get_args(hint) if get_origin(each) is Annotated][-1]
+        return {Mapping: "a dict by topic, each ", Sequence: "a list, each "}.get(get_origin(hint), "") + _words(inner)
+    kind, meta = get_args(hint)
+    what = "a whole number" if kind is int else "a number of seconds"
+    return meta.description or f"{what} from {meta.ge} to {meta.le}"

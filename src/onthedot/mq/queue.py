@@ -1,0 +1,171 @@
+"""The queue: produce, handle, look. A thin door on an App."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import AsyncGenerator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+from typing import Any, TypeVar, overload
+
+from onthedot.app import App
+from onthedot.errors import ArgumentError, DuplicateTask
+from onthedot.function import with_parameter
+from onthedot.mq.config import MQConfig
+from onthedot.operations.finding import Where
+from onthedot.operations.health import Health, examine, look
+from onthedot.operations.monitor import Monitor
+from onthedot.options import AddOptions, Priority
+from onthedot.retry import to_duration_ms
+from onthedot.task import TaskInfo, check_name, check_uuid
+
+H = TypeVar("H", bound=Callable[[Any], Any])
+
+
+class MessageQueue:
+    """Messages that are handled on time, by whichever process is free.
+
+    >>> mq = MessageQueue("memory://")
+    >>> @mq.register_handler("orders")
+    ... async def ship(order: dict[str, int]) -> None:
+    ...     print("shipping", order["id"])
+    >>> async def main() -> None:
+    ...     async with mq:
+    ...         await mq.start_background()
+    ...         message_id = await mq.produce("orders", {"id": 17}, delay=0.01, priority="high")
+    ...         await mq.app.ahandle(message_id)
+    >>> asyncio.run(main())
+    shipping 17
+
+    What it does not have, its app has: ``mq.app.pause("orders")``, ``mq.app.get(message_id)``, ``mq.app.schedule(…)``.
+    """
+
+    def __init__(self, config: MQConfig | str | None = None, *, logger: logging.Logger | None = None) -> None:
+        self.config: MQConfig = MQConfig(url=config) if isinstance(config, str) else config or MQConfig()
+        self.app: App[None] = App(
+            self.config.queue_prefix,
+            store=self.config.store,
+            lifespan=self._alive,
+            stop_timeout=None,  # handlers have a timeout of their own
+            poll_interval=self.config.delay_fallback_interval,
+            logger=logger,
+        )
+        self._core, self._service = self.app._core, self.app._service
+        self._core.one_pool, self._core.totals = True, {"async": self.config.max_workers}  # sync and async together
+        self._core.batch = self.config.batch_size
+        self._core.keeps_waiting = True  # a stop is not the end of the messages, also in memory
+        self._handlers: dict[str, Callable[[Any], Any]] = {}
+        self._ended: asyncio.Event = asyncio.Event()
+
+    async def produce(
+        self, topic: str, payload: Any, *, delay: float = 0, priority: Priority = "normal", ttl: float | None = None,
+        message_id: str | None = None,
+    ) -> str:  # fmt: skip
+        """Stored when this returns; answers with its id. delay and ttl (else ``message_ttl``): seconds from now.
+
+        The same `message_id` again changes nothing: the first one stands, as long as it is kept.
+        """
+        lives, named = (self.config.message_ttl, "message_ttl") if ttl is None else (ttl, "ttl")
+        left = to_duration_ms(lives, named) - to_duration_ms(delay, "delay")
+        if left <= 0:
+            raise ArgumentError(f"message for {topic!r}: it would expire first, {named}={lives} <= delay={delay}")
+        said: AddOptions = {"after": delay, "priority": priority, "expires": left / 1000}
+        if message_id is not None:
+            said["uuid"] = check_uuid(message_id)
+        return (await self.app.named(topic).options(**said).enqueue(payload=payload)).uuid
+
+    @overload
+    def register_handler(self, topic: str, handler: H) -> H: ...
+    @overload
+    def register_handler(self, topic: str) -> Callable[[H], H]: ...
+    def register_handler(self, topic: str, handler: Any = None) -> Any:
+        """``handler(payload)``, async or sync (in a thread); one a topic. Also as a decorator."""
+        if handler is None:
+            return partial(self.register_handler, topic)
+        if check_name(topic, "topic") in self._handlers:
+            raise DuplicateTask(f"topic {topic!r} has a handler already, {self._handlers[topic]!r}")
+        task, config = with_parameter(handler, "payload", f"topic {topic!r}"), self.config
+        timeout, delays = config.handler_timeouts.get(topic, config.handler_timeout), config.retry_delays or [0]
+        self.app.task(name=topic, timeout=timeout, max_retries=config.max_retries, backoff=delays)(task)
+        self._handlers[topic] = handler
+        return handler
+
+    async def start(self) -> bool:
+        """Handles messages until it is stopped. False: it was running already."""
+        if not await self._service.start():
+            return False
+        try:
+            await self._ended.wait()
+        finally:
+            await self.stop()
+        return True
+
+    def start_background(self) -> asyncio.Task[bool]:
+        """Handles messages beside what else this event loop does; await the answer to know that it runs."""
+        self._starting: asyncio.Task[bool] = asyncio.ensure_future(self._service.start())
+        return self._starting
+
+    async def run(self, duration: float | None = None) -> None:
+        """Handles messages for so many seconds, or until Ctrl+C or SIGTERM; a second one ends what still runs."""
+        try:
+            await self._service.until_signal("loop", duration)
+        finally:  # also if this call was cancelled
+            await self.stop()
+
+    async def stop(self, timeout: float | None = None) -> bool:
+        """Begins no more. Handlers finish, or are ended after `timeout` seconds and their messages go back."""
+        return await self._service.stop(timeout)
+
+    async def __aenter__(self) -> MessageQueue:
+        """Connects on this event loop; handles nothing before it is started."""
+        await self.app.__aenter__()
+        return self
+
+    async def __aexit__(self, *exc: object) -> None:
+        await self.stop()
+        await self.app.__aexit__(*exc)
+
+    @asynccontextmanager
+    async def _alive(self) -> AsyncGenerator[None, None]:
+        """As long as it handles messages, whichever way it was started."""
+        core, self._ended = self._core, asyncio.Event()
+        if core.store.lease is not None:
+            core.store.lease = min(core.store.lease, int(self.config.processing_timeout * 1000) or 1)
+        async with Monitor(core).watching(self.config.monitor_interval):
+            yield
+        self._ended.set()
+
+    def is_running(self) -> bool:
+        return self._service.status == "running"
+
+    @property
+    def status(self) -> dict[str, Any]:
+        """What goes on in this process; asks nobody."""
+        worker = self._core.worker
+        return {
+            "status": self._service.status,
+            "topics": sorted(self._handlers),
+            "running_count": len(worker.runner.runs) if worker else 0,
+            "last_error": repr(worker.last_error) if worker and worker.last_error else None,
+        }
+
+    async def health_check(self) -> Health:
+        """False if something is wrong with the store or the fleet: ``.checks`` says what."""
+        return await examine(self.app._bridge.do(lambda link: look(link.store, self._core.clock.now())))
+
+    async def metrics(self) -> dict[str, dict[str, int]]:
+        """How many messages there are in the store, by topic and state."""
+        return await self.app._bridge.do(lambda link: link.operations.by_source())
+
+    async def dead_letters(self, topic: str | None = None, *, limit: int = 1000) -> list[TaskInfo]:
+        """Messages that failed for good, newest first: ``.uuid``, ``.args["payload"]``, ``.error``, ``.attempt``."""
+        where: Where = {"state": "failed", "limit": limit}
+        return list(await self.app.find(**where if topic is None else {**where, "source": topic}))
+
+    async def retry(self, ids: str | Sequence[str]) -> list[str]:
+        """Handles dead letters again, with all their retries. Answers with those that are alive now."""
+        return await self.app.retry(*([ids] if isinstance(ids, str) else ids))
+
+
+RedisMessageQueue = MessageQueue

@@ -1,0 +1,72 @@
+"""Looking at the health of a fleet from time to time, and telling each trouble once."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from typing import Protocol
+
+from onthedot.clock import Clock
+from onthedot.engine.wake import Wake
+from onthedot.observe.logs import Logs
+from onthedot.operations.health import Vitals, checks, look
+from onthedot.stores.contract import Store
+
+QUIET = 600_000  # ms for which the same trouble is told once
+
+
+class Watched(Protocol):
+    """A process of the fleet, as far as a monitor needs it."""
+
+    logs: Logs
+    clock: Clock
+
+    @property
+    def store(self) -> Store: ...
+    @property
+    def worker(self) -> Session | None: ...
+
+
+class Session(Protocol):
+    @property
+    def session(self) -> str: ...
+
+
+class Monitor:
+    """The oldest of the workers looks: nobody is elected, and when it goes the next one is the oldest."""
+
+    def __init__(self, core: Watched) -> None:
+        self._core = core
+        self._told: dict[str, float] = {}
+        self._before: Vitals | None = None
+
+    @asynccontextmanager
+    async def watching(self, interval: float) -> AsyncGenerator[None, None]:
+        """Every `interval` seconds, until the block ends."""
+        watch = asyncio.create_task(self._watch(interval))
+        try:
+            yield
+        finally:
+            watch.cancel()
+            await asyncio.wait([watch])
+
+    async def _watch(self, interval: float) -> None:
+        while True:
+            try:
+                await self.warn()
+            except Exception as error:  # noqa: BLE001 - told, and tried again the next time
+                self._core.logs.trouble("system_monitor", error)
+            await Wake(self._core.clock).until(interval * 1000)
+
+    async def warn(self) -> None:
+        """Of what has gone wrong since the last look, and of what is wrong now; the first look only begins."""
+        before, vitals = self._before, await look(self._core.store, self._core.clock.now())
+        self._before = vitals
+        oldest = min((worker.id for worker in vitals.workers), default=None)
+        if before is None or self._core.worker is None or self._core.worker.session != oldest:
+            return
+        for trouble in (check for check in checks(vitals, before) if not check.ok):
+            if vitals.now - self._told.get(trouble.what, -QUIET) >= QUIET:
+                self._told[trouble.what] = vitals.now
+                self._core.logs.scheduler.warning("[monitor] %s: %s", trouble.what, trouble.text)

@@ -1,0 +1,70 @@
+"""Moving schedules to another store, so that every window fires in one of them.
+
+For each, by compare-and-set, in this order: there, but paused; here without a next time; there as it was here; here
+paused. A schedule without a next time that is not paused is on its way.
+"""
+
+from __future__ import annotations
+
+from msgspec.structs import replace
+
+from onthedot.stores.contract import Schedule, Store
+
+
+async def move_schedules(source: Store, target: Store) -> list[str]:
+    """Answers with the names of those that are there from now on."""
+    return [schedule.name for schedule in await _all(source) if await _move(source, target, schedule.name)]
+
+
+async def _move(source: Store, target: Store, name: str) -> bool:
+    while (here := await _get(source, name)) is not None:
+        if here.next_at is None and here.paused:
+            return False  # it was moved before, or will never fire
+        there = await _get(target, name)
+        if here.next_at is not None or there is None:  # else it has lost its next time to the one there
+            await _lay(target, here, there)
+            if not await _put(source, replace(here, next_at=None)):
+                continue  # it has fired meanwhile
+        await _pause(target, name, paused=here.paused)
+        await _pause(source, name, paused=True)
+        return True
+    return False
+
+
+async def _lay(target: Store, here: Schedule, there: Schedule | None) -> None:
+    """There, but paused. One that is there already goes on from where either of them has come to."""
+    while there is None or not await _laid(target, here, there):
+        if there is None:  # somebody may declare it in this very moment, and then it is not paused
+            await _put(target, replace(here, rev=0, paused=True))
+        there = await _get(target, here.name)
+
+
+async def _laid(target: Store, here: Schedule, there: Schedule) -> bool:
+    if there.rule != here.rule:  # another rule under the same name: that of its own store stands
+        return await _put(target, replace(there, paused=True))
+    next_at, last_at = _later(here.next_at, there.next_at), _later(here.last_at, there.last_at)
+    runs = max(here.runs, there.runs)
+    return await _put(target, replace(there, paused=True, next_at=next_at, last_at=last_at, runs=runs))
+
+
+def _later(one: int | None, other: int | None) -> int | None:
+    return max((moment for moment in (one, other) if moment is not None), default=None)
+
+
+async def _pause(store: Store, name: str, *, paused: bool) -> None:
+    while (found := await _get(store, name)) is not None and found.paused != paused:
+        if await _put(store, replace(found, paused=paused)):
+            return
+
+
+async def _put(store: Store, schedule: Schedule) -> bool:
+    (stood,) = await store.put([schedule], [])
+    return stood
+
+
+async def _all(store: Store) -> list[Schedule]:
+    return list((await store.state())[0])
+
+
+async def _get(store: Store, name: str) -> Schedule | None:
+    return next((schedule for schedule in await _all(store) if schedule.name == name), None)

@@ -1,0 +1,25 @@
+"""A process that handles messages until SIGTERM: mq_worker.py URL FILE. A line in the file for each that it handled."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import sys
+
+from onthedot.mq import MessageQueue, MQConfig
+
+mq = MessageQueue(MQConfig(url=sys.argv[1], max_workers=int(os.environ.get("WORKERS", "5"))))
+
+
+@mq.register_handler("burst")
+async def handle(number: int) -> None:
+    handled.append(number)
+    await asyncio.sleep(float(os.environ.get("SECONDS", "0")))
+
+
+if __name__ == "__main__":
+    handled: list[int] = []
+    asyncio.run(mq.run())
+    with open(sys.argv[2], "w") as file:  # noqa: PTH123 - a file of its own a process
+        file.writelines(f"{number}\n" for number in handled)
+    print("stopped", mq.status["status"])
