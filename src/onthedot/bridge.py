@@ -11,7 +11,8 @@ from typing import Any, TypeVar
 
 from onthedot.errors import StoreRefused
 from onthedot.link import Link
-from onthedot.stores.contract import Joins, Store
+from onthedot.stores.besides import Joins
+from onthedot.stores.contract import Store
 
 T = TypeVar("T")
 Work = Callable[[Link], Coroutine[Any, Any, T]]

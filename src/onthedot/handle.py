@@ -11,7 +11,8 @@ from typing import Any, Generic, Protocol, TypeVar
 from onthedot.errors import SchedulerStateError, TaskError
 from onthedot.link import Link
 from onthedot.outcome import as_error, read_result
-from onthedot.stores.contract import Joins, Record
+from onthedot.stores.besides import Joins
+from onthedot.stores.contract import Record
 from onthedot.task import TaskInfo, TaskState
 
 R = TypeVar("R")

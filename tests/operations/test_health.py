@@ -9,7 +9,7 @@ from onthedot.errors import StoreUnavailable
 from onthedot.operations import health
 from onthedot.operations.health import Vitals, checks, clock, crowded, examine, failing, look, memory, unserved
 from onthedot.operations.workers import WorkerInfo
-from onthedot.stores.contract import Server
+from onthedot.stores.besides import Server
 from onthedot.stores.memory import MemoryStore
 from tests.contract.steps import Worker, add, task
 

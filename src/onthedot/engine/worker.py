@@ -25,13 +25,13 @@ from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
 from onthedot.observe.logs import Logs
 from onthedot.outcome import write_reason
+from onthedot.stores.besides import Joins
 from onthedot.stores.contract import (
     Again,
     Ask,
     Claimed,
     Ended,
     Hint,
-    Joins,
     Lease,
     Note,
     Outcome,

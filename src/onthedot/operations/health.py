@@ -8,7 +8,8 @@ from dataclasses import dataclass
 
 from onthedot.errors import StoreError
 from onthedot.operations.workers import WorkerInfo, as_worker
-from onthedot.stores.contract import Served, Server, State, Store
+from onthedot.stores.besides import Served, Server
+from onthedot.stores.contract import State, Store
 
 LATE = 60_000  # ms that a ready task may wait where nobody could take it
 MOST_FAILED = 0.01  # of all that has ended by running

@@ -26,7 +26,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from types import MappingProxyType
-from typing import Any, Literal, Protocol, TypeAlias, runtime_checkable
+from typing import Literal, Protocol, TypeAlias
 
 from msgspec import Struct
 
@@ -439,26 +439,3 @@ class Store(Tasks, Sessions, Control, Inspect, Protocol):
 
     async def open(self) -> None: ...
     async def shut(self) -> None: ...
-
-
-@runtime_checkable
-class Joins(Protocol):
-    """SQL stores: a verb inside the caller's transaction, on the caller's thread and connection. Never suspends."""
-
-    def add_in(self, connection: Any, tasks: Sequence[NewTask]) -> Sequence[Added]: ...
-    def settle_in(self, connection: Any, outcome: Outcome) -> Verdict: ...
-
-
-class Server(Struct, frozen=True):
-    """The machine and program behind a store."""
-
-    now: float  # ms, by its clock
-    memory: int = 0  # bytes it uses
-    memory_limit: int = 0  # bytes it may use; 0: there is no limit, or it is not the store's to know
-
-
-@runtime_checkable
-class Served(Protocol):
-    """Stores with a clock of their own."""
-
-    async def server(self) -> Server: ...

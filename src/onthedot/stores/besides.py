@@ -1,0 +1,33 @@
+"""What some stores do besides the contract: asked by isinstance, and refused clearly where it is not there."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Protocol, runtime_checkable
+
+from msgspec import Struct
+
+from onthedot.stores.contract import Added, NewTask, Outcome, Verdict
+
+
+@runtime_checkable
+class Joins(Protocol):
+    """SQL stores: a verb inside the caller's transaction, on the caller's thread and connection. Never suspends."""
+
+    def add_in(self, connection: Any, tasks: Sequence[NewTask]) -> Sequence[Added]: ...
+    def settle_in(self, connection: Any, outcome: Outcome) -> Verdict: ...
+
+
+class Server(Struct, frozen=True):
+    """The machine and program behind a store."""
+
+    now: float  # ms, by its clock
+    memory: int = 0  # bytes it uses
+    memory_limit: int = 0  # bytes it may use; 0: there is no limit, or it is not the store's to know
+
+
+@runtime_checkable
+class Served(Protocol):
+    """Stores with a clock of their own."""
+
+    async def server(self) -> Server: ...
