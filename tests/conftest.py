@@ -14,6 +14,7 @@ import pytest
 
 from onthedot import App
 from onthedot.clock import ManualClock
+from tests.services import postgres as _postgres
 from tests.waiting import wait_until
 
 collect_ignore_glob = ["typing/use_*.py", "processes/*.py"]  # programs for type checkers and for tests to run
@@ -50,6 +51,9 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     # Debug mode times every callback and keeps every traceback, which the figures of timing tests would show.
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}), debug=False)
     return True
+
+
+postgres = _postgres.postgres  # a fixture: it starts a server when the first test asks for one
 
 
 @pytest.fixture

@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-from onthedot.errors import StoreRefused
+from onthedot.errors import ArgumentError, StoreRefused
 from onthedot.link import Link
-from onthedot.stores.besides import Joins
+from onthedot.stores.besides import Joins, JoinsAwaited
 from onthedot.stores.contract import Store
 
 T = TypeVar("T")
@@ -112,18 +112,36 @@ class Bridge:
 
     def join(self, work: Callable[[Joins], T]) -> T:
         """On this very thread: the caller's connection, and the transaction on it, are of this thread."""
+        store = self._joinable()
+        opening = self.begin()
+        if opening is not None and isinstance(store, JoinsAwaited):
+            opening.result()  # elsewhere it may have to wait for the very transaction that is joined
+        return work(store)
+
+    async def join_awaited(self, work: Callable[[JoinsAwaited], Coroutine[Any, Any, T]]) -> T:
+        """On this very loop, likewise."""
+        store = self._joinable()
+        if not isinstance(store, JoinsAwaited):
+            raise ArgumentError("connection=…: on this store it is sync, so write .delay(…) instead of .enqueue(…)")
+        if (opening := self.begin()) is not None:
+            await asyncio.wrap_future(opening)
+        return await work(store)
+
+    def _joinable(self) -> Joins:
         store = self._store()
         if not isinstance(store, Joins):
             raise StoreRefused(
                 "connection=…: memory:// has no transaction to join; use an SQL store, such as sqlite://"
             )
-        self.begin()  # not awaited: it may have to wait for the very transaction that is joined
-        return work(store)
+        return store
 
-    def begin(self) -> None:
-        """Has a link opened, if there is none. Does not wait for it."""
-        if not self._links and not self._here and (self._opening is None or self._opening.done()):
+    def begin(self) -> Future[None] | None:
+        """Has a link opened, if there is none, and answers with what to wait for."""
+        if self._links or self._here:
+            return None
+        if self._opening is None or self._opening.done():
             self._opening = self._submit(Link.opened)
+        return self._opening
 
     def _inline_link(self) -> Link:
         """For a store that never suspends: no loop and no thread is needed."""

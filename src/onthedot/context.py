@@ -34,7 +34,7 @@ class Reports(Protocol):
     @property
     def log(self) -> logging.Logger: ...
     def progress(self, context: TaskContext, done: float, total: float) -> None: ...
-    def settle_in(self, connection: object, outcome: Outcome) -> Verdict: ...
+    async def settle_in(self, connection: object, outcome: Outcome) -> Verdict: ...
 
 
 class TaskContext:
@@ -160,13 +160,18 @@ class TaskContext:
                 connection.execute("UPDATE …")
                 await ctx.complete(42, connection=connection)
 
+            async with connection.transaction():             # asyncpg, to the database of the store
+                await connection.execute("UPDATE …")
+                await ctx.complete(42, connection=connection)
+
         Effects and settlement happen both or neither, so the effect is there exactly once. TaskCancelled if somebody
         else has this task by now: let it roll your transaction back. What the function returns then counts no more.
         """
         data = b"" if result is None else self.declared.encode(result)
         options = self.declared.options
         also = None if self.spawned is None else Also(tuple(self.spawned))
-        verdict = self._reports.settle_in(connection, Done(self.lease, data, options.keep, also, options.keep_result))
+        done = Done(self.lease, data, options.keep, also, options.keep_result)
+        verdict = await self._reports.settle_in(connection, done)
         if verdict == "lost":
             raise TaskCancelled("its lease is lost: somebody else has it by now", self.uuid)
 

@@ -76,9 +76,11 @@ class Adding(Generic[P, R]):
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
         """Adds a call; stored when this returns."""
-        self._refuse_connection()
         new = self._declared.make(args, kwargs, self._said)
-        added = await self._door.do(lambda link: link.add(new))
+        if "connection" in self._said:
+            (added,) = await self._joined_awaited([new])
+        else:
+            added = await self._door.do(lambda link: link.add(new))
         return AsyncTaskHandle(self._door, added.uuid, self._declared.decode_result, self._told(new, added))
 
     def delay_many(self, calls: Iterable[Mapping[str, Any]]) -> list[TaskHandle[R]]:
@@ -94,9 +96,9 @@ class Adding(Generic[P, R]):
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[AsyncTaskHandle[R]]:
         """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
-        self._refuse_connection()
         news = [self._declared.make((), kwargs, self._said) for kwargs in calls]
-        many = await self._door.do(lambda link: link.add_many(news))
+        joins = "connection" in self._said
+        many = await (self._joined_awaited(news) if joins else self._door.do(lambda link: link.add_many(news)))
         decode = self._declared.decode_result
         return [
             AsyncTaskHandle(self._door, added.uuid, decode, self._told(new, added))
@@ -118,11 +120,8 @@ class Adding(Generic[P, R]):
             news = self._door.call(lambda link: link.placed(news))
         return self._door.join(lambda store: store.add_in(self._said.get("connection"), news))
 
-    def _refuse_connection(self) -> None:
-        if "connection" in self._said:
-            raise ArgumentError(
-                f"{self._declared.name}.options(connection=…): it is sync, so write .delay(…) instead of .enqueue"
-            )
+    async def _joined_awaited(self, news: Sequence[NewTask]) -> Sequence[Added]:
+        return await self._door.join_awaited(lambda store: store.add_awaited(self._said.get("connection"), news))
 
     def _told(self, new: NewTask, added: Added) -> bool:
         return check_conflict(self._declared.name, self._declared.options, new, added)

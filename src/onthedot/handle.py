@@ -11,7 +11,7 @@ from typing import Any, Generic, Protocol, TypeVar
 from onthedot.errors import SchedulerStateError, TaskError
 from onthedot.link import Link
 from onthedot.outcome import as_error, read_result
-from onthedot.stores.besides import Joins
+from onthedot.stores.besides import Joins, JoinsAwaited
 from onthedot.stores.contract import Record
 from onthedot.task import TaskInfo, TaskState
 
@@ -28,6 +28,10 @@ class Door(Protocol):
     def call(self, work: Work[T], *, waits: bool = False) -> T: ...
     def join(self, work: Callable[[Joins], T]) -> T:
         """On this thread, inside the caller's transaction."""
+        ...
+
+    async def join_awaited(self, work: Callable[[JoinsAwaited], Coroutine[Any, Any, T]]) -> T:
+        """On this loop, likewise."""
         ...
 
     def works_here(self) -> bool:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from functools import partial, wraps
 from itertools import count
 from pathlib import Path
@@ -18,6 +18,7 @@ from onthedot.stores.sqlite import SqliteStore
 from tests.contract import MakeStore, exercise
 from tests.contract.steps import Worker
 from tests.model.naive import NaiveStore
+from tests.services.postgres import KeptStore
 
 
 class Awaited:
@@ -44,6 +45,7 @@ STORES: dict[str, MakeStore] = {
     "naive": lambda clock: cast("Store", Awaited(clock)),
     "sqlite": lambda clock: SqliteStore(Path(FILES.name, f"{next(NUMBERS)}.db"), clock),
 }
+SERVERS = ("postgres",)  # real ones, which a fixture starts
 WITHOUT = {"naive": ("bounds", "hints", "changes")}  # facets that a kind does not have
 
 
@@ -54,13 +56,19 @@ def clock() -> ManualClock:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     facet = metafunc.module.__name__.rpartition("test_")[2]
-    kinds = [kind for kind in STORES if facet not in WITHOUT.get(kind, ())]
+    kinds = [kind for kind in (*STORES, *SERVERS) if facet not in WITHOUT.get(kind, ())]
     metafunc.parametrize("store", kinds, indirect=True)
 
 
 @pytest.fixture
-def store(request: pytest.FixtureRequest, clock: ManualClock) -> Store:
-    return STORES[request.param](clock)
+def store(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Store]:
+    if request.param != "postgres":
+        yield STORES[request.param](clock)
+        return
+    service = request.getfixturevalue("postgres")
+    app = service.new_app()
+    yield service.store(clock, app)
+    service.clean(app)
 
 
 @pytest.fixture
@@ -83,4 +91,8 @@ def exercised(request: pytest.FixtureRequest, store: Store) -> None:
     async def whole(**arguments: Any) -> None:
         await exercise(store, partial(test, **arguments))
 
-    request.node.obj = whole
+    @wraps(test)
+    def there(**arguments: Any) -> None:
+        request.getfixturevalue("postgres").runner.run(whole(**arguments))
+
+    request.node.obj = there if isinstance(store, KeptStore) else whole

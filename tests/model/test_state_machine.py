@@ -41,6 +41,7 @@ from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from tests.model.draws import PAUSES, SCHEDULES, SOURCES, STRAY, asks, limits, new_tasks, pasts
 from tests.model.naive import NaiveStore
+from tests.services.postgres import Service
 
 T = TypeVar("T")
 
@@ -473,6 +474,25 @@ class SqliteStores(Stores):
         self.folder.cleanup()
 
 
+class PostgresStores(Stores):
+    """The same life in a real server, on connections that stay."""
+
+    def made(self) -> Store:
+        self.service = Service.current
+        self.app = self.service.new_app()
+        store = self.service.store(self.clock, self.app)
+        self.wait(store.open())
+        self.service.ask("SELECT setval('onthedot.seq', 1, false)")  # nobody else is there
+        return store
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.service.runner.run(coroutine)
+
+    def teardown(self) -> None:
+        self.wait(self.store.shut())
+        self.service.clean(self.app)
+
+
 EXAMPLES = int(os.environ.get("ONTHEDOT_EXAMPLES", "170"))
 SETTINGS = settings(
     max_examples=EXAMPLES,
@@ -485,5 +505,7 @@ SETTINGS = settings(
 )
 Stores.TestCase.settings = SETTINGS
 SqliteStores.TestCase.settings = settings(SETTINGS, max_examples=max(1, EXAMPLES // 6))  # threads and files take time
+PostgresStores.TestCase.settings = settings(SETTINGS, max_examples=max(1, EXAMPLES // 12))
 TestStores = pytest.mark.timeout(600)(Stores.TestCase)
 TestSqliteStores = pytest.mark.timeout(1200)(SqliteStores.TestCase)
+TestPostgresStores = pytest.mark.timeout(1200)(pytest.mark.usefixtures("postgres")(PostgresStores.TestCase))

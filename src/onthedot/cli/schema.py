@@ -9,12 +9,13 @@ import click
 from onthedot.cli.options import Mistake, Said, shared
 from onthedot.cli.screen import write_json
 from onthedot.cli.store import check_there, target
-from onthedot.stores.about import check_schema, file_of, schema_text
+from onthedot.stores.about import check_schema, file_of, is_postgres, schema_text
 
 
-def _file(said: Said, *, there: bool = False) -> Path:
-    url, _ = target(said)
-    path = file_of(url)
+def _where(said: Said, *, there: bool = False) -> Path | str:
+    """The file, or the URL of a database."""
+    url, _ = target(said, named=False)
+    path = url if is_postgres(url) else file_of(url)
     if path is None:
         raise Mistake(f"{url.partition('://')[0]}:// has no schema to look after")
     if there:
@@ -35,11 +36,12 @@ def _tell(said: Said, ok: bool, text: str) -> None:
 @click.pass_obj
 def show(said: Said) -> None:
     """The schema, as SQL."""
-    _file(said)
+    where = _where(said)
+    text = schema_text(where) if isinstance(where, str) else schema_text()
     if said.json:
-        write_json({"schema": schema_text()})
+        write_json({"schema": text})
     else:
-        click.echo(schema_text().rstrip())
+        click.echo(text.rstrip())
 
 
 @click.command()
@@ -47,7 +49,7 @@ def show(said: Said) -> None:
 @click.pass_obj
 def install(said: Said) -> None:
     """Make or upgrade the store's schema; nothing happens where it is up to date."""
-    _tell(said, *check_schema(_file(said), install=True))
+    _tell(said, *check_schema(_where(said), install=True))
 
 
 @click.command()
@@ -55,4 +57,4 @@ def install(said: Said) -> None:
 @click.pass_obj
 def check(said: Said) -> None:
     """Is the store's schema the one of this version? Exit code 1 if not."""
-    _tell(said, *check_schema(_file(said, there=True)))
+    _tell(said, *check_schema(_where(said, there=True)))

@@ -15,7 +15,7 @@ from onthedot.operations.limiting import Code
 from onthedot.scheduled import Plan
 from onthedot.settings import store_url
 from onthedot.stores import connect
-from onthedot.stores.about import apps_in, check_schema, file_of
+from onthedot.stores.about import apps_in, check_schema, file_of, is_postgres
 from onthedot.task import new_uuid
 
 T = TypeVar("T")
@@ -65,7 +65,7 @@ def _beside(path: Path) -> list[Path]:
     return found if len(found) == 1 else []
 
 
-def target(said: Said) -> tuple[str, str]:
+def target(said: Said, *, named: bool = True) -> tuple[str, str]:
     """URL of the store and name of the app. User code is imported only if -A says so."""
     if said.module is not None:
         from onthedot.cli.loading import load_app
@@ -73,7 +73,7 @@ def target(said: Said) -> tuple[str, str]:
         app = load_app(said.module)
         return store_url(said.store if said.store is not None else app._core.url), app.name
     url = store_url(said.store)
-    return url, said.app_name or _only_app(url)
+    return url, said.app_name or (_only_app(url) if named else "")
 
 
 def _plans(said: Said) -> Mapping[str, Plan]:
@@ -90,10 +90,11 @@ def _plans(said: Said) -> Mapping[str, Plan]:
 
 def _only_app(url: str) -> str:
     """Whose tasks are in a file that is one app's needs no saying."""
-    path = file_of(url)
-    names = [] if path is None or not path.exists() else apps_in(path)
+    path = url if is_postgres(url) else file_of(url)
+    names = [] if path is None or (isinstance(path, Path) and not path.exists()) else apps_in(path)
     if len(names) > 1:
-        raise Mistake(f"{path} has tasks of several apps: {', '.join(names)}; say which by -n")
+        where = path if isinstance(path, Path) else "the database"
+        raise Mistake(f"{where} has tasks of several apps: {', '.join(names)}; say which by -n")
     return names[0] if names else ""  # nobody's yet
 
 

@@ -25,7 +25,7 @@ from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
 from onthedot.observe.logs import Logs
 from onthedot.outcome import write_reason
-from onthedot.stores.besides import Joins
+from onthedot.stores.besides import Joins, JoinsAwaited
 from onthedot.stores.contract import (
     Again,
     Ask,
@@ -327,8 +327,10 @@ class Worker:
             self._notes[context.uuid] = note
         self.wake.set_soon()
 
-    def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
-        """In the caller's transaction and thread."""
+    async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
+        """In the caller's transaction, thread and loop."""
+        if isinstance(self._store, JoinsAwaited):
+            return await self._store.settle_awaited(connection, outcome)
         if not isinstance(self._store, Joins):
             raise StoreRefused(
                 f"complete() of task {outcome.lease.uuid}: memory:// has no transaction to join; return the result"

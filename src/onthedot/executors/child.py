@@ -33,6 +33,7 @@ from onthedot.executors.wire import (
 )
 from onthedot.importing import Place, load_modules, load_script, settle_in
 from onthedot.outcome import NOT_STORED, verdict, write_failure
+from onthedot.stores.besides import JoinsAwaited
 from onthedot.stores.contract import Done, Outcome, Verdict
 
 
@@ -157,9 +158,12 @@ class Child:
     def progress(self, context: TaskContext, done: float, total: float) -> None:  # noqa: ARG002 - it is the only one
         self._say(Progress(done, total))
 
-    def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
+    async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         assert self._core is not None
-        return self._core.bridge.join(lambda store: store.settle_in(connection, outcome))
+        bridge = self._core.bridge
+        if isinstance(self._core.store, JoinsAwaited):
+            return await bridge.join_awaited(lambda store: store.settle_awaited(connection, outcome))
+        return bridge.join(lambda store: store.settle_in(connection, outcome))
 
 
 async def _awaited(value: object) -> object:

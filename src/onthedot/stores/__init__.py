@@ -18,4 +18,8 @@ def connect(url: str, clock: Clock, name: str = "onthedot") -> Store:
         from onthedot.stores.sqlite import SqliteStore, makes_schema, path_of
 
         return SqliteStore(path_of(url), clock, name, auto_schema=makes_schema(url))
-    raise StoreRefused(f"{scheme}:// is not built yet in this version; sqlite:///file and memory:// are")
+    if scheme in ("postgresql", "postgres"):
+        from onthedot.stores.postgres import PostgresStore
+
+        return PostgresStore(url, clock, name)
+    raise StoreRefused(f"{scheme}:// is not built yet in this version; sqlite:///file, postgresql:// and memory:// are")

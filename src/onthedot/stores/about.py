@@ -28,23 +28,41 @@ def absolute(url: str) -> str:
     return f"sqlite:///{quote(str(path.absolute()))}{mark}{options}"
 
 
-def apps_in(path: Path) -> list[str]:
-    """The names of the apps that have anything in the file."""
+def is_postgres(url: str) -> bool:
+    return url.startswith(("postgresql://", "postgres://"))
+
+
+def apps_in(where: Path | str) -> list[str]:
+    """The names of the apps that have anything in a file, or in the database behind a URL."""
+    if isinstance(where, str):
+        from onthedot.stores.postgres import schema as there
+
+        return there.apps_in(where)
     from onthedot.stores.sqlite import schema
 
-    return schema.apps_in(str(path))
+    return schema.apps_in(str(where))
 
 
-def schema_text() -> str:
+def schema_text(url: str = "sqlite:") -> str:
+    if is_postgres(url):
+        from onthedot.stores.postgres import schema as there
+
+        return there.schema_text()
     from onthedot.stores.sqlite import schema
 
     return schema.schema_text()
 
 
-def check_schema(path: Path, *, install: bool = False) -> tuple[bool, str]:
-    """Is the file's schema the one of this version, and in words."""
+def check_schema(where: Path | str, *, install: bool = False) -> tuple[bool, str]:
+    """Is the schema of a file, or of the database behind a URL, the one of this version, and in words."""
+    if isinstance(where, str):
+        from onthedot.stores.postgres import schema as there
+
+        if install:
+            there.install(where)
+        return there.check(where)
     from onthedot.stores.sqlite import schema
 
     if install:
-        schema.install(str(path))
-    return schema.check(str(path))
+        schema.install(str(where))
+    return schema.check(str(where))

@@ -18,6 +18,14 @@ class Joins(Protocol):
     def settle_in(self, connection: Any, outcome: Outcome) -> Verdict: ...
 
 
+@runtime_checkable
+class JoinsAwaited(Joins, Protocol):
+    """Through an async connection as well: awaited, on the caller's loop."""
+
+    async def add_awaited(self, connection: Any, tasks: Sequence[NewTask]) -> Sequence[Added]: ...
+    async def settle_awaited(self, connection: Any, outcome: Outcome) -> Verdict: ...
+
+
 class Server(Struct, frozen=True):
     """The machine and program behind a store."""
 

@@ -23,16 +23,22 @@ class Listener:
         self._clear()
 
     def _clear(self) -> None:
-        self._told = False
+        self._told = self._resync = False
         self._sources: set[str] = set()
         self._cancel: dict[str, str] = {}
         self._ended: set[str] = set()
 
     def tell(
-        self, sources: Iterable[str] = (), cancel: Mapping[str, str] = _NOTHING, ended: Iterable[str] = ()
+        self,
+        sources: Iterable[str] = (),
+        cancel: Mapping[str, str] = _NOTHING,
+        ended: Iterable[str] = (),
+        *,
+        resync: bool = False,
     ) -> bool:
         """False: its loop is gone."""
         with self._lock:
+            self._resync = self._resync or resync
             self._sources.update(sources)
             self._cancel.update(cancel)
             self._ended.update(ended)
@@ -52,7 +58,7 @@ class Listener:
         await self._event.wait()
         self._event.clear()
         with self._lock:
-            hint = Hint(frozenset(self._sources), dict(self._cancel), frozenset(self._ended))
+            hint = Hint(frozenset(self._sources), dict(self._cancel), frozenset(self._ended), self._resync)
             self._clear()
         return hint
 
@@ -72,6 +78,18 @@ class Listeners:
         for listener in list(self._by_session.get(session, ())):
             if not listener.tell(sources, cancel, ended):
                 self.remove(session, listener)
+
+    def tell_all(self, sources: Iterable[str], but: str | None) -> None:
+        for session in list(self._by_session):
+            if session != but:
+                self.tell(session, sources)
+
+    def resync(self) -> None:
+        """Some hints were lost."""
+        for session, listeners in list(self._by_session.items()):
+            for listener in list(listeners):
+                if not listener.tell(resync=True):
+                    self.remove(session, listener)
 
     def listen(self, session: str) -> Listening:
         return Listening(self, session)

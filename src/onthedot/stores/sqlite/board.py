@@ -9,10 +9,11 @@ from collections.abc import Sequence
 
 from onthedot.stores.contract import BATCH, Added, NewTask, Past, Record, State, Why
 from onthedot.stores.limits import admitted
+from onthedot.stores.policies import policy_of, policy_text
 from onthedot.stores.records import ENDED, ENDING, alarm, due_again, due_in, expiry, lifted, moved, past_with
 from onthedot.stores.sqlite.ledger import Ledger
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import Row, policy_of, policy_text, to_save
+from onthedot.stores.sqlite.rows import Row, to_save
 
 
 class Board(Ledger):

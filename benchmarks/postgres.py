@@ -1,0 +1,175 @@
+"""Postgres with its own settings for safety (fsync, synchronous_commit): App beside a bare asyncpg loop."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import random
+import shutil
+import statistics
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+from benchmarks.core import noop
+from benchmarks.report import Figure
+from onthedot import App
+from onthedot.clock import SystemClock
+from onthedot.stores import connect
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Turn
+from tests.services.postgres_server import Server
+
+
+@contextmanager
+def server() -> Iterator[str]:
+    """As it comes, but for the memory: on loopback, gone afterwards."""
+    folder = Path(tempfile.mkdtemp(prefix="onthedot-bench-"))
+    made = Server(folder, {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "shared_buffers": "256MB"})
+    try:
+        made.make()
+        made.start()
+        yield made.url
+    finally:
+        made.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+async def _connect(url: str) -> Any:
+    import asyncpg
+
+    return await asyncpg.connect(url)
+
+
+def postgres_drain(scale: float) -> list[Figure]:
+    """No-op async tasks a second: added first, then run by one worker with 100 slots."""
+    count = int(20_000 * scale)
+    with server() as url:
+        bare = asyncio.run(_drain_bare(url, count))
+        ours = asyncio.run(_drain_app(url, count))
+    return [Figure(ours, bare, "tasks/s", "a bare loop: claim 100, run, settle 100", 0.6, least=True)]
+
+
+async def _drain_app(url: str, count: int) -> float:
+    app: App[None] = App("bench", store=url, concurrency=100)
+    left, done = count, asyncio.Event()
+
+    async def counted() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    task = app.task(counted)
+    async with app:
+        await task.enqueue_many([{}] * count)
+        gc.collect()
+        began = time.perf_counter()
+        async with app.running():
+            await done.wait()
+            return count / (time.perf_counter() - began)
+
+
+async def _drain_bare(url: str, count: int) -> float:
+    """What a careful person writes: one table, an index for what waits, two statements a hundred tasks."""
+    connection = await _connect(url)
+    await connection.execute("CREATE TABLE bare (id bigserial PRIMARY KEY, body bytea, state int, result bytea)")
+    await connection.execute("CREATE INDEX waiting ON bare (id) WHERE state = 0")
+    await connection.execute("INSERT INTO bare (body, state) SELECT '{}', 0 FROM generate_series(1, $1::int)", count)
+    gc.collect()
+    began = time.perf_counter()
+    while rows := await connection.fetch(
+        "UPDATE bare SET state = 1 WHERE id = ANY (ARRAY("
+        "SELECT id FROM bare WHERE state = 0 ORDER BY id LIMIT 100 FOR UPDATE SKIP LOCKED)) RETURNING id, body"
+    ):
+        for _ in rows:
+            await noop()
+        await connection.execute("UPDATE bare SET state = 2 WHERE id = ANY ($1)", [row[0] for row in rows])
+    took = time.perf_counter() - began
+    await connection.close()
+    return count / took
+
+
+def postgres_adds(scale: float) -> list[Figure]:
+    """Awaited additions a second: one after the other, and by a hundred coroutines at once."""
+    count = max(100, int(1000 * scale))
+    with server() as url:
+        single, many = asyncio.run(_adds(url, count))
+        bare = asyncio.run(_bare_adds(url, count))
+    return [
+        Figure(many, single, "adds/s", "100 at once beside one by one", 5, least=True),
+        Figure(single, bare, "adds/s", "one by one beside a bare INSERT", 0.3, least=True),
+    ]
+
+
+async def _adds(url: str, count: int) -> tuple[float, float]:
+    app: App[None] = App("bench", store=url)
+    task = app.task(noop)
+
+    async def adder(number: int) -> None:
+        for _ in range(number):
+            await task.enqueue()
+
+    async with app:
+        await adder(20)
+        began = time.perf_counter()
+        await adder(count)
+        single = count / (time.perf_counter() - began)
+        began = time.perf_counter()
+        await asyncio.gather(*(adder(count // 10) for _ in range(100)))
+        return single, count * 10 / (time.perf_counter() - began)
+
+
+async def _bare_adds(url: str, count: int) -> float:
+    connection = await _connect(url)
+    await connection.execute("CREATE TABLE one (id bigserial PRIMARY KEY, body bytea)")
+    began = time.perf_counter()
+    for _ in range(count):
+        await connection.execute("INSERT INTO one (body) VALUES ($1)", b"{}")
+    took = time.perf_counter() - began
+    await connection.close()
+    return count / took
+
+
+def postgres_growth(scale: float) -> list[Figure]:
+    """What 100 adds and one turn (100 settled, 100 claimed) cost with a million pending, beside a thousand."""
+    with server() as url:
+        few = asyncio.run(_cost(url, "few", 1_000))
+        many = asyncio.run(_cost(url, "many", int(1_000_000 * scale)))
+    return [
+        Figure(many[0], few[0], "µs", "100 adds: 1M beside 1k pending", 1.3, least=False),
+        Figure(many[1], few[1], "µs", "turn: 1M beside 1k pending", 1.3, least=False),
+    ]
+
+
+async def _cost(url: str, name: str, pending: int) -> tuple[float, float]:
+    """Half of the pending are ready, half are due later, in no order."""
+    store, chance = connect(url, SystemClock(), name), random.Random(1)
+    await store.open()
+    await store.beat("w", b"", 10**12)
+    for start in range(0, pending, 1000):
+        await store.add([_new(f"p{start + i:09}", chance) for i in range(min(1000, pending - start))])
+    adds, turns, turn = [], [], Turn(())
+    for number in range(1, 61):
+        new = [_new(f"q{number:05}-{i:03}", chance) for i in range(100)]
+        began = time.perf_counter()
+        await store.add(new)
+        adds.append((time.perf_counter() - began) * 1e6)
+        claimed = turn.claimed
+        outcomes = [Done(Lease(r.uuid, claimed.fence, "w")) for r in claimed.tasks] if claimed else []
+        began = time.perf_counter()
+        turn = await store.turn("w", outcomes, Ask(number, [Pool(100, {"send": 100})]))
+        turns.append((time.perf_counter() - began) * 1e6)
+    await store.close("w")
+    await store.shut()
+    return statistics.median(adds), statistics.median(turns)
+
+
+def _new(uuid: str, chance: random.Random) -> NewTask:
+    after = chance.randrange(2) * chance.randrange(1_000_000, 10**9)
+    return NewTask(uuid, "send", b'{"args":{"text":"' + b"x" * 83 + b'"}}', after=after)
+
+
+MEASURES = [postgres_drain, postgres_adds, postgres_growth]

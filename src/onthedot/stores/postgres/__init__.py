@@ -1,0 +1,6 @@
+"""The Postgres store: one database, any number of machines."""
+
+from onthedot.stores.postgres.store import PostgresStore
+from onthedot.stores.postgres.url import Address
+
+__all__ = ["Address", "PostgresStore"]

@@ -1,0 +1,65 @@
+"""What Postgres complains about, in words that say what to do."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
+
+_AGAIN = ("40001", "40P01")  # the server took it back so that others could go on
+_GONE = ("57P01", "57P02", "57P03", "08")  # the connection is of no use any more
+
+
+def code_of(error: BaseException) -> str:
+    return str(getattr(error, "sqlstate", None) or "")
+
+
+def is_lost(error: BaseException) -> bool:
+    """The connection broke: what became of the call is not known, and it may be repeated on another one."""
+    if isinstance(error, ConnectionError | EOFError | asyncio.IncompleteReadError):
+        return True
+    return type(error).__name__ in _BROKEN or code_of(error).startswith(_GONE)
+
+
+def is_withdrawn(error: BaseException) -> bool:
+    return code_of(error) in _AGAIN
+
+
+def explained(error: BaseException, where: str) -> Exception:
+    code = code_of(error)
+    for known, (kind, advice) in _ADVICE.items():
+        if code.startswith(known):
+            return kind(f"{where}: {_words(error)}; {advice}")
+    if code.startswith("22"):  # something in what was handed in
+        return ValueError(f"Postgres cannot store it: {_words(error)}")
+    if code and not is_lost(error):
+        return StoreRefused(f"{where}: {_words(error)} ({code})")
+    if isinstance(error, OSError | TimeoutError) or is_lost(error):
+        return StoreUnavailable(f"{where}: {_words(error) or 'no answer'}; nothing was acknowledged")
+    return error if isinstance(error, Exception) else StoreUnavailable(f"{where}: {error}")
+
+
+def _words(error: BaseException) -> str:
+    detail: Any = getattr(error, "detail", None)
+    return f"{error} ({detail})" if detail else str(error)
+
+
+_BROKEN = ("ConnectionDoesNotExistError", "ConnectionFailureError", "InterfaceError", "InternalClientError")
+_INSTALL = "run `onthedot schema install`, or leave auto_schema on"
+_ADVICE: dict[str, tuple[type[StoreError], str]] = {
+    "55P03": (StoreBusy, "others held it for 4 s; nothing was written, try again"),
+    "40": (StoreBusy, "the server withdrew it for others; nothing was written, try again"),
+    "57014": (StoreBusy, "it took too long; nothing was written, try again"),
+    "53300": (StoreBusy, "the server has no connection left: raise max_connections, or put a pooler before it"),
+    "53": (StoreFull, "the server has no room left: nothing was written; free some space"),
+    "58030": (StoreFull, "the server's disk does not answer or is full; nothing was acknowledged"),
+    "25006": (StoreRefused, "this server only reads: name the one that writes"),
+    "28": (StoreRefused, "user and password are in the store's URL, or in PGUSER and PGPASSWORD"),
+    "3D": (StoreRefused, "make the database first: onthedot makes its tables, not the database"),
+    "3F": (StoreRefused, _INSTALL),
+    "42P01": (StoreRefused, _INSTALL),
+    "42883": (StoreRefused, f"its schema is older than this onthedot: {_INSTALL}"),
+    "42501": (StoreRefused, "this user may not: it needs the schema onthedot with all its tables and functions"),
+    "42": (StoreRefused, "the schema is not what this onthedot needs: run `onthedot schema check`"),
+}

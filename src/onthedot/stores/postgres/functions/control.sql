@@ -1,0 +1,203 @@
+-- The journal, schedules, limits, retention.
+
+-- name: note_v1
+-- {"app", "notes": […]} → the places of those whose lease is lost.
+CREATE FUNCTION note_v1(_said json, OUT lost integer[]) LANGUAGE plpgsql
+SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+DECLARE
+    _app integer := app_v1(_said ->> 'app');
+    _note record;
+    _seq bigint;
+BEGIN
+    lost := '{}';
+    FOR _note IN
+        SELECT * FROM ROWS FROM (json_to_recordset(_said -> 'notes') AS (
+            uuid text, fence bigint, session text, kind text, name text, data text)) WITH ORDINALITY
+    LOOP
+        SELECT t.seq INTO _seq FROM task AS t JOIN claim AS c ON c.fence = _note.fence AND c.app = _app
+            AND c.session = _note.session AND t.seq = ANY (c.seqs) AND t.settled < c.fence
+        WHERE t.app = _app AND t.uuid = _note.uuid;
+        IF NOT FOUND THEN
+            lost := lost || _note.ordinality::integer;
+            CONTINUE;
+        END IF;
+        DELETE FROM note WHERE seq = _seq AND kind = _note.kind AND name = _note.name AND kind = 'progress';
+        INSERT INTO note (seq, kind, name, data, fence, session) VALUES (
+            _seq, _note.kind, _note.name, decode(_note.data, 'base64'), _note.fence, _note.session)
+        ON CONFLICT DO NOTHING;
+    END LOOP;
+END $$;
+
+-- name: put_schedule_v1
+CREATE FUNCTION put_schedule_v1(_app integer, _new json) RETURNS boolean LANGUAGE plpgsql AS $$
+DECLARE
+    _said schedule;
+BEGIN
+    SELECT _app, s.name, decode(s.rule, 'base64'), s.declared, s.next_at, s.rev, s.paused, s.last_at, s.runs INTO _said
+    FROM json_to_record(_new) AS s (
+        name text, rule text, declared text, next_at bigint, rev integer, paused boolean, last_at bigint, runs integer);
+    IF _said.rev > 0 THEN
+        UPDATE schedule SET rule = _said.rule, declared = _said.declared, next_at = _said.next_at,
+            rev = _said.rev + 1, paused = _said.paused, last_at = _said.last_at, runs = _said.runs
+        WHERE app = _app AND name = _said.name AND rev = _said.rev;
+        RETURN FOUND;
+    END IF;
+    _said.rev := 1;
+    INSERT INTO schedule AS old SELECT _said.*
+    ON CONFLICT (app, name) DO UPDATE SET rule = excluded.rule, declared = excluded.declared,
+        next_at = excluded.next_at, rev = old.rev + 1
+    WHERE excluded.declared = '' OR excluded.declared <> old.declared;
+    RETURN true;
+END $$;
+
+-- name: put_v1
+-- {"app", "now", "schedules": […], "limits": […]} → one answer each, schedules first.
+CREATE FUNCTION put_v1(_said json, OUT answers boolean[], OUT told json) LANGUAGE plpgsql
+SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+DECLARE
+    _app integer := app_v1(_said ->> 'app');
+    _limit record;
+    _new json;
+    _woke text[] := '{}';
+BEGIN
+    answers := '{}';
+    FOR _new IN SELECT value FROM json_array_elements(_said -> 'schedules') LOOP
+        answers := answers || put_schedule_v1(_app, _new);
+        _woke := ARRAY[''];  -- of no source, but somebody has to look at the time again
+    END LOOP;
+    FOR _limit IN SELECT * FROM json_to_recordset(_said -> 'limits') AS l (
+        name text, cap integer, rate double precision, burst double precision, paused boolean, reason text, side text)
+    LOOP
+        INSERT INTO bound VALUES (_app, _limit.name, _limit.side, _limit.cap, _limit.rate, _limit.burst, _limit.paused,
+            _limit.reason)
+        ON CONFLICT (app, name, side) DO UPDATE SET cap = excluded.cap, rate = excluded.rate, burst = excluded.burst,
+            paused = excluded.paused, reason = excluded.reason;
+        answers := answers || true;
+        INSERT INTO nudge SELECT DISTINCT _app, lane FROM place WHERE app = _app AND kind = 'p' AND (
+            lane = _limit.name OR split_part(lane, '/', 1) || '/*' = _limit.name);
+        _woke := _woke || split_part(_limit.name, '/', 1);
+    END LOOP;
+    told := json_build_object('sources', _woke);
+END $$;
+
+-- name: fire_v1
+-- {"app", "now", "fires": […]} → which of them still had their rev and were not paused.
+CREATE FUNCTION fire_v1(_said json, OUT answers boolean[], OUT told json) LANGUAGE plpgsql
+SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+DECLARE
+    _app integer := app_v1(_said ->> 'app');
+    _now double precision := now_v1((_said ->> 'now')::double precision);
+    _fire record;
+    _added record;
+    _woke text[] := '{}';
+BEGIN
+    answers := '{}';
+    FOR _fire IN SELECT * FROM json_to_recordset(_said -> 'fires') AS f (
+        name text, rev integer, tasks json, next_at bigint, last_at bigint)
+    LOOP
+        PERFORM FROM schedule WHERE app = _app AND name = _fire.name AND rev = _fire.rev AND NOT paused FOR UPDATE;
+        answers := answers || FOUND;
+        CONTINUE WHEN NOT FOUND;
+        SELECT * INTO _added FROM add_all_v1(_app, _fire.tasks, _now, false);
+        UPDATE schedule SET next_at = _fire.next_at, rev = rev + 1, last_at = coalesce(_fire.last_at, last_at),
+            runs = runs + (SELECT count(*) FROM unnest(_added.fresh) AS fresh WHERE fresh)
+        WHERE app = _app AND name = _fire.name;
+        _woke := _woke || _added.sources;
+    END LOOP;
+    told := json_build_object('sources', _woke);
+END $$;
+
+-- name: drop_v1
+CREATE FUNCTION drop_v1(_said json) RETURNS void LANGUAGE plpgsql SET search_path = onthedot AS $$
+BEGIN
+    DELETE FROM schedule WHERE app = app_v1(_said ->> 'app')
+        AND name IN (SELECT json_array_elements_text(_said -> 'names'));
+END $$;
+
+-- name: drop_kept_v1
+-- Of tasks that ended together, the first ones; those that were revived since are not found.
+CREATE FUNCTION drop_kept_v1(_kept kept, _most bigint) RETURNS bigint LANGUAGE plpgsql AS $$
+DECLARE
+    _doomed bigint[];
+    _gone bigint[];
+BEGIN
+    _doomed := ARRAY(SELECT seq FROM task WHERE seq = ANY (_kept.seqs) AND keep_until = _kept.until
+        AND ended = _kept.ended ORDER BY seq FOR UPDATE SKIP LOCKED);
+    _gone := _doomed[:_most];
+    IF cardinality(_doomed) > _most THEN
+        UPDATE kept SET seqs = _doomed[_most + 1:] WHERE number = _kept.number;
+    ELSE
+        DELETE FROM kept WHERE number = _kept.number;
+    END IF;
+    INSERT INTO tally SELECT _kept.app, source, state, -count(*) FROM task
+    WHERE seq = ANY (_gone) GROUP BY source, state;
+    DELETE FROM note WHERE seq = ANY (_gone);
+    DELETE FROM task WHERE seq = ANY (_gone);
+    RETURN cardinality(_gone);
+END $$;
+
+-- name: tidy_v1
+-- What nobody needs any more: counts are added up; the log, dead names and full buckets go.
+CREATE FUNCTION tidy_v1(_app integer, _now double precision) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    WITH old AS (
+        DELETE FROM tally WHERE ctid = ANY (ARRAY(SELECT ctid FROM tally WHERE app = _app FOR UPDATE SKIP LOCKED))
+        RETURNING source, state, number
+    )
+    INSERT INTO tally SELECT _app, source, state, sum(number) FROM old GROUP BY source, state HAVING sum(number) <> 0;
+    DELETE FROM change WHERE app = _app AND call <= (
+        SELECT call FROM (
+            SELECT call, sum(coalesce(cardinality(seqs), 1)) OVER (ORDER BY call DESC) AS moves FROM change
+            WHERE app = _app
+        ) AS log WHERE moves > 100000 ORDER BY call DESC LIMIT 1);
+    DELETE FROM key WHERE until <= floor(_now)::bigint;
+    DELETE FROM grave WHERE app = _app AND number <= (SELECT max(number) FROM grave) - 10000;
+    DELETE FROM bucket AS b USING (
+        SELECT name, limit_v1(_app, name) AS said FROM bucket WHERE app = _app AND refill_at IS NULL
+    ) AS idle WHERE b.app = _app AND b.name = idle.name AND b.refill_at IS NULL AND coalesce(
+        b.tokens + (idle.said).rate * (_now - b.at) / 1000 >= (idle.said).burst, _now - b.at > 3600000, true);
+END $$;
+
+-- name: purge_v1
+-- First what is past its time, then what ended first, if there are too many.
+CREATE FUNCTION purge_v1(_said json, OUT gone bigint) LANGUAGE plpgsql
+SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+DECLARE
+    _app integer := app_v1(_said ->> 'app');
+    _now double precision := now_v1((_said ->> 'now')::double precision);
+    _limit bigint := (_said ->> 'limit')::bigint;
+    _beyond bigint;
+    _dropped bigint;
+    _kept kept;
+BEGIN
+    gone := 0;
+    WHILE gone < _limit LOOP
+        SELECT * INTO _kept FROM kept WHERE app = _app AND what = 'task' AND until <= floor(_now)::bigint
+        ORDER BY until, number LIMIT 1 FOR UPDATE SKIP LOCKED;
+        EXIT WHEN NOT FOUND;
+        gone := gone + drop_kept_v1(_kept, _limit - gone);
+    END LOOP;
+    SELECT coalesce(sum(number), 0) - (_said ->> 'most')::bigint INTO _beyond FROM tally
+    WHERE app = _app AND state IN ('succeeded', 'failed', 'cancelled');
+    WHILE gone < _limit AND _beyond > 0 LOOP
+        SELECT * INTO _kept FROM kept WHERE app = _app AND what = 'task'
+        ORDER BY ended, number LIMIT 1 FOR UPDATE SKIP LOCKED;
+        EXIT WHEN NOT FOUND;
+        _dropped := drop_kept_v1(_kept, least(_limit - gone, _beyond));
+        gone := gone + _dropped;
+        _beyond := _beyond - _dropped;
+    END LOOP;
+    WITH old AS (
+        DELETE FROM kept WHERE number = ANY (ARRAY(
+            SELECT number FROM kept WHERE app = _app AND what = 'result' AND until <= floor(_now)::bigint
+            ORDER BY until, number LIMIT _limit FOR UPDATE SKIP LOCKED)) RETURNING seqs
+    )
+    UPDATE task SET result = NULL FROM old, unnest(old.seqs) AS each (seq)
+    WHERE task.seq = each.seq AND result_until <= _now;
+    PERFORM gate_v1(_app);
+    PERFORM tidy_v1(_app, _now);
+END $$;

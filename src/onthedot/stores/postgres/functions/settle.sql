@@ -1,0 +1,212 @@
+-- settle: the only end. Plain ends are written together, everything else in order.
+
+-- name: finish_v1
+-- The end of those that came in the ordinary way, in one statement; or (`only`) of one that did not: what it was
+-- counted as is said then. Answers with the places of those that it ended in the list, and what follows from that.
+CREATE FUNCTION finish_v1(
+    _app integer, _outcomes json, _now double precision, _only bigint, _was text,
+    OUT places bigint[], OUT woke text[], OUT suspect boolean, OUT ended json
+) LANGUAGE plpgsql AS $$
+DECLARE
+    _at bigint := floor(_now);
+    _call bigint := pg_current_xact_id()::text::bigint;
+BEGIN
+    WITH said AS (
+        SELECT *, count(*) OVER (PARTITION BY uuid) AS times FROM ROWS FROM (json_to_recordset(_outcomes) AS (
+            uuid text, fence bigint, session text, state text, data text, keep bigint, keep_result bigint, also json
+        )) WITH ORDINALITY
+    ), ends AS (
+        SELECT ordinality AS place, uuid, fence, session, state, keep, also, decode(data, 'base64') AS data,
+            CASE WHEN data <> '' AND keep_result IS NOT NULL THEN least(keep, keep_result) END AS keep_result
+        FROM said WHERE state IS NOT NULL AND CASE
+            WHEN _only IS NULL THEN times = 1 AND also IS NULL ELSE ordinality = _only END
+    ), held AS MATERIALIZED (
+        SELECT e.*, c.at, c.chore, t.seq FROM ends AS e
+        JOIN task AS t ON t.uuid = ANY (ARRAY(SELECT uuid FROM ends)) AND t.app = _app AND t.uuid = e.uuid
+        JOIN claim AS c ON c.fence = ANY (ARRAY(SELECT DISTINCT fence FROM ends)) AND c.fence = e.fence
+            AND c.app = _app AND c.session = e.session AND t.seq = ANY (c.seqs)
+        WHERE t.settled < e.fence AND (_only IS NOT NULL OR NOT c.chore AND t.lane IS NULL AND t.uniq IS NULL)
+    ), stays AS (
+        UPDATE task AS t SET state = h.state, settled = h.fence, session = h.session, ended = _at,
+            started = CASE WHEN h.chore THEN t.started ELSE h.at END, keep_until = _at + h.keep,
+            result = CASE h.state WHEN 'succeeded' THEN h.data END, result_until = _at + h.keep_result,
+            error = CASE h.state WHEN 'succeeded' THEN t.error ELSE h.data END
+        FROM held AS h WHERE t.seq = ANY (ARRAY(SELECT seq FROM held WHERE keep > 0)) AND t.seq = h.seq
+            AND t.settled < h.fence
+        RETURNING h.place, h.keep, h.keep_result, t.seq, t.uuid, t.source, t.state, t.uniq, t.unique_for, t.reply_to,
+            t.crashes + 1 >= t.max_crashes AS suspect
+    ), goes AS (
+        DELETE FROM task AS t USING held AS h WHERE t.seq = ANY (ARRAY(SELECT seq FROM held WHERE keep <= 0))
+            AND t.seq = h.seq AND t.settled < h.fence
+        RETURNING h.place, h.keep, h.keep_result, t.seq, t.uuid, t.source, h.state, t.uniq, t.unique_for, t.reply_to,
+            t.crashes + 1 >= t.max_crashes AS suspect
+    ), over AS (
+        SELECT * FROM stays UNION ALL SELECT * FROM goes
+    ), freed AS (
+        DELETE FROM key AS k USING over AS o WHERE k.name = ANY (ARRAY(SELECT uniq FROM over WHERE uniq IS NOT NULL))
+            AND o.unique_for IS NULL AND k.app = _app AND k.source = o.source AND k.name = o.uniq AND k.uuid = o.uuid
+    ), quiet AS (
+        DELETE FROM note WHERE seq = ANY (ARRAY(SELECT seq FROM goes))
+    ), kept AS (
+        INSERT INTO kept (app, what, until, ended, seqs)
+        SELECT _app, 'task', _at + keep, _at, array_agg(seq ORDER BY seq) FROM stays GROUP BY keep
+        UNION ALL
+        SELECT _app, 'result', _at + keep_result, _at, array_agg(seq) FROM stays WHERE keep_result < keep
+        GROUP BY keep_result
+    ), counted AS (
+        INSERT INTO tally SELECT _app, source, coalesce(_was, 'running'), -count(*) FROM over GROUP BY source
+        UNION ALL SELECT _app, source, state, count(*) FROM stays GROUP BY source, state
+    ), logged AS (
+        INSERT INTO change
+        SELECT _app, _call, _at, state, array_agg(seq), NULL::json FROM stays GROUP BY state
+        UNION ALL
+        SELECT _app, _call, _at, state, NULL, json_agg(json_build_array(uuid, source)) FROM goes GROUP BY state
+    )
+    SELECT coalesce(array_agg(place), '{}'), coalesce(bool_or(o.suspect), false),
+        coalesce(array_agg(DISTINCT source) FILTER (
+            WHERE EXISTS (SELECT FROM bound AS b WHERE b.app = _app AND b.name = o.source)), '{}'),
+        json_agg(json_build_array(o.reply_to, o.uuid)) FILTER (WHERE o.reply_to IS NOT NULL)
+    INTO places, suspect, woke, ended FROM over AS o;
+END $$;
+
+-- name: retry_v1
+-- Retry, snooze, release: back, or, for a chore, back to those that must end. The task is locked and held.
+CREATE FUNCTION retry_v1(
+    _task task, _fence bigint, _session text, _at bigint, _chore boolean, _after bigint, _counted boolean, _error text,
+    _now double precision
+) RETURNS text[] LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM count_v1(_task.app, _task.source, CASE WHEN _chore THEN _task.state ELSE 'running' END, -1);
+    _task.settled := _fence;
+    _task.session := _session;
+    IF _chore THEN
+        RETURN enter_v1(_task, 'c', _now);
+    END IF;
+    IF _error <> '' THEN
+        _task.error := decode(_error, 'base64');
+        INSERT INTO note (seq, kind, name, data, fence, session) VALUES (
+            _task.seq, 'error', _task.earlier + 1 + _task.retries + _task.crashes, _task.error, _fence, _session)
+        ON CONFLICT DO NOTHING;
+    END IF;
+    IF _after IS NOT NULL THEN
+        _task.started := _at;
+    END IF;
+    _task.why := 'due';
+    _task.retries := _task.retries + _counted::integer;
+    RETURN again_v1(_task, _after, _now);
+END $$;
+
+-- name: freed_v1
+-- What it held is free: a limit may let another one in now, or itself again, by rank.
+CREATE FUNCTION freed_v1(_task task, _now double precision, _joined boolean) RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    _woke text[] := '{}';
+BEGIN
+    IF _task.lane IS NOT NULL THEN
+        IF _joined THEN
+            INSERT INTO nudge VALUES (_task.app, _task.lane);
+            _woke := ARRAY[_task.source];
+        ELSE
+            PERFORM gate_v1(_task.app);
+            _woke := admit_v1(_task.app, _task.lane, _now, _task.seq);
+        END IF;
+    END IF;
+    IF EXISTS (SELECT FROM bound WHERE app = _task.app AND name = _task.source) THEN
+        _woke := _woke || _task.source;
+    END IF;
+    IF _task.crashes + 1 >= _task.max_crashes THEN
+        _woke := _woke || ARRAY(SELECT DISTINCT source FROM place WHERE app = _task.app AND kind = 'r' AND suspect);
+    END IF;
+    RETURN _woke;
+END $$;
+
+-- name: settle_one_v1
+-- One that has a lane, a key, tasks to add with it, is a chore, or comes back; in the order of the list.
+CREATE FUNCTION settle_one_v1(
+    _app integer, _outcomes json, _place bigint, _now double precision, _joined boolean,
+    OUT verdict text, OUT woke text[], OUT ended json
+) LANGUAGE plpgsql AS $$
+DECLARE
+    _said record;
+    _task task;
+    _claim claim;
+    _done record;
+BEGIN
+    woke := '{}';
+    SELECT * INTO _said FROM json_to_record(_outcomes -> (_place - 1)::integer) AS o (
+        uuid text, fence bigint, session text, state text, data text, after bigint, counted boolean, also json);
+    SELECT * INTO _task FROM task WHERE app = _app AND uuid = _said.uuid FOR NO KEY UPDATE;
+    SELECT * INTO _claim FROM claim WHERE fence = _said.fence AND app = _app AND session = _said.session
+        AND _task.seq = ANY (seqs) AND _task.settled < fence;
+    IF NOT FOUND THEN
+        verdict := CASE
+            WHEN (_task.settled, _task.session) = (_said.fence, _said.session) THEN 'repeat' ELSE 'lost' END;
+        RETURN;
+    END IF;
+    verdict := 'ok';
+    IF _said.state IS NULL THEN
+        woke := retry_v1(_task, _said.fence, _said.session, _claim.at, _claim.chore, _said.after, _said.counted,
+            _said.data, _now);
+    ELSE
+        SELECT * INTO _done FROM finish_v1(
+            _app, _outcomes, _now, _place, CASE WHEN _claim.chore THEN _task.state END);
+        ended := _done.ended;
+    END IF;
+    woke := woke || freed_v1(_task, _now, _joined);
+    IF _said.also IS NOT NULL THEN
+        woke := woke || (SELECT a.sources FROM add_all_v1(_app, _said.also, _now, _joined) AS a);
+    END IF;
+END $$;
+
+-- name: settle_v1
+CREATE FUNCTION settle_v1(
+    _app integer, _outcomes json, _now double precision, _joined boolean,
+    OUT verdicts text[], OUT woke text[], OUT ended json
+) LANGUAGE plpgsql AS $$
+DECLARE
+    _plain record;
+    _one record;
+    _place bigint;
+    _rest bigint[];
+BEGIN
+    -- Nobody ends these sessions meanwhile.
+    PERFORM FROM session WHERE app = _app AND name = ANY (ARRAY(
+        SELECT DISTINCT o.session FROM json_to_recordset(_outcomes) AS o (session text))) ORDER BY name FOR KEY SHARE;
+    SELECT * INTO _plain FROM finish_v1(_app, _outcomes, _now, NULL, NULL);
+    SELECT array_agg(CASE WHEN n = ANY (_plain.places) THEN 'ok' END ORDER BY n),
+        coalesce(array_agg(n ORDER BY n) FILTER (WHERE n <> ALL (_plain.places)), '{}')
+    INTO verdicts, _rest FROM generate_series(1, json_array_length(_outcomes)) AS n;
+    woke := _plain.woke;
+    ended := _plain.ended;
+    IF _plain.suspect THEN
+        woke := woke || ARRAY(SELECT DISTINCT source FROM place WHERE app = _app AND kind = 'r' AND suspect);
+    END IF;
+    IF _rest <> '{}' THEN  -- all that has to be waited for, before the gate
+        PERFORM FROM task WHERE app = _app AND uuid = ANY (ARRAY(
+            SELECT o.uuid FROM json_to_recordset(_outcomes) AS o (uuid text))) ORDER BY seq FOR NO KEY UPDATE;
+    END IF;
+    FOREACH _place IN ARRAY _rest LOOP
+        SELECT * INTO _one FROM settle_one_v1(_app, _outcomes, _place, _now, _joined);
+        verdicts[_place] := _one.verdict;
+        woke := woke || _one.woke;
+        IF _one.ended IS NOT NULL THEN
+            ended := (coalesce(ended, '[]')::jsonb || _one.ended::jsonb)::json;
+        END IF;
+    END LOOP;
+END $$;
+
+-- name: settle_in_v1
+-- In a caller's transaction: nothing that others want is locked, and they are told when it commits.
+CREATE FUNCTION settle_in_v1(_said json, OUT verdict text) LANGUAGE plpgsql
+SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+DECLARE
+    _done record;
+BEGIN
+    SELECT * INTO _done FROM settle_v1(app_v1(_said ->> 'app'), _said -> 'outcomes',
+        now_v1((_said ->> 'now')::double precision), true);
+    verdict := _done.verdicts[1];
+    IF verdict = 'ok' THEN
+        PERFORM tell_v1(_said ->> 'app', json_build_object('sources', _done.woke, 'ended', _done.ended));
+    END IF;
+END $$;

@@ -1,0 +1,214 @@
+"""Hints: told by NOTIFY after the commit, heard by LISTEN on a connection of its own."""
+
+from __future__ import annotations
+
+import asyncio
+import hashlib
+import logging
+from collections.abc import Iterable
+from contextlib import suppress
+from typing import Any
+from uuid import uuid4
+
+import msgspec
+
+from onthedot.errors import StoreError
+from onthedot.stores.contract import Hint
+from onthedot.stores.listeners import Listener, Listeners
+from onthedot.stores.postgres.faults import explained
+from onthedot.stores.postgres.lines import Connection, Line, connect
+from onthedot.stores.postgres.queries import SQL
+from onthedot.stores.postgres.url import Address
+
+_log = logging.getLogger("onthedot.store")
+_MOST = 7900  # bytes that a NOTIFY carries
+_PAUSE = (0.05, 5.0)  # seconds between two tries to hear again: the first, the longest
+_ALL = b"{}"  # too much to say: look at everything
+
+
+class Told(msgspec.Struct, omit_defaults=True):
+    """What a call has to tell others, once it is committed."""
+
+    sources: list[str] = []
+    ended: list[tuple[str, str]] | None = None  # who waits for it, uuid
+    cancel: list[tuple[str, str]] | None = None  # who runs it, uuid
+    reason: str = ""
+    but: str | None = None  # the session that called, and looks by itself
+    by: str = ""  # the loop, which has told its own already
+
+    def __bool__(self) -> bool:
+        return bool(self.sources or self.ended or self.cancel)
+
+    def parts(self) -> Iterable[bytes]:
+        """As many as it takes."""
+        text = msgspec.json.encode(self)
+        if len(text) <= _MOST:
+            yield text
+            return
+        for name in ("sources", "ended", "cancel"):
+            some: list[Any] = getattr(self, name) or []
+            if len(some) > 1:
+                half = len(some) // 2
+                yield from msgspec.structs.replace(self, **{name: some[:half]}).parts()
+                others: dict[str, Any] = {"sources": [], "ended": None, "cancel": None, name: some[half:]}
+                yield from msgspec.structs.replace(self, **others).parts()
+                return
+        yield _ALL
+
+
+_told = msgspec.json.Decoder(Told)
+
+
+def channel_of(app: str) -> str:
+    return f"onthedot:{hashlib.md5(app.encode(), usedforsecurity=False).hexdigest()}"
+
+
+class Hearing:
+    """Of one event loop: who listens there, and the two connections that it takes."""
+
+    def __init__(self, address: Address, app: str, line: Line) -> None:
+        self._address = address
+        self._channel = channel_of(app)
+        self._line = line
+        self._me = uuid4().hex[:12]
+        self._listeners = Listeners()
+        self._connection: Connection | None = None
+        self._lock = asyncio.Lock()
+        self._waiting: list[bytes] = []
+        self._teller: asyncio.Task[None] | None = None
+        self._again: asyncio.Task[None] | None = None
+
+    # -- telling
+
+    def tell(self, told: Told) -> None:
+        """Those of this loop at once; others as soon as the line is free: what gathers meanwhile goes together."""
+        self.deliver(told)
+        told.by = self._me
+        self._waiting += told.parts()
+        if self._teller is None:
+            self._teller = asyncio.create_task(self._tell())
+
+    async def _tell(self) -> None:
+        try:
+            while self._waiting:
+                hints, self._waiting = self._waiting, []
+                hints = list(dict.fromkeys(hints))
+                await self._line.rows(SQL["tell"], self._channel, [hint.decode() for hint in hints])
+        except StoreError as error:  # it may be lost: who waits looks by itself now and then
+            _log.debug("a hint was lost: %s", error)
+            self._waiting.clear()
+        finally:
+            self._teller = None
+
+    def deliver(self, told: Told) -> None:
+        """To listeners of this loop."""
+        if told.sources:
+            self._listeners.tell_all(told.sources, but=told.but)
+        for session, uuid in told.ended or ():
+            if session in self._listeners:
+                self._listeners.tell(session, ended=(uuid,))
+        for session, uuid in told.cancel or ():
+            self._listeners.tell(session, cancel={uuid: told.reason})
+
+    # -- hearing
+
+    def hears(self, session: str) -> Ear:
+        return Ear(self, session)
+
+    async def add(self, session: str) -> Listener:
+        async with self._lock:
+            if self._connection is None or self._connection.is_closed():
+                await self._listen()
+        return self._listeners.add(session)
+
+    def remove(self, session: str, listener: Listener) -> None:
+        self._listeners.remove(session, listener)
+
+    async def _listen(self) -> None:
+        connection = await connect(self._address)
+        try:
+            await connection.add_listener(self._channel, self._heard)
+        except Exception as error:
+            connection.terminate()
+            raise explained(error, self._address.where) from error
+        connection.add_termination_listener(self._cut)
+        self._connection = connection
+
+    def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        try:
+            told = _told.decode(str(payload))
+        except msgspec.DecodeError:
+            return
+        if told.by == self._me:
+            return
+        if told:
+            self.deliver(told)
+        else:
+            self._listeners.resync()
+
+    def _cut(self, connection: object) -> None:
+        """The line broke: hear again as soon as there is a server; what was said meanwhile is lost, so resync."""
+        if connection is self._connection and self._again is None:
+            self._connection = None
+            self._again = asyncio.get_running_loop().create_task(self._hear_again())
+
+    async def _hear_again(self) -> None:
+        pause = _PAUSE[0]
+        try:
+            while True:
+                try:
+                    async with self._lock:
+                        await self._listen()
+                    break
+                except StoreError as error:
+                    _log.debug("not hearing yet: %s", error)
+                    await asyncio.sleep(pause)
+                    pause = min(pause * 2, _PAUSE[1])
+            self._listeners.resync()
+        finally:
+            self._again = None
+
+    async def close(self) -> None:
+        """What is still to be told is told, if that does not take long."""
+        if self._teller is not None:
+            await asyncio.wait([self._teller], timeout=1)
+        connection, self._connection = self._connection, None
+        for task in (self._teller, self._again):
+            if task is not None:
+                task.cancel()
+                await asyncio.wait([task])
+        if connection is not None and not connection.is_closed():
+            with suppress(Exception):
+                await connection.close(timeout=2)
+
+
+class Ear:
+    """One listener's hints. Begins with a resync, as soon as it hears."""
+
+    def __init__(self, hearing: Hearing, session: str) -> None:
+        self._hearing = hearing
+        self._session = session
+        self._listener: Listener | None = None
+
+    def __aiter__(self) -> Ear:
+        return self
+
+    async def __anext__(self) -> Hint:
+        if self._listener is None:
+            self._listener = await self._hearing.add(self._session)
+            return Hint(resync=True)
+        return await self._listener.next()
+
+    async def aclose(self) -> None:
+        if self._listener is not None:
+            self._hearing.remove(self._session, self._listener)
+
+
+def told_of(text: str | None, but: str | None = None, reason: str = "") -> Told:
+    told = _told.decode(text) if text else Told()
+    told.but, told.reason = but, reason
+    return told
+
+
+def sources_told(sources: Iterable[str]) -> Told:
+    return Told(sources=sorted(set(sources)))

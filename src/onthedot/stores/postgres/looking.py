@@ -1,0 +1,114 @@
+"""Reads only, on a connection of their own: a slow page never stops the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
+from onthedot.stores.limits import Bucket, Limits
+from onthedot.stores.postgres.lines import Line
+from onthedot.stores.postgres.queries import SQL
+from onthedot.stores.postgres.wire import seen
+from onthedot.stores.standing import holds
+
+_LOOK = 20_000  # records a call looks at
+_FILTERS = ("uuid", "source", "state", "tag", "unique", "lane", "since", "until")
+_END = 2**62
+
+
+class Looking:
+    def __init__(self, line: Line, app: int, now: Callable[[], float | None]) -> None:
+        self._line = line
+        self._app = app
+        self._now = now
+
+    async def get(self, uuids: Sequence[str]) -> list[Record | None]:
+        rows = await self._line.rows(SQL["get"], self._app, self._now(), list(uuids))
+        found = {row["uuid"]: seen(row) for row in rows}
+        return [found.get(uuid) for uuid in uuids]
+
+    async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
+        unknown = where.keys() - set(_FILTERS)
+        if unknown:
+            raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(_FILTERS)}")
+        before = int(after) if after else _END
+        said: list[Any] = [where.get(name) for name in _FILTERS[:6]]
+        said += [int(where[name]) if name in where else None for name in _FILTERS[6:]]
+        if where.get("state") == "running":
+            found = await self._line.rows(SQL["find_running"], self._app, self._now(), before, 0, *said, limit)
+            rows = [seen(row) for row in found]
+            return Page(rows, str(rows[-1].seq) if len(rows) == limit else None)
+        newest = await self._before(before)
+        if newest is None:
+            return Page([], None)
+        low = newest + 1 - _LOOK
+        found = await self._line.rows(SQL["find"], self._app, self._now(), newest + 1, low, *said, limit)
+        rows = [seen(row) for row in found]
+        last = rows[-1].seq if len(rows) == limit else low
+        return Page(rows, None if await self._before(last) is None else str(last))
+
+    async def _before(self, seq: int) -> int | None:
+        row = await self._line.row(SQL["newest_before"], self._app, seq)
+        return None if row is None else row[0]
+
+    async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
+        rows = await self._line.rows(SQL["notes"], self._app, uuid, after, limit)
+        return [(row[0], Note(Lease(uuid, row[1], row[2]), row[3], row[4], row[5])) for row in rows]
+
+    async def tally(self) -> dict[tuple[str, State], int]:
+        rows = await self._line.rows(SQL["tally"], self._app)
+        return {(source, state): number for source, state, number in rows}
+
+    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
+        schedules = await self._line.rows(SQL["schedules"], self._app)
+        limits = await self._line.rows(SQL["limits"], self._app)
+        sessions = await self._line.rows(SQL["sessions"], self._app, self._now())
+        return [Schedule(*row) for row in schedules], [Limit(*row) for row in limits], dict(map(tuple, sessions))
+
+    async def standing(self, uuid: str) -> Standing | None:
+        row = await self._line.row(SQL["standing"], self._app, self._now(), uuid, AHEAD)
+        if row is None:
+            return None
+        record = seen(row[:14])
+        limits = Limits()
+        for said in await self._line.rows(SQL["limits"], self._app):
+            limits.put(Limit(*said), row["now"])
+        if row["tokens"] is not None:
+            limits._sources[record.source] = _bucket(row["tokens"], row["tokens_at"])
+        if record.lane is not None:
+            lane = limits.lane(record.lane)
+            lane.running, lane.admitted, lane.pledged = row["in_lane"], row["admitted"], row["pledged"]
+            if row["lane_tokens"] is not None:
+                lane.bucket = _bucket(row["lane_tokens"], row["lane_at"])
+        return Standing(holds(limits, record, row["running"], row["now"]), min(row["ahead"], AHEAD))
+
+    async def changes(self, after: str, limit: int) -> list[tuple[str, bytes]]:
+        if not after:
+            row = await self._line.row(SQL["last_change"], self._app, self._now())
+            return [(str(row[0]), b"[]")]
+        calls = await self._line.rows(SQL["changes"], self._app, self._now(), int(after), limit)
+        read: list[tuple[str, bytes]] = []
+        for call, at, text in calls:
+            moves: list[tuple[str, list[int] | None, list[tuple[str, str]] | None]] = msgspec.json.decode(text)
+            seqs = [seq for _, some, _ in moves for seq in some or ()]
+            names = {row[0]: (row[1], row[2]) for row in await self._line.rows(SQL["names"], seqs)}
+            read.append((str(call), msgspec.json.encode(list(_lines(at, moves, names)))))
+        return read
+
+
+def _bucket(tokens: float, at: float) -> Bucket:
+    return Bucket(Limit("", burst=tokens), at)
+
+
+def _lines(
+    at: int,
+    moves: Sequence[tuple[str, Sequence[int] | None, Sequence[tuple[str, str]] | None]],
+    names: Mapping[int, tuple[str, str]],
+) -> Iterator[tuple[int, str, str, str]]:
+    """In words; of those that were purged since, nothing is said."""
+    for state, seqs, gone in moves:
+        for uuid, source in (*(names[seq] for seq in seqs or () if seq in names), *(gone or ())):
+            yield at, uuid, source, state

@@ -1,0 +1,103 @@
+"""The schema of the database: its version is in it, and it goes forward by itself."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import TypeVar
+
+from onthedot.errors import StoreRefused
+from onthedot.stores.postgres.faults import code_of
+from onthedot.stores.postgres.lines import Connection, Line
+from onthedot.stores.postgres.queries import HERE, SQL
+from onthedot.stores.postgres.url import Address
+
+T = TypeVar("T")
+
+VERSION = 1
+_FLOW = ("base", "lanes", "add", "settle", "claim", "turn", "sessions", "control")
+_MIGRATIONS: dict[int, str] = {}  # from this version to the next; the first one is the whole text
+_LOCK = 1869897843  # one at a time makes or changes it
+
+
+def schema_text() -> str:
+    files = [HERE / "schema.sql", *(HERE / "functions" / f"{name}.sql" for name in _FLOW)]
+    return "\n".join(file.read_text("utf-8") for file in files)
+
+
+async def prepare(connection: Connection, address: Address) -> None:
+    """Brings the database to this version; looking takes no lock."""
+    if await _version(connection, address) == VERSION:
+        return
+    if not address.auto_schema:
+        raise StoreRefused(
+            f"{address.where} has no schema of version {VERSION}; run `onthedot schema install`, or auto_schema=1"
+        )
+    await _install(connection, address)
+
+
+async def _install(connection: Connection, address: Address) -> None:
+    async with connection.transaction():
+        await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
+        version = await _version(connection, address)
+        if version == VERSION:
+            return
+        steps = [schema_text()] if version == 0 else [_MIGRATIONS[step] for step in range(version, VERSION)]
+        for step in steps:
+            await connection.execute(step)
+        await connection.execute("UPDATE onthedot.version SET number = $1", VERSION)
+
+
+async def _version(connection: Connection, address: Address) -> int:
+    """0: none yet."""
+    try:
+        async with connection.transaction():
+            version: int = await connection.fetchval("SELECT number FROM onthedot.version")
+    except Exception as error:
+        if code_of(error) in ("3F000", "42P01"):
+            return 0
+        raise
+    if version > VERSION:
+        raise StoreRefused(
+            f"{address.where} has schema version {version}, and this onthedot knows {VERSION}: upgrade onthedot"
+        )
+    return version
+
+
+# -- for people
+
+
+def install(url: str) -> None:
+    address = Address.of(url)
+    asyncio.run(_with(address, lambda connection: _install(connection, address)))
+
+
+def check(url: str) -> tuple[bool, str]:
+    """Is the database what this version needs, and in words."""
+    address = Address.of(url)
+    found = asyncio.run(_with(address, lambda connection: _version(connection, address)))
+    if found == VERSION:
+        return True, f"{address.where}: schema version {VERSION}, as it should be"
+    return False, (
+        f"{address.where}: schema version {found}, this onthedot needs {VERSION}: run `onthedot schema install`"
+    )
+
+
+def apps_in(url: str) -> list[str]:
+    """Those that have anything in it. None in a database that is not ours yet."""
+    address = Address.of(url)
+
+    async def look(connection: Connection) -> list[str]:
+        if await _version(connection, address) == 0:
+            return []
+        return [row[0] for row in await connection.fetch(SQL["apps"])]
+
+    return asyncio.run(_with(address, look))
+
+
+async def _with(address: Address, work: Callable[[Connection], Awaitable[T]]) -> T:
+    line = Line(address)
+    try:
+        return await line.whole(work)
+    finally:
+        await line.close()

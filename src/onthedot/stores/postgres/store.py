@@ -1,0 +1,270 @@
+"""The Postgres store: every verb is one function in the database, and one round trip."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import threading
+import weakref
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from onthedot.clock import Clock, SystemClock
+from onthedot.errors import StoreUnavailable
+from onthedot.stores.contract import (
+    Added,
+    Ask,
+    Beat,
+    Fire,
+    Held,
+    Hints,
+    Lease,
+    Limit,
+    NewTask,
+    Note,
+    Outcome,
+    Page,
+    Record,
+    Schedule,
+    Standing,
+    State,
+    Turn,
+    Verdict,
+)
+from onthedot.stores.postgres import wire
+from onthedot.stores.postgres.hearing import Hearing, Told, sources_told, told_of
+from onthedot.stores.postgres.joins import join, join_awaited
+from onthedot.stores.postgres.lines import Lines
+from onthedot.stores.postgres.looking import Looking
+from onthedot.stores.postgres.queries import SQL
+from onthedot.stores.postgres.schema import prepare
+from onthedot.stores.postgres.url import Address
+
+
+class _Here(Lines):
+    """What one event loop has of the store."""
+
+    def __init__(self, address: Address, app: str) -> None:
+        super().__init__(address)
+        self.hearing = Hearing(address, app, self.beat)
+        self.looking: Looking | None = None
+
+    async def close(self) -> None:
+        await self.hearing.close()
+        await super().close()
+
+
+class PostgresStore:
+    """Several apps may share a database: each sees its own tasks. May be used on several loops, opened on each."""
+
+    private = False
+    immediate = False
+
+    def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
+        self.address: Address = Address.of(url)
+        self.lease: int | None = self.address.lease
+        self._clock = clock or SystemClock()
+        self._name = name
+        self._lock = threading.Lock()
+        self._here: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Here] = weakref.WeakKeyDictionary()
+        self._asked: dict[str, int] = {}  # by session: its last ask, since one that took nothing is not written down
+        self._prepared = False
+        _alive.add(self)
+
+    # -- open and shut: once for every loop that uses it
+
+    async def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            here = self._here.get(loop)
+            if here is None:
+                here = self._here[loop] = _Here(self.address, self._name)
+            here.users += 1
+        try:
+            if not self._prepared:
+                await here.look.whole(lambda connection: prepare(connection, self.address))
+                self._prepared = True
+            if here.looking is None:
+                row = await here.look.row(SQL["app"], self._name) or await here.add.row(SQL["new_app"], self._name)
+                here.looking = Looking(here.look, row[-1], self._now)
+        except BaseException:
+            await self.shut()
+            raise
+
+    async def shut(self) -> None:
+        loop = asyncio.get_running_loop()
+        with self._lock:
+            here = self._here.get(loop)
+            if here is None:
+                return
+            here.users -= 1
+            if here.users:
+                return
+            del self._here[loop]
+        await here.close()
+
+    def _now(self) -> float | None:
+        """None: by the server's clock. Only a clock that somebody turns is asked."""
+        return None if isinstance(self._clock, SystemClock) else self._clock.now() + self._clock.ahead()
+
+    @property
+    def _mine(self) -> _Here:
+        here = self._here.get(asyncio.get_running_loop())
+        if here is None:
+            raise StoreUnavailable(f"{self.address.where} is not open")
+        return here
+
+    @property
+    def _looking(self) -> Looking:
+        looking = self._mine.looking
+        if looking is None:
+            raise StoreUnavailable(f"{self.address.where} is not open")
+        return looking
+
+    def _said(self, **said: Any) -> str:
+        return wire.encode({"app": self._name, "now": self._now(), **said})
+
+    def _tell(self, told: Told) -> None:
+        if told:
+            self._mine.hearing.tell(told)
+
+    # -- tasks
+
+    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        if not tasks:
+            return []
+        row = await self._mine.add.row(SQL["add"], self._said(tasks=wire.said_tasks(tasks)))
+        self._tell(sources_told(row["sources"]))
+        return _added(row)
+
+    async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+        asked = None if ask is None else wire.said_ask(ask, again=self._asked.get(session) == ask.number)
+        ends = wire.encode([wire.said_outcome(outcome) for outcome in outcomes])
+        row = await self._mine.turn.row(SQL["turn"], self._said(session=session, ask=asked), ends)
+        self._tell(told_of(row["told"], but=session))
+        if ask is None or not row["alive"]:
+            return Turn(row["verdicts"] or [], alive=row["alive"])
+        self._asked[session] = ask.number
+        return Turn(row["verdicts"] or [], wire.claimed(row))
+
+    async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
+        row = await self._mine.add.row(SQL["note"], self._said(notes=[wire.said_note(note) for note in notes]))
+        lost: Sequence[int] = row["lost"]
+        return [notes[place - 1].lease for place in lost]
+
+    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
+        row = await self._mine.add.row(SQL["cancel"], self._said(session=session, uuids=uuids))
+        self._tell(told_of(row["told"], session, reason))
+        return Held(row["fence"], wire.records(row))
+
+    async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
+        row = await self._mine.add.row(SQL["revive"], self._said(uuids=uuids))
+        self._tell(told_of(row["told"]))
+        live: Sequence[str] = row["live"]
+        return live
+
+    # -- sessions
+
+    async def beat(self, session: str, info: bytes, lease: int) -> Beat:
+        row = await self._mine.beat.row(SQL["beat"], self._said(session=session, info=info, lease=lease))
+        self._tell(told_of(row["told"], but=session))
+        return Beat(True, wire.leases(row["cancel"], session)) if row["alive"] else Beat(False)
+
+    async def close(self, session: str) -> None:
+        row = await self._mine.add.row(SQL["close"], self._said(session=session))
+        self._asked.pop(session, None)
+        self._tell(told_of(row["told"], but=session))
+
+    def hints(self, session: str) -> Hints:
+        return self._mine.hearing.hears(session)
+
+    # -- control
+
+    async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
+        said = self._said(schedules=schedules, limits=[wire.said_limit(limit) for limit in limits])
+        row = await self._mine.add.row(SQL["put"], said)
+        self._tell(told_of(row["told"]))
+        answers: Sequence[bool] = row["answers"]
+        return answers
+
+    async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
+        row = await self._mine.add.row(SQL["fire"], self._said(fires=[wire.said_fire(fire) for fire in fires]))
+        self._tell(told_of(row["told"]))
+        answers: Sequence[bool] = row["answers"]
+        return answers
+
+    async def drop(self, schedules: Sequence[str]) -> None:
+        await self._mine.add.row(SQL["drop"], self._said(names=schedules))
+
+    async def purge(self, limit: int, most: int = 1_000_000) -> int:
+        row = await self._mine.add.row(SQL["purge"], self._said(limit=limit, most=most))
+        gone: int = row["gone"]
+        return gone
+
+    # -- looking
+
+    async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
+        return await self._looking.get(uuids)
+
+    async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
+        return await self._looking.find(where, after, limit)
+
+    async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
+        return await self._looking.notes(uuid, after, limit)
+
+    async def tally(self) -> Mapping[tuple[str, State], int]:
+        return await self._looking.tally()
+
+    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
+        return await self._looking.state()
+
+    async def standing(self, uuid: str) -> Standing | None:
+        return await self._looking.standing(uuid)
+
+    async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        return await self._looking.changes(after, limit)
+
+    # -- inside the caller's transaction
+
+    def add_in(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """Adds with the caller's commit, or not at all."""
+        return _added(join(connection, "add_v1", self._said(tasks=wire.said_tasks(tasks), joined=True)))
+
+    def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
+        """Settles with the caller's commit. If the answer is not "ok", the caller should roll back."""
+        verdict: Verdict = join(connection, "settle_in_v1", self._said(outcomes=[wire.said_outcome(outcome)]))[0]
+        return verdict
+
+    async def add_awaited(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        said = self._said(tasks=wire.said_tasks(tasks), joined=True)
+        return _added(await join_awaited(connection, "add_v1", said))
+
+    async def settle_awaited(self, connection: object, outcome: Outcome) -> Verdict:
+        said = self._said(outcomes=[wire.said_outcome(outcome)])
+        verdict: Verdict = (await join_awaited(connection, "settle_in_v1", said))[0]
+        return verdict
+
+    # -- around a fork
+
+    def _forked(self) -> None:
+        """Connections are the parent's: they are not to be closed on this side, so they are never forgotten."""
+        self._lock = threading.Lock()
+        _parents.extend(self._here.values())
+        self._here = weakref.WeakKeyDictionary()
+
+
+def _added(row: Any) -> list[Added]:
+    return [Added(uuid, fresh) for uuid, fresh in zip(row[0], row[1], strict=True)]
+
+
+_alive: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
+_parents: list[object] = []
+
+
+def _after_in_child() -> None:
+    for store in list(_alive):
+        store._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_in_child)

@@ -1,0 +1,50 @@
+"""postgresql://user:secret@host:5432/database, with a few options behind a question mark."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
+
+from onthedot.errors import StoreRefused
+
+_OURS = ("auto_schema", "lease", "statement_cache_size")
+
+
+@dataclass(frozen=True)
+class Address:
+    """Where the database is, and how to use it.
+
+    >>> Address.of("postgres://me:secret@db/shop?auto_schema=0&sslmode=require")
+    Address(url='postgresql://me@db/shop', auto_schema=False, statement_cache_size=100, lease=30000)
+    """
+
+    dsn: str
+    auto_schema: bool = True
+    statement_cache_size: int = 100  # 0: behind a pooler that hands out another connection for every transaction
+    lease: int = 30_000  # ms that a worker lives without a sign of life
+
+    @property
+    def where(self) -> str:
+        """For people: without the password and the options."""
+        parts = urlsplit(self.dsn)
+        user = f"{parts.username}@" if parts.username else ""
+        return urlunsplit(("postgresql", user + parts.netloc.rpartition("@")[2], parts.path, "", ""))
+
+    def __repr__(self) -> str:
+        options = (
+            f"auto_schema={self.auto_schema}, statement_cache_size={self.statement_cache_size}, lease={self.lease}"
+        )
+        return f"Address(url={self.where!r}, {options})"
+
+    @classmethod
+    def of(cls, url: str) -> Address:
+        parts = urlsplit(url)
+        options = dict(parse_qsl(parts.query, keep_blank_values=True))
+        ours = {name: options.pop(name) for name in _OURS if name in options}
+        numbers = {name: ours.get(name, usual) for name, usual in (("statement_cache_size", "100"), ("lease", "30"))}
+        for name, said in numbers.items():
+            if not said.isdecimal():
+                raise StoreRefused(f"{cls(url).where}: {name}={said} is no whole number")
+        dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
+        auto_schema = ours.get("auto_schema", "1") not in ("0", "false")
+        return cls(dsn, auto_schema, int(numbers["statement_cache_size"]), int(numbers["lease"]) * 1000)

@@ -1,0 +1,193 @@
+"""What is said to the functions in the database, as JSON, and what they answer, as records."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from itertools import repeat
+from typing import Any
+
+import msgspec
+from msgspec import UNSET, Struct, UnsetType
+from msgspec.structs import asdict
+
+from onthedot.stores.contract import (
+    FRESH,
+    Again,
+    Ask,
+    Claimed,
+    Done,
+    Ended,
+    Fire,
+    Lease,
+    Limit,
+    NewTask,
+    Note,
+    Outcome,
+    Past,
+    Policy,
+    Record,
+    Schedule,
+)
+from onthedot.stores.policies import policy_of, policy_text
+
+
+class _New(Struct, omit_defaults=True):
+    uuid: str
+    source: str
+    body: bytes
+    at: int | None = None
+    after: float = 0
+    lane: str | None = None
+    uniq: str | None = None
+    boost: int = 0
+    cost: float = 1
+    expires: int | None = None
+    max_crashes: int = 3
+    unique_for: int | None = None
+    reply_to: str | None = None
+    clash: str = "keep"
+    policy: str = "{}"
+
+
+class _Said(Struct, omit_defaults=True):
+    """An outcome. Without a state it comes back."""
+
+    uuid: str
+    fence: int
+    session: str
+    data: bytes | UnsetType = UNSET
+    state: str | None = None
+    keep: int | None = None
+    keep_result: int | None = None
+    after: int | None = None
+    counted: bool | None = None
+    also: list[_New] | None = None
+
+
+_policies: dict[Policy, tuple[Any, ...]] = {}
+_MOST = 10_000
+
+
+def _of(policy: Policy) -> tuple[Any, ...]:
+    """The part of a task that its policy makes; a declaration has one, and its tasks share it."""
+    part = _policies.get(policy)
+    if part is None:
+        if len(_policies) >= _MOST:
+            _policies.clear()
+        part = _policies[policy] = (
+            policy.boost, policy.cost, policy.expires, policy.max_crashes, policy.unique_for, policy.reply_to,
+            policy.clash, policy_text(policy),
+        )  # fmt: skip
+    return part
+
+
+def said_tasks(tasks: Iterable[NewTask]) -> list[_New]:
+    return [
+        _New(new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, *_of(new.policy)) for new in tasks
+    ]
+
+
+def said_outcome(outcome: Outcome) -> _Said:
+    lease = outcome.lease
+    also = said_tasks(outcome.also.adds) if outcome.also is not None and outcome.also.adds else None
+    match outcome:
+        case Done(_, result, keep, _, keep_result):
+            return _Said(lease.uuid, lease.fence, lease.session, result, "succeeded", keep, keep_result, also=also)
+        case Ended(_, state, error, keep):
+            return _Said(lease.uuid, lease.fence, lease.session, error, state, keep, also=also)
+        case Again(_, after, counted, error):
+            return _Said(lease.uuid, lease.fence, lease.session, error, after=after, counted=counted, also=also)
+
+
+def said_ask(ask: Ask, *, again: bool) -> dict[str, Any]:
+    return {
+        "number": ask.number,
+        "pools": [{"total": pool.total, "room": dict(pool.room)} for pool in ask.pools],
+        "suspects": ask.suspects,
+        "known": None if ask.known is None else sorted(ask.known),
+        "repeat": again,
+    }
+
+
+def said_note(note: Note) -> dict[str, Any]:
+    lease = note.lease
+    return {
+        "uuid": lease.uuid, "fence": lease.fence, "session": lease.session,
+        "kind": note.kind, "name": note.name, "data": note.data,
+    }  # fmt: skip
+
+
+def said_fire(fire: Fire) -> dict[str, Any]:
+    return {
+        "name": fire.name, "rev": fire.rev, "tasks": said_tasks(fire.tasks), "next_at": fire.next_at,
+        "last_at": fire.last_at,
+    }  # fmt: skip
+
+
+def said_limit(limit: Limit) -> dict[str, Any]:
+    said = asdict(limit)
+    return {**said, "side": said.pop("by")}
+
+
+def encode(said: object) -> str:
+    return msgspec.json.encode(said).decode()
+
+
+def past_of(text: str | None) -> Past:
+    if text is None:
+        return FRESH
+    why, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, _, error = (
+        msgspec.json.decode(text)
+    )
+    return Past(
+        why, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, None,
+        None if error is None else bytes.fromhex(error),
+    )  # fmt: skip
+
+
+def records(row: Any) -> list[Record]:
+    """From the arrays of a claim. What runs has no state of its own: it was ready."""
+    if not row["uuids"]:
+        return []
+    columns = [row[name] for name in _COLUMNS]
+    return [
+        Record(uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state or "ready", past_of(past))
+        for uuid, source, body, policy, lane, unique, due, seq, added, state, past in zip(*columns, strict=True)
+    ]
+
+
+_COLUMNS = (
+    "uuids", "sources", "bodies", "policies", "lanes", "uniqs", "dues", "seqs", "addeds", "states", "pasts",
+)  # fmt: skip
+
+
+def seen(row: Any) -> Record:
+    """A row of `get` or `find`: with the claim that holds it, or its result."""
+    uuid, source, body, policy, lane, unique, due, seq, added, state, text, result, session, at = row
+    past = past_of(text)
+    if session is not None or result is not None:
+        past = Past(
+            past.why, past.retries, past.crashes, past.earlier, past.cancel, past.settled, session or past.session,
+            past.started if at is None else at, past.ended, past.keep_until, result, past.error,
+        )  # fmt: skip
+    return Record(uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state, past)
+
+
+def claimed(row: Any) -> Claimed:
+    found, number = records(row), row["number"]
+    schedules: list[list[Any]] = msgspec.json.decode(row["schedules"]) if row["schedules"] else []
+    return Claimed(
+        row["fence"],
+        found[:number],
+        found[number:],
+        [Schedule(name, bytes.fromhex(rule), *rest) for name, rule, *rest in schedules],
+        msgspec.json.decode(row["rest"]),
+        frozenset(row["woke"]),
+        row["next_in"],
+        row["more"],
+    )
+
+
+def leases(text: str | None, session: str) -> list[Lease]:
+    found: Sequence[tuple[str, int]] = msgspec.json.decode(text) if text else ()
+    return [Lease(uuid, fence, name) for (uuid, fence), name in zip(found, repeat(session), strict=False)]

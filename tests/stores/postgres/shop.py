@@ -1,0 +1,38 @@
+"""What the tests of this folder share: a store by the server's own clock, and steps on it."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+from onthedot.stores.contract import Ask, Claimed, Outcome, Pool, Store
+from onthedot.stores.postgres import PostgresStore
+from tests.services.postgres import Service
+
+LEASE = 60_000
+
+
+@asynccontextmanager
+async def opened(service: Service, app: str) -> AsyncIterator[PostgresStore]:
+    store = PostgresStore(service.url, name=app)
+    await store.open()
+    try:
+        yield store
+    finally:
+        await store.shut()
+
+
+async def states(store: Store, *uuids: str) -> list[str | None]:
+    return [record and record.state for record in await store.get(uuids)]
+
+
+class Worker:
+    def __init__(self, store: Store, name: str) -> None:
+        self.store, self.name, self.number = store, name, 0
+
+    async def claim(self, *sources: str, outcomes: Sequence[Outcome] = (), total: int = 10) -> Claimed:
+        self.number += 1
+        ask = Ask(self.number, [Pool(total, dict.fromkeys(sources or ("a",), total))], suspects=100)
+        turn = await self.store.turn(self.name, outcomes, ask)
+        assert turn.claimed is not None
+        return turn.claimed

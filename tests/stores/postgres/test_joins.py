@@ -1,0 +1,289 @@
+"""Adding and settling inside the caller's own transaction, through every driver."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import asynccontextmanager
+from typing import Any
+
+import asyncpg
+import psycopg
+import pytest
+from sqlalchemy import create_engine, text
+from sqlalchemy.ext.asyncio import AsyncSession, create_async_engine
+from sqlalchemy.orm import Session
+
+from onthedot.errors import StoreRefused
+from onthedot.stores.contract import Done, Lease, Limit, NewTask, Policy
+from onthedot.stores.postgres import PostgresStore
+from tests.services.postgres import Service
+from tests.stores.postgres.shop import LEASE, Worker, opened, states
+from tests.waiting import until
+
+SOON = 0.1  # seconds: what others may wait for a transaction that somebody keeps open
+KEY = "SELECT count(*) FROM onthedot.key WHERE name = 'joined'"
+NOTHING = "SELECT 1"
+
+
+class Caller:
+    """A connection of the user's, with a transaction begun on it."""
+
+    def __init__(self, connection: Any, run: Callable[[str], Any], commit: Any, rollback: Any) -> None:
+        self.connection, self._run, self._commit, self._rollback = connection, run, commit, rollback
+
+    async def run(self, query: str) -> None:
+        await _maybe(self._run(query))
+
+    async def commit(self) -> None:
+        await _maybe(self._commit())
+
+    async def rollback(self) -> None:
+        await _maybe(self._rollback())
+
+
+async def _maybe(answer: Any) -> Any:
+    return (await answer) if isinstance(answer, Awaitable) else answer
+
+
+@asynccontextmanager
+async def by_asyncpg(url: str) -> AsyncIterator[Caller]:
+    connection = await asyncpg.connect(url)
+    transaction = connection.transaction()
+    await transaction.start()
+    yield Caller(connection, connection.execute, transaction.commit, transaction.rollback)
+    await connection.close()
+
+
+@asynccontextmanager
+async def by_asyncpg_pool(url: str) -> AsyncIterator[Caller]:
+    async with asyncpg.create_pool(url, min_size=1, max_size=1) as pool, pool.acquire() as connection:
+        transaction = connection.transaction()
+        await transaction.start()
+        yield Caller(connection, connection.execute, transaction.commit, transaction.rollback)
+
+
+@asynccontextmanager
+async def by_psycopg(url: str) -> AsyncIterator[Caller]:
+    with psycopg.connect(url, row_factory=psycopg.rows.dict_row) as connection:
+        yield Caller(connection, connection.execute, connection.commit, connection.rollback)
+
+
+@asynccontextmanager
+async def by_psycopg_async(url: str) -> AsyncIterator[Caller]:
+    async with await psycopg.AsyncConnection.connect(url) as connection:
+        yield Caller(connection, connection.execute, connection.commit, connection.rollback)
+
+
+def _by_engine(url: str) -> Any:
+    return create_engine(url.replace("postgresql://", "postgresql+psycopg://"))
+
+
+def _by_async_engine(url: str) -> Any:
+    return create_async_engine(url.replace("postgresql://", "postgresql+asyncpg://"))
+
+
+@asynccontextmanager
+async def by_sqlalchemy(url: str) -> AsyncIterator[Caller]:
+    engine = _by_engine(url)
+    with engine.connect() as connection:
+        yield Caller(connection, lambda query: connection.execute(text(query)), connection.commit, connection.rollback)
+    engine.dispose()
+
+
+@asynccontextmanager
+async def by_session(url: str) -> AsyncIterator[Caller]:
+    engine = _by_engine(url)
+    with Session(engine) as session:
+        yield Caller(session, lambda query: session.execute(text(query)), session.commit, session.rollback)
+    engine.dispose()
+
+
+@asynccontextmanager
+async def by_sqlalchemy_async(url: str) -> AsyncIterator[Caller]:
+    engine = _by_async_engine(url)
+    async with engine.connect() as connection:
+        yield Caller(connection, lambda query: connection.execute(text(query)), connection.commit, connection.rollback)
+    await engine.dispose()
+
+
+@asynccontextmanager
+async def by_async_session(url: str) -> AsyncIterator[Caller]:
+    engine = _by_async_engine(url)
+    async with AsyncSession(engine) as session:
+        yield Caller(session, lambda query: session.execute(text(query)), session.commit, session.rollback)
+    await engine.dispose()
+
+
+SYNC = (by_psycopg, by_sqlalchemy, by_session)
+DRIVERS = (by_asyncpg, by_asyncpg_pool, by_psycopg_async, by_sqlalchemy_async, by_async_session, *SYNC)
+drivers = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver.__name__)
+
+
+@drivers
+async def test_both_or_neither(postgres: Service, named: str, driver: Any) -> None:
+    async with opened(postgres, named) as store:
+        new = NewTask("u1", "a", bytes(range(256)), unique="joined", policy=Policy(tags=("x",)))
+        for end in ("rollback", "commit"):
+            async with driver(postgres.url) as caller:
+                await caller.run(NOTHING)
+                (added,) = await store.add_awaited(caller.connection, [new])
+                assert added.fresh
+                assert await states(store, "u1") == [None]
+                await getattr(caller, end)()
+            if end == "rollback":
+                assert await states(store, "u1") == [None]
+                assert dict(await store.tally()) == {}
+                assert postgres.ask(KEY) == [(0,)]
+        (record,) = await store.get(["u1"])
+        assert record is not None
+        assert (record.state, record.body, record.policy) == ("ready", new.body, new.policy)
+        assert dict(await store.tally()) == {("a", "ready"): 1}
+
+
+@pytest.mark.parametrize("driver", SYNC, ids=lambda driver: driver.__name__)
+async def test_sync_code_needs_no_loop(postgres: Service, named: str, driver: Any) -> None:
+    async with opened(postgres, named) as store, driver(postgres.url) as caller:
+        await caller.run(NOTHING)
+        assert [added.fresh for added in store.add_in(caller.connection, [NewTask("u1", "a", b"")])] == [True]
+        await caller.commit()
+        assert await states(store, "u1") == ["ready"]
+
+
+@drivers
+async def test_settle_with_what_the_task_has_done(postgres: Service, named: str, driver: Any) -> None:
+    async with opened(postgres, named) as store:
+        await store.beat("w", b"", LEASE)
+        await store.add([NewTask("u1", "a", b"", unique="joined", lane="a/k", policy=Policy(reply_to="w"))])
+        claimed = await Worker(store, "w").claim()
+        done = Done(Lease("u1", claimed.fence, "w"), b"42")
+        for end, verdict in (("rollback", "ok"), ("commit", "ok"), ("rollback", "repeat")):
+            async with driver(postgres.url) as caller:
+                await caller.run(NOTHING)
+                assert await store.settle_awaited(caller.connection, done) == verdict
+                await getattr(caller, end)()
+        (record,) = await store.get(["u1"])
+        assert record is not None
+        assert (record.state, record.past.result) == ("succeeded", b"42")
+        assert (await store.turn("w", [done], None)).verdicts == ["repeat"]
+        assert dict(await store.tally()) == {("a", "succeeded"): 1}
+
+
+async def test_who_listens_hears_of_it_with_the_commit(postgres: Service, named: str) -> None:
+    async with opened(postgres, named) as store, by_asyncpg(postgres.url) as caller:
+        hints = store.hints("w")
+        assert (await anext(hints)).resync
+        await store.add_awaited(caller.connection, [NewTask("u1", "a", b"")])
+        heard = asyncio.ensure_future(anext(hints))
+        await store.get(["u1"])
+        assert not heard.done()
+        await caller.commit()
+        assert (await asyncio.wait_for(heard, 5)).sources == {"a"}
+        await hints.aclose()
+
+
+async def _best(times: int, work: Callable[[int], Awaitable[object]]) -> float:
+    """The best of some: a busy machine may hold up one or another, a lock would hold up all."""
+    took: list[float] = []
+    for number in range(times):
+        start = time.perf_counter()
+        await asyncio.wait_for(work(number), 2)
+        took.append(time.perf_counter() - start)
+    return min(took)
+
+
+async def _others_go_on(store: PostgresStore, worker: Worker) -> None:
+    held: dict[str, Lease] = {}
+
+    async def turn(number: int) -> None:
+        done = [Done(lease) for lease in held.values()]
+        held.clear()
+        claimed = await worker.claim("a", "b", outcomes=done, total=3)
+        held.update({record.uuid: Lease(record.uuid, claimed.fence, worker.name) for record in claimed.tasks})
+
+    async def add(number: int) -> None:
+        await store.add(
+            [NewTask(f"o{number}", "a", b"", lane="a/k"), NewTask(f"p{number}", "b", b"", unique=f"{number}")]
+        )
+
+    assert await _best(5, add) < SOON
+    assert await _best(5, turn) < SOON
+    assert await _best(5, lambda _: store.beat(worker.name, b"", LEASE)) < SOON
+    assert await _best(5, lambda _: store.get(["u1"])) < SOON
+    assert await _best(3, lambda _: store.purge(10)) < SOON
+
+
+async def test_others_do_not_wait_for_a_transaction_that_stays_open(postgres: Service, named: str) -> None:
+    """It adds to a new source, with a key, replaces one that waits in a lane, and settles one of a claim."""
+    async with opened(postgres, named) as store, by_asyncpg(postgres.url) as caller:
+        worker = Worker(store, "w")
+        await store.beat("w", b"", LEASE)
+        await store.put([], [Limit("a/*", cap=2), Limit("b", cap=5)])
+        await store.add([NewTask("r1", "a", b"1", lane="a/k"), NewTask("r2", "a", b"", lane="a/k")])
+        await store.add([NewTask("k1", "a", b"1", lane="a/k", unique="k", after=0)])
+        claimed = await worker.claim()
+        assert [record.uuid for record in claimed.tasks] == ["r1", "r2"]
+        replacing = NewTask("k2", "a", b"2", unique="k", policy=Policy(clash="replace"))
+        await store.add_awaited(caller.connection, [NewTask("u1", "new", b"", unique="joined"), replacing])
+        assert await store.settle_awaited(caller.connection, Done(Lease("r1", claimed.fence, "w"))) == "ok"
+        await _others_go_on(store, worker)
+        assert await states(store, "u1", "r1") == [None, "running"]
+        await caller.commit()
+        assert await states(store, "u1", "r1") == ["ready", "succeeded"]
+        (replaced,) = await store.get(["k1"])
+        assert replaced is not None
+        assert (replaced.body, replaced.lane) == (b"2", None)
+
+
+async def test_a_slot_that_was_freed_inside_is_given_on_after_the_commit(postgres: Service, named: str) -> None:
+    async with opened(postgres, named) as store, by_asyncpg(postgres.url) as caller:
+        worker = Worker(store, "w")
+        await store.beat("w", b"", LEASE)
+        await store.put([], [Limit("a/*", cap=1)])
+        await store.add([NewTask("u1", "a", b"", lane="a/k"), NewTask("u2", "a", b"", lane="a/k")])
+        claimed = await worker.claim()
+        assert await store.settle_awaited(caller.connection, Done(Lease("u1", claimed.fence, "w"))) == "ok"
+        assert list((await worker.claim()).tasks) == []
+        await caller.commit()
+        assert [record.uuid for record in (await worker.claim()).tasks] == ["u2"]
+
+
+async def test_the_dead_are_not_reclaimed_from_a_transaction_that_ends_them(postgres: Service, named: str) -> None:
+    async with opened(postgres, named) as store, by_asyncpg(postgres.url) as caller:
+        await store.beat("w", b"", LEASE)
+        await store.beat("other", b"", LEASE)
+        await store.add([NewTask("u1", "a", b"")])
+        claimed = await Worker(store, "w").claim()
+        assert await store.settle_awaited(caller.connection, Done(Lease("u1", claimed.fence, "w"))) == "ok"
+        assert not (await asyncio.wait_for(store.beat("w", b"", 0), 2)).alive
+        other = Worker(store, "other")
+        assert list((await asyncio.wait_for(other.claim(), 2)).tasks) == []
+        await caller.commit()
+        assert list((await other.claim()).tasks) == []
+        assert await states(store, "u1") == ["succeeded"]
+        assert set((await store.state())[2]) == {"other"}
+
+
+@pytest.mark.parametrize("connection", ["shop", None, object()])
+async def test_what_is_no_connection(postgres: Service, named: str, connection: object) -> None:
+    async with opened(postgres, named) as store:
+        with pytest.raises(StoreRefused, match="joined through asyncpg"):
+            store.add_in(connection, [NewTask("u1", "a", b"")])
+
+
+async def test_there_must_be_a_transaction_and_the_right_colour(postgres: Service, named: str) -> None:
+    async with opened(postgres, named) as store:
+        connection = await asyncpg.connect(postgres.url)
+        with pytest.raises(StoreRefused, match="begin a transaction"):
+            await store.add_awaited(connection, [NewTask("u1", "a", b"")])
+        with pytest.raises(StoreRefused, match="await"):
+            store.add_in(connection, [NewTask("u1", "a", b"")])
+        await connection.close()
+        with psycopg.connect(postgres.url, autocommit=True) as plain:
+            with pytest.raises(StoreRefused, match="begin a transaction"):
+                store.add_in(plain, [NewTask("u1", "a", b"")])
+            with plain.transaction():
+                store.add_in(plain, [NewTask("u1", "a", b"")])
+        await until(lambda: states(store, "u1"))
+        assert await states(store, "u1") == ["ready"]

@@ -1,0 +1,120 @@
+"""Many at once: no cap is exceeded, nothing runs twice, nothing is lost, nobody waits in a circle."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from collections import Counter
+
+from onthedot.stores.contract import Again, Done, Ended, Lease, Limit, NewTask, Outcome, Policy, Store
+from tests.contract.invariants import check
+from tests.services.postgres import Service
+from tests.stores.postgres.shop import LEASE, Worker, opened
+
+WORKERS = 6
+
+
+async def test_a_cap_holds_whoever_asks_at_the_same_time(postgres: Service, named: str) -> None:
+    """Seen from outside, in one look each: never more runs than the cap, over all workers."""
+    lanes = {f"u{number}": ("b", "a/1", "a/2")[number % 3] for number in range(90)}
+    most: Counter[str] = Counter()
+    done: list[str] = []
+
+    async def work(number: int) -> None:
+        async with opened(postgres, named) as store:
+            worker = Worker(store, f"w{number}")
+            await store.beat(worker.name, b"", LEASE)
+            outcomes: list[Outcome] = []
+            while len(done) < len(lanes):
+                claimed = await worker.claim("a", "b", outcomes=outcomes, total=2)
+                done.extend(outcome.lease.uuid for outcome in outcomes)
+                outcomes = [Done(Lease(record.uuid, claimed.fence, worker.name)) for record in claimed.tasks]
+                await asyncio.sleep(0.005)  # what runs, runs for a while
+
+    async def watch(store: Store) -> None:
+        while len(done) < len(lanes):
+            seen = Counter(lanes[record.uuid] for record in (await store.find({"state": "running"}, None, 100)).rows)
+            most.update({lane: max(0, number - most[lane]) for lane, number in seen.items()})
+
+    async with opened(postgres, named) as store:
+        await store.put([], [Limit("a/*", cap=2), Limit("b", cap=2)])
+        await store.add(
+            [NewTask(uuid, lane[0], b"", lane=None if lane == "b" else lane) for uuid, lane in lanes.items()]
+        )
+        async with asyncio.timeout(50):
+            await asyncio.gather(watch(store), *(work(number) for number in range(WORKERS)))
+        assert sorted(done) == sorted(lanes)
+        assert most == {"a/1": 2, "a/2": 2, "b": 2}
+        await check(store)
+
+
+async def test_a_wild_life(postgres: Service, named: str) -> None:
+    """All verbs at once, from many connections. Afterwards everything ends, once each, and the counts agree."""
+    dice = random.Random(7)
+    uuids = [f"u{number}" for number in range(400)]
+    ended: Counter[str] = Counter()
+
+    async def live(number: int) -> None:
+        async with opened(postgres, named) as store:
+            worker = Worker(store, f"w{number}")
+            await store.beat(worker.name, b"", LEASE)
+            held: list[Lease] = []
+            for _ in range(40):
+                match dice.randrange(10):
+                    case 0:
+                        await store.cancel(worker.name, dice.sample(uuids, 5))
+                    case 1:
+                        await store.revive(dice.sample(uuids, 5))
+                    case 2:
+                        await store.purge(10)
+                    case 3:
+                        await store.beat(worker.name, b"", LEASE)
+                    case 4:
+                        await store.add([_new(dice, dice.choice(uuids)) for _ in range(3)])
+                    case _:
+                        some = dice.sample(held, min(len(held), 6))
+                        held = [lease for lease in held if lease not in some]
+                        turned = await worker.claim("a", "b", outcomes=[_outcome(dice, lease) for lease in some])
+                        held += [Lease(r.uuid, turned.fence, worker.name) for r in (*turned.tasks, *turned.chores)]
+            await store.close(worker.name)
+
+    async with opened(postgres, named) as store:
+        await store.put([], [Limit("a/*", cap=3), Limit("b", cap=20), Limit("@s", rate=1000.0, burst=50)])
+        await store.add([_new(dice, uuid) for uuid in uuids])
+        async with asyncio.timeout(50):
+            await asyncio.gather(*(live(number) for number in range(WORKERS)))
+        await check(store)
+        worker = Worker(store, "last")
+        await store.beat(worker.name, b"", LEASE)
+        outcomes: list[Outcome] = []
+        async with asyncio.timeout(30):
+            while True:
+                claimed = await worker.claim("a", "b", outcomes=outcomes, total=100)
+                ended.update(outcome.lease.uuid for outcome in outcomes)
+                outcomes = [
+                    Done(Lease(record.uuid, claimed.fence, worker.name)) for record in (*claimed.tasks, *claimed.chores)
+                ]
+                if not outcomes and not any(state in LIVE for _, state in await store.tally()):
+                    break
+        assert set(ended.values()) <= {1}
+        await check(store)
+
+
+LIVE = ("scheduled", "parked", "ready", "running")
+
+
+def _new(dice: random.Random, uuid: str) -> NewTask:
+    lane = dice.choice([None, "a/1", "a/2", "@s"])
+    policy = Policy(max_crashes=dice.choice([1, 3]), clash=dice.choice(["keep", "replace"]), boost=dice.choice([0, 50]))
+    unique = dice.choice([None, None, f"k{dice.randrange(40)}"])
+    return NewTask(uuid, dice.choice("ab"), b"", after=dice.choice([0, 0, 5]), lane=lane, unique=unique, policy=policy)
+
+
+def _outcome(dice: random.Random, lease: Lease) -> Outcome:
+    match dice.randrange(5):
+        case 0:
+            return Again(lease, dice.choice([None, 0, 5]), counted=True, error=b"e")
+        case 1:
+            return Ended(lease, "failed", b"e", dice.choice([0, 1, 60_000]))
+        case _:
+            return Done(lease, b"r", dice.choice([0, 60_000]))
