@@ -1,17 +1,18 @@
-"""``./dev bench [core|memory|sqlite|postgres|processes|limits] [--quick] [--json FILE]``"""
+"""``./dev bench [core|memory|sqlite|redis|postgres|processes|limits] [--quick] [--json FILE]``"""
 
 from __future__ import annotations
 
 import argparse
 import sys
 
-from benchmarks import core, limits, postgres, processes, sqlite
+from benchmarks import core, limits, postgres, processes, redis, sqlite
 from benchmarks.report import run
 
 SUITES = {
     "core": core.MEASURES + sqlite.MEASURES,
     "memory": core.MEASURES,
     "sqlite": sqlite.MEASURES,
+    "redis": redis.MEASURES,
     "postgres": postgres.MEASURES,
     "processes": processes.MEASURES,
     "limits": limits.MEASURES,

@@ -15,6 +15,7 @@ import pytest
 from onthedot import App
 from onthedot.clock import ManualClock
 from tests.services import postgres as _postgres
+from tests.services import valkey
 from tests.waiting import wait_until
 
 collect_ignore_glob = ["typing/use_*.py", "processes/*.py"]  # programs for type checkers and for tests to run
@@ -26,6 +27,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
         action="store_true",
         help="a server that a test needs and cannot start is a failure, not a skip (CI=true ./dev test sets this)",
     )
+
+
+def pytest_configure(config: pytest.Config) -> None:
+    valkey.required = bool(config.getoption("--require-services"))
+
+
+def pytest_sessionfinish() -> None:
+    valkey.check_empty()
 
 
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background: programs would inherit it

@@ -14,10 +14,12 @@ import pytest
 from onthedot.clock import ManualClock
 from onthedot.stores.contract import Store
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.redis import RedisStore
 from onthedot.stores.sqlite import SqliteStore
 from tests.contract import MakeStore, exercise
 from tests.contract.steps import Worker
 from tests.model.naive import NaiveStore
+from tests.services import valkey
 from tests.services.postgres import KeptStore
 
 
@@ -44,6 +46,7 @@ STORES: dict[str, MakeStore] = {
     "memory": MemoryStore,
     "naive": lambda clock: cast("Store", Awaited(clock)),
     "sqlite": lambda clock: SqliteStore(Path(FILES.name, f"{next(NUMBERS)}.db"), clock),
+    "redis": lambda clock: RedisStore(valkey.url(), clock, valkey.new_name()),
 }
 SERVERS = ("postgres",)  # real ones, which a fixture starts
 WITHOUT = {"naive": ("bounds", "hints", "changes")}  # facets that a kind does not have
@@ -62,13 +65,17 @@ def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Store]:
-    if request.param != "postgres":
-        yield STORES[request.param](clock)
+    if request.param == "postgres":
+        service = request.getfixturevalue("postgres")
+        app = service.new_app()
+        yield service.store(clock, app)
+        service.clean(app)
         return
-    service = request.getfixturevalue("postgres")
-    app = service.new_app()
-    yield service.store(clock, app)
-    service.clean(app)
+    store = STORES[request.param](clock)
+    yield store
+    if isinstance(store, RedisStore):
+        valkey.forget(store.prefix)
+        assert valkey.connections() == [], "a connection is left"
 
 
 @pytest.fixture

@@ -38,9 +38,11 @@ from onthedot.stores.contract import (
     Store,
 )
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.redis import RedisStore
 from onthedot.stores.sqlite import SqliteStore
 from tests.model.draws import PAUSES, SCHEDULES, SOURCES, STRAY, asks, limits, new_tasks, pasts
 from tests.model.naive import NaiveStore
+from tests.services import valkey
 from tests.services.postgres import Service
 
 T = TypeVar("T")
@@ -493,6 +495,25 @@ class PostgresStores(Stores):
         self.service.clean(self.app)
 
 
+class RedisStores(Stores):
+    """The same life in an app of its own on a real server."""
+
+    def made(self) -> Store:
+        self.loop = asyncio.new_event_loop()
+        store = RedisStore(valkey.url(), self.clock, valkey.new_name())
+        self.prefix = store.prefix
+        self.wait(store.open())
+        return store
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return self.loop.run_until_complete(coroutine)
+
+    def teardown(self) -> None:
+        self.wait(self.store.shut())
+        self.loop.close()
+        valkey.forget(self.prefix)
+
+
 EXAMPLES = int(os.environ.get("ONTHEDOT_EXAMPLES", "170"))
 SETTINGS = settings(
     max_examples=EXAMPLES,
@@ -506,6 +527,8 @@ SETTINGS = settings(
 Stores.TestCase.settings = SETTINGS
 SqliteStores.TestCase.settings = settings(SETTINGS, max_examples=max(1, EXAMPLES // 6))  # threads and files take time
 PostgresStores.TestCase.settings = settings(SETTINGS, max_examples=max(1, EXAMPLES // 12))
+RedisStores.TestCase.settings = settings(SETTINGS, max_examples=max(1, EXAMPLES // 12))  # round trips, too
 TestStores = pytest.mark.timeout(600)(Stores.TestCase)
 TestSqliteStores = pytest.mark.timeout(1200)(SqliteStores.TestCase)
 TestPostgresStores = pytest.mark.timeout(1200)(pytest.mark.usefixtures("postgres")(PostgresStores.TestCase))
+TestRedisStores = pytest.mark.timeout(1200)(RedisStores.TestCase)

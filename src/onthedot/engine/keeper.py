@@ -3,19 +3,30 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+import threading
+from collections.abc import Callable, Coroutine
+from contextlib import suppress
+from typing import Any
 
-from onthedot.clock import Clock
+from onthedot.clock import Clock, SystemClock
 from onthedot.engine.wake import Wake
 from onthedot.observe.logs import Logs
-from onthedot.stores.contract import Store
+from onthedot.stores.contract import Beat, Store
 
 FOREVER = 100 * 365 * 86_400_000
 """The lease in a store that sees a death by itself."""
 
+Cancel = Callable[[str], None]
+Lost = Callable[[], None]
+
 
 class Keeper:
-    """Opens the session, then beats three times a lease. No answered beat for a whole lease: the runs are lost."""
+    """Opens the session, then beats three times a lease.
+
+    No answered beat for a whole lease, by the monotonic clock: others may run what runs here, so it is ended (the
+    session fences itself). By real time it beats from a thread with a loop and a connection of its own, so that a task
+    that blocks the event loop does not cost the session; only a call that holds the GIL for a lease does.
+    """
 
     def __init__(self, store: Store, session: str, info: bytes, clock: Clock, logs: Logs) -> None:
         self._store = store
@@ -24,13 +35,27 @@ class Keeper:
         self._clock = clock
         self._logs = logs
         self._task: asyncio.Task[None] | None = None
+        self._thread: _Thread | None = None
+        self._opened = True  # on the loop that beats
 
-    async def open(self, cancel: Callable[[str], None], lost: Callable[[], None]) -> None:
+    async def open(self, cancel: Cancel, lost: Lost) -> None:
         """cancel(uuid): somebody wants this run to end. lost(): the session is dead, what runs counts no more."""
-        lease = self._store.lease or FOREVER
+        lease, sent = self._store.lease or FOREVER, self._clock.now()
         await self._store.beat(self._session, self._info, lease)
-        if self._store.lease is not None:
-            self._task = asyncio.create_task(self._beat(lease, cancel, lost))
+        if self._store.lease is None:
+            return
+        if not isinstance(self._clock, SystemClock):
+            self._task = asyncio.create_task(self._beat(lease, sent, cancel, lost))
+            return
+        loop = asyncio.get_running_loop()
+
+        def cancel_there(uuid: str) -> None:
+            loop.call_soon_threadsafe(cancel, uuid)
+
+        def lost_there() -> None:
+            loop.call_soon_threadsafe(lost)
+
+        self._thread = _Thread(self._apart(self._beat(lease, sent, cancel_there, lost_there)))
 
     async def tell(self, info: bytes) -> None:
         """What the session says of itself; written only if it is something new."""
@@ -38,30 +63,89 @@ class Keeper:
             await self._store.beat(self._session, info, self._store.lease or FOREVER)
             self._info = info
 
-    async def _beat(self, lease: int, cancel: Callable[[str], None], lost: Callable[[], None]) -> None:
-        wake = Wake(self._clock)
-        answered = self._clock.now()
+    async def _apart(self, beating: Coroutine[Any, Any, None]) -> None:
+        """On the loop of the thread, where the store has to be opened, too: with the first beat."""
+        self._opened = False
+        try:
+            await beating
+        finally:
+            if self._opened:
+                await self._store.shut()
+
+    async def _ask(self, lease: int) -> Beat:
+        if not self._opened:
+            await self._store.open()
+            self._opened = True
+        return await self._store.beat(self._session, self._info, lease)
+
+    async def _beat(self, lease: int, answered: float, cancel: Cancel, lost: Lost) -> None:
+        wake, pause = Wake(self._clock), lease / 3
         while True:
-            await wake.until(lease / 3)
+            left = answered + lease - self._clock.now()
+            if left <= 0:
+                lost()
+                await self._die(lease)
+                return
+            await wake.until(min(pause, left))
             wake.clear()
+            sent = self._clock.now()
             try:
-                beat = await self._store.beat(self._session, self._info, lease)
-            except Exception as error:  # noqa: BLE001 - told, and tried again with the next beat
+                async with asyncio.timeout(max(0.001, (answered + lease - sent) / 1000)):
+                    beat = await self._ask(lease)
+            except Exception as error:  # noqa: BLE001 - told, and tried again soon
                 self._logs.trouble("beat", error)
-                if self._clock.now() - answered >= lease:
-                    lost()
-                    return
+                pause = lease / 10
                 continue
             if not beat.alive:
                 lost()
                 return
-            answered = self._clock.now()
+            answered, pause = sent, lease / 3
             for lease_of in beat.cancel:
                 cancel(lease_of.uuid)
+
+    async def _die(self, lease: int) -> None:
+        """Its runs have been ended: as soon as the store can be reached, others shall have them."""
+        while True:
+            try:
+                await self._ask(0)
+                return
+            except Exception as error:  # noqa: BLE001 - likewise
+                self._logs.trouble("beat", error)
+            await Wake(self._clock).until(lease / 10)
 
     async def close(self) -> None:
         if self._task is not None:
             self._task.cancel()
             await asyncio.wait([self._task])
             self._task = None
+        if self._thread is not None:
+            await self._thread.stop()
+            self._thread = None
         await self._store.close(self._session)
+
+
+class _Thread:
+    """Runs a coroutine in an event loop of its own, until it is stopped."""
+
+    def __init__(self, work: Coroutine[Any, Any, None]) -> None:
+        self._here = asyncio.get_running_loop()
+        self._over: asyncio.Future[None] = self._here.create_future()
+        self._loop = asyncio.new_event_loop()
+        self._task = self._loop.create_task(work)
+        self._thread = threading.Thread(target=self._run, name="onthedot-keeper", daemon=True)
+        self._thread.start()
+
+    def _run(self) -> None:
+        try:
+            with suppress(asyncio.CancelledError):
+                self._loop.run_until_complete(self._task)
+        finally:
+            self._loop.close()
+            with suppress(RuntimeError):  # who waits for it has gone
+                self._here.call_soon_threadsafe(self._over.set_result, None)
+
+    async def stop(self) -> None:
+        with suppress(RuntimeError):  # it has ended by itself
+            self._loop.call_soon_threadsafe(self._task.cancel)
+        await self._over
+        self._thread.join()

@@ -18,8 +18,12 @@ def connect(url: str, clock: Clock, name: str = "onthedot") -> Store:
         from onthedot.stores.sqlite import SqliteStore, makes_schema, path_of
 
         return SqliteStore(path_of(url), clock, name, auto_schema=makes_schema(url))
+    if scheme in ("redis", "rediss", "redis+sentinel", "redis+cluster"):
+        from onthedot.stores.redis import RedisStore
+
+        return RedisStore(url, clock, name)
     if scheme in ("postgresql", "postgres"):
         from onthedot.stores.postgres import PostgresStore
 
         return PostgresStore(url, clock, name)
-    raise StoreRefused(f"{scheme}:// is not built yet in this version; sqlite:///file, postgresql:// and memory:// are")
+    raise StoreRefused(f"{scheme}:// is no store of this version")

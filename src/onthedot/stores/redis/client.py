@@ -1,0 +1,191 @@
+"""The connections of one event loop, and how a script is called: by its digest, until it is answered."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+import time
+from collections.abc import Awaitable, Callable
+from functools import partial
+from typing import Any, cast
+
+from onthedot.errors import StoreRefused, StoreUnavailable
+from onthedot.stores.redis.faults import explained, is_answer, is_unknown_script, may_pass
+from onthedot.stores.redis.scripts import SCRIPTS, Script
+from onthedot.stores.redis.url import Place
+
+PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for five
+_CONNECT = 2.0
+_POOL = 16  # connections a loop; who needs one more waits
+_OLDEST = (6, 2)
+
+
+class Lines:
+    """Connections of redis-py without its client: that would take half of the time of a call."""
+
+    def __init__(self, pool: Any) -> None:
+        self._pool = pool
+        self._idle: list[Any] = []
+        self._room = asyncio.Semaphore(_POOL)
+        self._closed = False
+
+    async def ask(self, *words: Any) -> Any:
+        """A line whose answer was not read to its end is dropped: the next caller would get it."""
+        async with self._room:
+            line = self._idle.pop() if self._idle else self._pool.make_connection()
+            try:
+                if not line.is_connected:
+                    await line.connect()  # by itself it would not ask the sentinels where
+                await line.send_command(*words)
+                answer = await line.read_response()
+            except BaseException as error:
+                if not is_answer(error) or self._closed:
+                    await line.disconnect(nowait=True)
+                else:
+                    self._idle.append(line)
+                raise
+            if self._closed:
+                await line.disconnect(nowait=True)
+            else:
+                self._idle.append(line)
+            return answer
+
+    async def close(self) -> None:
+        self._closed = True
+        while self._idle:
+            await self._idle.pop().disconnect(nowait=True)
+
+
+class Client:
+    def __init__(self, place: Place) -> None:
+        self._place = place
+        self._redis: Any = _made(place)
+        self._cluster: bool = place.kind == "redis+cluster"
+        self._pool: Any = None if self._cluster else self._redis.connection_pool
+        self._lines = None if self._cluster else Lines(self._pool)
+        self._ask: Callable[..., Awaitable[Any]] = self._lines.ask if self._lines else self._redis.execute_command
+
+    async def check(self, prefix: str) -> None:
+        """Refuses a server on which tasks could get lost."""
+        where = {} if not self._cluster else {"target_nodes": await self._node(prefix)}
+        server = _fields(await self.do("INFO", "server", **where))
+        memory = _fields(await self.do("INFO", "memory", **where))
+        version = tuple(map(int, server.get("redis_version", "99.0").split(".")[:2]))
+        if version < _OLDEST:
+            raise StoreRefused(f"{self._place.shown} has version {version[0]}.{version[1]}; 6.2 or newer is needed")
+        policy = memory.get("maxmemory_policy", "noeviction")
+        if policy.startswith("allkeys"):
+            raise StoreRefused(
+                f"{self._place.shown} may drop tasks when its memory is full (maxmemory-policy {policy}); "
+                "use noeviction, or one that begins with volatile-"
+            )
+
+    async def _node(self, prefix: str) -> Any:
+        await self._redis.initialize()
+        return self._redis.get_node_from_key(prefix)
+
+    async def call(self, verb: str, prefix: str, *args: Any) -> Any:
+        """One script, which is one transaction."""
+        return await self._until_answered(self._evaluate, SCRIPTS[verb], prefix, args)
+
+    async def do(self, *words: Any, **options: Any) -> Any:
+        """One command that only reads."""
+        return await self._until_answered(partial(self._ask, *words, **options))
+
+    async def _evaluate(self, script: Script, prefix: str, args: tuple[Any, ...]) -> Any:
+        try:
+            return await self._ask("EVALSHA", script.sha, 1, prefix, *args)
+        except Exception as error:
+            if not is_unknown_script(error):  # a new server, or somebody has flushed them
+                raise
+            return await self._ask("EVAL", script.text, 1, prefix, *args)
+
+    async def _until_answered(self, once: Any, *args: Any) -> Any:
+        until, pause = time.monotonic() + PATIENCE, 0.01
+        while True:
+            try:
+                async with asyncio.timeout(until - time.monotonic()):
+                    return await once(*args)
+            except Exception as error:
+                if may_pass(error) and time.monotonic() + pause < until:
+                    await asyncio.sleep(pause * random.uniform(0.5, 1))
+                    pause = min(pause * 2, 0.5)
+                    continue
+                raise explained(error, self._place.shown) from error
+
+    async def listen(self, prefix: str, *channels: str) -> Any:
+        """A subscription on a connection of its own."""
+        redis = self._redis
+        if self._cluster:  # what one node is told, all are
+            node = await self._node(prefix)
+            redis = _plain(self._place, node.host, node.port)
+        pubsub = redis.pubsub()
+        try:
+            async with asyncio.timeout(PATIENCE):
+                await pubsub.subscribe(*channels)
+                for _ in channels:
+                    await pubsub.get_message(timeout=PATIENCE)
+        except BaseException as error:
+            await pubsub.aclose()
+            if isinstance(error, Exception):
+                raise explained(error, self._place.shown) from error
+            raise
+        return pubsub
+
+    async def close(self) -> None:
+        if self._lines is not None:
+            await self._lines.close()
+        for each in (self._redis, *getattr(getattr(self._pool, "sentinel_manager", None), "sentinels", ())):
+            await each.aclose()
+
+
+def _fields(info: Any) -> dict[str, str]:
+    if isinstance(info, bytes):
+        info = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+    return {str(name): str(value) for name, value in info.items()}
+
+
+def _settings(place: Place) -> dict[str, Any]:
+    from redis.asyncio.retry import Retry
+    from redis.backoff import NoBackoff
+
+    options = place.options
+    tls = place.kind == "rediss" or options.get("tls") in ("1", "true")
+    settings: dict[str, Any] = {
+        "username": place.username, "password": place.password, "socket_connect_timeout": _CONNECT,
+        "retry": Retry(NoBackoff(), 0), "client_name": "onthedot", "protocol": 2,
+    }  # fmt: skip
+    if tls:
+        files = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "tls_key"}
+        settings |= {"ssl": True} | {ours: options[name] for ours, name in files.items() if name in options}
+    return settings
+
+
+def _plain(place: Place, host: str, port: int) -> Any:
+    from redis.asyncio import Redis
+
+    return Redis(host=host, port=port, db=place.db, **_settings(place))
+
+
+def _made(place: Place) -> Any:
+    try:
+        from redis.asyncio.cluster import ClusterNode, RedisCluster
+        from redis.asyncio.sentinel import Sentinel
+    except ImportError:
+        raise StoreRefused(
+            f"{place.shown} needs the driver redis-py: pip install 'onthedot[redis]' brings it"
+        ) from None
+    if place.kind == "redis+cluster":
+        nodes = [ClusterNode(host, port) for host, port in place.hosts]
+        return RedisCluster(startup_nodes=nodes, max_connections=_POOL, **_settings(place))
+    if place.kind == "redis+sentinel":
+        login = {name.removeprefix("sentinel_"): place.options[name] for name in place.options if "sentinel" in name}
+        watchers: Any = cast("Any", Sentinel)(
+            place.hosts, sentinel_kwargs={"socket_timeout": _CONNECT, **login}, **_settings(place)
+        )
+        return watchers.master_for(place.service, db=place.db)
+    return _plain(place, *place.hosts[0])
+
+
+def closed(place: Place) -> StoreUnavailable:
+    return StoreUnavailable(f"{place.shown} is not open on this event loop")

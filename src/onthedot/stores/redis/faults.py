@@ -1,0 +1,58 @@
+"""What Redis complains about, in words that say what to do."""
+
+from __future__ import annotations
+
+from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
+
+_ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the driver, word of the server
+    ("OutOfMemoryError", "OOM ", StoreFull, "its memory is full, nothing was stored: raise maxmemory"),
+    ("", "BUSY ", StoreBusy, "a script of somebody else runs there and does not end"),
+    ("MaxClientsError", "max number of clients", StoreBusy, "it has too many clients: raise maxclients"),
+    ("BusyLoadingError", "LOADING ", StoreUnavailable, "it is still loading its data"),
+    ("MasterDownError", "MASTERDOWN", StoreUnavailable, "it is a replica that has lost its master"),
+    ("ReadOnlyError", "READONLY", StoreUnavailable, "it is a replica: name the master, or use redis+sentinel://"),
+    ("ClusterDownError", "CLUSTERDOWN", StoreUnavailable, "the cluster is down"),
+    ("TryAgainError", "TRYAGAIN", StoreUnavailable, "the cluster is moving our slot"),
+    ("", "MISCONF", StoreUnavailable, "it cannot save to its disk and takes no writes"),
+    ("", "NOREPLICAS", StoreUnavailable, "too few replicas answer it"),
+    ("AuthenticationError", "WRONGPASS", StoreRefused, "user or password is wrong, or missing: redis://user:password@host"),
+    ("NoPermissionError", "NOPERM", StoreRefused, "this user needs keys ~onthedot:* and channels &onthedot:*"),
+    ("", "WRONGTYPE", StoreRefused, "a key of ours holds something else: does another program write below onthedot:?"),
+)  # fmt: skip
+
+
+def explained(error: Exception, where: str) -> Exception:
+    """As a StoreError; what is not the driver's stays as it is."""
+    text = str(error) or type(error).__name__
+    for kind, word, ours, advice in _ADVICE:
+        if word in text or (kind and _is(error, kind)):
+            return ours(f"{where}: {text}; {advice}")
+    if is_answer(error):
+        return StoreRefused(f"{where}: {text}")
+    if isinstance(error, OSError | TimeoutError) or _is(error, "RedisError"):
+        return StoreUnavailable(f"{where}: {text}; is it running, and is the address right?")
+    return error
+
+
+def _is(error: BaseException, *names: str) -> bool:
+    """By name, since the driver is imported only where it is used."""
+    return any(kind.__name__ in names and kind.__module__.startswith("redis") for kind in type(error).__mro__)
+
+
+def is_answer(error: BaseException) -> bool:
+    """The server has said no, and the connection is fine; unless it is no master any more."""
+    return _is(error, "ResponseError") and not _is(error, "ConnectionError", "ReadOnlyError", "MasterDownError")
+
+
+def is_unknown_script(error: BaseException) -> bool:
+    return _is(error, "NoScriptError")
+
+
+_PASSING = ("ConnectionError", "TimeoutError", "ReadOnlyError", "TryAgainError", "ClusterDownError", "MasterDownError")
+
+
+def may_pass(error: Exception) -> bool:
+    """Worth another try: every call can be repeated."""
+    return (isinstance(error, OSError | TimeoutError) or _is(error, *_PASSING)) and not _is(
+        error, "AuthenticationError"
+    )

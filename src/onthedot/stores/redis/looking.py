@@ -1,0 +1,163 @@
+"""Looking: reads only, in pieces that are small for the server, so that a slow page never stops the queue."""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import msgspec
+
+from onthedot.stores.contract import Lease, Limit, Note, Page, Record, Schedule, State
+from onthedot.stores.records import moved, past_with
+from onthedot.stores.redis.rows import decode, learn, seq_bytes, to_note, to_record, to_schedule
+
+Call = Callable[..., Awaitable[Any]]
+_PIECE = 200  # records a script looks at
+_LOOK = 5_000  # records a find looks at
+_BLOCK = 1_000  # numbers that a block of `blocks` stands for
+_END = 2**40
+
+
+class Looking:
+    """call: a script by verb; do: a command on a key."""
+
+    def __init__(self, call: Call, do: Call) -> None:
+        self._call = call
+        self._do = do
+
+    async def get(self, uuids: Sequence[str]) -> list[Record | None]:
+        found: list[Record | None] = [None] * len(uuids)
+        for start in range(0, len(uuids), _PIECE):
+            for place, record in await self._look("uuids", uuids[start : start + _PIECE]):
+                found[start + place] = record
+        return found
+
+    async def _look(self, by: str, wanted: Sequence[str | bytes]) -> list[tuple[int, Record]]:
+        rows, now, policies = await self._call("look", by, *wanted)
+        for digest, text in zip(policies[::2], policies[1::2], strict=True):
+            learn(digest, text)
+        return [(row[0] - 1, _seen(row, float(now))) for row in rows]
+
+    async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
+        unknown = where.keys() - FILTERS.keys()
+        if unknown:
+            raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(FILTERS)}")
+        rows: list[Record] = []
+        looked = 0
+        for piece in self._pieces(await self._do("HKEYS", "blocks"), int(after) if after else _END):
+            if looked >= _LOOK or len(rows) >= limit:
+                return Page(rows, str(piece[0] + 1))
+            looked += len(piece)
+            for _, record in await self._look("seqs", seq_bytes(piece)):
+                if all(FILTERS[name](record, value) for name, value in where.items()):
+                    if len(rows) == limit:
+                        return Page(rows, str(record.seq + 1))
+                    rows.append(record)
+        return Page(rows, None)
+
+    def _pieces(self, names: Sequence[bytes], before: int) -> Iterator[list[int]]:
+        """Numbers that may be taken, newest first; a block without any record is not there."""
+        blocks = sorted((int(name) * _BLOCK for name in names), reverse=True)
+        for block in blocks:
+            numbers = range(min(block + _BLOCK, before) - 1, block - 1, -1)
+            for start in range(0, len(numbers), _PIECE):
+                yield list(numbers[start : start + _PIECE])
+
+    async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
+        seq = await self._do("HGET", "ids", uuid)
+        if seq is None:
+            return []
+        found: list[tuple[int, Note]] = []
+        for field, packed in _pairs(await self._do("HGETALL", f"notes:{int.from_bytes(seq, 'big')}")):
+            kind, _, name = field.decode().partition(":")
+            number, fence, session, data = to_note(packed)
+            note = Note(Lease(uuid, fence, session), "error" if kind == "error" else "progress", name, data)
+            found.append((number, note))
+        found.sort(key=lambda entry: entry[0])
+        return [entry for entry in found if entry[0] > after][:limit]
+
+    async def tally(self) -> dict[tuple[str, State], int]:
+        tally: dict[tuple[str, State], int] = {}
+        for field, number in _pairs(await self._do("HGETALL", "tally")):
+            source, _, state = field.decode().rpartition(":")
+            tally[source, msgspec.convert(state, State)] = int(number)
+        return tally
+
+    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
+        rules = dict(_pairs(await self._do("HGETALL", "rules")))
+        schedules = [
+            to_schedule(name, packed, rules[name])
+            for name, packed in _pairs(await self._do("HGETALL", "schedules"))
+            if name in rules
+        ]
+        limits: list[Limit] = []
+        for field, packed in _pairs(await self._do("HGETALL", "limits")):
+            name, _, by = field.decode().rpartition("|")
+            cap, rate, burst, paused, reason = decode(packed)
+            limits.append(
+                Limit(
+                    name, None if cap is False else cap, None if rate is False else rate, burst, paused, reason,
+                    "operator" if by == "operator" else "code",
+                )
+            )  # fmt: skip
+        sessions = {name.decode(): info for name, info in _pairs(await self._do("HGETALL", "workers"))}
+        return schedules, limits, sessions
+
+    async def changes(self, after: str, limit: int) -> list[tuple[str, bytes]]:
+        if not after:
+            return [((await self._do("HGET", "count", "moves") or b"0").decode(), b"[]")]
+        entries = await self._do("XRANGE", "changes", f"({after}", "+", "COUNT", limit)
+        rows = [(number.decode().partition("-")[0], dict(_pairs(fields))) for number, fields in entries]
+        seqs = {seq for _, row in rows for state in row.keys() - {b"at", b"gone"} for seq in _split(row[state])}
+        names = await self._names(sorted(seqs))
+        return [(number, msgspec.json.encode(list(_moves(row, names)))) for number, row in rows]
+
+    async def _names(self, seqs: Sequence[bytes]) -> dict[bytes, tuple[str, str]]:
+        names: dict[bytes, tuple[str, str]] = {}
+        for start in range(0, len(seqs), 1000):
+            piece = seqs[start : start + 1000]
+            answer = [text.decode() for text in await self._call("names", *piece)]
+            names |= dict(zip(piece, zip(answer[::2], answer[1::2], strict=True), strict=True))
+        return names
+
+
+def _moves(row: dict[bytes, bytes], names: Mapping[bytes, tuple[str, str]]) -> Iterator[tuple[int, str, str, str]]:
+    """In words; of those that are gone since, nothing is said."""
+    at = int(row.pop(b"at"))
+    for state, what in row.items():
+        if state == b"gone":
+            yield from ((at, *each) for each in decode(what))
+            continue
+        for seq in _split(what):
+            uuid, source = names[seq]
+            if uuid:
+                yield at, uuid, source, state.decode()
+
+
+def _split(seqs: bytes) -> list[bytes]:
+    return [seqs[start : start + 6] for start in range(0, len(seqs), 6)]
+
+
+def _pairs(answer: Any) -> Iterator[tuple[bytes, bytes]]:
+    """Of HGETALL, whichever way the protocol gives them."""
+    yield from answer.items() if isinstance(answer, dict) else zip(answer[::2], answer[1::2], strict=True)
+
+
+def _seen(row: Sequence[Any], now: float) -> Record:
+    _, seq, asked, past, state, session, started = row
+    record = to_record(seq, asked, past, state.decode(), now)
+    if state != b"running":
+        return record
+    return moved(record, "running", past_with(record.past, session=session.decode(), started=started))
+
+
+FILTERS: dict[str, Callable[[Record, str], bool]] = {
+    "uuid": lambda record, value: record.uuid.startswith(value),
+    "source": lambda record, value: record.source == value,
+    "state": lambda record, value: record.state == value,
+    "tag": lambda record, value: value in record.policy.tags,
+    "unique": lambda record, value: record.unique == value,
+    "lane": lambda record, value: record.lane == value,
+    "since": lambda record, value: record.added >= int(value),
+    "until": lambda record, value: record.added < int(value),
+}

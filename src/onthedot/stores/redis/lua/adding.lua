@@ -1,0 +1,18 @@
+-- Adding: new records.
+local function to_task(head, moment, after)
+  local h = unpacked(head)
+  return setmetatable({
+    uuid = h[1], source = h[2], digest = h[3], policy = policy_of(h[3]), lane = h[4], unique = h[5],
+    due = moment or due_in(after or 0), added = at,
+  }, FRESH)
+end
+
+local function add(r, head, body, there) -- there: its number, if this uuid is known; answers with whose it is, if not new
+  if there then return r.uuid end
+  local holder = r.unique and take_key(r, head, body)
+  if holder then return holder end
+  r.seq = struct.pack('>I6', next_number('seq'))
+  later(sets, IDS, r.uuid, r.seq)
+  exists(r, 1)
+  write_task(r, head, body)
+end

@@ -1,0 +1,40 @@
+-- What is opaque comes apart, in order: head and body of each task.
+local payload = 0
+
+local function next_payloads(number)
+  local found = {}
+  for i = 1, number do found[i] = ARGV[payload + i] end
+  payload = payload + number
+  return found
+end
+
+local function next_tasks(times)
+  local tasks = {}
+  for i, time in ipairs(times) do
+    local words = next_payloads(2)
+    tasks[i] = {words[1], words[2], time[1], time[2]}
+  end
+  return tasks
+end
+
+-- Several at once: whether their uuids are known is one question.
+-- tasks: {head, body, at, after} each; answers with {uuid, 1 or 0: it is new} each, and how many are.
+local function add_all(tasks)
+  flush()
+  local new, uuids, answers, fresh = {}, {}, {}, 0
+  for i, task in ipairs(tasks) do
+    new[i] = to_task(task[1], task[3], task[4])
+    uuids[i] = new[i].uuid
+  end
+  local there = several(IDS, uuids)
+  local here = {} -- what this very call has added
+  for i, task in ipairs(tasks) do
+    local uuid = uuids[i]
+    local holder = add(new[i], task[1], task[2], there[i] or here[uuid])
+    if not holder then
+      here[uuid], fresh = true, fresh + 1
+    end
+    answers[i] = {holder or uuid, holder and 0 or 1}
+  end
+  return answers, fresh
+end

@@ -1,0 +1,26 @@
+-- beat: a session is here for another lease; the first one opens it; lease 0: it is dead, reclaim at once.
+-- KEYS[1]: prefix. ARGV: now, session, info, lease.
+-- Returns: alive, uuid and fence in turn of its runs that are to be cancelled; or "more": dead, and not all is back yet.
+-- uses: call records finish limits lanes laning entering places steps sessions burying telling
+local session, lease, wanted = ARGV[2], tonumber(ARGV[4]), {}
+caller = session
+if lease <= 0 then
+  if not call('ZSCORE', GRAVES, session) or call('ZSCORE', LEASES, session) then bury(session, false, BATCH) end
+  finish(save_lanes)
+  return call('ZSCORE', LEASES, session) and 'more' or {0}
+end
+if call('ZSCORE', GRAVES, session) then return {0} end
+call('ZREM', LEASES, session) -- first: after a deletion a full server lets the rest through
+call('HSET', WORKERS, session, ARGV[3])
+call('ZADD', LEASES, now + lease, session)
+for _, seq in ipairs(call('SMEMBERS', WANTED .. session)) do
+  local fence = tonumber(call('HGET', HELD, seq) or nil)
+  local claim, r = fence and claim_of(fence), fence and load(seq)
+  if claim and claim[1] == session and r.cancel and not ENDING[r.why] then
+    wanted[#wanted + 1] = r.uuid
+    wanted[#wanted + 1] = fence
+  else
+    call('SREM', WANTED .. session, seq)
+  end
+end
+return {1, wanted}

@@ -1,0 +1,63 @@
+-- What every verb begins with: the app's keys, the time, and writes that are put off so that many go in one command.
+-- KEYS[1]: the prefix of all keys of an app. ARGV[1]: now in ms; "" in production: then it is the server's.
+local P, now = KEYS[1], tonumber(ARGV[1])
+if not now then
+  local time = redis.call('TIME')
+  now = time[1] * 1000 + time[2] / 1000
+end
+local at = math.floor(now)
+local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack
+local BATCH, CHORES = 1000, 100
+local COUNT, IDS, TASK, PAST, HELD = P .. 'count', P .. 'ids', P .. 'task', P .. 'past', P .. 'held'
+local CLAIMS, LEFT, CLAIMS_OF = P .. 'claims', P .. 'left', P .. 'claims:'
+local READY, SUSPECT, PARKED, SHUT = P .. 'ready:', P .. 'suspect:', P .. 'parked:', P .. 'shut'
+local ALARMS, CHORE, TALLY, BLOCKS = P .. 'alarms', P .. 'chores', P .. 'tally', P .. 'blocks'
+
+local sets, orders, gone, dirty = {}, {}, {}, false -- HSET, ZADD and HDEL to come, by key
+local woke, told, queues = {}, {}, {} -- sources: got something to do; that others must hear of; by key of their queue
+local soonest, soonest_of -- the first of the alarms to come, and its source
+
+local function many(command, key, list)
+  for i = 1, #list, 4000 do
+    call(command, key, unpack(list, i, math.min(i + 3999, #list)))
+  end
+end
+
+local function several(key, fields) -- HMGET
+  if #fields <= 4000 then return #fields > 0 and call('HMGET', key, unpack(fields)) or {} end
+  local found = {}
+  for i = 1, #fields, 4000 do
+    for _, value in ipairs(call('HMGET', key, unpack(fields, i, math.min(i + 3999, #fields)))) do
+      found[#found + 1] = value
+    end
+  end
+  return found
+end
+
+local function later(buffer, key, first, second)
+  local list = buffer[key]
+  if not list then
+    list = {}
+    buffer[key] = list
+  end
+  list[#list + 1] = first
+  list[#list + 1] = second
+  dirty = true
+end
+
+local function flush() -- before anything is read that may be among it
+  if not dirty then return end
+  for key, list in pairs(gone) do many('HDEL', key, list) end
+  for key, list in pairs(sets) do many('HSET', key, list) end
+  for key, list in pairs(orders) do
+    local source = queues[key]
+    if source and not told[source] and call('EXISTS', key) == 0 then told[source] = true end
+    if key == ALARMS and soonest then
+      local first = call('ZRANGE', ALARMS, 0, 0, 'WITHSCORES')[2]
+      if not first or soonest < tonumber(first) then told[soonest_of] = true end
+      soonest = nil
+    end
+    many('ZADD', key, list)
+  end
+  sets, orders, gone, dirty = {}, {}, {}, false
+end

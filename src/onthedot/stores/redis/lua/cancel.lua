@@ -1,0 +1,41 @@
+-- cancel: flags all that live; those not held are leased to the caller as chores.
+-- KEYS[1]: prefix. ARGV: now, session, reason, lease (ms that a session lives which only cancels), uuids.
+-- Returns: fence (0: nothing was leased), [seqs, tasks, pasts].
+-- uses: call records finish limits lanes laning entering places steps sessions telling
+local session, reason, leased, mine = ARGV[2], ARGV[3], {}, {}
+caller = session
+call('HDEL', COUNT, '') -- after a deletion, if only of nothing, a full server lets the rest through
+if call('HEXISTS', WORKERS, session) == 0 then call('ZADD', LEASES, now + ARGV[4], session) end
+for i = 5, #ARGV do
+  local seq = call('HGET', IDS, ARGV[i])
+  local r = seq and not mine[seq] and load(seq)
+  local fence = r and call('HGET', HELD, seq)
+  if fence then
+    r.cancel = true
+    save(r)
+    local holder = claim_of(tonumber(fence))[1]
+    call('SADD', WANTED .. holder, seq)
+    cancels[holder] = cancels[holder] or {}
+    cancels[holder][r.uuid] = reason
+  elseif r and not r.ended then
+    r.cancel = true
+    if ENDING[r.why] then
+      call('ZREM', CHORE, seq)
+      r.why = 'cancel'
+      save(r)
+    else
+      r.state = where(r)
+      leave(r, r.state)
+      to_end(r, 'cancel')
+    end
+    leased[#leased + 1], mine[seq] = seq, true
+  end
+end
+flush()
+local fence = 0
+if #leased > 0 then
+  fence = next_number('fence')
+  hold(fence, session, leased)
+end
+finish(save_lanes)
+return {fence, {leased, several(TASK, leased), several(PAST, leased)}}

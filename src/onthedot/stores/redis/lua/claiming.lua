@@ -1,0 +1,53 @@
+-- Claim: chores first, then each pool. One that took nothing leaves no trace, and no number is used up.
+local function records_of(seqs) return {seqs, several(TASK, seqs), several(PAST, seqs)} end
+
+local function take_all(session, ask)
+  local chores, tasks, suspects = {}, {}, doubts
+  flush()
+  for _, seq in ipairs(call('ZRANGE', CHORE, 0, CHORES - 1)) do chores[#chores + 1] = seq end
+  if #chores > 0 then call('ZREMRANGEBYRANK', CHORE, 0, #chores - 1) end
+  if ask.known then take_strays(ask.known, chores) end
+  for _, pool in ipairs(ask.pools) do take(pool, tasks) end
+  flush()
+  local all = {}
+  for _, seq in ipairs(chores) do all[#all + 1] = seq end
+  for _, seq in ipairs(tasks) do all[#all + 1] = seq end
+  if #all == 0 then return 0, tasks, chores end
+  local fence = next_number('fence')
+  hold(fence, session, all)
+  call('HSET', SESSION .. session, 'number', ask.number, 'fence', fence, 'suspects', ask.suspects - doubts)
+  return fence, tasks, chores
+end
+
+local function take_again(fence) -- what still runs under it
+  local tasks, chores, seqs = {}, {}, under(fence)
+  for i, past in ipairs(several(PAST, seqs)) do
+    local chore = past and ENDING[select(2, cmsgpack.unpack_one(past, 6))[3]]
+    local list = chore and chores or tasks
+    list[#list + 1] = seqs[i]
+  end
+  return #seqs > 0 and fence or 0, tasks, chores
+end
+
+local function due_schedules()
+  local found = {}
+  for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'schedule_at', '-inf', now, 'LIMIT', 0, BATCH)) do
+    found[#found + 1] = {name, call('HGET', P .. 'schedules', name), call('HGET', P .. 'rules', name)}
+  end
+  return found
+end
+
+local function claim(session, ask, more)
+  local f, fence, tasks, chores = call('HMGET', SESSION .. session, 'number', 'fence', 'suspects'), 0, {}, {}
+  doubts = ask.suspects - (tonumber(f[3]) or 0)
+  if tonumber(f[1]) == ask.number then
+    fence, tasks, chores = take_again(tonumber(f[2]))
+  elseif not ask.again then
+    fence, tasks, chores = take_all(session, ask)
+  end
+  flush()
+  local resting, least = rest(ask.pools, doubts)
+  more = more or #chores == CHORES or parkings >= BATCH
+  local about = pack({fence, resting, keys_of(woke), next_in(least), more})
+  return {about, records_of(tasks), records_of(chores), due_schedules()}
+end

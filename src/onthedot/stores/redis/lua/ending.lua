@@ -1,0 +1,46 @@
+-- The end of a task: kept for a time, or gone at once.
+local function forget_task(r)
+  later(gone, IDS, r.uuid)
+  later(gone, TASK, r.seq)
+  later(gone, PAST, r.seq)
+  call('DEL', P .. 'notes:' .. number_of(r.seq))
+  exists(r, -1)
+end
+
+local function free_key(r)
+  if not r.unique or r.policy.u then return end
+  local field = r.source .. '/' .. r.unique
+  local held = call('HGET', UNIQUE, field)
+  if held and unpacked(held)[1] == r.uuid then call('HDEL', UNIQUE, field) end
+end
+
+local function listed(lists, key, what)
+  local list = lists[key]
+  if not list then
+    list = {}
+    lists[key] = list
+  end
+  list[#list + 1] = what
+end
+
+local function end_task(r, o, started) -- o: the outcome's group; r.result and r.error are set
+  free_key(r)
+  if r.policy.r then listed(ends, r.policy.r, r.uuid) end
+  if o.keep <= 0 then
+    move('gone', {r.uuid, r.source, o.state})
+    return forget_task(r)
+  end
+  count(r.source, o.state, 1)
+  move(o.state, r.seq)
+  listed(kept, at + o.keep, r.seq)
+  local plain = r.fresh and not r.error and not (o.keep_result and #r.result > 0)
+  if plain and o.shared then return later(sets, PAST, r.seq, o.shared .. r.result) end
+  if o.keep_result and r.result and #r.result > 0 then
+    r.result_until = at + math.min(o.keep, o.keep_result)
+    if o.keep_result < o.keep then listed(results, r.result_until, r.seq) end
+  end
+  r.state, r.settled, r.session, r.started, r.ended, r.keep_until = o.state, o.fence, o.session, started, at, at + o.keep
+  local past = past_of(r, r.fresh and false or r.due)
+  later(sets, PAST, r.seq, past)
+  if plain then o.shared = past:sub(1, #past - #r.result) end -- those that follow differ by their result only
+end

@@ -1,0 +1,24 @@
+-- purge: ended records past their time, or the oldest ends beyond the most; results past theirs, keys, idle lanes.
+-- KEYS[1]: prefix. ARGV: now, limit, most.
+-- Returns: how many records it dropped, and 1 if it looked at as much as a call may and there may be more.
+-- uses: call records finish limits lanes laning entering places steps keys ending purging telling
+local limit, most = tonumber(ARGV[2]), tonumber(ARGV[3])
+local dropped, looked = drop_kept('kept', limit, now, limit)
+flush()
+local beyond = -most
+for _, state in ipairs({'succeeded', 'failed', 'cancelled'}) do beyond = beyond + ended_in(state) end
+if beyond > 0 and dropped < limit and looked < limit then
+  local more, seen = drop_kept('ends', math.min(limit - dropped, beyond), '+inf', limit - looked)
+  dropped, looked = dropped + more, looked + seen
+end
+drop_results(limit)
+for _, field in ipairs(call('ZRANGEBYSCORE', UNTIL, '-inf', now, 'LIMIT', 0, limit)) do
+  call('HDEL', UNIQUE, field)
+  call('ZREM', UNTIL, field)
+end
+for _, name in ipairs(call('ZRANGEBYSCORE', IDLE, '-inf', now, 'LIMIT', 0, limit)) do
+  call('ZREM', IDLE, name)
+  lane(name).changed = true -- saving it finds out whether it is still in use
+end
+finish(save_lanes)
+return {dropped, looked >= limit and dropped < limit and 1 or 0}

@@ -1,0 +1,27 @@
+-- revive: failed or cancelled ones are due now; attempts kept, retries and crashes from 0.
+-- KEYS[1]: prefix. ARGV: now, uuids.
+-- Returns: the uuids of those that live now.
+-- uses: call records finish limits lanes laning entering places steps keys telling
+local function revive(r)
+  if r.unique then
+    local holder = key_holder(r.source, r.unique)
+    if holder and holder ~= r.uuid then return false end
+    if not r.policy.u then hold_key(r.uuid, r.source, r.unique) end
+  end
+  count(r.source, r.state, -1)
+  r.earlier = r.earlier + 1 + r.retries + r.crashes
+  r.why, r.retries, r.crashes, r.cancel, r.due = 'due', 0, 0, false, at
+  r.state, r.ended, r.keep_until, r.result_until, r.result, r.error = nil, nil, nil, nil, nil, nil
+  save(r)
+  enter(r, r.lane and 'scheduled' or 'ready')
+  return true
+end
+
+local live = {}
+for i = 2, #ARGV do
+  local seq = call('HGET', IDS, ARGV[i])
+  local r = seq and load(seq)
+  if r and r.state ~= 'succeeded' and (not r.ended or revive(r)) then live[#live + 1] = r.uuid end
+end
+finish(save_lanes)
+return live

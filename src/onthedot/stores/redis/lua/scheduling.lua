@@ -1,0 +1,13 @@
+-- Schedules: msgpack [declared, next_at, rev, paused, last_at, runs] by name, the rule apart: it is opaque.
+local SCHEDULES, RULES, SCHEDULE_AT = P .. 'schedules', P .. 'rules', P .. 'schedule_at'
+
+local function schedule(name)
+  local packed = call('HGET', SCHEDULES, name)
+  return packed and unpacked(packed)
+end
+
+local function write_schedule(name, s, rule)
+  call('HSET', SCHEDULES, name, pack({s[1], s[2] or false, s[3], s[4] or false, s[5] or false, s[6]}))
+  if rule then call('HSET', RULES, name, rule) end
+  if s[2] and not s[4] then call('ZADD', SCHEDULE_AT, s[2], name) else call('ZREM', SCHEDULE_AT, name) end
+end

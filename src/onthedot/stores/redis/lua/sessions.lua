@@ -1,0 +1,52 @@
+-- Who is here, until when, and what becomes of what they hold.
+local WORKERS, LEASES, GRAVES, SESSION, WANTED = P .. 'workers', P .. 'leases', P .. 'graves', P .. 'session:', P .. 'wanted:'
+local claims = {}
+
+local function claim_of(fence)
+  local claim = claims[fence]
+  if claim == nil then
+    local packed = call('HGET', CLAIMS, fence)
+    claim = packed and unpacked(packed)
+    claims[fence] = claim
+  end
+  return claim
+end
+
+local function drop_claim(fence, session)
+  call('HDEL', CLAIMS, fence)
+  call('HDEL', LEFT, fence)
+  call('SREM', CLAIMS_OF .. session, fence)
+end
+
+local function let_go(fence, session, seqs) -- the claim holds them no more
+  many('HDEL', HELD, seqs)
+  if call('HINCRBY', LEFT, fence, -#seqs) <= 0 then drop_claim(fence, session) end
+end
+
+local function under(fence) -- what a claim still holds, in the order of taking
+  local claim, seqs = claim_of(fence), {}
+  if not claim then return seqs end
+  local all = seqs_in(claim[3])
+  for i, holder in ipairs(several(HELD, all)) do
+    if tonumber(holder) == fence then seqs[#seqs + 1] = all[i] end
+  end
+  return seqs
+end
+
+local function hold(fence, session, seqs) -- one entry for all that a claim took
+  local held = {}
+  for i, seq in ipairs(seqs) do
+    held[2 * i - 1], held[2 * i] = seq, fence
+  end
+  many('HSET', HELD, held)
+  call('HSET', CLAIMS, fence, pack({session, at, table.concat(seqs)}))
+  call('HSET', LEFT, fence, #seqs)
+  call('SADD', CLAIMS_OF .. session, fence)
+end
+
+local function release(r) -- it is nowhere until it enters, waits to end, or ends
+  local chore = ENDING[r.why]
+  count(r.source, chore and r.state or 'running', -1)
+  if r.lane and not chore then running(lane(r.lane), -1) end
+  return chore
+end

@@ -1,0 +1,30 @@
+-- turn: settle, then (with an ask) reap dead sessions, refill lanes, promote alarms and claim: one step.
+-- KEYS[1]: prefix. ARGV: now, session, outcomes, ask ("" or msgpack [number, pools, suspects, known, again]),
+--   policies of what is added (msgpack {digest: text}), payloads.
+-- outcomes: msgpack [[fence, session, uuids, state, keep, keep_result, after, counted, [at, after] of adds], …]: runs of like
+--   ones. Payloads: in this order, the result or error of each, and head and body of each that it adds.
+-- Returns: verdicts (a letter each: o k, r epeat, l ost), alive, and with an ask of the living:
+--   msgpack [fence, rest, woke, next_in, more], tasks and chores as [seqs, tasks, pasts], schedules as [name, packed, rule].
+-- uses: call records finish limits lanes laning entering places steps keys adding adding_all ending sessions burying noting settling
+-- uses: time rooms taking pools telling claiming
+local session, verdicts = ARGV[2], {}
+caller, payload, texts = session, 5, unpacked(ARGV[5])
+for _, o in ipairs(ARGV[3] ~= '' and unpacked(ARGV[3]) or {}) do
+  settle({
+    fence = o[1], session = o[2], uuids = o[3], state = o[4], keep = o[5], keep_result = o[6], after = o[7],
+    counted = o[8], data = next_payloads(#o[3]), adds = o[9] and next_tasks(o[9]),
+  }, verdicts)
+end
+verdicts = table.concat(verdicts)
+local answer
+if ARGV[4] ~= '' then
+  local more = bury_overdue()
+  if call('HEXISTS', WORKERS, session) == 1 then
+    local ask = unpacked(ARGV[4])
+    local refilled, promoted = refill(), promote()
+    answer = claim(session, {number = ask[1], pools = ask[2], suspects = ask[3], known = ask[4], again = ask[5]},
+      more or refilled or promoted)
+  end
+end
+finish(save_lanes)
+return {verdicts, call('HEXISTS', WORKERS, session), answer or false}

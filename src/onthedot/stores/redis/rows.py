@@ -1,0 +1,182 @@
+"""How records are packed; the Lua side is lua/records.lua."""
+
+from __future__ import annotations
+
+from base64 import b64encode
+from collections.abc import Iterable, Iterator, Sequence
+from hashlib import sha256
+from struct import Struct
+from typing import Any, cast
+
+import msgspec
+
+from onthedot.stores.contract import (
+    DEFAULT,
+    FRESH,
+    Again,
+    Done,
+    Ended,
+    NewTask,
+    Outcome,
+    Past,
+    Policy,
+    Record,
+    Schedule,
+    State,
+)
+
+_KEYS = {
+    "priority": "p", "boost": "b", "cost": "c", "clash": "k", "unique_for": "u", "expires": "x", "max_crashes": "m",
+    "tags": "t", "reply_to": "r",
+}  # fmt: skip
+_NAMES = {key: name for name, key in _KEYS.items()}
+_MOST = 10_000  # policies that are remembered: a declaration makes one, and its tasks share it
+_ASKED, _PAST, _NOTE = Struct(">q6sH"), Struct(">HI"), Struct(">H")
+_digests: dict[Policy, tuple[str, str]] = {}
+_policies: dict[str, Policy] = {}
+encode = msgspec.msgpack.Encoder().encode
+decode = cast("Any", msgspec.msgpack.Decoder()).decode
+
+
+class _Head(msgspec.Struct, array_like=True, gc=False):
+    uuid: str
+    source: str
+    policy: str
+    lane: str | None = None
+    unique: str | None = None
+
+
+_head = msgspec.msgpack.Decoder(_Head).decode
+
+
+class UnknownPolicy(LookupError):
+    """Of another process: its text must be read first."""
+
+
+def policy_text(policy: Policy) -> tuple[str, str]:
+    """Its digest, by which tasks name it, and as JSON without what is as always."""
+    known = _digests.get(policy)
+    if known is None:
+        if len(_digests) >= _MOST:
+            _digests.clear()
+        said = {_KEYS[name]: value for name in _KEYS if (value := getattr(policy, name)) != getattr(DEFAULT, name)}
+        text = msgspec.json.encode(said)
+        digest = b64encode(sha256(text).digest()[:6]).decode()
+        known = _digests[policy] = digest, text.decode()
+    return known
+
+
+def learn(digest: bytes, text: bytes | None) -> None:
+    """text: None if its last task has gone meanwhile."""
+    if len(_policies) >= _MOST:
+        _policies.clear()
+    said = {_NAMES[key]: value for key, value in msgspec.json.decode(text or b"{}").items()}
+    _policies[digest.decode()] = msgspec.convert(said, Policy)
+
+
+def packed_policies(tasks: Iterable[NewTask]) -> bytes:
+    return encode(dict({policy_text(task.policy) for task in tasks}))
+
+
+def head_of(task: NewTask) -> bytes:
+    digest = policy_text(task.policy)[0]
+    if task.unique is not None:
+        return encode((task.uuid, task.source, digest, task.lane, task.unique))
+    if task.lane is not None:
+        return encode((task.uuid, task.source, digest, task.lane))
+    return encode((task.uuid, task.source, digest))
+
+
+def payloads(tasks: Sequence[NewTask]) -> Iterator[bytes]:
+    for task in tasks:
+        yield head_of(task)
+        yield task.body
+
+
+def times(tasks: Sequence[NewTask]) -> list[tuple[int | None, float]]:
+    return [(task.at, task.after) for task in tasks]
+
+
+def to_past(packed: bytes, now: float) -> tuple[str, int | None, Past]:
+    """state ("" if its place says it), due if it has changed, past."""
+    length, wrong = _PAST.unpack_from(packed)
+    start = 6 + length
+    h = decode(packed[6:start])
+    error = packed[start : start + wrong] if h[13] >= 2 else None
+    shown = h[13] % 2 and not (h[12] and h[12] <= now)
+    result = packed[start + wrong :] if shown else None
+    past = Past(
+        h[2], h[3], h[4], h[5], h[6], h[7], h[8] or None, h[9] or None, h[10] or None, h[11] or None, result, error
+    )
+    return h[0] or "", h[1] or None, past
+
+
+def to_record(seq: bytes, asked: bytes, packed: bytes | None, state: str = "ready", now: float = 0) -> Record:
+    due, added, length = _ASKED.unpack_from(asked)
+    end = 16 + length
+    head = _head(asked[16:end])
+    past = FRESH
+    if packed is not None:
+        kept, changed, past = to_past(packed, now)
+        due, state = changed if changed is not None else due, kept or state
+    policy = _policies.get(head.policy)
+    if policy is None:
+        raise UnknownPolicy(head.policy)
+    return Record(
+        head.uuid, head.source, asked[end:], policy, head.lane, head.unique, due, int.from_bytes(seq, "big"),
+        int.from_bytes(added, "big"), cast("State", state), past,
+    )  # fmt: skip
+
+
+def to_records(rows: Sequence[Any]) -> list[Record]:
+    seqs, asked, past = rows
+    return [to_record(*row) for row in zip(seqs, asked, past, strict=True)]
+
+
+def seq_bytes(seqs: Iterable[int]) -> list[bytes]:
+    return [seq.to_bytes(6, "big") for seq in seqs]
+
+
+def to_schedule(name: bytes, packed: bytes, rule: bytes) -> Schedule:
+    declared, next_at, rev, paused, last_at, runs = decode(packed)
+    nothing = (False, None)
+    return Schedule(
+        name.decode(), rule, declared, None if next_at in nothing else next_at, rev, bool(paused),
+        None if last_at in nothing else last_at, runs,
+    )  # fmt: skip
+
+
+def to_note(packed: bytes) -> tuple[int, int, str, bytes]:
+    """number, fence, session, data."""
+    (length,) = _NOTE.unpack_from(packed)
+    number, fence, session = decode(packed[2 : 2 + length])
+    return number, fence, session, packed[2 + length :]
+
+
+def packed_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
+    """In groups: what came of one claim in one way is said once. What is opaque comes apart."""
+    words: list[bytes] = []
+    groups: list[list[Any]] = []
+    kind: tuple[Any, ...]
+    last: tuple[Any, ...] | None = None
+    for outcome in outcomes:
+        lease = outcome.lease
+        match outcome:
+            case Done():
+                kind = (lease.fence, lease.session, "succeeded", outcome.keep, outcome.keep_result, None, False)
+                data = outcome.result
+            case Ended():
+                kind = (lease.fence, lease.session, outcome.state, outcome.keep, None, None, False)
+                data = outcome.error
+            case Again():
+                kind = (lease.fence, lease.session, None, 0, None, outcome.after, outcome.counted)
+                data = outcome.error
+        words.append(data)
+        if kind == last and outcome.also is None:
+            groups[-1][2].append(lease.uuid)
+            continue
+        adds = None if outcome.also is None else times(outcome.also.adds)
+        groups.append([kind[0], kind[1], [lease.uuid], *kind[2:], adds])
+        words += () if outcome.also is None else payloads(outcome.also.adds)
+        last = kind if adds is None else None
+    return encode(groups) if groups else b"", words

@@ -1,0 +1,35 @@
+"""The Lua scripts: a file a verb. What a verb uses stands before it, in the order it names."""
+
+from __future__ import annotations
+
+from hashlib import sha1
+from pathlib import Path
+from typing import NamedTuple
+
+_FOLDER = Path(__file__).parent / "lua"
+_USES = "-- uses:"
+
+
+class Script(NamedTuple):
+    text: str
+    sha: str
+
+
+def _read(verb: str) -> Script:
+    own = (_FOLDER / f"{verb}.lua").read_text("utf-8")
+    used = [name for line in own.splitlines() if line.startswith(_USES) for name in line.removeprefix(_USES).split()]
+    parts = [(_FOLDER / f"{name}.lua").read_text("utf-8") for name in used]
+    text = "\n".join([*map(_plain, parts), _plain(own)])
+    return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
+
+
+def _plain(text: str) -> str:
+    """Without whole-line comments: they would be sent and kept by every server."""
+    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+
+
+VERBS = (
+    "add", "add_unique", "turn", "note", "cancel", "revive", "beat", "close", "put", "fire", "drop", "purge", "look",
+    "names",
+)  # fmt: skip
+SCRIPTS: dict[str, Script] = {verb: _read(verb) for verb in VERBS}

@@ -1,0 +1,273 @@
+"""The Redis store: every verb is one script, and one round trip."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import weakref
+from collections.abc import Callable, Mapping, Sequence
+from functools import partial
+from typing import Any, TypeVar, cast
+
+from onthedot.clock import Clock, SystemClock
+from onthedot.stores.contract import (
+    CLIENT_LEASE,
+    Added,
+    Ask,
+    Beat,
+    Claimed,
+    Fire,
+    Held,
+    Hints,
+    Lease,
+    Limit,
+    NewTask,
+    Note,
+    Outcome,
+    Page,
+    Pool,
+    Record,
+    Schedule,
+    State,
+    Turn,
+    Verdict,
+)
+from onthedot.stores.redis.client import Client, closed
+from onthedot.stores.redis.hints import Listening
+from onthedot.stores.redis.looking import Looking
+from onthedot.stores.redis.rows import (
+    UnknownPolicy,
+    decode,
+    encode,
+    learn,
+    packed_outcomes,
+    packed_policies,
+    payloads,
+    times,
+    to_records,
+    to_schedule,
+)
+from onthedot.stores.redis.url import place_of
+
+T = TypeVar("T")
+
+_VERDICTS: dict[int, Verdict] = {ord("o"): "ok", ord("r"): "repeat", ord("l"): "lost"}
+_PURGE = 1000  # records a script drops
+
+
+class RedisStore:
+    """Several apps may share a server: the keys of each begin with ``onthedot:{name}:``."""
+
+    private = False
+    immediate = False
+
+    def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
+        self._place = place_of(url)
+        self.lease: int | None = self._place.lease
+        self.prefix: str = f"onthedot:{{{name}}}:"
+        self._clock = None if clock is None or isinstance(clock, SystemClock) else clock  # None: the server's
+        self._clients: dict[asyncio.AbstractEventLoop, tuple[Client, int]] = {}
+        self._looking = Looking(self._call, self._do)
+        self._empty: dict[str, int] = {}  # by session: its last ask, if that took nothing
+        _alive.add(self)
+
+    # -- open and shut: once for every loop that uses it
+
+    async def open(self) -> None:
+        loop = asyncio.get_running_loop()
+        client, users = self._clients.get(loop) or (Client(self._place), 0)
+        self._clients[loop] = (client, users + 1)
+        if users:
+            return
+        try:
+            await client.check(self.prefix)
+        except BaseException:
+            await self.shut()
+            raise
+
+    async def shut(self) -> None:
+        loop = asyncio.get_running_loop()
+        client, users = self._clients.pop(loop)
+        if users > 1:
+            self._clients[loop] = (client, users - 1)
+        else:
+            await client.close()
+
+    @property
+    def _client(self) -> Client:
+        there = self._clients.get(asyncio.get_running_loop())
+        if there is None:
+            raise closed(self._place)
+        return there[0]
+
+    async def _call(self, verb: str, *args: Any) -> Any:
+        now = "" if self._clock is None else repr(self._clock.now())
+        return await self._client.call(verb, self.prefix, now, *args)
+
+    async def _do(self, command: str, key: str, *args: Any) -> Any:
+        return await self._client.do(command, self.prefix + key, *args)
+
+    async def _knowing(self, read: Callable[[], T]) -> T:
+        """Policies of other processes are asked for when they are first met."""
+        while True:
+            try:
+                return read()
+            except UnknownPolicy as unknown:
+                digest = str(unknown.args[0]).encode()
+                learn(digest, await self._do("HGET", "policies", digest))
+
+    # -- tasks
+
+    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        if not tasks:
+            return []
+        timed = {
+            number: (task.at, task.after)
+            for number, task in enumerate(tasks, 1)
+            if task.at is not None or task.after > 0
+        }
+        policies = packed_policies(tasks)
+        verb = "add" if all(task.unique is None for task in tasks) else "add_unique"
+        holders = await self._call(verb, policies, encode(timed) if timed else b"", *payloads(tasks))
+        return [
+            Added(holder.decode(), fresh=False) if holder else Added(task.uuid, fresh=True)
+            for task, holder in zip(tasks, holders, strict=True)
+        ]
+
+    async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+        asked = b""
+        if ask is not None:
+            pools = [_pool(pool) for pool in ask.pools]
+            known = None if ask.known is None else sorted(ask.known)
+            asked = encode((ask.number, pools, ask.suspects, known, self._empty.get(session) == ask.number))
+        ends, words = packed_outcomes(outcomes)
+        adds = packed_policies(task for each in outcomes if each.also is not None for task in each.also.adds)
+        letters, alive, answer = await self._call("turn", session, ends, asked, adds, *words)
+        verdicts: list[Verdict] = [_VERDICTS[letter] for letter in cast("bytes", letters)]
+        if ask is None or answer is None:
+            return Turn(verdicts, alive=bool(alive))
+        claimed = await self._knowing(partial(_claimed, answer))
+        if not claimed.fence:
+            self._empty[session] = ask.number
+        return Turn(verdicts, claimed)
+
+    async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
+        words: list[Any] = []
+        for note in notes:
+            lease = note.lease
+            words += (lease.uuid, lease.fence, lease.session, note.kind, note.name, note.data)
+        held = await self._call("note", *words) if notes else ()
+        return [note.lease for note, alive in zip(notes, held, strict=True) if not alive]
+
+    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
+        fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *uuids)
+        return Held(fence, await self._knowing(partial(to_records, records)))
+
+    async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
+        return [uuid.decode() for uuid in await self._call("revive", *uuids)]
+
+    # -- sessions
+
+    async def beat(self, session: str, info: bytes, lease: int) -> Beat:
+        while (answer := await self._call("beat", session, info, lease)) == b"more":
+            pass  # dead, and what it held goes back a batch at a time
+        if not answer[0]:
+            return Beat(alive=False)
+        wanted = answer[1]
+        pairs = zip(wanted[::2], wanted[1::2], strict=True)
+        return Beat(True, [Lease(uuid.decode(), fence, session) for uuid, fence in pairs])
+
+    async def close(self, session: str) -> None:
+        while await self._call("close", session):
+            pass  # a batch at a time
+        self._empty.pop(session, None)
+
+    def hints(self, session: str) -> Hints:
+        return Listening(session, self._subscribe, self._place.shown)
+
+    async def _subscribe(self, session: str) -> Any:
+        return await self._client.listen(self.prefix, f"{self.prefix}hints", f"{self.prefix}to:{session}")
+
+    # -- control
+
+    async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
+        new = [
+            (each.name, each.declared, each.next_at, each.rev, each.paused, each.last_at, each.runs)
+            for each in schedules
+        ]
+        bounds = [(each.name, each.by, each.cap, each.rate, each.burst, each.paused, each.reason) for each in limits]
+        answers = await self._call("put", encode(new), encode(bounds), *(each.rule for each in schedules))
+        return [*map(bool, answers), *(True for _ in limits)]
+
+    async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
+        wanted = [(each.name, each.rev, each.next_at, each.last_at, times(each.tasks)) for each in fires]
+        words = [word for each in fires for word in payloads(each.tasks)]
+        policies = packed_policies(task for each in fires for task in each.tasks)
+        return [bool(answer) for answer in await self._call("fire", encode(wanted), policies, *words)]
+
+    async def drop(self, schedules: Sequence[str]) -> None:
+        if schedules:
+            await self._call("drop", *schedules)
+
+    async def purge(self, limit: int, most: int = 1_000_000) -> int:
+        gone, dropped = 0, 0
+        while True:
+            dropped, more = cast("list[int]", await self._call("purge", min(limit - gone, _PURGE), most))
+            gone += dropped
+            if gone >= limit or not (more or dropped == _PURGE):
+                return gone
+
+    # -- looking
+
+    async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
+        return await self._looking.get(uuids)
+
+    async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
+        return await self._looking.find(where, after, limit)
+
+    async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
+        return await self._looking.notes(uuid, after, limit)
+
+    async def tally(self) -> Mapping[tuple[str, State], int]:
+        return await self._looking.tally()
+
+    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
+        return await self._looking.state()
+
+    async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+        return await self._looking.changes(after, limit)
+
+    def _forked(self) -> None:
+        """The connections are the parent's: kept, so that nothing closes them from here."""
+        _parents.append(self._clients)
+        self._clients = {}
+
+
+def _pool(pool: Pool) -> list[Any]:
+    words: list[Any] = [pool.total]
+    for source, room in pool.room.items():
+        words += (source, room)
+    return words
+
+
+def _claimed(answer: Sequence[Any]) -> Claimed:
+    about, tasks, chores, schedules = answer
+    fence, rest, woke, next_in, more = decode(about)
+    return Claimed(
+        fence, to_records(tasks), to_records(chores), [to_schedule(*each) for each in schedules],
+        {source: None if wait is False else wait for source, wait in rest}, frozenset(woke),
+        None if next_in is False else next_in, more,
+    )  # fmt: skip
+
+
+_alive: weakref.WeakSet[RedisStore] = weakref.WeakSet()
+_parents: list[object] = []
+
+
+def _after_in_child() -> None:
+    for store in list(_alive):
+        store._forked()
+
+
+if hasattr(os, "register_at_fork"):
+    os.register_at_fork(after_in_child=_after_in_child)

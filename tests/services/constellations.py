@@ -1,0 +1,64 @@
+"""Several servers that belong together: a cluster of three, a master with a replica under three sentinels."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import ExitStack, contextmanager
+
+from tests.services.valkey import Server, free_port, missing, program
+from tests.waiting import wait_until
+
+_SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
+
+
+@contextmanager
+def cluster() -> Iterator[list[Server]]:
+    if program() is None:
+        missing("Valkey cluster")
+    with ExitStack() as stack:
+        buses = [free_port() for _ in _SLOTS]
+        nodes: list[Server] = []
+        for bus, slots in zip(buses, _SLOTS, strict=True):
+            options = ("--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", str(bus))
+            node = Server(*options)
+            stack.callback(node.close)
+            node.ask("CLUSTER", "ADDSLOTSRANGE", *slots)
+            node.ask("CLUSTER", "SET-CONFIG-EPOCH", len(nodes) + 1)
+            nodes.append(node)
+        for node in nodes[1:]:
+            node.ask("CLUSTER", "MEET", "127.0.0.1", nodes[0].port, buses[0])
+        wait_until(lambda: all(_joined(node) for node in nodes), timeout=30)
+        yield nodes
+
+
+def _joined(node: Server) -> bool:
+    text = node.text("CLUSTER", "INFO")
+    return "cluster_state:ok" in text and "cluster_known_nodes:3" in text
+
+
+@contextmanager
+def sentinels() -> Iterator[tuple[list[Server], list[Server]]]:
+    """Master and replica, and those who watch them."""
+    if program() is None:
+        missing("Valkey sentinels")
+    with ExitStack() as stack:
+        master = Server()
+        stack.callback(master.close)
+        replica = Server("--replicaof", "127.0.0.1", str(master.port))
+        stack.callback(replica.close)
+        wait_until(lambda: "state=online" in master.text("INFO", "replication"), timeout=30)
+        config = (
+            f"sentinel monitor mymaster 127.0.0.1 {master.port} 2\n"
+            "sentinel down-after-milliseconds mymaster 500\nsentinel failover-timeout mymaster 5000\n"
+        )
+        watchers = []
+        for _ in range(3):
+            watcher = Server(sentinel=config)
+            stack.callback(watcher.close)
+            watchers.append(watcher)
+        wait_until(lambda: all(_sees(watcher) for watcher in watchers), timeout=30)
+        yield [master, replica], watchers
+
+
+def _sees(watcher: Server) -> bool:
+    return "slaves=1,sentinels=3" in watcher.text("INFO", "sentinel")

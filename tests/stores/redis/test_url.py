@@ -1,0 +1,58 @@
+"""The four kinds of URL, and what is wrong with others."""
+
+from __future__ import annotations
+
+import sys
+
+import pytest
+
+from onthedot.clock import SystemClock
+from onthedot.errors import StoreRefused
+from onthedot.stores import connect
+from onthedot.stores.redis.url import place_of
+
+
+@pytest.mark.parametrize(
+    ("url", "hosts", "db"),
+    [
+        ("redis://", [("localhost", 6379)], 0),
+        ("redis://example", [("example", 6379)], 0),
+        ("rediss://example:7000/3", [("example", 7000)], 3),
+        ("redis://[::1]:7000/3", [("::1", 7000)], 3),
+        ("redis+sentinel://a,b:27000/main/2", [("a", 26379), ("b", 27000)], 2),
+        ("redis+cluster://a:1,b:2", [("a", 1), ("b", 2)], 0),
+    ],
+)
+def test_where_it_is(url: str, hosts: list[tuple[str, int]], db: int) -> None:
+    place = place_of(url)
+    assert (place.hosts, place.db) == (hosts, db)
+
+
+def test_a_login_is_not_shown() -> None:
+    place = place_of("redis://me:s%40cret@example/1?lease=2.5")
+    assert (place.username, place.password, place.lease) == ("me", "s@cret", 2500)
+    assert "cret" not in place.shown
+
+
+def test_the_service_of_a_sentinel() -> None:
+    assert place_of("redis+sentinel://a/main").service == "main"
+    assert place_of("redis+sentinel://a").service == "mymaster"
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        "redis://a,b/0", "redis://a/x", "redis://a:port", "redis://a/0/1", "redis://a?size=3", "redis://a?lease=0",
+        "redis+cluster://a/1",
+    ],
+)  # fmt: skip
+def test_what_is_no_such_url(url: str) -> None:
+    with pytest.raises(StoreRefused, match=r"looks like|unknown option"):
+        place_of(url)
+
+
+async def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, "redis.asyncio.cluster", None)
+    store = connect("redis://localhost:1", SystemClock())
+    with pytest.raises(StoreRefused, match=r"onthedot\[redis\]"):
+        await store.open()

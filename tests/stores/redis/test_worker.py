@@ -1,0 +1,179 @@
+"""An app on Redis, end to end: processes, death and take-over, a blocked loop, a server that does not answer."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onthedot import App, CronSchedule, IntervalSchedule
+from onthedot.stores.contract import Record
+from tests.faults import shop
+from tests.faults.fleet import fleet, wait_for
+from tests.faults.ledger import Ledger, extra_runs, taken_over_after
+from tests.services import valkey
+from tests.waiting import until
+
+pytestmark = pytest.mark.fault
+LEASE = 1.0
+
+
+@pytest.fixture
+def url(server: valkey.Server) -> str:
+    return f"{server.url}?lease={LEASE}"
+
+
+@pytest.fixture
+def app(url: str) -> Iterator[App]:
+    app = App("shop", store=url, stop_timeout=0)
+    yield app
+    app.shutdown()
+
+
+def test_a_killed_worker_is_taken_over_after_its_lease(url: str, tmp_path: Path) -> None:
+    book = Ledger(tmp_path / "ledger")
+    with shop.app.override(store=url), fleet(url, tmp_path / "ledger", 2) as workers:
+        handles = [shop.work.delay(number) for number in range(100)]
+        assert [handle.result(timeout=30) for handle in handles] == list(range(100))
+        long = [shop.slow.delay(2 * LEASE) for _ in range(2 * shop.SLOTS)]
+        wait_for(lambda: {begun(book, handle.uuid) for handle in long} == {True}, 20)
+        pid, died = workers.kill(0)
+        assert [handle.result(timeout=30) for handle in long] == ["slow"] * len(long)
+        crashes = [handle.info().crashes for handle in long]
+    entries = book.entries()
+    book.close()
+    overs = taken_over_after(entries, pid, died)
+    assert 0 < len(overs) <= sum(crashes)  # more, if this machine let another worker starve for a lease
+    assert extra_runs(entries) == sum(crashes)
+
+
+def begun(book: Ledger, uuid: str) -> bool:
+    return any(entry.uuid == uuid for entry in book.entries())
+
+
+async def test_a_blocked_loop_keeps_its_session(app: App) -> None:
+    """Three leases long: the beats come from a thread."""
+    runs: list[int] = []
+
+    @app.task
+    async def block() -> str:
+        runs.append(1)
+        time.sleep(3 * LEASE)  # noqa: ASYNC251 - the very thing
+        return "done"
+
+    other = App("shop", store=app._core.url, stop_timeout=0)
+
+    @other.task(name="block")
+    async def never() -> str:
+        runs.append(2)
+        return "twice"
+
+    async with app.running():
+        handle = await block.enqueue()
+        await until(lambda: runs == [1])
+        assert await handle.result(timeout=10) == "done"
+    assert runs == [1]
+    assert (await _record(app, handle.uuid)).past.crashes == 0
+
+
+async def _record(app: App, uuid: str) -> Record:
+    async with app:
+        (record,) = await app._core.store.get([uuid])
+    assert record is not None
+    return record
+
+
+async def test_without_an_answer_for_a_lease_what_runs_is_ended(
+    app: App, server: valkey.Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Others may have it by then. When the server is back, the task runs again, under a new session."""
+    ends: list[str] = []
+
+    @app.task
+    async def long() -> str:
+        try:
+            if len(ends) == 0:
+                await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            ends.append("ended")
+            raise
+        ends.append("done")
+        return "done"
+
+    pid = server.pid
+    async with app.running():
+        handle = await long.enqueue()
+        await until(lambda: app._core.worker is not None and app._core.worker.runner.runs)
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            await until(lambda: ends == ["ended"], timeout=20)
+        finally:
+            os.kill(pid, signal.SIGCONT)
+        assert await handle.result(timeout=20) == "done"
+    assert ends == ["ended", "done"]
+
+
+async def test_a_schedule_fires_once_for_all(url: str) -> None:
+    runs: list[str] = []
+
+    def made(name: str) -> App:
+        app = App("shop", store=url, stop_timeout=0)
+
+        @app.schedule(schedule=IntervalSchedule(interval=0.25))
+        async def tick() -> None:
+            runs.append(name)
+
+        @app.schedule(schedule=CronSchedule("0 3 1 1 *"))
+        async def rarely() -> None: ...
+
+        return app
+
+    apps = [made("one"), made("two"), made("three")]
+    async with apps[0].running(), apps[1].running(), apps[2].running():
+        began = time.monotonic()
+        await until(lambda: len(runs) >= 8, timeout=20)
+        took = time.monotonic() - began
+        schedules = {each.name: each for each in (await apps[0]._core.store.state())[0]}
+    assert len(runs) <= took / 0.25 + 2
+    assert schedules["rarely"].runs == 0
+
+
+async def test_what_waits_survives_a_restart_of_the_server(safe: valkey.Server) -> None:
+    app = App("shop", store=safe.url, stop_timeout=0)
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    async with app.running():
+        assert await (await add.enqueue(1, 2)).result(timeout=10) == 3
+        later = await add.options(after=1.0).enqueue(3, 4)
+        await asyncio.to_thread(safe.kill)
+        await asyncio.to_thread(safe.start, safe.port)
+        assert await later.result(timeout=20) == 7
+        assert await (await add.enqueue(5, 6)).result(timeout=10) == 11
+
+
+def test_a_fork_has_connections_of_its_own(url: str) -> None:
+    app = App("shop", store=url)
+
+    @app.task
+    async def nothing() -> None: ...
+
+    first: Any = nothing.delay()
+    pid = os.fork()
+    if pid == 0:
+        code = 1
+        try:
+            code = 0 if nothing.delay().added and first.state() == "ready" else 2
+        finally:
+            os._exit(code)
+    assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 0
+    assert nothing.delay().added
+    app.shutdown()
