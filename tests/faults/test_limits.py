@@ -82,11 +82,10 @@ def test_never_three_of_a_key_at_once(place: Place, workers: None) -> None:
         return [entry for entry in book.entries() if entry.uuid in group_of]
 
     for _ in range(kills):  # a slot of a lane is not lost with the process that held it
-        wait_for(lambda: len(entries()) > 50 * (1 + len(deaths)), 60)
-        pid = chance.choice([entry.pid for entry in entries() if entry.pid not in deaths])
-        if len(deaths) < PROCESSES - 3:
-            os.kill(pid, signal.SIGKILL)
-            deaths[pid] = time.monotonic()
+        wait_for(lambda: len(entries()) > 100 * (1 + len(deaths)), 60)
+        pid = chance.choice([entry.pid for entry in entries()[-50:] if entry.pid not in deaths])
+        os.kill(pid, signal.SIGKILL)  # a worker of ours; its parent makes another
+        deaths[pid] = time.monotonic()
     wait_for(lambda: left("keyed") == 0, 300)
     found = entries()
     book.close()
@@ -101,6 +100,7 @@ def test_never_three_of_a_key_at_once(place: Place, workers: None) -> None:
 
 def test_a_rate_in_every_window(place: Place, workers: None) -> None:
     """Of a source and of a lane, by the store's own times, which are whole milliseconds."""
+    wait_for(lambda: sessions() == PROCESSES, 30)
     seconds, kinds = scaled(3, 20), (shop.paced, shop.metered)
     for task in kinds:
         task.delay_many([{}] * int(RATE * seconds * 1.5))
