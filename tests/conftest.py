@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from onthedot import App
 from onthedot.clock import ManualClock
 from tests.waiting import wait_until
+
+settings.register_profile("calm", deadline=None)  # a busy machine is no counterexample
+settings.load_profile("calm")
 
 collect_ignore_glob = ["typing/use_*.py", "processes/*.py"]  # programs for type checkers and for tests to run
 

@@ -11,8 +11,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 7_200,
-    "cli": 3_350,
+    ".": 7_250,
+    "cli": 3_300,
     "engine": 1_450,
     "executors": 1_300,
     "mq": 299,
