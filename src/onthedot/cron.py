@@ -103,7 +103,7 @@ class Cron:
         before, after = self._offsets(wall)
         if before > after:
             return "second" if wall.fold else "first"
-        return "" if self._walk(wall - _SECOND) == wall else "gap"
+        return "" if self._sim.after(wall - _SECOND) == wall else "gap"
 
     def _next_fixed(self, wall: datetime) -> datetime:
         before, after = self._offsets(wall)
