@@ -9,11 +9,12 @@ from datetime import UTC, datetime
 from hypothesis import given, settings, strategies as st
 
 from onthedot.clock import ManualClock
-from onthedot.engine.firing import Firing, Plan
+from onthedot.engine.firing import Firing
 from onthedot.engine.source import Sources
 from onthedot.errors import BadSchedule
 from onthedot.observe.logs import Logs
 from onthedot.schedule import CatchUp, CronSchedule
+from onthedot.scheduled import Plan
 from onthedot.stores.contract import Fire, NewTask, Schedule
 from onthedot.stores.memory import MemoryStore
 from tests.cron import drawing
@@ -67,18 +68,20 @@ async def fire_all(rule: CronSchedule, steps: list[int]) -> Watched:
     clock = ManualClock(START)
     store = Watched(clock)
     plans = {"plan": Plan("plan", rule, NewTask("u", "work", b"{}"))}
-    first, second = (Firing(store, Sources(), plans, clock, Logs(None)) for _ in range(2))
+    trouble: list[Exception] = []
+    first, second = (Firing(store, Sources(), plans, clock, Logs(None), trouble.append) for _ in range(2))
     await first.declare()
     for seconds in steps:
         clock.advance(seconds * 1000)
         due = await due_now(store, clock)
-        await first.fire(due)
+        await first.fire(due, clock.now())
         fired = len(store.windows)
-        await second.fire(due)
+        await second.fire(due, clock.now())
         assert len(store.windows) == fired, "who comes second fires nothing"
     assert all(after is None or before < after for before, after in store.moves)
     assert [after for _, after in store.moves[:-1]] == [before for before, _ in store.moves[1:]], "one after the other"
     assert len(store.windows) == len(set(store.windows)), "no window twice"
+    assert trouble == []
     return store
 
 
