@@ -182,7 +182,20 @@ def test_a_schedule_that_nobody_fires(desk: Desk, schedule: Schedule, words: str
 
     desk.add("greet", name="ann")
     on(desk, put)
-    assert only(desk)[:2] == ("schedule", words)
+    what, text, _ = only(desk)
+    assert (what, text[: len(words)]) == ("schedule", words)
+
+
+def test_a_schedule_that_no_worker_s_code_declares_any_more(desk: Desk) -> None:
+    before: App[None] = App("shop", store=desk.url)
+    before.schedule("0 3 * * *", name="nightly")(lambda: None)
+    with before.background():
+        assert desk.json("doctor")["ok"]
+    assert desk.json("doctor")["ok"]  # nobody works: it fires as soon as somebody does
+    with desk.app.background():
+        what, text, remedy = only(desk)
+    assert (what, text) == ("schedule", "nightly does not fire: no worker that runs declares it any more")
+    assert "onthedot schedule delete nightly" in remedy
 
 
 def test_a_clock_that_has_jumped(desk: Desk) -> None:
