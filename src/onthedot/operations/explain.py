@@ -209,9 +209,6 @@ class _About:
         if hold.opens_in is not None:
             until = self._now + hold.opens_in
             return Reason("rate", f"{text}, and the next at {_moment(until)}", from_ms(until))
-        cost = 1.0 if hold.limit.name == self._record.source else self._record.policy.cost
-        if cost > hold.limit.burst:
-            return Reason("rate", f"{text} and {hold.limit.burst:g} at once; it costs {cost:g}, so it never starts")
         return Reason("rate", f"{text}, and others are to start before")
 
     async def _crowded(self) -> list[Reason]:
