@@ -17,7 +17,7 @@ from onthedot.clock import ManualClock, from_ms
 from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation
 from onthedot.outcome import write_failure, write_reason
-from onthedot.stores.contract import Beat, Store
+from onthedot.stores.contract import Again, Beat, Lease, Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.task import TaskState
@@ -337,6 +337,15 @@ async def test_a_cost_that_no_bucket_holds_waits_for_a_full_one(
     assert await worker.runs() == [first]
     told = await operations.explain(uuid)
     assert (told.reason, told.until) == ("rate", later(clock, 2000))
+
+
+async def test_between_two_stores(store: Store, worker: Worker, operations: Operations) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task())
+    held = await store.lift("mover", [uuid])
+    assert (await operations.explain(uuid)).reason == "moving"
+    await store.turn("mover", [Again(Lease(uuid, held.fence, "mover"), None, counted=False)], None)
+    assert (await operations.explain(uuid)).reason == "behind"
 
 
 async def test_who_holds_a_limit_is_seen_behind_all_that_wait(

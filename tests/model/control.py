@@ -130,7 +130,7 @@ class Control:
 
     def standing(self, uuid: str) -> Standing | None:
         row = self.rows.get(uuid)
-        if row is None or not row.live or row.hold is not None or row.chore is not None:
+        if row is None or not row.live or row.hold is not None or row.chore is not None or row.lifted:
             return None
         limits, record = self.limits, row.record
         buckets = {name: replace_bucket(bucket) for name, bucket in limits.buckets.items()}
