@@ -34,7 +34,18 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background: programs would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-ONCE = ("cli", "cron", "faults", "model", "typing", "test_demo.py", "test_sizes.py")
+ONCE = (
+    "cli",
+    "cron",
+    "faults",
+    "model",
+    "operations",
+    "schedules",
+    "stores",
+    "typing",
+    "test_demo.py",
+    "test_sizes.py",
+)
 """What takes long and says nothing about a Python version that the rest does not say."""
 
 
