@@ -11,12 +11,16 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from hypothesis import settings
 
 from onthedot import App
 from onthedot.clock import ManualClock
 from tests.services import postgres as _postgres
 from tests.services import valkey
 from tests.waiting import wait_until
+
+settings.register_profile("calm", deadline=None)  # a busy machine is no counterexample
+settings.load_profile("calm")
 
 collect_ignore_glob = ["typing/use_*.py", "processes/*.py"]  # programs for type checkers and for tests to run
 
@@ -40,7 +44,18 @@ def pytest_sessionfinish() -> None:
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background: programs would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
-ONCE = ("cli", "faults", "typing", "test_demo.py", "test_sizes.py")
+ONCE = (
+    "cli",
+    "cron",
+    "faults",
+    "model",
+    "operations",
+    "schedules",
+    "stores",
+    "typing",
+    "test_demo.py",
+    "test_sizes.py",
+)
 """What takes long and says nothing about a Python version that the rest does not say."""
 
 

@@ -154,6 +154,7 @@ async def test_costs_and_defaults_are_known_without_the_code(store: str) -> None
         assert records[0].policy.cost == 7
         with pytest.raises(BadLimit, match="cost 21 is more than burst 20"):
             await named.enqueue(question="?", tokens=21)
+    app.shutdown()
 
 
 async def test_a_task_of_a_consumer_that_is_elsewhere(store: str) -> None:
@@ -168,6 +169,8 @@ async def test_a_task_of_a_consumer_that_is_elsewhere(store: str) -> None:
     handle = await here.add(Task("email", {"to": "ann"}))
     await there.stop()
     assert handle.info().lane == "email/ann"
+    for scheduler in (there, here):
+        scheduler._core.bridge.close()
 
 
 def registry_of(*consumers: BaseTaskConsumer) -> TaskConsumerRegistry:

@@ -17,7 +17,7 @@ from onthedot.clock import ManualClock, from_ms
 from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation
 from onthedot.outcome import write_failure, write_reason
-from onthedot.stores.contract import Beat, Store
+from onthedot.stores.contract import Again, Beat, Lease, Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.task import TaskState
@@ -105,6 +105,7 @@ async def test_a_paused_source(store: Store, worker: Worker, operations: Operati
 
 async def test_a_paused_key(store: Store, worker: Worker, operations: Operations) -> None:
     await worker.beat()
+    await limit(store, "a/*", cap=5)
     uuid, other = await add(store, task(lane="a/acme"), task(lane="a/other"))
     await operations.pause("a", key="acme", reason="they asked for it")
     told = await operations.explain(uuid)
@@ -327,13 +328,24 @@ async def test_those_that_are_let_in_but_do_not_run_yet(store: Store, worker: Wo
     assert ([(each.uuid, each.worker) for each in told.by], told.by_count) == ([(first, "w1"), (second, None)], 2)
 
 
-async def test_a_cost_that_no_bucket_holds(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_a_cost_that_no_bucket_holds_waits_for_a_full_one(
+    store: Store, worker: Worker, operations: Operations, clock: ManualClock
+) -> None:
     await worker.beat()
     await limit(store, "a/*", rate=1.0, burst=2)
-    (uuid,) = await add(store, task(lane="a/acme", cost=3))
+    first, uuid = await add(store, task(lane="a/acme", cost=2), task(lane="a/acme", cost=3))
+    assert await worker.runs() == [first]
     told = await operations.explain(uuid)
-    assert (told.reason, told.until, told.estimated_start) == ("rate", None, None)
-    assert told.text.endswith("it costs 3, so it never starts")
+    assert (told.reason, told.until) == ("rate", later(clock, 2000))
+
+
+async def test_between_two_stores(store: Store, worker: Worker, operations: Operations) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task())
+    held = await store.lift("mover", [uuid])
+    assert (await operations.explain(uuid)).reason == "moving"
+    await store.turn("mover", [Again(Lease(uuid, held.fence, "mover"), None, counted=False)], None)
+    assert (await operations.explain(uuid)).reason == "behind"
 
 
 async def test_who_holds_a_limit_is_seen_behind_all_that_wait(

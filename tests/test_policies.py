@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from concurrent.futures import ThreadPoolExecutor
 from datetime import timedelta
 from typing import Any
 
@@ -195,6 +196,25 @@ def test_a_scheduler_refuses_too() -> None:
     scheduler.add_task(Few().produce({"to": "ann"}))
     with pytest.raises(StoreFull, match="email: 1 tasks wait"):
         scheduler.add_task(Few().produce({"to": "bob"}))
+
+
+def test_threads_that_add_at_once_leave_nothing_behind(app: App) -> None:
+    """What each is adding is counted while it does: not for longer, and by all of them."""
+    task = app.task(max_pending=500)(plain)
+
+    def add(_: int) -> int:
+        try:
+            return len(task.delay_many([{"key": "x"}] * 5))
+        except StoreFull:
+            return 0
+
+    with ThreadPoolExecutor(8) as threads:
+        added = sum(threads.map(add, range(400)))
+    assert 400 < added <= 500 + 8 * 5
+    assert app._bridge.call(lambda link: link.operations.counts()) == {"ready": added}
+    for info in app.sync.find(limit=100):
+        app.sync.cancel(info.uuid)
+    assert len(task.delay_many([{"key": "x"}] * (600 - added))) == 600 - added
 
 
 @pytest.mark.parametrize("most", [0, -1, True, 1.5, "3"])

@@ -147,7 +147,7 @@ class Core:
                 self.state = await stack.enter_async_context(self.lifespan())
                 self.entered = True
                 stack.callback(self._leave)
-            firing = Firing(self.store, self.sources, self.plans, self.clock, self.logs)
+            firing = Firing(self.store, self.sources, self.plans, self.clock, self.logs, self._troubled)
             self.worker = Worker(self._parts(executors, firing))
             await self.worker.start()
             self._inside = stack.pop_all()
@@ -252,6 +252,10 @@ class Core:
     def _halt(self) -> None:
         if self.worker is not None:
             self.worker.halt()
+
+    def _troubled(self, error: Exception) -> None:
+        if self.worker is not None:
+            self.worker.last_error = error
 
     def _hurry(self) -> None:
         if self.worker is not None:

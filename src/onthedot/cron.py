@@ -1,22 +1,23 @@
-"""Cron expressions: cronsim reads and walks them, this adds what it has not and what happens when clocks change.
+"""Cron expressions: cronsim reads them; this adds what it does not know, and what happens when clocks change.
 
-cronsim is only shown naive wall-clock times. Which moments those are is decided here, by two facts about a wall time:
-its offset before and its offset after a change of the clock. Equal: an ordinary time. Before > after: it comes twice.
-Before < after: it never comes.
+It walks over naive wall-clock times. Which moments those are is decided by two facts about a wall time: its offset
+before and its offset after a change of the clock. Equal: an ordinary time. Before > after: it comes twice. Before <
+after: it never comes.
 """
 
 from __future__ import annotations
 
 import re
+from bisect import bisect_right
 from calendar import monthrange
 from collections.abc import Iterable
-from copy import copy
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
 from typing import Literal, TypeAlias
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
+from cronsim.cronsim import SYMBOLIC_DAYS, SYMBOLIC_MONTHS
 
 from onthedot.errors import BadSchedule
 
@@ -40,13 +41,17 @@ _FIELDS = (
     ("month", "1-12 or JAN-DEC"),
     ("weekday", "0-7 or SUN-SAT (0 and 7 are Sunday), n#1-n#5, nL or ?"),
 )
-_DAY, _WEEKDAY = 3, 5
+_DAY, _MONTH, _WEEKDAY = 3, 4, 5
+_MONTHS = {name: number for number, name in enumerate(SYMBOLIC_MONTHS, 1)}
+_WEEKDAYS = {name: number for number, name in enumerate(SYMBOLIC_DAYS)}
 _NEAREST = re.compile(r"([1-9]|[12][0-9]|3[01])W")
+_RANGE = re.compile(r"([0-9A-Z]+)-([0-9A-Z]+)(/0*[1-9][0-9]*)?")
 _NAMED_LAST = re.compile(r"\b(SUN|MON|TUE|WED|THU|FRI|SAT)L\b")
 _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 _WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
 _LONGEST = 1000  # characters; all sixty seconds listed one by one are 170
-_SECOND = timedelta(seconds=1)
+_SECOND, _ONE_DAY = timedelta(seconds=1), timedelta(days=1)
+_THEN = date(1999, 12, 31)
 
 
 class Cron:
@@ -84,7 +89,7 @@ class Cron:
             local = moment.astimezone(UTC).astimezone(self.zone)
             wall = local.replace(tzinfo=None, microsecond=0)
             found = self._next_starred(wall) if self._starred else self._next_fixed(wall)
-        except (OverflowError, StopIteration):
+        except OverflowError:
             return None
         return found.replace(tzinfo=UTC)
 
@@ -98,38 +103,33 @@ class Cron:
         before, after = self._offsets(wall)
         if before > after:
             return "second" if wall.fold else "first"
-        return "" if self._walk(wall - _SECOND) == wall else "gap"
+        return "" if self._sim.after(wall - _SECOND) == wall else "gap"
 
     def _next_fixed(self, wall: datetime) -> datetime:
         before, after = self._offsets(wall)
         if wall.fold and before > after:
             # The second time round: everything up to the end of the first has had its turn.
             wall = self._change(wall, before, after) + before - _SECOND
-        found = self._walk(wall)
+        found = self._sim.after(wall)
         before, after = self._offsets(found)
         return self._change(found, before, after) if before < after else found - before
 
     def _next_starred(self, wall: datetime) -> datetime:
-        found = self._walk(wall)
+        found = self._sim.after(wall)
         before, after = self._offsets(wall)
         if before > after:
             change = self._change(wall, before, after)
             if not wall.fold:
                 if found < change + before:
                     return found - before
-                found = self._walk(change + after - _SECOND)
+                found = self._sim.after(change + after - _SECOND)
             if found < change + before:
                 return found - after
         before, after = self._offsets(found)
         while before < after:
-            found = self._walk(self._change(found, before, after) + after - _SECOND)
+            found = self._sim.after(self._change(found, before, after) + after - _SECOND)
             before, after = self._offsets(found)
         return found - before
-
-    def _walk(self, wall: datetime) -> datetime:
-        sim = copy(self._sim)
-        sim.dt = wall.replace(fold=0)
-        return next(sim)
 
     def _offsets(self, wall: datetime) -> tuple[timedelta, timedelta]:
         return self._offset(wall.replace(fold=0)), self._offset(wall.replace(fold=1))
@@ -250,13 +250,22 @@ def _fields(expr: str) -> list[str]:
         fields.insert(0, "0")
     for place in (_DAY, _WEEKDAY):
         fields[place] = "*" if fields[place] == "?" else fields[place]
-    weekday = _NAMED_LAST.sub(lambda named: f"{_weekday_number(named[1])}L", fields[_WEEKDAY])
-    fields[_WEEKDAY] = weekday.replace("-SUN", "-7")  # cronsim reads FRI-SUN as 5-0 and refuses it
-    return fields
+    fields[_WEEKDAY] = _NAMED_LAST.sub(lambda named: f"{_WEEKDAYS[named[1]]}L", fields[_WEEKDAY])
+    return [",".join(_range(term, place) for term in field.split(",")) for place, field in enumerate(fields)]
 
 
-def _weekday_number(name: str) -> int:
-    return ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT").index(name)
+def _range(term: str, place: int) -> str:
+    """cronsim reads FRI-SUN as 5-0, which it refuses, and 5-5/2 as 5/2, which goes on to the end."""
+    found = _RANGE.fullmatch(term)
+    if found is None:
+        return term
+    first, last, step = found.groups("")
+    if place == _WEEKDAY and last == "SUN" and first != "SUN":
+        last = "7"
+    names = {_MONTH: _MONTHS, _WEEKDAY: _WEEKDAYS}.get(place, {})
+    if str(names.get(first, first)).lstrip("0") == str(names.get(last, last)).lstrip("0"):
+        return first
+    return f"{first}-{last}{step}"
 
 
 def _read(expr: str, fields: list[str]) -> _Sim:
@@ -267,15 +276,17 @@ def _read(expr: str, fields: list[str]) -> _Sim:
                 raise BadSchedule(f"cron {expr!r}: {name} {term!r} is not one of, or a range or step of, {allowed}")
     try:
         sim = _Sim(fields)
-        next(copy(sim))  # every pattern of days comes back within 50 years, or never
-    except (CronSimError, StopIteration):
-        never = f"day {fields[_DAY]!r} does not come in month {fields[4]!r}"
+        sim.day_after(_THEN)  # every pattern of days comes back within 50 years, or never
+    except (CronSimError, OverflowError):
+        never = f"day {fields[_DAY]!r} does not come in month {fields[_MONTH]!r}"
         raise BadSchedule(f"cron {expr!r} never fires: {never}") from None
     return sim
 
 
 def _readable(term: str, place: int) -> bool:
     """Whether cronsim reads it. Asked one by one, so that the error can name what it was."""
+    if term.startswith("L") and "/" in term:
+        return False  # it would take L/2 for L
     fields = ["*"] * 6
     fields[place] = term
     try:
@@ -286,19 +297,50 @@ def _readable(term: str, place: int) -> bool:
 
 
 class _Sim(CronSim):
-    """cronsim with nW: the weekday (Monday to Friday) nearest to day n, within its month."""
+    """cronsim with nW (the weekday, Monday to Friday, nearest to day n, within its month), and a faster walk."""
 
     def __init__(self, fields: list[str]) -> None:
         days = fields[_DAY].split(",")
         plain = [day for day in days if not _NEAREST.fullmatch(day)]
         known = [*fields[:_DAY], ",".join(plain) or "1", *fields[_DAY + 1 :]]
-        super().__init__(" ".join(known), datetime(2000, 1, 1))  # noqa: DTZ001 - a wall time: zones are not its concern
+        super().__init__(" ".join(known), datetime.combine(_THEN, time()))
         self.nearest = [int(day[:-1]) for day in days if _NEAREST.fullmatch(day)]
         if not plain:
             self.days = set[int]()
+        self._times = sorted(self.hours), sorted(self.minutes), sorted(self.seconds)
 
     def match_dom(self, d: date) -> bool:
         return super().match_dom(d) or any(_nearest_weekday(d, day) == d.day for day in self.nearest)
+
+    def after(self, wall: datetime) -> datetime:
+        """The first match later than a wall time: later on its day, or the first on the next day that matches."""
+        day = wall.date()
+        later = self._later(wall) if day.month in self.months and self.match_day(day) else None
+        if later is None:
+            hours, minutes, seconds = self._times
+            return datetime.combine(self.day_after(day), time(hours[0], minutes[0], seconds[0]))
+        return datetime.combine(day, later)
+
+    def _later(self, wall: datetime) -> time | None:
+        hours, minutes, seconds = self._times
+        if wall.hour in self.hours:
+            if wall.minute in self.minutes and wall.second < seconds[-1]:
+                return time(wall.hour, wall.minute, seconds[bisect_right(seconds, wall.second)])
+            if wall.minute < minutes[-1]:
+                return time(wall.hour, minutes[bisect_right(minutes, wall.minute)], seconds[0])
+        if wall.hour < hours[-1]:
+            return time(hours[bisect_right(hours, wall.hour)], minutes[0], seconds[0])
+        return None
+
+    def day_after(self, day: date) -> date:
+        last = day.year + 50
+        while day.year <= last:
+            if (day + _ONE_DAY).month not in self.months:
+                day = day.replace(day=monthrange(day.year, day.month)[1])  # on to the next month
+            day += _ONE_DAY
+            if day.month in self.months and self.match_day(day):
+                return day
+        raise OverflowError(f"not within 50 years: {self.parts}")
 
 
 def _nearest_weekday(month: date, day: int) -> int | None:

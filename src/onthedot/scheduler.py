@@ -119,9 +119,9 @@ class Scheduler:
 
         A memory store is counted at once. The counts of any other are those of the last look, and right after a start,
         a stop and what this process adds. While it has the store open, a look follows every turn of the worker and
-        every status(), at most ten a second (fewer where a look takes more than 2 ms): so what happens here is in them
-        after 0.1 s, and what other processes do after `poll_interval`, or 0.1 s after the last status(). They get
-        older only while the store does not answer. Stopped, with the store closed, they stay as they were.
+        every status(), ten a second at most, and fewer where a look takes long: so what happens here is in them after
+        0.1 s (of a slow store: after 2 s), what other processes do after `poll_interval`, or that long after the last
+        status(). They get older only while the store does not answer. Stopped, with the store closed, they stay.
         """
         return self._core.status()
 

@@ -249,11 +249,17 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the command line is typed, and nothing else is said."""
     monkeypatch.chdir(tmp_path)
     for name in os.environ:
         if name.startswith("ONTHEDOT"):
             monkeypatch.delenv(name)
-    desk = Desk(tmp_path)
+    return tmp_path
+
+
+@pytest.fixture
+def desk(folder: Path) -> Iterator[Desk]:
+    desk = Desk(folder)
     yield desk
     desk.app.shutdown()

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 
@@ -29,9 +29,12 @@ class Terminal:
         assert found, f"not shown within {timeout} s: {text!r}; but {shown!r}"
         return shown + found
 
-    def ended(self, timeout: float = 30) -> int:
+    def ended(self, timeout: float = 30) -> int | None:
+        """How; None: it goes on."""
         self._read(timeout, None)
-        return self.process.wait(timeout)
+        with suppress(subprocess.TimeoutExpired):
+            return self.process.wait(timeout)
+        return None
 
     def _read(self, timeout: float, until: str | None) -> None:
         deadline = time.monotonic() + timeout

@@ -182,7 +182,20 @@ def test_a_schedule_that_nobody_fires(desk: Desk, schedule: Schedule, words: str
 
     desk.add("greet", name="ann")
     on(desk, put)
-    assert only(desk)[:2] == ("schedule", words)
+    what, text, _ = only(desk)
+    assert (what, text[: len(words)]) == ("schedule", words)
+
+
+def test_a_schedule_that_no_worker_s_code_declares_any_more(desk: Desk) -> None:
+    before: App[None] = App("shop", store=desk.url)
+    before.schedule("0 3 * * *", name="nightly")(lambda: None)
+    with before.background():
+        assert desk.json("doctor")["ok"]
+    assert desk.json("doctor")["ok"]  # nobody works: it fires as soon as somebody does
+    with desk.app.background():
+        what, text, remedy = only(desk)
+    assert (what, text) == ("schedule", "nightly does not fire: no worker that runs declares it any more")
+    assert "onthedot schedule delete nightly" in remedy
 
 
 def test_a_clock_that_has_jumped(desk: Desk) -> None:
@@ -223,16 +236,18 @@ def test_a_wal_that_grows_since_somebody_reads_on(desk: Desk, tmp_path: Path) ->
 
 @pytest.mark.parametrize("what", ["file", "folder"])
 def test_what_may_not_be_written(what: str) -> None:
-    """By somebody else: root may write everything."""
-    with tempfile.TemporaryDirectory() as name:
+    """By somebody else: root may write everything. Where anybody may go: $TMPDIR may be for root alone."""
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
         folder = Path(name)
         app: App[None] = App("shop", store=f"sqlite:///{folder}/shop.db")
         app.named("greet").delay(name="ann")
         app.shutdown()
         folder.chmod(0o777 if what == "file" else 0o555)
         (folder / "shop.db").chmod(0o444 if what == "file" else 0o666)
+        asked = ["doctor", "--json", "--store", f"sqlite:///{folder}/shop.db"]
+        CliRunner().invoke(main, asked)  # imports what it needs: nobody else may read where this project is
         with as_nobody():
-            told = CliRunner().invoke(main, ["doctor", "--json", "--store", f"sqlite:///{folder}/shop.db"])
+            told = CliRunner().invoke(main, asked)
         folder.chmod(0o700)
     assert told.exit_code in (1, 3), told.output
     bad = {each["what"]: each for each in json.loads(told.stdout)["findings"] if not each["ok"]}

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 import subprocess
 import sys
@@ -74,12 +73,8 @@ class Desk:
 
 
 @pytest.fixture
-def desk(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Desk]:
-    monkeypatch.chdir(tmp_path)
-    for name in os.environ:
-        if name.startswith("ONTHEDOT"):
-            monkeypatch.delenv(name)
-    desk = Desk(tmp_path)
+def desk(folder: Path) -> Iterator[Desk]:
+    desk = Desk(folder)
     yield desk
     desk.app.shutdown()
 

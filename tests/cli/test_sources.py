@@ -123,7 +123,7 @@ def test_a_pause_that_would_hold_nothing_is_refused(desk: Desk) -> None:
     desk.add("greet", name="ann")
     assert "no source 'gret' here; did you mean 'greet'?" in desk.do("source", "pause", "gret", code=1)
     assert "no source 'x' here; there are: greet" in desk.do("source", "resume", "x", code=1)
-    assert "greet has no limit by key" in desk.do("source", "pause", "greet", "--key", "acme", code=1)
+    assert "greet has no limits by key" in desk.do("source", "pause", "greet", "--key", "acme", code=2)
     assert set(sources(desk)) == {"greet"}
     desk.do("source", "pause", "later", "--force", "--reason", "not before Monday")
     assert sources(desk)["later"]["paused"]["reason"] == "not before Monday"

@@ -382,3 +382,24 @@ async def test_a_changed_star_opens_its_lanes_and_no_others(store: Store, worker
     for number, name in enumerate(names[2:], 2):
         await limit(store, name, cap=1)
         assert await worker.runs() == uuids[number : number + 1]
+
+
+@pytest.mark.parametrize("name", ["a", "a/*"])
+async def test_whoever_comes_back_when_told_uses_every_token(store: Store, clock: ManualClock, name: str) -> None:
+    """Three sessions, woken by nothing but the times that their claims have said."""
+    rate, burst, seconds, began = 8.0, 3, 4, clock.now()
+    await limit(store, name, rate=rate, burst=burst)
+    await add(store, *tasks(60, lane="a/k" if "/" in name else None))
+    sessions = [Worker(store, f"w{number}") for number in range(3)]
+    wakes = dict.fromkeys(range(3), began)
+    for session in sessions:
+        await session.beat()
+    starts = 0
+    while (moment := min(wakes.values())) <= began + seconds * 1000:
+        number = next(number for number, at in wakes.items() if at == moment)
+        clock.advance(max(0.0, moment - clock.now()))
+        claimed = await sessions[number].claim(total=5)
+        starts += len(claimed.tasks)
+        waits = [wait for wait in (*claimed.rest.values(), claimed.next_in) if wait is not None]
+        wakes[number] = clock.now() + (0 if claimed.more else max(0.01, min(waits, default=1e9)))
+    assert starts == burst + rate * seconds

@@ -210,14 +210,18 @@ async def test_time_alone_does_not_bring_what_others_are_to_have(
     assert (hold.why, hold.opens_in) == ("rate", None)
 
 
-async def test_a_cost_beyond_the_burst_never_comes_through(store: Store, worker: Worker) -> None:
+async def test_a_cost_beyond_the_burst_waits_for_a_full_bucket(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     await worker.beat()
-    (uuid,) = await add(store, task(lane="a/k", cost=3))
-    await worker.claim("b")
-    assert await state(store, uuid) == "ready"
     await limit(store, "a/*", rate=1.0, burst=2)
-    hold = await only_hold(store, uuid)
-    assert (hold.why, hold.opens_in) == ("rate", None)
+    first, dear = await add(store, task(lane="a/k", cost=2), task(lane="a/k", cost=3))
+    assert await worker.runs() == [first]
+    hold = await only_hold(store, dear)
+    assert (hold.why, hold.opens_in) == ("rate", pytest.approx(2000))
+    clock.advance(2000)
+    assert await holds(store, dear) == []
+    assert await worker.runs() == [dear]
 
 
 async def test_the_sources_first_then_the_lanes(store: Store, worker: Worker) -> None:

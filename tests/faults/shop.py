@@ -94,19 +94,34 @@ async def fresh() -> None: ...
 
 
 def _several(number: int) -> None:
-    """That many workers. Forked, since starting an interpreter takes longer than most tests; all end with this one."""
+    """That many workers, and another for each that is killed; all end with this process.
+
+    Forked, since starting an interpreter takes longer than most tests.
+    """
     children: list[int] = []
-    for _ in range(number):
-        pid = os.fork()
-        if not pid:
-            app.run()
-            os._exit(0)
-        children.append(pid)
-    for which in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(which, lambda *_: [os.kill(pid, signal.SIGTERM) for pid in children])
-    while children:
-        pid, _ = os.wait()
-        children.remove(pid)
+    stopping = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopping
+        stopping = True
+        for pid in children:
+            os.kill(pid, signal.SIGTERM)
+
+    while True:
+        while len(children) < number and not stopping:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # none is told to go before it is in the list
+            pid = os.fork()
+            if not pid:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+                app.run()
+                os._exit(0)
+            children.append(pid)
+            signal.signal(signal.SIGTERM, stop)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        if not children:
+            return
+        children.remove(os.wait()[0])
 
 
 if __name__ == "__main__":

@@ -81,12 +81,14 @@ def test_never_three_of_a_key_at_once(place: Place, workers: None) -> None:
     def entries() -> list[Any]:
         return [entry for entry in book.entries() if entry.uuid in group_of]
 
+    def alive() -> set[int]:
+        return {worker.pid for worker in operate(lambda operations: operations.workers())}
+
     for _ in range(kills):  # a slot of a lane is not lost with the process that held it
-        wait_for(lambda: len(entries()) > 50 * (1 + len(deaths)), 60)
-        pid = chance.choice([entry.pid for entry in entries() if entry.pid not in deaths])
-        if len(deaths) < PROCESSES - 3:
-            os.kill(pid, signal.SIGKILL)
-            deaths[pid] = time.monotonic()
+        wait_for(lambda: len(entries()) > 100 * (1 + len(deaths)) and len(alive() - deaths.keys()) > 4, 60)
+        pid = chance.choice(sorted(alive() - deaths.keys()))
+        os.kill(pid, signal.SIGKILL)  # a worker of ours; its parent makes another
+        deaths[pid] = time.monotonic()
     wait_for(lambda: left("keyed") == 0, 300)
     found = entries()
     book.close()
@@ -101,6 +103,7 @@ def test_never_three_of_a_key_at_once(place: Place, workers: None) -> None:
 
 def test_a_rate_in_every_window(place: Place, workers: None) -> None:
     """Of a source and of a lane, by the store's own times, which are whole milliseconds."""
+    wait_for(lambda: sessions() == PROCESSES, 30)
     seconds, kinds = scaled(3, 20), (shop.paced, shop.metered)
     for task in kinds:
         task.delay_many([{}] * int(RATE * seconds * 1.5))

@@ -130,7 +130,7 @@ class Control:
 
     def standing(self, uuid: str) -> Standing | None:
         row = self.rows.get(uuid)
-        if row is None or not row.live or row.hold is not None or row.chore is not None:
+        if row is None or not row.live or row.hold is not None or row.chore is not None or row.lifted:
             return None
         limits, record = self.limits, row.record
         buckets = {name: replace_bucket(bucket) for name, bucket in limits.buckets.items()}
@@ -138,7 +138,8 @@ class Control:
         holds = limits.stops(record.source, running, 0, 1)
         if record.lane is not None:
             admitted = [] if record.state == "ready" else limits.in_lane(record.lane, "ready")
-            cost = record.policy.cost + sum(other.record.policy.cost for other in admitted)
+            cost = limits.price(record.lane, record.policy.cost)
+            cost += sum(other.record.policy.cost for other in admitted)
             holds += limits.stops(record.lane, limits.running(record.lane), len(admitted), cost)
         limits.buckets = buckets  # looking changes nothing
         others = limits.ready([record.source])

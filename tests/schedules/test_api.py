@@ -159,6 +159,16 @@ async def test_a_pause_can_be_explained_afterwards(app: App, send: Any) -> None:
     assert (await app.schedules.pause("mail", "on second thoughts")).reason.startswith("on second thoughts")
 
 
+@pytest.mark.parametrize(
+    ("reason", "shown"), [("\ud800 \x00 ü", "\\ud800 \x00 ü"), (5, "5"), ("x" * 100_000, "x" * 100_000)]
+)
+async def test_any_reason_is_kept(app: App, send: Any, reason: Any, shown: str) -> None:
+    await app.schedules.put("mail", send.s("ann"), timedelta(hours=1))
+    await app.schedules.pause("mail", reason)
+    assert (await app.schedules.get("mail")).reason == f"{shown}; no worker is running"
+    assert (await app.schedules.resume("mail")).enabled
+
+
 async def test_run_now(app: App, send: Any, ran: list[Any], shop: Shop) -> None:
     async with app.running():
         before = await app.schedules.put("mail", send.s("ann"), timedelta(hours=1))

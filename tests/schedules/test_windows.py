@@ -399,6 +399,7 @@ async def test_one_that_cannot_be_read(shop: Shop, app: App, caplog: pytest.LogC
             await shop.turn(hours=1)
             await until(lambda number=number: len(nominal) == number)
             await shop.looked()
+        assert app.status()["last_error"] is not None
     assert nominal == hours(1, 2, 3)
     told = [each for each in caplog.records if each.levelno == logging.ERROR]
     assert sorted(each.getMessage() for each in told) == [

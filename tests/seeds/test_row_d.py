@@ -83,7 +83,7 @@ async def state(mq: MessageQueue, uuid: str) -> str:
 
 
 async def test_what_goes_in_comes_out(queue: Any) -> None:
-    mq, got = queue(), []
+    mq, got = queue(max_workers=1), []  # in their order
     mq.register_handler("any", got.append)
     payloads = [
         None,
@@ -127,7 +127,7 @@ async def test_an_annotation_decides(queue: Any) -> None:
 
 @pytest.mark.parametrize("url", SHARED, indirect=True)
 async def test_who_produces_needs_not_the_handler(queue: Any) -> None:
-    consumer, producer, got = queue(), queue(), []
+    consumer, producer, got = queue(max_workers=1), queue(), []
 
     @consumer.register_handler("orders")
     def handle(order: dict[str, tuple[int, str]]) -> None:

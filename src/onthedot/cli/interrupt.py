@@ -7,12 +7,17 @@ import signal
 from collections.abc import Generator
 from contextlib import contextmanager, suppress
 
+import click
+
 INTERRUPTED = 130  # what a shell calls the end by Ctrl+C
 
 
 @contextmanager
-def ctrl_c() -> Generator[asyncio.Event, None, None]:
-    """The first one (or a SIGTERM) is only told, so that what is under way is finished; the next ends it as ever."""
+def ctrl_c(answer: str = "") -> Generator[asyncio.Event, None, None]:
+    """The first one (or a SIGTERM) is only told, so that what is under way is finished; the next ends it as ever.
+
+    answer: what the one who pressed it reads.
+    """
     asked, loop = asyncio.Event(), asyncio.get_running_loop()
     numbers = (signal.SIGINT, signal.SIGTERM)
 
@@ -24,6 +29,8 @@ def ctrl_c() -> Generator[asyncio.Event, None, None]:
     def heard() -> None:
         asked.set()
         forget()
+        if answer:
+            click.echo(answer, err=True)
 
     with suppress(NotImplementedError):  # Windows: it comes as a KeyboardInterrupt
         for number in numbers:

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import signal
-from contextlib import AsyncExitStack, nullcontext, suppress
+from contextlib import AsyncExitStack, nullcontext
 from dataclasses import asdict
 
 import click
 
+from onthedot.cli.interrupt import ctrl_c
 from onthedot.cli.options import Mistake, Said, shared
 from onthedot.cli.screen import screen, write_json
-from onthedot.cli.store import check_there, target
+from onthedot.cli.store import check_there, shown, target
 from onthedot.clock import SystemClock
 from onthedot.operations.move import Move, Moved, counted
 from onthedot.settings import store_url
@@ -63,11 +63,8 @@ async def _count(said: Said, url: str, name: str) -> None:
 
 
 async def _move(said: Said, urls: tuple[str, str], name: str, *, wait: bool, release: bool) -> Moved:
-    asked = asyncio.Event()
-    loop = asyncio.get_running_loop()
-    with suppress(NotImplementedError):  # Windows: Ctrl+C cuts it off, and the next run goes on
-        loop.add_signal_handler(signal.SIGINT, _ask, asked, loop)
     async with AsyncExitStack() as stack:
+        asked = stack.enter_context(ctrl_c("stopping after this batch; Ctrl+C again stops now"))
         source, into = [await _opened(stack, url, name) for url in urls]
         total = sum((await counted(source))[0].values())
         with nullcontext(repr) if said.json else screen().picture() as picture:
@@ -78,13 +75,6 @@ async def _move(said: Said, urls: tuple[str, str], name: str, *, wait: bool, rel
             tell(Moved())
             moving = Move(source, into, shown(urls[1]), tell=tell, stop=asked.is_set)
             return await moving.run(wait=wait, release=release)
-
-
-def _ask(asked: asyncio.Event, loop: asyncio.AbstractEventLoop) -> None:
-    if not asked.is_set():
-        click.echo("stopping after this batch; Ctrl+C again stops now", err=True)
-    asked.set()
-    loop.remove_signal_handler(signal.SIGINT)
 
 
 async def _opened(stack: AsyncExitStack, url: str, name: str) -> Store:
@@ -101,16 +91,6 @@ def bar(done: int, total: int) -> str:
     """
     full = _BAR * done // total if total else _BAR
     return f"{'━' * full}{'╌' * (_BAR - full)}  {done} of {total}"
-
-
-def shown(url: str) -> str:
-    """Without the password.
-
-    >>> shown("redis://:secret@cache:6379/0"), shown("sqlite:///shop.db")
-    ('redis://…@cache:6379/0', 'sqlite:///shop.db')
-    """
-    scheme, _, rest = url.partition("://")
-    return f"{scheme}://…@{rest.rpartition('@')[2]}" if "@" in rest else url
 
 
 def _report(moved: Moved, to: str) -> None:

@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from onthedot.cli.options import Mistake, Said, moment, shared
-from onthedot.cli.screen import Screen, screen, write_json
+from onthedot.cli.screen import Screen, clean, screen, write_json
 from onthedot.cli.store import ask
 from onthedot.errors import BadSchedule
 from onthedot.operations.planning import PlannedRun
@@ -88,7 +88,7 @@ def plan(said: Said, /, name: str | None, **span: Any) -> None:
         return
     out = screen()
     if stands:
-        click.echo(f"{stands}; what follows is what it would do", err=True)
+        click.echo(f"{clean(stands)}; what follows is what it would do", err=True)
     if not runs:
         click.echo("nothing runs until then", err=True)
         return

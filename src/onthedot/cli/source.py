@@ -87,7 +87,7 @@ def _shortened(texts: list[str], most: int) -> str:
 @click.argument("source")
 @click.option("--key", help="Only tasks with this key: the value of the argument that its limit goes by.")
 @click.option("--reason", default="", help="For whoever looks next.")
-@click.option("--force", is_flag=True, help="Also a source or key that nobody knows yet.")
+@click.option("--force", is_flag=True, help="Also a source that nobody knows yet.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
 def pause(said: Said, source: str, key: str | None, reason: str, force: bool) -> None:
@@ -95,7 +95,7 @@ def pause(said: Said, source: str, key: str | None, reason: str, force: bool) ->
 
     async def work(operations: Operations) -> SourceInfo:
         if not force:
-            _check(await operations.sources(), source, key)
+            _of(await operations.sources(), source)  # a pause that holds nothing would be taken for one that does
         await operations.pause(source, key, reason)
         return _of(await operations.sources(), source)
 
@@ -137,17 +137,6 @@ def _of(sources: Iterable[SourceInfo], name: str) -> SourceInfo:
     if name not in known:
         raise Mistake(f"no source {name!r} here{meant(name, known)}", 1)
     return known[name]
-
-
-def _check(sources: Iterable[SourceInfo], name: str, key: str | None) -> None:
-    """A pause that holds nothing would be taken for one that does."""
-    found = _of(sources, name)
-    if key is not None and not any(limit.name.startswith(f"{name}/") for limit in found.limits):
-        raise Mistake(
-            f"{name} has no limit by key, so none of its tasks has one, and this would hold nothing back; "
-            f"declare limits=[AtMost(n, by=…)], or pause all of {name}",
-            1,
-        )
 
 
 def _named(source: str, key: str | None) -> str:

@@ -99,6 +99,10 @@ def _only_app(url: str) -> str:
 
 
 def shown(url: str) -> str:
-    """Without its password."""
+    """Without its password.
+
+    >>> shown("redis://:secret@cache:6379/0"), shown("sqlite:///shop.db")
+    ('redis://…@cache:6379/0', 'sqlite:///shop.db')
+    """
     head, at, tail = url.rpartition("@")
     return f"{head.partition('://')[0]}://…@{tail}" if at else url

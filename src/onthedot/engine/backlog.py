@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import threading
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -45,12 +46,14 @@ class Backlog:
         self.bounds = bounds
         self._store = store
         self._adding: Counter[str] = Counter()
+        self._lock = threading.Lock()  # to a store that never suspends, threads add through one of these
 
     async def enter(self, tasks: Sequence[NewTask]) -> Counter[str]:
         """StoreFull: nothing may be added. Else they count until `leave`."""
         coming = Counter(task.source for task in tasks)
-        before = self._adding.copy()
-        self._adding.update(coming)
+        with self._lock:
+            before = self._adding.copy()
+            self._adding.update(coming)
         try:
             for (source, state), number in (await self._store.tally()).items():
                 before[source] += number if state in _WAITING else 0
@@ -63,7 +66,8 @@ class Backlog:
         return coming
 
     def leave(self, coming: Counter[str]) -> None:
-        self._adding -= coming  # drops what is zero
+        with self._lock:
+            self._adding -= coming  # drops what is zero
 
 
 def _check(whose: str, waiting: int, coming: int, most: int | None) -> None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import timedelta
 
@@ -32,7 +32,17 @@ class _Decision:
 class Firing:
     """Declares what code says at start, and fires what is due."""
 
-    def __init__(self, store: Store, sources: Sources, plans: Mapping[str, Plan], clock: Clock, logs: Logs) -> None:
+    def __init__(
+        self,
+        store: Store,
+        sources: Sources,
+        plans: Mapping[str, Plan],
+        clock: Clock,
+        logs: Logs,
+        trouble: Callable[[Exception], object],
+    ) -> None:
+        """trouble: told of what keeps one schedule from firing, while the others go on."""
+        self._trouble = trouble
         self._store = store
         self._sources = sources
         self._running = False
@@ -114,6 +124,7 @@ class Firing:
             return None
 
     def _tell_broken(self, name: str, rev: int, error: Exception) -> None:
+        self._trouble(error)
         if self._broken.get(name) != rev:
             self._broken[name] = rev
             self._logs.scheduler.error("schedule %s cannot be fired: %s", name, error, exc_info=error)

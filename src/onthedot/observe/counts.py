@@ -14,8 +14,6 @@ from onthedot.errors import StoreError
 from onthedot.observe.logs import Logs
 from onthedot.stores.contract import Added, NewTask, Store
 
-_PAUSE = 0.1  # seconds between two looks of a loop, at least
-_SHARE = 50  # times as long as a look takes is the pause after it: of a store with thousands of schedules, too
 _PATIENCE = 0.5  # seconds that a start, a stop or a first addition waits for a look
 _OLD = 1.0  # seconds after which a look that is off by what was being added is better than none
 
@@ -115,7 +113,7 @@ class Counts:
                     pass  # whoever adds or works is told
                 except Exception as error:  # noqa: BLE001 - told; what was seen last stays
                     self._logs.trouble("counting", error)
-                await asyncio.sleep(max(_PAUSE, _SHARE * (time.monotonic() - began)))
+                await asyncio.sleep(pause_after(time.monotonic() - began))
         finally:
             self._keepers.remove(keeper)
 
@@ -130,3 +128,13 @@ class Counts:
                 continue
             return True
         return False
+
+
+def pause_after(took: float) -> float:
+    """Seconds until the next look: fifty times what the last one took, since there may be thousands of schedules to
+    read; but one that only waited its turn is no reason to be blind for long.
+
+    >>> pause_after(0.0005), pause_after(0.01), pause_after(4)
+    (0.1, 0.5, 2.0)
+    """
+    return min(max(0.1, 50 * took), 2.0)

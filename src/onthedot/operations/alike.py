@@ -8,7 +8,7 @@ from hashlib import sha256
 from onthedot.task import TaskFailure
 
 _LOOK, _LONGEST = 10_000, 1000  # characters of a message, and of what stays of it: the cause stands at the beginning
-_ROUNDS = 20  # how deep brackets may lie in each other
+_ROUNDS = 10  # how deep brackets may lie in each other
 
 # What varies, the longer before the shorter: a URL has a number in it, and a number no URL. Runs are bounded or begin
 # where a word begins: nobody's message may take more than a glance.

@@ -10,10 +10,10 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from onthedot.operations.schedules import ScheduleInfo
 from onthedot.operations.sources import Pause, SourceInfo
 from onthedot.operations.words import ago
 from onthedot.operations.workers import WorkerInfo
-from onthedot.stores.contract import Schedule
 
 if TYPE_CHECKING:
     from onthedot.operations import Operations
@@ -39,7 +39,6 @@ class Check:
 
 async def diagnose(operations: Operations) -> list[Check]:
     """All that can be said of the inside of a store."""
-    schedules, _, _ = await operations._store.state()
     sources, workers = await operations.sources(), await operations.present()
     hosts = ", ".join(sorted({each.host for each in workers if each.host}))
     found = [Check(True, "workers", f"{len(workers)}" + (f" on {hosts}" if hosts else ""))]
@@ -47,7 +46,7 @@ async def diagnose(operations: Operations) -> list[Check]:
     found += _paused(sources)
     found += _running(Counter([each.past.session async for each in operations.counted("running")]), workers)
     found.append(await _failed(operations, sources))
-    found += _schedules(schedules)
+    found += _schedules(await operations.schedules.list(), workers)
     found += await _clocks(operations, workers)
     return found
 
@@ -145,20 +144,22 @@ async def _failed(operations: Operations, sources: Iterable[SourceInfo]) -> Chec
 # -- time
 
 
-def _schedules(schedules: Iterable[Schedule]) -> Iterator[Check]:
-    now, bad = time.time() * 1000, 0
-    for each in schedules:
-        if each.paused or bad >= _SOME:
-            continue
-        if each.next_at is None and not each.runs:
+def _schedules(schedules: Iterable[ScheduleInfo], workers: Sequence[WorkerInfo]) -> list[Check]:
+    """Where nobody works, only what is overdue is told: the rest fires as soon as somebody does."""
+    bad: list[Check] = []
+    for each in (each for each in schedules if each.enabled):
+        name, why = each.name, f": {each.reason}" if each.reason else ""
+        late = 0.0 if each.next_run is None else (datetime.now(UTC) - each.next_run).total_seconds()
+        if late > LATE:
+            remedy = f"start a worker whose app declares it; if none does any more: onthedot schedule delete {name}"
+            bad.append(Check(False, "schedule", f"{name} was due {ago(-late)}, and nobody fires it{why}", remedy))
+        elif workers and each.orphan:
+            remedy = f"run its app again, or: onthedot schedule delete {name}"
+            bad.append(Check(False, "schedule", f"{name} does not fire{why}", remedy))
+        elif each.next_run is None and not each.run_count:
             remedy = "its rule has no moment in the future; give it another"
-            yield Check(False, "schedule", f"{each.name} has never fired, and never will", remedy)
-            bad += 1
-        elif each.next_at is not None and now - each.next_at > LATE * 1000:
-            remedy = "start a worker whose app declares it; if none does any more, drop it"
-            text = f"{each.name} was due {ago((each.next_at - now) / 1000)}, and nobody fires it"
-            yield Check(False, "schedule", text, remedy)
-            bad += 1
+            bad.append(Check(False, "schedule", f"{name} has never fired, and never will{why}", remedy))
+    return bad[:_SOME]
 
 
 async def _clocks(operations: Operations, workers: Sequence[WorkerInfo]) -> list[Check]:

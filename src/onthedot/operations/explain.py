@@ -48,7 +48,8 @@ class Explanation:
 
     `reason` is a word that stays: ``not_due retry source_paused key_paused no_worker unknown source_limit key_limit
     rate suspect behind`` for one that waits, ``expired cancelling ending`` for one that is about to be ended without
-    a run, ``running dead_worker ended``. `also` has what would hold it back when that is gone.
+    a run, ``moving`` for one between two stores, ``running dead_worker ended``. `also` has what would hold it back when
+    that is gone.
     """
 
     uuid: str
@@ -117,6 +118,8 @@ class _About:
             return self._running()
         if past.why == "cancel" or past.cancel:
             return Reason("cancelling", "somebody wants to cancel it: it is being ended without a run")
+        if past.why == "lifted":
+            return Reason("moving", "it is on its way to another store: `onthedot move`, run again, goes on with it")
         ends = expiry(record)
         if past.why == "expired" or (ends is not None and ends <= self._now):
             since = "" if ends is None else f" at {_moment(ends)}"
@@ -209,9 +212,6 @@ class _About:
         if hold.opens_in is not None:
             until = self._now + hold.opens_in
             return Reason("rate", f"{text}, and the next at {_moment(until)}", from_ms(until))
-        cost = 1.0 if hold.limit.name == self._record.source else self._record.policy.cost
-        if cost > hold.limit.burst:
-            return Reason("rate", f"{text} and {hold.limit.burst:g} at once; it costs {cost:g}, so it never starts")
         return Reason("rate", f"{text}, and others are to start before")
 
     async def _crowded(self) -> list[Reason]:

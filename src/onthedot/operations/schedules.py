@@ -148,10 +148,11 @@ class Schedules:
 
     async def pause(self, name: str, reason: str = "") -> ScheduleInfo:
         """It does not fire until `resume`, whatever code says; what it has added runs."""
+        why = str(reason).encode("utf-8", "backslashreplace").decode()  # lone surrogates are not JSON
 
         def change(record: contract.Schedule) -> contract.Schedule:
             try:
-                rule = write(replace(read(record), why=reason))
+                rule = write(replace(read(record), why=why))
             except BadSchedule:  # it may be paused because of that
                 rule = record.rule
             return replace(record, paused=True, rule=rule)

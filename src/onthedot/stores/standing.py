@@ -11,7 +11,7 @@ def holds(limits: Limits, record: Record, running: int, now: float) -> list[Hold
     found: list[Hold] = []
     free, wait = limits.room(record.source, running, now)
     if free <= 0:
-        found.append(_hold(limits.effective(record.source), running, 0, 1, wait))
+        found.append(_hold(limits.effective(record.source), running, 0, wait))
     if record.lane is not None:
         lane, cost = limits.lane(record.lane), record.policy.cost
         in_ready = record.state == "ready"
@@ -19,11 +19,11 @@ def holds(limits: Limits, record: Record, running: int, now: float) -> list[Hold
         if not (limits.starts if in_ready else limits.opens)(lane, cost, now):
             wait = None if lane.refill_at is None else lane.refill_at - now
             let_in = 0 if in_ready else lane.admitted
-            found.append(_hold(limits.effective(record.lane), lane.running, let_in, cost, wait))
+            found.append(_hold(limits.effective(record.lane), lane.running, let_in, wait))
     return found
 
 
-def _hold(limit: Limit | None, running: int, let_in: int, cost: float, wait: float | None) -> Hold:
+def _hold(limit: Limit | None, running: int, let_in: int, wait: float | None) -> Hold:
     assert limit is not None  # nothing else stops anybody
     why = shut(limit, running + let_in) or "rate"
-    return Hold(limit, why, running, wait if why == "rate" and cost <= limit.burst else None)
+    return Hold(limit, why, running, wait if why == "rate" else None)

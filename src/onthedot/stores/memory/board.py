@@ -330,13 +330,12 @@ class Board:
 
     def freed(self, record: Record, now: float) -> None:
         """What it held is free: a limit may let another one in now, or itself again, by rank."""
-        if self.limits.declared:
-            if record.lane is not None:
-                self.admit(record.lane, now)
-                self.pass_by(record.uuid, now)
-                self.limits.left(self.limits.lane(record.lane))
-            if self.limits.effective(record.source) is not None:
-                self.woke.add(record.source)
+        if record.lane is not None:
+            self.admit(record.lane, now)
+            self.pass_by(record.uuid, now)
+            self.limits.left(self.limits.lane(record.lane))
+        if self.limits.declared and self.limits.effective(record.source) is not None:
+            self.woke.add(record.source)
         if self.suspects and record.suspect:
             self.woke.update(self.suspects)
 

@@ -1,0 +1,1 @@
+"""Cron against a brute-force oracle."""

@@ -1,0 +1,90 @@
+"""`next_run` only grows: whatever the expression, the clock and the other schedulers do."""
+
+from __future__ import annotations
+
+import asyncio
+import random
+from datetime import UTC, datetime
+
+from hypothesis import given, settings, strategies as st
+
+from onthedot.clock import ManualClock
+from onthedot.engine.firing import Firing
+from onthedot.engine.source import Sources
+from onthedot.errors import BadSchedule
+from onthedot.observe.logs import Logs
+from onthedot.schedule import CatchUp, CronSchedule
+from onthedot.scheduled import Plan
+from onthedot.stores.contract import Fire, NewTask, Schedule
+from onthedot.stores.memory import MemoryStore
+from tests.cron import drawing
+
+START = datetime(2026, 3, 27, tzinfo=UTC)  # two days later clocks change in Europe
+
+
+class Watched(MemoryStore):
+    """Notes which windows were fired, and from which `next_run` to which."""
+
+    def __init__(self, clock: ManualClock) -> None:
+        super().__init__(clock)
+        self.moves: list[tuple[int, int | None]] = []
+        self.windows: list[str] = []
+
+    async def fire(self, fires: list[Fire]) -> list[bool]:
+        before = {record.name: record for record in (await self.state())[0]}
+        answers = list(await super().fire(fires))
+        for fire, stood in zip(fires, answers, strict=True):
+            if stood:
+                at = before[fire.name].next_at
+                assert at is not None
+                self.moves.append((at, fire.next_at))
+                self.windows += [task.uuid for task in fire.tasks]
+        return answers
+
+
+@settings(deadline=None, max_examples=40)
+@given(
+    st.randoms(use_true_random=False),
+    st.sampled_from(["Europe/Berlin", "America/Havana", "Australia/Lord_Howe", "UTC"]),
+    st.sampled_from(["latest", "all", "none"]),
+    st.lists(st.integers(-7_200, 36_000), max_size=25),
+)
+def test_it_only_grows(dice: random.Random, zone: str, catch_up: CatchUp, steps: list[int]) -> None:
+    """Two schedulers, one of which always comes second with what it has read before; a clock that also goes back."""
+    try:
+        rule = CronSchedule(drawing.expression(dice), zone, catch_up=catch_up, overlap="allow")
+    except BadSchedule:
+        return
+    asyncio.run(fire_all(rule, steps))
+
+
+def test_it_does_fire() -> None:
+    store = asyncio.run(fire_all(CronSchedule("*/10 * * * *", catch_up="all"), [600, -600, 600, 1200, 59, 541]))
+    assert len(store.windows) == 4
+    assert len(store.moves) == 3
+
+
+async def fire_all(rule: CronSchedule, steps: list[int]) -> Watched:
+    clock = ManualClock(START)
+    store = Watched(clock)
+    plans = {"plan": Plan("plan", rule, NewTask("u", "work", b"{}"))}
+    trouble: list[Exception] = []
+    first, second = (Firing(store, Sources(), plans, clock, Logs(None), trouble.append) for _ in range(2))
+    await first.declare()
+    for seconds in steps:
+        clock.advance(seconds * 1000)
+        due = await due_now(store, clock)
+        await first.fire(due, clock.now())
+        fired = len(store.windows)
+        await second.fire(due, clock.now())
+        assert len(store.windows) == fired, "who comes second fires nothing"
+    assert all(after is None or before < after for before, after in store.moves)
+    assert [after for _, after in store.moves[:-1]] == [before for before, _ in store.moves[1:]], "one after the other"
+    assert len(store.windows) == len(set(store.windows)), "no window twice"
+    assert trouble == []
+    return store
+
+
+async def due_now(store: MemoryStore, clock: ManualClock) -> list[Schedule]:
+    records = (await store.state())[0]
+    return [record for record in records if record.next_at is not None and record.next_at <= clock.now()]
