@@ -106,11 +106,11 @@ class Lines:
     """The lines of one event loop: a slow page never stops the queue, and nothing stops a beat."""
 
     def __init__(self, address: Address) -> None:
-        self.users = 0
-        self.turn = Line(address)
-        self.add = Line(address)
-        self.beat = Line(address)  # and hints, which are as short
-        self.look = Line(address)
+        self.users: int = 0
+        self.turn: Line = Line(address)
+        self.add: Line = Line(address)
+        self.beat: Line = Line(address)  # and hints, which are as short
+        self.look: Line = Line(address)
 
     async def close(self) -> None:
         for line in (self.turn, self.add, self.beat, self.look):

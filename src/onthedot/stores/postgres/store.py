@@ -46,7 +46,7 @@ class _Here(Lines):
 
     def __init__(self, address: Address, app: str) -> None:
         super().__init__(address)
-        self.hearing = Hearing(address, app, self.beat)
+        self.hearing: Hearing = Hearing(address, app, self.beat)
         self.looking: Looking | None = None
 
     async def close(self) -> None:
