@@ -5,8 +5,9 @@ from __future__ import annotations
 import asyncio
 import random
 from collections import Counter
+from contextlib import AsyncExitStack
 
-from onthedot.stores.contract import Again, Done, Ended, Lease, Limit, NewTask, Outcome, Policy, Store
+from onthedot.stores.contract import Again, Ask, Done, Ended, Lease, Limit, NewTask, Outcome, Policy, Pool, Store
 from tests.contract.invariants import check
 from tests.services.postgres import Service
 from tests.stores.postgres.shop import LEASE, Worker, opened
@@ -46,6 +47,21 @@ async def test_a_cap_holds_whoever_asks_at_the_same_time(postgres: Service, name
         assert sorted(done) == sorted(lanes)
         assert most == {"a/1": 2, "a/2": 2, "b": 2}
         await check(store)
+
+
+async def test_the_same_ask_on_two_connections_at_once(postgres: Service, named: str) -> None:
+    """A line broke, and the call is repeated while the server still does the first: one claim, and one answer."""
+    async with opened(postgres, named) as store:
+        await store.beat("w", b"", LEASE)
+        await store.add([NewTask(f"u{number}", "a", b"") for number in range(40)])
+        for number in range(1, 5):
+            async with AsyncExitStack() as stack:
+                others = [await stack.enter_async_context(opened(postgres, named)) for _ in range(3)]
+                ask = Ask(number, [Pool(5, {"a": 5})])
+                turns = await asyncio.gather(*(other.turn("w", [], ask) for other in others))
+            taken = [[record.uuid for record in turn.claimed.tasks] for turn in turns if turn.claimed is not None]
+            assert taken == [[f"u{n}" for n in range(5 * number - 5, 5 * number)]] * 3
+        assert len((await store.find({"state": "running"}, None, 100)).rows) == 20
 
 
 async def test_a_wild_life(postgres: Service, named: str) -> None:

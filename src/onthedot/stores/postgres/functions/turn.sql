@@ -203,6 +203,9 @@ DECLARE
     _ended json;
 BEGIN
     woke := '{}';
+    IF _ask IS NOT NULL THEN  -- a repeat waits for the first to end, which may still be under way
+        PERFORM pg_advisory_xact_lock(hashtextextended(_session, _app));
+    END IF;
     PERFORM FROM session WHERE app = _app AND name = _session FOR KEY SHARE;
     IF json_array_length(_outcomes) > 0 THEN
         SELECT * INTO _settled FROM settle_v1(_app, _outcomes, _now, false);
