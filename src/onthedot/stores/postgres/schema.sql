@@ -1,4 +1,5 @@
--- Version 1. Times are milliseconds since the epoch, by this server's clock. Names are short: all is in one schema.
+-- Version 1. Times are milliseconds since the epoch, by this server's clock. Names are short: all is in one schema; and
+-- they are compared by their bytes, not by the rules of a language.
 --
 -- A task that lives is in one place: a row in `place` while it waits, a number in `claim.seqs` while somebody holds it.
 -- Who holds the lock of a `place` row moves that task; a claim is never changed, only written and dropped: it holds a
@@ -7,28 +8,30 @@
 CREATE SCHEMA onthedot;
 SET LOCAL search_path = onthedot;
 
+CREATE DOMAIN label AS text COLLATE "C";
+
 CREATE TABLE version (number integer NOT NULL);
 INSERT INTO version VALUES (1);
-CREATE TABLE app (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name text NOT NULL UNIQUE);
+CREATE TABLE app (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name label NOT NULL UNIQUE);
 
 CREATE SEQUENCE seq;  -- the order of adding
 CREATE SEQUENCE fence;  -- the numbers of claims
 CREATE SEQUENCE chore;  -- the order in which tasks became chores
 
 CREATE TABLE task (  -- what was asked, and what has happened; room for the one change that most tasks see, in place
-    seq bigint PRIMARY KEY, app integer NOT NULL, uuid text NOT NULL, source text NOT NULL, lane text, uniq text,
+    seq bigint PRIMARY KEY, app integer NOT NULL, uuid label NOT NULL, source label NOT NULL, lane label, uniq label,
     due bigint NOT NULL, added bigint NOT NULL, boost bigint NOT NULL, cost double precision NOT NULL, expires bigint,
     max_crashes integer NOT NULL, unique_for bigint, reply_to text, policy text NOT NULL, body bytea NOT NULL,
     state text,  -- of what has ended, or must end; what waits or runs is seen as such elsewhere
     why text NOT NULL DEFAULT 'due', retries integer NOT NULL DEFAULT 0, crashes integer NOT NULL DEFAULT 0,
     earlier integer NOT NULL DEFAULT 0, cancel boolean NOT NULL DEFAULT false, settled bigint NOT NULL DEFAULT 0,
-    session text, started bigint, ended bigint, keep_until bigint, error bytea, result bytea, result_until bigint
+    session label, started bigint, ended bigint, keep_until bigint, error bytea, result bytea, result_until bigint
 ) WITH (fillfactor = 50);
 CREATE UNIQUE INDEX task_uuid ON task (uuid, app);  -- not the other way: nothing is to be found by app alone
 
 CREATE TABLE place (  -- where a task waits: s(cheduled), p(arked), r(eady), c(hore)
-    seq bigint PRIMARY KEY, app integer NOT NULL, kind "char" NOT NULL, source text NOT NULL, suspect boolean NOT NULL,
-    rank bigint NOT NULL, lane text, cost double precision NOT NULL, ends bigint, alarm bigint
+    seq bigint PRIMARY KEY, app integer NOT NULL, kind "char" NOT NULL, source label NOT NULL, suspect boolean NOT NULL,
+    rank bigint NOT NULL, lane label, cost double precision NOT NULL, ends bigint, alarm bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX place_ready ON place (app, source, suspect, rank, seq) WHERE kind = 'r';
 CREATE INDEX place_suspect ON place (app, source) WHERE kind = 'r' AND suspect;
@@ -39,8 +42,8 @@ CREATE INDEX place_chore ON place (app, rank) WHERE kind = 'c';
 CREATE INDEX place_alarm ON place (app, alarm, seq) WHERE alarm IS NOT NULL;
 
 CREATE TABLE claim (  -- what one claim took of one source and lane; number: of the ask
-    fence bigint NOT NULL, app integer NOT NULL, session text NOT NULL, number bigint NOT NULL, source text NOT NULL,
-    lane text, chore boolean NOT NULL, at bigint NOT NULL, seqs bigint[] NOT NULL
+    fence bigint NOT NULL, app integer NOT NULL, session label NOT NULL, number bigint NOT NULL, source label NOT NULL,
+    lane label, chore boolean NOT NULL, at bigint NOT NULL, seqs bigint[] NOT NULL
 );
 CREATE INDEX claim_fence ON claim (fence);
 CREATE INDEX claim_session ON claim (app, session);
@@ -48,35 +51,35 @@ CREATE INDEX claim_source ON claim (app, source);
 CREATE INDEX claim_lane ON claim (app, lane) WHERE lane IS NOT NULL;
 
 CREATE TABLE session (  -- info is null: it has only cancelled. Locked by who acts for it, so that nobody ends it then.
-    app integer, name text, info bytea, until double precision NOT NULL, PRIMARY KEY (app, name)
+    app integer, name label, info bytea, until double precision NOT NULL, PRIMARY KEY (app, name)
 ) WITH (fillfactor = 50);
 CREATE TABLE grave (
-    number bigint GENERATED ALWAYS AS IDENTITY, app integer, name text, PRIMARY KEY (app, name)
+    number bigint GENERATED ALWAYS AS IDENTITY, app integer, name label, PRIMARY KEY (app, name)
 );
 
 CREATE TABLE key (
-    app integer, source text, name text, uuid text NOT NULL, until bigint, PRIMARY KEY (app, source, name)
+    app integer, source label, name label, uuid label NOT NULL, until bigint, PRIMARY KEY (app, source, name)
 );
 CREATE INDEX key_until ON key (until) WHERE until IS NOT NULL;
 CREATE TABLE bound (  -- limits
-    app integer, name text, side text, cap integer, rate double precision, burst double precision NOT NULL,
+    app integer, name label, side label, cap integer, rate double precision, burst double precision NOT NULL,
     paused boolean NOT NULL, reason text NOT NULL, PRIMARY KEY (app, name, side)
 );
 CREATE TABLE bucket (  -- of a lane or a source; tokens is null: it is full
-    app integer, name text, tokens double precision, at double precision, refill_at double precision,
+    app integer, name label, tokens double precision, at double precision, refill_at double precision,
     PRIMARY KEY (app, name)
 ) WITH (fillfactor = 50);
 CREATE INDEX bucket_refill ON bucket (app, refill_at) WHERE refill_at IS NOT NULL;
-CREATE TABLE nudge (app integer NOT NULL, lane text NOT NULL);  -- lanes that may have opened: the next turn looks
+CREATE TABLE nudge (app integer NOT NULL, lane label NOT NULL);  -- lanes that may have opened: the next turn looks
 CREATE TABLE schedule (
-    app integer, name text, rule bytea NOT NULL, declared text NOT NULL, next_at bigint, rev integer NOT NULL,
+    app integer, name label, rule bytea NOT NULL, declared text NOT NULL, next_at bigint, rev integer NOT NULL,
     paused boolean NOT NULL, last_at bigint, runs integer NOT NULL, PRIMARY KEY (app, name)
 );
 CREATE INDEX schedule_next ON schedule (app, next_at) WHERE next_at IS NOT NULL AND NOT paused;
 
 CREATE TABLE note (
-    number bigint GENERATED ALWAYS AS IDENTITY, seq bigint, kind text, name text, data bytea NOT NULL,
-    fence bigint NOT NULL, session text NOT NULL, PRIMARY KEY (seq, kind, name)
+    number bigint GENERATED ALWAYS AS IDENTITY, seq bigint, kind text, name label, data bytea NOT NULL,
+    fence bigint NOT NULL, session label NOT NULL, PRIMARY KEY (seq, kind, name)
 );
 CREATE TABLE kept (  -- what a purge is to drop: one row a call and keeping time, not one a task
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, app integer NOT NULL, what text NOT NULL,
@@ -84,8 +87,8 @@ CREATE TABLE kept (  -- what a purge is to drop: one row a call and keeping time
 );
 CREATE INDEX kept_until ON kept (app, what, until, number);
 CREATE INDEX kept_ended ON kept (app, what, ended, number);
-CREATE TABLE tally (app integer NOT NULL, source text NOT NULL, state text NOT NULL, number bigint NOT NULL);
+CREATE TABLE tally (app integer NOT NULL, source label NOT NULL, state label NOT NULL, number bigint NOT NULL);
 CREATE TABLE change (  -- what a call (a transaction) has moved where; gone: uuid and source of what was dropped at once
-    app integer NOT NULL, call bigint NOT NULL, at bigint NOT NULL, state text NOT NULL, seqs bigint[], gone json
+    app integer NOT NULL, call bigint NOT NULL, at bigint NOT NULL, state label NOT NULL, seqs bigint[], gone json
 );
 CREATE INDEX change_call ON change (app, call);

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from itertools import repeat
 from typing import Any
@@ -62,6 +63,7 @@ class _Said(Struct, omit_defaults=True):
     after: int | None = None
     counted: bool | None = None
     also: list[_New] | None = None
+    twin: bool | None = None  # another outcome of the same task is in the list: each in its turn
 
 
 _policies: dict[Policy, tuple[Any, ...]] = {}
@@ -85,6 +87,15 @@ def said_tasks(tasks: Iterable[NewTask]) -> list[_New]:
     return [
         _New(new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, *_of(new.policy)) for new in tasks
     ]
+
+
+def said_outcomes(outcomes: Sequence[Outcome]) -> list[_Said]:
+    said = [said_outcome(outcome) for outcome in outcomes]
+    if len({each.uuid for each in said}) < len(said):
+        times = Counter(each.uuid for each in said)
+        for each in said:
+            each.twin = times[each.uuid] > 1 or None
+    return said
 
 
 def said_outcome(outcome: Outcome) -> _Said:

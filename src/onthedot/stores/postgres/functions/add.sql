@@ -8,10 +8,10 @@ BEGIN
     WITH said AS (
         SELECT nextval('seq') AS seq, ordered.* FROM (
             SELECT * FROM (
-                SELECT DISTINCT ON (uuid) * FROM ROWS FROM (json_to_recordset(_tasks) AS (
+                SELECT DISTINCT ON (uuid COLLATE "C") * FROM ROWS FROM (json_to_recordset(_tasks) AS (
                     uuid text, source text, lane text, uniq text, at bigint, after double precision, boost bigint,
                     cost double precision, expires bigint, max_crashes integer, unique_for bigint, reply_to text,
-                    policy text, body text)) WITH ORDINALITY ORDER BY uuid, ordinality
+                    policy text, body text)) WITH ORDINALITY ORDER BY uuid COLLATE "C", ordinality
             ) AS once
             WHERE (SELECT seq FROM task AS t WHERE t.app = _app AND t.uuid = once.uuid) IS NULL ORDER BY ordinality
         ) AS ordered

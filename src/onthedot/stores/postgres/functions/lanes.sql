@@ -144,7 +144,7 @@ END $$;
 CREATE FUNCTION told_v1(_app integer) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
     RETURN QUERY DELETE FROM nudge WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM nudge WHERE app = _app LIMIT 1000 FOR UPDATE SKIP LOCKED)) RETURNING lane;
+        SELECT ctid FROM nudge WHERE app = _app LIMIT 1000 FOR UPDATE SKIP LOCKED)) RETURNING lane::text;
 END $$;
 
 -- name: room_v1

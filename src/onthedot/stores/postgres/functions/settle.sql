@@ -12,32 +12,32 @@ DECLARE
     _call bigint := pg_current_xact_id()::text::bigint;
 BEGIN
     WITH said AS (
-        SELECT *, count(*) OVER (PARTITION BY uuid) AS times FROM ROWS FROM (json_to_recordset(_outcomes) AS (
-            uuid text, fence bigint, session text, state text, data text, keep bigint, keep_result bigint, also json
-        )) WITH ORDINALITY
-    ), ends AS (
-        SELECT ordinality AS place, uuid, fence, session, state, keep, also, decode(data, 'base64') AS data,
+        SELECT ordinality AS place, uuid, fence, session, state, keep, also, twin, decode(data, 'base64') AS data,
             CASE WHEN data <> '' AND keep_result IS NOT NULL THEN least(keep, keep_result) END AS keep_result
-        FROM said WHERE state IS NOT NULL AND CASE
-            WHEN _only IS NULL THEN times = 1 AND also IS NULL ELSE ordinality = _only END
+        FROM ROWS FROM (json_to_recordset(_outcomes) AS (
+            uuid text, fence bigint, session text, state text, data text, keep bigint, keep_result bigint, also json,
+            twin boolean)) WITH ORDINALITY
+    ), ends AS (
+        SELECT * FROM said WHERE state IS NOT NULL
+            AND CASE WHEN _only IS NULL THEN twin IS NULL AND also IS NULL ELSE place = _only END
     ), held AS MATERIALIZED (
-        SELECT e.*, c.at, c.chore, t.seq FROM ends AS e
-        JOIN task AS t ON t.uuid = ANY (ARRAY(SELECT uuid FROM ends)) AND t.app = _app AND t.uuid = e.uuid
-        JOIN claim AS c ON c.fence = ANY (ARRAY(SELECT DISTINCT fence FROM ends)) AND c.fence = e.fence
-            AND c.app = _app AND c.session = e.session AND t.seq = ANY (c.seqs)
+        SELECT e.*, t.ctid AS at_ctid, c.at, c.chore FROM ends AS e
+        CROSS JOIN LATERAL (
+            SELECT ctid, seq, settled, lane, uniq FROM task WHERE uuid = e.uuid AND app = _app OFFSET 0
+        ) AS t
+        JOIN claim AS c ON c.app = _app AND c.session = ANY (ARRAY(SELECT DISTINCT session FROM ends))
+            AND c.session = e.session AND c.fence = e.fence AND t.seq = ANY (c.seqs)
         WHERE t.settled < e.fence AND (_only IS NOT NULL OR NOT c.chore AND t.lane IS NULL AND t.uniq IS NULL)
     ), stays AS (
         UPDATE task AS t SET state = h.state, settled = h.fence, session = h.session, ended = _at,
             started = CASE WHEN h.chore THEN t.started ELSE h.at END, keep_until = _at + h.keep,
             result = CASE h.state WHEN 'succeeded' THEN h.data END, result_until = _at + h.keep_result,
             error = CASE h.state WHEN 'succeeded' THEN t.error ELSE h.data END
-        FROM held AS h WHERE t.seq = ANY (ARRAY(SELECT seq FROM held WHERE keep > 0)) AND t.seq = h.seq
-            AND t.settled < h.fence
+        FROM held AS h WHERE t.ctid = h.at_ctid AND t.settled < h.fence AND h.keep > 0
         RETURNING h.place, h.keep, h.keep_result, t.seq, t.uuid, t.source, t.state, t.uniq, t.unique_for, t.reply_to,
             t.crashes + 1 >= t.max_crashes AS suspect
     ), goes AS (
-        DELETE FROM task AS t USING held AS h WHERE t.seq = ANY (ARRAY(SELECT seq FROM held WHERE keep <= 0))
-            AND t.seq = h.seq AND t.settled < h.fence
+        DELETE FROM task AS t USING held AS h WHERE t.ctid = h.at_ctid AND t.settled < h.fence AND h.keep <= 0
         RETURNING h.place, h.keep, h.keep_result, t.seq, t.uuid, t.source, h.state, t.uniq, t.unique_for, t.reply_to,
             t.crashes + 1 >= t.max_crashes AS suspect
     ), over AS (
@@ -63,8 +63,8 @@ BEGIN
         SELECT _app, _call, _at, state, NULL, json_agg(json_build_array(uuid, source)) FROM goes GROUP BY state
     )
     SELECT coalesce(array_agg(place), '{}'), coalesce(bool_or(o.suspect), false),
-        coalesce(array_agg(DISTINCT source) FILTER (
-            WHERE EXISTS (SELECT FROM bound AS b WHERE b.app = _app AND b.name = o.source)), '{}'),
+        ARRAY(SELECT s.source FROM (SELECT DISTINCT source FROM over OFFSET 0) AS s
+            WHERE EXISTS (SELECT FROM bound AS b WHERE b.app = _app AND b.name = s.source)),
         json_agg(json_build_array(o.reply_to, o.uuid)) FILTER (WHERE o.reply_to IS NOT NULL)
     INTO places, suspect, woke, ended FROM over AS o;
 END $$;

@@ -188,8 +188,8 @@ END $$;
 CREATE FUNCTION turn_v1(
     _said json, _outcomes json, OUT verdicts text[], OUT alive boolean, OUT fence bigint, OUT number integer,
     OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[], OUT lanes text[], OUT uniqs text[],
-    OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[], OUT pasts text[], OUT schedules json, OUT rest json,
-    OUT woke text[], OUT next_in double precision, OUT more boolean, OUT told json
+    OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[], OUT pasts text[], OUT schedules json,
+    OUT rest json, OUT woke text[], OUT next_in double precision, OUT more boolean, OUT told json
 ) LANGUAGE plpgsql
 SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
@@ -247,7 +247,7 @@ BEGIN
         array_agg(t.past)
     INTO uuids, sources, bodies, policies, lanes, uniqs, dues, seqs, addeds, states, pasts
     FROM (
-        SELECT t.*, past_v1(t) AS past FROM unnest(_seqs) WITH ORDINALITY AS wanted (seq, nth)
-        JOIN task AS t ON t.seq = ANY (_seqs) AND t.seq = wanted.seq ORDER BY wanted.nth
+        SELECT one.*, past_v1(one) AS past FROM unnest(_seqs) WITH ORDINALITY AS wanted (seq, nth)
+        CROSS JOIN LATERAL (SELECT * FROM task WHERE task.seq = wanted.seq OFFSET 0) AS one ORDER BY wanted.nth
     ) AS t;
 END $$;
