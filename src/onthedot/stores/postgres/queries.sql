@@ -62,7 +62,9 @@ SELECT * FROM onthedot.purge_v1($1);
 SELECT * FROM onthedot.settle_in_v1($1);
 
 -- name: tell
-SELECT pg_notify($1, hint) FROM unnest($2::text[]) AS hint;
+-- A hint may be lost, so nobody waits for the disk.
+WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
+SELECT pg_notify($1, hint) FROM quick CROSS JOIN unnest($2::text[]) AS hint;
 
 -- name: app
 SELECT id FROM onthedot.app WHERE name = $1;
