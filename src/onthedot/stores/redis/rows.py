@@ -5,6 +5,7 @@ from __future__ import annotations
 from base64 import b64encode
 from collections.abc import Iterable, Iterator, Sequence
 from hashlib import sha256
+from itertools import repeat
 from struct import Struct
 from typing import Any, cast
 
@@ -130,7 +131,8 @@ def to_record(seq: bytes, asked: bytes, packed: bytes | None, state: str = "read
 
 def to_records(rows: Sequence[Any]) -> list[Record]:
     seqs, asked, past = rows
-    return [to_record(*row) for row in zip(seqs, asked, past, strict=True)]
+    numbers = (seqs[start : start + 6] for start in range(0, len(seqs), 6))
+    return [to_record(*row) for row in zip(numbers, asked, past or repeat(None, len(asked)), strict=True)]
 
 
 def seq_bytes(seqs: Iterable[int]) -> list[bytes]:

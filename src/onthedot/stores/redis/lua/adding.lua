@@ -11,8 +11,9 @@ local function add(r, head, body, there) -- there: its number, if this uuid is k
   if there then return r.uuid end
   local holder = r.unique and take_key(r, head, body)
   if holder then return holder end
-  r.seq = struct.pack('>I6', next_number('seq'))
+  local number = next_number('seq')
+  r.seq = struct.pack('>I6', number)
   later(sets, IDS, r.uuid, r.seq)
-  exists(r, 1)
+  exists(r, 1, number)
   write_task(r, head, body)
 end

@@ -18,23 +18,24 @@ local function next_tasks(times)
 end
 
 -- Several at once: whether their uuids are known is one question.
--- tasks: {head, body, at, after} each; answers with {uuid, 1 or 0: it is new} each, and how many are.
+-- tasks: {head, body, at, after} each; answers for each with "" if it is new, else whose it is, and how many are new.
 local function add_all(tasks)
   flush()
-  local new, uuids, answers, fresh = {}, {}, {}, 0
-  for i, task in ipairs(tasks) do
+  local new, uuids, holders, fresh = {}, {}, {}, 0
+  for i = 1, #tasks do
+    local task = tasks[i]
     new[i] = to_task(task[1], task[3], task[4])
     uuids[i] = new[i].uuid
   end
   local there = several(IDS, uuids)
   local here = {} -- what this very call has added
-  for i, task in ipairs(tasks) do
-    local uuid = uuids[i]
+  for i = 1, #tasks do
+    local uuid, task = uuids[i], tasks[i]
     local holder = add(new[i], task[1], task[2], there[i] or here[uuid])
     if not holder then
       here[uuid], fresh = true, fresh + 1
     end
-    answers[i] = {holder or uuid, holder and 0 or 1}
+    holders[i] = holder or ''
   end
-  return answers, fresh
+  return holders, fresh
 end

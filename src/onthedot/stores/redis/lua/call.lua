@@ -13,10 +13,6 @@ local CLAIMS, LEFT, CLAIMS_OF = P .. 'claims', P .. 'left', P .. 'claims:'
 local READY, SUSPECT, PARKED, SHUT = P .. 'ready:', P .. 'suspect:', P .. 'parked:', P .. 'shut'
 local ALARMS, CHORE, TALLY, BLOCKS = P .. 'alarms', P .. 'chores', P .. 'tally', P .. 'blocks'
 
-local sets, orders, gone, dirty = {}, {}, {}, false -- HSET, ZADD and HDEL to come, by key
-local woke, told, queues = {}, {}, {} -- sources: got something to do; that others must hear of; by key of their queue
-local soonest, soonest_of -- the first of the alarms to come, and its source
-
 local function many(command, key, list)
   for i = 1, #list, 4000 do
     call(command, key, unpack(list, i, math.min(i + 3999, #list)))
@@ -32,32 +28,4 @@ local function several(key, fields) -- HMGET
     end
   end
   return found
-end
-
-local function later(buffer, key, first, second)
-  local list = buffer[key]
-  if not list then
-    list = {}
-    buffer[key] = list
-  end
-  list[#list + 1] = first
-  list[#list + 1] = second
-  dirty = true
-end
-
-local function flush() -- before anything is read that may be among it
-  if not dirty then return end
-  for key, list in pairs(gone) do many('HDEL', key, list) end
-  for key, list in pairs(sets) do many('HSET', key, list) end
-  for key, list in pairs(orders) do
-    local source = queues[key]
-    if source and not told[source] and call('EXISTS', key) == 0 then told[source] = true end
-    if key == ALARMS and soonest then
-      local first = call('ZRANGE', ALARMS, 0, 0, 'WITHSCORES')[2]
-      if not first or soonest < tonumber(first) then told[soonest_of] = true end
-      soonest = nil
-    end
-    many('ZADD', key, list)
-  end
-  sets, orders, gone, dirty = {}, {}, {}, false
 end

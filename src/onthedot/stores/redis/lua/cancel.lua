@@ -1,7 +1,7 @@
 -- cancel: flags all that live; those not held are leased to the caller as chores.
 -- KEYS[1]: prefix. ARGV: now, session, reason, lease (ms that a session lives which only cancels), uuids.
--- Returns: fence (0: nothing was leased), [seqs, tasks, pasts].
--- uses: call records finish limits lanes laning entering places steps sessions telling
+-- Returns: fence (0: nothing was leased), [seqs in one, tasks, pasts].
+-- uses: call later policies records counting limits lanes laning entering places steps sessions logging telling
 local session, reason, leased, mine = ARGV[2], ARGV[3], {}, {}
 caller = session
 call('HDEL', COUNT, '') -- after a deletion, if only of nothing, a full server lets the rest through
@@ -37,5 +37,5 @@ if #leased > 0 then
   fence = next_number('fence')
   hold(fence, session, leased)
 end
-finish(save_lanes)
-return {fence, {leased, several(TASK, leased), several(PAST, leased)}}
+finish()
+return {fence, {table.concat(leased), several(TASK, leased), several(PAST, leased)}}

@@ -1,5 +1,9 @@
 -- Claim: chores first, then each pool. One that took nothing leaves no trace, and no number is used up.
-local function records_of(seqs) return {seqs, several(TASK, seqs), several(PAST, seqs)} end
+local function records_of(seqs)
+  local past, any_past = several(PAST, seqs), false
+  for i = 1, #past do any_past = any_past or past[i] end
+  return {table.concat(seqs), several(TASK, seqs), any_past and past or {}}
+end
 
 local function take_all(session, ask)
   local chores, tasks, suspects = {}, {}, doubts

@@ -40,7 +40,7 @@ local function end_task(r, o, started) -- o: the outcome's group; r.result and r
     if o.keep_result < o.keep then listed(results, r.result_until, r.seq) end
   end
   r.state, r.settled, r.session, r.started, r.ended, r.keep_until = o.state, o.fence, o.session, started, at, at + o.keep
-  local past = past_of(r, r.fresh and false or r.due)
+  local past = past_of(r, not r.fresh and r.due)
   later(sets, PAST, r.seq, past)
   if plain then o.shared = past:sub(1, #past - #r.result) end -- those that follow differ by their result only
 end

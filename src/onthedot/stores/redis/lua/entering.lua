@@ -1,6 +1,6 @@
 -- Into a place: ready, scheduled or parked. A new task's lane is looked at when its alarm comes, and not before.
 local function arm(r, moment)
-  later(orders, ALARMS, moment, r.seq)
+  later(orders, ALARMS, text_of(moment), r.seq)
   if not soonest or moment < soonest then soonest, soonest_of = moment, r.source end
 end
 
@@ -10,7 +10,7 @@ local function enter(r, state)
   if state == 'ready' then
     local key = queue(r)
     queues[key], woke[r.source] = r.source, true
-    later(orders, key, rank(r), member(r))
+    later(orders, key, text_of(rank(r)), member(r))
   end
   local rings = state == 'scheduled' and r.due or expiry(r)
   if rings then arm(r, rings) end

@@ -49,7 +49,7 @@ local function forget(l) -- a half-full bucket stays until it is full: forgettin
   return true
 end
 
-local function save_lanes()
+closing[1] = function() -- lanes that have changed
   for name, l in pairs(lanes) do
     local empty = l.running <= 0 and l.admitted <= 0 and call('EXISTS', PARKED .. name) == 0
     if l.changed and not (empty and forget(l)) then

@@ -1,7 +1,7 @@
 -- purge: ended records past their time, or the oldest ends beyond the most; results past theirs, keys, idle lanes.
 -- KEYS[1]: prefix. ARGV: now, limit, most.
 -- Returns: how many records it dropped, and 1 if it looked at as much as a call may and there may be more.
--- uses: call records finish limits lanes laning entering places steps keys ending purging telling
+-- uses: call later policies records counting limits lanes laning entering places steps keys ending purging logging telling
 local limit, most = tonumber(ARGV[2]), tonumber(ARGV[3])
 local dropped, looked = drop_kept('kept', limit, now, limit)
 flush()
@@ -20,5 +20,5 @@ for _, name in ipairs(call('ZRANGEBYSCORE', IDLE, '-inf', now, 'LIMIT', 0, limit
   call('ZREM', IDLE, name)
   lane(name).changed = true -- saving it finds out whether it is still in use
 end
-finish(save_lanes)
+finish()
 return {dropped, looked >= limit and dropped < limit and 1 or 0}

@@ -1,7 +1,7 @@
 -- revive: failed or cancelled ones are due now; attempts kept, retries and crashes from 0.
 -- KEYS[1]: prefix. ARGV: now, uuids.
 -- Returns: the uuids of those that live now.
--- uses: call records finish limits lanes laning entering places steps keys telling
+-- uses: call later policies records counting limits lanes laning entering places steps keys logging telling
 local function revive(r)
   if r.unique then
     local holder = key_holder(r.source, r.unique)
@@ -23,5 +23,5 @@ for i = 2, #ARGV do
   local r = seq and load(seq)
   if r and r.state ~= 'succeeded' and (not r.ended or revive(r)) then live[#live + 1] = r.uuid end
 end
-finish(save_lanes)
+finish()
 return live

@@ -34,9 +34,9 @@ local function under(fence) -- what a claim still holds, in the order of taking
 end
 
 local function hold(fence, session, seqs) -- one entry for all that a claim took
-  local held = {}
-  for i, seq in ipairs(seqs) do
-    held[2 * i - 1], held[2 * i] = seq, fence
+  local held, text = {}, tostring(fence) -- once: numbers are slow to write
+  for i = 1, #seqs do
+    held[2 * i - 1], held[2 * i] = seqs[i], text
   end
   many('HSET', HELD, held)
   call('HSET', CLAIMS, fence, pack({session, at, table.concat(seqs)}))

@@ -8,11 +8,11 @@ local function keys_of(set)
   return list
 end
 
-local function finish(save_more)
+local function finish()
   flush()
   for until_, seqs in pairs(kept) do keep('kept', until_, seqs) end
   for until_, seqs in pairs(results) do keep('results', until_, seqs) end
-  if save_more then save_more() end
+  for i = 1, #closing do closing[i]() end
   for source, its in pairs(counts) do add_up(TALLY, its, source .. ':') end
   add_up(BLOCKS, blocks)
   add_up(P .. 'uses', uses)

@@ -4,9 +4,9 @@
 -- outcomes: msgpack [[fence, session, uuids, state, keep, keep_result, after, counted, [at, after] of adds], …]: runs of like
 --   ones. Payloads: in this order, the result or error of each, and head and body of each that it adds.
 -- Returns: verdicts (a letter each: o k, r epeat, l ost), alive, and with an ask of the living:
---   msgpack [fence, rest, woke, next_in, more], tasks and chores as [seqs, tasks, pasts], schedules as [name, packed, rule].
--- uses: call records finish limits lanes laning entering places steps keys adding adding_all ending sessions burying noting settling
--- uses: time rooms taking pools telling claiming
+--   msgpack [fence, rest, woke, next_in, more], tasks and chores as [seqs in one, tasks, pasts if any], schedules as [name, packed, rule].
+-- uses: call later policies records counting limits lanes laning entering places steps keys adding adding_all ending sessions burying noting backing settling
+-- uses: time rooms taking pools strays logging telling claiming
 local session, verdicts = ARGV[2], {}
 caller, payload, texts = session, 5, unpacked(ARGV[5])
 for _, o in ipairs(ARGV[3] ~= '' and unpacked(ARGV[3]) or {}) do
@@ -26,5 +26,5 @@ if ARGV[4] ~= '' then
       more or refilled or promoted)
   end
 end
-finish(save_lanes)
+finish()
 return {verdicts, call('HEXISTS', WORKERS, session), answer or false}
