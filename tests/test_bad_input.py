@@ -380,17 +380,6 @@ def test_a_second_start_in_another_mode() -> None:
     assert shop.ran == [1, 2]
 
 
-@pytest.mark.parametrize("url", ["redis://localhost"])
-def test_stores_that_are_not_there_yet(url: str) -> None:
-    app: App[None] = App(store=url)
-
-    @app.task
-    async def good() -> None: ...
-
-    with pytest.raises(StoreRefused, match="not built yet"):
-        good.delay()
-
-
 async def test_executors() -> None:
     """One of one's own runs; what a child process cannot find fails and says why; neither holds up the others."""
 

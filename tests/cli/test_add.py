@@ -70,7 +70,7 @@ WRONG = [
     (["task", "list", "--store", "sqlite:///junk"], 3, "onthedot: "),
     (["task", "list", "--store", "sqlite:///no/such/folder/x.db"], 3, "onthedot: there is no file"),
     (["task", "list", "--store", "memory://"], 2, "memory:// lives inside one process"),
-    (["task", "list", "--store", "redis://localhost:1"], 3, "onthedot: redis:// is not built yet"),
+    (["task", "list", "--store", "redis://localhost:1"], 3, "onthedot: redis://localhost:1: "),
     (["task", "list", "--since", "soon"], 2, "neither a time ago"),
     (["task", "list", "--state", "lost"], 2, "'lost' is not one of"),
     (["task", "list", "-n", "a b"], 2, "is not a name"),

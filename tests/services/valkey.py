@@ -151,14 +151,15 @@ def url() -> str:
     return _servers["shared"].url
 
 
-def check_empty() -> None:
-    """At the end of a run: every test has taken away what it made."""
+def left() -> list[bytes]:
+    """Keys of apps on the shared server."""
     import redis
 
+    found: list[bytes] = []
     for shared in _servers.values():
         with redis.Redis(port=shared.port) as client:
-            left = list(client.scan_iter("onthedot:*", count=1000))
-        assert not left, f"keys are left: {left[:10]}"
+            found += client.scan_iter("onthedot:*", count=1000)
+    return found
 
 
 @contextmanager

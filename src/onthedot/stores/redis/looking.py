@@ -7,9 +7,10 @@ from typing import Any
 
 import msgspec
 
-from onthedot.stores.contract import Lease, Limit, Note, Page, Record, Schedule, State
+from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
 from onthedot.stores.records import moved, past_with
 from onthedot.stores.redis.rows import decode, learn, seq_bytes, to_note, to_record, to_schedule
+from onthedot.stores.redis.standing import to_limit, to_standing
 
 Call = Callable[..., Awaitable[Any]]
 _PIECE = 200  # records a script looks at
@@ -44,7 +45,7 @@ class Looking:
             raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(FILTERS)}")
         rows: list[Record] = []
         looked = 0
-        for piece in self._pieces(await self._do("HKEYS", "blocks"), int(after) if after else _END):
+        for piece in await self._candidates(where, int(after) if after else _END):
             if looked >= _LOOK or len(rows) >= limit:
                 return Page(rows, str(piece[0] + 1))
             looked += len(piece)
@@ -55,13 +56,14 @@ class Looking:
                     rows.append(record)
         return Page(rows, None)
 
-    def _pieces(self, names: Sequence[bytes], before: int) -> Iterator[list[int]]:
-        """Numbers that may be taken, newest first; a block without any record is not there."""
-        blocks = sorted((int(name) * _BLOCK for name in names), reverse=True)
-        for block in blocks:
-            numbers = range(min(block + _BLOCK, before) - 1, block - 1, -1)
-            for start in range(0, len(numbers), _PIECE):
-                yield list(numbers[start : start + _PIECE])
+    async def _candidates(self, where: Mapping[str, str], before: int) -> Iterator[list[int]]:
+        """Numbers that may be of records, newest first: of what is held, or of blocks that have any."""
+        if where.get("state") == "running":
+            held = (int.from_bytes(seq, "big") for seq in await self._do("HKEYS", "held"))
+            return _in_pieces(sorted((number for number in held if number < before), reverse=True))
+        blocks = sorted((int(name) * _BLOCK for name in await self._do("HKEYS", "blocks")), reverse=True)
+        ranges = (range(min(block + _BLOCK, before) - 1, block - 1, -1) for block in blocks)
+        return (piece for numbers in ranges for piece in _in_pieces(numbers))
 
     async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
         seq = await self._do("HGET", "ids", uuid)
@@ -92,16 +94,14 @@ class Looking:
         ]
         limits: list[Limit] = []
         for field, packed in _pairs(await self._do("HGETALL", "limits")):
-            name, _, by = field.decode().rpartition("|")
-            cap, rate, burst, paused, reason = decode(packed)
-            limits.append(
-                Limit(
-                    name, None if cap is False else cap, None if rate is False else rate, burst, paused, reason,
-                    "operator" if by == "operator" else "code",
-                )
-            )  # fmt: skip
-        sessions = {name.decode(): info for name, info in _pairs(await self._do("HGETALL", "workers"))}
+            limits.append(to_limit(field, packed))
+        alive = set(await self._call("alive"))
+        sessions = {name.decode(): info for name, info in _pairs(await self._do("HGETALL", "workers")) if name in alive}
         return schedules, limits, sessions
+
+    async def standing(self, uuid: str) -> Standing | None:
+        answer = await self._call("stand", uuid, AHEAD)
+        return None if answer is None else to_standing(answer)
 
     async def changes(self, after: str, limit: int) -> list[tuple[str, bytes]]:
         if not after:
@@ -132,6 +132,10 @@ def _moves(row: dict[bytes, bytes], names: Mapping[bytes, tuple[str, str]]) -> I
             uuid, source = names[seq]
             if uuid:
                 yield at, uuid, source, state.decode()
+
+
+def _in_pieces(numbers: Sequence[int]) -> Iterator[list[int]]:
+    return (list(numbers[start : start + _PIECE]) for start in range(0, len(numbers), _PIECE))
 
 
 def _split(seqs: bytes) -> list[bytes]:

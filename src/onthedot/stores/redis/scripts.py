@@ -30,6 +30,6 @@ def _plain(text: str) -> str:
 
 VERBS = (
     "add", "add_unique", "turn", "note", "cancel", "revive", "beat", "close", "put", "fire", "drop", "purge", "look",
-    "names",
+    "names", "stand", "alive",
 )  # fmt: skip
 SCRIPTS: dict[str, Script] = {verb: _read(verb) for verb in VERBS}

@@ -28,6 +28,7 @@ from onthedot.stores.contract import (
     Pool,
     Record,
     Schedule,
+    Standing,
     State,
     Turn,
     Verdict,
@@ -233,6 +234,9 @@ class RedisStore:
 
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
         return await self._looking.state()
+
+    async def standing(self, uuid: str) -> Standing | None:
+        return await self._looking.standing(uuid)
 
     async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         return await self._looking.changes(after, limit)

@@ -1,0 +1,46 @@
+"""How a waiting task stands: what a script has read at one moment, judged by the rules that all stores share."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from onthedot.stores.contract import Limit, Standing
+from onthedot.stores.limits import Bucket, Limits
+from onthedot.stores.redis.rows import decode, learn, to_record
+from onthedot.stores.standing import holds
+
+
+def to_standing(answer: Sequence[Any]) -> Standing:
+    seq, asked, past, state, now, running, ahead, limits, source, lane, digest, text = answer
+    learn(digest, text)
+    record = to_record(seq, asked, past, state.decode(), float(now))
+    rules = Limits()
+    for field, packed in zip(limits[::2], limits[1::2], strict=True):
+        rules.put(to_limit(field, packed), float(now))
+    if (bucket := _bucket(source)) is not None:
+        rules._sources[record.source] = bucket
+    if record.lane is not None:
+        there = rules.lane(record.lane)
+        counts = [float(each or 0) for each in lane[:3]] or [0.0, 0.0, 0.0]
+        there.running, there.admitted, there.pledged = int(counts[0]), int(counts[1]), counts[2]
+        there.bucket = _bucket(lane)
+    return Standing(holds(rules, record, running, float(now)), ahead)
+
+
+def to_limit(field: bytes, packed: bytes) -> Limit:
+    name, _, by = field.decode().rpartition("|")
+    cap, rate, burst, paused, reason = decode(packed)
+    return Limit(
+        name, None if cap is False else cap, None if rate is False else rate, burst, paused, reason,
+        "operator" if by == "operator" else "code",
+    )  # fmt: skip
+
+
+def _bucket(fields: Sequence[bytes | None]) -> Bucket | None:
+    """tokens and at stand last; a lane that is not there, or has no rate, has none."""
+    if not fields or not fields[3] or not fields[4]:
+        return None
+    bucket = Bucket(Limit(""), float(fields[4]))
+    bucket.tokens = float(fields[3])
+    return bucket
