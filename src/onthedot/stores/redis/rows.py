@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from hashlib import sha256
 from itertools import repeat
 from struct import Struct
@@ -35,8 +35,8 @@ _MOST = 10_000  # policies that are remembered: a declaration makes one, and its
 _ASKED, _PAST, _NOTE = Struct(">q6sH"), Struct(">HI"), Struct(">H")
 _digests: dict[Policy, tuple[str, str]] = {}
 _policies: dict[str, Policy] = {}
-encode = msgspec.msgpack.Encoder().encode
-decode = cast("Any", msgspec.msgpack.Decoder()).decode
+encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
+decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 
 
 class _Head(msgspec.Struct, array_like=True, gc=False):
