@@ -14,7 +14,7 @@ from onthedot.stores.redis import RedisStore
 from tests.services import valkey
 
 PAGE = Path(__file__).parents[3] / "docs" / "redis.md"
-STAYS = {"count", "changes", "workers", "leases", "limits", "graves"}
+STAYS = {"count", "changes", "workers", "leases", "limits", "graves", "ids", "past", "held"}
 
 
 def documented() -> set[str]:

@@ -59,7 +59,7 @@ class Looking:
     async def _candidates(self, where: Mapping[str, str], before: int) -> Iterator[list[int]]:
         """Numbers that may be of records, newest first: of what is held, or of blocks that have any."""
         if where.get("state") == "running":
-            held = (int.from_bytes(seq, "big") for seq in await self._do("HKEYS", "held"))
+            held = (int.from_bytes(seq, "big") for seq in await self._do("HKEYS", "held") if len(seq) == 6)
             return _in_pieces(sorted((number for number in held if number < before), reverse=True))
         blocks = sorted((int(name) * _BLOCK for name in await self._do("HKEYS", "blocks")), reverse=True)
         ranges = (range(min(block + _BLOCK, before) - 1, block - 1, -1) for block in blocks)
