@@ -1,6 +1,6 @@
 """Runs a server until the standard input ends: also a test run that is killed with -9 leaves no server behind.
 
-python leash.py COMMAND …
+    python leash.py COMMAND …
 """
 
 from __future__ import annotations
@@ -12,8 +12,9 @@ import sys
 
 
 def main(command: list[str]) -> int:
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the tests; they let go when they are done
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        signal.signal(number, signal.SIG_IGN)  # meant for the tests, whose group it shares: it goes when they are gone
     while os.read(0, 4096):
         pass
     server.terminate()
