@@ -155,7 +155,7 @@ async def test_a_rate(
     assert (told.reason, told.until) == ("rate", later(clock, 1500))
     assert told.estimated_start == told.until
     name = "acme of a" if lane else "a"
-    assert told.text == f"{name} may start 30 a minute, and the next at 2026-01-01 00:00:02 UTC"
+    assert told.text == f"{name} may start 30/m, and the next at 2026-01-01 00:00:02 UTC"
     clock.advance(1500)
     assert (await operations.explain(second)).reason == "behind"
 

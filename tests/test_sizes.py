@@ -11,19 +11,19 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 7_200,
-    "cli": 3_350,
-    "engine": 1_500,
+    ".": 7_250,
+    "cli": 3_300,
+    "engine": 1_550,
     "executors": 1_300,
     "mq": 299,
     "observe": 350,
     "operations": 2_600,
     "stores": 1_250,
     "stores/memory": 1_450,
-    "stores/postgres": 1_500,
+    "stores/postgres": 1_550,
     "stores/postgres/functions": 1_600,
-    "stores/redis": 1_100,
-    "stores/redis/lua": 1_450,
+    "stores/redis": 1_150,
+    "stores/redis/lua": 1_550,
     "stores/sqlite": 3_450,
     "testing": 600,
 }

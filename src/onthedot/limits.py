@@ -79,6 +79,19 @@ class Rate:
         return max(1.0, self.per_second) if self.burst is None else float(self.burst)
 
 
+def rate_text(per_second: float) -> str:
+    """As one would write it: in the shortest time that makes it a whole number, else in which it is one or more.
+
+    >>> [rate_text(rate) for rate in (10, 100 / 60, 1.5, 1 / 3, 2 / 3600, 1 / 86_400, 3.14159)]
+    ['10/s', '100/m', '90/m', '20/m', '2/h', '1/d', '3.14/s']
+    """
+    counts = [(per_second * seconds, unit) for unit, seconds in _PERIODS.items()]
+    ones = [each for each in counts if each[0] >= 0.999]
+    whole = [each for each in ones if abs(each[0] - round(each[0])) < 1e-9 * each[0]]
+    count, unit = (whole or ones or counts[-1:])[0]
+    return f"{count:.3g}/{unit}" if count < 100 else f"{count:.0f}/{unit}"
+
+
 @dataclass(frozen=True)
 class AtMost:
     """At most so many at once: for each value of the argument `by`, or for all tasks that say the same `name`.

@@ -49,7 +49,7 @@ def test_what_is_known_of_a_source(limited: Desk) -> None:
     head, *rows = limited.do("source", "list").splitlines()
     assert head.split()[:3] == ["SOURCE", "READY", "PARKED"]
     assert rows[1].split() == ["greet", "1", "0", "1", "0", "0", "1", "0"]
-    assert rows[2].split("  ")[-1].strip() == "4 at once, 1.67/s, 2 at once a key"
+    assert rows[2].split("  ")[-1].strip() == "4 at once, 100/m, 2 at once a key"
     assert rows[4].split()[0] == "@openai"
     assert rows[4].endswith("5/s")
 
@@ -68,7 +68,7 @@ def test_an_operator_s_limit_stands_before_code_s(limited: Desk) -> None:
     limited.app._bridge.call(lambda _: lower())
     found = [(each["name"], each["cap"], each["by"]) for each in sources(limited)["send"]["limits"] if each["cap"]]
     assert found == [("send", 1, "operator"), ("send/*", 2, "code"), ("send/acme", 9, "code")]
-    assert "1 at once (operator), 1.67/s, 2 at once a key, 9 at once for acme" in limited.do("source", "list")
+    assert "1 at once (operator), 100/m, 2 at once a key, 9 at once for acme" in limited.do("source", "list")
 
 
 def test_pause_and_resume(desk: Desk) -> None:
@@ -127,6 +127,36 @@ def test_a_pause_that_would_hold_nothing_is_refused(desk: Desk) -> None:
     assert set(sources(desk)) == {"greet"}
     desk.do("source", "pause", "later", "--force", "--reason", "not before Monday")
     assert sources(desk)["later"]["paused"]["reason"] == "not before Monday"
+
+
+def test_a_limit_is_set_and_given_back(limited: Desk) -> None:
+    assert limited.do("source", "limit", "send", "--at-once", "1") == "send: 1 at once, 100/m (burst 1.66667)\n"
+    assert "1 at once (operator), 100/m" in limited.do("source", "list")
+    assert limited.do("source", "limit", "send", "--rate", "5/s", "--burst", "2").endswith("1 at once, 5/s (burst 2)\n")
+    assert limited.do("source", "limit", "send", "--at-once", "code", "--rate", "code").startswith(
+        "send: 4 at once, 100/m"
+    )
+    assert limited.do("source", "limit", "@openai", "--at-once", "3") == "@openai: 3 at once, 5/s (burst 5)\n"
+    told = limited.json("source", "limit", "send", "--key", "a/b", "--at-once", "7")["limit"]
+    assert (told["cap"], told["changed"]) == (7, ["cap"])
+    assert limited.do("source", "limit", "send", "--key", "*", "--at-once", "6") == "send a key: 6 at once\n"
+
+
+@pytest.mark.parametrize(
+    ("words", "says"),
+    [
+        (["send"], "nothing to change"),
+        (["send", "--at-once", "many"], "--at-once 'many' is no number"),
+        (["send", "--at-once", "0"], "AtMost"),
+        (["send", "--rate", "fast"], "rate 'fast' cannot be read"),
+        (["think", "--burst", "3"], "think has no rate"),
+        (["sned", "--at-once", "1"], "no source 'sned' here; did you mean 'send'?"),
+        (["@opnai", "--at-once", "1"], "is no lane that tasks share"),
+    ],
+)
+def test_a_limit_that_cannot_be(limited: Desk, words: list[str], says: str) -> None:
+    unknown = words[0] == "sned"
+    assert says in limited.do("source", "limit", *words, code=1 if unknown else 2)
 
 
 def test_app_pause_is_the_same(desk: Desk) -> None:

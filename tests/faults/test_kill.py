@@ -53,13 +53,15 @@ def test_killed_workers_lose_nothing(store: str, ledger: Ledger, ledger_path: Pa
         whole = {handle.uuid for handle in shop.limited.delay_many([{"number": n} for n in range(300)])}
         wait_for(lambda: done() == tasks + 300, 60)
     entries = ledger.entries()
-    took = sorted(seconds for pid, died in deaths for seconds in taken_over_after(entries, pid, died))
+    by_death = [taken for pid, died in deaths if (taken := sorted(taken_over_after(entries, pid, died)))]
+    first = max(taken[0] for taken in by_death)  # another process is there; the others wait for a slot to be free
+    took = sorted(seconds for taken in by_death for seconds in taken)
     lost = acknowledged - {entry.uuid for entry in entries}
     print(
         f"\n{tasks} acknowledged, {kills} kills: lost {len(lost)},"
         f" extra runs {extra_runs(entries)}, taken over {len(took)} in"
         f" p50 {statistics.median(took) * 1000:.0f} ms, p99 {took[len(took) * 99 // 100] * 1000:.0f} ms,"
-        f" max {took[-1] * 1000:.0f} ms"
+        f" max {took[-1] * 1000:.0f} ms; of each death the first within {first * 1000:.0f} ms"
     )
     assert counts() == {"succeeded": tasks + 300}
     assert {entry.uuid for entry in entries if entry.what == "end"} == acknowledged | whole

@@ -301,10 +301,13 @@ def clock() -> Jumping:
     return Jumping()
 
 
-async def test_a_wall_clock_that_jumps_ahead(shop: Shop, clock: Jumping, app: App) -> None:
+async def test_a_wall_clock_that_jumps_ahead(
+    shop: Shop, clock: Jumping, app: App, caplog: pytest.LogCaptureFixture
+) -> None:
     """SQLite goes by it, and a worker judges windows by the store's moment, not by its own."""
     nominal = ticking(app, CronSchedule("0 * * * *"))
     async with app.running():
+        await shop.looked()  # before and after: else nobody could tell that it has jumped
         clock.jumped = 3 * 3_600_000.0 + 600_000
         await shop.looked()
         if app._core.store.immediate:  # memory goes by the monotonic clock: nothing is due
@@ -318,6 +321,9 @@ async def test_a_wall_clock_that_jumps_ahead(shop: Shop, clock: Jumping, app: Ap
         assert worker._number - turns < 10, "it does not look again and again"
         info = await app.schedules.get("tick")
         assert (info.next_run, dict(info.skipped)) == (BEGIN + 4 * HOUR, {"grace": 2})
+    steps = [message for message in caplog.messages if message.startswith("[clock]")]
+    assert len(steps) == 1
+    assert "was set ahead by 11400.0 s" in steps[0]
 
 
 @pytest.mark.parametrize("jumped", [-3_600_000.0, 3_600_000.0])

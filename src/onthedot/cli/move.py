@@ -3,22 +3,20 @@
 from __future__ import annotations
 
 import asyncio
-from contextlib import AsyncExitStack, nullcontext
+from contextlib import AsyncExitStack
 from dataclasses import asdict
 
 import click
 
 from onthedot.cli.interrupt import ctrl_c
 from onthedot.cli.options import Mistake, Said, shared
-from onthedot.cli.screen import screen, write_json
+from onthedot.cli.screen import Screen, screen, write_json
 from onthedot.cli.store import check_there, shown, target
 from onthedot.clock import SystemClock
 from onthedot.operations.move import Move, Moved, counted
 from onthedot.settings import store_url
 from onthedot.stores import connect
 from onthedot.stores.contract import Store
-
-_BAR = 30
 
 
 @click.command()
@@ -67,12 +65,7 @@ async def _move(said: Said, urls: tuple[str, str], name: str, *, wait: bool, rel
         asked = stack.enter_context(ctrl_c("stopping after this batch; Ctrl+C again stops now"))
         source, into = [await _opened(stack, url, name) for url in urls]
         total = sum((await counted(source))[0].values())
-        with nullcontext(repr) if said.json else screen().picture() as picture:
-
-            def tell(moved: Moved) -> None:
-                picture(bar(moved.tasks, max(total, moved.tasks)))
-
-            tell(Moved())
+        with (Screen() if said.json else screen()).progress("moving", total) as tell:
             moving = Move(source, into, shown(urls[1]), tell=tell, stop=asked.is_set)
             return await moving.run(wait=wait, release=release)
 
@@ -82,15 +75,6 @@ async def _opened(stack: AsyncExitStack, url: str, name: str) -> Store:
     await store.open()
     stack.push_async_callback(store.shut)
     return store
-
-
-def bar(done: int, total: int) -> str:
-    """
-    >>> bar(5, 10)
-    '━━━━━━━━━━━━━━━╌╌╌╌╌╌╌╌╌╌╌╌╌╌╌  5 of 10'
-    """
-    full = _BAR * done // total if total else _BAR
-    return f"{'━' * full}{'╌' * (_BAR - full)}  {done} of {total}"
 
 
 def _report(moved: Moved, to: str) -> None:

@@ -9,9 +9,12 @@ import click
 from onthedot.cli.options import Mistake, Said, meant, shared
 from onthedot.cli.screen import Screen, screen, write_json
 from onthedot.cli.store import ask
+from onthedot.limits import rate_text
 from onthedot.operations import Operations
+from onthedot.operations.limiting import LimitInfo
 from onthedot.operations.sources import Pause, SourceInfo, SourceLimit
 
+_CODE = "code"  # gives back to the code what the operator had set
 _MANY = 3  # keys with a limit or pause of their own that a table shows
 
 
@@ -52,21 +55,13 @@ def limits_text(each: SourceInfo) -> str:
 
 
 def _limit_text(limit: SourceLimit) -> str:
-    _, slash, key = limit.name.partition("/")
-    whose = "" if not slash else " a key" if key == "*" else f" for {key}"
     what = rate_text(limit.rate) if limit.rate is not None else f"{limit.cap} at once"
-    return what + whose + (" (operator)" if limit.by == "operator" else "")
+    return what + _whose(limit.name) + (" (operator)" if limit.by == "operator" else "")
 
 
-def rate_text(per_second: float) -> str:
-    """
-    >>> rate_text(10), rate_text(1.5), rate_text(1 / 60), rate_text(2 / 3600)
-    ('10/s', '1.5/s', '1/m', '2/h')
-    """
-    for unit, seconds in (("s", 1), ("m", 60), ("h", 3600)):
-        if per_second * seconds >= 0.999:
-            return f"{per_second * seconds:.3g}/{unit}"
-    return f"{per_second * 86_400:.3g}/d"
+def _whose(limit: str) -> str:
+    _, slash, key = limit.partition("/")
+    return "" if not slash else " a key" if key == "*" else f" for {key}"
 
 
 def pauses_text(out: Screen, each: SourceInfo) -> str:
@@ -130,6 +125,41 @@ def resume(said: Said, source: str, key: str | None) -> None:
     if key is None and found.paused_keys:
         keys = _shortened([each.key or "" for each in found.paused_keys], _MANY)
         click.echo(f"still paused: {keys}; --key KEY resumes one", err=True)
+
+
+@click.command()
+@click.argument("source")
+@click.option("--key", help="Only tasks with this key, or '*': the keys that have no limit of their own.")
+@click.option("--at-once", metavar="N", help="So many at once, in all processes together.")
+@click.option("--rate", metavar="N/TIME", help="So many in a time: 10/s, 100/m, 5/2s.")
+@click.option("--burst", type=float, help="So many of a rate at once after a pause; else one second's worth.")
+@shared("store", "name", "app", "json")
+@click.pass_obj
+def limit(said: Said, source: str, key: str | None, at_once: str | None, rate: str | None, burst: float | None) -> None:
+    """Limit SOURCE, or a lane that sources share (@name), in all processes and from now on.
+
+    It stands over what the code says until it is given back: --at-once code, --rate code. What runs goes on.
+    """
+    if (at_once, rate, burst) == (None, None, None):
+        raise Mistake("nothing to change: say --at-once, --rate or --burst")
+    if at_once not in (None, _CODE) and not at_once.isdecimal():
+        raise Mistake(f"--at-once {at_once!r} is no number")
+    cap = ... if at_once is None else None if at_once == _CODE else int(at_once)
+    pace = ... if rate is None else None if rate == _CODE else rate
+
+    async def work(operations: Operations) -> LimitInfo:
+        if source[0] != "@":
+            _of(await operations.sources(), source)
+        name, of = (f"{source}/*", None) if key == "*" else (source, key)
+        return await operations.set_limit(name, of, cap=cap, rate=pace, burst=... if burst is None else burst)
+
+    found = ask(said, work)
+    if said.json:
+        write_json({"limit": found})
+        return
+    holds = [] if found.cap is None else [f"{found.cap} at once"]
+    holds += [] if found.rate is None else [f"{rate_text(found.rate)} (burst {found.burst:g})"]
+    click.echo(f"{source}{_whose(found.name)}: {', '.join(holds) or 'no limit'}")
 
 
 def _of(sources: Iterable[SourceInfo], name: str) -> SourceInfo:

@@ -20,6 +20,7 @@ from onthedot.engine.keeper import Keeper
 from onthedot.engine.runner import Around, Run, Runner
 from onthedot.engine.slots import Slots
 from onthedot.engine.source import Source, Sources
+from onthedot.engine.steps import Steps
 from onthedot.engine.wake import Wake
 from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
@@ -87,6 +88,7 @@ class Worker:
         self._also: list[Outcome] = []  # ends of what never ran: chores, and what came too late
         self._notes: dict[str, Note] = {}
         self._notes_lock = threading.Lock()
+        self._steps = Steps(parts.logs)
         self._number = 0
         self._purged = self._asked_all = parts.clock.now()
         self._stopping = False
@@ -250,7 +252,10 @@ class Worker:
             self._also = also + self._also
             raise
         self._number += ask is not None
-        self._logs.settled(ended, turn.verdicts, self._clock.now())
+        answered = self._clock.now()
+        if turn.claimed is not None:
+            self._steps.look(now, turn.claimed.now, answered)
+        self._logs.settled(ended, turn.verdicts, answered)
         self._parts.turned()
         return turn
 

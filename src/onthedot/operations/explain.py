@@ -7,11 +7,12 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from onthedot.clock import from_ms
+from onthedot.limits import rate_text
 from onthedot.operations.sources import read_reason
 from onthedot.operations.turns import pace, some
 from onthedot.operations.workers import WorkerInfo, as_worker
 from onthedot.outcome import read_failure
-from onthedot.stores.contract import AHEAD, Hold, Limit, Record, Standing, Store
+from onthedot.stores.contract import AHEAD, Hold, Record, Standing, Store
 from onthedot.stores.records import ENDED, ENDING, expiry
 from onthedot.task import TaskState
 
@@ -208,7 +209,7 @@ class _About:
         return Reason("source_limit" if own else "key_limit", text, None, self._holders(holders), count)
 
     def _rated(self, hold: Hold) -> Reason:
-        text = f"{_named(hold.limit.name)} may start {_rate(hold.limit)}"
+        text = f"{_named(hold.limit.name)} may start {rate_text(hold.limit.rate or 0)}"
         if hold.opens_in is not None:
             until = self._now + hold.opens_in
             return Reason("rate", f"{text}, and the next at {_moment(until)}", from_ms(until))
@@ -279,18 +280,6 @@ def _named(limit: str) -> str:
     """
     head, slash, key = limit.partition("/")
     return f"{key} of {head}" if slash else head
-
-
-def _rate(limit: Limit) -> str:
-    """
-    >>> _rate(Limit("a", rate=10)), _rate(Limit("a", rate=0.5)), _rate(Limit("a", rate=1 / 7200))
-    ('10 a second', '30 a minute', '12 a day')
-    """
-    rate = limit.rate or 0
-    for times, period in ((1, "second"), (60, "minute"), (3600, "hour")):
-        if rate * times >= 1:
-            return f"{rate * times:g} a {period}"
-    return f"{rate * 86_400:g} a day"
 
 
 def _count(number: int, one: str, many: str) -> str:

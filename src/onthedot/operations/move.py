@@ -49,7 +49,7 @@ class Move:
         target: Store,
         to: str,
         *,
-        tell: Callable[[Moved], object] = lambda _: None,
+        tell: Callable[[int], object] = lambda _: None,
         stop: Callable[[], bool] = lambda: False,
     ) -> None:
         self._source = source
@@ -156,7 +156,7 @@ class Move:
             self._left_there = True
         self._moved.cancelled += len(unwanted)
         self._moved.tasks += len(uuids) - len(unwanted)
-        self._tell(self._moved)
+        self._tell(self._moved.tasks)
         await asyncio.sleep(0)  # others want the loop, too
 
     async def _finish_earlier(self, *, release: bool) -> None:
