@@ -12,7 +12,7 @@ SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
     ".": 7_250,
-    "cli": 3_300,
+    "cli": 3_350,
     "engine": 1_550,
     "executors": 1_300,
     "mq": 299,

@@ -49,7 +49,7 @@ STORES: dict[str, MakeStore] = {
     "redis": lambda clock: RedisStore(valkey.url(), clock, valkey.new_name()),
 }
 SERVERS = ("postgres",)  # real ones, which a fixture starts
-WITHOUT = {"naive": ("bounds", "hints", "changes")}  # facets that a kind does not have
+WITHOUT = {"naive": ("besides", "bounds", "hints", "changes")}  # facets that a kind does not have
 
 
 @pytest.fixture
@@ -60,7 +60,8 @@ def clock() -> ManualClock:
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     facet = metafunc.module.__name__.rpartition("test_")[2]
     kinds = [kind for kind in (*STORES, *SERVERS) if facet not in WITHOUT.get(kind, ())]
-    metafunc.parametrize("store", kinds, indirect=True)
+    once = [pytest.param(kind, marks=pytest.mark.once) if kind in ("redis", *SERVERS) else kind for kind in kinds]
+    metafunc.parametrize("store", once, indirect=True)
 
 
 @pytest.fixture

@@ -410,6 +410,7 @@ async def test_one_slot_means_strict_order_across_sources() -> None:
     assert order == sorted(range(60), key=lambda n: (-(n % 5), n))
 
 
+@pytest.mark.once
 @pytest.mark.timeout(240)
 async def test_two_hundred_thousand_due_tasks_are_few_coroutines() -> None:
     most = ran = 0

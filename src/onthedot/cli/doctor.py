@@ -20,7 +20,8 @@ from onthedot.cli.screen import screen, write_json
 from onthedot.cli.store import ask, shown, target
 from onthedot.errors import OnTheDotError, StoreError, StoreUnavailable
 from onthedot.operations import Operations
-from onthedot.operations.diagnosis import Check, diagnose
+from onthedot.operations.diagnosis import diagnose
+from onthedot.operations.health import Check
 from onthedot.settings import store_url, version
 from onthedot.stores.about import check_schema, file_of
 

@@ -23,10 +23,10 @@ T = TypeVar("T")
 
 def ask(said: Said, work: Callable[[Operations], Awaitable[T]]) -> T:
     """Opens the store, asks, closes it. A file that is not there is not made by looking."""
+    url, name = target(said)
+    check_there(url, name)
 
     async def asking() -> T:
-        url, name = target(said)
-        check_there(url, name)
         store = connect(url, SystemClock(), name)
         await store.open()
         try:

@@ -19,6 +19,7 @@ from onthedot.operations.sources import SourceInfo, as_sources, written_reason
 from onthedot.operations.watching import Watch
 from onthedot.operations.workers import WorkerInfo, as_worker
 from onthedot.outcome import write_reason
+from onthedot.stores.besides import Served, Server
 from onthedot.stores.contract import Ended, Lease, Limit, NewTask, Record, Store
 
 NO_CODE = Code()
@@ -56,6 +57,10 @@ class Operations(Limiting):
         """Who lives, without looking for what they run."""
         _, _, sessions = await self._store.state()
         return [as_worker(name, info, 0) for name, info in sorted(sessions.items())]
+
+    async def server(self) -> Server | None:
+        """The program behind the store; None where the store is a part of this one."""
+        return await self._store.server() if isinstance(self._store, Served) else None
 
     def watch(self) -> Watch:
         """What goes on, one picture after the other."""

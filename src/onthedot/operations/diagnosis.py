@@ -5,11 +5,11 @@ from __future__ import annotations
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from onthedot.operations.health import MEND_CLOCKS, Check, clock, memory
 from onthedot.operations.schedules import ScheduleInfo
 from onthedot.operations.sources import Pause, SourceInfo
 from onthedot.operations.words import ago
@@ -27,21 +27,12 @@ _LOOK = 10_000  # ready tasks that are looked at
 _SOME = 5  # of a kind
 
 
-@dataclass(frozen=True, slots=True)
-class Check:
-    """One of many. ok: as it should be; else the remedy says what to do."""
-
-    ok: bool
-    what: str
-    text: str
-    remedy: str = ""
-
-
 async def diagnose(operations: Operations) -> list[Check]:
     """All that can be said of the inside of a store."""
     sources, workers = await operations.sources(), await operations.present()
     hosts = ", ".join(sorted({each.host for each in workers if each.host}))
-    found = [Check(True, "workers", f"{len(workers)}" + (f" on {hosts}" if hosts else ""))]
+    found = await _server(operations)
+    found.append(Check(True, "workers", f"{len(workers)}" + (f" on {hosts}" if hosts else "")))
     found += _late(await _oldest(operations, sources), {each.name: each for each in sources}, workers)
     found += _paused(sources)
     found += _running(Counter([each.past.session async for each in operations.counted("running")]), workers)
@@ -49,6 +40,16 @@ async def diagnose(operations: Operations) -> list[Check]:
     found += _schedules(await operations.schedules.list(), workers)
     found += await _clocks(operations, workers)
     return found
+
+
+async def _server(operations: Operations) -> list[Check]:
+    """Its clock and memory, if the store is one."""
+    asked = time.time() * 1000
+    server = await operations.server()
+    if server is None:
+        return []
+    now = min(max(server.now, asked), time.time() * 1000)  # it looked at its clock between question and answer
+    return [Check(True, "server", server.program), clock(server, now), *memory(server)]
 
 
 # -- what waits
@@ -166,10 +167,9 @@ async def _clocks(operations: Operations, workers: Sequence[WorkerInfo]) -> list
     """What happened in the future was written by somebody whose clock is wrong; or ours is."""
     seen = {f"the newest task of {task.source} was added": task.added_at for task in await operations.find(limit=1)}
     seen |= {f"worker {each.id} on {each.host} began": each.started for each in workers if each.started is not None}
-    remedy = "let the machines keep their time (timedatectl, chronyc tracking): due times and leases go by it"
     ahead = {what: (at - datetime.now(UTC)).total_seconds() for what, at in seen.items()}
     return [
-        Check(False, "clock", f"{what} {seconds:.0f} s in the future", remedy)
+        Check(False, "clock", f"{what} {seconds:.0f} s in the future", MEND_CLOCKS)
         for what, seconds in ahead.items()
         if seconds > SKEW
     ][:_SOME]

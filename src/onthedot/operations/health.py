@@ -16,17 +16,19 @@ MOST_FAILED = 0.01  # of all that has ended by running
 MOST_CROWDED = 2  # times the fleet's slots
 MOST_OFF = 1_000  # ms between the clocks
 MOST_FULL = 0.8  # of a server's memory
+MEND_CLOCKS = "let the machines keep their time (timedatectl, chronyc tracking): due times and leases go by it"
 
 _PAGE, _PAGES = 1000, 10  # how far is looked for what waits
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. ok=False: somebody should do something, and `text` says what."""
+    """One thing that was looked at. ok=False: somebody should do something; `text` or the remedy says what."""
 
     ok: bool
     what: str
     text: str
+    remedy: str = ""
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,8 +98,8 @@ def checks(vitals: Vitals, before: Vitals | None = None) -> list[Check]:
 def unserved(since: Mapping[str, int], now: float) -> list[Check]:
     """Ready for more than a minute, and no live worker knows the source.
 
-    >>> unserved({"email": 0, "report": 50_000}, now=75_000)
-    [Check(ok=False, what='email', text='ready for 75 s, and no live worker knows it: start one that does')]
+    >>> [check.text for check in unserved({"email": 0, "report": 50_000}, now=75_000)]
+    ['ready for 75 s, and no live worker knows it: start one that does']
     """
     late = {source: now - due for source, due in since.items() if now - due > LATE}
     if not late:
@@ -148,7 +150,7 @@ def clock(server: Server, now: float) -> Check:
     if abs(off) <= MOST_OFF:
         return Check(True, "clock", f"{abs(off):.0f} ms from the store's")
     text = f"this machine's clock is {abs(off) / 1000:.1f} s {'ahead of' if off > 0 else 'behind'} the store's"
-    return Check(False, "clock", f"{text}: due times go by the store's; mend one of them")
+    return Check(False, "clock", f"{text}: due times go by the store's; mend one of them", MEND_CLOCKS)
 
 
 def memory(server: Server) -> list[Check]:
@@ -161,8 +163,7 @@ def memory(server: Server) -> list[Check]:
         return []
     full = server.memory / server.memory_limit
     text = f"{full:.0%} of what the server may use".replace("%", " %")
-    return [
-        Check(
-            full <= MOST_FULL, "memory", text if full <= MOST_FULL else f"{text}; when it is full, nothing can be added"
-        )
-    ]
+    if full <= MOST_FULL:
+        return [Check(True, "memory", text)]
+    remedy = "raise the server's maxmemory, keep ended tasks for a shorter time, or find what fills it: onthedot top"
+    return [Check(False, "memory", f"{text}; when it is full, nothing can be added", remedy)]

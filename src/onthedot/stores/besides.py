@@ -30,6 +30,7 @@ class Server(Struct, frozen=True):
     """The machine and program behind a store."""
 
     now: float  # ms, by its clock
+    program: str = ""  # and its version
     memory: int = 0  # bytes it uses
     memory_limit: int = 0  # bytes it may use; 0: there is no limit, or it is not the store's to know
 

@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from onthedot.stores.besides import Server
 from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
 from onthedot.stores.limits import Bucket, Limits
 from onthedot.stores.postgres.lines import Line
@@ -57,6 +58,10 @@ class Looking:
     async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
         rows = await self._line.rows(SQL["notes"], self._app, uuid, after, limit)
         return [(row[0], Note(Lease(uuid, row[1], row[2]), row[3], row[4], row[5])) for row in rows]
+
+    async def server(self) -> Server:
+        row = await self._line.row(SQL["server"])
+        return Server(float(row["now"]), f"PostgreSQL {row['version']}")
 
     async def tally(self) -> dict[tuple[str, State], int]:
         rows = await self._line.rows(SQL["tally"], self._app)

@@ -11,6 +11,7 @@ from typing import Any
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.errors import StoreUnavailable
+from onthedot.stores.besides import Server
 from onthedot.stores.contract import (
     Added,
     Ask,
@@ -223,6 +224,9 @@ class PostgresStore:
 
     async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         return await self._looking.changes(after, limit)
+
+    async def server(self) -> Server:
+        return await self._looking.server()
 
     # -- inside the caller's transaction
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, cast
 
 from onthedot.errors import StoreRefused, StoreUnavailable
+from onthedot.stores.besides import Server
 from onthedot.stores.redis.faults import explained, is_answer, is_unknown_script, may_pass
 from onthedot.stores.redis.scripts import SCRIPTS, Script
 from onthedot.stores.redis.url import Place
@@ -67,9 +68,7 @@ class Client:
 
     async def check(self, prefix: str) -> None:
         """Refuses a server on which tasks could get lost."""
-        where = {} if not self._cluster else {"target_nodes": await self._node(prefix)}
-        server = _fields(await self.do("INFO", "server", **where))
-        memory = _fields(await self.do("INFO", "memory", **where))
+        server, memory = [await self._info(part, prefix) for part in ("server", "memory")]
         version = tuple(map(int, server.get("redis_version", "99.0").split(".")[:2]))
         if version < _OLDEST:
             raise StoreRefused(f"{self._place.shown} has version {version[0]}.{version[1]}; 6.2 or newer is needed")
@@ -79,6 +78,21 @@ class Client:
                 f"{self._place.shown} may drop tasks when its memory is full (maxmemory-policy {policy}); "
                 "use noeviction, or one that begins with volatile-"
             )
+
+    async def server(self, prefix: str) -> Server:
+        about, memory = [await self._info(part, prefix) for part in ("server", "memory")]
+        seconds, micros = await self.do("TIME", **await self._where(prefix))
+        name = next((kind for kind in ("valkey", "redis") if f"{kind}_version" in about), "redis")
+        used, limit = (int(memory.get(what, 0)) for what in ("used_memory", "maxmemory"))
+        program = f"{name.capitalize()} {about.get(f'{name}_version', '')}"
+        return Server(int(seconds) * 1000 + int(micros) / 1000, program, used, limit)
+
+    async def _info(self, part: str, prefix: str) -> dict[str, str]:
+        return _fields(await self.do("INFO", part, **await self._where(prefix)))
+
+    async def _where(self, prefix: str) -> dict[str, Any]:
+        """Of a cluster, the node that has the keys."""
+        return {"target_nodes": await self._node(prefix)} if self._cluster else {}
 
     async def _node(self, prefix: str) -> Any:
         await self._redis.initialize()

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from onthedot.clock import Clock, SystemClock
+from onthedot.stores.besides import Server
 from onthedot.stores.contract import (
     CLIENT_LEASE,
     Added,
@@ -240,6 +241,9 @@ class RedisStore:
 
     async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         return await self._looking.changes(after, limit)
+
+    async def server(self) -> Server:
+        return await self._client.server(self.prefix)
 
     def _forked(self) -> None:
         """The connections are the parent's: kept, so that nothing closes them from here."""
