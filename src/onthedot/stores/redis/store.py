@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from onthedot.clock import Clock, SystemClock
+from onthedot.stores.besides import Server
 from onthedot.stores.contract import (
     CLIENT_LEASE,
     Added,
@@ -241,6 +242,9 @@ class RedisStore:
 
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
         return await self._looking.state()
+
+    async def server(self) -> Server:
+        return await self._looking.server()
 
     async def standing(self, uuid: str) -> Standing | None:
         return await self._looking.standing(uuid)
