@@ -60,7 +60,7 @@ class Looking:
         return [(row[0], Note(Lease(uuid, row[1], row[2]), row[3], row[4], row[5])) for row in rows]
 
     async def server(self) -> Server:
-        row = await self._line.row(SQL["server"])
+        row = await self._line.row(SQL["server"], self._now())
         return Server(float(row["now"]), f"PostgreSQL {row['version']}")
 
     async def tally(self) -> dict[tuple[str, State], int]:

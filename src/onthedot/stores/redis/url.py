@@ -7,7 +7,9 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from onthedot.errors import StoreRefused
 
-_OPTIONS = ("lease", "tls", "tls_ca", "tls_cert", "tls_key", "sentinel_username", "sentinel_password")
+_OPTIONS = (
+    "lease", "max_connections", "tls", "tls_ca", "tls_cert", "tls_key", "sentinel_username", "sentinel_password",
+)  # fmt: skip
 _FORMS = {
     "redis": "redis://host:6379/0",
     "rediss": "rediss://host:6379/0",
@@ -33,6 +35,11 @@ class Place(NamedTuple):
         """ms that a worker lives without a beat."""
         return round(float(self.options.get("lease", "30")) * 1000)
 
+    @property
+    def connections(self) -> int:
+        """The most that an event loop has; who needs one more waits."""
+        return int(self.options.get("max_connections", "16"))
+
 
 def place_of(url: str) -> Place:
     kind = url.partition("://")[0]
@@ -50,8 +57,8 @@ def place_of(url: str) -> Place:
         named = [_host(each, port) for each in hosts.split(",")] if hosts else [("localhost", port)]
         db = int(path[0]) if path else 0
         place = Place(kind, named, unquote(username) or None, unquote(password) or None, service, db, options, shown)
-        if place.lease < 1:
-            raise ValueError("the lease must be longer than nothing")  # noqa: TRY301
+        if place.lease < 1 or place.connections < 1:
+            raise ValueError("lease and max_connections must be more than nothing")  # noqa: TRY301
     except ValueError as error:
         raise StoreRefused(f"{shown}: {error}; such a URL looks like {_FORMS[kind]}") from None
     if (len(named) > 1 and kind in ("redis", "rediss")) or len(path) > 1 or (kind == "redis+cluster" and db):
