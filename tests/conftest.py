@@ -15,8 +15,7 @@ from hypothesis import settings
 
 from onthedot import App
 from onthedot.clock import ManualClock
-from tests.services import postgres as _postgres
-from tests.services import valkey
+from tests.services import postgres as _postgres, valkey
 from tests.waiting import wait_until
 
 settings.register_profile("calm", deadline=None)  # a busy machine is no counterexample
