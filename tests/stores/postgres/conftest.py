@@ -19,7 +19,5 @@ def named(postgres: Service) -> Iterator[str]:
 @pytest.fixture
 def empty(postgres: Service) -> Iterator[str]:
     """The URL of a database in which nothing is yet."""
-    name = postgres.new_app().replace("-", "_")
-    postgres.ask(f"CREATE DATABASE {name}")
-    yield f"{postgres.url.rpartition('/')[0]}/{name}"
-    postgres.ask(f"DROP DATABASE {name}")  # refused if a connection is left
+    with postgres.database() as url:
+        yield url
