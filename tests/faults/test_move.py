@@ -1,4 +1,4 @@
-"""A move between two stores, with workers on both, killed again and again: none is lost, none runs twice."""
+"""A move from store to store, with workers on all, killed again and again: none is lost, none runs twice."""
 
 from __future__ import annotations
 
@@ -9,7 +9,9 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
@@ -19,16 +21,39 @@ from tests.faults import scaled, shop
 from tests.faults.fleet import ROOT, fleet, wait_for
 from tests.faults.ledger import Ledger
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(900)]
 
 ENDED = ("succeeded", "failed", "cancelled")
 
 
-@pytest.fixture
-def other(tmp_path: Path) -> Iterator[App]:
-    app = App("shop", store=f"sqlite:///{tmp_path}/other.db")
-    yield app
-    app.shutdown()
+@contextmanager
+def _file(_: pytest.FixtureRequest, path: Path) -> Iterator[str]:
+    yield f"sqlite:///{path}.db"
+
+
+@contextmanager
+def _database(request: pytest.FixtureRequest, _: Path) -> Iterator[str]:
+    with request.getfixturevalue("postgres").database() as url:
+        yield url
+
+
+STORES: dict[str, Callable[[pytest.FixtureRequest, Path], AbstractContextManager[str]]] = {
+    "sqlite": _file,
+    "postgres": _database,
+}
+WAYS = {"sqlite-sqlite": (3, 20), "sqlite-postgres-sqlite": (1, 10)}  # kills on the way from one to the next
+
+
+@pytest.fixture(params=WAYS)
+def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[list[App], int]]:
+    """The stores, each as an app sees it, and how often a mover is killed between two of them."""
+    with ExitStack() as stack:
+        apps: list[App] = []
+        for number, kind in enumerate(request.param.split("-")):
+            url = stack.enter_context(STORES[kind](request, tmp_path / f"shop{number}"))
+            apps.append(App("shop", store=url))
+            stack.callback(apps[-1].shutdown)
+        yield apps, scaled(*WAYS[request.param])
 
 
 def tally(app: App) -> Counter[str]:
@@ -47,44 +72,55 @@ def mover(source: str, target: str, *flags: str) -> subprocess.Popen[str]:
     return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
-def test_a_killed_move_goes_on(store: str, other: App, ledger: Ledger, ledger_path: Path) -> None:
-    target, chance = str(other._core.url), random.Random(5)
-    kills, batch = scaled(3, 20), scaled(600, 1_000)
+def killed(source: str, target: App, late: float) -> bool:
+    """A move that has begun, at a random moment; or at once, in its first batch. True: it was still under way."""
+    before = tally(target).total()
+    moving = mover(source, str(target._core.url))
+    wait_for(lambda: moving.poll() is not None or tally(target).total() > before, 60)
+    time.sleep(late)
+    under_way = moving.poll() is None
+    moving.send_signal(signal.SIGKILL)
+    moving.communicate()
+    return under_way
+
+
+def test_a_killed_move_goes_on(way: tuple[list[App], int], ledger: Ledger, ledger_path: Path) -> None:
+    apps, kills = way
+    chance, batch, caught = random.Random(5), scaled(600, 1_000), 0
     acknowledged: set[str] = set()
+    urls = [str(app._core.url) for app in apps]
 
-    def add(seconds: float) -> None:
+    def add(url: str, seconds: float) -> None:
         """Half of them due at once, half later."""
-        for after in (0.0, seconds):
-            made = shop.work.options(after=after).delay_many([{"number": n} for n in range(batch // 2)])
-            acknowledged.update(handle.uuid for handle in made)
+        with shop.app.override(store=url):
+            for after in (0.0, seconds):
+                made = shop.work.options(after=after).delay_many([{"number": n} for n in range(batch // 2)])
+                acknowledged.update(handle.uuid for handle in made)
 
-    caught = 0
-    with fleet(store, ledger_path, 2), fleet(target, ledger_path, 2):
-        for kill in range(kills):
-            add(chance.uniform(1, 6))
-            before = sum(tally(other).values())
-            moving = mover(store, target)
-            wait_for(
-                lambda moving=moving, before=before: moving.poll() is not None or tally(other).total() > before, 60
-            )
-            time.sleep(chance.uniform(0, 0.2) if kill % 2 else 0)  # the random moment; or at once, in the first batch
-            caught += moving.poll() is None
-            moving.send_signal(signal.SIGKILL)
-            moving.communicate()
-        last = mover(store, target, "--wait")
-        out, err = last.communicate(timeout=240)
-        assert (last.returncode, err) == (0, "")
-        wait_for(lambda: alive(shop.app) + alive(other) == 0, 240)
+    with ExitStack() as stack:
+        for url in urls:
+            stack.enter_context(fleet(url, ledger_path, 2))
+        for source, target in pairwise(apps):
+            url = str(source._core.url)
+            for kill in range(kills):
+                add(url, chance.uniform(1, 6))
+                caught += killed(url, target, chance.uniform(0, 0.2) if kill % 2 else 0)
+            last = mover(url, str(target._core.url), "--wait")
+            out, err = last.communicate(timeout=240)
+            assert (last.returncode, err) == (0, "")
+            assert alive(source) == 0
+            print(f"\n{url.partition(':')[0]}: {json.loads(out)['tasks']} moved in the last run")
+        wait_for(lambda: sum(map(alive, apps)) == 0, 240)
     entries = ledger.entries()
     began = Counter(entry.uuid for entry in entries if entry.what == "begin")
-    here = tally(shop.app)
+    tallies = [tally(app) for app in apps]
     print(
-        f"\n{len(acknowledged)} acknowledged, {kills} kills, {caught} of them of a move under way: "
+        f"{len(acknowledged)} acknowledged, {kills * (len(apps) - 1)} kills, {caught} of them of a move under way: "
         f"lost {len(acknowledged - began.keys())}, extra runs {sum(began.values()) - len(began)}, "
-        f"ran here {here['succeeded']}, moved {here['cancelled']}, in the last run {json.loads(out)['tasks']}"
+        f"in each store {[dict(each) for each in tallies]}"
     )
     assert began == dict.fromkeys(acknowledged, 1)
     assert {entry.uuid for entry in entries if entry.what == "end"} == acknowledged
-    assert here["succeeded"] + here["cancelled"] == len(acknowledged)
-    assert tally(other) == {"succeeded": here["cancelled"]}
+    assert sum(each["succeeded"] for each in tallies) == len(acknowledged)
+    assert tallies[-1].keys() == {"succeeded"}
     assert caught, "no kill hit a move under way"

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import asyncio
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -20,17 +21,31 @@ from onthedot.operations.move import Move, Moved, counted
 from onthedot.operations.move_schedules import move_schedules
 from onthedot.stores.contract import CLIENT_LEASE, Fire, Limit, NewTask, Schedule, Store
 from onthedot.stores.memory import MemoryStore
+from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.sqlite import SqliteStore
 from tests.contract.steps import LEASE, Worker, add, limit, look, task
+from tests.services.postgres import Service
 from tests.waiting import every_chance, until
 
 Make = Callable[[ManualClock, Path, str], Store]
 STORES: dict[str, Make] = {  # grows by the stores that need a server
     "memory": lambda clock, folder, name: MemoryStore(clock),
     "sqlite": lambda clock, folder, name: SqliteStore(folder / f"{name}.db", clock),
+    "postgres": lambda clock, folder, name: PostgresStore(Service.current.url, clock, name),
 }
-WAYS = ["memory-memory", "memory-sqlite", "sqlite-sqlite", "sqlite-memory"]
+WAYS = ["memory-memory", "memory-sqlite", "sqlite-sqlite", "sqlite-memory", "sqlite-postgres", "postgres-sqlite"]
+CALLS = ["source.lift", "target.adopt", "source.turn", "target.lift", "target.turn", "source.put"]
 WINDOW = 1_000  # ms
+
+
+@pytest.fixture
+def way(request: pytest.FixtureRequest) -> Iterator[str]:
+    """With the server that it needs, and nothing left in it."""
+    way: str = request.param
+    service: Service | None = request.getfixturevalue("postgres") if "postgres" in way else None
+    yield way
+    for name in ("one", "other") if service is not None else ():
+        Service.current.clean(name)
 
 
 class Killed(BaseException):
@@ -184,7 +199,7 @@ async def tried(way: str, folder: Path, life: Life, *, busy: bool = True, late: 
         return life.calls
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS, indirect=True)
 async def test_everything_runs_once(way: str, tmp_path: Path) -> None:
     assert await tried(way, tmp_path, Life()) > 20
 
@@ -202,9 +217,13 @@ async def test_killed_at_every_call(when: str, busy: bool, tmp_path: Path) -> No
         await tried("memory-memory", tmp_path, Life(number, when), busy=busy)
 
 
-@pytest.mark.parametrize("way", WAYS[1:])
 @pytest.mark.parametrize(
-    "call", ["source.lift", "target.adopt", "source.turn", "target.lift", "target.turn", "source.put"]
+    ("way", "call"),
+    [
+        *product(WAYS[1:4], CALLS),
+        *(("sqlite-postgres" if call.startswith("target") else "postgres-sqlite", call) for call in CALLS),
+    ],
+    indirect=["way"],
 )
 async def test_killed_before_the_answer(way: str, call: str, tmp_path: Path) -> None:
     await tried(way, tmp_path, Life(call, "after"))
@@ -213,7 +232,7 @@ async def test_killed_before_the_answer(way: str, call: str, tmp_path: Path) -> 
 # -- what moves, and what does not
 
 
-@pytest.mark.parametrize("way", WAYS)
+@pytest.mark.parametrize("way", WAYS, indirect=True)
 async def test_what_a_task_keeps(way: str, tmp_path: Path) -> None:
     async with world(way, tmp_path) as made:
         uuids = await fill(made)

@@ -13,6 +13,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager
 from itertools import count
 from pathlib import Path
 from typing import Any
@@ -82,6 +83,18 @@ class Service:
             self._connection = psycopg.connect(self.url, autocommit=True, application_name="the tests")
         cursor = self._connection.execute(query, args)
         return cursor.fetchall() if cursor.description else []
+
+    @contextmanager
+    def database(self) -> Iterator[str]:
+        """The URL of a new one, in which nothing is. Dropped in the end; refused, if a connection is left."""
+        name = self.new_app().replace("-", "_")
+        self.ask(f"CREATE DATABASE {name}")
+        try:
+            yield f"{self.url.rpartition('/')[0]}/{name}"
+        except BaseException:
+            self.ask(f"DROP DATABASE {name} WITH (FORCE)")
+            raise
+        self.ask(f"DROP DATABASE {name}")
 
     def close(self) -> None:
         if self._connection is not None:

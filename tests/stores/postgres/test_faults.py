@@ -13,7 +13,7 @@ import pytest
 from onthedot import App
 from onthedot.errors import StoreBusy, StoreRefused, StoreUnavailable
 from onthedot.stores.contract import Done, Lease, NewTask
-from onthedot.stores.postgres import PostgresStore, schema
+from onthedot.stores.postgres import PostgresStore
 from tests.services.postgres import Service
 from tests.services.postgres_server import Server, free_port
 from tests.stores.postgres.shop import LEASE, Worker, opened, states
@@ -128,36 +128,6 @@ async def test_what_postgres_cannot_store(postgres: Service, named: str) -> None
             await store.add([NewTask("u1", "a", b"", unique="a\0b")])
         await store.add([NewTask("u2", "a", b"a\0b")])
         assert await states(store, "u1", "u2") == [None, "ready"]
-
-
-async def test_many_that_make_the_schema_at_once(server: Server) -> None:
-    stores = [PostgresStore(server.url, name=f"app{number}") for number in range(5)]
-    await asyncio.gather(*(store.open() for store in stores))
-    await stores[0].add([NewTask("u1", "a", b"")])
-    assert [await states(store, "u1") for store in stores] == [["ready"], *[[None]] * 4]
-    for store in stores:
-        await store.shut()
-
-
-def test_who_may_not_make_it(server: Server) -> None:
-    url = f"{server.url}?auto_schema=0"
-    with pytest.raises(StoreRefused, match="schema install"):
-        asyncio.run(PostgresStore(url).open())
-    ok, words = schema.check(url)
-    assert not ok
-    assert "schema version 0, this onthedot needs 1: run `onthedot schema install`" in words
-    schema.install(url)
-    schema.install(url)
-    assert schema.check(url)[0]
-
-    async def newer() -> None:
-        connection = await asyncpg.connect(server.url)
-        await connection.execute("UPDATE onthedot.version SET number = 99")
-        await connection.close()
-
-    asyncio.run(newer())
-    with pytest.raises(StoreRefused, match="upgrade onthedot"):
-        asyncio.run(PostgresStore(server.url).open())
 
 
 async def test_behind_a_pooler_nothing_is_prepared(postgres: Service, named: str) -> None:

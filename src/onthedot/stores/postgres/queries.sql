@@ -34,6 +34,12 @@ SELECT * FROM onthedot.turn_v1($1, $2);
 -- name: cancel
 SELECT * FROM onthedot.cancel_v1($1);
 
+-- name: lift
+SELECT * FROM onthedot.lift_v1($1);
+
+-- name: adopt
+SELECT * FROM onthedot.adopt_v1($1);
+
 -- name: revive
 SELECT * FROM onthedot.revive_v1($1);
 
@@ -110,7 +116,7 @@ SELECT {record}, onthedot.now_v1($2) AS now,
 FROM onthedot.task AS t {where}
 LEFT JOIN onthedot.bucket AS mine ON mine.app = $1 AND mine.name = t.source
 LEFT JOIN onthedot.bucket AS lane ON lane.app = $1 AND lane.name = t.lane
-WHERE t.app = $1 AND t.uuid = $3 AND p.kind <> 'c';
+WHERE t.app = $1 AND t.uuid = $3 AND p.kind NOT IN ('c', 'l');
 
 -- name: notes
 SELECT n.number, n.fence, n.session, n.kind, n.name, n.data

@@ -26,10 +26,10 @@ CREATE TABLE task (  -- what was asked, and what has happened; room for the one 
     why text NOT NULL DEFAULT 'due', retries integer NOT NULL DEFAULT 0, crashes integer NOT NULL DEFAULT 0,
     earlier integer NOT NULL DEFAULT 0, cancel boolean NOT NULL DEFAULT false, settled bigint NOT NULL DEFAULT 0,
     session label, started bigint, ended bigint, keep_until bigint, error bytea, result bytea, result_until bigint
-) WITH (fillfactor = 50);
+) WITH (fillfactor = 40);
 CREATE UNIQUE INDEX task_uuid ON task (uuid, app);  -- not the other way: nothing is to be found by app alone
 
-CREATE TABLE place (  -- where a task waits: s(cheduled), p(arked), r(eady), c(hore)
+CREATE TABLE place (  -- where a task waits: s(cheduled), p(arked), r(eady), c(hore), l(ifted)
     seq bigint PRIMARY KEY, app integer NOT NULL, kind "char" NOT NULL, source label NOT NULL, suspect boolean NOT NULL,
     rank bigint NOT NULL, lane label, cost double precision NOT NULL, ends bigint, alarm bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);

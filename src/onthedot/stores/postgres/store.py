@@ -158,6 +158,15 @@ class PostgresStore:
         self._tell(told_of(row["told"], session, reason))
         return Held(row["fence"], wire.records(row))
 
+    async def lift(self, session: str, uuids: Sequence[str]) -> Held:
+        row = await self._mine.add.row(SQL["lift"], self._said(session=session, uuids=uuids))
+        self._tell(told_of(row["told"], session))
+        return Held(row["fence"], wire.records(row))
+
+    async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
+        said = self._said(records=[wire.said_record(record) for record in records])
+        return _added(await self._mine.add.row(SQL["adopt"], said))
+
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         row = await self._mine.add.row(SQL["revive"], self._said(uuids=uuids))
         self._tell(told_of(row["told"]))

@@ -89,6 +89,26 @@ def said_tasks(tasks: Iterable[NewTask]) -> list[_New]:
     ]
 
 
+class _Copy(_New, omit_defaults=True):
+    """Of another store's: with its past, but for its lease."""
+
+    added: int = 0
+    retries: int = 0
+    crashes: int = 0
+    earlier: int = 0
+    started: int | None = None
+    error: bytes | None = None
+
+
+def said_record(record: Record) -> _Copy:
+    past = record.past
+    said: tuple[Any, ...] = (
+        record.uuid, record.source, record.body, record.due, 0, record.lane, record.unique, *_of(record.policy),
+        record.added, past.retries, past.crashes, past.earlier, past.started, past.error,
+    )  # fmt: skip
+    return _Copy(*said)
+
+
 def said_outcomes(outcomes: Sequence[Outcome]) -> list[_Said]:
     said = [said_outcome(outcome) for outcome in outcomes]
     if len({each.uuid for each in said}) < len(said):
@@ -196,6 +216,7 @@ def claimed(row: Any) -> Claimed:
         frozenset(row["woke"]),
         row["next_in"],
         row["more"],
+        row["moment"],
     )
 
 

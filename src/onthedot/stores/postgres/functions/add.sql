@@ -54,7 +54,7 @@ DECLARE
 BEGIN
     SELECT p.* INTO _place FROM task AS t JOIN place AS p ON p.seq = t.seq
     WHERE t.app = _app AND t.uuid = _uuid FOR UPDATE OF p;
-    IF NOT FOUND OR _place.kind = 'c' THEN
+    IF NOT FOUND OR _place.kind IN ('c', 'l') THEN
         RETURN NULL;
     END IF;
     UPDATE task SET body = decode(_new ->> 'body', 'base64'), policy = coalesce(_new ->> 'policy', '{}'),
@@ -73,21 +73,29 @@ BEGIN
     RETURN CASE WHEN _place.kind <> 's' THEN _place.lane END;
 END $$;
 
--- name: add_keyed_v1
--- One with a unique key, which is free, or ours by now, or a living task's: then that one's uuid is the answer.
-CREATE FUNCTION add_keyed_v1(
-    _app integer, _new json, _now double precision, OUT uuid text, OUT fresh boolean, OUT sources text[], OUT lane text
-) LANGUAGE plpgsql AS $$
+-- name: take_keys_v1
+-- In one order by all, so that nobody waits in a circle; to be given a task, or given back.
+CREATE FUNCTION take_keys_v1(_app integer, _tasks json) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    INSERT INTO key SELECT DISTINCT _app, t.source, t.uniq, '', NULL::bigint
+    FROM json_to_recordset(_tasks) AS t (source text, uniq text) WHERE t.uniq IS NOT NULL ORDER BY 2, 3
+    ON CONFLICT DO NOTHING;
+END $$;
+
+-- name: leave_keys_v1
+CREATE FUNCTION leave_keys_v1(_app integer, _tasks json) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM key AS k USING json_to_recordset(_tasks) AS t (source text, uniq text)
+    WHERE k.app = _app AND k.source = t.source AND k.name = t.uniq AND k.uuid = '';
+END $$;
+
+-- name: key_v1
+-- Whose a key is: this one's, if it was free or its time was over, else a living task's.
+CREATE FUNCTION key_v1(_app integer, _new json, _added bigint, _now double precision) RETURNS text
+LANGUAGE plpgsql AS $$
 DECLARE
     _key key;
-    _until bigint := floor(_now)::bigint + (_new ->> 'unique_for')::bigint;
 BEGIN
-    uuid := _new ->> 'uuid';
-    fresh := false;
-    sources := '{}';
-    IF EXISTS (SELECT FROM task AS t WHERE t.app = _app AND t.uuid = _new ->> 'uuid') THEN
-        RETURN;
-    END IF;
     FOR _ IN 1 .. 20 LOOP
         SELECT * INTO _key FROM key AS k
         WHERE k.app = _app AND k.source = _new ->> 'source' AND k.name = _new ->> 'uniq';
@@ -96,24 +104,41 @@ BEGIN
             CONTINUE;
         END IF;
         IF _key.uuid <> '' AND coalesce(_key.until > _now, true) THEN
-            sources := ARRAY[_new ->> 'source'];
-            IF _new ->> 'clash' = 'replace' THEN
-                lane := replace_v1(_app, _key.uuid, _new, _now);
-            END IF;
-            uuid := _key.uuid;
-            RETURN;
+            RETURN _key.uuid;
         END IF;
-        UPDATE key AS k SET uuid = _new ->> 'uuid', until = _until
+        UPDATE key AS k SET uuid = _new ->> 'uuid', until = _added + (_new ->> 'unique_for')::bigint
         WHERE k.app = _app AND k.source = _key.source AND k.name = _key.name AND k.uuid = _key.uuid
             AND k.until IS NOT DISTINCT FROM _key.until;
         IF FOUND THEN
-            SELECT i.sources, i.uuids <> '{}' INTO sources, fresh
-            FROM insert_v1(_app, json_build_array(_new), _now) AS i;
-            RETURN;
+            RETURN _new ->> 'uuid';
         END IF;
     END LOOP;
     RAISE EXCEPTION 'the key % of % changes hands all the time', _new ->> 'uniq', _new ->> 'source'
         USING ERRCODE = 'lock_not_available';
+END $$;
+
+-- name: add_keyed_v1
+-- One with a unique key: if that is a living task's, that one's uuid is the answer.
+CREATE FUNCTION add_keyed_v1(
+    _app integer, _new json, _now double precision, OUT uuid text, OUT fresh boolean, OUT sources text[], OUT lane text
+) LANGUAGE plpgsql AS $$
+BEGIN
+    uuid := _new ->> 'uuid';
+    fresh := false;
+    sources := '{}';
+    IF EXISTS (SELECT FROM task AS t WHERE t.app = _app AND t.uuid = _new ->> 'uuid') THEN
+        RETURN;
+    END IF;
+    uuid := key_v1(_app, _new, floor(_now)::bigint, _now);
+    IF uuid = _new ->> 'uuid' THEN
+        SELECT i.sources, i.uuids <> '{}' INTO sources, fresh
+        FROM insert_v1(_app, json_build_array(_new), _now) AS i;
+        RETURN;
+    END IF;
+    sources := ARRAY[_new ->> 'source'];
+    IF _new ->> 'clash' = 'replace' THEN
+        lane := replace_v1(_app, uuid, _new, _now);
+    END IF;
 END $$;
 
 -- name: add_all_v1
@@ -142,10 +167,7 @@ BEGIN
         ) AS said GROUP BY i.sources;
         RETURN;
     END IF;
-    -- Keys are taken in one order by all, so that nobody waits in a circle.
-    INSERT INTO key SELECT DISTINCT _app, t.source, t.uniq, '', NULL::bigint
-    FROM json_to_recordset(_tasks) AS t (source text, uniq text) WHERE t.uniq IS NOT NULL ORDER BY 2, 3
-    ON CONFLICT DO NOTHING;
+    PERFORM take_keys_v1(_app, _tasks);
     fresh := '{}';
     sources := '{}';
     FOR _new IN SELECT value FROM json_array_elements(_tasks) LOOP
@@ -160,8 +182,7 @@ BEGIN
         sources := sources || _one.sources;
         _lanes := _lanes || _one.lane;
     END LOOP;
-    DELETE FROM key AS k USING json_to_recordset(_tasks) AS t (source text, uniq text)
-    WHERE k.app = _app AND k.source = t.source AND k.name = t.uniq AND k.uuid = '';
+    PERFORM leave_keys_v1(_app, _tasks);
     FOREACH _lane IN ARRAY array_remove(_lanes, NULL) LOOP
         IF _joined THEN
             INSERT INTO nudge VALUES (_app, _lane);

@@ -80,20 +80,32 @@ BEGIN
 END $$;
 
 -- name: enter_v1
--- From nowhere (it was held, or had ended) to where it waits; answers with its source, if that got something to do.
+-- From nowhere (it was held, had ended, or is new) to where it waits; answers with its source, if that got something
+-- to do.
 CREATE FUNCTION enter_v1(_task task, _kind "char", _now double precision) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     _state text := coalesce(state_v1(_kind), _task.state);
 BEGIN
-    _task.state := CASE WHEN _kind = 'c' THEN _state END;
+    _task.state := CASE WHEN _kind IN ('c', 'l') THEN _state END;
     PERFORM save_v1(_task);
     INSERT INTO place VALUES (
         _task.seq, _task.app, _kind, _task.source, _task.crashes + 1 >= _task.max_crashes,
         CASE WHEN _kind = 'c' THEN nextval('chore') ELSE _task.due - _task.boost END, _task.lane, _task.cost,
-        ends_v1(_task), CASE _kind WHEN 'c' THEN NULL WHEN 's' THEN _task.due ELSE ends_v1(_task) END);
+        ends_v1(_task), CASE WHEN _kind = 's' THEN _task.due WHEN _kind IN ('p', 'r') THEN ends_v1(_task) END);
     PERFORM count_v1(_task.app, _task.source, _state, 1);
     PERFORM moved_v1(_task.app, _now, _state, ARRAY[_task.seq]);
     RETURN CASE _kind WHEN 'r' THEN ARRAY[_task.source] ELSE '{}'::text[] END;
+END $$;
+
+-- name: wait_to_end_v1
+-- From nowhere, since it was held as a chore. A lifted one waits for whoever lifts it again, unless it is to be
+-- cancelled.
+CREATE FUNCTION wait_to_end_v1(_task task, _now double precision) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    IF _task.why = 'lifted' AND _task.cancel THEN
+        _task.why := 'cancel';
+    END IF;
+    PERFORM enter_v1(_task, CASE _task.why WHEN 'lifted' THEN 'l' ELSE 'c' END::"char", _now);
 END $$;
 
 -- name: again_v1
@@ -119,7 +131,8 @@ DECLARE
     _place place;
 BEGIN
     SELECT * INTO _place FROM place WHERE seq = _seq;
-    UPDATE place SET kind = 'c', rank = nextval('chore'), alarm = NULL WHERE seq = _seq;
+    UPDATE place SET kind = CASE _why WHEN 'lifted' THEN 'l' ELSE 'c' END, rank = nextval('chore'), alarm = NULL
+    WHERE seq = _seq;
     UPDATE task SET why = _why, state = state_v1(_place.kind) WHERE seq = _seq;
     PERFORM moved_v1(_place.app, _now, state_v1(_place.kind), ARRAY[_seq]);
 END $$;

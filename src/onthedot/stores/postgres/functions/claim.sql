@@ -82,7 +82,8 @@ END $$;
 
 -- name: take_v1
 -- Of one pool: by (rank, seq) over all its sources, at most `room` of each and `total` in all. Who finds its lane
--- closed is parked, and another one is looked for. more_suspects: how many of these the session may still run.
+-- closed is parked, and another one is looked for, past a batch of them at most. more_suspects: how many of these the
+-- session may still run.
 CREATE FUNCTION take_v1(
     _app integer, _sources text[], _room integer[], _total integer, _laned boolean, _now double precision,
     INOUT more_suspects integer, OUT seqs bigint[], OUT lanes text[]
@@ -91,6 +92,7 @@ DECLARE
     _one record;
     _taken tid[] := '{}';
     _parked bigint[];
+    _shut integer := 0;
 BEGIN
     seqs := '{}';
     lanes := '{}';
@@ -106,7 +108,7 @@ BEGIN
                 ORDER BY rank, seq LIMIT greatest(0, least(q.room, _total)) FOR UPDATE SKIP LOCKED
             ) AS found ORDER BY found.rank, found.seq
         LOOP
-            EXIT WHEN cardinality(_taken) >= _total;
+            EXIT WHEN cardinality(_taken) >= _total OR _shut >= 1000;
             CONTINUE WHEN _room[_one.nth] <= 0 OR _one.suspect AND more_suspects <= 0;
             IF _one.lane IS NOT NULL AND NOT starts_v1(
                 _app, _one.lane, _one.cost, cardinality(array_positions(lanes, _one.lane)), _now
@@ -115,6 +117,7 @@ BEGIN
                 PERFORM count_v1(_app, _one.source, 'ready', -1);
                 PERFORM count_v1(_app, _one.source, 'parked', 1);
                 _parked := _parked || _one.seq;
+                _shut := _shut + 1;
                 CONTINUE;
             END IF;
             _taken := _taken || _one.ctid;
@@ -126,6 +129,7 @@ BEGIN
         DELETE FROM place WHERE ctid = ANY (_taken);
         EXIT WHEN _parked = '{}';
         PERFORM moved_v1(_app, _now, 'parked', _parked);
+        EXIT WHEN _shut >= 1000;
         _total := _total - cardinality(_taken);
         _taken := '{}';
     END LOOP;

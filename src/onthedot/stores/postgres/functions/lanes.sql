@@ -73,6 +73,7 @@ DECLARE
     _slots bigint;  -- running and admitted
     _pledged double precision;  -- what the admitted ones will cost
     _tokens double precision;
+    _cost double precision;
     _missing double precision;
     _one place;
     _seqs bigint[] := '{}';
@@ -87,10 +88,11 @@ BEGIN
         ORDER BY rank, seq LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
         FOR _ IN 1 .. 2 LOOP  -- the first, else the one that has just come
-            _missing := CASE WHEN _limit.rate IS NULL THEN 0 ELSE _one.cost - (_tokens - _pledged) END;
+            _cost := least(_one.cost, _limit.burst);  -- one that was added under a larger burst waits for a full bucket
+            _missing := CASE WHEN _limit.rate IS NULL THEN 0 ELSE _cost - (_tokens - _pledged) END;
             EXIT WHEN NOT _limit.paused AND coalesce(_slots < _limit.cap, true)
                 AND coalesce(_missing <= _limit.rate * 1e-6, true);
-            IF NOT _limit.paused AND coalesce(_slots < _limit.cap, true) AND _pledged + _one.cost <= _limit.burst THEN
+            IF NOT _limit.paused AND coalesce(_slots < _limit.cap, true) AND _pledged + _cost <= _limit.burst THEN
                 PERFORM refill_v1(_app, _lane, _now + _missing / _limit.rate * 1000);
             END IF;  -- else time alone does not open it
             SELECT * INTO _one FROM place WHERE seq = _just AND kind = 'p' FOR UPDATE SKIP LOCKED;
@@ -184,6 +186,7 @@ BEGIN
         RETURN false;
     END IF;
     IF _limit.rate IS NOT NULL THEN
+        _cost := least(_cost, _limit.burst);
         _missing := _cost - level_v1(_app, _lane, _limit.rate, _limit.burst, _now);
         IF _missing > _limit.rate * 1e-6 THEN
             PERFORM refill_v1(_app, _lane, _now + _missing / _limit.rate * 1000);

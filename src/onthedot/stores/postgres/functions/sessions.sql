@@ -33,7 +33,7 @@ BEGIN
         _tasks := _tasks || _task;
         PERFORM count_v1(_app, _task.source, CASE WHEN _held.chore THEN _task.state ELSE 'running' END, -1);
         IF _held.chore THEN
-            PERFORM enter_v1(_task, 'c', _now);
+            PERFORM wait_to_end_v1(_task, _now);
             CONTINUE;
         END IF;
         IF _died THEN
@@ -188,12 +188,12 @@ BEGIN
     FOR _place IN SELECT p.* FROM unnest(_taken) WITH ORDINALITY AS u (seq, nth)
         JOIN place AS p ON p.seq = ANY (_taken) AND p.seq = u.seq ORDER BY u.nth
     LOOP
-        IF _place.kind <> 'c' THEN  -- as it is now: the one before it may have let it in
+        IF _place.kind NOT IN ('c', 'l') THEN  -- as it is now: the one before it may have let it in
             PERFORM to_chore_v1(_place.seq, 'cancel', _now);
         END IF;
         UPDATE task SET cancel = true, why = 'cancel' WHERE seq = _place.seq;
         DELETE FROM place WHERE seq = _place.seq;
-        IF _place.lane IS NOT NULL AND _place.kind <> 'c' THEN
+        IF _place.lane IS NOT NULL AND _place.kind NOT IN ('c', 'l') THEN
             _woke := _woke || admit_v1(_app, _place.lane, _now);
         END IF;
     END LOOP;

@@ -70,7 +70,8 @@ BEGIN
 END $$;
 
 -- name: retry_v1
--- Retry, snooze, release: back, or, for a chore, back to those that must end. The task is locked and held.
+-- Retry, snooze, release: back; a lifted one is put down, but a chore goes back to those that must end. The task is
+-- locked and held.
 CREATE FUNCTION retry_v1(
     _task task, _fence bigint, _session text, _at bigint, _chore boolean, _after bigint, _counted boolean, _error text,
     _now double precision
@@ -79,7 +80,7 @@ BEGIN
     PERFORM count_v1(_task.app, _task.source, CASE WHEN _chore THEN _task.state ELSE 'running' END, -1);
     _task.settled := _fence;
     _task.session := _session;
-    IF _chore THEN
+    IF _chore AND _task.why <> 'lifted' THEN
         RETURN enter_v1(_task, 'c', _now);
     END IF;
     IF _error <> '' THEN
@@ -88,7 +89,7 @@ BEGIN
             _task.seq, 'error', _task.earlier + 1 + _task.retries + _task.crashes, _task.error, _fence, _session)
         ON CONFLICT DO NOTHING;
     END IF;
-    IF _after IS NOT NULL THEN
+    IF _after IS NOT NULL AND NOT _chore THEN
         _task.started := _at;
     END IF;
     _task.why := 'due';

@@ -189,7 +189,8 @@ CREATE FUNCTION turn_v1(
     _said json, _outcomes json, OUT verdicts text[], OUT alive boolean, OUT fence bigint, OUT number integer,
     OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[], OUT lanes text[], OUT uniqs text[],
     OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[], OUT pasts text[], OUT schedules json,
-    OUT rest json, OUT woke text[], OUT next_in double precision, OUT more boolean, OUT told json
+    OUT rest json, OUT woke text[], OUT next_in double precision, OUT more boolean, OUT moment double precision,
+    OUT told json
 ) LANGUAGE plpgsql
 SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
@@ -202,6 +203,7 @@ DECLARE
     _claimed record;
     _ended json;
 BEGIN
+    moment := _now;
     woke := '{}';
     IF _ask IS NOT NULL THEN  -- a repeat waits for the first to end, which may still be under way
         PERFORM pg_advisory_xact_lock(hashtextextended(_session, _app));

@@ -1,0 +1,114 @@
+-- Out of the order here, into it there: a move to another store.
+
+-- name: lift_v1
+-- {"app", "now", "session", "uuids"} → those that wait, leased to the caller.
+CREATE FUNCTION lift_v1(
+    _said json, OUT fence bigint, OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[],
+    OUT lanes text[], OUT uniqs text[], OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[],
+    OUT pasts text[], OUT told json
+) LANGUAGE plpgsql
+SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+DECLARE
+    _app integer := app_v1(_said ->> 'app');
+    _now double precision := now_v1((_said ->> 'now')::double precision);
+    _session text := _said ->> 'session';
+    _uuids text[] := ARRAY(SELECT json_array_elements_text(_said -> 'uuids'));
+    _place place;
+    _taken bigint[];
+    _woke text[] := '{}';
+BEGIN
+    -- What has to be waited for, before the gate.
+    PERFORM FROM session WHERE app = _app AND name = _session FOR NO KEY UPDATE;
+    PERFORM FROM task AS t JOIN place AS p ON p.seq = t.seq WHERE t.app = _app AND t.uuid = ANY (_uuids)
+    ORDER BY t.uuid FOR UPDATE OF p;
+    _woke := reap_v1(_app, _now);  -- nobody but the mover may be there to do it
+    INSERT INTO session VALUES (_app, _session, NULL, _now + 10000)
+    ON CONFLICT (app, name) DO UPDATE SET until = excluded.until WHERE session.info IS NULL;
+    _taken := ARRAY(SELECT p.seq FROM task AS t JOIN place AS p ON p.seq = t.seq
+        WHERE t.app = _app AND t.uuid = ANY (_uuids) AND p.kind <> 'c' FOR UPDATE OF p SKIP LOCKED);
+    IF EXISTS (SELECT FROM place WHERE seq = ANY (_taken) AND lane IS NOT NULL) THEN
+        PERFORM gate_v1(_app);
+    END IF;
+    _taken := ARRAY(
+        SELECT t.seq FROM unnest(_uuids) WITH ORDINALITY AS u (uuid, nth)
+        JOIN task AS t ON t.seq = ANY (_taken) AND t.uuid = u.uuid GROUP BY t.seq ORDER BY min(u.nth));
+    FOR _place IN SELECT p.* FROM unnest(_taken) WITH ORDINALITY AS u (seq, nth)
+        JOIN place AS p ON p.seq = ANY (_taken) AND p.seq = u.seq ORDER BY u.nth
+    LOOP
+        IF _place.kind <> 'l' THEN
+            PERFORM to_chore_v1(_place.seq, 'lifted', _now);
+        END IF;
+        DELETE FROM place WHERE seq = _place.seq;
+        IF _place.lane IS NOT NULL AND _place.kind <> 'l' THEN
+            _woke := _woke || admit_v1(_app, _place.lane, _now);
+        END IF;
+    END LOOP;
+    fence := 0;
+    IF _taken <> '{}' THEN
+        fence := nextval('fence');
+        PERFORM hold_v1(_app, _session, 0, fence, _taken, true, _now);
+        SELECT r.uuids, r.sources, r.bodies, r.policies, r.lanes, r.uniqs, r.dues, r.seqs, r.addeds, r.states, r.pasts
+        INTO uuids, sources, bodies, policies, lanes, uniqs, dues, seqs, addeds, states, pasts
+        FROM records_v1(_taken) AS r;
+    END IF;
+    told := json_build_object('sources', _woke);
+END $$;
+
+-- name: adopt_one_v1
+CREATE FUNCTION adopt_one_v1(_app integer, _new json, _now double precision, OUT uuid text, OUT fresh boolean)
+LANGUAGE plpgsql AS $$
+DECLARE
+    _task task;
+BEGIN
+    uuid := _new ->> 'uuid';
+    fresh := false;
+    IF EXISTS (SELECT FROM task AS t WHERE t.app = _app AND t.uuid = _new ->> 'uuid') THEN
+        RETURN;
+    END IF;
+    IF _new ->> 'uniq' IS NOT NULL THEN
+        uuid := key_v1(_app, _new, (_new ->> 'added')::bigint, _now);
+        IF uuid <> _new ->> 'uuid' THEN
+            RETURN;
+        END IF;
+    END IF;
+    INSERT INTO task AS t (
+        seq, app, uuid, source, lane, uniq, due, added, boost, cost, expires, max_crashes, unique_for, reply_to,
+        policy, body, state, why, retries, crashes, earlier, started, error
+    )
+    SELECT nextval('seq'), _app, n.uuid, source, lane, uniq, at, coalesce(added, 0), coalesce(boost, 0),
+        coalesce(cost, 1), expires, coalesce(max_crashes, 3), unique_for, reply_to, coalesce(policy, '{}'),
+        decode(body, 'base64'), 'scheduled', 'lifted', coalesce(retries, 0), coalesce(crashes, 0),
+        coalesce(earlier, 0), started, decode(error, 'base64')
+    FROM json_to_record(_new) AS n (
+        uuid text, source text, lane text, uniq text, at bigint, added bigint, boost bigint, cost double precision,
+        expires bigint, max_crashes integer, unique_for bigint, reply_to text, policy text, body text, retries integer,
+        crashes integer, earlier integer, started bigint, error text)
+    ON CONFLICT DO NOTHING RETURNING * INTO _task;
+    fresh := FOUND;
+    IF fresh THEN
+        PERFORM enter_v1(_task, 'l', _now);
+    END IF;
+END $$;
+
+-- name: adopt_v1
+-- {"app", "now", "records": […]} → as `add`; copies of another store's, lifted.
+CREATE FUNCTION adopt_v1(_said json, OUT uuids text[], OUT fresh boolean[]) LANGUAGE plpgsql
+SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+AS $$
+DECLARE
+    _app integer := app_v1(_said ->> 'app');
+    _now double precision := now_v1((_said ->> 'now')::double precision);
+    _new json;
+    _one record;
+BEGIN
+    uuids := '{}';
+    fresh := '{}';
+    PERFORM take_keys_v1(_app, _said -> 'records');
+    FOR _new IN SELECT value FROM json_array_elements(_said -> 'records') LOOP
+        SELECT * INTO _one FROM adopt_one_v1(_app, _new, _now);
+        uuids := uuids || _one.uuid;
+        fresh := fresh || _one.fresh;
+    END LOOP;
+    PERFORM leave_keys_v1(_app, _said -> 'records');
+END $$;

@@ -1,0 +1,158 @@
+"""The schema: made and taken forward once, whoever comes at once; refused, with words, where it is not ours."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import psycopg
+import pytest
+from click.testing import CliRunner, Result
+
+from onthedot import App, StoreRefused
+from onthedot.cli import main
+from onthedot.stores.contract import NewTask
+from onthedot.stores.postgres import PostgresStore, schema
+from tests.stores.postgres.shop import states
+
+ROOT = Path(__file__).parents[3]
+PROCESSES = 8
+
+
+def ask(url: str, query: str) -> list[Any]:
+    with psycopg.connect(url, autocommit=True) as connection:
+        cursor = connection.execute(query)
+        return cursor.fetchall() if cursor.description else []
+
+
+def cli(url: str, *words: str) -> Result:
+    return CliRunner().invoke(main, ["schema", *words, "--store", url])
+
+
+async def _open(url: str) -> None:
+    store = PostgresStore(url)
+    await store.open()
+    await store.shut()
+
+
+# -- by whoever comes first
+
+
+async def test_many_apps_that_make_it_at_once(empty: str) -> None:
+    stores = [PostgresStore(empty, name=f"app{number}") for number in range(5)]
+    await asyncio.gather(*(store.open() for store in stores))
+    await stores[0].add([NewTask("u1", "a", b"")])
+    assert [await states(store, "u1") for store in stores] == [["ready"], *[[None]] * 4]
+    for store in stores:
+        await store.shut()
+
+
+TOGETHER = """
+import os, sys
+from onthedot import App
+from onthedot.stores.postgres import schema
+
+if sys.argv[2:]:  # a version that is to come: twice would be an error
+    schema.VERSION, schema._MIGRATIONS = 2, {1: "ALTER TABLE onthedot.task ADD COLUMN novel integer"}
+app = App("shop", store=sys.argv[1])
+gate, children = os.pipe(), []
+for number in range(PROCESSES):
+    if not (pid := os.fork()):
+        os.close(gate[1])
+        os.read(gate[0], 1)  # all begin when the gate is closed
+        code = 1
+        try:
+            app.named("note").delay(number=number)
+            app.shutdown()
+            code = 0
+        finally:
+            os._exit(code)
+    children.append(pid)
+os.close(gate[1])
+sys.exit(max(os.waitpid(pid, 0)[1] for pid in children))
+"""
+
+
+def together(url: str, *flags: str) -> None:
+    """So many processes, each of which adds a task as the first thing that it does."""
+    command = [sys.executable, "-c", TOGETHER.replace("PROCESSES", str(PROCESSES)), url, *flags]
+    done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
+    assert (done.returncode, done.stderr) == (0, "")
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_eight_processes_start_at_once_on_an_empty_database(empty: str) -> None:
+    together(empty)
+    assert ask(empty, "SELECT number FROM onthedot.version") == [(1,)]
+    assert ask(empty, "SELECT count(*), count(DISTINCT uuid) FROM onthedot.task") == [(PROCESSES, PROCESSES)]
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
+def test_eight_processes_take_it_forward_at_once_while_others_work_on(empty: str) -> None:
+    """The functions of the version before are still there: who is at work goes on, who comes anew must be upgraded."""
+    app: App[None] = App("shop", store=empty)
+    ran: list[int] = []
+
+    @app.task
+    async def note(number: int) -> int:
+        ran.append(number)
+        return number
+
+    with app.background():
+        assert note.delay(100).result(timeout=20) == 100
+        together(empty, "novel")
+        assert ask(empty, "SELECT number FROM onthedot.version") == [(2,)]
+        assert note.delay(101).result(timeout=20) == 101
+    app.shutdown()
+    assert sorted(ran) == [*range(PROCESSES), 100, 101]
+    with pytest.raises(StoreRefused, match="has schema version 2, and this onthedot knows 1: upgrade onthedot"):
+        asyncio.run(_open(empty))
+
+
+# -- by hand
+
+
+def test_print_install_check(empty: str) -> None:
+    before = cli(empty, "check")
+    assert before.exit_code == 1
+    assert "schema version 0, this onthedot needs 1: run `onthedot schema install`" in before.output
+    with pytest.raises(StoreRefused, match="schema install"):
+        asyncio.run(_open(f"{empty}?auto_schema=0"))
+    for words in (["install"], ["install"], ["check"]):
+        told = cli(f"{empty}?auto_schema=0", *words)
+        assert (told.exit_code, "schema version 1, as it should be" in told.output) == (0, True)
+    assert json.loads(cli(empty, "check", "--json").output)["ok"] is True
+    asyncio.run(_open(f"{empty}?auto_schema=0"))
+
+
+def test_what_is_printed_is_all_that_is_needed(empty: str) -> None:
+    """For those who let somebody else run it: in one transaction, by any client."""
+    with psycopg.connect(empty) as connection:
+        connection.execute(cli(empty, "print").output)
+    assert cli(empty, "check").exit_code == 0
+    app: App[None] = App("shop", store=f"{empty}?auto_schema=0")
+
+    @app.task
+    async def note(number: int) -> int:
+        return number
+
+    with app.background():
+        assert note.delay(7).result(timeout=20) == 7
+    app.shutdown()
+
+
+def test_a_newer_one_is_refused_by_all(empty: str) -> None:
+    schema.install(empty)
+    ask(empty, "UPDATE onthedot.version SET number = 99")
+    words = "has schema version 99, and this onthedot knows 1: upgrade onthedot"
+    with pytest.raises(StoreRefused, match=words):
+        asyncio.run(_open(empty))
+    for verb in ("check", "install"):
+        told = cli(empty, verb)
+        assert (told.exit_code, words in told.output) == (3, True), told.output
+    assert ask(empty, "SELECT number FROM onthedot.version") == [(99,)]
