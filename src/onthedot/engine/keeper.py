@@ -13,6 +13,7 @@ from onthedot.engine.wake import Wake
 from onthedot.observe.logs import Logs
 from onthedot.stores.contract import Beat, Store
 
+_HELP = 10_000.0  # ms that a session waits for a helper before it begins without
 FOREVER = 100 * 365 * 86_400_000
 """The lease in a store that sees a death by itself."""
 
@@ -60,7 +61,8 @@ class Keeper:
         self._task: asyncio.Task[None] | None = None
         self._thread: _Thread | None = None
         self._opened = True  # on the loop that beats
-        self._wake: Wake | None = None
+        self._begun: Wake | None = None  # here: the helper has
+        self._wake: Wake | None = None  # on the loop that beats
         self._alive = True
         self._answered = self._next = 0.0  # when the last beat that was answered was sent; when to send one
         self._cancel: Cancel = repr
@@ -69,6 +71,7 @@ class Keeper:
         """cancel(uuid): somebody wants this run to end. lost(): the session is dead, what runs counts no more."""
         lease, self._answered = self._store.lease or FOREVER, self._clock.now()
         self._next = self._answered + lease / 3
+        self._begun = Wake(self._clock)
         self._ask_helper()  # first: if this process dies now, it knows what to bury
         await self._store.beat(self._session, self._info, lease)
         if self._store.lease is None:
@@ -87,6 +90,8 @@ class Keeper:
 
         self._cancel = cancel_there
         self._thread = _Thread(self._apart(self._beat(lease, lost_there)))
+        if self._helper is not None:
+            await self._begun.until(_HELP)  # else the very first task could cost the session
 
     async def tell(self, info: bytes) -> None:
         """What the session says of itself; written only if it is something new."""
@@ -109,6 +114,8 @@ class Keeper:
         self._alive = self._alive and alive
         for uuid in cancel:
             self._cancel(uuid)
+        if self._begun is not None:
+            self._begun.set_soon()
         if not alive and self._wake is not None:
             self._wake.set_soon()
 
