@@ -22,6 +22,7 @@ from onthedot.bridge import Bridge
 from onthedot.clock import Clock, SystemClock
 from onthedot.engine.backlog import Bounds
 from onthedot.engine.firing import Firing
+from onthedot.engine.keeper import Helper
 from onthedot.engine.lifecycle import Status
 from onthedot.engine.runner import Around
 from onthedot.engine.source import Sources
@@ -74,6 +75,7 @@ class Core:
     module: str = "__main__"  # where it is made
     most_kept: int = 1_000_000  # ended tasks
     max_pending: int | None = None
+    helper: Helper | None = None  # beats for this process
 
     def __post_init__(self) -> None:
         self.bounds: Bounds = Bounds(self.sources, self.max_pending)
@@ -174,6 +176,7 @@ class Core:
             plans=self.plans,
             fatal=self.service.failed,
             turned=self.counts.stale,
+            helper=self.helper,
         )
 
     async def _declare(self, firing: Firing) -> None:

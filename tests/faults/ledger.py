@@ -25,7 +25,7 @@ class Ledger:
     """Lines in a file, each written by one call: what a kill -9 has let through is whole."""
 
     def __init__(self, path: Path) -> None:
-        self._path = path
+        self.path = path
         self._fd = os.open(path, os.O_WRONLY | os.O_APPEND | os.O_CREAT)
 
     def write(self, what: str, uuid: str, attempt: int = 0, fence: int = 0) -> None:
@@ -33,7 +33,7 @@ class Ledger:
         os.write(self._fd, line.encode())
 
     def entries(self) -> list[Entry]:
-        rows = (line.split() for line in self._path.read_text().splitlines())
+        rows = (line.split() for line in self.path.read_text().splitlines())
         return [Entry(w, u, int(a), int(f), int(p), float(t)) for w, u, a, f, p, t in rows]  # type: ignore[arg-type]
 
     def close(self) -> None:

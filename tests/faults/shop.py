@@ -6,10 +6,12 @@ STORE and LEDGER say where.
 from __future__ import annotations
 
 import asyncio
+import ctypes
 import os
 import random
 import signal
 import sys
+import time
 from pathlib import Path
 
 from onthedot import App, AtMost, Rate, current_task
@@ -61,6 +63,31 @@ async def poison() -> None:
 async def slow(seconds: float) -> str:
     await _write_down(seconds)
     return "slow"
+
+
+@app.task
+async def grip(seconds: int) -> str:
+    """Holds the GIL: no thread of this process runs meanwhile."""
+    context, ledger = current_task(), Ledger(Path(os.environ["LEDGER"]))
+    ledger.write("begin", context.uuid, context.attempt, context.fence)
+    ctypes.PyDLL(None).sleep(seconds)
+    ledger.close()
+    return "gripped"
+
+
+@app.task(max_crashes=1)
+async def stuck() -> None:
+    time.sleep(600)  # noqa: ASYNC251 - this is what it is about
+
+
+@app.task(executor="process", max_crashes=1000)
+def crunch() -> None:
+    """Says every 20 ms that it is still there."""
+    context, ledger = current_task(), Ledger(Path(os.environ["LEDGER"]))
+    ledger.write("begin", context.uuid, context.attempt, context.fence)
+    while True:
+        time.sleep(0.02)
+        ledger.write("end", context.uuid, context.attempt, context.fence)
 
 
 @app.task(limits=[AtMost(2, by="key")], max_crashes=1000)

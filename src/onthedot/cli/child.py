@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import faulthandler
 import fnmatch
 import importlib
 import os
@@ -31,11 +32,14 @@ _BEAT = 1.0  # seconds
 @click.argument("said")
 def child(fd: int, said: str) -> None:
     signal.signal(signal.SIGINT, _heard)
+    faulthandler.enable()  # if it blocks, or crashes, it says where
     config, parent = msgspec.json.decode(said, type=Config), Parent(fd)
     try:
         app = load_app(config.app)
         logs.configure(config.log_format, app)
         _apply(app, config)
+        parent.store = lambda: (str(app._core.url), app.name)  # as soon as it has one
+        app._core.helper = parent
         code = asyncio.run(_Work(app, config, parent).run())
     except (Mistake, OnTheDotError) as error:  # told once, by the supervisor, and not by each child
         parent.tell(Report(error=(error.message if isinstance(error, Mistake) else str(error))[:8000]))

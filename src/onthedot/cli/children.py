@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import math
 import signal
 import socket
 import sys
@@ -12,10 +13,14 @@ from collections.abc import Callable, Generator, Mapping
 
 import msgspec
 
-from onthedot.cli.reports import Config, Report
+from onthedot.cli.keeping import Keeping
+from onthedot.cli.reports import Config, Report, Session, Word
 
 STARTING = 60.0  # seconds until one that says nothing is not even starting
 SILENT = 5.0  # seconds without a word from its event loop: it does not get on
+_LINE = 2**24  # bytes; a session names all of its sources
+_EOF = 0.05  # seconds for the last words of one that is dead; what it has forked may hold its end of the line
+_DUMP = 1.0  # seconds for writing its stacks
 KILL_AFTER = 3.0  # seconds beyond stop_timeout: what had to be cancelled may tidy up and go back
 
 
@@ -39,8 +44,11 @@ class Child:
         self.began: float = now
         self.heard: float = now
         self.turned: float = now
+        self.stalled: bool = False  # it was killed for that
         self.over: bool = False  # it ended because it was told to, by whomever
+        self._keeping: Keeping | None = None  # its session, if a store wants beats
         self._listening = asyncio.create_task(self._listen(reader))
+        self._watching = asyncio.create_task(self._watch())
 
     @classmethod
     async def start(cls, config: Config) -> Child:
@@ -51,7 +59,7 @@ class Child:
                 sys.executable, "-m", "onthedot", "_child", str(fd), msgspec.json.encode(config).decode(),
                 pass_fds=(fd,), process_group=None if config.foreground else 0,
             )  # fmt: skip
-        return cls(config, process, *await asyncio.open_connection(sock=ours))
+        return cls(config, process, *await asyncio.open_connection(sock=ours, limit=_LINE))
 
     @property
     def pid(self) -> int:
@@ -65,6 +73,9 @@ class Child:
         with contextlib.suppress(ConnectionError):
             async for line in reader:
                 report = msgspec.json.decode(line, type=Report)
+                if report.session is not None or report.left:
+                    self._keep(report.session)
+                    continue
                 self.heard = time.monotonic()
                 if report.turns != self.told.turns:
                     self.turned = self.heard
@@ -72,6 +83,41 @@ class Child:
                     self.ready.set()
                 self.error, self.over = report.error or self.error, report.over
                 self.told = report if not self.told.ready else msgspec.structs.replace(report, ready=self.told.ready)
+
+    def _keep(self, session: Session | None) -> None:
+        """Beats for this one from now on, and for no other."""
+        kept = self._keeping
+        if kept is not None and session is not None and kept.session.name == session.name:
+            kept.session = session
+            return
+        if kept is not None:
+            kept.end(died=session is not None)  # a new name without an end of the old one: it was lost
+        self._keeping = None if session is None else Keeping(session, self._say)
+
+    def _say(self, word: Word) -> None:
+        if self.alive:
+            self._writer.write(msgspec.json.encode(word) + b"\n")
+
+    async def _watch(self) -> None:
+        """Sees it die. What it ran is anybody's from that moment on."""
+        stalled = asyncio.create_task(self._mind_stalls())
+        await self.process.wait()
+        stalled.cancel()
+        await asyncio.wait([self._listening], timeout=_EOF)
+        if self._keeping is not None:
+            self._keeping.end(died=True)
+
+    async def _mind_stalls(self) -> None:
+        """A loop that says nothing for stall_limit will not settle what it holds. faulthandler names the line."""
+        await self.ready.wait()
+        limit, late = self.config.stall_limit or math.inf, 0
+        while late < 2:  # what it said while this process was stopped lies there still: read that first
+            await asyncio.sleep(min(3600, max(1, self.heard + limit - time.monotonic())))
+            late = late + 1 if time.monotonic() - self.heard > limit else 0
+        self.stalled = True
+        self.tell(signal.SIGABRT)
+        await asyncio.sleep(_DUMP)
+        self.tell(signal.SIGKILL)
 
     async def started(self, patience: float | None = None) -> bool:
         """Waits until it is ready. False: it has ended, or is too slow."""
@@ -83,6 +129,7 @@ class Child:
 
     async def ended(self) -> int:
         code = await self.process.wait()
+        await self._watching
         await asyncio.wait([self._listening], timeout=1)  # its last words
         self._writer.close()
         return code
@@ -108,7 +155,7 @@ class Child:
     def hurry(self) -> None:
         """What still runs is cancelled and goes back. Not by a second signal: two of a kind may come as one."""
         if self.alive:
-            self._writer.write(b"now")
+            self._say(Word(hurry=True))
 
     async def stop(self) -> bool:
         """Running tasks finish or go back. False: it had to be killed."""

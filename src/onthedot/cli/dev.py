@@ -12,6 +12,7 @@ from pathlib import Path
 import click
 
 from onthedot.cli.children import STARTING, Child, how, signals
+from onthedot.cli.keeping import all_told
 from onthedot.cli.loading import where
 from onthedot.cli.logs import say
 from onthedot.cli.options import Said, shared
@@ -63,6 +64,7 @@ class _Dev:
                 self._retire()
             if self._old:
                 await asyncio.wait(self._old)
+            await all_told()
         say("stopped")
         return 0
 

@@ -4,14 +4,17 @@ from __future__ import annotations
 
 import contextlib
 import os
+import select
 import socket
 import threading
-from collections.abc import Callable
+import time
+from collections.abc import Callable, Sequence
 from typing import Literal
 
 import msgspec
 
 _ALONE = 5.0  # seconds an orphan has for giving back what it holds
+_PATIENT = 1_000_000  # bytes that wait for a supervisor that does not listen
 
 
 class Config(msgspec.Struct, frozen=True):
@@ -25,6 +28,17 @@ class Config(msgspec.Struct, frozen=True):
     stop_timeout: float = 25.0
     log_format: Literal["console", "json"] | None = None
     foreground: bool = False  # may read from the terminal: `breakpoint()` in `dev`
+    stall_limit: float = 0.0  # seconds for which its event loop may say nothing; 0: for ever
+
+
+class Session(msgspec.Struct, frozen=True):
+    """What must be known to beat for it."""
+
+    name: str
+    info: bytes
+    lease: int  # ms
+    store: str
+    app: str
 
 
 class Report(msgspec.Struct, omit_defaults=True):
@@ -36,30 +50,87 @@ class Report(msgspec.Struct, omit_defaults=True):
     stopping: bool = False  # it takes no more tasks
     patience: float = 60.0  # seconds within which it asks, also when there is nothing to do
     over: bool = False  # it has been told to end, and has
+    session: Session | None = None  # then nothing else is said: somebody has to beat for this one
+    left: str = ""  # likewise: this session is closed
+
+
+class Word(msgspec.Struct, omit_defaults=True):
+    """What it is told, a line each."""
+
+    hurry: bool = False  # what still runs is to be cancelled
+    session: str = ""  # the store has answered to a beat for it, which was sent at this time of the monotonic clock
+    sent: float = 0.0
+    alive: bool = True
+    cancel: tuple[str, ...] = ()
+
+
+_word = msgspec.json.Decoder(Word)
 
 
 class Parent:
-    """The way to the one that started this process."""
+    """The way to the one that started this process, who beats for it if a store needs that: it is a Helper."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
         self._socket.set_inheritable(False)
-        self._socket.setblocking(True)
+        self._lock = threading.Lock()
+        self._unsent = b""
+        self._half = b""  # of a line
+        self._hurry: Callable[[], object] = bool
+        self._kept = ""  # the session, and who wants to hear of it
+        self._heard: Callable[[float, bool, Sequence[str]], None] | None = None
+        self.store: Callable[[], tuple[str, str]] = lambda: ("", "")  # its URL, and the app's name
 
     def tell(self, report: Report) -> None:
+        """What it has no time to hear now is told with the next report, in order; but not without end."""
+        if len(self._unsent) < _PATIENT:
+            self._unsent += msgspec.json.encode(report) + b"\n"
         with contextlib.suppress(OSError):  # it is gone, or too busy to listen
-            self._socket.send(msgspec.json.encode(report) + b"\n", socket.MSG_DONTWAIT)
+            self._unsent = self._unsent[self._socket.send(self._unsent, socket.MSG_DONTWAIT) :]
+
+    # -- sessions
+
+    def keep(self, session: str, info: bytes, lease: int, heard: Callable[[float, bool, Sequence[str]], None]) -> None:
+        self._kept, self._heard = session, heard
+        self.tell(Report(session=Session(session, info, lease, *self.store())))
+
+    def leave(self, session: str) -> None:
+        self._heard = None
+        self.tell(Report(left=session))
+
+    # -- hearing
 
     def watch(self, hurry: Callable[[], object]) -> None:
         """On a thread of its own: user code may block the loop, and an orphan must not work on."""
+        self._hurry = hurry
+        threading.Thread(target=self._wait, name="onthedot-parent", daemon=True).start()
 
-        def wait() -> None:
-            with contextlib.suppress(OSError):
-                while self._socket.recv(64):  # any word means: now
-                    hurry()
-            timer = threading.Timer(_ALONE, os._exit, (1,))
-            timer.daemon = True
-            timer.start()
-            hurry()
+    def _wait(self) -> None:
+        said = select.poll()
+        said.register(self._socket, select.POLLIN)
+        while self.look():
+            said.poll()
+        timer = threading.Timer(_ALONE, os._exit, (1,))
+        timer.daemon = True
+        timer.start()
+        self._hurry()
 
-        threading.Thread(target=wait, name="onthedot-parent", daemon=True).start()
+    def look(self) -> bool:
+        """Takes in what has been said, on whichever thread. False: nobody is there any more."""
+        with self._lock:
+            try:
+                while said := self._socket.recv(65_536, socket.MSG_DONTWAIT):
+                    *lines, self._half = (self._half + said).split(b"\n")
+                    for line in lines:
+                        self._take(_word.decode(line))
+            except BlockingIOError:
+                return True
+            except OSError:
+                pass
+            return False
+
+    def _take(self, word: Word) -> None:
+        if word.hurry:
+            self._hurry()
+        if self._heard is not None and word.session == self._kept:
+            self._heard((time.monotonic() - word.sent) * 1000, word.alive, word.cancel)

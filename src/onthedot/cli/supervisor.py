@@ -11,6 +11,7 @@ import time
 
 from onthedot.cli.children import STARTING, Child, how, signals
 from onthedot.cli.health import Health
+from onthedot.cli.keeping import all_told
 from onthedot.cli.logs import say
 from onthedot.cli.reports import Config
 
@@ -46,6 +47,7 @@ class Supervisor:
             if self._stop.is_set():
                 await stopping  # the successors of a rolling restart, too
             stopping.cancel()
+            await all_told()
             if self._failed is None and not self._config.burst:
                 self._say("worker stopped" + (" · killed what did not stop in time" if self._killed else ""))
         return self._failed or int(self._killed)
@@ -81,8 +83,8 @@ class Supervisor:
                 return
             pause = _FIRST_PAUSE if time.monotonic() - child.began > _YOUNG else min(pause * 2, _LONGEST_PAUSE)
             self._say(
-                f"worker {slot + 1} (pid {child.pid}) died, {how(code)}; starting another in {pause:.1f} s"
-                + (f": {child.error}" if child.error else "")
+                f"worker {slot + 1} (pid {child.pid}) {'stalled' if child.stalled else 'died'}, {how(code)}; "
+                f"starting another in {pause:.1f} s" + (f": {child.error}" if child.error else "")
             )
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)

@@ -30,6 +30,8 @@ from onthedot.operations.workers import WorkerInfo
 @click.option("--burst", is_flag=True, help="Until nothing is due and nothing runs any more; then exit.")
 @click.option("--stop-timeout", type=click.FloatRange(0), default=25.0, show_default=True,
               help="Seconds that running tasks get at the end; then they go back.")  # fmt: skip
+@click.option("--stall-limit", type=click.FloatRange(0), default=900.0, show_default=True,
+              help="Seconds for which tasks may block a process; then it is killed. 0: for ever.")  # fmt: skip
 @click.option("--health", callback=address, metavar="[HOST]:PORT", help="Serve /healthz and /readyz there.")
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[as your code says, else console]")
 @click.pass_obj

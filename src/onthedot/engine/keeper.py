@@ -4,20 +4,39 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, Protocol
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.engine.wake import Wake
 from onthedot.observe.logs import Logs
 from onthedot.stores.contract import Beat, Store
 
+_HELP = 10_000.0  # ms that a session waits for a helper before it begins without
 FOREVER = 100 * 365 * 86_400_000
 """The lease in a store that sees a death by itself."""
 
-Cancel = Callable[[str], None]
+Cancel = Callable[[str], object]
 Lost = Callable[[], None]
+Heard = Callable[[float, bool, Sequence[str]], None]
+"""How long ago, in ms, the beat was sent that was answered; whether the session lives; its runs that shall end."""
+
+
+class Helper(Protocol):
+    """Beats from another process, which nothing that runs in this one can hinder: the supervisor's, if there is one."""
+
+    def keep(self, session: str, info: bytes, lease: int, heard: Heard) -> None:
+        """From now on, this one. heard() comes from any thread; it need not come."""
+        ...
+
+    def look(self) -> object:
+        """What was said up to now has been heard when this returns."""
+        ...
+
+    def leave(self, session: str) -> None:
+        """It is closed."""
+        ...
 
 
 class Keeper:
@@ -26,26 +45,40 @@ class Keeper:
     No answered beat for a whole lease, by the monotonic clock: others may run what runs here, so it is ended (the
     session fences itself). By real time it beats from a thread with a loop and a connection of its own, so that a task
     that blocks the event loop does not cost the session; only a call that holds the GIL for a lease does.
+
+    With a helper it beats only if it has heard of no beat for half a lease: then the helper is stopped, or cut off.
     """
 
-    def __init__(self, store: Store, session: str, info: bytes, clock: Clock, logs: Logs) -> None:
+    def __init__(
+        self, store: Store, session: str, info: bytes, clock: Clock, logs: Logs, helper: Helper | None = None
+    ) -> None:
         self._store = store
         self._session = session
         self._info = info
         self._clock = clock
         self._logs = logs
+        self._helper = None if store.lease is None else helper
         self._task: asyncio.Task[None] | None = None
         self._thread: _Thread | None = None
         self._opened = True  # on the loop that beats
+        self._begun: Wake | None = None  # here: the helper has
+        self._wake: Wake | None = None  # on the loop that beats
+        self._alive = True
+        self._answered = self._next = 0.0  # when the last beat that was answered was sent; when to send one
+        self._cancel: Cancel = repr
 
     async def open(self, cancel: Cancel, lost: Lost) -> None:
         """cancel(uuid): somebody wants this run to end. lost(): the session is dead, what runs counts no more."""
-        lease, sent = self._store.lease or FOREVER, self._clock.now()
+        lease, self._answered = self._store.lease or FOREVER, self._clock.now()
+        self._next = self._answered + lease / 3
+        self._begun = Wake(self._clock)
+        self._ask_helper()  # first: if this process dies now, it knows what to bury
         await self._store.beat(self._session, self._info, lease)
         if self._store.lease is None:
             return
         if not isinstance(self._clock, SystemClock):
-            self._task = asyncio.create_task(self._beat(lease, sent, cancel, lost))
+            self._cancel = cancel
+            self._task = asyncio.create_task(self._beat(lease, lost))
             return
         loop = asyncio.get_running_loop()
 
@@ -55,13 +88,36 @@ class Keeper:
         def lost_there() -> None:
             loop.call_soon_threadsafe(lost)
 
-        self._thread = _Thread(self._apart(self._beat(lease, sent, cancel_there, lost_there)))
+        self._cancel = cancel_there
+        self._thread = _Thread(self._apart(self._beat(lease, lost_there)))
+        if self._helper is not None:
+            await self._begun.until(_HELP)  # else the very first task could cost the session
 
     async def tell(self, info: bytes) -> None:
         """What the session says of itself; written only if it is something new."""
         if info != self._info:
-            await self._store.beat(self._session, info, self._store.lease or FOREVER)
-            self._info = info
+            before, self._info = self._info, info
+            try:
+                self._ask_helper()
+                await self._store.beat(self._session, info, self._store.lease or FOREVER)
+            except BaseException:
+                self._info = before
+                raise
+
+    def _ask_helper(self) -> None:
+        if self._helper is not None:
+            self._helper.keep(self._session, self._info, self._store.lease or FOREVER, self._heard)
+
+    def _heard(self, ago: float, alive: bool, cancel: Sequence[str]) -> None:
+        self._answered = max(self._answered, self._clock.now() - ago)
+        self._next = max(self._next, self._answered + (self._store.lease or FOREVER) / 2)
+        self._alive = self._alive and alive
+        for uuid in cancel:
+            self._cancel(uuid)
+        if self._begun is not None:
+            self._begun.set_soon()
+        if not alive and self._wake is not None:
+            self._wake.set_soon()
 
     async def _apart(self, beating: Coroutine[Any, Any, None]) -> None:
         """On the loop of the thread, where the store has to be opened, too: with the first beat."""
@@ -78,30 +134,36 @@ class Keeper:
             self._opened = True
         return await self._store.beat(self._session, self._info, lease)
 
-    async def _beat(self, lease: int, answered: float, cancel: Cancel, lost: Lost) -> None:
-        wake, pause = Wake(self._clock), lease / 3
+    async def _beat(self, lease: int, lost: Lost) -> None:
+        self._wake = Wake(self._clock)
         while True:
-            left = answered + lease - self._clock.now()
-            if left <= 0:
-                lost()
-                await self._die(lease)
-                return
-            await wake.until(min(pause, left))
-            wake.clear()
-            sent = self._clock.now()
-            try:
-                async with asyncio.timeout(max(0.001, (answered + lease - sent) / 1000)):
-                    beat = await self._ask(lease)
-            except Exception as error:  # noqa: BLE001 - told, and tried again soon
-                self._logs.trouble("beat", error)
-                pause = lease / 10
-                continue
-            if not beat.alive:
-                lost()
-                return
-            answered, pause = sent, lease / 3
-            for lease_of in beat.cancel:
-                cancel(lease_of.uuid)
+            self._wake.clear()
+            if self._helper is not None:
+                self._helper.look()  # this process may have been stopped, while the helper went on
+            now = self._clock.now()
+            left = self._answered + lease - now
+            if left <= 0 or not self._alive:
+                break
+            if now < self._next:
+                await self._wake.until(min(self._next - now, left))
+            else:
+                await self._beat_once(lease, now, left)
+        lost()
+        if self._alive:
+            await self._die(lease)
+
+    async def _beat_once(self, lease: int, sent: float, left: float) -> None:
+        try:
+            async with asyncio.timeout(max(0.001, left / 1000)):
+                beat = await self._ask(lease)
+        except Exception as error:  # noqa: BLE001 - told, and tried again soon
+            self._logs.trouble("beat", error)
+            self._next = self._clock.now() + lease / 10
+            return
+        self._alive = beat.alive
+        self._answered, self._next = max(self._answered, sent), sent + lease / 3
+        for lease_of in beat.cancel:
+            self._cancel(lease_of.uuid)
 
     async def _die(self, lease: int) -> None:
         """Its runs have been ended: as soon as the store can be reached, others shall have them."""
@@ -122,6 +184,8 @@ class Keeper:
             await self._thread.stop()
             self._thread = None
         await self._store.close(self._session)
+        if self._helper is not None:
+            self._helper.leave(self._session)
 
 
 class _Thread:

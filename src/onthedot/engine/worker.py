@@ -16,7 +16,7 @@ import msgspec
 
 from onthedot.clock import Clock
 from onthedot.context import TaskContext
-from onthedot.engine.keeper import Keeper
+from onthedot.engine.keeper import Helper, Keeper
 from onthedot.engine.runner import Around, Run, Runner
 from onthedot.engine.slots import Slots
 from onthedot.engine.source import Source, Sources
@@ -74,6 +74,7 @@ class Parts:
     most_kept: int = 1_000_000
     fatal: Callable[[BaseException], object] = repr  # told of what ends the loop
     turned: Callable[[], object] = bool  # told of every turn: what waits may be other tasks now
+    helper: Helper | None = None  # beats for this process
 
 
 class Worker:
@@ -103,7 +104,8 @@ class Worker:
     def _new_session(self) -> None:
         self.session: str = new_uuid()  # a random one a boot: a restarted host is somebody else
         self._since = int(self._clock.now())
-        self._keeper = Keeper(self._store, self.session, self._described(), self._clock, self._logs)
+        said, helper = self._described(), self._parts.helper
+        self._keeper = Keeper(self._store, self.session, said, self._clock, self._logs, helper)
         self._number = 0
         self._logs.worker = self.session
 

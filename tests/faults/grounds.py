@@ -1,0 +1,103 @@
+"""Stores that many machines share, each test its own, and what can be done to them."""
+
+from __future__ import annotations
+
+import contextlib
+import tempfile
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.services import valkey
+from tests.services.postgres_server import Missing, Server
+
+
+class Ground:
+    """A server of the test's own. `lease` in seconds."""
+
+    def at(self, lease: float, port: int | None = None) -> str:
+        """The store's URL; port: of a proxy on the way to it."""
+        raise NotImplementedError
+
+    port: int
+
+    def stop(self) -> None:
+        raise NotImplementedError
+
+    def start(self) -> None:
+        raise NotImplementedError
+
+    def drop_hints(self, drop: bool = True) -> None:
+        """Whoever tells others of something is not heard from now on."""
+        raise NotImplementedError
+
+
+class OnRedis(Ground):
+    def __init__(self, server: valkey.Server) -> None:
+        self._server = server
+        self.port = server.port
+
+    def at(self, lease: float, port: int | None = None) -> str:
+        return f"redis://127.0.0.1:{port or self.port}?lease={lease}"
+
+    def stop(self) -> None:
+        self._server.kill()
+
+    def start(self) -> None:
+        self._server.start(self.port)
+
+    def drop_hints(self, drop: bool = True) -> None:
+        assert self._server.ask("ACL", "SETUSER", "default", "-publish" if drop else "+publish") == b"+OK"
+
+
+class OnPostgres(Ground):
+    """Workers are not its superuser, so that something can be forbidden to them."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self.port = server.port
+        self._say("CREATE ROLE worker LOGIN", "GRANT CREATE ON DATABASE postgres TO worker")
+
+    def _say(self, *statements: str) -> None:
+        import psycopg
+
+        with psycopg.connect(self._server.url, autocommit=True) as connection:
+            for statement in statements:
+                connection.execute(statement)
+
+    def at(self, lease: float, port: int | None = None) -> str:
+        return f"postgresql://worker@127.0.0.1:{port or self.port}/postgres?lease={lease}"
+
+    def stop(self) -> None:
+        self._server.stop()
+
+    def start(self) -> None:
+        self._server.start()
+
+    def drop_hints(self, drop: bool = True) -> None:
+        how, whom = ("REVOKE", "FROM") if drop else ("GRANT", "TO")
+        self._say(f"{how} EXECUTE ON FUNCTION pg_notify(text, text) {whom} PUBLIC")
+
+
+@contextlib.contextmanager
+def on_redis() -> Iterator[OnRedis]:
+    """It has on its disk what it has answered for."""
+    with valkey.server("--appendonly", "yes", "--appendfsync", "always") as server:
+        yield OnRedis(server)
+
+
+@contextlib.contextmanager
+def on_postgres() -> Iterator[OnPostgres]:
+    with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as folder:
+        server = Server(Path(folder))
+        try:
+            server.make()
+            server.start()
+        except Missing as why:
+            valkey.missing(str(why))
+        try:
+            yield OnPostgres(server)
+        finally:
+            server.stop()
+
+
+GROUNDS = {"redis": on_redis, "postgres": on_postgres}
