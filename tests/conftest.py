@@ -15,8 +15,7 @@ from hypothesis import settings
 
 from onthedot import App
 from onthedot.clock import ManualClock
-from tests.services import postgres as _postgres
-from tests.services import valkey
+from tests.services import postgres as _postgres, programs, valkey
 from tests.waiting import wait_until
 
 settings.register_profile("calm", deadline=None)  # a busy machine is no counterexample
@@ -34,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    valkey.required = bool(config.getoption("--require-services"))
+    programs.required = bool(config.getoption("--require-services"))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
