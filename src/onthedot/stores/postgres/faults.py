@@ -6,6 +6,8 @@ import asyncio
 from typing import Any
 
 from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
+from onthedot.stores.postgres.tls import NO_TLS, WAYS
+from onthedot.stores.trust import distrusted
 
 _AGAIN = ("40001", "40P01")  # the server took it back so that others could go on
 _GONE = ("57P01", "57P02", "57P03", "08")  # the connection is of no use any more
@@ -28,6 +30,8 @@ def is_withdrawn(error: BaseException) -> bool:
 
 def explained(error: BaseException, where: str) -> Exception:
     code = code_of(error)
+    if advice := NO_TLS if "rejected SSL upgrade" in str(error) else distrusted(str(error), WAYS):
+        return StoreRefused(f"{where}: {_words(error)}; {advice}")
     for known, (kind, advice) in _ADVICE.items():
         if code.startswith(known):
             return kind(f"{where}: {_words(error)}; {advice}")

@@ -10,6 +10,7 @@ from typing import Any, TypeAlias, TypeVar
 
 from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.stores.postgres.faults import explained, is_lost, is_withdrawn
+from onthedot.stores.postgres.tls import tls_of
 from onthedot.stores.postgres.url import Address
 
 T = TypeVar("T")
@@ -31,6 +32,7 @@ async def connect(address: Address) -> Connection:
             timeout=CONNECT,
             command_timeout=ANSWER,
             statement_cache_size=address.statement_cache_size,
+            ssl=tls_of(address),
             server_settings={"application_name": "onthedot"},
         )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
@@ -38,7 +40,7 @@ async def connect(address: Address) -> Connection:
 
 
 def _unreached(error: Exception, address: Address) -> Exception:
-    if isinstance(error, ValueError):
+    if isinstance(error, ValueError) and not isinstance(error, OSError):  # one of TLS is both
         return StoreRefused(f"{address.where} cannot be read as an address: {error}")
     return explained(error, address.where)
 

@@ -7,6 +7,7 @@ import random
 import time
 from collections.abc import Awaitable, Callable
 from functools import partial
+from pathlib import Path
 from typing import Any, cast
 
 from onthedot.errors import StoreRefused, StoreUnavailable
@@ -50,9 +51,10 @@ class Lines:
             return answer
 
     async def close(self) -> None:
+        """With TLS both sides say goodbye, which takes a moment."""
         self._closed = True
-        while self._idle:
-            await self._idle.pop().disconnect(nowait=True)
+        lines, self._idle = self._idle, []
+        await asyncio.gather(*(line.disconnect() for line in lines), return_exceptions=True)
 
 
 class Client:
@@ -149,16 +151,24 @@ def _settings(place: Place) -> dict[str, Any]:
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
 
-    options = place.options
-    tls = place.kind == "rediss" or options.get("tls") in ("1", "true")
     settings: dict[str, Any] = {  # no socket_timeout: its wait_for makes a task a call, and may swallow a cancel
         "username": place.username, "password": place.password, "socket_connect_timeout": _CONNECT,
         "socket_timeout": None, "retry": Retry(NoBackoff(), 0), "client_name": "onthedot", "protocol": 2,
     }  # fmt: skip
-    if tls:
-        files = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "tls_key"}
-        settings |= {"ssl": True} | {ours: options[name] for ours, name in files.items() if name in options}
-    return settings
+    return settings | _tls(place)
+
+
+def _tls(place: Place) -> dict[str, Any]:
+    """Verified, by all versions of the driver: older ones do not look at the host's name by themselves."""
+    if not place.tls:
+        return {}
+    files = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "tls_key"}
+    settings = {ours: place.options[name] for ours, name in files.items() if name in place.options}
+    for name, file in settings.items():
+        if not Path(file).is_file():
+            raise StoreRefused(f"{place.shown}: {files[name]} names {file}, which is no file")
+    required = "required" if place.verified else "none"
+    return {**settings, "ssl": True, "ssl_cert_reqs": required, "ssl_check_hostname": place.verified}
 
 
 def _plain(place: Place, host: str, port: int) -> Any:
@@ -181,7 +191,7 @@ def _made(place: Place) -> Any:
     if place.kind == "redis+sentinel":
         login = {name.removeprefix("sentinel_"): place.options[name] for name in place.options if "sentinel" in name}
         watchers: Any = cast("Any", Sentinel)(
-            place.hosts, sentinel_kwargs={"socket_timeout": _CONNECT, **login}, **_settings(place)
+            place.hosts, sentinel_kwargs={"socket_timeout": _CONNECT, **login, **_tls(place)}, **_settings(place)
         )
         return watchers.master_for(place.service, db=place.db)
     return _plain(place, *place.hosts[0])

@@ -3,6 +3,10 @@
 from __future__ import annotations
 
 from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
+from onthedot.stores.trust import Ways, distrusted
+
+_DOUBTS = "is it running, is the address right, and is TLS on both sides or on neither?"
+_WAYS = Ways("?tls_ca=/path/to/ca.pem", "?tls_cert=…&tls_key=…", "?tls_insecure=1")
 
 _ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the driver, word of the server
     ("OutOfMemoryError", "OOM ", StoreFull, "its memory is full, nothing was stored: raise maxmemory"),
@@ -24,13 +28,15 @@ _ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the 
 def explained(error: Exception, where: str) -> Exception:
     """As a StoreError; what is not the driver's stays as it is."""
     text = str(error) or type(error).__name__
+    if advice := distrusted(text, _WAYS):
+        return StoreRefused(f"{where}: {text}; {advice}")
     for kind, word, ours, advice in _ADVICE:
         if word in text or (kind and _is(error, kind)):
             return ours(f"{where}: {text}; {advice}")
     if is_answer(error):
         return StoreRefused(f"{where}: {text}")
     if isinstance(error, OSError | TimeoutError) or _is(error, "RedisError"):
-        return StoreUnavailable(f"{where}: {text}; is it running, and is the address right?")
+        return StoreUnavailable(f"{where}: {text}; {_DOUBTS}")
     return error
 
 
@@ -53,6 +59,8 @@ _PASSING = ("ConnectionError", "TimeoutError", "ReadOnlyError", "TryAgainError",
 
 def may_pass(error: Exception) -> bool:
     """Worth another try: every call can be repeated."""
+    if distrusted(str(error), _WAYS):
+        return False
     return (isinstance(error, OSError | TimeoutError) or _is(error, *_PASSING)) and not _is(
         error, "AuthenticationError"
     )

@@ -7,9 +7,10 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from onthedot.errors import StoreRefused
 
-_OPTIONS = (
-    "lease", "max_connections", "tls", "tls_ca", "tls_cert", "tls_key", "sentinel_username", "sentinel_password",
-)  # fmt: skip
+_TLS = ("tls_ca", "tls_cert", "tls_key", "tls_insecure")
+_OPTIONS = ("lease", "max_connections", "tls", *_TLS, "sentinel_username", "sentinel_password")
+_ALIASES = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "tls_key"}  # redis-py's names
+_YES, _NO = ("1", "true"), ("0", "false")
 _FORMS = {
     "redis": "redis://host:6379/0",
     "rediss": "rediss://host:6379/0",
@@ -40,6 +41,15 @@ class Place(NamedTuple):
         """The most that an event loop has; who needs one more waits."""
         return int(self.options.get("max_connections", "16"))
 
+    @property
+    def tls(self) -> bool:
+        return self.kind == "rediss" or self.options.get("tls") in _YES
+
+    @property
+    def verified(self) -> bool:
+        """The server's certificate, and that it is for this host: unless somebody says otherwise."""
+        return self.options.get("tls_insecure") not in _YES
+
 
 def place_of(url: str) -> Place:
     kind = url.partition("://")[0]
@@ -47,7 +57,7 @@ def place_of(url: str) -> Place:
     login, _, hosts = parts.netloc.rpartition("@")
     username, _, password = login.partition(":")
     shown = f"{kind}://{hosts}{parts.path}"
-    options = dict(parse_qsl(parts.query))
+    options = {_ALIASES.get(name, name): value for name, value in parse_qsl(parts.query)}
     if unknown := options.keys() - set(_OPTIONS):
         raise StoreRefused(f"{shown}: unknown option {', '.join(sorted(unknown))}; known are {', '.join(_OPTIONS)}")
     port = 26379 if kind == "redis+sentinel" else 6379
@@ -57,13 +67,22 @@ def place_of(url: str) -> Place:
         named = [_host(each, port) for each in hosts.split(",")] if hosts else [("localhost", port)]
         db = int(path[0]) if path else 0
         place = Place(kind, named, unquote(username) or None, unquote(password) or None, service, db, options, shown)
-        if place.lease < 1 or place.connections < 1:
-            raise ValueError("lease and max_connections must be more than nothing")  # noqa: TRY301
+        _check(place)
     except ValueError as error:
         raise StoreRefused(f"{shown}: {error}; such a URL looks like {_FORMS[kind]}") from None
     if (len(named) > 1 and kind in ("redis", "rediss")) or len(path) > 1 or (kind == "redis+cluster" and db):
         raise StoreRefused(f"{shown}: such a URL looks like {_FORMS[kind]}")
     return place
+
+
+def _check(place: Place) -> None:
+    if place.lease < 1 or place.connections < 1:
+        raise ValueError("lease and max_connections must be more than nothing")
+    for name in ("tls", "tls_insecure"):
+        if place.options.get(name, "0") not in (*_YES, *_NO):
+            raise ValueError(f"{name}={place.options[name]} is neither 1 nor 0")
+    if not place.tls and (without := [name for name in _TLS if name in place.options]):
+        raise ValueError(f"{', '.join(without)} without TLS: write rediss://, or tls=1 with Sentinel or a cluster")
 
 
 def _host(text: str, port: int) -> tuple[str, int]:

@@ -1,0 +1,137 @@
+"""Servers that no wheel brings: Redis with TLS, PgBouncer, Postgres with TLS.
+
+Each is had in this order: ``ONTHEDOT_TEST_<NAME>_PROGRAM`` (a path) → the project's own download of Debian's packages
+into ``.dev/debian`` (no root needed, nothing is installed; once, whoever asks first) → a program on PATH → a skip, or a
+failure with ``--require-services``.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import re
+import shutil
+import subprocess
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from functools import cache
+from pathlib import Path
+
+from tests.services.programs import Missing, Program, give_up
+
+DEV = Path(__file__).parents[2] / ".dev"
+PLACE = DEV / "debian"
+PACKAGES = {"redis-server": "redis-server", "pgbouncer": "pgbouncer", "postgres": "postgresql"}  # program: package
+_FOLDERS = ("usr/bin", "usr/sbin", "usr/lib/postgresql/*/bin")
+_LARGE = ("libllvm",)  # what Postgres compiles queries with, and can do without
+_TRIES = 3
+_ANSWER = 120.0  # seconds for one command of apt
+
+
+@cache
+def program(name: str) -> Program:
+    variable = f"ONTHEDOT_TEST_{name.replace('-', '_').upper()}_PROGRAM"
+    if given := os.environ.get(variable):
+        if not Path(given).is_file():
+            raise Missing(f"{variable} names {given}, which is not there")
+        return Program(given)
+    trouble = _download(name)
+    if found := _below(PLACE / "root", name):
+        libraries = {str(path.parent) for path in (PLACE / "root").glob("**/lib/*/*.so*")}
+        return Program(str(found), ":".join(sorted(libraries)))
+    if on_path := shutil.which(name) or _below(Path("/"), name):
+        return Program(str(Path(on_path).resolve()))  # a link: what belongs to it is beside the file itself
+    raise Missing(f"no {name}: {trouble or 'its package has no such program'}; {variable} may name one")
+
+
+def wanted(name: str) -> Program:
+    """For a test that needs it."""
+    try:
+        return program(name)
+    except Missing as why:
+        give_up(why)
+
+
+def _below(root: Path, name: str) -> Path | None:
+    found = [path / name for folder in _FOLDERS for path in root.glob(folder) if (path / name).is_file()]
+    return found[-1] if found else None
+
+
+def _download(name: str) -> str:
+    """All packages at once, in the first call of all processes; says what went wrong, or nothing."""
+    if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
+        return "it is downloaded with apt-get and dpkg, which are not here"
+    PLACE.mkdir(parents=True, exist_ok=True)
+    with _alone():
+        done = PLACE / "done"
+        if not done.exists():
+            trouble = _fetched()
+            if trouble:
+                return trouble  # not written down: the next run tries again
+            done.touch()
+    return f"{PACKAGES[name]} is not among the packages of this machine"
+
+
+@contextmanager
+def _alone() -> Iterator[None]:
+    with (PLACE / "lock").open("w") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        yield
+
+
+def _fetched() -> str:
+    """A list of packages that is older than the archive names files that are gone: then it is asked for anew."""
+    trouble, own = "", PLACE / "lists"
+    for attempt in range(_TRIES):
+        if attempt:
+            time.sleep(attempt)
+            (own / "partial").mkdir(parents=True, exist_ok=True)
+            trouble = _apt("update") or trouble
+        trouble = _fetch_missing()
+        if not trouble:
+            shutil.rmtree(own, ignore_errors=True)
+            return ""
+    return f"{_TRIES} tries to download {', '.join(PACKAGES.values())} failed, the last with: {trouble}"
+
+
+def _fetch_missing() -> str:
+    """What would be installed on this machine: the libraries that it has are not downloaded."""
+    plan = _run("install", "--simulate", "--no-install-recommends", *PACKAGES.values())
+    if plan.returncode:
+        return _last_words(plan)
+    new = [name for name in re.findall(r"^Inst (\S+) \(", plan.stdout, re.MULTILINE) if not name.startswith(_LARGE)]
+    root, files = PLACE / "root", PLACE / "files"
+    for folder in (root, files):
+        shutil.rmtree(folder, ignore_errors=True)
+        folder.mkdir()
+    trouble = _apt("download", *new, folder=files) if new else ""
+    for file in files.glob("*.deb") if not trouble else ():
+        unpacked = subprocess.run(["dpkg", "-x", file, root], capture_output=True, text=True, check=False)
+        trouble = trouble or _last_words(unpacked)
+    shutil.rmtree(files, ignore_errors=True)
+    return trouble
+
+
+def _apt(*command: str, folder: Path = PLACE) -> str:
+    return _last_words(_run(*command, folder=folder))
+
+
+def _run(*command: str, folder: Path = PLACE) -> subprocess.CompletedProcess[str]:
+    options = ["-o", "Acquire::Retries=2", "-o", "APT::Sandbox::User="]
+    if (PLACE / "lists").is_dir():
+        options += ["-o", f"Dir::State::lists={PLACE / 'lists'}", "-o", f"Dir::Cache={PLACE / 'cache'}"]
+        (PLACE / "cache" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
+    whole = ["apt-get", "-q", *options, *command]
+    try:
+        environment = {**os.environ, "LC_ALL": "C"}
+        return subprocess.run(
+            whole, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=_ANSWER
+        )
+    except subprocess.TimeoutExpired:
+        return subprocess.CompletedProcess(whole, 1, "", f"apt-get {command[0]} took longer than {_ANSWER:g} s")
+
+
+def _last_words(done: subprocess.CompletedProcess[str]) -> str:
+    """Nothing, if it went well."""
+    return "" if done.returncode == 0 else (done.stderr.strip() or done.stdout.strip() or "no word")[-400:]
