@@ -21,7 +21,7 @@ from tests.waiting import wait_until
 settings.register_profile("calm", deadline=None)  # a busy machine is no counterexample
 settings.load_profile("calm")
 
-collect_ignore_glob = ["typing/use_*.py", "processes/*.py", "stores/postgres/seller.py"]  # programs for type checkers and for tests to run
+collect_ignore_glob = ["typing/use_*.py", "processes/*.py", "stores/postgres/seller.py"]  # programs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
