@@ -291,6 +291,7 @@ def test_starred_hours_have_no_hole_and_no_double() -> None:
         ("0 0 15W * *", "2026-08-14T00:00"),
         ("0 0 16w * *", "2026-08-17T00:00"),
         ("0 0 4,15W * *", "2026-08-04T00:00"),
+        ("0 0 5W,31 jun,sep *", "2026-09-04T00:00"),  # neither month has a 31st, but both have a 5W
         ("0 0 31W 9,10 *", "2026-10-30T00:00"),  # September has no 31st
         ("0 0 * * 1#2", "2026-08-10T00:00"),
         ("0 0 * * mon#5", "2026-08-31T00:00"),

@@ -13,11 +13,11 @@ from calendar import monthrange
 from collections.abc import Iterable
 from datetime import UTC, date, datetime, time, timedelta, tzinfo
 from functools import lru_cache
-from typing import Literal, TypeAlias
+from typing import Literal, TypeAlias, cast
 from zoneinfo import ZoneInfo
 
 from cronsim import CronSim, CronSimError
-from cronsim.cronsim import SYMBOLIC_DAYS, SYMBOLIC_MONTHS
+from cronsim.cronsim import SYMBOLIC_DAYS, SYMBOLIC_MONTHS, Field
 
 from onthedot.errors import BadSchedule
 
@@ -301,12 +301,14 @@ class _Sim(CronSim):
 
     def __init__(self, fields: list[str]) -> None:
         days = fields[_DAY].split(",")
-        plain = [day for day in days if not _NEAREST.fullmatch(day)]
-        known = [*fields[:_DAY], ",".join(plain) or "1", *fields[_DAY + 1 :]]
-        super().__init__(" ".join(known), datetime.combine(_THEN, time()))
         self.nearest = [int(day[:-1]) for day in days if _NEAREST.fullmatch(day)]
-        if not plain:
-            self.days = set[int]()
+        plain = [day for day in days if not _NEAREST.fullmatch(day)]
+        # It would refuse a 31 that none of the months has, although the 5W beside it comes: it sees neither.
+        known = [*fields[:_DAY], "1" if self.nearest else fields[_DAY], *fields[_DAY + 1 :]]
+        super().__init__(" ".join(known), datetime.combine(_THEN, time()))
+        if self.nearest:
+            self.days = cast("set[int]", Field.DAY.parse(",".join(plain))) if plain else set[int]()
+            self.day_and = fields[_DAY].startswith("*") or fields[_WEEKDAY].startswith("*")
         self._times = sorted(self.hours), sorted(self.minutes), sorted(self.seconds)
 
     def match_dom(self, d: date) -> bool:
