@@ -11,7 +11,7 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 7_250,
+    ".": 7_300,
     "cli": 3_550,
     "engine": 1_650,
     "executors": 1_300,
@@ -22,7 +22,7 @@ ROOMS = {  # the folder a file is in; "." has the nouns and the doors
     "stores/memory": 1_450,
     "stores/postgres": 1_650,
     "stores/postgres/functions": 1_800,
-    "stores/redis": 1_200,
+    "stores/redis": 1_250,
     "stores/redis/lua": 1_650,
     "stores/sqlite": 3_450,
     "testing": 600,

@@ -25,8 +25,6 @@ from onthedot.clock import ManualClock, to_ms
 from onthedot.operations.sources import written_reason
 from onthedot.stores.contract import Ask, Limit, Pool, Schedule, Store
 from tests.cli.conftest import Desk, Shop
-from tests.services import valkey
-from tests.services.postgres import Service
 from tests.waiting import wait_until
 
 LONG_AGO = datetime.now(UTC) - timedelta(hours=3)
@@ -331,15 +329,3 @@ def test_an_app_that_cannot_be_imported(desk: Desk, tmp_path: Path) -> None:
     assert (what, "No module named 'nothing_of_the_kind'" in text, remedy) == (
         "app", True, "mend it, or name the right one by -A",
     )  # fmt: skip
-
-
-def test_a_server_tells_its_version_its_clock_and_its_memory(folder: Path, postgres: Service) -> None:
-    with valkey.server("--maxmemory", "3mb") as tight:
-        for url, program in ((tight.url, "Valkey"), (postgres.url, "PostgreSQL")):
-            told = CliRunner().invoke(main, ["doctor", "--store", url, "--json"], prog_name="onthedot")
-            assert told.exception is None or isinstance(told.exception, SystemExit), told.exc_info
-            findings = {each["what"]: each for each in json.loads(told.stdout)["findings"] if each["what"] != "clock"}
-            assert findings["server"]["text"].startswith(program)
-            assert any("from the store's" in each["text"] for each in json.loads(told.stdout)["findings"])
-            if program == "Valkey":
-                assert "maxmemory" in findings["memory"]["remedy"] or findings["memory"]["ok"]

@@ -87,8 +87,10 @@ def _store(said: Said) -> Iterator[Check]:
     if path is not None:
         yield from _file(path)
     url, name = target(said)
+    if not name and path is None:  # nobody's yet, but the server can be looked at
+        said.app_name = "onthedot"
     inside = ask(said, _inside)
-    yield Check(True, "store", f"{shown(url)}, app {name}")
+    yield Check(True, "store", f"{shown(url)}, {f'app {name}' if name else 'in which nobody has tasks yet'}")
     yield from inside
 
 

@@ -43,6 +43,7 @@ def check_there(url: str, name: str | None = None) -> None:
         raise Mistake("memory:// lives inside one process: there is nothing to see from another; name a --store")
     path = file_of(url)
     if path is None:
+        _check_server(url, name)
         return
     if not path.exists():
         other = "".join(f"; here is {each}: --store sqlite:///{each}" for each in _beside(path))
@@ -57,6 +58,15 @@ def check_there(url: str, name: str | None = None) -> None:
         raise Mistake(f"nobody has added anything to {path} yet", 3)
     if name not in (apps := apps_in(path)):
         raise Mistake(f"{path} has nothing of an app {name!r}; it has: {', '.join(apps) or 'none yet'}", 3)
+
+
+def _check_server(url: str, name: str | None) -> None:
+    if name is not None and is_postgres(url):
+        ok, told = check_schema(url)
+        if not ok:
+            raise Mistake(told, 3)
+    if name == "":
+        raise Mistake(f"nobody has added anything to {shown(url)} yet", 3)
 
 
 def _beside(path: Path) -> list[Path]:
@@ -89,12 +99,13 @@ def _plans(said: Said) -> Mapping[str, Plan]:
 
 
 def _only_app(url: str) -> str:
-    """Whose tasks are in a file that is one app's needs no saying."""
-    path = url if is_postgres(url) else file_of(url)
-    names = [] if path is None or (isinstance(path, Path) and not path.exists()) else apps_in(path)
+    """Whose tasks are in a store that is one app's needs no saying."""
+    path = file_of(url)
+    if url.startswith("memory:") or (path is not None and not path.exists()):
+        return ""
+    names = apps_in(path or url)
     if len(names) > 1:
-        where = path if isinstance(path, Path) else "the database"
-        raise Mistake(f"{where} has tasks of several apps: {', '.join(names)}; say which by -n")
+        raise Mistake(f"{path or shown(url)} has tasks of several apps: {', '.join(names)}; say which by -n")
     return names[0] if names else ""  # nobody's yet
 
 

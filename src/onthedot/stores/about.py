@@ -33,14 +33,18 @@ def is_postgres(url: str) -> bool:
 
 
 def apps_in(where: Path | str) -> list[str]:
-    """The names of the apps that have anything in a file, or in the database behind a URL."""
-    if isinstance(where, str):
+    """The names of the apps that have anything in a file, or on the server behind a URL."""
+    if isinstance(where, Path):
+        from onthedot.stores.sqlite import schema
+
+        return schema.apps_in(str(where))
+    if is_postgres(where):
         from onthedot.stores.postgres import schema as there
 
         return there.apps_in(where)
-    from onthedot.stores.sqlite import schema
+    from onthedot.stores.redis.client import apps_in as apps_of
 
-    return schema.apps_in(str(where))
+    return apps_of(where)
 
 
 def schema_text(url: str = "sqlite:") -> str:

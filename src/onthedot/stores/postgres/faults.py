@@ -40,7 +40,8 @@ def explained(error: BaseException, where: str) -> Exception:
     if code and not is_lost(error):
         return StoreRefused(f"{where}: {_words(error)} ({code})")
     if isinstance(error, OSError | TimeoutError) or is_lost(error):
-        return StoreUnavailable(f"{where}: {_words(error) or 'no answer'}; nothing was acknowledged")
+        doubts = "nothing was acknowledged; is it running, and is the address right?"
+        return StoreUnavailable(f"{where}: {_words(error) or 'no answer'}; {doubts}")
     return error if isinstance(error, Exception) else StoreUnavailable(f"{where}: {error}")
 
 

@@ -13,10 +13,12 @@ from typing import Any, cast
 from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.stores.redis.faults import explained, is_answer, is_unknown_script, may_pass
 from onthedot.stores.redis.scripts import SCRIPTS, Script
-from onthedot.stores.redis.url import Place
+from onthedot.stores.redis.url import Place, place_of
 
 PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for five
 _CONNECT = 2.0
+_SEARCH = 10.0  # seconds for turning over all keys of a server
+_COUNTS = "onthedot:{*}:count"  # every app has one
 _OLDEST = (6, 2)
 
 
@@ -133,11 +135,39 @@ class Client:
             raise
         return pubsub
 
+    async def apps(self) -> list[str]:
+        """The names of those that have keys here. It turns over every key of the server, a thousand at a time."""
+        found: list[str] = []
+        try:
+            async with asyncio.timeout(_SEARCH):
+                async for key in self._redis.scan_iter(match=_COUNTS, count=1000):
+                    found.append(key.decode().removeprefix("onthedot:{").removesuffix("}:count"))
+        except TimeoutError:
+            raise StoreRefused(
+                f"{self._place.shown} has too many keys to find out whose tasks are in it; say the name of the app: -n"
+            ) from None
+        except Exception as error:
+            raise explained(error, self._place.shown) from error
+        return sorted(found)
+
     async def close(self) -> None:
         if self._lines is not None:
             await self._lines.close()
         for each in (self._redis, *getattr(getattr(self._pool, "sentinel_manager", None), "sentinels", ())):
             await each.aclose()
+
+
+def apps_in(url: str) -> list[str]:
+    """For people, who need not say the name of the only one."""
+
+    async def look() -> list[str]:
+        client = Client(place_of(url))
+        try:
+            return await client.apps()
+        finally:
+            await client.close()
+
+    return asyncio.run(look())
 
 
 def fields(info: Any) -> dict[str, str]:

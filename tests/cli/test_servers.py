@@ -1,0 +1,113 @@
+"""The command line on real servers: only --store is needed there, too."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from onthedot import App
+from onthedot.cli import main
+from tests.services import valkey
+from tests.services.postgres import Service
+
+
+@pytest.fixture(params=["redis", "postgres"])
+def url(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Of a server, or a database, in which nobody has anything."""
+    if request.param == "redis":
+        with valkey.server() as own:
+            yield own.url
+        return
+    service: Service = request.getfixturevalue("postgres")
+    service.ask("CREATE DATABASE typed")
+    yield service.url.rpartition("/")[0] + "/typed"
+    service.ask("DROP DATABASE typed WITH (FORCE)")
+
+
+Do = Callable[..., str]
+
+
+@pytest.fixture
+def do(url: str, folder: Path) -> Do:
+    def do(*words: str, code: int = 0) -> str:
+        told = CliRunner().invoke(main, [*words, "--store", url], prog_name="onthedot")
+        assert told.exit_code == code, told.output
+        return told.output
+
+    return do
+
+
+def shop(url: str, name: str = "shop") -> App[None]:
+    app = App(name, store=url)
+
+    @app.task
+    def greet(name: str) -> str:
+        if name == "nobody":
+            raise ValueError("nobody is there")
+        return f"hello {name}"
+
+    return app
+
+
+def test_the_only_app_needs_no_name(url: str, do: Do) -> None:
+    app = shop(url)
+    greet = app.named("greet")
+    with app.background():
+        assert greet.delay(name="ann").result(timeout=20) == "hello ann"
+        assert isinstance(greet.delay(name="nobody").exception(timeout=20), Exception)
+        assert json.loads(do("worker", "list", "--json"))["workers"]
+    waits = greet.options(after=3600).delay(name="bob").uuid
+    assert {each["state"] for each in json.loads(do("task", "list", "--json"))["tasks"]} == {
+        "succeeded", "failed", "scheduled",
+    }  # fmt: skip
+    assert "due" in do("task", "explain", waits)
+    assert "ValueError" in do("failed")
+    assert do("source", "pause", "greet", "--reason", "lunch").startswith("paused greet")
+    assert "lunch" in do("source", "list")
+    assert do("source", "limit", "greet", "--at-once", "2") == "greet: 2 at once\n"
+    assert "app shop" in do("doctor", code=1)  # a run has failed
+    assert "cancelled 1 of 1" in do("task", "cancel", waits)
+    assert "shop" in do("top", "--once")
+    assert len(do("add", "greet", "name=cid").strip()) == 36
+    app.shutdown()
+
+
+def test_of_several_one_has_to_be_named(url: str, do: Do) -> None:
+    for name in ("shop", "till"):
+        app = shop(url, name)
+        app.named("greet").delay(name="ann")
+        app.shutdown()
+    assert "has tasks of several apps: shop, till; say which by -n" in do("task", "list", code=2)
+    assert "greet" in do("task", "list", "-n", "till")
+
+
+def test_where_nobody_has_anything(url: str, do: Do) -> None:
+    told = do("task", "list", code=3)
+    assert "nobody has added anything" in told or "schema install" in told
+    if not url.startswith("redis"):
+        do("schema", "install")
+    assert "nobody has added anything" in do("task", "list", code=3)
+    told = do("doctor")
+    assert "in which nobody has tasks yet" in told
+    assert "ms from the store's" in told
+    assert ("Valkey" in told) != ("PostgreSQL" in told)
+
+
+def test_a_server_that_is_nearly_full(folder: Path) -> None:
+    with valkey.server("--maxmemory", "3mb") as own:
+        own.ask("SET", "filling", "x" * 2_000_000)
+        told = CliRunner().invoke(main, ["doctor", "--store", own.url], prog_name="onthedot")
+    assert told.exit_code == 1
+    assert "→ raise the server's maxmemory" in told.output
+
+
+@pytest.mark.parametrize("gone", ["redis://127.0.0.1:1", "postgresql://nobody@127.0.0.1:1/x"])
+def test_a_server_that_is_not_there(gone: str, folder: Path) -> None:
+    told = CliRunner().invoke(main, ["task", "list", "--store", gone], prog_name="onthedot")
+    assert told.exit_code == 3, told.output
+    assert "127.0.0.1:1" in told.stderr
+    assert "is it running" in told.stderr
