@@ -137,18 +137,16 @@ class Client:
 
     async def apps(self) -> list[str]:
         """The names of those that have keys here. It turns over every key of the server, a thousand at a time."""
-        found: list[str] = []
         try:
             async with asyncio.timeout(_SEARCH):
-                async for key in self._redis.scan_iter(match=_COUNTS, count=1000):
-                    found.append(key.decode().removeprefix("onthedot:{").removesuffix("}:count"))
+                keys = [key.decode() async for key in self._redis.scan_iter(match=_COUNTS, count=1000)]
         except TimeoutError:
             raise StoreRefused(
                 f"{self._place.shown} has too many keys to find out whose tasks are in it; say the name of the app: -n"
             ) from None
         except Exception as error:
             raise explained(error, self._place.shown) from error
-        return sorted(found)
+        return sorted(key.removeprefix("onthedot:{").removesuffix("}:count") for key in keys)
 
     async def close(self) -> None:
         if self._lines is not None:
