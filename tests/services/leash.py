@@ -1,6 +1,6 @@
 """Runs a server until the standard input ends: also a test run that is killed with -9 leaves no server behind.
 
-    python leash.py COMMAND …
+python leash.py COMMAND …
 """
 
 from __future__ import annotations
