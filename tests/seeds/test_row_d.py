@@ -30,17 +30,23 @@ from tests.waiting import LONG, SOON, every_chance, until, wait_until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
-STORES: dict[str, Callable[[Path], str]] = {  # grows by the stores that need a server
-    "memory": lambda _: "memory://",
-    "sqlite": lambda folder: f"sqlite:///{folder}/mq.db",
-}
-SHARED = [kind for kind in STORES if kind != "memory"]  # by several processes
+POSTGRES = pytest.param("postgres", marks=pytest.mark.once)  # a server, and the same code on every Python
+STORES = ["memory", "sqlite", POSTGRES]
+SHARED = ["sqlite", POSTGRES]  # by several processes
+A_YEAR = 31_536_000  # seconds: as lease, so long that no beat comes between two looks
 PROGRAM = Path(__file__).parents[1] / "processes" / "mq_worker.py"
 
 
 @pytest.fixture(params=STORES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return STORES[request.param](tmp_path)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    match request.param:
+        case "postgres":
+            with request.getfixturevalue("postgres").database() as made:
+                yield f"{made}?lease={A_YEAR}"  # by a clock that is turned, a worker would be dead in no time
+        case "sqlite":
+            yield f"sqlite:///{tmp_path}/mq.db"
+        case _:
+            yield "memory://"
 
 
 @pytest.fixture
@@ -585,7 +591,7 @@ async def test_a_store_that_cannot_be_reached_is_told_by_the_health(tmp_path: Pa
 
 async def test_the_monitor_warns_once_of_failures(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    mq = queue(clock, monitor_interval=30, max_retries=0, delay_fallback_interval=3600)
+    mq = queue(clock, monitor_interval=30, max_retries=0, delay_fallback_interval=3600, processing_timeout=A_YEAR)
 
     @mq.register_handler("orders")
     async def handle(fails: bool) -> None:
@@ -772,7 +778,7 @@ async def workers_of(store: Any, count: int) -> bool:
 async def test_of_two_workers_one_warns(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Of messages that nobody handles; when it is gone, the other does."""
     clock = ManualClock()
-    first, second, producer = (queue(clock, delay_fallback_interval=3600) for _ in range(3))
+    first, second, producer = (queue(clock, delay_fallback_interval=3600, processing_timeout=A_YEAR) for _ in range(3))
     for mq in (first, second):
         mq.register_handler("orders", print)
     async with started(first):
