@@ -31,25 +31,26 @@ from tests.waiting import LONG, SOON, every_chance, until, wait_until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
-STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
-    "memory": lambda _: nullcontext("memory://"),
-    "sqlite": lambda folder: nullcontext(f"sqlite:///{folder}/mq.db"),
-    "redis": lambda _: redis_url(),
-}
-SHARED = [kind for kind in STORES if kind != "memory"]  # by several processes
+SERVERS = [pytest.param(kind, marks=pytest.mark.once) for kind in ("redis", "postgres")]  # the same on every Python
+STORES = ["memory", "sqlite", *SERVERS]
+SHARED = ["sqlite", *SERVERS]  # by several processes
+A_YEAR = 31_536_000  # seconds: as lease, since a clock that is turned leaps over beats
 PROGRAM = Path(__file__).parents[1] / "processes" / "mq_worker.py"
-
-
-@contextmanager
-def redis_url() -> Iterator[str]:
-    with valkey.server() as own:
-        yield f"{own.url}?lease=86400"  # a clock that a test drives leaps over beats
 
 
 @pytest.fixture(params=STORES)
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
-    with STORES[request.param](tmp_path) as url:
-        yield url
+    match request.param:
+        case "redis":
+            with valkey.server() as own:
+                yield f"{own.url}?lease={A_YEAR}"
+        case "postgres":
+            with request.getfixturevalue("postgres").database() as made:
+                yield f"{made}?lease={A_YEAR}"
+        case "sqlite":
+            yield f"sqlite:///{tmp_path}/mq.db"
+        case _:
+            yield "memory://"
 
 
 @pytest.fixture
@@ -595,7 +596,7 @@ async def test_a_store_that_cannot_be_reached_is_told_by_the_health(tmp_path: Pa
 
 async def test_the_monitor_warns_once_of_failures(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    mq = queue(clock, monitor_interval=30, max_retries=0, delay_fallback_interval=3600, processing_timeout=86_400)
+    mq = queue(clock, monitor_interval=30, max_retries=0, delay_fallback_interval=3600, processing_timeout=A_YEAR)
 
     @mq.register_handler("orders")
     async def handle(fails: bool) -> None:
@@ -782,7 +783,7 @@ async def workers_of(store: Any, count: int) -> bool:
 async def test_of_two_workers_one_warns(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Of messages that nobody handles; when it is gone, the other does."""
     clock = ManualClock()
-    first, second, producer = (queue(clock, delay_fallback_interval=3600, processing_timeout=86_400) for _ in range(3))
+    first, second, producer = (queue(clock, delay_fallback_interval=3600, processing_timeout=A_YEAR) for _ in range(3))
     for mq in (first, second):
         mq.register_handler("orders", print)
     async with started(first):
