@@ -9,14 +9,17 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from itertools import count
 from pathlib import Path
 
 from tests.faults.fleet import ROOT, environment, wait_for
 
+_numbers = count()
+
 
 class Machine:
     def __init__(self, store: str, ledger: Path, *arguments: str, program: str = "tests.faults.shop:app") -> None:
-        self.log = ledger.with_suffix(".log")
+        self.log = ledger.with_suffix(f".{next(_numbers)}.log")
         command = [sys.executable, "-m", "onthedot", "worker", program, "--stop-timeout", "5", *arguments]
         with self.log.open("ab") as log:
             self.supervisor = subprocess.Popen(

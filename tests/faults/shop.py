@@ -20,7 +20,13 @@ from tests.faults.ledger import Ledger
 
 SLOTS = 8
 LONGEST = scaled(10, 20) / 100  # seconds of a task: the kills are over before the work is
-app = App("shop", store=os.environ.get("STORE", "memory://"), concurrency=SLOTS, stop_timeout=5)
+app = App(
+    "shop",
+    store=os.environ.get("STORE", "memory://"),
+    concurrency=SLOTS,
+    stop_timeout=5,
+    poll_interval=float(os.environ.get("POLL", "10")),
+)
 
 
 async def _write_down(seconds: float) -> None:
@@ -118,6 +124,11 @@ async def old() -> None:
 
 @app.task
 async def fresh() -> None: ...
+
+
+@app.task(max_crashes=1000)
+async def quick() -> None:
+    await asyncio.sleep(0.01)
 
 
 def _several(number: int) -> None:

@@ -14,6 +14,8 @@ from onthedot.stores.contract import Again, Done, Ended, NewTask, Outcome, Recor
 from onthedot.views import as_task
 
 _QUIET = 60.0  # seconds for which the same trouble of a loop is told once
+_PAUSE = 10.0  # and any: one that goes on has many words
+_MOST = 100  # troubles that are counted apart
 
 
 class Began(Protocol):
@@ -52,6 +54,7 @@ class Logs:
         self.store: Lines = Lines(root.getChild("store"))
         self.worker = worker
         self._told: dict[str, tuple[float, int]] = {}
+        self._last = -_PAUSE
 
     def _fields(self, record: Record) -> dict[str, object]:
         return {"uuid": record.uuid, "source": record.source, "attempt": record.attempt, "worker": self.worker}
@@ -149,13 +152,16 @@ class Logs:
             self.scheduler.warning("[skipped] schedule %s: %s%s", schedule, why, several)
 
     def trouble(self, where: str, error: BaseException) -> None:
-        """Something that will be tried again: the same at most once a minute, with a count."""
-        key = f"{where}: {type(error).__name__}: {error}"
+        """Something that will be tried again: a line in ten seconds at most, the same in a minute, with a count."""
+        now, key = time.monotonic(), f"{where}: {type(error).__name__}: {error}"
         last, times = self._told.get(key, (-_QUIET, 0))
-        if time.monotonic() - last < _QUIET:
+        if now - last < _QUIET or now - self._last < _PAUSE:
             self._told[key] = (last, times + 1)
+            self.scheduler.debug("%s failed, trying again: %s", where, error)
             return
-        self._told = {key: (time.monotonic(), 0)}
+        if len(self._told) >= _MOST:
+            self._told.clear()
+        self._told[key], self._last = (now, 0), now
         again = f" ({times} times more since)" if times else ""
         shown = None if isinstance(error, StoreError) else error  # it says itself what happened and what to do
         self.scheduler.error("%s failed, trying again%s: %s", where, again, error, exc_info=shown)

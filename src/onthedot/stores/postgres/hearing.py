@@ -146,6 +146,11 @@ class Hearing:
         else:
             self._listeners.resync()
 
+    def doubt(self) -> None:
+        """Whether this connection still hears: it is made anew."""
+        if self._connection is not None and not self._connection.is_closed():
+            self._connection.terminate()
+
     def _cut(self, connection: object) -> None:
         """The line broke: hear again as soon as there is a server; what was said meanwhile is lost, so resync."""
         if connection is self._connection and self._again is None:

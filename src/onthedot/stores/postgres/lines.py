@@ -17,11 +17,12 @@ T = TypeVar("T")
 Connection: TypeAlias = Any  # asyncpg says nothing about its types
 
 CONNECT = 5.0  # seconds to reach the server
-ANSWER = 15.0  # seconds for an answer: a server that hangs must not hold a worker for ever
+ANSWER = 6.0  # seconds for an answer: a link that went silent must not hold a worker; locks give up after 4 s
+LOOK = 15.0  # for one who only looks, perhaps at much
 _TRIES = 5  # of a call that the server took back
 
 
-async def connect(address: Address) -> Connection:
+async def connect(address: Address, answer: float = LOOK) -> Connection:
     try:
         asyncpg: Any = import_module("asyncpg")
     except ImportError:
@@ -30,7 +31,7 @@ async def connect(address: Address) -> Connection:
         return await asyncpg.connect(
             address.dsn,
             timeout=CONNECT,
-            command_timeout=ANSWER,
+            command_timeout=answer,
             statement_cache_size=address.statement_cache_size,
             ssl=tls_of(address),
             server_settings={"application_name": "onthedot"},
@@ -48,8 +49,10 @@ def _unreached(error: Exception, address: Address) -> Exception:
 class Line:
     """One connection, one call at a time."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: Address, answer: float = ANSWER) -> None:
         self._address = address
+        self._answer = answer
+        self.went_silent: Callable[[], object] = bool  # told of an answer that did not come
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
 
@@ -77,6 +80,8 @@ class Line:
                     lost = is_lost(error) or isinstance(error, TimeoutError)
                     if lost:
                         self.drop()
+                    if isinstance(error, TimeoutError):
+                        self.went_silent()
                     again = is_withdrawn(error) or (lost and not fresh and not isinstance(error, TimeoutError))
                     if not left or not again:
                         raise explained(error, self._address.where) from error
@@ -89,13 +94,17 @@ class Line:
         """True: it is a new one."""
         if self._connection is not None and not self._connection.is_closed():
             return False
-        self._connection = await connect(self._address)
+        self._connection = await connect(self._address, self._answer)
         return True
 
     def drop(self) -> None:
         if self._connection is not None:
             self._connection.terminate()
             self._connection = None
+
+    def drop_idle(self) -> None:
+        if not self._lock.locked():
+            self.drop()
 
     async def close(self) -> None:
         connection, self._connection = self._connection, None
@@ -112,8 +121,9 @@ class Lines:
         self.turn: Line = Line(address)
         self.add: Line = Line(address)
         self.beat: Line = Line(address)  # and hints, which are as short
-        self.look: Line = Line(address)
+        self.look: Line = Line(address, LOOK)
+        self.all: tuple[Line, ...] = (self.turn, self.add, self.beat, self.look)
 
     async def close(self) -> None:
-        for line in (self.turn, self.add, self.beat, self.look):
+        for line in self.all:
             await line.close()

@@ -49,6 +49,14 @@ class _Here(Lines):
         super().__init__(address)
         self.hearing: Hearing = Hearing(address, app, self.beat)
         self.looking: Looking | None = None
+        for line in self.all:
+            line.went_silent = self._doubt
+
+    def _doubt(self) -> None:
+        """A connection went silent: the others may be, too. Each would cost a call, and that of hints not be missed."""
+        self.hearing.doubt()
+        for line in self.all:
+            line.drop_idle()
 
     async def close(self) -> None:
         await self.hearing.close()

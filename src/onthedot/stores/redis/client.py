@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
+import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
 from pathlib import Path
@@ -52,11 +53,14 @@ class Lines:
                 self._idle.append(line)
             return answer
 
-    async def close(self) -> None:
-        """With TLS both sides say goodbye, which takes a moment."""
-        self._closed = True
+    async def drop_idle(self, *, nowait: bool = True) -> None:
+        """With TLS both sides say goodbye, which takes a moment; of a line in doubt it is not waited for."""
         lines, self._idle = self._idle, []
-        await asyncio.gather(*(line.disconnect() for line in lines), return_exceptions=True)
+        await asyncio.gather(*(line.disconnect(nowait=nowait) for line in lines), return_exceptions=True)
+
+    async def close(self) -> None:
+        self._closed = True
+        await self.drop_idle(nowait=False)
 
 
 class Client:
@@ -66,6 +70,7 @@ class Client:
         self._cluster: bool = place.kind == "redis+cluster"
         self._pool: Any = None if self._cluster else self._redis.connection_pool
         self._lines = None if self._cluster else Lines(self._pool, place.connections)
+        self._pubsubs: weakref.WeakSet[Any] = weakref.WeakSet()
         self._ask: Callable[..., Awaitable[Any]] = self._lines.ask if self._lines else self._redis.execute_command
 
     async def check(self, prefix: str) -> None:
@@ -110,11 +115,21 @@ class Client:
                 async with asyncio.timeout(until - time.monotonic()):
                     return await once(*args)
             except Exception as error:
+                if isinstance(error, TimeoutError):
+                    await self._doubt()
                 if may_pass(error) and time.monotonic() + pause < until:
                     await asyncio.sleep(pause * random.uniform(0.5, 1))
                     pause = min(pause * 2, 0.5)
                     continue
                 raise explained(error, self._place.shown) from error
+
+    async def _doubt(self) -> None:
+        """A connection went silent: the others may be, too. Each would cost a call, and that of hints not be missed."""
+        if self._lines is not None:
+            await self._lines.drop_idle()
+        for pubsub in list(self._pubsubs):
+            if pubsub.connection is not None:
+                await pubsub.connection.disconnect(nowait=True)
 
     async def listen(self, prefix: str, *channels: str) -> Any:
         """A subscription on a connection of its own."""
@@ -133,6 +148,7 @@ class Client:
             if isinstance(error, Exception):
                 raise explained(error, self._place.shown) from error
             raise
+        self._pubsubs.add(pubsub)
         return pubsub
 
     async def apps(self) -> list[str]:
