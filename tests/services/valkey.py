@@ -150,6 +150,18 @@ def url() -> str:
     return _servers["shared"].url
 
 
+def limited_url() -> str:
+    """The same server, as a user that may only work with tasks."""
+    from onthedot.stores.redis.rights import rights_text
+
+    if "ONTHEDOT_TEST_REDIS" in os.environ:
+        give_up("a user with few rights is made on the tests' own server only")
+    plain = url()
+    words = rights_text(plain, "limited", "").replace("PASSWORD", "secret").split()
+    assert _servers["shared"].ask(*words) == b"+OK"
+    return plain.replace("//", "//limited:secret@")
+
+
 def left() -> list[bytes]:
     """Keys of apps on the shared server."""
     import redis
