@@ -8,7 +8,7 @@ import signal
 import threading
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 from hypothesis import settings
@@ -16,7 +16,11 @@ from hypothesis import settings
 from onthedot import App
 from onthedot.clock import ManualClock
 from tests.services import postgres as _postgres, programs, valkey
+from tests.services.postgres import Service
 from tests.waiting import wait_until
+
+if TYPE_CHECKING:
+    from tests.services.pgbouncer import Pooled
 
 settings.register_profile("calm", deadline=None)  # a busy machine is no counterexample
 settings.load_profile("calm")
@@ -80,6 +84,15 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 postgres = _postgres.postgres  # a fixture: it starts a server when the first test asks for one
+
+
+@pytest.fixture(scope="session")
+def pooled(postgres: Service) -> Iterator[Pooled]:
+    """The same, through a pooler, as a role with few rights."""
+    from tests.services.pgbouncer import pooler
+
+    with pooler(postgres) as pooled:
+        yield pooled
 
 
 @pytest.fixture

@@ -176,7 +176,7 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception] | tuple[type[Exception], ...
     ({"metadata": {"x": MANY}}, ArgumentError, "the limit is 1,048,576"),
     ({"uuid": "two words"}, (OnTheDotError, ValueError), "'two words' is not an id"),
     ({"uuid": 7}, (OnTheDotError, ValueError), "7 is not an id"),
-    ({"connection": object()}, StoreRefused, "memory:// has no transaction to join"),
+    ({"connection": object()}, StoreRefused, "memory:// and redis:// have no transaction to join"),
     ({"afterr": 5}, ArgumentError, "no option 'afterr'"),
     ({"max_retries": 5}, ArgumentError, "no option 'max_retries'"),
 ]

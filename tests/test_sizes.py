@@ -11,8 +11,8 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 7_300,
-    "cli": 3_550,
+    ".": 7_250,
+    "cli": 3_600,
     "engine": 1_650,
     "executors": 1_300,
     "mq": 299,
@@ -20,9 +20,9 @@ ROOMS = {  # the folder a file is in; "." has the nouns and the doors
     "operations": 2_600,
     "stores": 1_300,
     "stores/memory": 1_450,
-    "stores/postgres": 1_650,
+    "stores/postgres": 1_800,
     "stores/postgres/functions": 1_800,
-    "stores/redis": 1_250,
+    "stores/redis": 1_300,
     "stores/redis/lua": 1_650,
     "stores/sqlite": 3_450,
     "testing": 600,

@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from onthedot.errors import ArgumentError, StoreRefused
 from onthedot.link import Link
-from onthedot.stores.besides import Joins, JoinsAwaited
+from onthedot.stores.besides import NO_TRANSACTION, Joins, JoinsAwaited
 from onthedot.stores.contract import Store
 
 T = TypeVar("T")
@@ -130,9 +130,7 @@ class Bridge:
     def _joinable(self) -> Joins:
         store = self._store()
         if not isinstance(store, Joins):
-            raise StoreRefused(
-                "connection=…: memory:// has no transaction to join; use an SQL store, such as sqlite://"
-            )
+            raise StoreRefused(f"connection=…: {NO_TRANSACTION}; sqlite:/// and postgresql:// do")
         return store
 
     def begin(self) -> Future[None] | None:

@@ -18,6 +18,7 @@ from onthedot.stores.redis import RedisStore
 from onthedot.stores.sqlite import SqliteStore
 from tests.contract import MakeStore, exercise
 from tests.contract.steps import Worker
+from tests.faults import LONG
 from tests.model.naive import NaiveStore
 from tests.services import valkey
 from tests.services.postgres import KeptStore
@@ -47,9 +48,15 @@ STORES: dict[str, MakeStore] = {
     "naive": lambda clock: cast("Store", Awaited(clock)),
     "sqlite": lambda clock: SqliteStore(Path(FILES.name, f"{next(NUMBERS)}.db"), clock),
     "redis": lambda clock: RedisStore(valkey.url(), clock, valkey.new_name()),
+    "limited": lambda clock: RedisStore(valkey.limited_url(), clock, valkey.new_name()),  # a user with few rights
 }
-SERVERS = ("postgres",)  # real ones, which a fixture starts
+SERVERS = ("postgres", "pooled")  # real ones, which a fixture starts; pooled: as a role with few rights, by PgBouncer
 WITHOUT = {"naive": ("besides", "bounds", "hints", "changes")}  # facets that a kind does not have
+ONLY = {  # other ways to a store that is tested in full: these facets, unless ONTHEDOT_FAULTS=long
+    "limited": ("claim_repeat", "hints", "notes", "purge", "schedules"),
+    "pooled": ("hints", "notes", "purge", "sessions", "settle"),
+}
+ONCE = ("redis", "limited", *SERVERS)  # on one Python: what is tested is in the server
 
 
 @pytest.fixture
@@ -59,15 +66,18 @@ def clock() -> ManualClock:
 
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     facet = metafunc.module.__name__.rpartition("test_")[2]
-    kinds = [kind for kind in (*STORES, *SERVERS) if facet not in WITHOUT.get(kind, ())]
-    once = [pytest.param(kind, marks=pytest.mark.once) if kind in ("redis", *SERVERS) else kind for kind in kinds]
-    metafunc.parametrize("store", once, indirect=True)
+    kinds = [
+        pytest.param(kind, marks=[pytest.mark.once] if kind in ONCE else [])
+        for kind in (*STORES, *SERVERS)
+        if facet not in WITHOUT.get(kind, ()) and (LONG or facet in ONLY.get(kind, (facet,)))
+    ]
+    metafunc.parametrize("store", kinds, indirect=True)
 
 
 @pytest.fixture
 def store(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Store]:
-    if request.param == "postgres":
-        service = request.getfixturevalue("postgres")
+    if request.param in SERVERS:
+        service = request.getfixturevalue(request.param)
         app = service.new_app()
         yield service.store(clock, app)
         service.clean(app)
@@ -101,6 +111,6 @@ def exercised(request: pytest.FixtureRequest, store: Store) -> None:
 
     @wraps(test)
     def there(**arguments: Any) -> None:
-        request.getfixturevalue("postgres").runner.run(whole(**arguments))
+        request.getfixturevalue(request.node.callspec.params["store"]).runner.run(whole(**arguments))
 
     request.node.obj = there if isinstance(store, KeptStore) else whole

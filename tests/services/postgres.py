@@ -59,6 +59,7 @@ class Service:
 
     def __init__(self, url: str, server: Server | None = None) -> None:
         self.url = url
+        self.direct = url  # where the owner asks
         self.server = server
         self.runner = asyncio.Runner()  # for tests that share connections
         self._lines: dict[str, KeptLine] = {}
@@ -81,7 +82,7 @@ class Service:
         import psycopg
 
         if self._connection is None or self._connection.closed:
-            self._connection = psycopg.connect(self.url, autocommit=True, application_name="the tests")
+            self._connection = psycopg.connect(self.direct, autocommit=True, application_name="the tests")
         cursor = self._connection.execute(query, args)
         return cursor.fetchall() if cursor.description else []
 
@@ -104,17 +105,22 @@ class Service:
             self.runner.run(Line.close(line))
         self.runner.close()
 
+    def left(self) -> list[tuple[Any, ...]]:
+        """Connections of stores that nobody has closed."""
+        return self.ask(LEFT, self._kept())
+
     def clean(self, app: str) -> None:
         """Nothing is connected any more, and no row of it is left."""
         deadline = time.monotonic() + 5
-        while left := self.ask(LEFT, self._kept()):
+        while left := self.left():
             assert time.monotonic() < deadline, f"a test has left connections: {left}"
             time.sleep(0.01)
         self.ask(FORGET, app)
         assert self.ask(ROWS, app) == [], "rows are left of an app that was forgotten"
 
 
-LEFT = "SELECT pid, query FROM pg_stat_activity WHERE application_name = 'onthedot' AND pid <> ALL (%s)"
+LEFT = """SELECT pid, query FROM pg_stat_activity
+WHERE application_name = 'onthedot' AND datname = current_database() AND pid <> ALL (%s)"""
 TABLES = (
     "task", "place", "claim", "session", "grave", "key", "bound", "bucket", "nudge", "schedule", "kept", "tally",
     "change",

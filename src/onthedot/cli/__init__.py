@@ -34,7 +34,7 @@ _COMMANDS = {  # name: (module:click command, what --help says)
     "schedule run": ("schedule:run", "Run one now."),
     "schema check": ("schema:check", "Is the store's schema the one of this version?"),
     "schema install": ("schema:install", "Make or upgrade the store's schema."),
-    "schema print": ("schema:show", "The schema, as SQL."),
+    "schema print": ("schema:show", "The schema, as SQL; or the rights of a restricted user."),
     "source limit": ("source:limit", "So many at once or in a time, for a source or one key of it."),
     "source list": ("source:listed", "Sources: what waits, their limits, who could run them."),
     "source pause": ("source:pause", "Start nothing more of a source, or of one key of it."),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import click
@@ -9,7 +10,9 @@ import click
 from onthedot.cli.options import Mistake, Said, shared
 from onthedot.cli.screen import write_json
 from onthedot.cli.store import check_there, target
-from onthedot.stores.about import check_schema, file_of, is_postgres, schema_text
+from onthedot.stores.about import check_schema, file_of, is_postgres, rights_text, schema_text
+
+_ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
 def _where(said: Said, *, there: bool = False) -> Path | str:
@@ -32,16 +35,32 @@ def _tell(said: Said, ok: bool, text: str) -> None:
 
 
 @click.command("print")
+@click.option(
+    "--role", metavar="NAME", help="Instead: the rights of a user that may work with tasks, and nothing else."
+)
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def show(said: Said) -> None:
-    """The schema, as SQL."""
-    where = _where(said)
-    text = schema_text(where) if isinstance(where, str) else schema_text()
+def show(said: Said, role: str | None) -> None:
+    """The schema, as SQL; with --role the rights of a user, for psql or redis-cli."""
+    if role is not None:
+        key, text = "rights", _rights(said, role)
+    else:
+        where = _where(said)
+        key, text = "schema", schema_text(where) if isinstance(where, str) else schema_text()
     if said.json:
-        write_json({"schema": text})
+        write_json({key: text})
     else:
         click.echo(text.rstrip())
+
+
+def _rights(said: Said, role: str) -> str:
+    if not _ROLE.fullmatch(role):
+        raise Mistake(f"--role: {role!r} is no name of a user: letters, digits, _ and - are")
+    url, app = target(said, named=False)
+    text = rights_text(url, role, app)
+    if text is None:
+        raise Mistake(f"{url.partition('://')[0]}:// has no users: whoever may write the file may do anything")
+    return text
 
 
 @click.command()

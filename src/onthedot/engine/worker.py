@@ -26,7 +26,7 @@ from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
 from onthedot.observe.logs import Logs
 from onthedot.outcome import write_reason
-from onthedot.stores.besides import Joins, JoinsAwaited
+from onthedot.stores.besides import NO_TRANSACTION, Joins, JoinsAwaited
 from onthedot.stores.contract import (
     Again,
     Ask,
@@ -339,9 +339,7 @@ class Worker:
         if isinstance(self._store, JoinsAwaited):
             return await self._store.settle_awaited(connection, outcome)
         if not isinstance(self._store, Joins):
-            raise StoreRefused(
-                f"complete() of task {outcome.lease.uuid}: memory:// has no transaction to join; return the result"
-            )
+            raise StoreRefused(f"complete() of task {outcome.lease.uuid}: {NO_TRANSACTION}; return the result")
         return self._store.settle_in(connection, outcome)
 
     async def _write_notes(self) -> None:

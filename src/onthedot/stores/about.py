@@ -57,6 +57,22 @@ def schema_text(url: str = "sqlite:") -> str:
     return schema.schema_text()
 
 
+def rights_text(url: str, role: str, app: str) -> str | None:
+    """What the owner of a server tells it, so that this role may work with tasks and do nothing else.
+
+    app: its tasks only, where the server can tell them apart; "" for all. None: a store that has no users.
+    """
+    if is_postgres(url):
+        from onthedot.stores.postgres import rights as there
+
+        return there.rights_text(role)
+    if url.startswith(("redis", "rediss")):
+        from onthedot.stores.redis import rights
+
+        return rights.rights_text(url, role, app)
+    return None
+
+
 def check_schema(where: Path | str, *, install: bool = False) -> tuple[bool, str]:
     """Is the schema of a file, or of the database behind a URL, the one of this version, and in words."""
     if isinstance(where, str):

@@ -9,6 +9,8 @@ from msgspec import Struct
 
 from onthedot.stores.contract import Added, NewTask, Outcome, Verdict
 
+NO_TRANSACTION = "memory:// and redis:// have no transaction to join"
+
 
 @runtime_checkable
 class Joins(Protocol):

@@ -52,6 +52,11 @@ def _words(error: BaseException) -> str:
 
 _BROKEN = ("ConnectionDoesNotExistError", "ConnectionFailureError", "InterfaceError", "InternalClientError")
 _INSTALL = "run `onthedot schema install`, or leave auto_schema on"
+_POOLER = "a pooler in transaction mode is in between: add ?statement_cache_size=0"
+_RIGHTS = (
+    "this user has no right to it: the owner of the database runs `onthedot schema install`, then what "
+    "`onthedot schema print --role USER` prints"
+)
 _ADVICE: dict[str, tuple[type[StoreError], str]] = {
     "55P03": (StoreBusy, "others held it for 4 s; nothing was written, try again"),
     "40": (StoreBusy, "the server withdrew it for others; nothing was written, try again"),
@@ -63,8 +68,10 @@ _ADVICE: dict[str, tuple[type[StoreError], str]] = {
     "28": (StoreRefused, "user and password are in the store's URL, or in PGUSER and PGPASSWORD"),
     "3D": (StoreRefused, "make the database first: onthedot makes its tables, not the database"),
     "3F": (StoreRefused, _INSTALL),
+    "26": (StoreRefused, _POOLER),
+    "42P05": (StoreRefused, _POOLER),
     "42P01": (StoreRefused, _INSTALL),
     "42883": (StoreRefused, f"its schema is older than this onthedot: {_INSTALL}"),
-    "42501": (StoreRefused, "this user may not: it needs the schema onthedot with all its tables and functions"),
+    "42501": (StoreRefused, _RIGHTS),
     "42": (StoreRefused, "the schema is not what this onthedot needs: run `onthedot schema check`"),
 }

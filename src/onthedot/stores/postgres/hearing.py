@@ -24,6 +24,9 @@ _log = logging.getLogger("onthedot.store")
 _MOST = 7900  # bytes that a NOTIFY carries
 _PAUSE = (0.05, 5.0)  # seconds between two tries to hear again: the first, the longest
 _ALL = b"{}"  # too much to say: look at everything
+_PROOF = "heard by "  # and by whom; nothing to others
+_DEAF = "%s: no hints come through, new tasks are found by polling; behind a pooler ?listen=host:port names the server"
+_PROVEN = 5.0  # seconds for it to come back
 
 
 class Told(msgspec.Struct, omit_defaults=True):
@@ -67,7 +70,7 @@ class Hearing:
     """Of one event loop: who listens there, and the two connections that it takes."""
 
     def __init__(self, address: Address, app: str, line: Line) -> None:
-        self._address = address
+        self._address = address.heard
         self._channel = channel_of(app)
         self._line = line
         self._me = uuid4().hex[:12]
@@ -77,6 +80,8 @@ class Hearing:
         self._waiting: list[bytes] = []
         self._teller: asyncio.Task[None] | None = None
         self._again: asyncio.Task[None] | None = None
+        self._proof: asyncio.Task[None] | None = None
+        self._hears = asyncio.Event()
 
     # -- telling
 
@@ -133,8 +138,24 @@ class Hearing:
             raise explained(error, self._address.where) from error
         connection.add_termination_listener(self._cut)
         self._connection = connection
+        if self._proof is None or self._proof.done():
+            self._proof = asyncio.create_task(self._prove())
+
+    async def _prove(self) -> None:
+        """A pooler in transaction mode takes a LISTEN, and that was all: better told than wondered at."""
+        self._hears.clear()
+        try:
+            await self._line.rows(SQL["tell"], self._channel, [_PROOF + self._me])
+            async with asyncio.timeout(_PROVEN):
+                await self._hears.wait()
+        except TimeoutError:
+            _log.warning(_DEAF, self._address.where)
+        except StoreError as error:  # the connection broke: there will be another
+            _log.debug("not known whether hints come through: %s", error)
 
     def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        if payload == _PROOF + self._me:
+            self._hears.set()
         try:
             told = _told.decode(str(payload))
         except msgspec.DecodeError:
@@ -178,7 +199,7 @@ class Hearing:
         if self._teller is not None:
             await asyncio.wait([self._teller], timeout=1)
         connection, self._connection = self._connection, None
-        for task in (self._teller, self._again):
+        for task in (self._teller, self._again, self._proof):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])

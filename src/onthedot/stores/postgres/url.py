@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from onthedot.errors import StoreRefused
 
-_OURS = ("auto_schema", "lease", "statement_cache_size")
+_OURS = ("auto_schema", "lease", "listen", "statement_cache_size")
 
 
 @dataclass(frozen=True)
@@ -22,6 +22,16 @@ class Address:
     auto_schema: bool = True
     statement_cache_size: int = 100  # 0: behind a pooler that hands out another connection for every transaction
     lease: int = 30_000  # ms that a worker lives without a sign of life
+    listen: str = ""  # host:port of the server itself, where a pooler is in between: it does not pass on LISTEN
+
+    @property
+    def heard(self) -> Address:
+        """Where hints are heard."""
+        if not self.listen:
+            return self
+        parts = urlsplit(self.dsn)
+        login, at, _ = parts.netloc.rpartition("@")
+        return replace(self, dsn=urlunsplit(parts._replace(netloc=f"{login}{at}{self.listen}")), listen="")
 
     @property
     def where(self) -> str:
@@ -47,4 +57,5 @@ class Address:
                 raise StoreRefused(f"{cls(url).where}: {name}={said} is no whole number")
         dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
         auto_schema = ours.get("auto_schema", "1") not in ("0", "false")
-        return cls(dsn, auto_schema, int(numbers["statement_cache_size"]), int(numbers["lease"]) * 1000)
+        cached, lease = int(numbers["statement_cache_size"]), int(numbers["lease"]) * 1000
+        return cls(dsn, auto_schema, cached, lease, ours.get("listen", ""))

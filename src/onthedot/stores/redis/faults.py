@@ -8,6 +8,10 @@ from onthedot.stores.trust import Ways, distrusted
 _DOUBTS = "is it running, is the address right, and is TLS on both sides or on neither?"
 _WAYS = Ways("?tls_ca=/path/to/ca.pem", "?tls_cert=…&tls_key=…", "?tls_insecure=1")
 
+_RIGHTS = (
+    "this user needs the keys ~onthedot:*, the channels &onthedot:* and our commands: "
+    "`onthedot schema print --role USER` prints them"
+)
 _ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the driver, word of the server
     ("OutOfMemoryError", "OOM ", StoreFull, "its memory is full, nothing was stored: raise maxmemory"),
     ("", "BUSY ", StoreBusy, "a script of somebody else runs there and does not end"),
@@ -20,7 +24,7 @@ _ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the 
     ("", "MISCONF", StoreUnavailable, "it cannot save to its disk and takes no writes"),
     ("", "NOREPLICAS", StoreUnavailable, "too few replicas answer it"),
     ("AuthenticationError", "WRONGPASS", StoreRefused, "user or password is wrong, or missing: redis://user:password@host"),
-    ("NoPermissionError", "NOPERM", StoreRefused, "this user needs keys ~onthedot:* and channels &onthedot:*"),
+    ("NoPermissionError", "NOPERM", StoreRefused, _RIGHTS),
     ("", "WRONGTYPE", StoreRefused, "a key of ours holds something else: does another program write below onthedot:?"),
 )  # fmt: skip
 

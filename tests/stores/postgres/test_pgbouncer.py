@@ -1,0 +1,98 @@
+"""Behind PgBouncer in transaction mode: everything works; hints only where the server itself is named for them."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+
+import pytest
+
+from onthedot import App, AtMost, current_task
+from onthedot.errors import StoreRefused
+from onthedot.stores.postgres import PostgresStore, hearing
+from onthedot.stores.postgres.url import Address
+from tests.services.pgbouncer import Pooled
+from tests.waiting import until
+
+pytestmark = pytest.mark.fault
+
+
+def shop(url: str, **options: float) -> App:
+    app = App("shop", store=url, stop_timeout=0, **options)
+
+    @app.task(max_retries=1, backoff=[0], limits=[AtMost(2, by="to")])
+    async def send(to: str) -> str:
+        if current_task().attempt == 1:
+            raise OSError("again")
+        return to
+
+    return app
+
+
+async def test_a_worker_behind_it(pooled: Pooled) -> None:
+    app = shop(pooled.url, poll_interval=60)
+    async with app.running():
+        handles = await app.named("send").enqueue_many([{"to": str(number % 7)} for number in range(200)])
+        assert [await handle.result(timeout=30) for handle in handles] == [str(number % 7) for number in range(200)]
+    await until(lambda: pooled.left() == [])
+
+
+async def test_a_new_task_is_heard_of_where_the_server_is_named(pooled: Pooled) -> None:
+    app, other = shop(pooled.url, poll_interval=60), App("shop", store=pooled.url)
+    async with app.running(), other:
+        handle = await other.named("send").enqueue(to="ann")
+        assert await handle.result(timeout=20) == "ann"  # and of its end, too
+
+
+async def test_without_it_tasks_are_found_by_polling_and_that_is_told(
+    pooled: Pooled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    monkeypatch.setattr(hearing, "_PROVEN", 0.3)
+    app, other = shop(pooled.deaf, poll_interval=0.2), App("shop", store=pooled.deaf, poll_interval=0.2)
+    with caplog.at_level(logging.WARNING, "onthedot.store"):
+        async with app.running(), other:
+            handle = await other.named("send").enqueue(to="bob")
+            assert await handle.result(timeout=20) == "bob"
+            await until(lambda: "?listen=host:port" in caplog.text)
+    assert caplog.text.count("no hints come through") <= 2  # once a connection
+
+
+async def test_hints_that_do_come_through_are_not_doubted(
+    pooled: Pooled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    store = PostgresStore(pooled.url, name="shop")
+    await store.open()
+    hints = store.hints("w")
+    assert (await anext(aiter(hints))).resync
+    proof = store._mine.hearing._proof
+    assert proof is not None
+    await asyncio.wait_for(proof, 20)
+    await hints.aclose()
+    await store.shut()
+    assert caplog.text == ""
+
+
+async def test_prepared_statements_are_what_a_pooler_cannot_do(pooled: Pooled) -> None:
+    """With the driver's cache on: told what to add to the URL, by whoever meets it first."""
+    stores = [PostgresStore(pooled.deaf.replace("statement_cache_size=0&", ""), name="shop") for _ in range(4)]
+
+    async def use(store: PostgresStore) -> None:
+        await store.open()
+        try:
+            for _ in range(20):
+                await store.tally()
+                await store.state()
+        finally:
+            await store.shut()
+
+    came = await asyncio.gather(*map(use, stores), return_exceptions=True)
+    refused = [str(error) for error in came if isinstance(error, StoreRefused)]
+    assert refused
+    assert all("?statement_cache_size=0" in error for error in refused)
+
+
+def test_where_hints_are_heard() -> None:
+    address = Address.of("postgresql://me:secret@pooler:6432/shop?listen=db:5432&sslmode=disable")
+    assert address.heard.dsn == "postgresql://me:secret@db:5432/shop?sslmode=disable"
+    assert address.dsn == "postgresql://me:secret@pooler:6432/shop?sslmode=disable"
+    assert Address.of("postgresql://db/shop").heard.dsn == "postgresql://db/shop"

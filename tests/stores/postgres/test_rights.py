@@ -1,0 +1,133 @@
+"""The role that ``onthedot schema print --role`` makes: it may call what a worker calls, and touch nothing else."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+
+import asyncpg
+import psycopg
+import pytest
+from click.testing import CliRunner
+
+from onthedot import App, AtMost, Rate, current_task
+from onthedot.cli import main
+from onthedot.errors import StoreRefused
+from onthedot.stores.postgres import PostgresStore
+from onthedot.stores.postgres.rights import functions, rights_text
+from tests.services.postgres import Service
+
+ROLE = "worker-1"
+
+
+def as_role(url: str, role: str = ROLE, database: str = "postgres") -> str:
+    return url.replace("postgres@", f"{role}@").rpartition("/")[0] + f"/{database}"
+
+
+@pytest.fixture(scope="module")
+def limited(postgres: Service) -> Iterator[str]:
+    """The URL of a role that has the rights in a database of its own, made by somebody who owns it."""
+    postgres.ask("CREATE DATABASE limited")
+    owner = as_role(postgres.url, "postgres", "limited")
+    told = CliRunner().invoke(main, ["schema", "install", "--store", owner])
+    assert told.exit_code == 0, told.output
+    with psycopg.connect(owner, autocommit=True) as connection:
+        connection.execute(f'CREATE ROLE "{ROLE}" LOGIN')
+        connection.execute("CREATE TABLE public.secret AS SELECT 42 AS answer")
+        printed = CliRunner().invoke(main, ["schema", "print", "--role", ROLE, "--store", owner])
+        connection.execute(printed.output)
+        connection.execute(printed.output)  # a second time does no harm
+    yield as_role(postgres.url, database="limited") + "?auto_schema=0"
+    postgres.ask("DROP DATABASE limited WITH (FORCE)")
+    postgres.ask(f'DROP ROLE "{ROLE}"')
+
+
+async def test_it_can_do_all_that_a_worker_does(limited: str) -> None:
+    app = App("shop", store=limited, stop_timeout=0)
+
+    @app.task(max_retries=1, backoff=[0], limits=[Rate("100/s", by="to"), AtMost(1, by="to")], unique=True)
+    async def send(to: str) -> str:
+        if current_task().attempt == 1:
+            current_task().progress(1, 2)
+            raise OSError("again")
+        return to
+
+    @app.schedule("0 3 * * *")
+    async def nightly() -> None: ...
+
+    async with app.running():
+        handles = [await send.options(after=0.01).enqueue(str(number)) for number in range(5)]
+        assert [await handle.result(timeout=20) for handle in handles] == [str(number) for number in range(5)]
+        late = await send.options(after=60).enqueue("late")
+        assert (await app.explain(late.uuid)).reason == "not_due"
+        await late.cancel()
+        await app.retry([late.uuid])
+        assert [schedule.name for schedule in await app.schedules.list()] == ["nightly"]
+        await app.schedules.pause("nightly")
+        await app.purge()
+        assert len(await app.find(state="succeeded")) == 5
+
+
+async def test_it_joins_a_transaction(limited: str) -> None:
+    app = App("shop", store=limited, stop_timeout=0)
+    connection = await asyncpg.connect(limited.partition("?")[0])
+    async with app.running(), connection.transaction():
+
+        @app.task
+        async def receipt() -> str:
+            return "here"
+
+        handle = await receipt.options(connection=connection).enqueue()
+        await asyncio.sleep(0)
+    await connection.close()
+    async with app.running():
+        assert await handle.result(timeout=20) == "here"
+
+
+@pytest.mark.parametrize(
+    "statement",
+    [
+        "CREATE TABLE onthedot.mine (a int)",
+        "DROP TABLE onthedot.task",
+        "INSERT INTO onthedot.tally VALUES (1, 'a', 'ready', 1)",
+        "UPDATE onthedot.version SET number = 0",
+        "DELETE FROM onthedot.task",
+        "SELECT nextval('onthedot.fence')",
+        "SELECT onthedot.gate_v1(1)",
+        "SELECT onthedot.count_v1(1, 'a', 'ready', 1)",
+        "ALTER FUNCTION onthedot.drop_v1(json) SECURITY INVOKER",
+        "SELECT * FROM public.secret",
+        "CREATE SCHEMA mine",
+    ],
+)
+def test_it_can_do_nothing_else(limited: str, statement: str) -> None:
+    url = limited.partition("?")[0]
+    with psycopg.connect(url, autocommit=True) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
+        connection.execute(statement)
+
+
+def test_no_table_of_its_session_stands_in_the_way_of_ours(limited: str) -> None:
+    """A verb acts with the rights of its owner: so it must not look where the caller can put something."""
+    with psycopg.connect(limited.partition("?")[0], autocommit=True) as connection:
+        connection.execute("CREATE TEMP TABLE app (id int, name text)")
+        connection.execute("INSERT INTO pg_temp.app VALUES (7, 'shop')")
+        found = connection.execute("SELECT onthedot.app_v1('shop')").fetchone()
+        assert found == connection.execute("SELECT id FROM onthedot.app WHERE name = 'shop'").fetchone()
+
+
+@pytest.mark.parametrize("database", ["limited", "template1"])
+async def test_a_role_without_them_is_told_who_gives_them(postgres: Service, limited: str, database: str) -> None:
+    """Neither where the schema is, nor where it would have to make it."""
+    postgres.ask("CREATE ROLE guest LOGIN")
+    try:
+        with pytest.raises(StoreRefused, match=r"permission denied for .*schema install`.*schema print --role USER"):
+            await PostgresStore(as_role(postgres.url, "guest", database)).open()
+    finally:
+        postgres.ask("DROP ROLE guest")
+
+
+def test_every_verb_is_among_them() -> None:
+    verbs, readers = functions()
+    assert {"add_v1", "turn_v1", "app_v1", "settle_in_v1"} <= set(verbs)
+    assert {"now_v1", "past_v1"} <= set(readers)
+    assert '"worker-1"' in rights_text(ROLE)

@@ -1,0 +1,117 @@
+"""The user that ``onthedot schema print --role`` makes: it can do all that a worker does, and touch nothing else."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+import pytest
+import redis
+from click.testing import CliRunner
+
+from onthedot import App, AtMost, Rate, current_task
+from onthedot.cli import main
+from onthedot.clock import ManualClock
+from onthedot.errors import StoreRefused
+from onthedot.stores.contract import Ask, Limit, NewTask
+from onthedot.stores.redis import RedisStore
+from onthedot.stores.redis.rights import commands
+from tests.services import valkey
+from tests.stores.redis.test_keys import _life
+
+RARE = {"sscan", "zremrangebyrank"}  # only for what is large, or old
+
+
+def printed(*args: str) -> str:
+    told = CliRunner().invoke(main, ["schema", "print", *args])
+    assert told.exit_code == 0, told.output
+    return told.output
+
+
+@pytest.fixture
+def limited(server: valkey.Server) -> str:
+    """The URL of a user whose rights are those of the app shop."""
+    words = printed("--role", "shop", "-n", "shop", "--store", server.url).replace("PASSWORD", "secret").split()
+    assert server.ask(*words) == b"+OK"
+    return server.url.replace("//", "//shop:secret@")
+
+
+@pytest.fixture
+def client(limited: str) -> Iterator[redis.Redis]:
+    with redis.Redis.from_url(limited) as client:
+        yield client
+
+
+def refused(server: valkey.Server) -> set[str]:
+    """What the server has noted; that the driver may not tell its own name does no harm."""
+    with redis.Redis.from_url(server.url) as client:
+        return {entry["object"] for entry in client.acl_log()} - {"client|setinfo", "client"}  # 6.2 names no parts
+
+
+async def test_it_can_do_all_that_a_worker_does(server: valkey.Server, limited: str) -> None:
+    clock = ManualClock()
+    store = RedisStore(limited, clock, "shop")
+    await store.open()
+    await _life(store, clock, lambda: None)
+    await store.state()
+    await store.find({}, None, 10)
+    await store.put([], [Limit("a/*", cap=0)])
+    await store.add([NewTask(name, "a", b"", lane="a/k") for name in "xy"])
+    await store.turn("w", [], Ask(21, []))
+    assert await store.standing("y")
+    assert await store.changes("0", 10)
+    await store.shut()
+    app = App("shop", store=f"{limited}/1", stop_timeout=0)
+
+    @app.task(max_retries=1, backoff=[0], limits=[Rate("100/s", by="to"), AtMost(1, by="to")], unique=True)
+    async def send(to: str) -> str:
+        if current_task().attempt == 1:
+            raise OSError("again")
+        return to
+
+    async with app.running():
+        handles = [await send.options(after=0.01).enqueue(str(number)) for number in range(5)]
+        assert [await handle.result(timeout=20) for handle in handles] == [str(number) for number in range(5)]
+        assert len(await app.find(state="succeeded")) == 5
+    assert refused(server) == set()
+
+
+async def test_no_right_is_there_for_nothing(server: valkey.Server, limited: str) -> None:
+    await test_it_can_do_all_that_a_worker_does(server, limited)
+    used = set(re.findall(r"cmdstat_([a-z|]+):", server.text("INFO", "commandstats")))
+    granted = {name.partition("|")[0] if "client" in used else name for name in commands()}
+    assert granted - used <= RARE
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("GET", "secrets"), ("SET", "onthedot:{other}:count", "1"), ("HGET", "onthedot:{other}:count", "seq"),
+        ("EVAL", "return redis.call('HGET', 'secrets', 'a')", "0"), ("KEYS", "*"), ("SCAN", "0"), ("FLUSHALL",),
+        ("CONFIG", "GET", "*"), ("ACL", "LIST"), ("CLIENT", "LIST"), ("CLIENT", "KILL", "TYPE", "normal"), ("MONITOR",),
+        ("SCRIPT", "FLUSH"), ("SHUTDOWN",), ("SUBSCRIBE", "onthedot:{other}:hints"),
+        ("PUBLISH", "news", "x"),
+    ],
+)  # fmt: skip
+def test_it_can_do_nothing_else(client: redis.Redis, words: tuple[str, ...]) -> None:
+    with pytest.raises(redis.ResponseError, match=r"(?i)permissions|can't access"):
+        client.execute_command(*words)
+
+
+async def test_another_app_is_not_its_own(limited: str) -> None:
+    store = RedisStore(limited, name="other")
+    await store.open()
+    try:
+        with pytest.raises(StoreRefused, match="schema print --role"):
+            await store.tally()
+    finally:
+        await store.shut()
+
+
+def test_what_is_printed() -> None:
+    every = printed("--role", "all", "--store", "redis://host")
+    assert every.startswith("ACL SETUSER all reset on >PASSWORD resetchannels ~onthedot:* &onthedot:* -@all +auth ")
+    assert "+cluster|slots" in printed("--role", "shop", "--store", "redis+cluster://host")
+    for args, says in (("--role x;y --store redis://host", "no name"), ("--role x --store memory://", "no users")):
+        told = CliRunner().invoke(main, ["schema", "print", *args.split()])
+        assert (told.exit_code, says in told.output) == (2, True)
