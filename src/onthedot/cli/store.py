@@ -15,7 +15,7 @@ from onthedot.operations.limiting import Code
 from onthedot.scheduled import Plan
 from onthedot.settings import store_url
 from onthedot.stores import connect
-from onthedot.stores.about import apps_in, check_schema, file_of, is_postgres
+from onthedot.stores.about import apps_in, check_schema, file_of, is_postgres, is_redis
 from onthedot.task import new_uuid
 
 T = TypeVar("T")
@@ -23,7 +23,7 @@ T = TypeVar("T")
 
 def ask(said: Said, work: Callable[[Operations], Awaitable[T]]) -> T:
     """Opens the store, asks, closes it. A file that is not there is not made by looking."""
-    url, name = target(said)
+    url, name = target(said)  # which may ask a server, on a loop of its own
     check_there(url, name)
 
     async def asking() -> T:
