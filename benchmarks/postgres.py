@@ -1,4 +1,4 @@
-"""Postgres with its own settings for safety (fsync, synchronous_commit): App beside a bare asyncpg loop."""
+"""Postgres, as safe as it comes (fsync, synchronous_commit): App beside a bare asyncpg loop, and beside PgQueuer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -49,7 +50,13 @@ def postgres_drain(scale: float) -> list[Figure]:
     with server() as url:
         bare = asyncio.run(_drain_bare(url, count))
         ours = asyncio.run(_drain_app(url, count))
-    return [Figure(ours, bare, "tasks/s", "a bare loop: claim 100, run, settle 100", 0.6, least=True)]
+        peer = asyncio.run(_drain_pgqueuer(url, count // 4, 10))
+        tuned = asyncio.run(_drain_pgqueuer(url, count, 100))
+    return [
+        Figure(ours, bare, "tasks/s", "a bare loop: claim 100, run, settle 100", 0.6, least=True),
+        Figure(ours, peer, "tasks/s", "PgQueuer as it comes: batches of 10", 2.5, least=True),
+        Figure(ours, tuned, "tasks/s", "PgQueuer in batches of 100", 0.6, least=True),
+    ]
 
 
 async def _drain_app(url: str, count: int) -> float:
@@ -88,6 +95,39 @@ async def _drain_bare(url: str, count: int) -> float:
             await noop()
         await connection.execute("UPDATE bare SET state = 2 WHERE id = ANY ($1)", [row[0] for row in rows])
     took = time.perf_counter() - began
+    await connection.close()
+    return count / took
+
+
+async def _drain_pgqueuer(url: str, count: int, batch: int) -> float:
+    from pgqueuer import PgQueuer
+    from pgqueuer.db import AsyncpgDriver
+    from pgqueuer.queries import Queries
+
+    connection = await _connect(url)
+    driver = AsyncpgDriver(connection)
+    queries = Queries(driver)
+    if not await queries.schema_is_installed():
+        await queries.install()
+    for start in range(0, count, 1000):
+        some = min(1000, count - start)
+        await queries.enqueue(["noop"] * some, [b"{}"] * some, [0] * some)
+    peer, left, done = PgQueuer(driver), count, asyncio.Event()
+
+    @peer.entrypoint("noop")
+    async def counted(_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    gc.collect()
+    began = time.perf_counter()
+    running = asyncio.create_task(peer.run(batch_size=batch, dequeue_timeout=timedelta(seconds=1)))
+    await done.wait()
+    took = time.perf_counter() - began
+    peer.shutdown.set()
+    await running
     await connection.close()
     return count / took
 
