@@ -1,4 +1,4 @@
-"""Postgres with its own settings for safety (fsync, synchronous_commit): App beside a bare asyncpg loop."""
+"""Postgres, as safe as it comes (fsync, synchronous_commit): App beside a bare asyncpg loop, and beside PgQueuer."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from benchmarks.report import Figure
 from onthedot import App
 from onthedot.clock import SystemClock
 from onthedot.stores import connect
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Turn
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Store, Turn
 from tests.services.postgres_server import Server
 
 
@@ -49,7 +50,13 @@ def postgres_drain(scale: float) -> list[Figure]:
     with server() as url:
         bare = asyncio.run(_drain_bare(url, count))
         ours = asyncio.run(_drain_app(url, count))
-    return [Figure(ours, bare, "tasks/s", "a bare loop: claim 100, run, settle 100", 0.6, least=True)]
+        peer = asyncio.run(_drain_pgqueuer(url, count // 4, 10))
+        tuned = asyncio.run(_drain_pgqueuer(url, count, 100))
+    return [
+        Figure(ours, bare, "tasks/s", "a bare loop: claim 100, run, settle 100", 0.6, least=True),
+        Figure(ours, peer, "tasks/s", "PgQueuer as it comes: batches of 10", 2.5, least=True),
+        Figure(ours, tuned, "tasks/s", "PgQueuer in batches of 100", 0.6, least=True),
+    ]
 
 
 async def _drain_app(url: str, count: int) -> float:
@@ -88,6 +95,39 @@ async def _drain_bare(url: str, count: int) -> float:
             await noop()
         await connection.execute("UPDATE bare SET state = 2 WHERE id = ANY ($1)", [row[0] for row in rows])
     took = time.perf_counter() - began
+    await connection.close()
+    return count / took
+
+
+async def _drain_pgqueuer(url: str, count: int, batch: int) -> float:
+    from pgqueuer import PgQueuer
+    from pgqueuer.db import AsyncpgDriver
+    from pgqueuer.queries import Queries
+
+    connection = await _connect(url)
+    driver = AsyncpgDriver(connection)
+    queries = Queries(driver)
+    if not await queries.schema_is_installed():
+        await queries.install()
+    for start in range(0, count, 1000):
+        some = min(1000, count - start)
+        await queries.enqueue(["noop"] * some, [b"{}"] * some, [0] * some)
+    peer, left, done = PgQueuer(driver), count, asyncio.Event()
+
+    @peer.entrypoint("noop")
+    async def counted(_: Any) -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    gc.collect()
+    began = time.perf_counter()
+    running = asyncio.create_task(peer.run(batch_size=batch, dequeue_timeout=timedelta(seconds=1)))
+    await done.wait()
+    took = time.perf_counter() - began
+    peer.shutdown.set()
+    await running
     await connection.close()
     return count / took
 
@@ -135,18 +175,30 @@ async def _bare_adds(url: str, count: int) -> float:
 
 def postgres_growth(scale: float) -> list[Figure]:
     """What 100 adds and one turn (100 settled, 100 claimed) cost with a million pending, beside a thousand."""
-    with server() as url:
-        few = asyncio.run(_cost(url, "few", 1_000))
-        many = asyncio.run(_cost(url, "many", int(1_000_000 * scale)))
+    with server() as one, server() as other:
+        few, many = asyncio.run(_growth((one, 1_000), (other, int(1_000_000 * scale))))
     return [
         Figure(many[0], few[0], "µs", "100 adds: 1M beside 1k pending", 1.3, least=False),
         Figure(many[1], few[1], "µs", "turn: 1M beside 1k pending", 1.3, least=False),
     ]
 
 
-async def _cost(url: str, name: str, pending: int) -> tuple[float, float]:
-    """Half of the pending are ready, half are due later, in no order."""
-    store, chance = connect(url, SystemClock(), name), random.Random(1)
+async def _growth(*sizes: tuple[str, int]) -> list[tuple[float, float]]:
+    """On two servers in turns, so that a slow moment of the machine hits both alike. Medians of both costs."""
+    both = [await _filled(url, pending) for url, pending in sizes]
+    costs: list[list[tuple[float, float]]] = [[], []]
+    for number in range(1, 101):
+        for some, pending in zip(costs, both, strict=True):
+            some.append(await pending.round(number))
+    for pending in both:
+        await pending.store.close("w")
+        await pending.store.shut()
+    return [(statistics.median(add for add, _ in some), statistics.median(turn for _, turn in some)) for some in costs]
+
+
+async def _filled(url: str, pending: int) -> _Pending:
+    """Half of them are ready, half are due later, in no order."""
+    store, chance = connect(url, SystemClock(), "bench"), random.Random(1)
     await store.open()
     await store.beat("w", b"", 10**12)
     for start in range(0, pending, 1000):
@@ -154,20 +206,25 @@ async def _cost(url: str, name: str, pending: int) -> tuple[float, float]:
     connection = await _connect(url)
     await connection.execute("CHECKPOINT")  # else only the many would pay for writing pages for the first time since
     await connection.close()
-    adds, turns, turn = [], [], Turn(())
-    for number in range(1, 61):
+    return _Pending(store)
+
+
+class _Pending:
+    def __init__(self, store: Store) -> None:
+        self.store = store
+        self._turn = Turn(())
+
+    async def round(self, number: int) -> tuple[float, float]:
+        """µs of 100 adds, and of a turn."""
         new = [_new(f"q{number:05}-{i:03}") for i in range(100)]
         began = time.perf_counter()
-        await store.add(new)
-        adds.append((time.perf_counter() - began) * 1e6)
-        claimed = turn.claimed
+        await self.store.add(new)
+        added = time.perf_counter()
+        claimed = self._turn.claimed
         outcomes = [Done(Lease(r.uuid, claimed.fence, "w")) for r in claimed.tasks] if claimed else []
-        began = time.perf_counter()
-        turn = await store.turn("w", outcomes, Ask(number, [Pool(100, {"send": 100})]))
-        turns.append((time.perf_counter() - began) * 1e6)
-    await store.close("w")
-    await store.shut()
-    return statistics.median(adds), statistics.median(turns)
+        ready = time.perf_counter()
+        self._turn = await self.store.turn("w", outcomes, Ask(number, [Pool(100, {"send": 100})]))
+        return (added - began) * 1e6, (time.perf_counter() - ready) * 1e6
 
 
 def _new(uuid: str, chance: random.Random | None = None) -> NewTask:

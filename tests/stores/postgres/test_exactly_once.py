@@ -24,7 +24,7 @@ PATIENCE = 60.0  # seconds: a process that has to start, with every driver
 @contextmanager
 def seller(url: str, name: str, file: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
     """Killed in the end, whatever it does."""
-    command = [sys.executable, "-m", "tests.stores.postgres.seller", url, name, str(file), *flags]
+    command = [sys.executable, "-m", "tests.processes.postgres_seller", url, name, str(file), *flags]
     with subprocess.Popen(command, cwd=ROOT) as process:
         try:
             yield process

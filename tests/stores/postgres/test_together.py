@@ -76,7 +76,7 @@ async def test_a_wild_life(postgres: Service, named: str) -> None:
             await store.beat(worker.name, b"", LEASE)
             held: list[Lease] = []
             for _ in range(40):
-                match dice.randrange(10):
+                match dice.randrange(11):
                     case 0:
                         await store.cancel(worker.name, dice.sample(uuids, 5))
                     case 1:
@@ -87,6 +87,10 @@ async def test_a_wild_life(postgres: Service, named: str) -> None:
                         await store.beat(worker.name, b"", LEASE)
                     case 4:
                         await store.add([_new(dice, dice.choice(uuids)) for _ in range(3)])
+                    case 5:
+                        lifted = await store.lift(worker.name, dice.sample(uuids, 5))
+                        leases = [Lease(record.uuid, lifted.fence, worker.name) for record in lifted.tasks]
+                        await store.turn(worker.name, [Again(lease, None, counted=False) for lease in leases], None)
                     case _:
                         some = dice.sample(held, min(len(held), 6))
                         held = [lease for lease in held if lease not in some]

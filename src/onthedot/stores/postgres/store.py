@@ -149,7 +149,8 @@ class PostgresStore:
     async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
         asked = None if ask is None else wire.said_ask(ask, again=self._asked.get(session) == ask.number)
         ends = wire.encode(wire.said_outcomes(outcomes))
-        row = await self._mine.turn.row(SQL["turn"], self._said(session=session, ask=asked), ends)
+        whose = sorted({outcome.lease.session for outcome in outcomes})
+        row = await self._mine.turn.row(SQL["turn"], self._said(session=session, ask=asked, sessions=whose), ends)
         self._tell(told_of(row["told"], but=session))
         if ask is None or not row["alive"]:
             return Turn(row["verdicts"] or [], alive=row["alive"])

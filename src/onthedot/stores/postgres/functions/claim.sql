@@ -54,7 +54,8 @@ END $$;
 -- name: take_chores_v1
 -- What must end, whatever the limits say; with `known`, ready tasks of sources that nobody knows as well.
 CREATE FUNCTION take_chores_v1(
-    _app integer, _known text[], _laned boolean, _now double precision, OUT seqs bigint[], OUT woke text[]
+    _app integer, _known text[], _laned boolean, _now double precision, OUT seqs bigint[], OUT sources text[],
+    OUT woke text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _strays record;
@@ -75,9 +76,10 @@ BEGIN
     WITH taken AS (
         DELETE FROM place WHERE ctid = ANY (ARRAY(
             SELECT ctid FROM place WHERE app = _app AND kind = 'c' ORDER BY rank LIMIT 100 FOR UPDATE SKIP LOCKED
-        )) RETURNING seq, rank
+        )) RETURNING seq, source, rank
     )
-    SELECT coalesce(array_agg(seq ORDER BY rank), '{}') INTO seqs FROM taken;
+    SELECT coalesce(array_agg(seq ORDER BY rank), '{}'), array_agg(source::text ORDER BY rank) INTO seqs, sources
+    FROM taken;
 END $$;
 
 -- name: take_v1
@@ -86,19 +88,25 @@ END $$;
 -- session may still run.
 CREATE FUNCTION take_v1(
     _app integer, _sources text[], _room integer[], _total integer, _laned boolean, _now double precision,
-    INOUT more_suspects integer, OUT seqs bigint[], OUT lanes text[]
+    INOUT more_suspects integer, OUT seqs bigint[], OUT sources text[], OUT lanes text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
+    _found record;
     _one record;
-    _taken tid[] := '{}';
+    _taken tid[];
     _parked bigint[];
     _shut integer := 0;
 BEGIN
     seqs := '{}';
+    sources := '{}';
     lanes := '{}';
     LOOP
+        _taken := '{}';
         _parked := '{}';
-        FOR _one IN
+        SELECT array_agg(f.ctid) AS ctids, array_agg(f.seq) AS seqs, array_agg(f.source::text) AS sources,
+            array_agg(f.lane::text) AS lanes, array_agg(f.nth) AS nths, array_agg(f.cost) AS costs,
+            array_agg(f.suspect) AS suspects, bool_or(f.suspect OR f.lane IS NOT NULL) AS picky
+        INTO _found FROM (
             SELECT q.nth, found.* FROM unnest(_sources, _room) WITH ORDINALITY AS q (source, room, nth)
             CROSS JOIN (VALUES (false), (true)) AS kinds (suspect)
             CROSS JOIN LATERAL (
@@ -107,6 +115,15 @@ BEGIN
                     AND (more_suspects > 0 OR NOT kinds.suspect) AND (_laned OR lane IS NULL)
                 ORDER BY rank, seq LIMIT greatest(0, least(q.room, _total)) FOR UPDATE SKIP LOCKED
             ) AS found ORDER BY found.rank, found.seq
+        ) AS f;
+        IF NOT _found.picky THEN  -- the first ones: nobody's room is exceeded, since no more were looked at
+            _taken := _found.ctids[:_total];
+            seqs := seqs || _found.seqs[:_total];
+            sources := sources || _found.sources[:_total];
+            lanes := lanes || _found.lanes[:_total];
+        END IF;
+        FOR _one IN SELECT * FROM unnest(_found.ctids, _found.seqs, _found.sources, _found.lanes, _found.nths,
+            _found.costs, _found.suspects) AS f (ctid, seq, source, lane, nth, cost, suspect) WHERE _found.picky
         LOOP
             EXIT WHEN cardinality(_taken) >= _total OR _shut >= 1000;
             CONTINUE WHEN _room[_one.nth] <= 0 OR _one.suspect AND more_suspects <= 0;
@@ -122,6 +139,7 @@ BEGIN
             END IF;
             _taken := _taken || _one.ctid;
             seqs := seqs || _one.seq;
+            sources := sources || _one.source;
             lanes := lanes || _one.lane;
             _room[_one.nth] := _room[_one.nth] - 1;
             more_suspects := more_suspects - _one.suspect::integer;
@@ -131,21 +149,21 @@ BEGIN
         PERFORM moved_v1(_app, _now, 'parked', _parked);
         EXIT WHEN _shut >= 1000;
         _total := _total - cardinality(_taken);
-        _taken := '{}';
     END LOOP;
 END $$;
 
 -- name: hold_v1
 -- One entry a source and lane: the tasks themselves are not touched.
 CREATE FUNCTION hold_v1(
-    _app integer, _session text, _number bigint, _fence bigint, _seqs bigint[], _chore boolean, _now double precision
+    _app integer, _session text, _number bigint, _fence bigint, _seqs bigint[], _sources text[], _lanes text[],
+    _chore boolean, _now double precision
 ) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     WITH held AS (
         INSERT INTO claim
-        SELECT _fence, _app, _session, _number, t.source, CASE WHEN NOT _chore THEN t.lane END, _chore, floor(_now),
-            array_agg(t.seq)
-        FROM task AS t WHERE t.seq = ANY (_seqs) GROUP BY 5, 6 RETURNING source, cardinality(seqs) AS number
+        SELECT _fence, _app, _session, _number, t.source, t.lane, _chore, floor(_now), array_agg(t.seq)
+        FROM unnest(_seqs, _sources, _lanes) AS t (seq, source, lane) GROUP BY t.source, t.lane
+        RETURNING source, cardinality(seqs) AS number
     )
     INSERT INTO tally SELECT _app, source, state, sum(number) * way FROM held
     CROSS JOIN (VALUES ('ready', -1), ('running', 1)) AS moves (state, way)

@@ -16,6 +16,7 @@ DECLARE
     _uuids text[] := ARRAY(SELECT json_array_elements_text(_said -> 'uuids'));
     _place place;
     _taken bigint[];
+    _sources text[] := '{}';
     _woke text[] := '{}';
 BEGIN
     -- What has to be waited for, before the gate.
@@ -40,6 +41,7 @@ BEGIN
             PERFORM to_chore_v1(_place.seq, 'lifted', _now);
         END IF;
         DELETE FROM place WHERE seq = _place.seq;
+        _sources := _sources || _place.source::text;
         IF _place.lane IS NOT NULL AND _place.kind <> 'l' THEN
             _woke := _woke || admit_v1(_app, _place.lane, _now);
         END IF;
@@ -47,7 +49,7 @@ BEGIN
     fence := 0;
     IF _taken <> '{}' THEN
         fence := nextval('fence');
-        PERFORM hold_v1(_app, _session, 0, fence, _taken, true, _now);
+        PERFORM hold_v1(_app, _session, 0, fence, _taken, _sources, NULL, true, _now);
         SELECT r.uuids, r.sources, r.bodies, r.policies, r.lanes, r.uniqs, r.dues, r.seqs, r.addeds, r.states, r.pasts
         INTO uuids, sources, bodies, policies, lanes, uniqs, dues, seqs, addeds, states, pasts
         FROM records_v1(_taken) AS r;

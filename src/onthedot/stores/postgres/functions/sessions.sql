@@ -167,6 +167,7 @@ DECLARE
     _place place;
     _held json[] := '{}';
     _taken bigint[] := '{}';
+    _sources text[] := '{}';
     _woke text[] := '{}';
 BEGIN
     INSERT INTO session VALUES (_app, _session, NULL, _now + 10000)
@@ -193,6 +194,7 @@ BEGIN
         END IF;
         UPDATE task SET cancel = true, why = 'cancel' WHERE seq = _place.seq;
         DELETE FROM place WHERE seq = _place.seq;
+        _sources := _sources || _place.source::text;
         IF _place.lane IS NOT NULL AND _place.kind NOT IN ('c', 'l') THEN
             _woke := _woke || admit_v1(_app, _place.lane, _now);
         END IF;
@@ -200,7 +202,7 @@ BEGIN
     fence := 0;
     IF _taken <> '{}' THEN
         fence := nextval('fence');
-        PERFORM hold_v1(_app, _session, 0, fence, _taken, true, _now);
+        PERFORM hold_v1(_app, _session, 0, fence, _taken, _sources, NULL, true, _now);
         SELECT r.uuids, r.sources, r.bodies, r.policies, r.lanes, r.uniqs, r.dues, r.seqs, r.addeds, r.states, r.pasts
         INTO uuids, sources, bodies, policies, lanes, uniqs, dues, seqs, addeds, states, pasts
         FROM records_v1(_taken) AS r;

@@ -161,22 +161,22 @@ END $$;
 
 -- name: settle_v1
 CREATE FUNCTION settle_v1(
-    _app integer, _outcomes json, _now double precision, _joined boolean,
+    _app integer, _outcomes json, _sessions text[], _now double precision, _joined boolean,
     OUT verdicts text[], OUT woke text[], OUT ended json
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _plain record;
     _one record;
     _place bigint;
-    _rest bigint[];
+    _rest bigint[] := '{}';
 BEGIN
     -- Nobody ends these sessions meanwhile.
-    PERFORM FROM session WHERE app = _app AND name = ANY (ARRAY(
-        SELECT DISTINCT o.session FROM json_to_recordset(_outcomes) AS o (session text))) ORDER BY name FOR KEY SHARE;
+    PERFORM FROM session WHERE app = _app AND name = ANY (_sessions) ORDER BY name FOR KEY SHARE;
     SELECT * INTO _plain FROM finish_v1(_app, _outcomes, _now, NULL, NULL);
-    SELECT array_agg(CASE WHEN n = ANY (_plain.places) THEN 'ok' END ORDER BY n),
-        coalesce(array_agg(n ORDER BY n) FILTER (WHERE n <> ALL (_plain.places)), '{}')
-    INTO verdicts, _rest FROM generate_series(1, json_array_length(_outcomes)) AS n;
+    verdicts := array_fill('ok'::text, ARRAY[json_array_length(_outcomes)]);
+    IF cardinality(_plain.places) < cardinality(verdicts) THEN
+        _rest := ARRAY(SELECT n FROM generate_subscripts(verdicts, 1) AS n WHERE n <> ALL (_plain.places) ORDER BY n);
+    END IF;
     woke := _plain.woke;
     ended := _plain.ended;
     IF _plain.suspect THEN
@@ -205,7 +205,7 @@ DECLARE
     _done record;
 BEGIN
     SELECT * INTO _done FROM settle_v1(app_v1(_said ->> 'app'), _said -> 'outcomes',
-        now_v1((_said ->> 'now')::double precision), true);
+        ARRAY[_said #>> '{outcomes,0,session}'], now_v1((_said ->> 'now')::double precision), true);
     verdict := _done.verdicts[1];
     IF verdict = 'ok' THEN
         PERFORM tell_v1(_said ->> 'app', json_build_object('sources', _done.woke, 'ended', _done.ended));

@@ -4,7 +4,7 @@
 -- What an ask's pools take, in the order of the pools.
 CREATE FUNCTION pools_v1(
     _app integer, _pools json, _laned boolean, _now double precision, INOUT more_suspects integer, OUT seqs bigint[],
-    OUT lanes text[]
+    OUT sources text[], OUT lanes text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _pool json;
@@ -14,6 +14,7 @@ DECLARE
     _limit record;
 BEGIN
     seqs := '{}';
+    sources := '{}';
     lanes := '{}';
     FOR _pool IN SELECT value FROM json_array_elements(_pools) LOOP
         SELECT array_agg(q.key ORDER BY q.nth) AS sources, array_agg(least(q.value::integer, CASE
@@ -26,11 +27,13 @@ BEGIN
             _app, _asked.sources, _asked.room, (_pool ->> 'total')::integer, _laned, _now, more_suspects);
         more_suspects := _taken.more_suspects;
         seqs := seqs || _taken.seqs;
+        sources := sources || _taken.sources;
         lanes := lanes || _taken.lanes;
+        CONTINUE WHEN NOT _laned;  -- then none of its sources has a limit
         FOR _started IN
-            SELECT source, count(*) AS number FROM task WHERE seq = ANY (_taken.seqs) AND EXISTS (
-                SELECT FROM bound AS b WHERE b.app = _app AND b.name = task.source AND b.rate IS NOT NULL)
-            GROUP BY source
+            SELECT t.source, count(*) AS number FROM unnest(_taken.sources) AS t (source) WHERE EXISTS (
+                SELECT FROM bound AS b WHERE b.app = _app AND b.name = t.source AND b.rate IS NOT NULL)
+            GROUP BY t.source
         LOOP
             _limit := limit_v1(_app, _started.source);
             PERFORM spend_v1(_app, _started.source, _limit.rate, _limit.burst, _started.number, _now);
@@ -91,22 +94,25 @@ CREATE FUNCTION take_all_v1(
 DECLARE
     _known text[] := CASE WHEN json_typeof(_ask -> 'known') = 'array'
         THEN ARRAY(SELECT json_array_elements_text(_ask -> 'known')) END;
+    _of_chores text[];
+    _sources text[];
     _lanes text[];
     _lane text;
 BEGIN
     fence := 0;
-    SELECT c.seqs, c.woke INTO chores, woke FROM take_chores_v1(_app, _known, _laned, _now) AS c;
-    SELECT p.seqs, p.lanes, p.more_suspects INTO tasks, _lanes, more_suspects
+    SELECT c.seqs, c.sources, c.woke INTO chores, _of_chores, woke FROM take_chores_v1(_app, _known, _laned, _now) AS c;
+    SELECT p.seqs, p.sources, p.lanes, p.more_suspects INTO tasks, _sources, _lanes, more_suspects
     FROM pools_v1(_app, _ask -> 'pools', _laned, _now, _suspects) AS p;
     IF chores = '{}' AND tasks = '{}' THEN
         RETURN;
     END IF;
     fence := nextval('fence');
     IF chores <> '{}' THEN
-        PERFORM hold_v1(_app, _session, (_ask ->> 'number')::bigint, fence, chores, true, _now);
+        PERFORM hold_v1(_app, _session, (_ask ->> 'number')::bigint, fence, chores, _of_chores, NULL, true, _now);
     END IF;
     IF tasks <> '{}' THEN
-        PERFORM hold_v1(_app, _session, (_ask ->> 'number')::bigint, fence, tasks, false, _now);
+        PERFORM hold_v1(
+            _app, _session, (_ask ->> 'number')::bigint, fence, tasks, _sources, _lanes, false, _now);
     END IF;
     FOR _lane IN SELECT DISTINCT lane FROM unnest(_lanes) AS lane WHERE lane IS NOT NULL LOOP
         woke := woke || admit_v1(_app, _lane, _now);  -- from now on time may open it for the next
@@ -210,7 +216,8 @@ BEGIN
     END IF;
     PERFORM FROM session WHERE app = _app AND name = _session FOR KEY SHARE;
     IF json_array_length(_outcomes) > 0 THEN
-        SELECT * INTO _settled FROM settle_v1(_app, _outcomes, _now, false);
+        SELECT * INTO _settled FROM settle_v1(_app, _outcomes,
+            ARRAY(SELECT json_array_elements_text(_said -> 'sessions')), _now, false);
         verdicts := _settled.verdicts;
         woke := _settled.woke;
         _ended := _settled.ended;

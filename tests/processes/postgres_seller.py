@@ -1,4 +1,4 @@
-"""A worker whose sales stop at a point, to be killed there: seller.py URL NAME FILE [on].
+"""A worker whose sales stop at a point, to be killed there: postgres_seller.py URL NAME FILE [on].
 
 Each sale is a row of the user's and the end of its task, in one transaction. Without `on` it says in the file that it
 has come to its point, and stays there; with it, nothing stops.
