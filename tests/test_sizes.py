@@ -11,9 +11,9 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 7_200,
-    "cli": 3_350,
-    "engine": 1_500,
+    ".": 7_240,
+    "cli": 3_510,
+    "engine": 1_580,
     "executors": 1_300,
     "mq": 299,
     "observe": 350,
