@@ -1,4 +1,4 @@
-"""An app with a schedule; as a program, one worker of it.
+"""An app with a schedule; as a program, one worker of it, or as many as its argument says.
 
 STORE and LEDGER say where.
 """
@@ -7,9 +7,11 @@ from __future__ import annotations
 
 import asyncio
 import os
+import sys
 from pathlib import Path
 
 from onthedot import App, IntervalSchedule, current_task
+from tests.faults.fleet import several
 from tests.faults.ledger import Ledger
 
 app = App("clockwork", store=os.environ.get("STORE", "memory://"), stop_timeout=5)
@@ -27,4 +29,7 @@ async def tick() -> None:
 
 
 if __name__ == "__main__":
-    app.run()
+    if len(sys.argv) > 1:
+        several(int(sys.argv[1]), app.run)
+    else:
+        app.run()

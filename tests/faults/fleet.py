@@ -73,11 +73,11 @@ def fleet(store: str, ledger: Path, size: int, program: str = "tests.faults.shop
 
 
 @contextlib.contextmanager
-def crew(store: str, ledger: Path, size: int) -> Iterator[subprocess.Popen[bytes]]:
+def crew(store: str, ledger: Path, size: int, program: str = "tests.faults.shop") -> Iterator[subprocess.Popen[bytes]]:
     """Many workers, started together by one process that forks."""
     with ledger.with_suffix(".log").open("ab") as log:
         parent = subprocess.Popen(
-            [sys.executable, "-m", "tests.faults.shop", str(size)],
+            [sys.executable, "-m", program, str(size)],
             env=environment(store, ledger), cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     try:
@@ -90,6 +90,37 @@ def crew(store: str, ledger: Path, size: int) -> Iterator[subprocess.Popen[bytes
             os.killpg(parent.pid, signal.SIGKILL)  # a session of our own making
             parent.wait()
             raise
+
+
+def several(number: int, run: Callable[[], object]) -> None:
+    """That many workers, and another for each that is killed; all end with this process.
+
+    Forked, since starting an interpreter takes longer than most tests.
+    """
+    children: list[int] = []
+    stopping = False
+
+    def stop(*_: object) -> None:
+        nonlocal stopping
+        stopping = True
+        for pid in children:
+            os.kill(pid, signal.SIGTERM)
+
+    while True:
+        while len(children) < number and not stopping:
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # none is told to go before it is in the list
+            pid = os.fork()
+            if not pid:
+                signal.signal(signal.SIGTERM, signal.SIG_DFL)
+                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+                run()
+                os._exit(0)
+            children.append(pid)
+            signal.signal(signal.SIGTERM, stop)
+            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
+        if not children:
+            return
+        children.remove(os.wait()[0])
 
 
 def forked(store: str, ledger: Path, size: int, work: str) -> list[str]:

@@ -9,13 +9,13 @@ import asyncio
 import ctypes
 import os
 import random
-import signal
 import sys
 import time
 from pathlib import Path
 
 from onthedot import App, AtMost, Rate, current_task
 from tests.faults import scaled
+from tests.faults.fleet import several
 from tests.faults.ledger import Ledger
 
 SLOTS = 8
@@ -131,39 +131,8 @@ async def quick() -> None:
     await asyncio.sleep(0.01)
 
 
-def _several(number: int) -> None:
-    """That many workers, and another for each that is killed; all end with this process.
-
-    Forked, since starting an interpreter takes longer than most tests.
-    """
-    children: list[int] = []
-    stopping = False
-
-    def stop(*_: object) -> None:
-        nonlocal stopping
-        stopping = True
-        for pid in children:
-            os.kill(pid, signal.SIGTERM)
-
-    while True:
-        while len(children) < number and not stopping:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # none is told to go before it is in the list
-            pid = os.fork()
-            if not pid:
-                signal.signal(signal.SIGTERM, signal.SIG_DFL)
-                signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-                app.run()
-                os._exit(0)
-            children.append(pid)
-            signal.signal(signal.SIGTERM, stop)
-            signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGTERM})
-        if not children:
-            return
-        children.remove(os.wait()[0])
-
-
 if __name__ == "__main__":
     if len(sys.argv) > 1:
-        _several(int(sys.argv[1]))
+        several(int(sys.argv[1]), app.run)
     else:
         app.run()

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
@@ -14,12 +16,11 @@ from onthedot.operations.schedules import ScheduleInfo
 from onthedot.schedule import nominal_uuid
 from tests.faults import scaled
 from tests.faults.clockwork import app
-from tests.faults.fleet import Fleet, fleet, wait_for
+from tests.faults.fleet import crew, wait_for
 from tests.faults.ledger import Entry, Ledger, extra_runs
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 
-WORKERS = 4
 SECOND = timedelta(seconds=1)
 
 
@@ -42,10 +43,9 @@ def wait_for_the_next_window(chance: random.Random) -> datetime:
     return at
 
 
-def at_work(workers: Fleet) -> list[int]:
-    """Those that have started: the others would not be missed."""
-    pids = {each.pid for each in app._core.bridge.call(lambda link: link.operations.workers())}
-    return [index for index, worker in enumerate(workers.workers) if worker.pid in pids]
+def pids() -> set[int]:
+    """Of those that have started: the others would not be missed."""
+    return {each.pid for each in app._core.bridge.call(lambda link: link.operations.workers())}
 
 
 def given_up(entries: list[Entry]) -> set[int]:
@@ -55,19 +55,22 @@ def given_up(entries: list[Entry]) -> set[int]:
     return {entry.pid for entry in begun if entry.fence != last[entry.uuid]}
 
 
-def test_every_window_has_one_task(ledger: Ledger, ledger_path: Path, tmp_path: Path) -> None:
-    kills, chance, dead = scaled(4, 100), random.Random(11), set[int]()
-    url = f"sqlite:///{tmp_path}/clockwork.db"
+def test_every_window_has_one_task(ledger: Ledger, tmp_path: Path) -> None:
+    every_window(ledger, f"sqlite:///{tmp_path}/clockwork.db", 4, scaled(4, 100))
+
+
+def every_window(ledger: Ledger, url: str, workers: int, kills: int) -> None:
+    chance, dead = random.Random(11), set[int]()
     with app.override(store=url):
-        with fleet(url, ledger_path, WORKERS, "tests.faults.clockwork") as workers:
-            wait_for(lambda: bool(ledger.entries()), 20)
+        with crew(url, ledger.path, workers, "tests.faults.clockwork"):
+            wait_for(lambda: bool(ledger.entries()), 30)
             begin = first_window(states())
             for _ in range(kills):
-                wait_for(lambda: len(at_work(workers)) > 1, 30)
-                index = chance.choice(at_work(workers))
+                wait_for(lambda: len(pids() - dead) > 1, 30)
+                pid = chance.choice(sorted(pids() - dead))
                 window = wait_for_the_next_window(chance)
-                dead.add(workers.kill(index)[0])
-                workers.replace(index)
+                os.kill(pid, signal.SIGKILL)  # a worker of ours; its parent makes another
+                dead.add(pid)
                 wait_for(lambda window=window: (info().last_run or begin) >= window, 20)  # by another
             app.sync.schedules.pause("tick")
             wait_for(lambda: set(states().values()) <= {"succeeded"}, 20)
@@ -75,7 +78,7 @@ def test_every_window_has_one_task(ledger: Ledger, ledger_path: Path, tmp_path: 
         assert end.last_run is not None
         windows = [begin + number * SECOND for number in range((end.last_run - begin) // SECOND + 1)]
         print(
-            f"\n{len(windows)} windows, {kills} kills: {len(found)} tasks, "
+            f"\n{len(windows)} windows, {workers} schedulers, {kills} kills: {len(found)} tasks, "
             f"{extra_runs(entries)} runs again after their worker had died over them"
         )
         assert set(found) == {nominal_uuid("tick", to_ms(at)) for at in windows}, "each window, and nothing else"

@@ -11,12 +11,14 @@ from pathlib import Path
 import pytest
 
 from tests.faults import scaled, shop
-from tests.faults.fleet import fleet, wait_for
+from tests.faults.fleet import crew, fleet, wait_for
 from tests.faults.grounds import GROUNDS, Ground
 from tests.faults.ledger import Ledger, extra_runs, most_at_once, taken_over_after
 from tests.faults.machines import Machine, machines
 from tests.faults.proxy import Proxy, proxy
 from tests.faults.test_kill import counts, done, sessions
+from tests.faults.test_limits import Place, never_three
+from tests.faults.test_schedule_kill import every_window
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(1800)]
 
@@ -139,6 +141,18 @@ def test_work_goes_on_by_itself(ground: Ground, ledger: Ledger, ledger_path: Pat
         assert len(each) <= lasted / 10 + 1, "\n".join(each)
     for kb_before, kb_after in zip(before, after, strict=True):
         assert kb_after - kb_before < 15_000
+
+
+def test_never_three_of_a_key_at_once(ground: Ground, ledger: Ledger) -> None:
+    """Eight processes that embed a worker: who is killed is missed after its lease."""
+    place = Place(ground.at(LEASE), ledger.path)
+    with shop.app.override(store=place.url), crew(place.url, place.ledger, 8):
+        wait_for(lambda: sessions() == 8, 60)
+        never_three(place)
+
+
+def test_every_window_has_one_task(ground: Ground, ledger: Ledger) -> None:
+    every_window(ledger, ground.at(LEASE), 8, scaled(2, 60))
 
 
 class Load:

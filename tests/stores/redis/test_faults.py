@@ -19,7 +19,7 @@ from onthedot.stores.contract import Ask, Done, Hint, Hints, Lease, NewTask, Poo
 from onthedot.stores.redis import RedisStore
 from onthedot.task import new_uuid
 from tests.services import valkey
-from tests.waiting import until
+from tests.waiting import SOON, until
 
 pytestmark = pytest.mark.fault
 
@@ -169,6 +169,26 @@ async def test_a_cut_subscription_begins_again_with_a_resync(server: valkey.Serv
         assert (await heard(hints)).resync
         await store.add(new(1, "c"))
         assert (await heard(hints)).sources == {"c"}
+        await hints.aclose()
+
+
+async def test_who_listens_can_be_stopped_at_any_step(server: valkey.Server) -> None:
+    """A worker that was stopped while it connected went on listening, and never ended."""
+    async with opened(server.url) as store:
+        for steps in range(40):
+            listening = asyncio.ensure_future(_listen(store))
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            listening.cancel()
+            assert await asyncio.wait([listening], timeout=SOON) == ({listening}, set())
+
+
+async def _listen(store: RedisStore) -> None:
+    hints = store.hints("w")
+    try:
+        async for _ in hints:
+            pass
+    finally:
         await hints.aclose()
 
 
