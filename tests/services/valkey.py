@@ -14,7 +14,7 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
@@ -169,15 +169,9 @@ def limited_url() -> str:
     return plain.replace("//", "//limited:secret@")
 
 
-def left() -> list[bytes]:
-    """Keys of apps on the shared server."""
-    import redis
-
-    found: list[bytes] = []
-    for shared in _servers.values():
-        with redis.Redis(port=shared.port) as client:
-            found += client.scan_iter("onthedot:*", count=1000)
-    return found
+def running() -> Iterable[Server]:
+    """The servers that outlive a test."""
+    return _servers.values()
 
 
 @contextmanager
