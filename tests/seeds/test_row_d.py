@@ -12,7 +12,7 @@ import sys
 import time
 from collections import Counter
 from collections.abc import AsyncIterator, Callable, Iterator
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, ExitStack, asynccontextmanager, contextmanager, nullcontext
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
@@ -26,21 +26,30 @@ from onthedot.clock import ManualClock
 from onthedot.mq import MessageQueue, MQConfig, RedisMessageQueue
 from onthedot.settings import SCHEMES
 from tests.faults import scaled
+from tests.services import valkey
 from tests.waiting import LONG, SOON, every_chance, until, wait_until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
-STORES: dict[str, Callable[[Path], str]] = {  # grows by the stores that need a server
-    "memory": lambda _: "memory://",
-    "sqlite": lambda folder: f"sqlite:///{folder}/mq.db",
+STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
+    "memory": lambda _: nullcontext("memory://"),
+    "sqlite": lambda folder: nullcontext(f"sqlite:///{folder}/mq.db"),
+    "redis": lambda _: redis_url(),
 }
 SHARED = [kind for kind in STORES if kind != "memory"]  # by several processes
 PROGRAM = Path(__file__).parents[1] / "processes" / "mq_worker.py"
 
 
+@contextmanager
+def redis_url() -> Iterator[str]:
+    with valkey.server() as own:
+        yield f"{own.url}?lease=86400"  # a clock that a test drives leaps over beats
+
+
 @pytest.fixture(params=STORES)
-def url(request: pytest.FixtureRequest, tmp_path: Path) -> str:
-    return STORES[request.param](tmp_path)
+def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
+    with STORES[request.param](tmp_path) as url:
+        yield url
 
 
 @pytest.fixture
@@ -564,7 +573,8 @@ async def test_metrics_status_and_health(queue: Any) -> None:
         assert mq.status == {"status": "running", "topics": ["orders"], "running_count": 1, "last_error": None}
         health = await mq.health_check()
         assert health
-        assert [check.what for check in health.checks] == ["store", "served", "running", "failures"]
+        by_server = ["clock"] if mq.config.store.startswith("redis") else []
+        assert [check.what for check in health.checks] == ["store", "served", "running", "failures", *by_server]
         gate.set()
         await until(lambda: mq.status["running_count"] == 0)
         await until(lambda: succeeded(mq, "orders", 1))
@@ -585,7 +595,7 @@ async def test_a_store_that_cannot_be_reached_is_told_by_the_health(tmp_path: Pa
 
 async def test_the_monitor_warns_once_of_failures(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
-    mq = queue(clock, monitor_interval=30, max_retries=0, delay_fallback_interval=3600)
+    mq = queue(clock, monitor_interval=30, max_retries=0, delay_fallback_interval=3600, processing_timeout=86_400)
 
     @mq.register_handler("orders")
     async def handle(fails: bool) -> None:
@@ -772,7 +782,7 @@ async def workers_of(store: Any, count: int) -> bool:
 async def test_of_two_workers_one_warns(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
     """Of messages that nobody handles; when it is gone, the other does."""
     clock = ManualClock()
-    first, second, producer = (queue(clock, delay_fallback_interval=3600) for _ in range(3))
+    first, second, producer = (queue(clock, delay_fallback_interval=3600, processing_timeout=86_400) for _ in range(3))
     for mq in (first, second):
         mq.register_handler("orders", print)
     async with started(first):

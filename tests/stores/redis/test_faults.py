@@ -236,3 +236,16 @@ async def test_no_connection_is_left(server: valkey.Server) -> None:
         assert 2 <= len(valkey.connections(server.url)) <= 17
         await hints.aclose()
     await until(lambda: valkey.connections(server.url) == [])
+
+
+async def test_a_call_that_is_cancelled_ends(server: valkey.Server) -> None:
+    """At whichever of its steps: the driver, asked to time its writes, would go on as if nothing had been."""
+    async with opened(server.url) as store:
+        for steps in range(30):
+            call = asyncio.create_task(store.tally())
+            for _ in range(steps):
+                await asyncio.sleep(0)
+            asked = call.cancel()
+            await asyncio.wait([call])
+            assert call.cancelled() == asked
+        assert await store.tally() == {}

@@ -43,7 +43,7 @@ def test_the_service_of_a_sentinel() -> None:
     "url",
     [
         "redis://a,b/0", "redis://a/x", "redis://a:port", "redis://a/0/1", "redis://a?size=3", "redis://a?lease=0",
-        "redis+cluster://a/1",
+        "redis+cluster://a/1", "redis://a?max_connections=0", "redis://a?max_connections=many",
     ],
 )  # fmt: skip
 def test_what_is_no_such_url(url: str) -> None:

@@ -17,17 +17,16 @@ from onthedot.stores.redis.url import Place
 
 PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for five
 _CONNECT = 2.0
-_POOL = 16  # connections a loop; who needs one more waits
 _OLDEST = (6, 2)
 
 
 class Lines:
     """Connections of redis-py without its client: that would take half of the time of a call."""
 
-    def __init__(self, pool: Any) -> None:
+    def __init__(self, pool: Any, most: int) -> None:
         self._pool = pool
         self._idle: list[Any] = []
-        self._room = asyncio.Semaphore(_POOL)
+        self._room = asyncio.Semaphore(most)
         self._closed = False
 
     async def ask(self, *words: Any) -> Any:
@@ -64,14 +63,14 @@ class Client:
         self._redis: Any = _made(place)
         self._cluster: bool = place.kind == "redis+cluster"
         self._pool: Any = None if self._cluster else self._redis.connection_pool
-        self._lines = None if self._cluster else Lines(self._pool)
+        self._lines = None if self._cluster else Lines(self._pool, place.connections)
         self._ask: Callable[..., Awaitable[Any]] = self._lines.ask if self._lines else self._redis.execute_command
 
     async def check(self, prefix: str) -> None:
         """Refuses a server on which tasks could get lost."""
         where = {} if not self._cluster else {"target_nodes": await self._node(prefix)}
-        server = _fields(await self.do("INFO", "server", **where))
-        memory = _fields(await self.do("INFO", "memory", **where))
+        server = fields(await self.do("INFO", "server", **where))
+        memory = fields(await self.do("INFO", "memory", **where))
         version = tuple(map(int, server.get("redis_version", "99.0").split(".")[:2]))
         if version < _OLDEST:
             raise StoreRefused(f"{self._place.shown} has version {version[0]}.{version[1]}; 6.2 or newer is needed")
@@ -141,7 +140,8 @@ class Client:
             await each.aclose()
 
 
-def _fields(info: Any) -> dict[str, str]:
+def fields(info: Any) -> dict[str, str]:
+    """Of INFO, whichever way the driver gives them."""
     if isinstance(info, bytes):
         info = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
     return {str(name): str(value) for name, value in info.items()}
@@ -151,9 +151,9 @@ def _settings(place: Place) -> dict[str, Any]:
     from redis.asyncio.retry import Retry
     from redis.backoff import NoBackoff
 
-    settings: dict[str, Any] = {
+    settings: dict[str, Any] = {  # no socket_timeout: its wait_for makes a task a call, and may swallow a cancel
         "username": place.username, "password": place.password, "socket_connect_timeout": _CONNECT,
-        "retry": Retry(NoBackoff(), 0), "client_name": "onthedot", "protocol": 2,
+        "socket_timeout": None, "retry": Retry(NoBackoff(), 0), "client_name": "onthedot", "protocol": 2,
     }  # fmt: skip
     return settings | _tls(place)
 
@@ -187,7 +187,7 @@ def _made(place: Place) -> Any:
         ) from None
     if place.kind == "redis+cluster":
         nodes = [ClusterNode(host, port) for host, port in place.hosts]
-        return RedisCluster(startup_nodes=nodes, max_connections=_POOL, **_settings(place))
+        return RedisCluster(startup_nodes=nodes, max_connections=place.connections, **_settings(place))
     if place.kind == "redis+sentinel":
         login = {name.removeprefix("sentinel_"): place.options[name] for name in place.options if "sentinel" in name}
         watchers: Any = cast("Any", Sentinel)(

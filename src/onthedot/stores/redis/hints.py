@@ -12,7 +12,7 @@ from onthedot.stores.contract import Hint
 from onthedot.stores.redis.faults import explained
 from onthedot.stores.redis.rows import decode
 
-_QUIET = 15.0  # seconds after which a silent connection is asked whether it lives
+_QUIET = 15.0  # seconds after which a silent connection is asked whether it lives; a worker hears its own beats
 _ANSWER = 5.0
 
 
@@ -70,7 +70,7 @@ class Listening:
             return None if first == self._session else Hint(sources=frozenset(second))
         if first == "ended":
             return Hint(ended=frozenset(second))
-        return Hint(cancel=dict(second))
+        return Hint(cancel=dict(second)) if first == "cancel" else None  # "beat": only that it lives
 
     async def _hang_up(self) -> None:
         pubsub, self._pubsub = self._pubsub, None

@@ -7,8 +7,10 @@ from typing import Any
 
 import msgspec
 
+from onthedot.stores.besides import Server
 from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
 from onthedot.stores.records import moved, past_with
+from onthedot.stores.redis.client import fields
 from onthedot.stores.redis.rows import decode, learn, seq_bytes, to_note, to_record, to_schedule
 from onthedot.stores.redis.standing import to_limit, to_standing
 
@@ -86,18 +88,18 @@ class Looking:
         return tally
 
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
-        rules = dict(_pairs(await self._do("HGETALL", "rules")))
-        schedules = [
-            to_schedule(name, packed, rules[name])
-            for name, packed in _pairs(await self._do("HGETALL", "schedules"))
-            if name in rules
-        ]
-        limits: list[Limit] = []
-        for field, packed in _pairs(await self._do("HGETALL", "limits")):
-            limits.append(to_limit(field, packed))
-        alive = set(await self._call("alive"))
-        sessions = {name.decode(): info for name, info in _pairs(await self._do("HGETALL", "workers")) if name in alive}
-        return schedules, limits, sessions
+        schedules, rules, limits, workers, leases = await self._call("state")
+        rule, alive = dict(_pairs(rules)), set(leases)
+        return (
+            [to_schedule(name, packed, rule[name]) for name, packed in _pairs(schedules)],
+            [to_limit(field, packed) for field, packed in _pairs(limits)],
+            {name.decode(): info for name, info in _pairs(workers) if name in alive},
+        )
+
+    async def server(self) -> Server:
+        now, memory = await self._call("server")
+        said = fields(memory)
+        return Server(float(now), int(said["used_memory"]), int(said["maxmemory"]))
 
     async def standing(self, uuid: str) -> Standing | None:
         answer = await self._call("stand", uuid, AHEAD)

@@ -75,11 +75,11 @@ def learn(digest: bytes, text: bytes | None) -> None:
     _policies[digest.decode()] = msgspec.convert(said, Policy)
 
 
-def packed_policies(tasks: Iterable[NewTask]) -> bytes:
+def packed_policies(tasks: Iterable[NewTask | Record]) -> bytes:
     return encode(dict({policy_text(task.policy) for task in tasks}))
 
 
-def head_of(task: NewTask) -> bytes:
+def head_of(task: NewTask | Record) -> bytes:
     digest = policy_text(task.policy)[0]
     if task.unique is not None:
         return encode((task.uuid, task.source, digest, task.lane, task.unique))
@@ -96,6 +96,18 @@ def payloads(tasks: Sequence[NewTask]) -> Iterator[bytes]:
 
 def times(tasks: Sequence[NewTask]) -> list[tuple[int | None, float]]:
     return [(task.at, task.after) for task in tasks]
+
+
+def packed_copies(records: Sequence[Record]) -> tuple[bytes, list[bytes]]:
+    """Of another store's: their numbers, and head, body and error of each."""
+    numbers: list[Any] = []
+    words: list[bytes] = []
+    for record in records:
+        past = record.past
+        counts = (past.retries, past.crashes, past.earlier, past.started)
+        numbers.append((record.due, record.added, *counts, past.error is not None))
+        words += (head_of(record), record.body, past.error or b"")
+    return encode(numbers), words
 
 
 def to_past(packed: bytes, now: float) -> tuple[str, int | None, Past]:

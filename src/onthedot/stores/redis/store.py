@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from onthedot.clock import Clock, SystemClock
+from onthedot.stores.besides import Server
 from onthedot.stores.contract import (
     CLIENT_LEASE,
     Added,
@@ -41,6 +42,7 @@ from onthedot.stores.redis.rows import (
     decode,
     encode,
     learn,
+    packed_copies,
     packed_outcomes,
     packed_policies,
     payloads,
@@ -130,10 +132,7 @@ class RedisStore:
         policies = packed_policies(tasks)
         verb = "add" if all(task.unique is None for task in tasks) else "add_unique"
         holders = await self._call(verb, policies, encode(timed) if timed else b"", *payloads(tasks))
-        return [
-            Added(holder.decode(), fresh=False) if holder else Added(task.uuid, fresh=True)
-            for task, holder in zip(tasks, holders, strict=True)
-        ]
+        return _added(tasks, holders)
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
         asked = b""
@@ -163,6 +162,15 @@ class RedisStore:
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
         fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *uuids)
         return Held(fence, await self._knowing(partial(to_records, records)))
+
+    async def lift(self, session: str, uuids: Sequence[str]) -> Held:
+        fence, records = await self._call("lift", session, CLIENT_LEASE, *uuids)
+        return Held(fence, await self._knowing(partial(to_records, records)))
+
+    async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
+        numbers, words = packed_copies(records)
+        holders = await self._call("adopt", packed_policies(records), numbers, *words)
+        return _added(records, holders)
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         return [uuid.decode() for uuid in await self._call("revive", *uuids)]
@@ -235,6 +243,9 @@ class RedisStore:
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
         return await self._looking.state()
 
+    async def server(self) -> Server:
+        return await self._looking.server()
+
     async def standing(self, uuid: str) -> Standing | None:
         return await self._looking.standing(uuid)
 
@@ -247,6 +258,13 @@ class RedisStore:
         self._clients = {}
 
 
+def _added(tasks: Sequence[NewTask | Record], holders: Sequence[bytes]) -> list[Added]:
+    return [
+        Added(holder.decode(), fresh=False) if holder else Added(task.uuid, fresh=True)
+        for task, holder in zip(tasks, holders, strict=True)
+    ]
+
+
 def _pool(pool: Pool) -> list[Any]:
     words: list[Any] = [pool.total]
     for source, room in pool.room.items():
@@ -256,11 +274,11 @@ def _pool(pool: Pool) -> list[Any]:
 
 def _claimed(answer: Sequence[Any]) -> Claimed:
     about, tasks, chores, schedules = answer
-    fence, rest, woke, next_in, more = decode(about)
+    fence, rest, woke, next_in, more, now = decode(about)
     return Claimed(
         fence, to_records(tasks), to_records(chores), [to_schedule(*each) for each in schedules],
         {source: None if wait is False else wait for source, wait in rest}, frozenset(woke),
-        None if next_in is False else next_in, more,
+        None if next_in is False else next_in, more, now,
     )  # fmt: skip
 
 

@@ -11,14 +11,18 @@ local function widen() -- a server searches small hashes from end to end, unless
   for _, key in ipairs({IDS, PAST, HELD}) do call('HSET', key, '\0', ('-'):rep(65)) end
 end
 
+local function number(r) -- and known by its name from now on
+  local next = next_number('seq')
+  if next == 1 then widen() end
+  r.seq = struct.pack('>I6', next)
+  later(sets, IDS, r.uuid, r.seq)
+  exists(r, 1, next)
+end
+
 local function add(r, head, body, there) -- there: its number, if this uuid is known; answers with whose it is, if not new
   if there then return r.uuid end
   local holder = r.unique and take_key(r, head, body)
   if holder then return holder end
-  local number = next_number('seq')
-  if number == 1 then widen() end
-  r.seq = struct.pack('>I6', number)
-  later(sets, IDS, r.uuid, r.seq)
-  exists(r, 1, number)
+  number(r)
   write_task(r, head, body)
 end

@@ -11,6 +11,7 @@ local function back(r, o, started, error)
     r.error = error
   end
   r.why, r.retries, r.settled, r.session = 'due', r.retries + (o.counted and 1 or 0), o.fence, o.session
+  r.state = nil -- one that was lifted has said where it was
   if o.after then r.started = started end
   again(r, o.after)
 end

@@ -1,11 +1,11 @@
 -- cancel: flags all that live; those not held are leased to the caller as chores.
 -- KEYS[1]: prefix. ARGV: now, session, reason, lease (ms that a session lives which only cancels), uuids.
 -- Returns: fence (0: nothing was leased), [seqs in one, tasks, pasts].
--- uses: call later policies records counting limits lanes laning entering places steps sessions logging telling
+-- uses: call later policies records counting limits lanes laning entering places steps sessions logging telling leasing
 local session, reason, leased, mine = ARGV[2], ARGV[3], {}, {}
 caller = session
 call('HDEL', COUNT, '') -- after a deletion, if only of nothing, a full server lets the rest through
-if call('HEXISTS', WORKERS, session) == 0 then call('ZADD', LEASES, now + ARGV[4], session) end
+present(session, ARGV[4])
 for i = 5, #ARGV do
   local seq = call('HGET', IDS, ARGV[i])
   local r = seq and not mine[seq] and load(seq)
@@ -31,11 +31,4 @@ for i = 5, #ARGV do
     leased[#leased + 1], mine[seq] = seq, true
   end
 end
-flush()
-local fence = 0
-if #leased > 0 then
-  fence = next_number('fence')
-  hold(fence, session, leased)
-end
-finish()
-return {fence, {table.concat(leased), several(TASK, leased), several(PAST, leased)}}
+return lease(session, leased)

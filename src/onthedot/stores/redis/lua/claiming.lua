@@ -52,6 +52,6 @@ local function claim(session, ask, more)
   flush()
   local resting, least = rest(ask.pools, doubts)
   more = more or #chores == CHORES or parkings >= BATCH
-  local about = pack({fence, resting, keys_of(woke), next_in(least), more})
+  local about = pack({fence, resting, keys_of(woke), next_in(least), more, now})
   return {about, records_of(tasks), records_of(chores), due_schedules()}
 end

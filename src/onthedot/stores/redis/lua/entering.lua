@@ -17,7 +17,11 @@ local function enter(r, state)
   if r.lane and state ~= 'scheduled' then enter_lane(r, state) end
 end
 
-local function write_task(r, head, body)
+local function write_asked(r, head, body)
   later(sets, TASK, r.seq, struct.pack('>i8I6I2', r.due, r.added, #head) .. head .. body)
+end
+
+local function write_task(r, head, body)
+  write_asked(r, head, body)
   enter(r, (r.due <= now and not r.lane) and 'ready' or 'scheduled')
 end

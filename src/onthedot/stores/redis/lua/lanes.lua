@@ -11,6 +11,7 @@ local function opens(l, price) -- may one more be let into ready? If only time c
   if not limit then return true end
   if limit.paused or (limit.cap and l.running + l.admitted >= limit.cap) then return false end
   if not limit.rate then return true end
+  price = math.min(price, limit.burst) -- one that was added under a larger burst waits for a full bucket
   local missing = price - (level(l, limit) - l.pledged)
   if missing <= limit.rate * SLACK / 1000 then return true end
   if l.pledged + price <= limit.burst then refill_at(l, now + missing / limit.rate * 1000) end
@@ -22,6 +23,7 @@ local function starts(l, price) -- may an admitted one start? Limits can have ch
   if not limit then return true end
   if limit.paused or (limit.cap and l.running >= limit.cap) then return false end
   if not limit.rate then return true end
+  price = math.min(price, limit.burst)
   local missing = price - level(l, limit)
   if missing > limit.rate * SLACK / 1000 then
     refill_at(l, now + missing / limit.rate * 1000)

@@ -7,7 +7,7 @@ local function settle_one(r, o, data, at_)
   if o.state then
     if o.state == 'succeeded' then r.result = data else r.error, r.result = data, nil end
     end_task(r, o, started)
-  elseif chore then
+  elseif chore and r.why ~= 'lifted' then
     r.settled, r.session = o.fence, o.session
     wait_to_end(r, r.why)
   else

@@ -29,8 +29,10 @@ local function to_end(r, why) -- counted where it was; whoever holds it settles 
   move(r.state, r.seq)
 end
 
-local function wait_to_end(r, why)
+local function wait_to_end(r, why) -- a lifted one waits for whoever lifts it again, unless it is to be cancelled
+  if why == 'lifted' and r.cancel then why = 'cancel' end
   to_end(r, why)
+  if why == 'lifted' then return end
   later(orders, CHORE, next_number('chores'), r.seq)
   told[''] = true -- of no source, but somebody has to end it
 end

@@ -4,7 +4,7 @@
 -- outcomes: msgpack [[fence, session, uuids, state, keep, keep_result, after, counted, [at, after] of adds], …]: runs of like
 --   ones. Payloads: in this order, the result or error of each, and head and body of each that it adds.
 -- Returns: verdicts (a letter each: o k, r epeat, l ost), alive, and with an ask of the living:
---   msgpack [fence, rest, woke, next_in, more], tasks and chores as [seqs in one, tasks, pasts if any], schedules as [name, packed, rule].
+--   msgpack [fence, rest, woke, next_in, more, now], tasks and chores as [seqs in one, tasks, pasts if any], schedules as [name, packed, rule].
 -- uses: call later policies records counting limits lanes laning entering places steps keys adding adding_all ending sessions burying noting backing settling
 -- uses: time rooms taking pools strays logging telling claiming
 local session, verdicts = ARGV[2], {}

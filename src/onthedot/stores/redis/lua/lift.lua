@@ -1,0 +1,23 @@
+-- lift: tasks that wait, out of the order and leased to the caller, who moves them to another store.
+-- KEYS[1]: prefix. ARGV: now, session, lease (ms that a session lives which only lifts), uuids.
+-- Returns: fence (0: nothing was leased), [seqs in one, tasks, pasts].
+-- uses: call later policies records counting limits lanes laning entering places steps sessions burying time logging telling leasing
+local session, leased, mine = ARGV[2], {}, {}
+caller = session
+call('HDEL', COUNT, '') -- after a deletion, if only of nothing, a full server lets the rest through
+bury_overdue()
+flush()
+present(session, ARGV[3])
+for i = 4, #ARGV do
+  local seq = call('HGET', IDS, ARGV[i])
+  local r = seq and not mine[seq] and call('HEXISTS', HELD, seq) == 0 and load(seq)
+  if r and not r.ended and not ENDING[r.why] then
+    r.state = where(r)
+    leave(r, r.state)
+    to_end(r, 'lifted')
+  end
+  if r and not r.ended and r.why == 'lifted' then
+    leased[#leased + 1], mine[seq] = seq, true
+  end
+end
+return lease(session, leased)

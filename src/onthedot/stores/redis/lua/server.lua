@@ -1,0 +1,5 @@
+-- server: its clock, and what it says of its memory. Reads only.
+-- KEYS[1]: prefix, so that a cluster asks the right node. ARGV: now.
+-- Returns: now, INFO memory.
+-- uses: call
+return {string.format('%.17g', now), call('INFO', 'memory')}
