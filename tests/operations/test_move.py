@@ -272,6 +272,17 @@ async def test_the_same_uuid_is_there_already(tmp_path: Path) -> None:
         assert (made.ran, made.where) == ({"same": 1}, {"same": "target"})
 
 
+async def test_back_to_where_its_end_is_still_known(tmp_path: Path) -> None:
+    """It would be ended here, and never begin there: it stays, and is named."""
+    async with world("memory-memory", tmp_path) as made:
+        await add(made.source, task("a", "t1"))
+        assert (await made.move()).tasks == 1
+        moved = await Move(made.target, made.source, "here").run()
+        assert (moved.tasks, moved.kept) == (0, {"t1": "t1"})
+        await made.work()
+        assert (made.ran, made.where) == ({"t1": 1}, {"t1": "target"})
+
+
 async def test_the_operators_limits_move_first(tmp_path: Path) -> None:
     async with world("memory-memory", tmp_path) as made:
         await limit(made.source, "a", paused=True, reason="stock", by="operator")

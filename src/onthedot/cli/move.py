@@ -101,7 +101,10 @@ def _report(moved: Moved, to: str) -> None:
     if moved.running:
         click.echo(f"{moved.running} run and stay; what comes back is moved by another run, or with --wait")
     for uuid, other in moved.kept.items():
-        click.echo(f"task {uuid} stays: its unique key is that of {other} there")
+        if other == uuid:
+            click.echo(f"task {uuid} stays: it was moved from there, where that is still known; try again in a week")
+        else:
+            click.echo(f"task {uuid} stays: its unique key is that of {other} there")
     if moved.busy:
         click.echo(f"{moved.busy} are in the hands of another move: when that is over, run this again")
     if moved.unclear:

@@ -15,7 +15,7 @@ from onthedot.operations.limiting import Code
 from onthedot.scheduled import Plan
 from onthedot.settings import store_url
 from onthedot.stores import connect
-from onthedot.stores.about import apps_in, check_schema, file_of, is_postgres
+from onthedot.stores.about import apps_in, check_schema, file_of, is_postgres, is_redis
 from onthedot.task import new_uuid
 
 T = TypeVar("T")
@@ -24,9 +24,10 @@ T = TypeVar("T")
 def ask(said: Said, work: Callable[[Operations], Awaitable[T]]) -> T:
     """Opens the store, asks, closes it. A file that is not there is not made by looking."""
 
+    url, name = target(said)  # which may ask a server, on a loop of its own
+    check_there(url, name)
+
     async def asking() -> T:
-        url, name = target(said)
-        check_there(url, name)
         store = connect(url, SystemClock(), name)
         await store.open()
         try:
@@ -89,11 +90,11 @@ def _plans(said: Said) -> Mapping[str, Plan]:
 
 
 def _only_app(url: str) -> str:
-    """Whose tasks are in a file that is one app's needs no saying."""
-    path = url if is_postgres(url) else file_of(url)
+    """Whose tasks are in a file or on a server that is one app's needs no saying."""
+    path = url if is_postgres(url) or is_redis(url) else file_of(url)
     names = [] if path is None or (isinstance(path, Path) and not path.exists()) else apps_in(path)
     if len(names) > 1:
-        where = path if isinstance(path, Path) else "the database"
+        where = path if isinstance(path, Path) else shown(url)
         raise Mistake(f"{where} has tasks of several apps: {', '.join(names)}; say which by -n")
     return names[0] if names else ""  # nobody's yet
 

@@ -33,7 +33,7 @@ class Moved:
     cancelled: int = 0  # by somebody, while they were on their way: ended there, too
     schedules: list[str] = field(default_factory=list[str])
     limits: list[str] = field(default_factory=list[str])
-    kept: dict[str, str] = field(default_factory=dict[str, str])  # uuid → who has its unique key there
+    kept: dict[str, str] = field(default_factory=dict[str, str])  # uuid → who has its unique key, or this uuid, there
     unclear: list[str] = field(default_factory=list[str])  # lifted there, and here nothing says that they are ours
     busy: int = 0  # in the hands of another mover
     running: int = 0
@@ -123,11 +123,13 @@ class Move:
         outcomes: list[Outcome] = []
         if not taken:
             return
-        for record, added in zip(held.tasks, await self._target.adopt(held.tasks), strict=True):
+        adopted = await self._target.adopt(held.tasks)
+        from_there = await self._gone_from_there([each.uuid for each in adopted if not each.fresh])
+        for record, added in zip(held.tasks, adopted, strict=True):
             lease = Lease(record.uuid, held.fence, self._session)
-            if added.uuid == record.uuid:
+            if added.uuid == record.uuid and record.uuid not in from_there:
                 outcomes.append(Ended(lease, "cancelled", write_reason(self._reason), _KEEP))
-            else:  # its key is another's there: both cannot live, and this one is as good here as before
+            else:  # its key or its uuid is another's there: both cannot live, and this one is as good here as before
                 outcomes.append(Again(lease, None, counted=False))
                 self._moved.kept[record.uuid] = added.uuid
         turn = await self._source.turn(self._session, outcomes, None)
@@ -138,6 +140,11 @@ class Move:
             if isinstance(outcome, Ended) and verdict != "lost"
         ]
         await self._put_down(ended)
+
+    async def _gone_from_there(self, uuids: Sequence[str]) -> set[str]:
+        """Those that were moved away from there once, where their end is still kept: they cannot be taken back yet."""
+        found = await self._target.get(uuids) if uuids else ()
+        return {record.uuid for record in found if record is not None and _reason(record).startswith(_MOVED)}
 
     async def _put_down(self, uuids: Sequence[str]) -> None:
         """There, since they have ended here. Who wanted one cancelled meanwhile told it to this side."""
@@ -200,8 +207,8 @@ async def _pages(store: Store, state: str) -> AsyncIterator[Sequence[Record]]:
 
 
 def _reason(record: Record) -> str:
-    failure = read_failure(record.past.error)
-    return failure.message if failure is not None and not failure.type and record.state == "cancelled" else ""
+    failure = read_failure(record.past.error) if record.state == "cancelled" else None
+    return failure.message if failure is not None and not failure.type else ""
 
 
 async def counted(source: Store) -> tuple[dict[str, int], list[str], list[str]]:

@@ -32,8 +32,16 @@ def is_postgres(url: str) -> bool:
     return url.startswith(("postgresql://", "postgres://"))
 
 
+def is_redis(url: str) -> bool:
+    return url.startswith(("redis://", "rediss://", "redis+"))
+
+
 def apps_in(where: Path | str) -> list[str]:
-    """The names of the apps that have anything in a file, or in the database behind a URL."""
+    """The names of the apps that have anything in a file, or in the database or server behind a URL."""
+    if isinstance(where, str) and is_redis(where):
+        from onthedot.stores.redis import apps
+
+        return apps.apps_in(where)
     if isinstance(where, str):
         from onthedot.stores.postgres import schema as there
 

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import subprocess
+import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -10,7 +12,9 @@ from typing import Any
 
 import pytest
 
+from onthedot import App
 from onthedot.errors import StoreFull, StoreRefused, StoreUnavailable
+from onthedot.stores.about import apps_in
 from onthedot.stores.contract import Ask, Done, Hint, Hints, Lease, NewTask, Pool
 from onthedot.stores.redis import RedisStore
 from onthedot.task import new_uuid
@@ -249,3 +253,19 @@ async def test_a_call_that_is_cancelled_ends(server: valkey.Server) -> None:
             await asyncio.wait([call])
             assert call.cancelled() == asked
         assert await store.tally() == {}
+
+
+def test_whose_tasks_a_server_has(server: valkey.Server) -> None:
+    """So that nobody has to say the name of the only app there is."""
+    assert apps_in(server.url) == []
+    server.ask("SET", "others", "1")
+    for name in ("shop", "mail"):
+        app = App(name, store=server.url)
+        app.named("send").delay()
+        app.shutdown()
+    assert apps_in(server.url) == ["mail", "shop"]
+    command = [sys.executable, "-m", "onthedot", "task", "list", "--store", server.url]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert (done.returncode, "several apps: mail, shop; say which by -n" in done.stderr) == (2, True)
+    done = subprocess.run([*command, "-n", "mail"], capture_output=True, text=True, check=True)
+    assert done.stdout.count("send") == 1

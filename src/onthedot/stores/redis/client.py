@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import random
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from pathlib import Path
 from typing import Any, cast
@@ -113,6 +113,10 @@ class Client:
                     pause = min(pause * 2, 0.5)
                     continue
                 raise explained(error, self._place.shown) from error
+
+    def keys(self, pattern: str) -> AsyncIterator[bytes]:
+        """On all nodes, a few at a time: nobody has to wait for it."""
+        return cast("AsyncIterator[bytes]", self._redis.scan_iter(pattern, count=5_000))
 
     async def listen(self, prefix: str, *channels: str) -> Any:
         """A subscription on a connection of its own."""
