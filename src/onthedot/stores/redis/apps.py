@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import re
 
+from onthedot.errors import StoreRefused
 from onthedot.stores.redis.client import PATIENCE, Client
 from onthedot.stores.redis.faults import explained
 from onthedot.stores.redis.url import place_of
@@ -24,6 +25,8 @@ async def _apps_in(url: str) -> list[str]:
         async with asyncio.timeout(PATIENCE):
             found = [_NAME.match(key) async for key in client.keys("onthedot:{*}:count")]
     except Exception as error:
+        if "NOPERM" in str(error) or "no permissions" in str(error):
+            raise StoreRefused(f"{place.shown}: this user may not see which apps there are: say which by -n") from error
         raise explained(error, place.shown) from error
     finally:
         await client.close()
