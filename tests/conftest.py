@@ -15,7 +15,7 @@ from hypothesis import settings
 
 from onthedot import App
 from onthedot.clock import ManualClock
-from tests.services import postgres as _postgres, programs, valkey
+from tests.services import leftovers, postgres as _postgres, programs
 from tests.services.postgres import Service
 from tests.waiting import wait_until
 
@@ -41,9 +41,9 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A test that passes takes away what it made."""
-    if exitstatus == 0 and (left := valkey.left()):
-        print(f"\nkeys are left on the server: {left[:10]}")
+    """A test that passes takes away what it made. (Postgres is looked at before it is stopped.)"""
+    if exitstatus == 0 and (left := [*leftovers.of_valkey(), *leftovers.of_processes()]):
+        print(f"\n{leftovers.told(left)}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 

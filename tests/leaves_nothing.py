@@ -70,12 +70,12 @@ def reap() -> None:
 
 def descendants(root: int) -> dict[int, str]:
     """Pid and command line of all living processes below one."""
-    ps = subprocess.run(["ps", "-Ao", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True)
+    ps = subprocess.run(["ps", "-wwAo", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True)
     children: dict[int, list[int]] = {}
     names: dict[int, str] = {}
     for line in ps.stdout.splitlines():
         pid, parent, state, name = line.split(None, 3)
-        if not state.startswith("Z") and not name.startswith("ps -Ao pid="):
+        if not state.startswith("Z") and not name.startswith("ps -wwAo pid="):
             children.setdefault(int(parent), []).append(int(pid))
             names[int(pid)] = name
     below, found = [root], {}

@@ -52,11 +52,11 @@ STORES: dict[str, MakeStore] = {
 }
 SERVERS = ("postgres", "pooled")  # real ones, which a fixture starts; pooled: as a role with few rights, by PgBouncer
 WITHOUT = {"naive": ("besides", "bounds", "hints", "changes")}  # facets that a kind does not have
-ONLY = {  # other ways to a store that is tested in full: these facets, unless ONTHEDOT_FAULTS=long
+VERSIONED = ("add", "claim_repeat", "hints", "settle")  # facets in which drivers meet every Python; the rest: the first
+ONLY = {  # other ways to a store that is tested in full: these facets, on one Python, unless ONTHEDOT_FAULTS=long
     "limited": ("claim_repeat", "hints", "notes", "purge", "schedules"),
     "pooled": ("hints", "notes", "purge", "sessions", "settle"),
 }
-ONCE = ("redis", "limited", *SERVERS)  # on one Python: what is tested is in the server
 
 
 @pytest.fixture
@@ -64,10 +64,15 @@ def clock() -> ManualClock:
     return ManualClock()
 
 
+def _is_same_on_every_python(kind: str, facet: str) -> bool:
+    """A verb of these is a script in the server."""
+    return kind in ONLY or (kind in ("redis", *SERVERS) and facet not in VERSIONED)
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     facet = metafunc.module.__name__.rpartition("test_")[2]
     kinds = [
-        pytest.param(kind, marks=[pytest.mark.once] if kind in ONCE else [])
+        pytest.param(kind, marks=[pytest.mark.once] if _is_same_on_every_python(kind, facet) else [])
         for kind in (*STORES, *SERVERS)
         if facet not in WITHOUT.get(kind, ()) and (LONG or facet in ONLY.get(kind, (facet,)))
     ]

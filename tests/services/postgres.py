@@ -128,6 +128,7 @@ TABLES = (
 _ONE = "SELECT id FROM onthedot.app WHERE name = %s"
 FORGET = f"""WITH one AS ({_ONE}), notes AS (
     DELETE FROM onthedot.note WHERE seq IN (SELECT seq FROM onthedot.task WHERE app IN (SELECT id FROM one))
+), itself AS (DELETE FROM onthedot.app WHERE id IN (SELECT id FROM one)
 ), {", ".join(f"in_{name} AS (DELETE FROM onthedot.{name} WHERE app IN (SELECT id FROM one))" for name in TABLES)}
 SELECT 1"""
 ROWS = f"WITH one AS ({_ONE}) " + " UNION ALL ".join(
@@ -164,7 +165,12 @@ def _found() -> Iterator[Service]:
 
 
 @pytest.fixture(scope="session")
-def postgres() -> Iterator[Service]:
+def postgres(request: pytest.FixtureRequest) -> Iterator[Service]:
+    from tests.services import leftovers
+
     for service in find():
         Service.current = service
         yield service
+        if not request.session.testsfailed:  # one that fails need not tidy up
+            left = leftovers.of_postgres(service)
+            assert not left, leftovers.told(left)

@@ -14,13 +14,13 @@ import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from functools import cache
 from itertools import count
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import BinaryIO, NoReturn
+from typing import Any, BinaryIO, NoReturn
 
 from tests.services import leash
 from tests.services.programs import Program, give_up
@@ -169,15 +169,9 @@ def limited_url() -> str:
     return plain.replace("//", "//limited:secret@")
 
 
-def left() -> list[bytes]:
-    """Keys of apps on the shared server."""
-    import redis
-
-    found: list[bytes] = []
-    for shared in _servers.values():
-        with redis.Redis(port=shared.port) as client:
-            found += client.scan_iter("onthedot:*", count=1000)
-    return found
+def running() -> Iterable[Server]:
+    """The servers that outlive a test."""
+    return _servers.values()
 
 
 @contextmanager
@@ -197,19 +191,30 @@ def new_name() -> str:
     return f"t{os.getpid()}-{next(NAMES)}"
 
 
-def forget(prefix: str) -> None:
-    """All keys of an app, and only these: what else is there at the end of the run was left by somebody."""
+@cache
+def _client(at: str) -> Any:
+    """One that stays: a connection takes longer than what it is asked here, and it is asked after every test."""
     import redis
 
-    with redis.Redis.from_url(url()) as client:
-        pattern = prefix.replace("[", "\\[") + "*"
-        for key in client.scan_iter(pattern, count=1000):
-            client.unlink(key)
+    client = redis.Redis.from_url(at, max_connections=1)
+    atexit.register(client.close)
+    return client
+
+
+def forget(prefix: str) -> None:
+    """All keys of an app, and only these: what else is there at the end of the run was left by somebody."""
+    client = _client(url())
+    if keys := list(client.scan_iter(prefix.replace("[", "\\[") + "*", count=10_000)):
+        client.unlink(*keys)
 
 
 def connections(at: str | None = None) -> list[str]:
     """Of stores; each says its name."""
-    import redis
+    if at is None:
+        lines = _client(url()).client_list()
+    else:
+        import redis
 
-    with redis.Redis.from_url(at or url()) as client:
-        return [each["addr"] for each in client.client_list() if each["name"] == "onthedot"]
+        with redis.Redis.from_url(at) as client:
+            lines = client.client_list()
+    return [each["addr"] for each in lines if each["name"] == "onthedot"]

@@ -11,6 +11,7 @@ from onthedot import App
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
 from onthedot.stores.redis import RedisStore
+from onthedot.stores.redis.rights import rights_text
 from onthedot.task import new_uuid
 from tests.services.constellations import cluster, sentinels
 
@@ -39,9 +40,13 @@ async def life(store: RedisStore) -> None:
 
 
 async def test_a_cluster() -> None:
+    """As a user that may do what is needed and nothing else."""
     with cluster() as nodes:
+        plain = f"redis+cluster://127.0.0.1:{nodes[0].port}"
+        for node in nodes:
+            assert node.ask(*rights_text(plain, "shop", "").replace("PASSWORD", "secret").split()) == b"+OK"
         for name in ("one", "two", "three"):  # most likely not all on one node
-            store = RedisStore(f"redis+cluster://127.0.0.1:{nodes[0].port}", None, name)
+            store = RedisStore(plain.replace("//", "//shop:secret@"), None, name)
             await store.open()
             try:
                 await life(store)

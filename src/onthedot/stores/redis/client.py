@@ -161,6 +161,9 @@ class Client:
                 f"{self._place.shown} has too many keys to find out whose tasks are in it; say the name of the app: -n"
             ) from None
         except Exception as error:
+            if "NOPERM" in str(error) or "no permissions" in str(error):
+                says = f"{self._place.shown}: this user may not see which apps there are: say which by -n"
+                raise StoreRefused(says) from error
             raise explained(error, self._place.shown) from error
         return sorted(key.removeprefix("onthedot:{").removesuffix("}:count") for key in keys)
 

@@ -12,7 +12,7 @@ _OURS = (  # by the client itself: to come in, to call a script, to look, to hea
     "auth", "client|setname", "select", "ping", "info", "time", "eval", "evalsha", "hget", "hgetall", "hkeys", "xrange",
     "subscribe",
 )  # fmt: skip
-_CLUSTER = ("asking", "cluster|slots", "cluster|shards", "cluster|myid", "command", "readonly", "readwrite")
+_CLUSTER = ("asking", "cluster|slots", "command")
 
 
 def commands(*, cluster: bool = False) -> list[str]:

@@ -1,0 +1,72 @@
+"""What tests have left behind on the servers of a run, and which processes: looked at once, at the end of the run."""
+
+from __future__ import annotations
+
+import os
+import time
+from typing import Any
+
+from tests.leaves_nothing import descendants
+from tests.services import leash, valkey
+from tests.services.postgres import TABLES, Service
+
+_OURS = (leash.__file__, "multiprocessing.forkserver", "multiprocessing.resource_tracker")  # end with the run
+_GRACE = 5.0  # seconds for what is on its way out
+
+
+def of_valkey() -> list[str]:
+    """Keys and connections; all of them are of tests, on a server of our own."""
+    import redis
+
+    found: list[str] = []
+    for shared in valkey.running():
+        with redis.Redis.from_url(shared.url) as client:
+            found += [f"key {key!r}" for key in client.scan_iter("*", count=1000)]
+        found += [f"connection {address}" for address in valkey.connections(shared.url)]
+    return found
+
+
+def of_postgres(service: Service) -> list[str]:
+    """Connections, rows, and on a server of our own whatever else a test can make there."""
+    found = [f"connection {one}" for one in service.left()]
+    if service.ask("SELECT FROM pg_namespace WHERE nspname = 'onthedot'"):
+        found += [f"rows of app {name} in {table}" for table, name in service.ask(_ROWS, _mine(service))]
+    if service.server is not None:
+        found += [f"{what} {name}" for what, name in service.ask(_MADE)]
+    return found
+
+
+def _mine(service: Service) -> str:
+    return "%" if service.server is not None else f"app{os.getpid()}-%"
+
+
+_ROWS = " UNION ALL ".join(
+    f"SELECT DISTINCT '{table}', a.name FROM onthedot.{table} AS t JOIN one AS a ON a.id = t.app" for table in TABLES
+)
+_ROWS = f"WITH one AS (SELECT * FROM onthedot.app WHERE name LIKE %s) {_ROWS} UNION ALL SELECT 'app', name FROM one"
+_MADE = """SELECT 'database', datname FROM pg_database WHERE NOT datistemplate AND datname <> 'postgres'
+UNION ALL SELECT 'role', rolname FROM pg_roles WHERE rolname <> 'postgres' AND rolname NOT LIKE 'pg!_%%' ESCAPE '!'
+UNION ALL SELECT 'table', relname FROM pg_class WHERE relnamespace = 'public'::regnamespace
+UNION ALL SELECT 'prepared transaction', gid FROM pg_prepared_xacts"""
+
+
+def of_processes() -> list[str]:
+    deadline = time.monotonic() + _GRACE
+    while left := _processes():
+        if time.monotonic() > deadline:
+            return left
+        time.sleep(0.05)
+    return []
+
+
+def _processes() -> list[str]:
+    """Below us, but for servers that end with the run and what they have started."""
+    below = descendants(os.getpid())
+    kept = {pid for pid, name in below.items() if any(part in name for part in _OURS)}
+    for pid in list(kept):
+        kept |= descendants(pid).keys()
+    return [f"process {pid}: {name}" for pid, name in below.items() if pid not in kept]
+
+
+def told(left: list[Any]) -> str:
+    return f"the tests have left behind: {'; '.join(map(str, left[:10]))}{' …' if len(left) > 10 else ''}"
