@@ -15,7 +15,7 @@ from onthedot.operations.limiting import Code
 from onthedot.scheduled import Plan
 from onthedot.settings import store_url
 from onthedot.stores import connect
-from onthedot.stores.about import apps_in, check_schema, file_of, is_postgres, is_redis
+from onthedot.stores.about import apps_in, check_schema, file_of, is_postgres
 from onthedot.task import new_uuid
 
 T = TypeVar("T")
