@@ -9,6 +9,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -72,11 +73,13 @@ def script(tmp_path: Path) -> Callable[[str], Script]:
 
 
 @pytest.fixture(autouse=True)
-def nothing_stays() -> Iterator[None]:
-    before = set(Path("/tmp").glob("onthedot-*"))
-    yield
-    wait_until(lambda: not ours())
-    wait_until(lambda: not set(Path("/tmp").glob("onthedot-*")) - before)
+def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    with tempfile.TemporaryDirectory(prefix="c-") as folder:  # its own: others run here too, and make theirs in /tmp
+        monkeypatch.setenv("TMPDIR", folder)
+        monkeypatch.setattr(tempfile, "tempdir", folder)
+        yield
+        wait_until(lambda: not ours())
+        wait_until(lambda: not list(Path(folder).glob("onthedot-*")))
 
 
 def ours() -> list[str]:

@@ -56,6 +56,25 @@ async def test_connections_that_were_cut_are_made_again(postgres: Service, named
         assert (await store.turn("w", [Done(Lease("u1", claimed.fence, "w"))], None)).verdicts == ["ok"]
 
 
+async def test_one_that_is_cancelled_while_it_begins_to_hear_leaves_no_connection(
+    postgres: Service, named: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    connected, never = asyncio.Event(), asyncio.Event()
+
+    async def add_listener(*_: object) -> None:
+        connected.set()
+        await never.wait()
+
+    async with opened(postgres, named) as store:
+        with monkeypatch.context() as patched:
+            patched.setattr(asyncpg.Connection, "add_listener", add_listener)
+            hearing = asyncio.ensure_future(anext(store.hints("w")))
+            await connected.wait()
+            hearing.cancel()
+            await asyncio.wait([hearing])
+    # The fixture `named` looks whether a connection is left.
+
+
 def test_a_restart_of_the_server(server: Server) -> None:
     app: App[None] = App("shop", store=f"{server.url}?lease=60", poll_interval=0.2)
     ran: list[int] = []

@@ -82,6 +82,7 @@ class Hearing:
         self._again: asyncio.Task[None] | None = None
         self._proof: asyncio.Task[None] | None = None
         self._hears = asyncio.Event()
+        self._closing = False
 
     # -- telling
 
@@ -133,9 +134,11 @@ class Hearing:
         connection = await connect(self._address)
         try:
             await connection.add_listener(self._channel, self._heard)
-        except Exception as error:
+        except BaseException as error:  # a cancel, too, must leave nothing open
             connection.terminate()
-            raise explained(error, self._address.where) from error
+            if isinstance(error, Exception):
+                raise explained(error, self._address.where) from error
+            raise
         connection.add_termination_listener(self._cut)
         self._connection = connection
         if self._proof is None or self._proof.done():
@@ -174,7 +177,7 @@ class Hearing:
 
     def _cut(self, connection: object) -> None:
         """The line broke: hear again as soon as there is a server; what was said meanwhile is lost, so resync."""
-        if connection is self._connection and self._again is None:
+        if connection is self._connection and self._again is None and not self._closing:
             self._connection = None
             self._again = asyncio.get_running_loop().create_task(self._hear_again())
 
@@ -196,13 +199,14 @@ class Hearing:
 
     async def close(self) -> None:
         """What is still to be told is told, if that does not take long."""
+        self._closing = True
         if self._teller is not None:
             await asyncio.wait([self._teller], timeout=1)
-        connection, self._connection = self._connection, None
         for task in (self._teller, self._again, self._proof):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
+        connection, self._connection = self._connection, None  # one that was just made again, too
         if connection is not None and not connection.is_closed():
             with suppress(Exception):
                 await connection.close(timeout=2)
