@@ -27,8 +27,9 @@ def _read(verb: str) -> Script:
 
 
 def _nested(parts: list[str], ground: int) -> list[str]:
-    """What follows is inside a function: there Lua finds what a closure needs of the ground at once. In one body it would
-    search the whole stack for each, for every closure of every call: half of what defining them costs.
+    """What follows is inside a function: there Lua finds what a closure needs of the ground at once.
+
+    In one body it would search its whole stack for each, for every closure of every call: half of what they cost.
     """
     return [*parts[:ground], "return (function()", *parts[ground:]]
 
