@@ -65,7 +65,9 @@ BEGIN
     SELECT coalesce(array_agg(place), '{}'), coalesce(bool_or(o.suspect), false),
         ARRAY(SELECT s.source FROM (SELECT DISTINCT source FROM over OFFSET 0) AS s
             WHERE EXISTS (SELECT FROM bound AS b WHERE b.app = _app AND b.name = s.source)),
-        json_agg(json_build_array(o.reply_to, o.uuid)) FILTER (WHERE o.reply_to IS NOT NULL)
+        (SELECT json_agg(json_build_array(w.reply_to, w.uuids)) FROM (
+            SELECT reply_to, array_agg(uuid) AS uuids FROM over WHERE reply_to IS NOT NULL GROUP BY reply_to
+        ) AS w)
     INTO places, suspect, woke, ended FROM over AS o;
 END $$;
 
