@@ -13,7 +13,6 @@ from msgspec.structs import asdict
 
 from onthedot.stores.contract import (
     FRESH,
-    Again,
     Ask,
     Claimed,
     Done,
