@@ -33,7 +33,7 @@ class Told(msgspec.Struct, omit_defaults=True):
     """What a call has to tell others, once it is committed."""
 
     sources: list[str] = []
-    ended: list[tuple[str, str]] | None = None  # who waits for it, uuid
+    ended: list[tuple[str, list[str]]] | None = None  # who waits for them, uuids
     cancel: list[tuple[str, str]] | None = None  # who runs it, uuid
     reason: str = ""
     but: str | None = None  # the session that called, and looks by itself
@@ -48,6 +48,9 @@ class Told(msgspec.Struct, omit_defaults=True):
         if len(text) <= _MOST:
             yield text
             return
+        if self.ended is not None and len(self.ended) == 1:
+            who, uuids = self.ended[0]
+            self.ended = [(who, half) for half in (uuids[: len(uuids) // 2], uuids[len(uuids) // 2 :]) if half]
         for name in ("sources", "ended", "cancel"):
             some: list[Any] = getattr(self, name) or []
             if len(some) > 1:
@@ -110,9 +113,8 @@ class Hearing:
         """To listeners of this loop."""
         if told.sources:
             self._listeners.tell_all(told.sources, but=told.but)
-        for session, uuid in told.ended or ():
-            if session in self._listeners:
-                self._listeners.tell(session, ended=(uuid,))
+        for session, uuids in told.ended or ():
+            self._listeners.tell(session, ended=uuids)
         for session, uuid in told.cancel or ():
             self._listeners.tell(session, cancel={uuid: told.reason})
 

@@ -13,7 +13,6 @@ from msgspec.structs import asdict
 
 from onthedot.stores.contract import (
     FRESH,
-    Again,
     Ask,
     Claimed,
     Done,
@@ -119,15 +118,15 @@ def said_outcomes(outcomes: Sequence[Outcome]) -> list[_Said]:
 
 
 def said_outcome(outcome: Outcome) -> _Said:
-    lease = outcome.lease
-    also = said_tasks(outcome.also.adds) if outcome.also is not None and outcome.also.adds else None
-    match outcome:
-        case Done(_, result, keep, _, keep_result):
-            return _Said(lease.uuid, lease.fence, lease.session, result, "succeeded", keep, keep_result, also=also)
-        case Ended(_, state, error, keep):
-            return _Said(lease.uuid, lease.fence, lease.session, error, state, keep, also=also)
-        case Again(_, after, counted, error):
-            return _Said(lease.uuid, lease.fence, lease.session, error, after=after, counted=counted, also=also)
+    lease, adds = outcome.lease, outcome.also
+    also = said_tasks(adds.adds) if adds is not None and adds.adds else None
+    if isinstance(outcome, Done):
+        end, keep_result = outcome.result, outcome.keep_result
+        return _Said(lease.uuid, lease.fence, lease.session, end, "succeeded", outcome.keep, keep_result, also=also)
+    if isinstance(outcome, Ended):
+        return _Said(lease.uuid, lease.fence, lease.session, outcome.error, outcome.state, outcome.keep, also=also)
+    after, counted = outcome.after, outcome.counted
+    return _Said(lease.uuid, lease.fence, lease.session, outcome.error, after=after, counted=counted, also=also)
 
 
 def said_ask(ask: Ask, *, again: bool) -> dict[str, Any]:

@@ -3,7 +3,8 @@
 -- name: note_v1
 -- {"app", "notes": […]} → the places of those whose lease is lost.
 CREATE FUNCTION note_v1(_said json, OUT lost integer[]) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
@@ -54,7 +55,8 @@ END $$;
 -- name: put_v1
 -- {"app", "now", "schedules": […], "limits": […]} → one answer each, schedules first.
 CREATE FUNCTION put_v1(_said json, OUT answers boolean[], OUT told json) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
@@ -85,7 +87,8 @@ END $$;
 -- name: fire_v1
 -- {"app", "now", "fires": […]} → which of them still had their rev and were not paused.
 CREATE FUNCTION fire_v1(_said json, OUT answers boolean[], OUT told json) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
@@ -164,7 +167,8 @@ END $$;
 -- name: purge_v1
 -- First what is past its time, then what ended first, if there are too many.
 CREATE FUNCTION purge_v1(_said json, OUT gone bigint) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');

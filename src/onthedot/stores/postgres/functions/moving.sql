@@ -7,7 +7,8 @@ CREATE FUNCTION lift_v1(
     OUT lanes text[], OUT uniqs text[], OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[],
     OUT pasts text[], OUT told json
 ) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
@@ -96,7 +97,8 @@ END $$;
 -- name: adopt_v1
 -- {"app", "now", "records": […]} → as `add`; copies of another store's, lifted.
 CREATE FUNCTION adopt_v1(_said json, OUT uuids text[], OUT fresh boolean[]) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');

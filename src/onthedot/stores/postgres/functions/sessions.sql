@@ -83,7 +83,8 @@ END $$;
 -- name: beat_v1
 -- {"app", "now", "session", "lease", "info"} → alive, and its runs that somebody wants cancelled.
 CREATE FUNCTION beat_v1(_said json, OUT alive boolean, OUT cancel json, OUT told json) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
@@ -117,7 +118,8 @@ END $$;
 -- name: close_v1
 -- What it still holds goes back, uncounted.
 CREATE FUNCTION close_v1(_said json, OUT told json) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
@@ -156,7 +158,8 @@ CREATE FUNCTION cancel_v1(
     OUT lanes text[], OUT uniqs text[], OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[],
     OUT pasts text[], OUT told json
 ) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
@@ -213,7 +216,8 @@ END $$;
 -- name: revive_v1
 -- Failed or cancelled → due now; answers with those that live now.
 CREATE FUNCTION revive_v1(_said json, OUT live text[], OUT told json) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');

@@ -65,7 +65,9 @@ BEGIN
     SELECT coalesce(array_agg(place), '{}'), coalesce(bool_or(o.suspect), false),
         ARRAY(SELECT s.source FROM (SELECT DISTINCT source FROM over OFFSET 0) AS s
             WHERE EXISTS (SELECT FROM bound AS b WHERE b.app = _app AND b.name = s.source)),
-        json_agg(json_build_array(o.reply_to, o.uuid)) FILTER (WHERE o.reply_to IS NOT NULL)
+        (SELECT json_agg(json_build_array(w.reply_to, w.uuids)) FROM (
+            SELECT reply_to, array_agg(uuid) AS uuids FROM over WHERE reply_to IS NOT NULL GROUP BY reply_to
+        ) AS w)
     INTO places, suspect, woke, ended FROM over AS o;
 END $$;
 
@@ -199,7 +201,8 @@ END $$;
 -- name: settle_in_v1
 -- In a caller's transaction: nothing that others want is locked, and they are told when it commits.
 CREATE FUNCTION settle_in_v1(_said json, OUT verdict text) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
+SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
+SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
 AS $$
 DECLARE
     _done record;
