@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import shop
+from tests.faults.grounds import GROUNDS, Ground
 from tests.faults.ledger import Ledger
 
 
@@ -15,6 +16,13 @@ def store(tmp_path: Path) -> Iterator[str]:
     url = f"sqlite:///{tmp_path}/shop.db"
     with shop.app.override(store=url):
         yield url
+
+
+@pytest.fixture
+def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
+    """A store that many machines share; which one is a parameter."""
+    with GROUNDS[request.param]() as ground:
+        yield ground
 
 
 @pytest.fixture

@@ -7,6 +7,9 @@ import tempfile
 from collections.abc import Iterator
 from pathlib import Path
 
+import pytest
+
+from tests.faults import LONG
 from tests.services import valkey
 from tests.services.postgres_server import Missing, Server
 
@@ -101,3 +104,9 @@ def on_postgres() -> Iterator[OnPostgres]:
 
 
 GROUNDS = {"redis": on_redis, "postgres": on_postgres}
+
+
+def grounds(*short: str) -> list[object]:
+    """Parameters for a test: all of them in a long run, else these."""
+    long = pytest.mark.skip("ONTHEDOT_FAULTS=long")
+    return [pytest.param(name, marks=() if LONG or name in short else long) for name in GROUNDS]

@@ -43,7 +43,7 @@ class Keeping:
         task.add_done_callback(_under_way.discard)
 
     def end(self, *, died: bool) -> None:
-        """died: what it ran shall be run by others, now. Else it is closed, and a beat may have opened it again."""
+        """died: what it ran shall be run by others, now. Else it is closed; but a beat may have opened it again."""
         if not self._over.is_set():
             self._died = died
             self._over.set()

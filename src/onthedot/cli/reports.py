@@ -51,7 +51,7 @@ class Report(msgspec.Struct, omit_defaults=True):
     patience: float = 60.0  # seconds within which it asks, also when there is nothing to do
     over: bool = False  # it has been told to end, and has
     session: Session | None = None  # then nothing else is said: somebody has to beat for this one
-    left: str = ""  # likewise: this session is closed
+    left: str = ""  # likewise: this session is closed, or shall be
 
 
 class Word(msgspec.Struct, omit_defaults=True):

@@ -35,7 +35,7 @@ class Helper(Protocol):
         ...
 
     def leave(self, session: str) -> None:
-        """It is closed."""
+        """It is closed, or shall be."""
         ...
 
 
@@ -183,9 +183,11 @@ class Keeper:
         if self._thread is not None:
             await self._thread.stop()
             self._thread = None
-        await self._store.close(self._session)
-        if self._helper is not None:
-            self._helper.leave(self._session)
+        try:
+            await self._store.close(self._session)
+        finally:
+            if self._helper is not None:
+                self._helper.leave(self._session)  # also if the store was not reached: the helper goes on trying
 
 
 class _Thread:
