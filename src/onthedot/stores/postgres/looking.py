@@ -7,6 +7,7 @@ from typing import Any
 
 import msgspec
 
+from onthedot.stores.besides import Server
 from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
 from onthedot.stores.limits import Bucket, Limits
 from onthedot.stores.postgres.lines import Line
@@ -53,6 +54,10 @@ class Looking:
     async def _before(self, seq: int) -> int | None:
         row = await self._line.row(SQL["newest_before"], self._app, seq)
         return None if row is None else row[0]
+
+    async def server(self) -> Server:
+        row = await self._line.row(SQL["clock"], self._now())
+        return Server(row[0])
 
     async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
         rows = await self._line.rows(SQL["notes"], self._app, uuid, after, limit)

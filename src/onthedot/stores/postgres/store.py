@@ -11,6 +11,7 @@ from typing import Any
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.errors import StoreUnavailable
+from onthedot.stores.besides import Server
 from onthedot.stores.contract import (
     Added,
     Ask,
@@ -217,6 +218,9 @@ class PostgresStore:
 
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
         return await self._looking.state()
+
+    async def server(self) -> Server:
+        return await self._looking.server()
 
     async def standing(self, uuid: str) -> Standing | None:
         return await self._looking.standing(uuid)
