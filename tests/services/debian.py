@@ -121,7 +121,8 @@ def _apt(*command: str, folder: Path = PLACE) -> str:
 
 
 def _run(*command: str, folder: Path = PLACE) -> subprocess.CompletedProcess[str]:
-    options = ["-o", "Acquire::Retries=2", "-o", "APT::Sandbox::User="]
+    options = [f"-oAcquire::{name}" for name in ("Retries=2", "http::Timeout=20", "https::Timeout=20")]
+    options.append("-oAPT::Sandbox::User=")  # the folder is ours, and not apt's own user's
     if (PLACE / "lists").is_dir():
         options += ["-o", f"Dir::State::lists={PLACE / 'lists'}", "-o", f"Dir::Cache={PLACE / 'cache'}"]
         (PLACE / "cache" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
