@@ -54,8 +54,8 @@ SERVERS = ("postgres", "pooled")  # real ones, which a fixture starts; pooled: a
 WITHOUT = {"naive": ("besides", "bounds", "hints", "changes")}  # facets that a kind does not have
 VERSIONED = ("add", "claim_repeat", "hints", "settle")  # facets in which drivers meet every Python; the rest: the first
 ONLY = {  # other ways to a store that is tested in full: these facets, on one Python, unless ONTHEDOT_FAULTS=long
-    "limited": ("claim_repeat", "hints", "notes", "purge", "schedules"),
-    "pooled": ("hints", "notes", "purge", "sessions", "settle"),
+    "limited": ("hints", "notes", "schedules"),
+    "pooled": ("hints", "notes", "settle"),
 }
 
 

@@ -2,7 +2,9 @@
 
 Each is had in this order: ``ONTHEDOT_TEST_<NAME>_PROGRAM`` (a path) → the project's own download of Debian's packages
 into ``.dev/debian`` (no root needed, nothing is installed; once, whoever asks first) → a program on PATH → a skip, or a
-failure with ``--require-services``.
+failure with ``--require-services``. ``./dev test`` downloads before the tests begin, so that no test waits for it.
+
+    python -m tests.services.debian
 """
 
 from __future__ import annotations
@@ -12,6 +14,7 @@ import os
 import re
 import shutil
 import subprocess
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -118,7 +121,8 @@ def _apt(*command: str, folder: Path = PLACE) -> str:
 
 
 def _run(*command: str, folder: Path = PLACE) -> subprocess.CompletedProcess[str]:
-    options = ["-o", "Acquire::Retries=2", "-o", "APT::Sandbox::User="]
+    options = [f"-oAcquire::{name}" for name in ("Retries=2", "http::Timeout=20", "https::Timeout=20")]
+    options.append("-oAPT::Sandbox::User=")  # the folder is ours, and not apt's own user's
     if (PLACE / "lists").is_dir():
         options += ["-o", f"Dir::State::lists={PLACE / 'lists'}", "-o", f"Dir::Cache={PLACE / 'cache'}"]
         (PLACE / "cache" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
@@ -135,3 +139,11 @@ def _run(*command: str, folder: Path = PLACE) -> subprocess.CompletedProcess[str
 def _last_words(done: subprocess.CompletedProcess[str]) -> str:
     """Nothing, if it went well."""
     return "" if done.returncode == 0 else (done.stderr.strip() or done.stdout.strip() or "no word")[-400:]
+
+
+if __name__ == "__main__":
+    for each in PACKAGES:
+        try:
+            program(each)
+        except Missing as why:  # whoever needs it says so again
+            print(why, file=sys.stderr)

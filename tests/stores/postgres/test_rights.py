@@ -12,7 +12,10 @@ from click.testing import CliRunner
 
 from onthedot import App, AtMost, Rate, current_task
 from onthedot.cli import main
+from onthedot.clock import SystemClock
 from onthedot.errors import StoreRefused
+from onthedot.operations.health import examine, look
+from onthedot.stores.besides import Served
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.rights import functions, rights_text
 from tests.services.postgres import Service
@@ -82,6 +85,16 @@ async def test_it_joins_a_transaction(limited: str) -> None:
     await connection.close()
     async with app.running():
         assert await handle.result(timeout=20) == "here"
+
+
+async def test_it_can_see_how_the_server_is(limited: str) -> None:
+    store = PostgresStore(limited)
+    await store.open()
+    here = SystemClock().now()
+    assert isinstance(store, Served)
+    assert abs((await store.server()).now - here) < 10_000
+    assert {check.what for check in (await examine(look(store, here))).checks} >= {"store", "clock"}
+    await store.shut()
 
 
 @pytest.mark.parametrize(

@@ -36,11 +36,13 @@ class Secured(NamedTuple):
             return cursor.fetchall() if cursor.description else []
 
     def shows(self, kind: Kind) -> None:
-        """A server reads its certificate again when it is told to; it says so by the number it has loaded."""
         chain, key = self.certificates.server(kind)
         data = self.server.folder / "data"
         shutil.copy(chain, data / "server.crt")
         shutil.copy(key, data / "server.key")
+        self.reload()
+
+    def reload(self) -> None:
         before = self.ask("SELECT pg_conf_load_time()")
         self.ask("SELECT pg_reload_conf()")
         wait_until(lambda: self.ask("SELECT pg_conf_load_time()") != before)
@@ -117,6 +119,20 @@ async def test_verify_ca_does_not_look_at_the_name(secured: Secured) -> None:
 async def test_a_server_without_tls_is_refused_where_it_must_have_it(postgres: Service) -> None:
     with pytest.raises(StoreRefused, match=r"does not offer TLS.*sslmode=disable, but then others"):
         await open_and_shut(f"{postgres.url}?sslmode=verify-full")
+
+
+async def test_a_server_that_wants_tls_also_here_says_so(secured: Secured) -> None:
+    rules = secured.server.folder / "data" / "pg_hba.conf"
+    usual = rules.read_text()
+    rules.write_text("hostssl all all 127.0.0.1/32 trust\n")
+    secured.reload()
+    try:
+        with pytest.raises(StoreRefused, match=r"takes only connections with TLS: add \?sslmode=verify-full"):
+            await open_and_shut(secured.url(""))
+        await open_and_shut(secured.url("sslmode=verify-full&sslrootcert"))
+    finally:
+        rules.write_text(usual)
+        secured.reload()
 
 
 @pytest.mark.parametrize("host", ["", "localhost", "127.0.0.1:1", "127.8.8.8", "[::1]:5433", "%2Frun%2Fpostgresql"])

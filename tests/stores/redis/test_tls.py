@@ -14,6 +14,7 @@ from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.stores.redis import RedisStore, client
 from tests.services import debian, valkey
 from tests.services.certificates import Certificates, Kind
+from tests.waiting import until
 
 
 class Secured(NamedTuple):
@@ -64,6 +65,26 @@ async def test_an_app_over_tls(secured: Secured, host: str) -> None:
         assert await (await double.enqueue(21)).result(timeout=20) == 42
         clients = secured.server.text("CLIENT", "LIST").splitlines()
         assert {f"laddr=127.0.0.1:{secured.port} " in line for line in clients if "name=onthedot" in line} == {True}
+
+
+async def test_sentinels_are_asked_over_tls_too(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+    port, (chain, key) = valkey.free_port(), secured.certificates.server()
+    config = (
+        f"tls-port {port}\ntls-cert-file {chain}\ntls-key-file {key}\ntls-ca-cert-file {secured.certificates.ca}\n"
+        "tls-auth-clients no\ntls-replication yes\n"  # by TLS it also looks after its master
+        f"sentinel monitor mymaster 127.0.0.1 {secured.port} 1\n"
+    )
+    watcher = valkey.Server(sentinel=config, runs=debian.wanted("redis-server"))
+    try:
+        await until(lambda: "status=ok" in watcher.text("INFO", "sentinel"))
+        hosts = f"redis+sentinel://127.0.0.1:{port}/mymaster?tls=1"
+        await open_and_shut(f"{hosts}&tls_ca={secured.certificates.ca}")
+        monkeypatch.setattr(client, "PATIENCE", 0.5)
+        with pytest.raises(StoreUnavailable, match=r"no sentinel says where.*TLS on both sides") as told:
+            await open_and_shut(hosts)  # the driver does not say why it cannot talk to them
+        assert len(str(told.value)) < 300
+    finally:
+        watcher.close()
 
 
 @pytest.mark.parametrize(

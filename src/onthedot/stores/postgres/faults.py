@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
-from onthedot.stores.postgres.tls import NO_TLS, WAYS
+from onthedot.stores.postgres.tls import NO_TLS, WANTS_TLS, WAYS
 from onthedot.stores.trust import distrusted
 
 _AGAIN = ("40001", "40P01")  # the server took it back so that others could go on
@@ -30,7 +30,7 @@ def is_withdrawn(error: BaseException) -> bool:
 
 def explained(error: BaseException, where: str) -> Exception:
     code = code_of(error)
-    if advice := NO_TLS if "rejected SSL upgrade" in str(error) else distrusted(str(error), WAYS):
+    if advice := _about_tls(str(error)):
         return StoreRefused(f"{where}: {_words(error)}; {advice}")
     for known, (kind, advice) in _ADVICE.items():
         if code.startswith(known):
@@ -43,6 +43,14 @@ def explained(error: BaseException, where: str) -> Exception:
         doubts = "nothing was acknowledged; is it running, and is the address right?"
         return StoreUnavailable(f"{where}: {_words(error) or 'no answer'}; {doubts}")
     return error if isinstance(error, Exception) else StoreUnavailable(f"{where}: {error}")
+
+
+def _about_tls(text: str) -> str | None:
+    if "rejected SSL upgrade" in text:
+        return NO_TLS
+    if "no pg_hba.conf entry" in text and text.endswith(("no encryption", "SSL off")):
+        return WANTS_TLS
+    return distrusted(text, WAYS)
 
 
 def _words(error: BaseException) -> str:

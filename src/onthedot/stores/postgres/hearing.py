@@ -143,8 +143,7 @@ class Hearing:
             raise
         connection.add_termination_listener(self._cut)
         self._connection = connection
-        if self._proof is None or self._proof.done():
-            self._proof = asyncio.create_task(self._prove())
+        self._proof = asyncio.create_task(self._prove())
 
     async def _prove(self) -> None:
         """A pooler in transaction mode takes a LISTEN, and that was all: better told than wondered at."""
@@ -181,6 +180,8 @@ class Hearing:
         """The line broke: hear again as soon as there is a server; what was said meanwhile is lost, so resync."""
         if connection is self._connection and self._again is None and not self._closing:
             self._connection = None
+            if self._proof is not None:
+                self._proof.cancel()  # it would take the cut for deafness
             self._again = asyncio.get_running_loop().create_task(self._hear_again())
 
     async def _hear_again(self) -> None:

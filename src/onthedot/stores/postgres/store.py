@@ -237,6 +237,9 @@ class PostgresStore:
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
         return await self._looking.state()
 
+    async def server(self) -> Server:
+        return await self._looking.server()
+
     async def standing(self, uuid: str) -> Standing | None:
         return await self._looking.standing(uuid)
 

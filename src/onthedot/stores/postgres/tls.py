@@ -19,6 +19,7 @@ from onthedot.stores.trust import BUT, Ways
 
 WAYS = Ways("?sslrootcert=/path/to/ca.pem", "?sslcert=…&sslkey=…", "?sslmode=require encrypts without looking at it")
 NO_TLS = f"it does not offer TLS: turn it on there, or ?sslmode=disable, {BUT}"
+WANTS_TLS = "it takes only connections with TLS: add ?sslmode=verify-full"
 
 
 def tls_of(address: Address) -> ssl.SSLContext | str | bool | None:

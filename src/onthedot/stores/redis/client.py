@@ -240,9 +240,9 @@ def _made(place: Place) -> Any:
         return RedisCluster(startup_nodes=nodes, max_connections=place.connections, **_settings(place))
     if place.kind == "redis+sentinel":
         login = {name.removeprefix("sentinel_"): place.options[name] for name in place.options if "sentinel" in name}
-        watchers: Any = cast("Any", Sentinel)(
-            place.hosts, sentinel_kwargs={"socket_timeout": _CONNECT, **login, **_tls(place)}, **_settings(place)
-        )
+        settings = _settings(place)
+        theirs = {"socket_timeout": _CONNECT, "retry": settings["retry"], **login, **_tls(place)}
+        watchers: Any = cast("Any", Sentinel)(place.hosts, sentinel_kwargs=theirs, **settings)
         return watchers.master_for(place.service, db=place.db)
     return _plain(place, *place.hosts[0])
 

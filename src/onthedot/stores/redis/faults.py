@@ -19,6 +19,7 @@ _ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the 
     ("BusyLoadingError", "LOADING ", StoreUnavailable, "it is still loading its data"),
     ("MasterDownError", "MASTERDOWN", StoreUnavailable, "it is a replica that has lost its master"),
     ("ReadOnlyError", "READONLY", StoreUnavailable, "it is a replica: name the master, or use redis+sentinel://"),
+    ("MasterNotFoundError", "No master found", StoreUnavailable, f"no sentinel says where it is; {_DOUBTS}"),
     ("ClusterDownError", "CLUSTERDOWN", StoreUnavailable, "the cluster is down"),
     ("TryAgainError", "TRYAGAIN", StoreUnavailable, "the cluster is moving our slot"),
     ("", "MISCONF", StoreUnavailable, "it cannot save to its disk and takes no writes"),
@@ -36,7 +37,7 @@ def explained(error: Exception, where: str) -> Exception:
         return StoreRefused(f"{where}: {text}; {advice}")
     for kind, word, ours, advice in _ADVICE:
         if word in text or (kind and _is(error, kind)):
-            return ours(f"{where}: {text}; {advice}")
+            return ours(f"{where}: {text.partition(' : ')[0]}; {advice}")  # behind it, all about the driver's objects
     if is_answer(error):
         return StoreRefused(f"{where}: {text}")
     if isinstance(error, OSError | TimeoutError) or _is(error, "RedisError"):
