@@ -55,10 +55,6 @@ class Looking:
         row = await self._line.row(SQL["newest_before"], self._app, seq)
         return None if row is None else row[0]
 
-    async def server(self) -> Server:
-        row = await self._line.row(SQL["clock"], self._now())
-        return Server(row[0])
-
     async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
         rows = await self._line.rows(SQL["notes"], self._app, uuid, after, limit)
         return [(row[0], Note(Lease(uuid, row[1], row[2]), row[3], row[4], row[5])) for row in rows]

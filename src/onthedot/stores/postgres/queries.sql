@@ -83,9 +83,6 @@ SELECT name FROM onthedot.app WHERE id IN (
     SELECT app FROM onthedot.tally UNION SELECT app FROM onthedot.session UNION SELECT app FROM onthedot.schedule
 ) ORDER BY name;
 
--- name: clock
-SELECT now FROM onthedot.now_v1($1) AS now;
-
 -- name: get
 SELECT {record} FROM onthedot.task AS t {where} WHERE t.app = $1 AND t.uuid = ANY ($3::text[]);
 

@@ -246,9 +246,6 @@ class PostgresStore:
     async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         return await self._looking.changes(after, limit)
 
-    async def server(self) -> Server:
-        return await self._looking.server()
-
     # -- inside the caller's transaction
 
     def add_in(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:

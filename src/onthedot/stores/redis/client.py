@@ -8,6 +8,7 @@ import time
 import weakref
 from collections.abc import Awaitable, Callable
 from functools import partial
+from importlib import import_module
 from pathlib import Path
 from typing import Any, cast
 
@@ -27,10 +28,9 @@ class Lines:
     """Connections of redis-py without its client: that would take half of the time of a call."""
 
     def __init__(self, pool: Any, most: int) -> None:
-        from hiredis import pack_command  # the driver packs word by word in Python
-
         self._pool = pool
-        self._pack: Callable[[tuple[Any, ...]], bytes] = pack_command
+        # The driver by itself packs word by word, in Python.
+        self._pack: Callable[[tuple[Any, ...]], bytes] = import_module("hiredis").pack_command
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(most)
         self._closed = False
@@ -229,11 +229,12 @@ def _plain(place: Place, host: str, port: int) -> Any:
 
 def _made(place: Place) -> Any:
     try:
+        import_module("hiredis")
         from redis.asyncio.cluster import ClusterNode, RedisCluster
         from redis.asyncio.sentinel import Sentinel
     except ImportError:
         raise StoreRefused(
-            f"{place.shown} needs the driver redis-py: pip install 'onthedot[redis]' brings it"
+            f"{place.shown} needs the drivers redis and hiredis: pip install 'onthedot[redis]' brings it"
         ) from None
     if place.kind == "redis+cluster":
         nodes = [ClusterNode(host, port) for host, port in place.hosts]
