@@ -23,10 +23,11 @@ class Lines:
     """Connections of redis-py without its client: that would take half of the time of a call."""
 
     def __init__(self, pool: Any, most: int) -> None:
-        from hiredis import pack_command  # the driver packs word by word in Python
+        import hiredis
 
+        parser: Any = hiredis
         self._pool = pool
-        self._pack: Callable[[tuple[Any, ...]], bytes] = pack_command
+        self._pack: Callable[[tuple[Any, ...]], bytes] = parser.pack_command  # redis-py packs word by word in Python
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(most)
         self._closed = False
