@@ -36,7 +36,8 @@ STORES: dict[str, Callable[[Path], AbstractContextManager[str]]] = {
     "sqlite": lambda folder: nullcontext(f"sqlite:///{folder}/mq.db"),
     "redis": lambda _: redis_url(),
 }
-SHARED = [kind for kind in STORES if kind != "memory"]  # by several processes
+REDIS = pytest.param("redis", marks=pytest.mark.once)  # a server, and the same code on every Python
+SHARED = ["sqlite", REDIS]  # by several processes
 PROGRAM = Path(__file__).parents[1] / "processes" / "mq_worker.py"
 
 
@@ -46,7 +47,7 @@ def redis_url() -> Iterator[str]:
         yield f"{own.url}?lease=86400"  # a clock that a test drives leaps over beats
 
 
-@pytest.fixture(params=STORES)
+@pytest.fixture(params=["memory", "sqlite", REDIS])
 def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
     with STORES[request.param](tmp_path) as url:
         yield url
