@@ -72,7 +72,57 @@ def redis_drain(scale: float) -> list[Figure]:
     with server() as url:
         ours = asyncio.run(_drain_app(url, count))
         bare = asyncio.run(_drain_bare(url, count))
-    return [Figure(ours, bare, "tasks/s", "a bare loop: claim 100 by Lua, run, settle 100", 0.6, least=True)]
+        peers = {"taskiq on streams": asyncio.run(_drain_taskiq(url, max(100, count // 20)))}
+        peers["Huey"] = _drain_huey(url, max(100, count // 20))
+    fastest = max(peers, key=lambda name: peers[name])
+    return [
+        Figure(ours, bare, "tasks/s", "a bare loop: claim 100 by Lua, run, settle 100", 0.6, least=True),
+        Figure(ours, peers[fastest], "tasks/s", "the faster of taskiq on streams and Huey", 15, least=True),
+    ]
+
+
+async def _drain_taskiq(url: str, count: int) -> float:
+    from taskiq.receiver import Receiver
+    from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
+
+    broker = RedisStreamBroker(url).with_result_backend(RedisAsyncResultBackend(url))
+    left, done, stop = count, asyncio.Event(), asyncio.Event()
+
+    async def counted() -> None:
+        nonlocal left
+        left -= 1
+        if not left:
+            done.set()
+
+    task = broker.register_task(counted, "counted")
+    await broker.startup()
+    for _ in range(count):
+        await task.kiq()
+    began = time.perf_counter()
+    listening = asyncio.create_task(Receiver(broker, max_async_tasks=100).listen(stop))
+    await done.wait()
+    took = time.perf_counter() - began
+    stop.set()
+    listening.cancel()
+    await asyncio.wait([listening])
+    await broker.shutdown()
+    return count / took
+
+
+def _drain_huey(url: str, count: int) -> float:
+    from huey import RedisHuey
+
+    huey = RedisHuey("bench", url=url, blocking=False)
+
+    @huey.task()  # type: ignore[untyped-decorator]
+    def nothing() -> None: ...
+
+    for _ in range(count):
+        nothing()
+    began = time.perf_counter()
+    while (each := huey.dequeue()) is not None:
+        huey.execute(each)
+    return count / (time.perf_counter() - began)
 
 
 async def _drain_app(url: str, count: int) -> float:
@@ -176,18 +226,96 @@ async def _round_trips(url: str, count: int) -> float:
         return count / (time.perf_counter() - began)
 
 
+def redis_bulk(scale: float) -> list[Figure]:
+    """Tasks a second, added by the thousand, beside a bare loop that writes as many to an order and a hash."""
+    count = max(1000, int(50_000 * scale))
+    with server() as url:
+        ours = asyncio.run(_bulk(url, count))
+        bare = asyncio.run(_bare_bulk(url, count))
+    return [Figure(ours, bare, "adds/s", "1,000 at once beside a bare ZADD and HSET of as many", 0.5, least=True)]
+
+
+async def _bulk(url: str, count: int) -> float:
+    app = App("bench", store=url)
+    task = app.task(noop)
+    async with app:
+        await task.enqueue_many([{}] * 1000)
+        began = time.perf_counter()
+        for _ in range(0, count, 1000):
+            await task.enqueue_many([{}] * 1000)
+        return count / (time.perf_counter() - began)
+
+
+async def _bare_bulk(url: str, count: int) -> float:
+    from redis.asyncio import Redis
+
+    async with Redis.from_url(url) as client:
+        await client.ping()
+        began = time.perf_counter()
+        for start in range(0, count, 1000):
+            ids = [f"{start + number:036}" for number in range(1000)]
+            pipe = client.pipeline(transaction=True)
+            pipe.zadd("bare:ready", {each: start + number for number, each in enumerate(ids)})
+            pipe.hset("bare:task", mapping=dict.fromkeys(ids, b"{}"))
+            await pipe.execute()
+        return count / (time.perf_counter() - began)
+
+
+_LISTENER = """
+import asyncio, sys, time
+from redis.asyncio import Redis
+async def main():
+    async with Redis.from_url(sys.argv[1], socket_timeout=None) as client, client.pubsub() as pubsub:
+        await pubsub.subscribe("bench")
+        async for message in pubsub.listen():
+            if message["type"] == "subscribe":
+                print("ready", flush=True)
+            elif message["data"] == b"over":
+                return
+            else:
+                print((time.monotonic() - float(message["data"])) * 1000, flush=True)
+asyncio.run(main())
+"""
+
+
 def redis_pick_up(scale: float) -> list[Figure]:
-    """p99 of the time from before an add to the first line of the task, in an idle worker that is another process."""
+    """From before an add to the first line of the task, in an idle worker that is another process."""
     count = max(50, int(300 * scale))
     with server() as url:
-        worker = subprocess.Popen(
-            [sys.executable, "-c", _WORKER, url], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
-        )
-        assert worker.stdout is not None
-        assert worker.stdout.readline() == "ready\n"
-        late = asyncio.run(_ask(url, worker, count))
-        worker.communicate("")
-    return [Figure(p99(late), 1, "ms p99", "a fresh task's pick-up by another process", 10, least=False)]
+        with _other(_WORKER, url) as worker:
+            late = asyncio.run(_ask(url, worker, count))
+            worker.communicate("")
+        with _other(_LISTENER, url) as listener:
+            raw = asyncio.run(_publish(url, listener, count))
+    return [
+        Figure(p99(late), 1, "ms p99", "a fresh task's pick-up by another process", 10, least=False),
+        Figure(
+            statistics.median(late), statistics.median(raw), "ms p50", "pick-up beside a bare publish", 1.5, least=False
+        ),
+    ]
+
+
+@contextmanager
+def _other(program: str, url: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that says when it is ready."""
+    command = [sys.executable, "-c", program, url]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        assert process.stdout is not None
+        assert process.stdout.readline() == "ready\n"
+        yield process
+
+
+async def _publish(url: str, listener: subprocess.Popen[str], count: int) -> list[float]:
+    from redis.asyncio import Redis
+
+    chance = random.Random(3)
+    assert listener.stdout is not None
+    async with Redis.from_url(url) as client:
+        for _ in range(count):
+            await client.publish("bench", repr(time.monotonic()))
+            await asyncio.sleep(chance.uniform(0.002, 0.012))
+        await client.publish("bench", "over")
+    return [float(line) for line in listener.stdout]
 
 
 def redis_growth(scale: float) -> list[Figure]:
@@ -247,4 +375,4 @@ async def _memory(url: str, count: int) -> float:
         return ((await client.info("memory"))["used_memory"] - before) / count
 
 
-MEASURES = [redis_drain, redis_adds, redis_pick_up, redis_growth, redis_memory]
+MEASURES = [redis_drain, redis_adds, redis_bulk, redis_pick_up, redis_growth, redis_memory]

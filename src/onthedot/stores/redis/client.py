@@ -24,7 +24,11 @@ class Lines:
     """Connections of redis-py without its client: that would take half of the time of a call."""
 
     def __init__(self, pool: Any, most: int) -> None:
+        import hiredis
+
+        parser: Any = hiredis
         self._pool = pool
+        self._pack: Callable[[tuple[Any, ...]], bytes] = parser.pack_command  # redis-py packs word by word in Python
         self._idle: list[Any] = []
         self._room = asyncio.Semaphore(most)
         self._closed = False
@@ -36,7 +40,7 @@ class Lines:
             try:
                 if not line.is_connected:
                     await line.connect()  # by itself it would not ask the sentinels where
-                await line.send_command(*words)
+                await line.send_packed_command(self._pack(words), check_health=False)
                 answer = await line.read_response()
             except BaseException as error:
                 if not is_answer(error) or self._closed:

@@ -168,29 +168,39 @@ def to_note(packed: bytes) -> tuple[int, int, str, bytes]:
 
 
 def packed_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
-    """In groups: what came of one claim in one way is said once. What is opaque comes apart."""
-    words: list[bytes] = []
+    """In groups: what came of one claim in one way is said once, and so is what all of a group say.
+
+    What is opaque comes apart.
+    """
     groups: list[list[Any]] = []
-    kind: tuple[Any, ...]
+    words: list[list[bytes]] = []  # by group
     last: tuple[Any, ...] | None = None
     for outcome in outcomes:
-        lease = outcome.lease
-        match outcome:
-            case Done():
-                kind = (lease.fence, lease.session, "succeeded", outcome.keep, outcome.keep_result, None, False)
-                data = outcome.result
-            case Ended():
-                kind = (lease.fence, lease.session, outcome.state, outcome.keep, None, None, False)
-                data = outcome.error
-            case Again():
-                kind = (lease.fence, lease.session, None, 0, None, outcome.after, outcome.counted)
-                data = outcome.error
-        words.append(data)
+        kind, data = _kind(outcome)
         if kind == last and outcome.also is None:
-            groups[-1][2].append(lease.uuid)
+            groups[-1][2].append(outcome.lease.uuid)
+            words[-1].append(data)
             continue
         adds = None if outcome.also is None else times(outcome.also.adds)
-        groups.append([kind[0], kind[1], [lease.uuid], *kind[2:], adds])
-        words += () if outcome.also is None else payloads(outcome.also.adds)
+        groups.append([kind[0], kind[1], [outcome.lease.uuid], *kind[2:], adds])
+        words.append([data] if outcome.also is None else [data, *payloads(outcome.also.adds)])
         last = kind if adds is None else None
-    return encode(groups) if groups else b"", words
+    for group, said in zip(groups, words, strict=True):
+        same = len(said) > 1 and group[-1] is None and said.count(said[0]) == len(said)
+        group.append(same)
+        if same:
+            del said[1:]
+    return encode(groups) if groups else b"", [word for said in words for word in said]
+
+
+def _kind(outcome: Outcome) -> tuple[tuple[Any, ...], bytes]:
+    """fence, session, state, keep, keep_result, after, counted; and what it says."""
+    lease = outcome.lease
+    match outcome:
+        case Done():
+            kind = (lease.fence, lease.session, "succeeded", outcome.keep, outcome.keep_result, None, False)
+            return kind, outcome.result
+        case Ended():
+            return (lease.fence, lease.session, outcome.state, outcome.keep, None, None, False), outcome.error
+        case Again():
+            return (lease.fence, lease.session, None, 0, None, outcome.after, outcome.counted), outcome.error

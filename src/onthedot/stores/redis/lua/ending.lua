@@ -23,6 +23,10 @@ local function listed(lists, key, what)
   list[#list + 1] = what
 end
 
+local function result_until(o, data) -- a time of its own, if it is kept for less than its task
+  return o.keep_result and data and #data > 0 and at + math.min(o.keep, o.keep_result) or nil
+end
+
 local function end_task(r, o, started) -- o: the outcome's group; r.result and r.error are set
   free_key(r)
   if r.policy.r then listed(ends, r.policy.r, r.uuid) end
@@ -33,14 +37,8 @@ local function end_task(r, o, started) -- o: the outcome's group; r.result and r
   count(r.source, o.state, 1)
   move(o.state, r.seq)
   listed(kept, at + o.keep, r.seq)
-  local plain = r.fresh and not r.error and not (o.keep_result and #r.result > 0)
-  if plain and o.shared then return later(sets, PAST, r.seq, o.shared .. r.result) end
-  if o.keep_result and r.result and #r.result > 0 then
-    r.result_until = at + math.min(o.keep, o.keep_result)
-    if o.keep_result < o.keep then listed(results, r.result_until, r.seq) end
-  end
+  r.result_until = result_until(o, r.result)
+  if r.result_until and o.keep_result < o.keep then listed(results, r.result_until, r.seq) end
   r.state, r.settled, r.session, r.started, r.ended, r.keep_until = o.state, o.fence, o.session, started, at, at + o.keep
-  local past = past_of(r, not r.fresh and r.due)
-  later(sets, PAST, r.seq, past)
-  if plain then o.shared = past:sub(1, #past - #r.result) end -- those that follow differ by their result only
+  later(sets, PAST, r.seq, past_of(r, not r.fresh and r.due))
 end

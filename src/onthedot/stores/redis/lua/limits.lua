@@ -17,8 +17,8 @@ local function effective(name) -- the name's own before its star, the operator's
   end
   local limit = false
   for _, packed in ipairs(call('HMGET', LIMITS, unpack(fields))) do
-    if packed then
-      local each = unpacked(packed)
+    local each = packed and unpacked(packed)
+    if each and (each[1] or each[2] or each[4]) then -- others say nothing: what code no longer declares, or how lanes are made
       limit = limit or {burst = 1}
       limit.cap = limit.cap or each[1] or nil
       if each[2] and not limit.rate then limit.rate, limit.burst = each[2], each[3] end

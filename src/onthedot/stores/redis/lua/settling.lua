@@ -36,11 +36,15 @@ local function settle(o, verdicts) -- o: fence, session, uuids, data; state, kee
     local seq = seqs[i]
     if held[seq] then
       held[seq] = nil
-      local r = o.state and not past[i] and headed(seq, asked[i]) or to_record(seq, asked[i], past[i])
-      settle_one(r, o, o.data[i], claim[2])
+      if past[i] or not o.like or not ends_alike(o, i, seq, asked[i]) then
+        local r = o.state and not past[i] and headed(seq, asked[i]) or to_record(seq, asked[i], past[i])
+        settle_one(r, o, o.data[i], claim[2])
+        o.like = o.like or likeness(o, r, asked[i])
+      end
       verdicts[#verdicts + 1] = 'o'
     else
       verdicts[#verdicts + 1] = late(o.fence, o.session, seq)
     end
   end
+  if o.like then count_alike(o) end
 end

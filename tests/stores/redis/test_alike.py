@@ -1,0 +1,85 @@
+"""Tasks of one claim that end alike are settled together: what comes out is what the memory store says."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import pytest
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Again, Ask, Done, Ended, Lease, NewTask, Outcome, Policy, Pool, Store
+from onthedot.stores.memory import MemoryStore
+from onthedot.stores.redis import RedisStore
+from tests.services import valkey
+
+POLICIES = [Policy()] * 4 + [Policy(max_crashes=1), Policy(reply_to="w"), Policy(tags=("x",)), Policy(unique_for=100)]
+
+
+def drawn(chance: random.Random, number: int) -> NewTask:
+    """Most are alike; names of different lengths, which stand before the rest of the head."""
+    return NewTask(
+        f"t{number:03}" + "x" * chance.choice([0, 0, 0, 1, 40]),
+        chance.choice(["a", "a", "a", "b"]),
+        chance.choice([b"", b"body"]),
+        lane=chance.choice([None] * 5 + ["a/k"]),
+        unique=chance.choice([None] * 5 + [f"k{number}"]),
+        policy=chance.choice(POLICIES),
+    )
+
+
+def outcome(chance: random.Random, lease: Lease) -> Outcome:
+    result, keep = chance.choice([b"", b"1", b"22"]), chance.choice([1000, 1000, 1000, 0])
+    match chance.choice(["done"] * 8 + ["failed", "again"]):
+        case "failed":
+            return Ended(lease, "failed", b"error", keep)
+        case "again":
+            return Again(lease, 0, counted=True, error=b"")
+    return Done(lease, result, keep, keep_result=chance.choice([None, 500, 500, 1000, 2000]))
+
+
+async def life(store: Store, clock: ManualClock, seed: int) -> list[Any]:
+    """Everything that can be seen of it, without the numbers of claims."""
+    chance, seen = random.Random(seed), list[Any]()
+    tasks = [drawn(chance, number) for number in range(60)]
+    uuids = [task.uuid for task in tasks]
+    await store.beat("w", b"", 10**9)
+    await store.add(tasks)
+    clock.advance(1)
+
+    async def look() -> None:
+        found = [record for record in await store.get(uuids) if record is not None]
+        seen.append([(r.uuid, r.state, r.due, r.past.retries, r.past.why) for r in found])
+        seen.append([(r.past.started, r.past.ended, r.past.keep_until, r.past.result, r.past.error) for r in found])
+        seen.append({(source, state): number for (source, state), number in (await store.tally()).items()})
+
+    for number in range(1, 6):
+        turn = await store.turn("w", [], Ask(number, [Pool(60, {"a": 60, "b": 60})], suspects=60))
+        assert turn.claimed is not None
+        seen.append([record.uuid for record in turn.claimed.tasks])
+        clock.advance(7)
+        leases = [Lease(record.uuid, turn.claimed.fence, "w") for record in turn.claimed.tasks]
+        outcomes = [outcome(chance, lease) for lease in leases]
+        if outcomes:
+            outcomes.append(outcomes[0])  # once more in the same call: it has settled
+        seen.append((await store.turn("w", outcomes, None)).verdicts)
+        await look()
+    for later in (499, 2, 600):
+        clock.advance(later)
+        seen.append(await store.purge(1000))
+        await look()
+    return seen
+
+
+@pytest.mark.parametrize("seed", range(8))
+async def test_as_in_memory(seed: int) -> None:
+    clock = ManualClock()
+    wanted = await life(MemoryStore(clock), clock, seed)
+    clock = ManualClock()
+    store = RedisStore(valkey.url(), clock, valkey.new_name())
+    await store.open()
+    try:
+        assert await life(store, clock, seed) == wanted
+    finally:
+        await store.shut()
+        valkey.forget(store.prefix)
