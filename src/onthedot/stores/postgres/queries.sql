@@ -124,7 +124,7 @@ FROM onthedot.task AS t JOIN onthedot.note AS n ON n.seq = t.seq
 WHERE t.app = $1 AND t.uuid = $2 AND n.number > $3 ORDER BY n.number LIMIT $4;
 
 -- name: server
-SELECT onthedot.now_v1($1) AS now, split_part(current_setting('server_version'), ' ', 1) AS version;
+SELECT now, split_part(current_setting('server_version'), ' ', 1) AS version FROM onthedot.now_v1($1) AS now;
 
 -- name: tally
 SELECT source, state, sum(number)::bigint AS number FROM onthedot.tally WHERE app = $1
