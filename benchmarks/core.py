@@ -11,15 +11,11 @@ import sys
 import time
 from pathlib import Path
 
-from benchmarks.draining import drain_app
 from benchmarks.report import Figure
+from benchmarks.shared import drain_app, noop
 from onthedot import App
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Turn
 from onthedot.stores.memory import MemoryStore
-
-
-async def noop() -> None:
-    """The function that everybody runs."""
 
 
 def drain(scale: float) -> list[Figure]:

@@ -15,12 +15,11 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
-from benchmarks.core import noop
 from benchmarks.report import Figure
-from onthedot import App
+from benchmarks.shared import add_rates, drain_app, new_task, noop
 from onthedot.clock import SystemClock
 from onthedot.stores import connect
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Store, Turn
+from onthedot.stores.contract import Ask, Done, Lease, Pool, Store, Turn
 from tests.services.postgres_server import Server
 
 
@@ -49,7 +48,7 @@ def postgres_drain(scale: float) -> list[Figure]:
     count = int(20_000 * scale)
     with server() as url:
         bare = asyncio.run(_drain_bare(url, count))
-        ours = asyncio.run(_drain_app(url, count))
+        ours = asyncio.run(drain_app(url, count))
         peer = asyncio.run(_drain_pgqueuer(url, count // 4, 10))
         tuned = asyncio.run(_drain_pgqueuer(url, count, 100))
     return [
@@ -57,26 +56,6 @@ def postgres_drain(scale: float) -> list[Figure]:
         Figure(ours, peer, "tasks/s", "PgQueuer as it comes: batches of 10", 2.5, least=True),
         Figure(ours, tuned, "tasks/s", "PgQueuer in batches of 100", 0.6, least=True),
     ]
-
-
-async def _drain_app(url: str, count: int) -> float:
-    app: App[None] = App("bench", store=url, concurrency=100)
-    left, done = count, asyncio.Event()
-
-    async def counted() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            done.set()
-
-    task = app.task(counted)
-    async with app:
-        await task.enqueue_many([{}] * count)
-        gc.collect()
-        began = time.perf_counter()
-        async with app.running():
-            await done.wait()
-            return count / (time.perf_counter() - began)
 
 
 async def _drain_bare(url: str, count: int) -> float:
@@ -136,30 +115,12 @@ def postgres_adds(scale: float) -> list[Figure]:
     """Awaited additions a second: one after the other, and by a hundred coroutines at once."""
     count = max(100, int(1000 * scale))
     with server() as url:
-        single, many = asyncio.run(_adds(url, count))
+        single, many = asyncio.run(add_rates(url, count))
         bare = asyncio.run(_bare_adds(url, count))
     return [
         Figure(many, single, "adds/s", "100 at once beside one by one", 5, least=True),
         Figure(single, bare, "adds/s", "one by one beside a bare INSERT", 0.3, least=True),
     ]
-
-
-async def _adds(url: str, count: int) -> tuple[float, float]:
-    app: App[None] = App("bench", store=url)
-    task = app.task(noop)
-
-    async def adder(number: int) -> None:
-        for _ in range(number):
-            await task.enqueue()
-
-    async with app:
-        await adder(20)
-        began = time.perf_counter()
-        await adder(count)
-        single = count / (time.perf_counter() - began)
-        began = time.perf_counter()
-        await asyncio.gather(*(adder(count // 10) for _ in range(100)))
-        return single, count * 10 / (time.perf_counter() - began)
 
 
 async def _bare_adds(url: str, count: int) -> float:
@@ -202,7 +163,7 @@ async def _filled(url: str, pending: int) -> _Pending:
     await store.open()
     await store.beat("w", b"", 10**12)
     for start in range(0, pending, 1000):
-        await store.add([_new(f"p{start + i:09}", chance) for i in range(min(1000, pending - start))])
+        await store.add([new_task(f"p{start + i:09}", chance) for i in range(min(1000, pending - start))])
     connection = await _connect(url)
     await connection.execute("CHECKPOINT")  # else only the many would pay for writing pages for the first time since
     await connection.close()
@@ -216,7 +177,7 @@ class _Pending:
 
     async def round(self, number: int) -> tuple[float, float]:
         """µs of 100 adds, and of a turn."""
-        new = [_new(f"q{number:05}-{i:03}") for i in range(100)]
+        new = [new_task(f"q{number:05}-{i:03}") for i in range(100)]
         began = time.perf_counter()
         await self.store.add(new)
         added = time.perf_counter()
@@ -225,12 +186,6 @@ class _Pending:
         ready = time.perf_counter()
         self._turn = await self.store.turn("w", outcomes, Ask(number, [Pool(100, {"send": 100})]))
         return (added - began) * 1e6, (time.perf_counter() - ready) * 1e6
-
-
-def _new(uuid: str, chance: random.Random | None = None) -> NewTask:
-    """Due now; with a chance: every other one later."""
-    after = chance.randrange(2) * chance.randrange(1_000_000, 10**9) if chance is not None else 0
-    return NewTask(uuid, "send", b'{"args":{"text":"' + b"x" * 83 + b'"}}', after=after)
 
 
 MEASURES = [postgres_drain, postgres_adds, postgres_growth]

@@ -6,7 +6,6 @@ import asyncio
 import gc
 import random
 import sqlite3
-import statistics
 import subprocess
 import sys
 import tempfile
@@ -18,13 +17,10 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.core import noop, p99
-from benchmarks.draining import drain_app
+from benchmarks.core import p99
 from benchmarks.report import Figure
+from benchmarks.shared import add_rates, drain_app, noop, pending_costs
 from onthedot import App
-from onthedot.clock import SystemClock
-from onthedot.stores import connect
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Turn
 
 
 @contextmanager
@@ -107,7 +103,7 @@ def sqlite_adds(scale: float) -> list[Figure]:
     """Awaited additions a second: one after the other, and by a hundred coroutines at once."""
     count = max(100, int(1000 * scale))
     with folder() as at:
-        single, many = asyncio.run(_adds(at, count))
+        single, many = asyncio.run(add_rates(f"sqlite:///{at}/adds.db", count))
         bare = asyncio.run(_bare_commits(at, count))
         peer = _huey_adds(at, max(50, count // 4))
     return [
@@ -115,24 +111,6 @@ def sqlite_adds(scale: float) -> list[Figure]:
         Figure(many, peer, "adds/s", "100 at once beside Huey on SQLite", 10, least=True),
         Figure(single, bare, "adds/s", "one by one beside a bare commit in a thread", 0.5, least=True),
     ]
-
-
-async def _adds(at: Path, count: int) -> tuple[float, float]:
-    app = App("bench", store=f"sqlite:///{at}/adds.db")
-    task = app.task(noop)
-
-    async def adder(number: int) -> None:
-        for _ in range(number):
-            await task.enqueue()
-
-    async with app:
-        await adder(20)
-        began = time.perf_counter()
-        await adder(count)
-        single = count / (time.perf_counter() - began)
-        began = time.perf_counter()
-        await asyncio.gather(*(adder(count // 10) for _ in range(100)))
-        return single, count * 10 / (time.perf_counter() - began)
 
 
 async def _bare_commits(at: Path, count: int) -> float:
@@ -244,40 +222,12 @@ async def _idle(at: Path, seconds: float) -> float:
 def sqlite_growth(scale: float) -> list[Figure]:
     """What 100 adds and one turn (100 settled, 100 claimed) cost with a million pending, beside a thousand."""
     with folder() as at:
-        few = asyncio.run(_cost(at / "few.db", 1_000))
-        many = asyncio.run(_cost(at / "many.db", int(1_000_000 * scale)))
+        few = asyncio.run(pending_costs(f"sqlite:///{at}/few.db", 1_000))
+        many = asyncio.run(pending_costs(f"sqlite:///{at}/many.db", int(1_000_000 * scale)))
     return [
         Figure(many[0], few[0], "µs", "100 adds: 1M beside 1k pending", 1.3, least=False),
         Figure(many[1], few[1], "µs", "turn: 1M beside 1k pending", 1.3, least=False),
     ]
-
-
-async def _cost(path: Path, pending: int) -> tuple[float, float]:
-    """Half of the pending are ready, half are due later, in no order."""
-    store, chance = connect(f"sqlite:///{path}", SystemClock()), random.Random(1)
-    await store.open()
-    await store.beat("w", b"", 10**12)
-    for start in range(0, pending, 1000):
-        await store.add([_new(f"p{start + i:09}", chance) for i in range(min(1000, pending - start))])
-    adds, turns, turn = [], [], Turn(())
-    for number in range(1, 61):
-        new = [_new(f"q{number:05}-{i:03}", chance) for i in range(100)]
-        began = time.perf_counter()
-        await store.add(new)
-        adds.append((time.perf_counter() - began) * 1e6)
-        claimed = turn.claimed
-        outcomes = [Done(Lease(r.uuid, claimed.fence, "w")) for r in claimed.tasks] if claimed else []
-        began = time.perf_counter()
-        turn = await store.turn("w", outcomes, Ask(number, [Pool(100, {"send": 100})]))
-        turns.append((time.perf_counter() - began) * 1e6)
-    await store.close("w")
-    await store.shut()
-    return statistics.median(adds), statistics.median(turns)
-
-
-def _new(uuid: str, chance: random.Random) -> NewTask:
-    after = chance.randrange(2) * chance.randrange(1_000_000, 10**9)
-    return NewTask(uuid, "send", b'{"args":{"text":"' + b"x" * 83 + b'"}}', after=after)
 
 
 MEASURES = [sqlite_drain, sqlite_adds, sqlite_pick_up, sqlite_lateness, sqlite_idle, sqlite_growth]
