@@ -192,7 +192,7 @@ def tried(load: Load, fault: Callable[[], object]) -> float:
 def restart(ground: Ground, link: Proxy) -> None:
     ground.stop()
     link.cut()
-    time.sleep(0.5)
+    time.sleep(0.5)  # so long it is away
     ground.start()
 
 
