@@ -17,7 +17,10 @@ from tests.faults.ledger import Entry, Ledger, taken_over_after
 from tests.faults.machines import Machine, machines, parents
 from tests.faults.test_kill import sessions
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(300)]
+pytestmark = [
+    pytest.mark.fault,
+    pytest.mark.timeout(900 if LONG else 300),
+]  # one that dies young is started again later and later
 
 LEASE = 2  # seconds
 long = pytest.mark.skipif(not LONG, reason="ONTHEDOT_FAULTS=long")
