@@ -177,8 +177,8 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception] | tuple[type[Exception], ...
     ({"uuid": "two words"}, (OnTheDotError, ValueError), "'two words' is not an id"),
     ({"uuid": 7}, (OnTheDotError, ValueError), "7 is not an id"),
     ({"connection": object()}, StoreRefused, "memory:// and redis:// have no transaction to join"),
-    ({"afterr": 5}, ArgumentError, "no option 'afterr'"),
-    ({"max_retries": 5}, ArgumentError, "no option 'max_retries'"),
+    ({"afterr": 5}, ArgumentError, "no option 'afterr'; did you mean 'after'?"),
+    ({"max_retries": 5}, ArgumentError, "no option 'max_retries'; there are: after, at"),
 ]
 
 DECLARED: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -214,7 +214,7 @@ DECLARED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"executor": "thread"}, DeclarationError, "an async function runs on the event loop, not in a thread"),
     ({"executor": "nowhere"}, DeclarationError, "nowhere"),
     ({"executor": 5}, DeclarationError, "executor must be a name"),
-    ({"max_retry": 3}, DeclarationError, "no option 'max_retry'"),
+    ({"max_retry": 3}, DeclarationError, "no option 'max_retry'; did you mean 'max_retries'?"),
     ({"name": "two words"}, DeclarationError, "'two words' is not a name"),
     ({"name": 5}, DeclarationError, "5 is not a name"),
     ({"aliases": ("a b",)}, DeclarationError, "'a b' is not a name"),

@@ -41,7 +41,7 @@ def test_with_the_code_arguments_are_checked_and_read(shop: Shop) -> None:
     for arguments, words in (
         (["greet", "nmae=ann"], "did you mean 'name'?"),
         (["greet", "name=ann", "times=x"], "times"),
-        (["greeet", "name=ann"], "app 'shop' has no task 'greeet'; there are: block, email.send"),
+        (["greeet", "name=ann"], "app 'shop' has no task 'greeet'; did you mean 'greet'?"),
     ):
         code, out, err = shop.run("add", "-A", "app.py", *arguments)
         assert (code, out, words in err, err.count("\n")) == (2, "", True, 1), err
@@ -58,7 +58,8 @@ def test_unique_and_at(shop: Shop) -> None:
 
 WRONG = [
     # arguments, exit code, what is said
-    (["nope"], 2, "No such command 'nope'"),
+    (["nope"], 2, "No such command 'nope'; there are: add, demo"),
+    (["wroker", "app.py"], 2, "No such command 'wroker'; did you mean 'worker'?"),
     (["task"], 2, "task what? There are: task cancel, task explain, task list"),
     (["task", "nope"], 2, "task what?"),
     (["task", "show", "x", "--store", "foo"], 2, "onthedot: store 'foo' is not a store's URL; known are"),
