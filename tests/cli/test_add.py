@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from onthedot.cli import main
 from tests.cli.conftest import Shop
 
 
@@ -19,6 +22,16 @@ def test_add_without_the_code(shop: Shop) -> None:
         10,
         "scheduled",
     )
+
+
+def test_add_asks_whose_task_it_is_where_there_is_no_app(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    told = CliRunner().invoke(main, ["add", "greet", "--store", url])
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr == f"onthedot: whose task? {url} has no app yet; say -A app.py, or -n NAME\n"
+    assert list(tmp_path.iterdir()) == []
+    for more in (["-n", "shop"], []):  # from then on there is one
+        assert CliRunner().invoke(main, ["add", "greet", "--store", url, *more]).exit_code == 0
 
 
 def test_add_and_wait(shop: Shop) -> None:

@@ -63,7 +63,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         {
             "envvar": "ONTHEDOT_APP_NAME",
             "callback": _name,
-            "help": "Whose tasks in that store. [the only app there is, else onthedot]",
+            "help": "Whose tasks in that store. [the only app there is]",
         },
     ),
     "app": (
