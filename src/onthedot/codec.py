@@ -153,9 +153,8 @@ class FunctionCodec:
         try:
             return dict(self._signature.bind(*args, **kwargs).arguments)
         except TypeError as error:
-            raise ArgumentError(
-                f"{self.name}(): {error}{self._nearest(kwargs, str(error))}; its signature is {self.name}{self._signature}"
-            ) from None
+            told = f"{error}{self._nearest(kwargs, str(error))}"
+            raise ArgumentError(f"{self.name}(): {told}; its signature is {self.name}{self._signature}") from None
 
     def _nearest(self, kwargs: Mapping[str, object], told: str) -> str:
         for keyword in kwargs:

@@ -292,7 +292,7 @@ def test_a_child_that_is_killed_before_it_was_ready_is_started_again(shop: Shop)
     slow_to_import(shop, "pass")
     worker = shop.start("worker", "app.py")
     for times in range(1, 4):  # as often as one that ends by itself may not
-        wait_until(lambda: len(pids(shop)) == times, 10)
+        wait_until(lambda times=times: len(pids(shop)) == times, 10)
         os.kill(pids(shop)[-1], signal.SIGKILL)
         worker.until("died, killed by SIGKILL; starting another", times)
     shop.go()

@@ -165,7 +165,7 @@ async def test_behind_a_pooler_nothing_is_prepared(postgres: Service, named: str
 
 @pytest.mark.parametrize("options", ["lease=soon", "lease=0", "lease=inf", "statement_cache_size=-1"])
 def test_options_that_cannot_be(options: str) -> None:
-    with pytest.raises(StoreRefused, match="lease must be seconds.* whole number"):
+    with pytest.raises(StoreRefused, match=r"lease must be seconds.* whole number"):
         PostgresStore(f"postgresql://127.0.0.1/shop?{options}")
 
 
