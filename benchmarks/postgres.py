@@ -48,8 +48,8 @@ def postgres_drain(scale: float) -> list[Figure]:
         tuned = asyncio.run(_drain_pgqueuer(url, count, 100))
     return [
         Figure(ours, bare, "tasks/s", "a bare loop: claim 100, run, settle 100", 0.6, least=True),
-        Figure(ours, peer, "tasks/s", "PgQueuer as it comes: batches of 10", 2.5, least=True),
-        Figure(ours, tuned, "tasks/s", "PgQueuer in batches of 100", 0.6, least=True),
+        Figure(ours, peer, "tasks/s", "PgQueuer, batches of 10", 2.5, least=True),
+        Figure(ours, tuned, "tasks/s", "PgQueuer, batches of 100", 0.6, least=True),
     ]
 
 

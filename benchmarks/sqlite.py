@@ -37,7 +37,7 @@ def sqlite_drain(scale: float) -> list[Figure]:
         bare = asyncio.run(_drain_bare(at, count))
         peer = _drain_huey(at, max(100, count // 20))
     return [
-        Figure(ours, peer, "tasks/s", "Huey on SQLite", 12, least=True),
+        Figure(ours, peer, "tasks/s", "Huey", 12, least=True),
         Figure(ours, bare, "tasks/s", "a bare loop: claim 100, run, settle 100", 0.3, least=True),
     ]
 
