@@ -177,8 +177,8 @@ OPTIONS: list[tuple[dict[str, Any], type[Exception] | tuple[type[Exception], ...
     ({"uuid": "two words"}, (OnTheDotError, ValueError), "'two words' is not an id"),
     ({"uuid": 7}, (OnTheDotError, ValueError), "7 is not an id"),
     ({"connection": object()}, StoreRefused, "memory:// and redis:// have no transaction to join"),
-    ({"afterr": 5}, ArgumentError, "no option 'afterr'"),
-    ({"max_retries": 5}, ArgumentError, "no option 'max_retries'"),
+    ({"afterr": 5}, ArgumentError, "no option 'afterr'; did you mean 'after'?"),
+    ({"max_retries": 5}, ArgumentError, "no option 'max_retries'; there are: after, at"),
 ]
 
 DECLARED: list[tuple[dict[str, Any], type[Exception], str]] = [
@@ -188,7 +188,7 @@ DECLARED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"max_retries": 1.5}, DeclarationError, "max_retries must be a whole number"),
     ({"max_crashes": 0}, DeclarationError, "max_crashes must be a whole number from 1"),
     ({"timeout": 0}, DeclarationError, "timeout must be more than 0"),
-    ({"timeout": "30"}, DeclarationError, "timeout: '30' is a str"),
+    ({"timeout": "30"}, DeclarationError, "timeout: '30' is of type str"),
     ({"backoff": -5}, DeclarationError, "backoff"),
     ({"backoff": []}, DeclarationError, "backoff"),
     ({"retry_on": ("OSError",)}, DeclarationError, "retry_on must be a tuple of exception classes"),
@@ -214,7 +214,7 @@ DECLARED: list[tuple[dict[str, Any], type[Exception], str]] = [
     ({"executor": "thread"}, DeclarationError, "an async function runs on the event loop, not in a thread"),
     ({"executor": "nowhere"}, DeclarationError, "nowhere"),
     ({"executor": 5}, DeclarationError, "executor must be a name"),
-    ({"max_retry": 3}, DeclarationError, "no option 'max_retry'"),
+    ({"max_retry": 3}, DeclarationError, "no option 'max_retry'; did you mean 'max_retries'?"),
     ({"name": "two words"}, DeclarationError, "'two words' is not a name"),
     ({"name": 5}, DeclarationError, "5 is not a name"),
     ({"aliases": ("a b",)}, DeclarationError, "'a b' is not a name"),
@@ -251,7 +251,7 @@ RULES: list[tuple[Callable[[], object], type[Exception], str]] = [
     (lambda: App(store="memory://", max_workers=0), ValueError, "from 1, not 0"),
     (lambda: App(store="memory://", poll_interval=0), ValueError, "poll_interval"),
     (lambda: App(store="memory://", poll_interval=-1), DeclarationError, "poll_interval: -1 is out of range"),
-    (lambda: App(store="memory://", stop_timeout="5"), DeclarationError, "stop_timeout: '5' is a str"),
+    (lambda: App(store="memory://", stop_timeout="5"), DeclarationError, "stop_timeout: '5' is of type str"),
     (lambda: App(store="memory://", task_timeout=0), DeclarationError, "timeout must be more than 0"),
     (lambda: App(store="memory://", defaults={"max_retry": 1}), DeclarationError, "no option 'max_retry'"),
     (lambda: App(store="memory://", tz="Mars/Base"), (DeclarationError, ValueError), "Mars/Base"),

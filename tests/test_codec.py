@@ -103,6 +103,7 @@ def test_a_body_holds_what_was_given_and_no_more(
         (send, ("a", "b", "c"), {}, "shop.send(): too many positional arguments"),
         (send, ("a",), {"to": "b"}, "shop.send(): multiple values for argument 'to'"),
         (send, ("a",), {"bdy": "b"}, "got an unexpected keyword argument 'bdy' (did you mean 'body'?)"),
+        (send, (), {"too": "a"}, "missing a required argument: 'to' ('too': did you mean 'to'?)"),
         (send, ("a",), {"zzz": 1}, "got an unexpected keyword argument 'zzz'; its signature is shop.send(to: "),
         (nothing, (1,), {}, "shop.nothing(): too many positional arguments"),
         (keyword_only, (1, 2), {}, "shop.keyword_only(): "),

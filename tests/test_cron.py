@@ -359,7 +359,7 @@ def test_reads(expr: str, wanted: str) -> None:
         ("0 0 31 4,6 */2", "never fires"),
         ("0 0 31W 4 *", "never fires"),
         ("9" * 5000 + " * * * *", "5008 characters"),
-        (5, "is a int"),
+        (5, "is of type int"),
         (None, "NoneType"),
     ],
 )
@@ -391,7 +391,7 @@ def test_zones() -> None:
     for bad in ("Mars/Phobos", "", "../etc/passwd", "Europe", "a\0b"):
         with pytest.raises(BadSchedule, match="tz: no time zone"):
             zone_of(bad)
-    with pytest.raises(BadSchedule, match="is a int"):
+    with pytest.raises(BadSchedule, match="is of type int"):
         zone_of(5)  # type: ignore[arg-type]
     with pytest.raises(BadSchedule, match="no name"):
         zone_name(timezone(timedelta(hours=2)))

@@ -88,8 +88,8 @@ def test_says_what_it_is() -> None:
         (10**400, "out of range"),
         (timedelta.max, "out of range"),
         (timedelta(seconds=-1), "out of range"),
-        (True, "is a bool"),
-        ("5", "is a str; pass seconds as a number, or a timedelta"),
+        (True, "is of type bool"),
+        ("5", "is of type str; pass seconds as a number, or a timedelta"),
         (None, "NoneType"),
     ],
 )

@@ -153,14 +153,14 @@ class FunctionCodec:
         try:
             return dict(self._signature.bind(*args, **kwargs).arguments)
         except TypeError as error:
-            raise ArgumentError(
-                f"{self.name}(): {error}{self._nearest(kwargs)}; its signature is {self.name}{self._signature}"
-            ) from None
+            told = f"{error}{self._nearest(kwargs, str(error))}"
+            raise ArgumentError(f"{self.name}(): {told}; its signature is {self.name}{self._signature}") from None
 
-    def _nearest(self, kwargs: Mapping[str, object]) -> str:
+    def _nearest(self, kwargs: Mapping[str, object], told: str) -> str:
         for keyword in kwargs:
             if keyword not in self.parameters and (close := get_close_matches(keyword, self.parameters, n=1)):
-                return f" (did you mean {close[0]!r}?)"
+                wrong = "" if repr(keyword) in told else f"{keyword!r}: "  # Python tells of what is missing first
+                return f" ({wrong}did you mean {close[0]!r}?)"
         return ""
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object], headers: Headers = NO_HEADERS) -> bytes:

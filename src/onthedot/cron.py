@@ -159,7 +159,7 @@ def zone_of(tz: Zone) -> tzinfo:
     if isinstance(tz, tzinfo):
         return tz
     if not isinstance(tz, str):
-        raise BadSchedule(f"tz: {tz!r} is a {type(tz).__name__}; name a zone, for example 'Europe/Berlin'")
+        raise BadSchedule(f"tz: {tz!r} is of type {type(tz).__name__}; name a zone, for example 'Europe/Berlin'")
     if tz.upper() == "UTC":
         return UTC  # also there on systems that have no zone database
     try:
@@ -231,7 +231,7 @@ def _weekday(said: str | int) -> int:
 def _fields(expr: str) -> list[str]:
     """Six fields in capitals, with what cronsim does not know replaced, except nW."""
     if not isinstance(expr, str):
-        raise BadSchedule(f"cron: {expr!r} is a {type(expr).__name__}; pass text, for example '0 3 * * *'")
+        raise BadSchedule(f"cron: {expr!r} is of type {type(expr).__name__}; pass text, for example '0 3 * * *'")
     if len(expr) > _LONGEST:
         raise BadSchedule(f"cron: {expr[:40]!r}… has {len(expr)} characters; the most is {_LONGEST}")
     text = expr.strip()

@@ -33,7 +33,9 @@ Waiting too long is the builtin ``TimeoutError``.
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from datetime import timedelta
+from difflib import get_close_matches
 
 
 class OnTheDotError(Exception):
@@ -172,3 +174,15 @@ class Cancel(TaskControl):
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
+
+
+def meant(name: str, known: Iterable[str]) -> str:
+    """The end of a message about a name that is not known.
+
+    >>> f"no option 'max_retry'{meant('max_retry', ['max_retries', 'timeout'])}"
+    "no option 'max_retry'; did you mean 'max_retries'?"
+    """
+    names = sorted(known)
+    close = get_close_matches(name, names, n=1)
+    there = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return f"; did you mean {close[0]!r}?" if close else f"; there are: {there or 'none'}"

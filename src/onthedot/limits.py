@@ -354,7 +354,7 @@ def _check_cost(value: object, burst: float, where: str, least: float = 1e-9) ->
 
 def _number(value: object, what: str, least: float = 1e-9) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
-        raise BadLimit(f"{what}: {value!r} is a {type(value).__name__}, and must be a number")
+        raise BadLimit(f"{what}: {value!r} is of type {type(value).__name__}, and must be a number")
     if not isfinite(value) or value < least:
         raise BadLimit(f"{what}: {value!r} is out of range: a number {'from' if not least else 'above'} 0")
     return float(value)

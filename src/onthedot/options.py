@@ -8,7 +8,7 @@ from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypedDict
 
 from onthedot.clock import to_ms
-from onthedot.errors import DeclarationError
+from onthedot.errors import DeclarationError, meant
 from onthedot.limits import AtMost, Rate
 from onthedot.retry import Backoff, to_duration_ms
 
@@ -97,9 +97,8 @@ def resolve(where: str, *layers: TaskOptions) -> Options:
     """Later layers win. `where` names the task in errors."""
     said: dict[str, Any] = {}
     for layer in layers:
-        unknown = layer.keys() - TaskOptions.__annotations__.keys()
-        if unknown:
-            raise DeclarationError(f"{where}: no option {', '.join(map(repr, sorted(unknown)))}")
+        for unknown in sorted(layer.keys() - TaskOptions.__annotations__.keys()):
+            raise DeclarationError(f"{where}: no option {unknown!r}{meant(unknown, TaskOptions.__annotations__)}")
         said.update(layer)
     try:
         return _checked(said)
@@ -162,9 +161,8 @@ def unique_of(value: object) -> bool | str | None:
 
 def check_call(said: AddOptions) -> AddOptions:
     """The options of one call, before they are used: a wrong one is refused where it is written."""
-    unknown = said.keys() - AddOptions.__annotations__.keys()
-    if unknown:
-        raise TypeError(f"no option {', '.join(map(repr, sorted(unknown)))}")
+    for unknown in sorted(said.keys() - AddOptions.__annotations__.keys()):
+        raise TypeError(f"no option {unknown!r}{meant(unknown, AddOptions.__annotations__)}")
     if "at" in said and "after" in said:
         raise TypeError("at and after: give one of them")
     if "at" in said:

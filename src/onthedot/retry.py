@@ -29,7 +29,7 @@ def seconds(value: Duration, what: str, error: type[DeclarationError] = Declarat
     onthedot.errors.DeclarationError: timeout: -1 is out of range: 0 to 3155760000 seconds
     """
     if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
-        raise error(f"{what}: {value!r} is a {type(value).__name__}; pass seconds as a number, or a timedelta")
+        raise error(f"{what}: {value!r} is of type {type(value).__name__}; pass seconds as a number, or a timedelta")
     try:
         number = value.total_seconds() if isinstance(value, timedelta) else float(value)
     except OverflowError:
@@ -78,7 +78,7 @@ class Backoff:
             self.rule = seconds(rule, "backoff")
         else:
             raise DeclarationError(
-                f"backoff: {rule!r} is a {type(rule).__name__}; pass seconds, a list of seconds, or a callable "
+                f"backoff: {rule!r} is of type {type(rule).__name__}; pass seconds, a list of seconds, or a callable "
                 "(attempt, error) -> seconds"
             )
 

@@ -222,8 +222,8 @@ def as_schedule(value: object, tz: Zone = "UTC") -> Schedule:
 def _own(value: object) -> RuleSchedule:
     if isinstance(value, type) or not callable(getattr(value, "next_after", None)):
         raise BadSchedule(
-            f"schedule: {value!r} is a {type(value).__name__}; pass a cron str, a timedelta, a time of day, an aware "
-            "datetime, one of the …Schedule classes, or an object with next_after(moment)"
+            f"schedule: {value!r} is of type {type(value).__name__}; pass a cron str, a timedelta, a time of day, an "
+            "aware datetime, one of the …Schedule classes, or an object with next_after(moment)"
         )
     names = ("args", "overlap", "catch_up", "grace", "jitter")
     said: dict[str, Any] = {name: getattr(value, name) for name in names if hasattr(value, name)}
@@ -407,7 +407,7 @@ def _set(schedule: object, name: str, value: object) -> None:
 
 def _aware(moment: object, what: str) -> datetime:
     if not isinstance(moment, datetime):
-        raise BadSchedule(f"{what}: {moment!r} is a {type(moment).__name__}; it must be an aware datetime")
+        raise BadSchedule(f"{what}: {moment!r} is of type {type(moment).__name__}; it must be an aware datetime")
     if moment.utcoffset() is None:
         raise NaiveMoment(f"{what}: {moment!r} has no time zone; pass an aware datetime, for example with tzinfo=UTC")
     return moment.astimezone(UTC)

@@ -92,7 +92,7 @@ class _Making:
                 return source.make(call, self._core.client, timed=False)
             return new_task(call, None, Policy(boost=5 * AGING), 0, timed=False)
         raise BadSchedule(
-            f"{where}: {call!r} is a {type(call).__name__}; pass a call that is not made, as in send.s('ann')"
+            f"{where}: {call!r} is of type {type(call).__name__}; pass a call that is not made, as in send.s('ann')"
         )
 
     def _decoder(self, source: str) -> Callable[[bytes], Any]:

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+from pathlib import Path
 
 import pytest
+from click.testing import CliRunner
 
+from onthedot.cli import main
 from tests.cli.conftest import Shop
 
 
@@ -19,6 +22,16 @@ def test_add_without_the_code(shop: Shop) -> None:
         10,
         "scheduled",
     )
+
+
+def test_add_asks_whose_task_it_is_where_there_is_no_app(tmp_path: Path) -> None:
+    url = f"sqlite:///{tmp_path}/new.db"
+    told = CliRunner().invoke(main, ["add", "greet", "--store", url])
+    assert (told.exit_code, told.stdout) == (2, "")
+    assert told.stderr == f"onthedot: whose task? {url} has no app yet; say -A app.py, or -n NAME\n"
+    assert list(tmp_path.iterdir()) == []
+    for more in (["-n", "shop"], []):  # from then on there is one
+        assert CliRunner().invoke(main, ["add", "greet", "--store", url, *more]).exit_code == 0
 
 
 def test_add_and_wait(shop: Shop) -> None:
@@ -41,7 +54,7 @@ def test_with_the_code_arguments_are_checked_and_read(shop: Shop) -> None:
     for arguments, words in (
         (["greet", "nmae=ann"], "did you mean 'name'?"),
         (["greet", "name=ann", "times=x"], "times"),
-        (["greeet", "name=ann"], "app 'shop' has no task 'greeet'; there are: block, email.send"),
+        (["greeet", "name=ann"], "app 'shop' has no task 'greeet'; did you mean 'greet'?"),
     ):
         code, out, err = shop.run("add", "-A", "app.py", *arguments)
         assert (code, out, words in err, err.count("\n")) == (2, "", True, 1), err
@@ -58,7 +71,8 @@ def test_unique_and_at(shop: Shop) -> None:
 
 WRONG = [
     # arguments, exit code, what is said
-    (["nope"], 2, "No such command 'nope'"),
+    (["nope"], 2, "No such command 'nope'; there are: add, demo"),
+    (["wroker", "app.py"], 2, "No such command 'wroker'; did you mean 'worker'?"),
     (["task"], 2, "task what? There are: task cancel, task explain, task list"),
     (["task", "nope"], 2, "task what?"),
     (["task", "show", "x", "--store", "foo"], 2, "onthedot: store 'foo' is not a store's URL; known are"),

@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import logging
 import signal
+import subprocess
+import sys
 from datetime import timedelta
 from typing import Any
 
@@ -78,6 +80,20 @@ def test_with_json_an_error_is_json_on_stderr(
         told = CliRunner().invoke(main, [*arguments, *where], env={"ONTHEDOT_JSON": "1"})
         assert words in json.loads(told.stderr.splitlines()[-1])["error"]["message"]
     assert CliRunner().invoke(main, [*arguments, *where]).stderr.splitlines()[-1][:1] != "{"
+
+
+def test_ctrl_c_while_it_is_imported_is_no_stack_trace() -> None:
+    program = (
+        "import os, signal, sys\n"
+        "class Finder:\n"
+        "    def find_spec(self, name, *_):\n"
+        "        if name == 'onthedot.cli':\n"
+        "            os.kill(os.getpid(), signal.SIGINT)\n"
+        "sys.meta_path.insert(0, Finder())\n"
+        "import onthedot.__main__\n"
+    )
+    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (told.returncode, told.stdout, told.stderr) == (-signal.SIGINT, "", "")
 
 
 def test_show_has_the_result_and_the_errors_before_it(desk: Desk) -> None:

@@ -276,6 +276,39 @@ def test_a_child_that_leaves_without_a_word_is_started_again(shop: Shop) -> None
     assert shop.result(shop.add("greet", name="ann")) == "hello ann"
 
 
+def slow_to_import(shop: Shop, ends: str) -> None:
+    """Its import notes who it is, waits for a file, and then `ends`."""
+    source = "import os, pathlib, time\nwith open('pids', 'a') as f: f.write(f'{os.getpid()}\\n')\n"
+    wait = f"while not pathlib.Path('go').exists(): time.sleep(0.01)\n{ends}\n"
+    (shop.folder / "app.py").write_text(source + wait + (shop.folder / "app.py").read_text())
+
+
+def pids(shop: Shop) -> list[int]:
+    there = shop.folder / "pids"
+    return [int(line) for line in there.read_text().split()] if there.exists() else []
+
+
+def test_a_child_that_is_killed_before_it_was_ready_is_started_again(shop: Shop) -> None:
+    slow_to_import(shop, "pass")
+    worker = shop.start("worker", "app.py")
+    for times in range(1, 4):  # as often as one that ends by itself may not
+        wait_until(lambda times=times: len(pids(shop)) == times, 10)
+        os.kill(pids(shop)[-1], signal.SIGKILL)
+        worker.until("died, killed by SIGKILL; starting another", times)
+    shop.go()
+    worker.until("worker ready")
+
+
+def test_children_that_end_without_a_word_before_they_are_ready(shop: Shop) -> None:
+    slow_to_import(shop, "os._exit(7)")
+    shop.go()
+    worker = shop.start("worker", "app.py")
+    assert worker.ended() == 7
+    assert worker.text.count("died, exit code 7; starting another") == 2
+    assert "onthedot: the worker ended before it was ready, exit code 7\n" in worker.text
+    assert len(pids(shop)) == 3
+
+
 def test_the_app_by_module_and_by_environment(shop: Shop) -> None:
     for arguments in (["-A", "app:app"], ["app"], ["app:app"], ["app.py:app"]):
         worker = shop.start("worker", *arguments, "--burst")

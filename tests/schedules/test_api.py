@@ -255,13 +255,13 @@ async def test_a_consumer_of_an_app(app: App) -> None:
     ("call", "schedule", "options", "told"),
     [
         ("s", Odd(), {}, r"schedule 'mail': <.*Odd.*> is a rule of one's own, .* @app.schedule"),
-        ("function", "@daily", {}, r"schedule 'mail': <task send> is a TaskFunction; pass .* send.s\('ann'\)"),
-        ("text", "@daily", {}, "schedule 'mail': 'send' is a str"),
+        ("function", "@daily", {}, r"schedule 'mail': <task send> is of type TaskFunction; pass .* send.s\('ann'\)"),
+        ("text", "@daily", {}, "schedule 'mail': 'send' is of type str"),
         ("late", "@daily", {}, r"schedule 'mail': options\(after=…\) is for one call"),
         ("s", "61 * * * *", {}, "schedule 'mail': cron '61 .*minute '61'"),
         ("s", "@reboot", {}, "schedule 'mail': cron '@reboot'"),
-        ("s", 5, {}, "schedule 'mail': .*5 is a int"),
-        ("s", date(2026, 1, 2), {}, "schedule 'mail': .* is a date; pass a cron str"),
+        ("s", 5, {}, "schedule 'mail': .*5 is of type int"),
+        ("s", date(2026, 1, 2), {}, "schedule 'mail': .* is of type date; pass a cron str"),
         ("s", datetime(2026, 1, 2), {}, "schedule 'mail': .*no time zone"),  # noqa: DTZ001
         ("s", datetime(2025, 1, 2, tzinfo=UTC), {}, "schedule 'mail' would never run: OnceSchedule.*no moment to come"),
         ("s", "@daily", {"end": datetime(2025, 1, 2, tzinfo=UTC)}, "schedule 'mail' would never run"),

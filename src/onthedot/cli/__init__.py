@@ -16,7 +16,7 @@ import msgspec
 
 from onthedot.cli.interrupt import INTERRUPTED
 from onthedot.cli.options import Said, shared
-from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError, StoreError
+from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError, StoreError, meant
 from onthedot.settings import version
 
 _COMMANDS = {  # name: (module:click command, what --help says)
@@ -81,6 +81,8 @@ class _Commands(click.Group):
                 click.echo("\n".join(f"onthedot {name:15}  {_COMMANDS[name][1]}" for name in below))
                 ctx.exit(0)
             ctx.fail(f"{args[0]} what? There are: {', '.join(below)}.")
+        if not below and args[0] not in _INTERNAL and args[0] not in _COMMANDS:
+            ctx.fail(f"No such command {args[0]!r}{meant(args[0], {name.split()[0] for name in _COMMANDS})}")
         return super().resolve_command(ctx, args)
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

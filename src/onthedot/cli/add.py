@@ -11,9 +11,10 @@ import msgspec
 
 from onthedot import App, TaskError
 from onthedot.cli.loading import load_app
-from onthedot.cli.options import Mistake, Said, meant, moment, shared
+from onthedot.cli.options import Mistake, Said, moment, shared
 from onthedot.cli.screen import clean, write_json
-from onthedot.cli.store import target
+from onthedot.cli.store import shown, target
+from onthedot.errors import meant
 from onthedot.function import Adding
 from onthedot.handle import TaskHandle
 from onthedot.options import AddOptions
@@ -76,8 +77,7 @@ def _app(said: Said) -> App[Any]:
     if said.module is None:
         url, name = target(said)
         if not name:
-            name = "onthedot"
-            click.echo("added for the app 'onthedot', as there is none yet; -A app.py or -n NAME says whose", err=True)
+            raise Mistake(f"whose task? {shown(url)} has no app yet; say -A app.py, or -n NAME")
         app: App[Any] = App(name, store=url)
     else:
         app = load_app(said.module)
@@ -106,8 +106,7 @@ def _add(
         raise Mistake(str(error)) from None
     source = app._core.sources.get(name)
     if checked and source is None:
-        there = ", ".join(sorted(app._core.sources.known)) or "none"
-        raise Mistake(f"app {app.name!r} has no task {name!r}; there are: {there}")
+        raise Mistake(f"app {app.name!r} has no task {name!r}{meant(name, app._core.sources.known)}")
     function = getattr(source, "function", None)
     return task.delay(**_read(arguments, {} if function is None else get_type_hints(function)))
 

@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from difflib import get_close_matches
 from typing import Any, TypeVar, cast
 
 import click
@@ -64,7 +63,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         {
             "envvar": "ONTHEDOT_APP_NAME",
             "callback": _name,
-            "help": "Whose tasks in that store. [the only app there is, else onthedot]",
+            "help": "Whose tasks in that store. [the only app there is]",
         },
     ),
     "app": (
@@ -84,14 +83,6 @@ def shared(*names: str) -> Callable[[F], F]:
         return command
 
     return decorate
-
-
-def meant(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that is not known."""
-    names = sorted(known)
-    close = get_close_matches(name, names, n=1)
-    there = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-    return f"; did you mean {close[0]!r}?" if close else f"; there are: {there or 'none'}"
 
 
 def span(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:

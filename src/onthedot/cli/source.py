@@ -6,9 +6,10 @@ from collections.abc import Iterable
 
 import click
 
-from onthedot.cli.options import Mistake, Said, meant, shared
+from onthedot.cli.options import Mistake, Said, shared
 from onthedot.cli.screen import Screen, screen, write_json
 from onthedot.cli.store import ask
+from onthedot.errors import meant
 from onthedot.limits import rate_text
 from onthedot.operations import Operations
 from onthedot.operations.limiting import LimitInfo

@@ -47,7 +47,7 @@ def check_there(url: str, name: str | None = None) -> None:
         return
     if not path.exists():
         other = "".join(f"; here is {each}: --store sqlite:///{each}" for each in _beside(path))
-        words = f"there is no file {path.absolute()}; a worker or `onthedot add` makes it, or name a --store"
+        words = f"there is no file {path.absolute()}; a worker of your app makes it, or name a --store"
         raise Mistake(words + other, 3)
     if name is None:
         return

@@ -17,6 +17,7 @@ from onthedot.cli.reports import Config
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before one that died young is started again
 _YOUNG = 10.0
+_TRIES = 3  # times that the first of a slot may end without a word before it was ready
 
 
 class Supervisor:
@@ -65,7 +66,7 @@ class Supervisor:
 
     async def _keep(self, slot: int) -> None:
         """One process after the other, until it is enough."""
-        pause = _FIRST_PAUSE
+        pause, tries = _FIRST_PAUSE, 0
         while not self._stop.is_set():
             child = self._slots[slot] = self._next.pop(slot, None) or await Child.start(self._config)
             if self._stop.is_set():  # since the start was begun
@@ -79,8 +80,10 @@ class Supervisor:
                 self._done.add(slot)
                 return
             if slot not in self._ready:
-                self._give_up(child, code)
-                return
+                tries += code >= 0  # one that was killed says nothing about its code
+                if child.error or tries == _TRIES:
+                    self._give_up(child, code)
+                    return
             pause = _FIRST_PAUSE if time.monotonic() - child.began > _YOUNG else min(pause * 2, _LONGEST_PAUSE)
             self._say(
                 f"worker {slot + 1} (pid {child.pid}) {'stalled' if child.stalled else 'died'}, {how(code)}; "
@@ -90,7 +93,7 @@ class Supervisor:
                 await asyncio.wait_for(self._stop.wait(), pause)
 
     def _give_up(self, child: Child, code: int) -> None:
-        """It has never been ready: starting it again and again would change nothing."""
+        """It could not start, and said why, or often enough: starting it again would change nothing."""
         self._failed = code if code > 0 else 1
         message = child.error or f"the worker ended before it was ready, {how(code)}"
         print(f"onthedot: {message}", file=sys.stderr, flush=True)

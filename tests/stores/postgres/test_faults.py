@@ -163,10 +163,14 @@ async def test_behind_a_pooler_nothing_is_prepared(postgres: Service, named: str
     await store.shut()
 
 
-@pytest.mark.parametrize("options", ["lease=soon", "statement_cache_size=-1"])
+@pytest.mark.parametrize("options", ["lease=soon", "lease=0", "lease=inf", "statement_cache_size=-1"])
 def test_options_that_cannot_be(options: str) -> None:
-    with pytest.raises(StoreRefused, match="whole number"):
+    with pytest.raises(StoreRefused, match=r"lease must be seconds.* whole number"):
         PostgresStore(f"postgresql://127.0.0.1/shop?{options}")
+
+
+def test_a_lease_has_parts_of_a_second() -> None:
+    assert PostgresStore("postgresql://127.0.0.1/shop?lease=0.5").lease == 500
 
 
 async def test_a_session_that_lapses_is_reclaimed_by_the_servers_own_clock(postgres: Service, named: str) -> None:

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 
 from onthedot.stores.contract import Page, Record
+from onthedot.stores.filters import check, fits
 from onthedot.stores.memory.board import Board
 
 _LOOK = 20_000  # records a call looks at, so that the lock is never held for long
 
 
 def find(board: Board, where: Mapping[str, str], after: str | None, limit: int, now: float) -> Page:
-    unknown = where.keys() - _FILTERS.keys()
-    if unknown:
-        raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(_FILTERS)}")
+    check(where)
     rows: list[Record] = []
     before = int(after) if after else None
     looked = 0
@@ -24,7 +23,7 @@ def find(board: Board, where: Mapping[str, str], after: str | None, limit: int, 
             return Page(rows, str(stored.seq + 1))
         looked += 1
         record = board.seen(stored, now)
-        if all(_FILTERS[name](record, value) for name, value in where.items()):
+        if fits(record, where):
             rows.append(record)
     return Page(rows, None)
 
@@ -33,15 +32,3 @@ def _running(board: Board) -> list[Record]:
     """Few, and known from the claims, however many wait."""
     held = [board.records[uuid] for uuid, claim in board.holds.items() if not claim.chores]
     return sorted(held, key=lambda record: record.seq, reverse=True)
-
-
-_FILTERS: dict[str, Callable[[Record, str], bool]] = {
-    "uuid": lambda record, value: record.uuid.startswith(value),
-    "source": lambda record, value: record.source == value,
-    "state": lambda record, value: record.state == value,
-    "tag": lambda record, value: value in record.policy.tags,
-    "unique": lambda record, value: record.unique == value,
-    "lane": lambda record, value: record.lane == value,
-    "since": lambda record, value: record.added >= int(value),
-    "until": lambda record, value: record.added < int(value),
-}

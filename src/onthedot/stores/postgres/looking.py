@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from onthedot.stores.besides import Server
 from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
+from onthedot.stores.filters import FILTERS, check
 from onthedot.stores.limits import Bucket, Limits
 from onthedot.stores.postgres.lines import Line
 from onthedot.stores.postgres.queries import SQL
@@ -16,15 +18,24 @@ from onthedot.stores.postgres.wire import seen
 from onthedot.stores.standing import holds
 
 _LOOK = 20_000  # records a call looks at
-_FILTERS = ("uuid", "source", "state", "tag", "unique", "lane", "since", "until")
+_FILTERS = tuple(FILTERS)  # the last two are times
 _END = 2**62
 
 
-class Looking:
-    def __init__(self, line: Line, app: int, now: Callable[[], float | None]) -> None:
-        self._line = line
-        self._app = app
-        self._now = now
+class Looking(ABC):
+    """The half of the store that reads."""
+
+    @property
+    @abstractmethod
+    def _line(self) -> Line: ...
+
+    @property
+    @abstractmethod
+    def _app(self) -> int: ...
+
+    @abstractmethod
+    def _now(self) -> float | None:
+        """None: by the server's clock."""
 
     async def get(self, uuids: Sequence[str]) -> list[Record | None]:
         rows = await self._line.rows(SQL["get"], self._app, self._now(), list(uuids))
@@ -32,9 +43,7 @@ class Looking:
         return [found.get(uuid) for uuid in uuids]
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        unknown = where.keys() - set(_FILTERS)
-        if unknown:
-            raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(_FILTERS)}")
+        check(where)
         before = int(after) if after else _END
         said: list[Any] = [where.get(name) for name in _FILTERS[:6]]
         said += [int(where[name]) if name in where else None for name in _FILTERS[6:]]

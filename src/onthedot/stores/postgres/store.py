@@ -6,12 +6,11 @@ import asyncio
 import os
 import threading
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from onthedot.clock import Clock, SystemClock
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.besides import Server
 from onthedot.stores.contract import (
     Added,
     Ask,
@@ -24,18 +23,15 @@ from onthedot.stores.contract import (
     NewTask,
     Note,
     Outcome,
-    Page,
     Record,
     Schedule,
-    Standing,
-    State,
     Turn,
     Verdict,
 )
 from onthedot.stores.postgres import wire
 from onthedot.stores.postgres.hearing import Hearing, Told, sources_told, told_of
 from onthedot.stores.postgres.joins import join, join_awaited
-from onthedot.stores.postgres.lines import Lines
+from onthedot.stores.postgres.lines import Line, Lines
 from onthedot.stores.postgres.looking import Looking
 from onthedot.stores.postgres.queries import SQL
 from onthedot.stores.postgres.schema import prepare
@@ -48,7 +44,7 @@ class _Here(Lines):
     def __init__(self, address: Address, app: str) -> None:
         super().__init__(address)
         self.hearing: Hearing = Hearing(address, app, self.beat)
-        self.looking: Looking | None = None
+        self.app_id: int | None = None
         for line in self.all:
             line.went_silent = self._doubt
 
@@ -63,7 +59,7 @@ class _Here(Lines):
         await super().close()
 
 
-class PostgresStore:
+class PostgresStore(Looking):
     """Several apps may share a database: each sees its own tasks. May be used on several loops, opened on each."""
 
     private = False
@@ -93,9 +89,9 @@ class PostgresStore:
             if not self._prepared:
                 await here.look.whole(lambda connection: prepare(connection, self.address))
                 self._prepared = True
-            if here.looking is None:
+            if here.app_id is None:
                 row = await here.look.row(SQL["app"], self._name) or await here.add.row(SQL["new_app"], self._name)
-                here.looking = Looking(here.look, row[-1], self._now)
+                here.app_id = row[-1]
         except BaseException:
             await self.shut()
             raise
@@ -124,11 +120,15 @@ class PostgresStore:
         return here
 
     @property
-    def _looking(self) -> Looking:
-        looking = self._mine.looking
-        if looking is None:
+    def _line(self) -> Line:
+        return self._mine.look
+
+    @property
+    def _app(self) -> int:
+        app = self._mine.app_id
+        if app is None:
             raise StoreUnavailable(f"{self.address.where} is not open")
-        return looking
+        return app
 
     def _said(self, **said: Any) -> str:
         return wire.encode({"app": self._name, "now": self._now(), **said})
@@ -219,32 +219,6 @@ class PostgresStore:
         row = await self._mine.add.row(SQL["purge"], self._said(limit=limit, most=most))
         gone: int = row["gone"]
         return gone
-
-    # -- looking
-
-    async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
-        return await self._looking.get(uuids)
-
-    async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        return await self._looking.find(where, after, limit)
-
-    async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
-        return await self._looking.notes(uuid, after, limit)
-
-    async def tally(self) -> Mapping[tuple[str, State], int]:
-        return await self._looking.tally()
-
-    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
-        return await self._looking.state()
-
-    async def server(self) -> Server:
-        return await self._looking.server()
-
-    async def standing(self, uuid: str) -> Standing | None:
-        return await self._looking.standing(uuid)
-
-    async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
-        return await self._looking.changes(after, limit)
 
     # -- inside the caller's transaction
 

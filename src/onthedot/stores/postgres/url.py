@@ -51,11 +51,14 @@ class Address:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         ours = {name: options.pop(name) for name in _OURS if name in options}
-        numbers = {name: ours.get(name, usual) for name, usual in (("statement_cache_size", "100"), ("lease", "30"))}
-        for name, said in numbers.items():
-            if not said.isdecimal():
-                raise StoreRefused(f"{cls(url).where}: {name}={said} is no whole number")
+        try:
+            cached = int(ours.get("statement_cache_size", "100"))
+            lease = round(float(ours.get("lease", "30")) * 1000)
+        except (ValueError, OverflowError):
+            cached = lease = -1
+        if cached < 0 or lease < 1:
+            told = "lease must be seconds, more than nothing, and statement_cache_size a whole number from 0"
+            raise StoreRefused(f"{cls(url).where}: {told}")
         dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
         auto_schema = ours.get("auto_schema", "1") not in ("0", "false")
-        cached, lease = int(numbers["statement_cache_size"]), int(numbers["lease"]) * 1000
         return cls(dsn, auto_schema, cached, lease, ours.get("listen", ""))

@@ -2,31 +2,36 @@
 
 from __future__ import annotations
 
-from collections.abc import Awaitable, Callable, Iterator, Mapping, Sequence
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
 import msgspec
 
 from onthedot.stores.besides import Server
 from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
+from onthedot.stores.filters import check, fits
 from onthedot.stores.records import moved, past_with
 from onthedot.stores.redis.client import fields
 from onthedot.stores.redis.rows import decode, learn, seq_bytes, to_note, to_record, to_schedule
 from onthedot.stores.redis.standing import to_limit, to_standing
 
-Call = Callable[..., Awaitable[Any]]
 _PIECE = 200  # records a script looks at
 _LOOK = 5_000  # records a find looks at
 _BLOCK = 1_000  # numbers that a block of `blocks` stands for
 _END = 2**40
 
 
-class Looking:
-    """call: a script by verb; do: a command on a key."""
+class Looking(ABC):
+    """The half of the store that reads."""
 
-    def __init__(self, call: Call, do: Call) -> None:
-        self._call = call
-        self._do = do
+    @abstractmethod
+    async def _call(self, verb: str, *args: Any) -> Any:
+        """A script."""
+
+    @abstractmethod
+    async def _do(self, command: str, key: str, *args: Any) -> Any:
+        """A command on a key."""
 
     async def get(self, uuids: Sequence[str]) -> list[Record | None]:
         found: list[Record | None] = [None] * len(uuids)
@@ -42,9 +47,7 @@ class Looking:
         return [(row[0] - 1, _seen(row, float(now))) for row in rows]
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        unknown = where.keys() - FILTERS.keys()
-        if unknown:
-            raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(FILTERS)}")
+        check(where)
         rows: list[Record] = []
         looked = 0
         for piece in await self._candidates(where, int(after) if after else _END):
@@ -52,7 +55,7 @@ class Looking:
                 return Page(rows, str(piece[0] + 1))
             looked += len(piece)
             for _, record in await self._look("seqs", seq_bytes(piece)):
-                if all(FILTERS[name](record, value) for name, value in where.items()):
+                if fits(record, where):
                     if len(rows) == limit:
                         return Page(rows, str(record.seq + 1))
                     rows.append(record)
@@ -157,15 +160,3 @@ def _seen(row: Sequence[Any], now: float) -> Record:
     if state != b"running":
         return record
     return moved(record, "running", past_with(record.past, session=session.decode(), started=started))
-
-
-FILTERS: dict[str, Callable[[Record, str], bool]] = {
-    "uuid": lambda record, value: record.uuid.startswith(value),
-    "source": lambda record, value: record.source == value,
-    "state": lambda record, value: record.state == value,
-    "tag": lambda record, value: value in record.policy.tags,
-    "unique": lambda record, value: record.unique == value,
-    "lane": lambda record, value: record.lane == value,
-    "since": lambda record, value: record.added >= int(value),
-    "until": lambda record, value: record.added < int(value),
-}

@@ -5,12 +5,11 @@ from __future__ import annotations
 import asyncio
 import os
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any, TypeVar, cast
 
 from onthedot.clock import Clock, SystemClock
-from onthedot.stores.besides import Server
 from onthedot.stores.contract import (
     CLIENT_LEASE,
     Added,
@@ -25,12 +24,9 @@ from onthedot.stores.contract import (
     NewTask,
     Note,
     Outcome,
-    Page,
     Pool,
     Record,
     Schedule,
-    Standing,
-    State,
     Turn,
     Verdict,
 )
@@ -39,9 +35,11 @@ from onthedot.stores.redis.hints import Listening
 from onthedot.stores.redis.looking import Looking
 from onthedot.stores.redis.rows import (
     UnknownPolicy,
+    alike,
     decode,
     encode,
     learn,
+    packed_alike,
     packed_copies,
     packed_outcomes,
     packed_policies,
@@ -58,7 +56,7 @@ _VERDICTS: dict[int, Verdict] = {ord("o"): "ok", ord("r"): "repeat", ord("l"): "
 _PURGE = 1000  # records a script drops
 
 
-class RedisStore:
+class RedisStore(Looking):
     """Several apps may share a server: the keys of each begin with ``onthedot:{name}:``."""
 
     private = False
@@ -70,7 +68,6 @@ class RedisStore:
         self.prefix: str = f"onthedot:{{{name}}}:"
         self._clock = None if clock is None or isinstance(clock, SystemClock) else clock  # None: the server's
         self._clients: dict[asyncio.AbstractEventLoop, tuple[Client, int]] = {}
-        self._looking = Looking(self._call, self._do)
         self._empty: dict[str, int] = {}  # by session: its last ask, if that took nothing
         _alive.add(self)
 
@@ -124,15 +121,9 @@ class RedisStore:
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         if not tasks:
             return []
-        timed = {
-            number: (task.at, task.after)
-            for number, task in enumerate(tasks, 1)
-            if task.at is not None or task.after > 0
-        }
-        policies = packed_policies(tasks)
-        verb = "add" if all(task.unique is None for task in tasks) else "add_unique"
-        holders = await self._call(verb, policies, encode(timed) if timed else b"", *payloads(tasks))
-        return _added(tasks, holders)
+        if alike(tasks):
+            return _added(tasks, await self._call("add_alike", *packed_alike(tasks)))
+        return _added(tasks, await self._call("add", packed_policies(tasks), encode(times(tasks)), *payloads(tasks)))
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
         asked = b""
@@ -225,32 +216,6 @@ class RedisStore:
             gone += dropped
             if gone >= limit or not (more or dropped == _PURGE):
                 return gone
-
-    # -- looking
-
-    async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
-        return await self._looking.get(uuids)
-
-    async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        return await self._looking.find(where, after, limit)
-
-    async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
-        return await self._looking.notes(uuid, after, limit)
-
-    async def tally(self) -> Mapping[tuple[str, State], int]:
-        return await self._looking.tally()
-
-    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
-        return await self._looking.state()
-
-    async def server(self) -> Server:
-        return await self._looking.server()
-
-    async def standing(self, uuid: str) -> Standing | None:
-        return await self._looking.standing(uuid)
-
-    async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
-        return await self._looking.changes(after, limit)
 
     def _forked(self) -> None:
         """The connections are the parent's: kept, so that nothing closes them from here."""

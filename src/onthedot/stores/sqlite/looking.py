@@ -10,6 +10,7 @@ from typing import Any
 import msgspec
 
 from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
+from onthedot.stores.filters import FILTERS, check
 from onthedot.stores.records import ENDED, ENDING, moved, past_with
 from onthedot.stores.sqlite.claiming import to_schedule
 from onthedot.stores.sqlite.lanes import Lanes
@@ -19,7 +20,6 @@ from onthedot.stores.sqlite.rows import Row, to_record
 from onthedot.stores.standing import holds
 
 _LOOK = 20_000  # records a call looks at
-_FILTERS = ("uuid", "source", "state", "tag", "unique", "lane", "since", "until")
 _END = 2**62
 
 
@@ -35,11 +35,9 @@ class Looking:
         return [found.get(uuid) for uuid in uuids]
 
     def find(self, where: Mapping[str, str], after: str | None, limit: int, now: float) -> Page:
-        unknown = where.keys() - set(_FILTERS)
-        if unknown:
-            raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(_FILTERS)}")
+        check(where)
         before = int(after) if after else _END
-        said: dict[str, Any] = dict.fromkeys(_FILTERS) | dict(where)
+        said: dict[str, Any] = dict.fromkeys(FILTERS) | dict(where)
         said |= {name: int(where[name]) for name in ("since", "until") if name in where}
         said |= {"app": self._app, "before": before, "limit": limit}
         if where.get("state") == "running":  # few, and known from the claims, however many wait

@@ -1,0 +1,27 @@
+"""What `find` can be asked for: the same names, and the same meaning, in every store."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from onthedot.stores.contract import Record
+
+FILTERS: dict[str, Callable[[Record, str], bool]] = {
+    "uuid": lambda record, value: record.uuid.startswith(value),
+    "source": lambda record, value: record.source == value,
+    "state": lambda record, value: record.state == value,
+    "tag": lambda record, value: value in record.policy.tags,
+    "unique": lambda record, value: record.unique == value,
+    "lane": lambda record, value: record.lane == value,
+    "since": lambda record, value: record.added >= int(value),
+    "until": lambda record, value: record.added < int(value),
+}
+
+
+def check(where: Mapping[str, str]) -> None:
+    if unknown := where.keys() - FILTERS.keys():
+        raise ValueError(f"cannot filter by {', '.join(sorted(unknown))}; known: {', '.join(FILTERS)}")
+
+
+def fits(record: Record, where: Mapping[str, str]) -> bool:
+    return all(FILTERS[name](record, value) for name, value in where.items())
