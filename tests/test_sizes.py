@@ -11,16 +11,16 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 7_250,
+    ".": 7_275,
     "cli": 3_600,
     "engine": 1_650,
     "executors": 1_300,
     "mq": 299,
-    "observe": 350,
+    "observe": 325,
     "operations": 2_650,
-    "stores": 1_300,
-    "stores/memory": 1_450,
-    "stores/postgres": 1_800,
+    "stores": 1_340,
+    "stores/memory": 1_410,
+    "stores/postgres": 1_750,
     "stores/postgres/functions": 1_800,
     "stores/redis": 1_300,
     "stores/redis/lua": 1_650,
