@@ -2,6 +2,6 @@
 
 from tests.seeds.queues import queue, start, url
 from tests.seeds.scripts import nothing_stays, script
-from tests.seeds.shared import file, hasty, own_globals, store
+from tests.seeds.shared import file, hasty, store
 
-__all__ = ["file", "hasty", "nothing_stays", "own_globals", "queue", "script", "start", "store", "url"]
+__all__ = ["file", "hasty", "nothing_stays", "queue", "script", "start", "store", "url"]

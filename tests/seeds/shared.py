@@ -37,17 +37,6 @@ EMPTY = {
 
 
 @pytest.fixture
-def own_globals(no_thread_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test has a global registry and a shared scheduler of its own, and leaves no thread behind."""
-    monkeypatch.delenv("ONTHEDOT_STORE", raising=False)
-    monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
-    monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
-    monkeypatch.setattr("onthedot.scheduler._shared", None)
-    yield
-    get_scheduler()._core.bridge.close()
-
-
-@pytest.fixture
 def file(tmp_path: Path) -> Path:
     return tmp_path / "row_b.db"
 
