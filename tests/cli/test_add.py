@@ -99,7 +99,7 @@ WRONG = [
     (["add", "greet", "--at", "noon"], 2, "is not a moment"),
     (["add", "greet", "--at", "2999-01-01", "--after", "1"], 2, "at and after: give one of them"),
     (["add", "greet", "--store", "memory://"], 2, "memory:// lives inside one process"),
-    (["add", "greet", "--store", "sqlite:////proc/x.db"], 3, "onthedot: "),
+    (["add", "greet", "-n", "shop", "--store", "sqlite:////proc/x.db"], 3, "onthedot: "),
     (["worker"], 2, "which app? Say app.py, or -A module:app."),
     (["worker", "-A", "nope:app"], 2, "onthedot: there is no module 'nope' in {folder}, nor installed; here is app.py"),
     (["worker", "nope.py"], 2, "onthedot: there is no file {folder}/nope.py; here is app.py"),
