@@ -1,11 +1,13 @@
-"""``./dev bench [core|memory|sqlite|redis|postgres|processes|limits] [--quick] [--json FILE]``"""
+"""``./dev bench [core|memory|sqlite|redis|postgres|processes|limits|drain] [--quick] [--json FILE]``"""
 
 from __future__ import annotations
 
 import argparse
+import json
 import sys
 
 from benchmarks import core, limits, postgres, processes, redis, sqlite
+from benchmarks.picture import DRAIN, DRAINED, drain_svg
 from benchmarks.report import run
 
 SUITES = {
@@ -16,6 +18,7 @@ SUITES = {
     "postgres": postgres.MEASURES,
     "processes": processes.MEASURES,
     "limits": limits.MEASURES,
+    "drain": [core.drain, sqlite.sqlite_drain, redis.redis_drain, postgres.postgres_drain],
 }
 
 
@@ -28,7 +31,12 @@ def main() -> int:
     parser.add_argument("--json", help="write the figures to this file")
     said = parser.parse_args()
     measures = [measure for measure in SUITES[said.suite] if not said.only or said.only in measure.__name__]
-    return run(measures, rounds=1 if said.quick else said.rounds, scale=0.05 if said.quick else 1, file=said.json)
+    rounds, scale = (1, 0.05) if said.quick else (said.rounds, 1)
+    if said.suite != "drain" or said.quick or said.only:
+        return run(measures, rounds, scale, said.json)
+    code = run(measures, rounds, scale, str(DRAINED))
+    DRAIN.write_text(drain_svg(json.loads(DRAINED.read_text())["rows"]))
+    return code
 
 
 if __name__ == "__main__":

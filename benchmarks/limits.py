@@ -12,9 +12,8 @@ import statistics
 import tempfile
 import time
 from collections.abc import Callable
-from pathlib import Path
 
-from benchmarks.picture import aging_svg
+from benchmarks.picture import AGING as PICTURE, aging_svg
 from benchmarks.report import Figure
 from onthedot import App
 from onthedot.clock import ManualClock, SystemClock
@@ -23,7 +22,6 @@ from onthedot.stores import connect
 from onthedot.stores.contract import Ask, Done, Lease, Limit, NewTask, Policy, Pool, Store
 from onthedot.stores.memory import MemoryStore
 
-PICTURE = Path(__file__).parents[1] / "docs" / "aging.svg"
 _CLAIMS = 60  # a round, of each of the two that are compared
 
 

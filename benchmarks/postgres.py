@@ -4,9 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
-import random
 import shutil
-import statistics
 import tempfile
 import time
 from collections.abc import Iterator
@@ -16,10 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.report import Figure
-from benchmarks.shared import add_rates, drain_app, new_task, noop
-from onthedot.clock import SystemClock
-from onthedot.stores import connect
-from onthedot.stores.contract import Ask, Done, Lease, Pool, Store, Turn
+from benchmarks.shared import add_rates, drain_app, growth, noop
 from tests.services.postgres_server import Server
 
 
@@ -53,8 +48,8 @@ def postgres_drain(scale: float) -> list[Figure]:
         tuned = asyncio.run(_drain_pgqueuer(url, count, 100))
     return [
         Figure(ours, bare, "tasks/s", "a bare loop: claim 100, run, settle 100", 0.6, least=True),
-        Figure(ours, peer, "tasks/s", "PgQueuer as it comes: batches of 10", 2.5, least=True),
-        Figure(ours, tuned, "tasks/s", "PgQueuer in batches of 100", 0.6, least=True),
+        Figure(ours, peer, "tasks/s", "PgQueuer, batches of 10", 2.5, least=True),
+        Figure(ours, tuned, "tasks/s", "PgQueuer, batches of 100", 0.6, least=True),
     ]
 
 
@@ -135,57 +130,16 @@ async def _bare_adds(url: str, count: int) -> float:
 
 
 def postgres_growth(scale: float) -> list[Figure]:
-    """What 100 adds and one turn (100 settled, 100 claimed) cost with a million pending, beside a thousand."""
     with server() as one, server() as other:
-        few, many = asyncio.run(_growth((one, 1_000), (other, int(1_000_000 * scale))))
-    return [
-        Figure(many[0], few[0], "µs", "100 adds: 1M beside 1k pending", 1.3, least=False),
-        Figure(many[1], few[1], "µs", "turn: 1M beside 1k pending", 1.3, least=False),
-    ]
 
+        async def settled() -> None:
+            """Else only the many would pay for writing pages for the first time since the last checkpoint."""
+            for url in (one, other):
+                connection = await _connect(url)
+                await connection.execute("CHECKPOINT")
+                await connection.close()
 
-async def _growth(*sizes: tuple[str, int]) -> list[tuple[float, float]]:
-    """On two servers in turns, so that a slow moment of the machine hits both alike. Medians of both costs."""
-    both = [await _filled(url, pending) for url, pending in sizes]
-    costs: list[list[tuple[float, float]]] = [[], []]
-    for number in range(1, 101):
-        for some, pending in zip(costs, both, strict=True):
-            some.append(await pending.round(number))
-    for pending in both:
-        await pending.store.close("w")
-        await pending.store.shut()
-    return [(statistics.median(add for add, _ in some), statistics.median(turn for _, turn in some)) for some in costs]
-
-
-async def _filled(url: str, pending: int) -> _Pending:
-    """Half of them are ready, half are due later, in no order."""
-    store, chance = connect(url, SystemClock(), "bench"), random.Random(1)
-    await store.open()
-    await store.beat("w", b"", 10**12)
-    for start in range(0, pending, 1000):
-        await store.add([new_task(f"p{start + i:09}", chance) for i in range(min(1000, pending - start))])
-    connection = await _connect(url)
-    await connection.execute("CHECKPOINT")  # else only the many would pay for writing pages for the first time since
-    await connection.close()
-    return _Pending(store)
-
-
-class _Pending:
-    def __init__(self, store: Store) -> None:
-        self.store = store
-        self._turn = Turn(())
-
-    async def round(self, number: int) -> tuple[float, float]:
-        """µs of 100 adds, and of a turn."""
-        new = [new_task(f"q{number:05}-{i:03}") for i in range(100)]
-        began = time.perf_counter()
-        await self.store.add(new)
-        added = time.perf_counter()
-        claimed = self._turn.claimed
-        outcomes = [Done(Lease(r.uuid, claimed.fence, "w")) for r in claimed.tasks] if claimed else []
-        ready = time.perf_counter()
-        self._turn = await self.store.turn("w", outcomes, Ask(number, [Pool(100, {"send": 100})]))
-        return (added - began) * 1e6, (time.perf_counter() - ready) * 1e6
+        return growth(one, other, scale, settled)
 
 
 MEASURES = [postgres_drain, postgres_adds, postgres_growth]

@@ -7,11 +7,13 @@ import gc
 import random
 import statistics
 import time
+from collections.abc import Awaitable, Callable
 
+from benchmarks.report import Figure
 from onthedot import App
 from onthedot.clock import SystemClock
 from onthedot.stores import connect
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Turn
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Store, Turn
 
 
 async def noop() -> None:
@@ -58,27 +60,74 @@ async def add_rates(store: str, count: int) -> tuple[float, float]:
         return single, count * 10 / (time.perf_counter() - began)
 
 
-async def pending_costs(url: str, pending: int) -> tuple[float, float]:
-    """µs of 100 adds, and of a turn. Half of the pending are ready, half are due later, in no order."""
-    store, chance = connect(url, SystemClock()), random.Random(1)
-    await store.open()
-    await store.beat("w", b"", 10**12)
-    for start in range(0, pending, 1000):
-        await store.add([new_task(f"p{start + i:09}", chance) for i in range(min(1000, pending - start))])
-    adds, turns, turn = [], [], Turn(())
-    for number in range(1, 61):
-        new = [new_task(f"q{number:05}-{i:03}", chance) for i in range(100)]
+class Pending:
+    """A store with so many tasks in it: half of them are ready, half are due later, in no order."""
+
+    def __init__(self, url: str) -> None:
+        self._store: Store = connect(url, SystemClock(), "bench")
+        self._chance = random.Random(1)
+        self._turn = Turn(())
+
+    async def fill(self, pending: int) -> None:
+        await self._store.open()
+        await self._store.beat("w", b"", 10**12)
+        for start in range(0, pending, 1000):
+            number = min(1000, pending - start)
+            await self._store.add([new_task(f"p{start + i:09}", self._chance) for i in range(number)])
+
+    async def round(self, number: int) -> tuple[float, float]:
+        """µs of 100 more of the kind, and of a turn: 100 settled, 100 claimed."""
+        new = [new_task(f"q{number:05}-{i:03}", self._chance) for i in range(100)]
         began = time.perf_counter()
-        await store.add(new)
-        adds.append((time.perf_counter() - began) * 1e6)
-        claimed = turn.claimed
+        await self._store.add(new)
+        added = time.perf_counter()
+        claimed = self._turn.claimed
         outcomes = [Done(Lease(r.uuid, claimed.fence, "w")) for r in claimed.tasks] if claimed else []
-        began = time.perf_counter()
-        turn = await store.turn("w", outcomes, Ask(number, [Pool(100, {"send": 100})]))
-        turns.append((time.perf_counter() - began) * 1e6)
-    await store.close("w")
-    await store.shut()
-    return statistics.median(adds), statistics.median(turns)
+        ready = time.perf_counter()
+        self._turn = await self._store.turn("w", outcomes, Ask(number, [Pool(100, {"send": 100})]))
+        ended = time.perf_counter()
+        await self._store.add(
+            [new_task(f"r{number:05}-{i:03}") for i in range(50)]
+        )  # so that as many are ready as before
+        return (added - began) * 1e6, (ended - ready) * 1e6
+
+    async def shut(self) -> None:
+        await self._store.close("w")
+        await self._store.shut()
+
+
+async def _in_turns(
+    few_url: str, many_url: str, scale: float, settled: Callable[[], Awaitable[None]]
+) -> list[list[float]]:
+    """So that a slow moment of the machine hits both alike. Medians of 100 adds and of a turn, of few and of many."""
+    both = Pending(few_url), Pending(many_url)
+    for each, pending in zip(both, (1_000, int(1_000_000 * scale)), strict=True):
+        await each.fill(pending)
+    await settled()
+    costs: list[list[tuple[float, float]]] = [[], []]
+    for number in range(1, 101):
+        for some, each in zip(costs, both, strict=True):
+            some.append(await each.round(number))
+    for each in both:
+        await each.shut()
+    return [[statistics.median(kind) for kind in zip(*some, strict=True)] for some in costs]
+
+
+async def _as_it_is() -> None: ...
+
+
+def growth(
+    few_url: str, many_url: str, scale: float, settled: Callable[[], Awaitable[None]] = _as_it_is
+) -> list[Figure]:
+    """What 100 adds and one turn (100 settled, 100 claimed) cost with a million pending, beside a thousand.
+
+    settled: called when both are full, before anything is measured.
+    """
+    few, many = asyncio.run(_in_turns(few_url, many_url, scale, settled))
+    return [
+        Figure(many[0], few[0], "µs", "100 adds: 1M beside 1k pending", 1.3, least=False),
+        Figure(many[1], few[1], "µs", "turn: 1M beside 1k pending", 1.3, least=False),
+    ]
 
 
 def new_task(uuid: str, chance: random.Random | None = None) -> NewTask:

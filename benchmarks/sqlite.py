@@ -19,7 +19,7 @@ from typing import Any
 
 from benchmarks.core import p99
 from benchmarks.report import Figure
-from benchmarks.shared import add_rates, drain_app, noop, pending_costs
+from benchmarks.shared import add_rates, drain_app, growth, noop
 from onthedot import App
 
 
@@ -37,7 +37,7 @@ def sqlite_drain(scale: float) -> list[Figure]:
         bare = asyncio.run(_drain_bare(at, count))
         peer = _drain_huey(at, max(100, count // 20))
     return [
-        Figure(ours, peer, "tasks/s", "Huey on SQLite", 12, least=True),
+        Figure(ours, peer, "tasks/s", "Huey", 12, least=True),
         Figure(ours, bare, "tasks/s", "a bare loop: claim 100, run, settle 100", 0.3, least=True),
     ]
 
@@ -220,14 +220,8 @@ async def _idle(at: Path, seconds: float) -> float:
 
 
 def sqlite_growth(scale: float) -> list[Figure]:
-    """What 100 adds and one turn (100 settled, 100 claimed) cost with a million pending, beside a thousand."""
     with folder() as at:
-        few = asyncio.run(pending_costs(f"sqlite:///{at}/few.db", 1_000))
-        many = asyncio.run(pending_costs(f"sqlite:///{at}/many.db", int(1_000_000 * scale)))
-    return [
-        Figure(many[0], few[0], "µs", "100 adds: 1M beside 1k pending", 1.3, least=False),
-        Figure(many[1], few[1], "µs", "turn: 1M beside 1k pending", 1.3, least=False),
-    ]
+        return growth(f"sqlite:///{at}/few.db", f"sqlite:///{at}/many.db", scale)
 
 
 MEASURES = [sqlite_drain, sqlite_adds, sqlite_pick_up, sqlite_lateness, sqlite_idle, sqlite_growth]

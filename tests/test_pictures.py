@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import json
+
 import pytest
 
 pytest.importorskip("benchmarks", reason="not in a source distribution")
 
-from benchmarks.limits import PICTURE, aging_waits
-from benchmarks.picture import aging_svg
+from benchmarks.limits import aging_waits
+from benchmarks.picture import AGING as PICTURE, DRAIN, DRAINED, aging_svg, drain_svg
 from onthedot.declared import AGING
 
 
@@ -15,3 +17,10 @@ def test_aging() -> None:
     waits = aging_waits()
     assert waits == {priority: (10 - priority) * AGING for priority in range(1, 11)}
     assert PICTURE.read_text() == aging_svg(waits), "./dev bench limits --only aging draws it"
+
+
+def test_draining() -> None:
+    """Drawn from the figures that stand beside it, of whole rounds."""
+    said = json.loads(DRAINED.read_text())
+    assert (said["scale"], said["rounds"] >= 3) == (1, True)
+    assert DRAIN.read_text() == drain_svg(said["rows"]), "./dev bench drain draws it"

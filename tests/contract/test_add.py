@@ -112,3 +112,38 @@ async def test_a_full_batch(store: Store, worker: Worker) -> None:
     answers = await store.add(new)
     assert [added.uuid for added in answers] == [one.uuid for one in new]
     assert await worker.runs(total=BATCH) == [one.uuid for one in new]
+
+
+async def test_a_batch_of_equals_that_is_due_later(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    new = tasks(1200, after=50, boost=7)  # a store may keep its books by the thousand
+    assert all(added.fresh for added in await store.add(new))
+    assert (await store.tally())["a", "scheduled"] == 1200
+    record = await look(store, new[-1].uuid)
+    assert (record.due, record.rank, record.state) == (clock.now() + 50, clock.now() + 43, "scheduled")
+    clock.advance(50)
+    await worker.runs(total=0)
+    assert await worker.runs(total=BATCH) == [one.uuid for one in new[:BATCH]]
+
+
+async def test_equals_but_for_their_names(store: Store, worker: Worker) -> None:
+    """As long, longer, in other letters, of nothing but spaces: each is what it was."""
+    await worker.beat()
+    names = ["a1", "b2", "ü2", "c", "d" * 31, "e" * 32, " " * 32, "f" * 200]
+    for chosen in (names, names[:2], names[2:3], names[4:5], names[6:7], names[7:]):
+        fresh = [f"{len(chosen)}{name}" if chosen is names else name for name in chosen]
+        assert await add(store, *(task(uuid=name, body=name.encode()) for name in fresh)) == fresh
+        for name in fresh:
+            record = await look(store, name)
+            assert (record.uuid, record.body) == (name, name.encode())
+        assert await worker.runs(total=BATCH) == fresh
+
+
+async def test_equals_of_which_some_are_known(store: Store) -> None:
+    old = tasks(3, body=b"1")
+    await store.add(old)
+    new = [task(body=b"2"), task(uuid=old[1].uuid, body=b"2"), task(body=b"3")]
+    assert [added.fresh for added in await store.add(new)] == [True, False, True]
+    records = [await look(store, one.uuid) for one in (*old, new[0], new[2])]
+    assert [record.body for record in records] == [b"1", b"1", b"1", b"2", b"3"]
+    assert [record.seq - records[0].seq for record in records] == [0, 1, 2, 3, 4]

@@ -202,6 +202,13 @@ async def test_a_session_runs_so_many_suspects_at_once(store: Store, worker: Wor
     assert await worker.runs(suspects=1) == [second]
 
 
+async def test_suspects_may_be_all_that_was_added(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    first, second = await add(store, *tasks(2, max_crashes=1))
+    assert await worker.runs(suspects=1) == [first]
+    assert await state(store, second) == "ready"
+
+
 async def test_chores_of_the_dead_go_back_uncounted(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import LONG
+from tests.faults.commits import Commits
 from tests.services import valkey
 from tests.services.postgres_server import Missing, Server
 
@@ -32,6 +33,10 @@ class Ground:
     def drop_hints(self, drop: bool = True) -> None:
         """Whoever tells others of something is not heard from now on."""
         raise NotImplementedError
+
+    def commits(self) -> Commits:
+        """From now on. The store is there already."""
+        return Commits()
 
 
 class OnRedis(Ground):
@@ -76,9 +81,34 @@ class OnPostgres(Ground):
     def start(self) -> None:
         self._server.start()
 
+    def commits(self) -> Commits:
+        """Its log is in the order in which transactions began: in which they end is written down as they do."""
+        self._say(*_ORDERED)
+        return Commits(self._order)
+
+    def _order(self) -> list[int]:
+        import psycopg
+
+        with psycopg.connect(self._server.url) as connection:
+            return [call for (call,) in connection.execute("SELECT call FROM watch.ended ORDER BY number")]
+
     def drop_hints(self, drop: bool = True) -> None:
         how, whom = ("REVOKE", "FROM") if drop else ("GRANT", "TO")
         self._say(f"{how} EXECUTE ON FUNCTION pg_notify(text, text) {whom} PUBLIC")
+
+
+# Deferred: at the commit. From its lock on, which goes when others see what was done, nobody else commits moves.
+_ORDERED = (
+    "CREATE SCHEMA watch",
+    "CREATE TABLE watch.ended (number bigint GENERATED ALWAYS AS IDENTITY, call bigint PRIMARY KEY)",
+    """CREATE FUNCTION watch.end() RETURNS trigger LANGUAGE plpgsql SECURITY DEFINER AS $$ BEGIN
+        PERFORM pg_advisory_xact_lock(7, 7);
+        INSERT INTO watch.ended (call) VALUES (NEW.call) ON CONFLICT DO NOTHING;
+        RETURN NULL;
+    END $$""",
+    """CREATE CONSTRAINT TRIGGER ended AFTER INSERT ON onthedot.change DEFERRABLE INITIALLY DEFERRED
+    FOR EACH ROW EXECUTE FUNCTION watch.end()""",
+)
 
 
 @contextlib.contextmanager

@@ -102,6 +102,12 @@ async def keyed(key: int) -> None:
     await _write_down(random.uniform(0.02, 0.06))
 
 
+@app.task(concurrency=2, max_crashes=1000)
+async def paired() -> None:
+    """Of all workers together at most two at once."""
+    await _write_down(random.uniform(0.02, 0.06))
+
+
 @app.task(limits=[Rate("50/s", burst=10)])
 async def paced() -> None:
     """Fifty a second, counted for the source."""

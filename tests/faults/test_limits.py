@@ -17,6 +17,7 @@ import pytest
 
 from onthedot.task import TaskInfo
 from tests.faults import LONG, scaled, shop
+from tests.faults.commits import Commits, replayed
 from tests.faults.fleet import crew, forked, wait_for
 from tests.faults.ledger import Ledger, crowds, ended_by_death
 from tests.faults.test_kill import sessions
@@ -70,11 +71,14 @@ def left(source: str) -> int:
 
 
 def test_never_three_of_a_key_at_once(place: Place, workers: None) -> None:
-    never_three(place)
+    never_three(place, Commits())
 
 
-def never_three(place: Place) -> None:
-    """Each key's tasks stand next to each other, so that without the limit many of one would run at once."""
+def never_three(place: Place, commits: Commits) -> None:
+    """Each key's tasks stand next to each other, so that without the limit many of one would run at once.
+
+    And of a source that has the same limit as a whole.
+    """
     keys, each, kills = scaled(150, 1000), scaled(6, 10), scaled(2, 20)
     chance, deaths, book = random.Random(3), dict[int, float](), Ledger(place.ledger)
     group_of: dict[str, object] = {}
@@ -82,6 +86,7 @@ def never_three(place: Place) -> None:
         calls = [{"key": key} for key in range(start, min(start + 50, keys)) for _ in range(each)]
         handles = shop.keyed.delay_many(calls)
         group_of |= {handle.uuid: call["key"] for handle, call in zip(handles, calls, strict=True)}
+    group_of |= {handle.uuid: "source" for handle in shop.paired.delay_many([{}] * scaled(100, 1000))}
 
     def entries() -> list[Any]:
         return [entry for entry in book.entries() if entry.uuid in group_of]
@@ -94,6 +99,7 @@ def never_three(place: Place) -> None:
     def look() -> None:
         """At a moment between two commits, and from outside: who runs by the store's own word."""
         nonlocal looks
+        commits.follow()
         running = Counter(group_of[task.uuid] for task in tasks_of("keyed", state="running"))
         seen.update({key: number - seen[key] for key, number in running.items() if number > seen[key]})
         looks += 1
@@ -103,18 +109,24 @@ def never_three(place: Place) -> None:
         pid = chance.choice(sorted(alive() - deaths.keys()))
         os.kill(pid, signal.SIGKILL)  # a worker of ours; its parent makes another
         deaths[pid] = time.monotonic()
-    wait_for(lambda: left("keyed") == 0, 300, look)
+    wait_for(lambda: left("keyed") + left("paired") == 0, 300, look)
     found = entries()
     book.close()
-    most = crowds(ended_by_death(found, deaths), group_of)
+    most, rows = crowds(ended_by_death(found, deaths), group_of), commits.rows()
+    said = replayed(rows, group_of)
     print(
         f"\n{len(group_of)} tasks of {keys} keys, {len(deaths)} processes killed: at most {max(most.values())} at once,"
-        f" and at most {max(seen.values())} by the store's word in {looks} looks"
+        f" and at most {max(seen.values())} by the store's word in {looks} looks;"
+        f" after each of {len(rows)} commits at most {max(said.most.values())}"
     )
     assert {entry.uuid for entry in found if entry.what == "end"} == set(group_of)
     assert max(most.values()) == 2
     assert max(seen.values()) == 2
     assert sum(number == 2 for number in most.values()) > keys / 2, "it was hardly ever tried"
+    assert max(said.most.values()) == said.most["source"] == 2
+    assert sum(number == 2 for number in said.most.values()) > keys / 2
+    begun = Counter(entry.uuid for entry in found if entry.what == "begin")
+    assert all(said.starts[uuid] >= number for uuid, number in begun.items()), "the log knows of every start"
 
 
 def test_a_rate_in_every_window(place: Place, workers: None) -> None:

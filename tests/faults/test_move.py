@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import random
 import signal
 import subprocess
@@ -11,19 +12,25 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
+from datetime import timedelta
 from itertools import pairwise
 from pathlib import Path
 
 import pytest
 
-from onthedot import App
-from tests.faults import scaled, shop
-from tests.faults.fleet import ROOT, fleet, wait_for
-from tests.faults.ledger import Ledger
+from onthedot import App, IntervalSchedule
+from onthedot.clock import to_ms
+from onthedot.schedule import nominal_uuid
+from tests.faults import LONG, caravan, scaled
+from tests.faults.fleet import ROOT, environment, wait_for
+from tests.faults.ledger import Entry, Ledger
+from tests.faults.test_schedule_kill import first_window
+from tests.services import valkey
 
-pytestmark = [pytest.mark.fault, pytest.mark.timeout(900)]
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(1800)]
 
 ENDED = ("succeeded", "failed", "cancelled")
+WINDOW = timedelta(seconds=0.5)
 
 
 @contextmanager
@@ -32,28 +39,46 @@ def _file(_: pytest.FixtureRequest, path: Path) -> Iterator[str]:
 
 
 @contextmanager
+def _redis(_: pytest.FixtureRequest, path: Path) -> Iterator[str]:
+    with valkey.server() as server:
+        yield f"{server.url}?lease=3"
+
+
+@contextmanager
 def _database(request: pytest.FixtureRequest, _: Path) -> Iterator[str]:
     with request.getfixturevalue("postgres").database() as url:
-        yield url
+        yield f"{url}{'&' if '?' in url else '?'}lease=3"
 
 
 STORES: dict[str, Callable[[pytest.FixtureRequest, Path], AbstractContextManager[str]]] = {
     "sqlite": _file,
+    "redis": _redis,
     "postgres": _database,
 }
-WAYS = {"sqlite-sqlite": (3, 20), "sqlite-postgres-sqlite": (1, 10)}  # kills on the way from one to the next
+WAYS = {  # how often the mover is killed on the way from one to the next; in a short run, in a long one
+    "sqlite-redis-postgres": (1, 10),
+    "sqlite-sqlite": (2, 10),
+    "postgres-sqlite-redis-sqlite": (0, 4),
+}
 
 
 @pytest.fixture(params=WAYS)
 def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[list[App], int]]:
     """The stores, each as an app sees it, and how often a mover is killed between two of them."""
+    kills = scaled(*WAYS[request.param])
+    if not kills:
+        pytest.skip("ONTHEDOT_FAULTS=long")
     with ExitStack() as stack:
         apps: list[App] = []
         for number, kind in enumerate(request.param.split("-")):
-            url = stack.enter_context(STORES[kind](request, tmp_path / f"shop{number}"))
-            apps.append(App("shop", store=url))
+            url = stack.enter_context(STORES[kind](request, tmp_path / f"caravan{number}"))
+            apps.append(App("caravan", store=url))
             stack.callback(apps[-1].shutdown)
-        yield apps, scaled(*WAYS[request.param])
+        yield apps, kills
+
+
+def url_of(app: App) -> str:
+    return str(app._core.url)
 
 
 def tally(app: App) -> Counter[str]:
@@ -67,60 +92,124 @@ def alive(app: App) -> int:
     return sum(number for state, number in tally(app).items() if state not in ENDED)
 
 
-def mover(source: str, target: str, *flags: str) -> subprocess.Popen[str]:
-    command = [sys.executable, "-m", "onthedot", "move", "--from", source, "--to", target, "--json", *flags]
-    return subprocess.Popen(command, cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+@contextmanager
+def workers(app: App, ledger: Path) -> Iterator[None]:
+    """`onthedot worker`: a supervisor, and two processes that it replaces when they die."""
+    command = [sys.executable, "-m", "onthedot", "worker", "tests.faults.caravan:app", "--processes", "2"]
+    with ledger.with_suffix(".log").open("ab") as log:
+        process = subprocess.Popen(command, env=environment(url_of(app), ledger), cwd=ROOT, stdout=log, stderr=log)
+    try:
+        wait_for(lambda: len(pids(app)) == 2, 60)
+        yield
+    finally:
+        process.terminate()
+        process.wait(60)
 
 
-def killed(source: str, target: App, late: float) -> bool:
+def pids(app: App) -> set[int]:
+    return {each.pid for each in app._core.bridge.call(lambda link: link.operations.workers())}
+
+
+def mover(source: App, target: App, *flags: str) -> subprocess.Popen[str]:
+    command = [sys.executable, "-m", "onthedot", "move", "--from", url_of(source), "--to", url_of(target), "--json"]
+    return subprocess.Popen([*command, *flags], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+
+
+def killed(source: App, target: App, late: float) -> bool:
     """A move that has begun, at a random moment; or at once, in its first batch. True: it was still under way."""
-    before = tally(target).total()
-    moving = mover(source, str(target._core.url))
+    before, moving = tally(target).total(), mover(source, target)
     wait_for(lambda: moving.poll() is not None or tally(target).total() > before, 60)
     time.sleep(late)
-    under_way = moving.poll() is None
     moving.send_signal(signal.SIGKILL)
     moving.communicate()
-    return under_way
+    return moving.returncode == -signal.SIGKILL
+
+
+class Caravan:
+    """What is sent on its way, by whom, and who died over it."""
+
+    def __init__(self, apps: list[App], ledger: Path, batch: int) -> None:
+        self.apps, self.ledger, self.batch = apps, ledger, batch
+        self.chance = random.Random(5)
+        self.acknowledged: set[str] = set()
+        self.caught = 0  # kills of a move that was under way
+        self.dead: set[int] = set()  # workers
+
+    def add(self, app: App) -> None:
+        """Due at once, due later, and paused: a third of each."""
+        later = self.chance.uniform(1, 6)
+        calls = [{"number": number} for number in range(self.batch // 3)]
+        with caravan.app.override(store=url_of(app)):
+            for adding in (caravan.work, caravan.work.options(after=later), caravan.cargo):
+                self.acknowledged.update(handle.uuid for handle in adding.delay_many(calls))
+
+    def lead(self, source: App, target: App, kills: int) -> None:
+        """From one to the next, killed so often; then to the end, while the workers here finish what they have."""
+        for kill in range(kills):
+            self.add(source)
+            self.caught += killed(source, target, self.chance.uniform(0, 0.3) if kill % 2 else 0)
+            if LONG:
+                self.kill_a_worker(self.chance.choice((source, target)))
+        last = mover(source, target, "--wait")
+        out, err = last.communicate(timeout=300)
+        assert (last.returncode, err) == (0, ""), out
+        assert (alive(source), json.loads(out)["schedules"]) == (0, ["pulse"])
+
+    def kill_a_worker(self, app: App) -> None:
+        wait_for(lambda: bool(pids(app) - self.dead), 60)
+        pid = self.chance.choice(sorted(pids(app) - self.dead))
+        os.kill(pid, signal.SIGKILL)  # of our supervisor, which makes another
+        self.dead.add(pid)
+
+    def windows(self) -> set[str]:
+        """The tasks of the schedule: each window has one, in one of the stores, from the first to the last."""
+        found: Counter[str] = Counter()
+        for app in self.apps:
+            page = app.sync.find(source="tick", state="succeeded", limit=10_000)
+            found.update(task.uuid for task in page)
+        begin, end = first_window(dict.fromkeys(found, "")), self.apps[-1].sync.schedules.get("pulse")
+        assert end.last_run is not None
+        number = (end.last_run - begin) // WINDOW + 1
+        assert found == {nominal_uuid("pulse", to_ms(begin + each * WINDOW)): 1 for each in range(number)}
+        assert end.run_count == number
+        return set(found)
+
+    def told(self, entries: list[Entry]) -> str:
+        runs = sum(entry.what == "begin" for entry in entries)
+        return (
+            f"{len(self.acknowledged)} acknowledged, {self.caught} moves killed under way, {len(self.dead)} workers "
+            f"killed; {runs} runs; in each store {[dict(tally(app)) for app in self.apps]}"
+        )
+
+
+def nobody_else(entries: list[Entry], dead: set[int]) -> list[Entry]:
+    """Runs after which the task began once more, although the process did not die."""
+    begun = sorted((entry for entry in entries if entry.what == "begin"), key=lambda entry: entry.at)
+    last = {entry.uuid: entry for entry in begun}
+    return [entry for entry in begun if entry is not last[entry.uuid] and entry.pid not in dead]
 
 
 def test_a_killed_move_goes_on(way: tuple[list[App], int], ledger: Ledger, ledger_path: Path) -> None:
     apps, kills = way
-    chance, batch, caught = random.Random(5), scaled(600, 1_000), 0
-    acknowledged: set[str] = set()
-    urls = [str(app._core.url) for app in apps]
-
-    def add(url: str, seconds: float) -> None:
-        """Half of them due at once, half later."""
-        with shop.app.override(store=url):
-            for after in (0.0, seconds):
-                made = shop.work.options(after=after).delay_many([{"number": n} for n in range(batch // 2)])
-                acknowledged.update(handle.uuid for handle in made)
-
+    made = Caravan(apps, ledger_path, scaled(600, 1_000))
     with ExitStack() as stack:
-        for url in urls:
-            stack.enter_context(fleet(url, ledger_path, 2))
+        for app in apps:
+            stack.enter_context(workers(app, ledger_path))
+        apps[0].sync.pause("cargo", reason="to the last store")
+        with caravan.app.override(store=url_of(apps[0])):
+            every = IntervalSchedule(WINDOW.total_seconds(), overlap="allow", catch_up="all")
+            caravan.app.sync.schedules.put("pulse", caravan.tick.s(), every)
         for source, target in pairwise(apps):
-            url = str(source._core.url)
-            for kill in range(kills):
-                add(url, chance.uniform(1, 6))
-                caught += killed(url, target, chance.uniform(0, 0.2) if kill % 2 else 0)
-            last = mover(url, str(target._core.url), "--wait")
-            out, err = last.communicate(timeout=240)
-            assert (last.returncode, err) == (0, "")
-            assert alive(source) == 0
-            print(f"\n{url.partition(':')[0]}: {json.loads(out)['tasks']} moved in the last run")
-        wait_for(lambda: sum(map(alive, apps)) == 0, 240)
-    entries = ledger.entries()
-    began = Counter(entry.uuid for entry in entries if entry.what == "begin")
-    tallies = [tally(app) for app in apps]
-    print(
-        f"{len(acknowledged)} acknowledged, {kills * (len(apps) - 1)} kills, {caught} of them of a move under way: "
-        f"lost {len(acknowledged - began.keys())}, extra runs {sum(began.values()) - len(began)}, "
-        f"in each store {[dict(each) for each in tallies]}"
-    )
-    assert began == dict.fromkeys(acknowledged, 1)
-    assert {entry.uuid for entry in entries if entry.what == "end"} == acknowledged
-    assert sum(each["succeeded"] for each in tallies) == len(acknowledged)
-    assert tallies[-1].keys() == {"succeeded"}
-    assert caught, "no kill hit a move under way"
+            made.lead(source, target, kills)
+        apps[-1].sync.resume("cargo")
+        apps[-1].sync.schedules.pause("pulse")
+        wait_for(lambda: sum(map(alive, apps)) == 0, 300)
+        entries = ledger.entries()
+        print(f"\n{made.told(entries)}")
+        expected = made.acknowledged | made.windows()
+    assert {entry.uuid for entry in entries if entry.what == "end"} == expected
+    assert {entry.uuid for entry in entries if entry.what == "begin"} == expected
+    assert nobody_else(entries, made.dead) == []
+    assert sum(tally(app)["succeeded"] for app in apps) == len(expected)
+    assert tally(apps[-1]).keys() == {"succeeded"}
+    assert made.caught, "no kill hit a move under way"

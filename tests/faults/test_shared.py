@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.faults import scaled, shop
+from tests.faults.commits import replayed
 from tests.faults.fleet import crew, fleet, wait_for
 from tests.faults.grounds import Ground, grounds
 from tests.faults.ledger import Ledger, extra_runs, most_at_once, taken_over_after
@@ -37,13 +38,16 @@ def test_killed_workers_and_machines_lose_nothing(ground: Ground, ledger: Ledger
     children, cuts = list[tuple[int, float]](), list[tuple[int, float]]()
     store = ground.at(LEASE)
     with shop.app.override(store=store):
-        acknowledged = set[str]()
+        acknowledged, limited = set[str](), dict[str, object]()
         with machines(WORKERS, store, ledger_path) as fleet:
+            wait_for(lambda: all_at_work(fleet), 60)
+            commits = ground.commits()
             for number in range(1, kills + 1):
-                wait_for(lambda: all_at_work(fleet), 60)
+                wait_for(lambda: all_at_work(fleet), 60, commits.follow)
                 for task in (shop.work, shop.limited):
                     added = task.delay_many([{"number": n} for n in range(tasks // kills // 2)])
                     acknowledged |= {handle.uuid for handle in added}
+                limited |= {handle.uuid: "limited" for handle in added}
                 wait_for(lambda: counts().get("running", 0) >= WORKERS, 30)
                 time.sleep(chance.uniform(0, 0.15))  # the random moment
                 index = chance.randrange(WORKERS)
@@ -55,16 +59,18 @@ def test_killed_workers_and_machines_lose_nothing(ground: Ground, ledger: Ledger
                     cuts += [(pid, died) for pid in pids]
                     fleet[index] = Machine(store, ledger_path)
             wait_for(lambda: all_at_work(fleet), 60)
-            wait_for(lambda: done() == tasks, 1200)
+            wait_for(lambda: done() == tasks, 1200, commits.follow)
             whole = {handle.uuid for handle in shop.limited.delay_many([{"number": n} for n in range(100)])}
             wait_for(lambda: done() == tasks + 100, 60)
-        entries = ledger.entries()
+        entries, rows = ledger.entries(), commits.rows()
+        said = replayed(rows, limited | dict.fromkeys(whole, "limited"))
         fast = [seconds for pid, died in children for seconds in taken_over_after(entries, pid, died)]
         slow = [seconds for pid, died in cuts for seconds in taken_over_after(entries, pid, died)]
         print(
             f"\n{tasks} acknowledged, {len(children)} processes and {len(cuts)} machines killed:"
             f" lost {len(acknowledged - {entry.uuid for entry in entries})}, extra runs {extra_runs(entries)};"
-            f" taken over from processes {told(fast)}; from machines {told(slow)} with a lease of {LEASE} s"
+            f" taken over from processes {told(fast)}; from machines {told(slow)} with a lease of {LEASE} s;"
+            f" after each of {len(rows)} commits at most {said.most['limited']} of a source ran"
         )
         assert counts() == {"succeeded": tasks + 100}
     assert {entry.uuid for entry in entries if entry.what == "end"} >= acknowledged | whole
@@ -72,6 +78,7 @@ def test_killed_workers_and_machines_lose_nothing(ground: Ground, ledger: Ledger
     begun = [(entry.uuid, entry.fence) for entry in entries if entry.what == "begin"]
     assert len(set(begun)) == len(begun), "no lease is given twice"
     assert most_at_once(entries, whole) <= 12, "the limit is not exceeded"
+    assert scaled(shop.SLOTS, 12) <= said.most["limited"] <= 12, "nor by any commit"
     assert fast, "no kill hit a running task"
     assert statistics.median(fast) < LEASE / 2, "a supervisor does not wait for the lease"
 
@@ -144,13 +151,13 @@ def test_work_goes_on_by_itself(ground: Ground, ledger: Ledger, ledger_path: Pat
         assert kb_after - kb_before < 15_000
 
 
-@on()
+@on("redis", "postgres")
 def test_never_three_of_a_key_at_once(ground: Ground, ledger: Ledger) -> None:
     """Eight processes that embed a worker: who is killed is missed after its lease."""
     place = Place(ground.at(LEASE), ledger.path)
     with shop.app.override(store=place.url), crew(place.url, place.ledger, 8):
         wait_for(lambda: sessions() == 8, 60)
-        never_three(place)
+        never_three(place, ground.commits())
 
 
 @on()

@@ -39,3 +39,9 @@ class Certificates:
         made.private_key_pem.write_to_path(str(key))
         key.chmod(0o600)
         return chain, key
+
+    def options(self, port: int) -> tuple[str, ...]:
+        """What a Redis is told: TLS on this port, and on its plain one for whoever looks after it."""
+        chain, key = self.server()
+        files = ("--tls-cert-file", str(chain), "--tls-key-file", str(key), "--tls-ca-cert-file", str(self.ca))
+        return ("--tls-port", str(port), *files, "--tls-auth-clients", "no")

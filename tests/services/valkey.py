@@ -119,6 +119,11 @@ class Server:
         return f"redis://127.0.0.1:{self.port}"
 
     @property
+    def tls_port(self) -> int:
+        """Of one whose options say so."""
+        return int(self.options[self.options.index("--tls-port") + 1])
+
+    @property
     def pid(self) -> int:
         lines = self.text("INFO", "server").splitlines()
         return int(next(line for line in lines if line.startswith("process_id:")).partition(":")[2])

@@ -10,7 +10,7 @@ import pytest
 from onthedot import App
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
-from onthedot.stores.redis import RedisStore
+from onthedot.stores.redis import RedisStore, client
 from onthedot.stores.redis.rights import rights_text
 from onthedot.task import new_uuid
 from tests.services.constellations import cluster, sentinels
@@ -52,6 +52,23 @@ async def test_a_cluster() -> None:
                 await life(store)
             finally:
                 await store.shut()
+
+
+async def test_a_cluster_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(client, "PATIENCE", 0.3)
+    with cluster() as nodes:
+        store = RedisStore(f"redis+cluster://127.0.0.1:{nodes[0].port}")
+        await store.open()
+        for node in nodes:
+            node.kill()
+        for _ in range(2):  # the driver forgets what it knew of the nodes at the first
+            with pytest.raises(StoreUnavailable, match="is it running"):
+                await store.tally()
+        with pytest.raises(StoreUnavailable, match="is it running"):
+            await anext(store.hints("w"))
+        await store.shut()
+        with pytest.raises(StoreUnavailable, match="is it running"):
+            await store.open()
 
 
 async def test_a_failover() -> None:

@@ -14,6 +14,8 @@ from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.stores.redis import RedisStore, client
 from tests.services import debian, valkey
 from tests.services.certificates import Certificates, Kind
+from tests.services.constellations import cluster
+from tests.stores.redis.test_constellations import life
 from tests.waiting import until
 
 
@@ -34,17 +36,21 @@ class Secured(NamedTuple):
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     certificates = Certificates(tmp_path_factory.mktemp("tls"))
-    (chain, key), port = certificates.server(), valkey.free_port()
-    files = ("--tls-cert-file", str(chain), "--tls-key-file", str(key), "--tls-ca-cert-file", str(certificates.ca))
-    options = ("--tls-port", str(port), *files, "--tls-auth-clients", "no")
+    options = certificates.options(valkey.free_port())
     with valkey.server(*options, runs=debian.wanted("redis-server")) as server:
-        yield Secured(server, port, certificates)
+        yield Secured(server, server.tls_port, certificates)
 
 
 @pytest.fixture
 def secured(running: Secured) -> Secured:
     running.shows("good")
     return running
+
+
+def ports_of_stores(server: valkey.Server) -> set[int]:
+    """On which they are connected to it."""
+    lines = [line.split() for line in server.text("CLIENT", "LIST").splitlines() if "name=onthedot" in line]
+    return {int(word.rpartition(":")[2]) for line in lines for word in line if word.startswith("laddr=")}
 
 
 async def open_and_shut(url: str) -> None:
@@ -63,8 +69,7 @@ async def test_an_app_over_tls(secured: Secured, host: str) -> None:
 
     async with app.running():
         assert await (await double.enqueue(21)).result(timeout=20) == 42
-        clients = secured.server.text("CLIENT", "LIST").splitlines()
-        assert {f"laddr=127.0.0.1:{secured.port} " in line for line in clients if "name=onthedot" in line} == {True}
+        assert ports_of_stores(secured.server) == {secured.port}
 
 
 async def test_sentinels_are_asked_over_tls_too(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -78,13 +83,42 @@ async def test_sentinels_are_asked_over_tls_too(secured: Secured, monkeypatch: p
     try:
         await until(lambda: "status=ok" in watcher.text("INFO", "sentinel"))
         hosts = f"redis+sentinel://127.0.0.1:{port}/mymaster?tls=1"
-        await open_and_shut(f"{hosts}&tls_ca={secured.certificates.ca}")
+        store = RedisStore(f"{hosts}&tls_ca={secured.certificates.ca}", None, "watched")
+        await store.open()
+        await life(store)
+        assert ports_of_stores(secured.server) == {secured.port}
+        await store.shut()
         monkeypatch.setattr(client, "PATIENCE", 0.5)
         with pytest.raises(StoreUnavailable, match=r"no sentinel says where.*TLS on both sides") as told:
             await open_and_shut(hosts)  # the driver does not say why it cannot talk to them
         assert len(str(told.value)) < 300
     finally:
         watcher.close()
+
+
+async def test_a_cluster_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls and hints, to whichever node has the app; none of them on a plain port."""
+    certificates = Certificates(tmp_path)
+    with cluster(certificates) as nodes:
+        hosts = f"redis+cluster://localhost:{nodes[0].tls_port}"
+        for name in ("one", "two", "three"):  # most likely not all on one node
+            store = RedisStore(f"{hosts}?tls=1&tls_ca={certificates.ca}", None, name)
+            await store.open()
+            await life(store)
+            used = [ports_of_stores(node) for node in nodes]
+            assert [ports for ports in used if ports] == [
+                {n.tls_port} for n, ports in zip(nodes, used, strict=True) if ports
+            ]
+            await store.shut()
+        began = time.monotonic()
+        with pytest.raises(StoreRefused, match=r"nobody known has signed .* \?tls_ca=/path"):
+            await open_and_shut(f"{hosts}?tls=1")
+        assert time.monotonic() - began < 3, "a second try mends no certificate"
+        monkeypatch.setattr(client, "PATIENCE", 0.5)
+        for url in (hosts, f"redis+cluster://localhost:{nodes[0].port}?tls=1&tls_ca={certificates.ca}"):
+            with pytest.raises(StoreUnavailable, match="TLS on both sides or on neither"):
+                await open_and_shut(url)
+        await until(lambda: not any(ports_of_stores(node) for node in nodes))
 
 
 @pytest.mark.parametrize(

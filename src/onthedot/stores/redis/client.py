@@ -78,7 +78,7 @@ class Client:
 
     async def check(self, prefix: str) -> None:
         """Refuses a server on which tasks could get lost."""
-        where = {} if not self._cluster else {"target_nodes": await self._node(prefix)}
+        where = {} if not self._cluster else {"target_nodes": await self._until_answered(self._node, prefix)}
         server = fields(await self.do("INFO", "server", **where))
         memory = fields(await self.do("INFO", "memory", **where))
         version = tuple(map(int, server.get("redis_version", "99.0").split(".")[:2]))
@@ -138,7 +138,7 @@ class Client:
         """A subscription on a connection of its own."""
         redis = self._redis
         if self._cluster:  # what one node is told, all are
-            node = await self._node(prefix)
+            node = await self._until_answered(self._node, prefix)
             redis = _plain(self._place, node.host, node.port)
         pubsub = redis.pubsub()
         try:

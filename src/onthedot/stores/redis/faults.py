@@ -8,6 +8,8 @@ from onthedot.stores.trust import Ways, distrusted
 _DOUBTS = "is it running, is the address right, and is TLS on both sides or on neither?"
 _WAYS = Ways("?tls_ca=/path/to/ca.pem", "?tls_cert=…&tls_key=…", "?tls_insecure=1")
 
+_CLUSTER = "RedisClusterException"  # no node answers, or none has our slot; for the driver, no RedisError
+
 _RIGHTS = (
     "this user needs the keys ~onthedot:*, the channels &onthedot:* and our commands: "
     "`onthedot schema print --role USER` prints them"
@@ -40,7 +42,7 @@ def explained(error: Exception, where: str) -> Exception:
             return ours(f"{where}: {text.partition(' : ')[0]}; {advice}")  # behind it, all about the driver's objects
     if is_answer(error):
         return StoreRefused(f"{where}: {text}")
-    if isinstance(error, OSError | TimeoutError) or _is(error, "RedisError"):
+    if isinstance(error, OSError | TimeoutError) or _is(error, "RedisError", _CLUSTER):
         return StoreUnavailable(f"{where}: {text}; {_DOUBTS}")
     return error
 
@@ -59,7 +61,10 @@ def is_unknown_script(error: BaseException) -> bool:
     return _is(error, "NoScriptError")
 
 
-_PASSING = ("ConnectionError", "TimeoutError", "ReadOnlyError", "TryAgainError", "ClusterDownError", "MasterDownError")
+_PASSING = (
+    "ConnectionError", "TimeoutError", "ReadOnlyError", "MasterDownError",
+    "TryAgainError", "ClusterDownError", _CLUSTER,
+)  # fmt: skip
 
 
 def may_pass(error: Exception) -> bool:

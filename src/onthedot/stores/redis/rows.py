@@ -94,6 +94,36 @@ def payloads(tasks: Sequence[NewTask]) -> Iterator[bytes]:
         yield task.body
 
 
+def alike(tasks: Sequence[NewTask]) -> bool:
+    """They differ by uuid and body alone: of no lane, without a key, not to expire, no suspects."""
+    first = tasks[0]
+    source, policy, at, after, length = first.source, first.policy, first.at, first.after, len(first.uuid)
+    if policy.expires is not None or policy.max_crashes <= 1:
+        return False
+    for task in tasks:
+        if task.lane is not None or task.unique is not None or task.source != source:
+            return False
+        if task.policy is not policy and task.policy != policy:
+            return False
+        if task.at != at or task.after != after or len(task.uuid) != length or not task.uuid.isascii():
+            return False
+    return True
+
+
+def packed_alike(tasks: Sequence[NewTask]) -> list[Any]:
+    """What they share, then uuid and body of each."""
+    first = tasks[0]
+    head = head_of(first)
+    start = 1 + len(encode(first.uuid)) - len(first.uuid)  # what says that an array comes, and a text
+    words: list[Any] = [
+        first.source, *policy_text(first.policy), first.policy.boost, "" if first.at is None else first.at,
+        repr(first.after), head[:start], head[start + len(first.uuid) :],
+    ]  # fmt: skip
+    for task in tasks:
+        words += (task.uuid, task.body)
+    return words
+
+
 def times(tasks: Sequence[NewTask]) -> list[tuple[int | None, float]]:
     return [(task.at, task.after) for task in tasks]
 

@@ -40,7 +40,7 @@ def _plain(text: str) -> str:
 
 
 VERBS = (
-    "add", "add_unique", "turn", "note", "cancel", "lift", "adopt", "revive", "beat", "close", "put", "fire", "drop",
+    "add", "add_alike", "turn", "note", "cancel", "lift", "adopt", "revive", "beat", "close", "put", "fire", "drop",
     "purge", "look", "names", "stand", "state", "server",
 )  # fmt: skip
 SCRIPTS: dict[str, Script] = {verb: _read(verb) for verb in VERBS}

@@ -35,9 +35,11 @@ from onthedot.stores.redis.hints import Listening
 from onthedot.stores.redis.looking import Looking
 from onthedot.stores.redis.rows import (
     UnknownPolicy,
+    alike,
     decode,
     encode,
     learn,
+    packed_alike,
     packed_copies,
     packed_outcomes,
     packed_policies,
@@ -119,15 +121,9 @@ class RedisStore(Looking):
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         if not tasks:
             return []
-        timed = {
-            number: (task.at, task.after)
-            for number, task in enumerate(tasks, 1)
-            if task.at is not None or task.after > 0
-        }
-        policies = packed_policies(tasks)
-        verb = "add" if all(task.unique is None for task in tasks) else "add_unique"
-        holders = await self._call(verb, policies, encode(timed) if timed else b"", *payloads(tasks))
-        return _added(tasks, holders)
+        if alike(tasks):
+            return _added(tasks, await self._call("add_alike", *packed_alike(tasks)))
+        return _added(tasks, await self._call("add", packed_policies(tasks), encode(times(tasks)), *payloads(tasks)))
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
         asked = b""

@@ -7,10 +7,6 @@ local function to_task(head, moment, after)
   }, FRESH)
 end
 
-local function widen() -- a server searches small hashes from end to end, unless something in them is long
-  for _, key in ipairs({IDS, PAST, HELD}) do call('HSET', key, '\0', ('-'):rep(65)) end
-end
-
 local function number(r) -- and known by its name from now on
   local next = next_number('seq')
   if next == 1 then widen() end

@@ -2,7 +2,7 @@
 -- KEYS[1]: prefix. ARGV: now, policies (msgpack {digest: text}), msgpack [[due, added, retries, crashes, earlier, started,
 --   has an error], …], then head, body and error each.
 -- Returns: for each: "" if it is new, else the uuid of the one that was there.
--- uses: call later policies records counting limits lanes laning entering places steps keys adding logging telling
+-- uses: call later policies records counting limits lanes laning entering places steps keys widening adding logging telling
 local function adopt(r, head, body)
   if call('HEXISTS', IDS, r.uuid) == 1 then return r.uuid end
   if r.unique then

@@ -5,7 +5,7 @@
 --   like ones. Payloads: in this order, the result or error of each (one, if it is the same), head and body of what it adds.
 -- Returns: verdicts (a letter each: o k, r epeat, l ost), alive, and with an ask of the living:
 --   msgpack [fence, rest, woke, next_in, more, now], tasks and chores as [seqs in one, tasks, pasts if any], schedules as [name, packed, rule].
--- uses: call later policies records counting limits lanes laning entering places steps keys adding adding_all ending sessions burying noting backing alike settling
+-- uses: call later policies records counting limits lanes laning entering places steps keys widening adding adding_all ending sessions burying noting backing alike settling
 -- uses: time rooms taking pools strays logging telling claiming
 local session, verdicts = ARGV[2], {}
 caller, payload, texts = session, 5, unpacked(ARGV[5])

@@ -1,3 +1,0 @@
--- add_unique: like add, for tasks that may have unique keys. A script of its own, since most have none and what a script
--- uses is made anew for every call.
--- uses: call later policies records counting limits lanes laning entering places steps keys adding adding_all logging telling add
