@@ -308,6 +308,11 @@ async def test_a_timed_out_thread_is_retried_while_it_still_works(
     app: App, clock: ManualClock, gate: threading.Event
 ) -> None:
     began: list[int] = []
+    both = threading.Barrier(2)
+
+    @app.task
+    def meet() -> int:
+        return both.wait(SOON)
 
     @app.task(timeout=5, max_retries=1, backoff=[1])
     def slow_once() -> int:
@@ -330,6 +335,8 @@ async def test_a_timed_out_thread_is_retried_while_it_still_works(
         gate.set()
         await until(lambda: app.status()["running_count"] == 0)
         assert await handle == 2
+        pair = [await meet.enqueue(), await meet.enqueue()]
+        assert {await each.result(timeout=SOON) for each in pair} == {0, 1}, "both slots are free again"
 
 
 # -- stopping

@@ -49,7 +49,7 @@ def sentinels() -> Iterator[tuple[list[Server], list[Server]]]:
     if program() is None:
         missing("Valkey sentinels")
     with ExitStack() as stack:
-        master = Server()
+        master = Server("--repl-diskless-sync-delay", "0")
         stack.callback(master.close)
         replica = Server("--replicaof", "127.0.0.1", str(master.port))
         stack.callback(replica.close)

@@ -19,7 +19,7 @@ from onthedot.errors import TaskTimeout
 from onthedot.executors.contract import Encoded, Executor
 from onthedot.observe.logs import Logs
 from onthedot.outcome import NOT_STORED, cancelled, failed, verdict
-from onthedot.stores.contract import Again, Also, Done, Outcome
+from onthedot.stores.contract import Again, Also, Done, Lease, Outcome
 
 Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]
 
@@ -69,6 +69,14 @@ class Runner:
             self.runs[run.record.uuid] = run
         self._queue.extend(runs)
         self._call_helper()
+
+    def goes_on(self, lease: Lease) -> bool:
+        """What a store has forgotten to have given out, and gives out again to who still runs it: under this lease."""
+        run = self.runs.get(lease.uuid)
+        if run is None or run.stop or run.over:
+            return False
+        run.lease = lease
+        return True
 
     def give_back(self) -> None:
         """What has not begun goes back as if it had not been claimed."""
@@ -180,7 +188,8 @@ class Runner:
         return self._judged(error, run)
 
     def _finish(self, run: Run, outcome: Outcome | None) -> None:
-        del self.runs[run.record.uuid]
+        if self.runs.get(run.record.uuid) is run:  # else it was abandoned, and the next try is on its way
+            del self.runs[run.record.uuid]
         self.freed.append(run.record.source)
         if run.timer is not None:
             run.timer.cancel()

@@ -289,6 +289,8 @@ class Worker:
             if source is None or executor is None or self._stopping:  # gone, or going, since the ask
                 self._also.append(Again(lease, None, counted=False))
                 continue
+            if self.runner.goes_on(lease):
+                continue
             run = Run(source, record, lease, self)
             run.started, run.executor = now, executor
             taken.append(name)

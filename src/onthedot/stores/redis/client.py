@@ -19,6 +19,8 @@ from onthedot.stores.redis.url import Place, place_of
 
 PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for five
 _CONNECT = 2.0
+_CONFIRM = 2.0  # seconds for replicas to have it
+_ADDING = ("add", "add_unique", "adopt")  # nothing brings it back; what has happened to a task happens again
 _SEARCH = 10.0  # seconds for turning over all keys of a server
 _COUNTS = "onthedot:{*}:count"  # every app has one
 _OLDEST = (6, 2)
@@ -36,16 +38,20 @@ class Lines:
         self._closed = False
 
     async def ask(self, *words: Any) -> Any:
-        """A line whose answer was not read to its end is dropped: the next caller would get it."""
+        (answer,) = await self.ask_all(words)
+        return answer
+
+    async def ask_all(self, *commands: tuple[Any, ...]) -> list[Any]:
+        """In one round trip. A line whose answers were not all read is dropped: the next caller would get them."""
         async with self._room:
             line = self._idle.pop() if self._idle else self._pool.make_connection()
             try:
                 if not line.is_connected:
                     await line.connect()  # by itself it would not ask the sentinels where
-                await line.send_packed_command(self._pack(words), check_health=False)
-                answer = await line.read_response()
+                await line.send_packed_command(b"".join(map(self._pack, commands)), check_health=False)
+                answers = [await line.read_response() for _ in commands]
             except BaseException as error:
-                if not is_answer(error) or self._closed:
+                if not is_answer(error) or self._closed or len(commands) > 1:
                     await line.disconnect(nowait=True)
                 else:
                     self._idle.append(line)
@@ -54,7 +60,7 @@ class Lines:
                 await line.disconnect(nowait=True)
             else:
                 self._idle.append(line)
-            return answer
+            return answers
 
     async def drop_idle(self, *, nowait: bool = True) -> None:
         """With TLS both sides say goodbye, which takes a moment; of a line in doubt it is not waited for."""
@@ -73,6 +79,7 @@ class Client:
         self._cluster: bool = place.kind == "redis+cluster"
         self._pool: Any = None if self._cluster else self._redis.connection_pool
         self._lines = None if self._cluster else Lines(self._pool, place.connections)
+        self._waits = _ADDING if place.wait else ()
         self._pubsubs: weakref.WeakSet[Any] = weakref.WeakSet()
         self._ask: Callable[..., Awaitable[Any]] = self._lines.ask if self._lines else self._redis.execute_command
 
@@ -97,19 +104,32 @@ class Client:
 
     async def call(self, verb: str, prefix: str, *args: Any) -> Any:
         """One script, which is one transaction."""
-        return await self._until_answered(self._evaluate, SCRIPTS[verb], prefix, args)
+        ask = partial(self._ask_and_wait, prefix) if verb in self._waits else self._ask
+        return await self._until_answered(self._evaluate, ask, SCRIPTS[verb], prefix, args)
 
     async def do(self, *words: Any, **options: Any) -> Any:
         """One command that only reads."""
         return await self._until_answered(partial(self._ask, *words, **options))
 
-    async def _evaluate(self, script: Script, prefix: str, args: tuple[Any, ...]) -> Any:
+    async def _ask_and_wait(self, prefix: str, *words: Any) -> Any:
+        """WAIT goes by what its own line has written last, and a repeated call may write nothing: a message is sent."""
+        assert self._lines is not None, "a cluster has no wait"
+        wanted, mark = self._place.wait, ("PUBLISH", f"{prefix}waited", "")
+        answer, _, there = await self._lines.ask_all(words, mark, ("WAIT", wanted, round(_CONFIRM * 1000)))
+        if there < wanted:
+            raise StoreUnavailable(
+                f"{self._place.shown}: stored, but {there} of {wanted} replicas had it after {_CONFIRM:g} s (wait= in "
+                "the URL): it is lost if the master dies now; the same call again does no harm"
+            )
+        return answer
+
+    async def _evaluate(self, ask: Callable[..., Any], script: Script, prefix: str, args: tuple[Any, ...]) -> Any:
         try:
-            return await self._ask("EVALSHA", script.sha, 1, prefix, *args)
+            return await ask("EVALSHA", script.sha, 1, prefix, *args)
         except Exception as error:
             if not is_unknown_script(error):  # a new server, or somebody has flushed them
                 raise
-            return await self._ask("EVAL", script.text, 1, prefix, *args)
+            return await ask("EVAL", script.text, 1, prefix, *args)
 
     async def _until_answered(self, once: Any, *args: Any) -> Any:
         until, pause = time.monotonic() + PATIENCE, 0.01

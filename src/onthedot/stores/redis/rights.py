@@ -15,14 +15,16 @@ _OURS = (  # by the client itself: to come in, to call a script, to look, to hea
 _CLUSTER = ("asking", "cluster|slots", "command")
 
 
-def commands(*, cluster: bool = False) -> list[str]:
+def commands(*, cluster: bool = False, wait: bool = False) -> list[str]:
     """All that is ever said to a server. Those of the scripts are read from them."""
     found = {name.lower() for script in SCRIPTS.values() for name in _IN_SCRIPT.findall(script.text)}
-    return sorted(found.union(_OURS, _CLUSTER if cluster else ()))
+    return sorted(found.union(_OURS, _CLUSTER if cluster else (), ("wait",) if wait else ()))
 
 
 def rights_text(url: str, role: str, app: str) -> str:
     """For redis-cli; app "" stands for all apps of the server."""
     keys = f"onthedot:{{{app}}}:*" if app else "onthedot:*"
-    granted = " ".join(f"+{name}" for name in commands(cluster=place_of(url).kind == "redis+cluster"))
+    place = place_of(url)
+    known = commands(cluster=place.kind == "redis+cluster", wait=place.wait > 0)
+    granted = " ".join(f"+{name}" for name in known)
     return f"ACL SETUSER {role} reset on >PASSWORD resetchannels ~{keys} &{keys} -@all {granted}\n"

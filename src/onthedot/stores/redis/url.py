@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 from onthedot.errors import StoreRefused
 
 _TLS = ("tls_ca", "tls_cert", "tls_key", "tls_insecure")
-_OPTIONS = ("lease", "max_connections", "tls", *_TLS, "sentinel_username", "sentinel_password")
+_OPTIONS = ("lease", "max_connections", "wait", "tls", *_TLS, "sentinel_username", "sentinel_password")
 _ALIASES = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "tls_key"}  # redis-py's names
 _YES, _NO = ("1", "true"), ("0", "false")
 _FORMS = {
@@ -40,6 +40,11 @@ class Place(NamedTuple):
     def connections(self) -> int:
         """The most that an event loop has; who needs one more waits."""
         return int(self.options.get("max_connections", "16"))
+
+    @property
+    def wait(self) -> int:
+        """Replicas that must have what was added, before it counts as added."""
+        return int(self.options.get("wait", "0"))
 
     @property
     def tls(self) -> bool:
@@ -78,6 +83,8 @@ def place_of(url: str) -> Place:
 def _check(place: Place) -> None:
     if place.lease < 1 or place.connections < 1:
         raise ValueError("lease and max_connections must be more than nothing")
+    if place.wait < 0 or (place.wait and place.kind == "redis+cluster"):
+        raise ValueError("wait is a number of replicas of one master, not of a cluster")
     for name in ("tls", "tls_insecure"):
         if place.options.get(name, "0") not in (*_YES, *_NO):
             raise ValueError(f"{name}={place.options[name]} is neither 1 nor 0")

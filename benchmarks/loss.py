@@ -1,0 +1,299 @@
+"""What a Redis that dies has lost of what it had acknowledged, for each way to keep it; and what an add costs there.
+
+``kill -9`` loses what the server had, but not what it had handed to the kernel. A power cut loses that, too: strace
+tells when the server has synced its file, and the file is cut behind what was in it when the last sync began. The
+kernel may have written more by then: this is the worst that can be. (WAITAOF is of no help: Valkey 9.1 says yes at
+once, also where a sync comes but once a second: redis#13793.)
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import re
+import shutil
+import statistics
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+
+from onthedot.errors import StoreUnavailable
+from onthedot.stores.contract import NewTask
+from onthedot.stores.redis import RedisStore
+from onthedot.task import new_uuid
+from tests.faults.proxy import Proxy, proxy
+from tests.services import valkey
+from tests.waiting import until, wait_until
+
+ADDERS = 8  # add one by one, all at once
+COSTS = 500  # adds whose time is taken, one by one
+LINGER = 0.3  # seconds for answers that were on their way when it died
+PACE = 0.01  # seconds from mark to mark
+BODY = b'{"to":"somebody@example.org"}'
+
+
+@dataclass
+class Loss:
+    """Of one death: how many had been acknowledged, how many are gone, and in what time those were acknowledged."""
+
+    acknowledged: int
+    gone: int
+    seconds: float
+
+    def __str__(self) -> str:
+        return f"{self.gone:,} of {self.acknowledged:,} ({self.seconds:.2f} s)" if self.gone else "none"
+
+
+@dataclass
+class Setting:
+    name: str
+    options: tuple[str, ...] = ()
+    replicas: int = 0
+    wait: int = 0
+    stuck: float = 0  # seconds for which nothing has come through to the replica when the master dies
+    cost: list[float] = field(default_factory=list)  # ms of an awaited add
+    killed: list[Loss] = field(default_factory=list)
+    cut: list[Loss] = field(default_factory=list)
+
+
+def settings() -> list[Setting]:
+    aof = ("--appendonly", "yes", "--auto-aof-rewrite-percentage", "0", "--appendfsync")
+    fewest = ("--min-replicas-to-write", "1", "--min-replicas-max-lag", "2")
+    return [
+        Setting("nothing is kept"),
+        Setting("RDB at its most eager: `save 1 1`", ("--save", "1 1")),
+        Setting("AOF, `appendfsync everysec`", (*aof, "everysec")),
+        Setting("AOF, `appendfsync always`", (*aof, "always")),
+        Setting("a replica", replicas=1),
+        Setting("a replica, its link stuck for 1 s", replicas=1, stuck=1),
+        Setting("the same for 8 s, `min-replicas-max-lag 2`", fewest, replicas=1, stuck=8),
+        Setting("a replica, `?wait=1`", replicas=1, wait=1),
+        Setting("the same, its link stuck for 1 s", replicas=1, wait=1, stuck=1),
+    ]
+
+
+class Adding:
+    """Adds until it is told to stop, and knows what was acknowledged, and when (begun, acknowledged)."""
+
+    def __init__(self, url: str, adders: int = ADDERS) -> None:
+        self.acknowledged: dict[str, tuple[float, float]] = {}
+        self._adders = [asyncio.create_task(self._add(url)) for _ in range(adders)]
+
+    async def _add(self, url: str) -> None:
+        store = RedisStore(url)
+        await store.open()
+        try:
+            while True:
+                task, began = NewTask(new_uuid(), "mail", BODY), time.time()
+                try:
+                    await store.add([task])
+                except StoreUnavailable:  # refused, since no replica is there: it is not acknowledged
+                    await asyncio.sleep(0.05)
+                    continue
+                self.acknowledged[task.uuid] = (began, time.time())
+        finally:
+            await store.shut()
+
+    async def stop(self) -> None:
+        await asyncio.sleep(LINGER)
+        for adder in self._adders:
+            adder.cancel()
+        ends = await asyncio.gather(*self._adders, return_exceptions=True)
+        assert all(isinstance(end, asyncio.CancelledError) for end in ends), ends
+
+    async def missing(self, url: str) -> Loss:
+        store = RedisStore(url)
+        await store.open()
+        uuids = list(self.acknowledged)
+        gone = [uuid for uuid, record in zip(uuids, await store.get(uuids), strict=True) if record is None]
+        await store.shut()
+        times = [self.acknowledged[uuid][1] for uuid in gone] or [0.0]
+        return Loss(len(uuids), len(gone), max(times) - min(times))
+
+
+class Marks:
+    """A mark in the file every few ms, and when it was acknowledged: by then it had been handed to the kernel."""
+
+    def __init__(self, url: str) -> None:
+        self.acknowledged: list[float] = []
+        self._task = asyncio.create_task(self._go_on(url))
+
+    async def _go_on(self, url: str) -> None:
+        from redis.asyncio import Redis
+
+        async with Redis.from_url(url) as client:
+            while True:
+                await client.set("mark", f"{len(self.acknowledged):09}")
+                self.acknowledged.append(time.time())
+                await asyncio.sleep(PACE)
+
+    async def stop(self) -> None:
+        self._task.cancel()
+        with suppress(asyncio.CancelledError, Exception):  # its server is dead
+            await self._task
+
+    def before(self, moment: float) -> int:
+        """The last of them, counted from 0; -1: there is none."""
+        return sum(at < moment for at in self.acknowledged) - 1
+
+
+class Syncs:
+    """When the server has synced its file, from outside: begin and end of each."""
+
+    def __init__(self, pid: int, folder: str) -> None:
+        self._file = Path(folder, "syncs")
+        command = ["strace", "-f", "-ttt", "-T", "-e", "trace=fdatasync,fsync", "-o", str(self._file), "-p", str(pid)]
+        self._strace = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
+        assert self._strace.stderr is not None
+        said = self._strace.stderr.readline()
+        assert "attached" in said, said
+
+    def spans(self) -> list[tuple[float, float]]:
+        """Of a server that is dead by now."""
+        self._strace.communicate()
+        found = []
+        for line in self._file.read_text().splitlines():
+            if told := _SYNC.match(line):
+                at, took = float(told["at"]), float(told["took"])
+                began = at - took if told["resumed"] else at
+                found.append((began, began + took))
+        return found
+
+
+_SYNC = re.compile(r"\d+ +(?P<at>[\d.]+) (?P<resumed><\.\.\. )?f(data)?sync.* = 0 <(?P<took>[\d.]+)>$")
+
+
+async def costs(setting: Setting, url: str, scale: float) -> None:
+    store = RedisStore(url)
+    await store.open()
+    for number in range(20 + int(COSTS * scale)):
+        began = time.perf_counter()
+        await store.add([NewTask(new_uuid(), "mail", BODY)])
+        if number >= 20:
+            setting.cost.append((time.perf_counter() - began) * 1000)
+    await store.shut()
+
+
+async def die_alone(setting: Setting, seconds: float, scale: float) -> None:
+    """Killed; and what is kept on a disk, once more, as if it had lost its power at that moment."""
+    with valkey.server(*setting.options) as server:
+        await costs(setting, server.url, scale)
+        adding = Adding(server.url)
+        await asyncio.sleep(seconds)
+        await killed(server, adding)
+        server.start()
+        setting.killed.append(await adding.missing(server.url))
+    if "everysec" in setting.options and shutil.which("strace"):
+        setting.cut.append(await cut_off(setting, seconds))
+    elif "always" in setting.options and shutil.which("strace"):
+        setting.cut.append(await unsynced(setting, seconds))
+    elif "--appendonly" not in setting.options:  # a snapshot is synced before it takes its name
+        setting.cut.append(setting.killed[-1])
+
+
+async def killed(server: valkey.Server, adding: Adding) -> float:
+    """When."""
+    os.kill(server.pid, 9)
+    died = time.time()
+    await adding.stop()
+    server.stop()
+    return died
+
+
+async def cut_off(setting: Setting, seconds: float) -> Loss:
+    with valkey.server(*setting.options) as server, tempfile.TemporaryDirectory() as place:
+        syncs, marks, adding = Syncs(server.pid, place), Marks(server.url), Adding(server.url)
+        await asyncio.sleep(seconds)
+        died = await killed(server, adding)
+        await marks.stop()
+        began = [began for began, ended in syncs.spans() if ended < died]
+        cut_behind(Path(server.folder.name), marks.before(began[-1]) if began else -1)
+        server.start()
+        return await adding.missing(server.url)
+
+
+def cut_behind(folder: Path, mark: int) -> None:
+    """As if what came after the mark had never reached the disk."""
+    (file,) = folder.glob("appendonlydir/*.incr.aof")
+    said = f"SET\r\n$4\r\nmark\r\n$9\r\n{mark:09}\r\n".encode()
+    written = file.read_bytes()
+    assert mark < 0 or written.count(said) == 1, f"mark {mark} was acknowledged"
+    os.truncate(file, 0 if mark < 0 else written.index(said) + len(said))
+
+
+async def unsynced(setting: Setting, seconds: float) -> Loss:
+    """One adder, so that every sync is its own: is there one between its asking and its answer?"""
+    with valkey.server(*setting.options) as server, tempfile.TemporaryDirectory() as place:
+        syncs, adding = Syncs(server.pid, place), Adding(server.url, 1)
+        await asyncio.sleep(seconds)
+        await killed(server, adding)
+        spans, times = syncs.spans(), list(adding.acknowledged.values())
+        bare = sum(not any(asked < began and ended < said for began, ended in spans) for asked, said in times)
+        return Loss(len(times), bare, 0)
+
+
+async def fail_over(setting: Setting, seconds: float, scale: float) -> None:
+    with pair(*setting.options) as (master, link, replica):
+        url = f"{master.url}?wait={setting.wait}"
+        await costs(setting, url, scale)
+        adding = Adding(url)
+        await asyncio.sleep(seconds)
+        if setting.stuck:
+            link.go_silent()
+            await asyncio.sleep(setting.stuck)
+        await killed(master, adding)
+        assert replica.ask("REPLICAOF", "NO", "ONE") == b"+OK"
+        await until(lambda: "role:master" in replica.text("INFO", "replication"))
+        setting.killed.append(await adding.missing(replica.url))
+
+
+@contextmanager
+def pair(*options: str) -> Iterator[tuple[valkey.Server, Proxy, valkey.Server]]:
+    with (
+        valkey.server("--repl-diskless-sync-delay", "0", *options) as master,
+        proxy(master.port) as link,
+        valkey.server("--replicaof", "127.0.0.1", str(link.port)) as replica,
+    ):
+        wait_until(lambda: "state=online" in master.text("INFO", "replication"))
+        yield master, link, replica
+
+
+def run(rounds: int, scale: float, file: str | None) -> int:
+    chance, all_of_them = random.Random(6), settings()
+    for number in range(rounds):
+        for setting in all_of_them:
+            print(f"\rround {number + 1}/{rounds}: {setting.name:<44}", end="", file=sys.stderr, flush=True)
+            seconds = scale * chance.uniform(3, 5)  # a random moment between two syncs
+            how: Any = fail_over if setting.replicas else die_alone
+            asyncio.run(how(setting, seconds, scale))
+    print("\r" + " " * 70 + "\r", end="", file=sys.stderr)
+    print(table(all_of_them))
+    if file:
+        Path(file).write_text(json.dumps(all_of_them, indent=1, default=vars) + "\n")
+    return 0
+
+
+def table(all_of_them: Sequence[Setting]) -> str:
+    lines = [
+        "| what keeps it | lost by `kill -9` of the server | lost by a power cut, at worst | one `add`, p50 / p99 |",
+        "|---|---|---|---|",
+    ]
+    for each in all_of_them:
+        ordered = sorted(each.cost)
+        took = f"{statistics.median(ordered):.2f} / {ordered[len(ordered) * 99 // 100]:.2f} ms"
+        other = "the same" if each.replicas else "not measured: no strace"
+        lines.append(f"| {each.name} | {worst(each.killed)} | {worst(each.cut) if each.cut else other} | {took} |")
+    return "\n".join(lines)
+
+
+def worst(losses: Sequence[Loss]) -> Loss:
+    """Of the rounds."""
+    return max(losses, key=lambda loss: (loss.gone, loss.acknowledged))

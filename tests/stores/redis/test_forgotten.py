@@ -1,0 +1,88 @@
+"""A server that comes back without its last moments: what is lost of a claim or an end is done again, and no more."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from typing import Any
+
+import pytest
+
+from onthedot import App, AsyncTaskHandle
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
+from onthedot.task import new_uuid
+from tests.services import valkey
+from tests.stores.redis.test_faults import opened
+from tests.waiting import SOON, until
+
+pytestmark = pytest.mark.fault
+
+
+def forget(server: valkey.Server) -> None:
+    """What came after its last snapshot."""
+    port = server.port
+    server.kill()
+    server.start(port)
+
+
+async def is_running(handle: AsyncTaskHandle[Any]) -> bool:
+    return await handle.state() == "running"
+
+
+async def test_a_worker_that_runs_what_the_store_has_forgotten(
+    server: valkey.Server, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The same worker claims it again, under the same number: it goes on, is settled once, and all slots are whole."""
+    app, gate, begun = App("shop", store=server.url, concurrency=2, stop_timeout=0), asyncio.Event(), list[int]()
+    loop = asyncio.get_running_loop()
+    wrong = list[object]()
+    loop.set_exception_handler(lambda _, context: wrong.append(context))
+
+    @app.task
+    async def work(number: int) -> int:
+        begun.append(number)
+        await gate.wait()
+        return number
+
+    async with app.running():
+        await app.pause("work")
+        handle = await work.enqueue(1)
+        assert server.ask("SAVE") == b"+OK"
+        await app.resume("work")
+        await until(lambda: begun == [1])
+        await asyncio.to_thread(forget, server)
+        assert await handle.state() == "ready"
+        await app.resume("work")
+        await until(lambda: is_running(handle))
+        gate.set()
+        assert await handle.result(timeout=SOON) == 1
+        gate.clear()
+        more = [await work.enqueue(number) for number in (2, 3)]
+        await until(lambda: begun == [1, 2, 3])
+        gate.set()
+        assert [await each.result(timeout=SOON) for each in more] == [2, 3]
+    assert not [record for record in caplog.records if record.exc_info]
+    gc.collect()
+    assert wrong == []
+
+
+async def test_what_ended_and_was_forgotten_is_handed_out_again(server: valkey.Server) -> None:
+    """To another, under a number that was given out before: who had it then cannot settle it any more."""
+    task, mine = NewTask(new_uuid(), "a", b"{}"), [Pool(1, {"a": 1})]
+    async with opened(server.url) as store:
+        for name in ("old", "new"):
+            await store.beat(name, b"", 60_000)
+        await store.add([task])
+        assert server.ask("SAVE") == b"+OK"
+        first = (await store.turn("old", [], Ask(1, mine))).claimed
+        assert first is not None
+        end = Done(Lease(task.uuid, first.fence, "old"))
+        assert list((await store.turn("old", [end], None)).verdicts) == ["ok"]
+        await asyncio.to_thread(forget, server)
+        again = (await store.turn("new", [], Ask(1, mine))).claimed
+        assert again is not None
+        assert [record.uuid for record in again.tasks] == [task.uuid]
+        assert again.fence == first.fence
+        assert list((await store.turn("old", [end], None)).verdicts) == ["lost"]
+        ended = Done(Lease(task.uuid, again.fence, "new"))
+        assert list((await store.turn("new", [ended], None)).verdicts) == ["ok"]

@@ -1,0 +1,130 @@
+"""``?wait=1``: what was added outlives the master, or whoever added it is told that it may not."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import NamedTuple
+
+import pytest
+
+from onthedot.errors import StoreRefused, StoreUnavailable
+from onthedot.stores.contract import Ask, NewTask, Pool
+from onthedot.stores.redis import client
+from onthedot.stores.redis.rights import rights_text
+from onthedot.stores.redis.url import place_of
+from onthedot.task import new_uuid
+from tests.services import valkey, versions
+from tests.services.programs import Missing, give_up
+from tests.stores.redis.test_faults import opened
+from tests.waiting import wait_until
+
+pytestmark = pytest.mark.fault
+
+
+class Pair(NamedTuple):
+    master: valkey.Server
+    replica: valkey.Server
+
+    @property
+    def url(self) -> str:
+        return f"{self.master.url}?wait=1"
+
+    @contextmanager
+    def replica_stopped(self) -> Iterator[None]:
+        pid = self.replica.pid
+        os.kill(pid, signal.SIGSTOP)
+        try:
+            yield
+        finally:
+            os.kill(pid, signal.SIGCONT)
+
+
+BOTH = pytest.mark.parametrize("pair", ["wheel", "debian"], indirect=True)
+"""The two do not mean the same by WAIT: for newer ones only what the connection itself has written counts."""
+
+
+@pytest.fixture
+def pair(request: pytest.FixtureRequest) -> Iterator[Pair]:
+    kind: str = getattr(request, "param", "wheel")
+    try:
+        runs = None if kind == "wheel" else versions.redis(kind)
+    except Missing as why:
+        give_up(why)
+    with (
+        valkey.server("--repl-diskless-sync-delay", "0", runs=runs) as master,
+        valkey.server("--replicaof", "127.0.0.1", str(master.port), runs=runs) as replica,
+    ):
+        wait_until(lambda: "state=online" in master.text("INFO", "replication"), timeout=30)
+        yield Pair(master, replica)
+
+
+def new() -> NewTask:
+    return NewTask(new_uuid(), "a", b"{}")
+
+
+@BOTH
+async def test_what_was_added_outlives_the_master(pair: Pair) -> None:
+    tasks = [new() for _ in range(200)]
+    async with opened(pair.url) as store:
+        await asyncio.gather(*(store.add([task]) for task in tasks))
+        pair.master.kill()
+    assert pair.replica.ask("REPLICAOF", "NO", "ONE") == b"+OK"
+    async with opened(pair.replica.url) as after:
+        assert None not in await after.get([task.uuid for task in tasks])
+
+
+@BOTH
+async def test_what_no_replica_has_is_told_however_often_it_is_tried(
+    pair: Pair, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    task = new()
+    async with opened(pair.url) as store:
+        await store.add([new()])
+        monkeypatch.setattr(client, "_CONFIRM", 0.1)
+        with pair.replica_stopped():
+            with pytest.raises(StoreUnavailable, match="stored, but 0 of 1 replicas had it"):
+                await store.add([task])
+            async with opened(pair.url) as other:  # on a line that has written nothing
+                with pytest.raises(StoreUnavailable, match="stored, but"):
+                    await other.add([task])
+        monkeypatch.setattr(client, "_CONFIRM", 3.0)
+        (added,) = await store.add([task])
+        assert not added.fresh
+
+
+async def test_only_adding_waits(pair: Pair) -> None:
+    """A worker goes on without replicas: what is lost of its work is done again."""
+    async with opened(pair.url) as store:
+        await store.add([new()])
+        with pair.replica_stopped():
+            began = time.monotonic()
+            await store.beat("w", b"", 60_000)
+            turn = await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
+            assert turn.claimed is not None
+            assert len(turn.claimed.tasks) == 1
+            assert time.monotonic() - began < client._CONFIRM
+
+
+async def test_scripts_that_were_forgotten_are_sent_again(pair: Pair) -> None:
+    async with opened(pair.url) as store:
+        for task in (new(), new()):
+            pair.master.ask("SCRIPT", "FLUSH")
+            assert [added.fresh for added in await store.add([task])] == [True]
+
+
+async def test_a_user_with_few_rights_may_wait(pair: Pair) -> None:
+    words = rights_text(pair.url, "shop", "onthedot").replace("PASSWORD", "secret").split()
+    assert pair.master.ask(*words) == b"+OK"
+    async with opened(pair.url.replace("//", "//shop:secret@")) as store:
+        assert [added.fresh for added in await store.add([new()])] == [True]
+
+
+@pytest.mark.parametrize("url", ["redis://a?wait=-1", "redis://a?wait=x", "redis+cluster://a?wait=1"])
+def test_what_is_no_number_of_replicas(url: str) -> None:
+    with pytest.raises(StoreRefused, match="looks like"):
+        place_of(url)
