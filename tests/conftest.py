@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import os
 import signal
 import threading
 from collections.abc import Iterator
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import settings
 
-from onthedot import App
+from onthedot import App, TaskConsumerRegistry, get_scheduler
 from onthedot.clock import ManualClock
+from tests.leaves_nothing import descendants
 from tests.services import leftovers, postgres as _postgres, programs
 from tests.services.postgres import Service
 from tests.waiting import wait_until
@@ -129,6 +131,23 @@ def no_thread_left() -> Iterator[None]:
     before = set(threading.enumerate())
     yield
     wait_until(lambda: set(threading.enumerate()) <= before)
+
+
+@pytest.fixture
+def no_process_stays() -> Iterator[None]:
+    yield
+    wait_until(lambda: not [name for name in descendants(os.getpid()).values() if "onthedot" in name])
+
+
+@pytest.fixture
+def own_globals(no_thread_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
+    """Each test has a global registry and a shared scheduler of its own, and leaves no thread behind."""
+    monkeypatch.delenv("ONTHEDOT_STORE", raising=False)
+    monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
+    monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
+    monkeypatch.setattr("onthedot.scheduler._shared", None)
+    yield
+    get_scheduler()._core.bridge.close()
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
 from typing import Any
 
-from onthedot import BaseTaskConsumer, Scheduler, Task, TaskConsumerRegistry
+from onthedot import App, BaseTaskConsumer, Scheduler, Task, TaskConsumerRegistry
 from onthedot.clock import ManualClock
 from tests.waiting import until
 
@@ -86,3 +86,7 @@ async def idle(scheduler: Scheduler) -> None:
     assert worker is not None
     await asyncio.sleep(0)
     await until(worker.quiet.is_set)
+
+
+def status(door: Scheduler | App[Any]) -> str:
+    return str(door.status()["status"])

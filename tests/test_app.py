@@ -1,14 +1,11 @@
-"""The app: adding, its doors, what it shares with tasks, and what it says."""
+"""The app: adding, and what is said of wrong calls and declarations; its life is in test_app_life."""
 
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
 import re
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -24,15 +21,13 @@ from onthedot import (
     DeclarationError,
     DuplicateTask,
     Rate,
-    SchedulerStateError,
     StoreRefused,
     Task,
     TaskFailed,
     TaskOptions,
-    current_task,
 )
 from onthedot.clock import ManualClock
-from tests.waiting import LONG, SOON, until
+from tests.waiting import LONG, until
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 
@@ -299,207 +294,3 @@ async def test_an_unknown_source_is_parked_in_failed_and_runs_once_it_is_known(
         await handle
         await late.enqueue(2)  # declared after the start, and picked up
         await until(lambda: ran == [1, 2])
-
-
-# -- doors
-
-
-async def test_running_twice_or_in_another_way_is_refused(app: App) -> None:
-    async with app.running():
-        assert app.status()["status"] == "running"
-        with pytest.raises(SchedulerStateError):
-            async with app.running():
-                pass
-        with pytest.raises(SchedulerStateError, match="another way"):
-            app.start(auto=True)
-        with pytest.raises(SchedulerStateError, match=r"async with app\.running\(\)"):
-            app.run()
-        with pytest.raises(SchedulerStateError, match="override"), app.override(store="memory://"):
-            pass
-        assert app.status()["status"] == "running"
-    assert app.status()["status"] == "stopped"
-
-
-def test_start_shutdown_and_start_again(send: Any, app: App, caplog: pytest.LogCaptureFixture) -> None:
-    with app.override(store="memory://", clock=None):
-        for _ in range(2):
-            assert app.start(auto=True) is True
-            assert app.start(auto=True) is False
-            assert [each.levelname for each in caplog.records] == ["WARNING"]
-            assert send.delay("ann").result(timeout=SOON) == "hello, ann"
-            assert (app.shutdown(), app.shutdown()) == (True, False)
-            caplog.clear()
-
-
-async def test_background_works_under_a_running_loop(app: App, send: Any) -> None:
-    with app.background() as same:
-        assert same is app
-        assert await (await send.enqueue("ann")) == "hello, ann"
-        with pytest.raises(SchedulerStateError, match="background"), app.background():
-            pass
-
-
-def test_an_idle_app_stops_at_once(app: App) -> None:
-    took = []
-    for _ in range(5):
-        app.start(auto=True)
-        began = time.perf_counter()
-        app.shutdown()
-        took.append(time.perf_counter() - began)
-    assert min(took) < 0.2
-
-
-def test_an_app_that_no_import_finds_has_no_scheduler_in_a_process(app: App) -> None:
-    with pytest.raises(SchedulerStateError, match="make it at module level"):
-        app.start(auto=True, threading=False)
-    assert app.status()["status"] == "stopped"
-
-
-async def test_status_is_json_and_tells_what_goes_on(app: App) -> None:
-    @app.task
-    async def hang() -> None:
-        await asyncio.sleep(LONG)
-
-    async with app.running():
-        first = await hang.enqueue()
-        await hang.options(after=60).enqueue()
-        await until(lambda: app.status()["running_count"] == 1)
-        status = json.loads(json.dumps(app.status()))
-    assert status["current_task_id"] == first.uuid
-    assert (status["is_executing"], status["delayed_count"], status["queue_count"]) == (True, 1, 0)
-    assert app.status()["is_executing"] is False
-
-
-# -- lifespan, override
-
-
-async def test_lifespan_is_entered_once_a_start_and_never_to_add(clock: ManualClock) -> None:
-    steps: list[str] = []
-
-    @asynccontextmanager
-    async def lifespan() -> AsyncIterator[list[str]]:
-        steps.append("enter")
-        yield steps
-        steps.append("leave")
-
-    app = App("shop", store="memory://", lifespan=lifespan, stop_timeout=0)
-
-    @app.task
-    async def on_loop() -> None:
-        app.state.append("loop")
-
-    @app.task
-    def in_thread() -> None:
-        app.state.append("thread")
-
-    with app.override(clock=clock):
-        async with app:
-            handle = await on_loop.enqueue()
-            with pytest.raises(SchedulerStateError, match="lifespan"):
-                _ = app.state
-        assert steps == []
-        async with app.running():
-            await handle
-            await (await in_thread.enqueue())
-            hanging = await on_loop.options(after=LONG).enqueue()
-        assert steps == ["enter", "loop", "thread", "leave"]
-        async with app.running():
-            pass
-        assert steps[4:] == ["enter", "leave"]
-        assert (await app.get(hanging.uuid)).reason == "shutdown"
-        with pytest.raises(SchedulerStateError):
-            _ = app.state
-
-
-async def test_a_lifespan_may_yield_nothing() -> None:
-    @asynccontextmanager
-    async def lifespan() -> AsyncIterator[None]:
-        yield
-
-    app = App("shop", store="memory://", lifespan=lifespan)
-    async with app.running():
-        assert app.state is None
-
-
-@pytest.mark.parametrize("door", ["running", "background"])
-async def test_a_lifespan_that_fails_leaves_it_stopped_and_may_be_tried_again(door: str) -> None:
-    fail = [True]
-
-    @asynccontextmanager
-    async def lifespan() -> AsyncIterator[str]:
-        if fail.pop():
-            raise ConnectionError("no database")
-        yield "connected"
-
-    app = App("shop", store="memory://", lifespan=lifespan)
-
-    async def enter() -> str:
-        if door == "running":
-            async with app.running():
-                return app.state
-        with app.background():
-            return app.state
-
-    with pytest.raises(ConnectionError, match="no database"):
-        await enter()
-    assert app.status()["status"] == "stopped"
-    fail[:] = [False]
-    assert await enter() == "connected"
-
-
-def test_override_gives_the_old_store_and_clock_back(app: App, send: Any, clock: ManualClock) -> None:
-    outside = send.delay("ann").uuid
-    other = ManualClock(NOON + timedelta(days=1))
-    with app.override(store="memory://", clock=other) as same:
-        assert same is app
-        assert app.sync.find().tasks == ()
-        inside = send.delay("bob")
-        assert inside.info().added_at == other.moment()
-    (left,) = app.sync.find().tasks
-    assert (left.uuid, left.added_at) == (outside, NOON)
-
-
-# -- logs
-
-
-async def test_the_log_lines_of_a_life(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    app = App("shop", store="memory://")
-
-    @app.task
-    async def send(to: str) -> None: ...
-
-    async with app.running():
-        handle = await send.enqueue("ann")
-        await handle
-    await app._service.stop()  # a second one says nothing
-    expected = [
-        ("onthedot.scheduler", r"Task registered: send"),
-        ("onthedot.scheduler", r"Scheduler started"),
-        ("onthedot.task", rf"\[queued\] task {handle.uuid} from send"),
-        ("onthedot.task", rf"\[done\] task {handle.uuid} from send in \d+(\.\d+)? ms"),
-        ("onthedot.scheduler", r"Scheduler stopped"),
-    ]
-    assert [(each.name, each.levelname) for each in caplog.records] == [(name, "INFO") for name, _ in expected]
-    for line, (_, pattern) in zip(caplog.messages, expected, strict=True):
-        assert re.fullmatch(pattern, line)
-
-
-async def test_a_logger_of_ones_own_gets_every_line(caplog: pytest.LogCaptureFixture) -> None:
-    caplog.set_level(logging.INFO)
-    app = App("shop", store="memory://", logger=logging.getLogger("mine"))
-
-    @app.task(max_retries=1, backoff=[0])
-    async def act() -> None:
-        current_task().logger.info("from inside")
-        raise OSError("gone")
-
-    async with app.running():
-        await (await act.enqueue()).exception()
-    assert {each.name for each in caplog.records} == {"mine.scheduler", "mine.task"}
-    assert "from inside" in caplog.messages
-
-
-def test_the_library_adds_no_handler() -> None:
-    names = ["onthedot", *(name for name in logging.root.manager.loggerDict if name.startswith("onthedot."))]
-    assert [name for name in names if logging.getLogger(name).handlers] == []

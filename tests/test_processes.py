@@ -1,70 +1,30 @@
-"""Tasks in processes: what they know and give back, that they die when they must, and that nothing stays behind."""
+"""Tasks in processes: what they know and give back, what they raise, where their code is."""
 
 from __future__ import annotations
 
-import asyncio
 import json
 import logging
 import os
-import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from onthedot import App, ResultNotStored, TaskCancelled, TaskContext, TaskFailed, TaskTimeout
-from onthedot.executors import processes, shepherd
-from onthedot.executors.processes import Processes
-from tests.leaves_nothing import descendants
+from onthedot import App, ResultNotStored, TaskCancelled, TaskContext, TaskFailed
+from onthedot.executors import shepherd
+from tests.children import lives, start_script
 from tests.processes import tasks
 from tests.waiting import SOON, until
 
-AT_ONCE = 0.3  # seconds within which what is killed is dead
-
-pytestmark = pytest.mark.skipif(not shepherd.supported(), reason="needs process groups")
+pytestmark = [
+    pytest.mark.skipif(not shepherd.supported(), reason="needs process groups"),
+    pytest.mark.usefixtures("no_process_stays"),
+]
 app = tasks.app
-
-
-@pytest.fixture(autouse=True)
-def no_process_stays() -> Iterator[None]:
-    yield
-    deadline = time.monotonic() + SOON
-    while left := [name for name in descendants(os.getpid()).values() if "onthedot" in name]:
-        assert time.monotonic() < deadline, left
-        time.sleep(0.01)
-
-
-def lives(pid: int) -> bool:
-    """A zombie does not."""
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        if sys.platform == "linux":
-            return False
-    try:
-        os.kill(pid, 0)
-    except ProcessLookupError:
-        return False
-    return True
-
-
-def parent_of(pid: int) -> int:
-    return int(subprocess.run(["ps", "-o", "ppid=", "-p", str(pid)], capture_output=True, check=True).stdout)
-
-
-def pids_in(folder: Path) -> list[int]:
-    return [int((folder / name).read_text()) for name in ("task", "child") if (folder / name).exists()]
-
-
-def in_a_fork(condition: Callable[[], bool]) -> bool:
-    child = os.fork()
-    if child == 0:
-        os._exit(0 if condition() else 1)
-    return os.waitpid(child, 0)[1] == 0
 
 
 # -- what goes in comes out
@@ -261,171 +221,6 @@ async def test_log_lines_carry_what_happened_there(caplog: pytest.LogCaptureFixt
     assert "raise RAISED" in logging.Formatter().format(failed)
 
 
-# -- the end of a child
-
-
-@pytest.mark.parametrize(("how", "said"), [("exit", "exit code 3"), ("SIGSEGV", "SIGSEGV"), ("SIGKILL", "SIGKILL")])
-async def test_a_child_that_dies_costs_its_own_task_only(how: str, said: str, tmp_path: Path) -> None:
-    async with app.running():
-        neighbour = await tasks.waits.enqueue(str(tmp_path / "go"))
-        assert await (await tasks.dies.enqueue(how, False)).result(SOON) == "second time"
-        error = await (await tasks.dies.enqueue(how, True)).exception(SOON)
-        assert isinstance(error, TaskFailed)
-        assert error.error_type == "onthedot.WorkerDied"
-        assert said in error.message
-        assert error.attempt == 2
-        (tmp_path / "go").touch()
-        assert await neighbour.result(SOON) == "done"
-
-
-async def test_a_timeout_kills_the_task_and_what_it_forked_and_nobody_else(tmp_path: Path) -> None:
-    async with app.running():
-        neighbour = await tasks.waits.enqueue(str(tmp_path / "go"))
-        await until(lambda: is_running(neighbour))
-        handle = await tasks.stubborn.enqueue(str(tmp_path))
-        await until(lambda: len(pids_in(tmp_path)) == 2)
-        error = await handle.exception(SOON)
-        assert isinstance(error, TaskTimeout)
-        assert await until(lambda: not any(map(lives, pids_in(tmp_path)))) < AT_ONCE
-        assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
-        (tmp_path / "go").touch()
-        assert await neighbour.result(SOON) == "done"
-
-
-async def test_a_cancel_kills_it(tmp_path: Path) -> None:
-    async with app.running():
-        handle = await tasks.endless.enqueue(str(tmp_path))
-        await until(lambda: len(pids_in(tmp_path)) == 2)
-        assert await handle.cancel()
-        assert await until(lambda: not any(map(lives, pids_in(tmp_path)))) < AT_ONCE
-        assert isinstance(await handle.exception(SOON), TaskCancelled)
-
-
-async def test_stop_kills_what_does_not_end_and_gives_it_back(tmp_path: Path) -> None:
-    async with app.running():
-        handle = await tasks.endless.enqueue(str(tmp_path))
-        await until(lambda: len(pids_in(tmp_path)) == 2)
-    assert await until(lambda: not any(map(lives, pids_in(tmp_path)))) < AT_ONCE
-    assert await handle.state() == "cancelled"  # by the shutdown of a memory store
-
-
-@pytest.mark.parametrize("method", ["forkserver", "spawn"])
-async def test_nothing_computes_on_when_the_worker_is_killed(method: str, tmp_path: Path) -> None:
-    with start_script("killed_worker.py", method, str(tmp_path)) as worker:
-        try:
-            await until(lambda: len(pids_in(tmp_path)) == 2)
-            family = [pid for pid, name in descendants(worker.pid).items() if "onthedot" in name]
-            assert len(family) >= 3  # the shepherd, the task, a spare
-        finally:
-            worker.kill()
-        took = await until(lambda: not any(map(lives, [*pids_in(tmp_path), *family])))
-    assert took < AT_ONCE
-
-
-async def test_a_fork_that_comes_back_says_nothing(tmp_path: Path) -> None:
-    async with app.running():
-        assert await (await tasks.forks_and_returns.enqueue(str(tmp_path))).result(SOON) == "of the task"
-        assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
-
-
-async def test_an_idle_child_that_was_killed_is_replaced() -> None:
-    async with app.running():
-        for _ in range(3):
-            os.kill(await (await tasks.pid.enqueue()).result(SOON), signal.SIGKILL)
-        assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
-
-
-async def test_a_killed_shepherd_costs_what_runs_and_nothing_more(tmp_path: Path) -> None:
-    async with app.running():
-        handle = await tasks.endless.enqueue(str(tmp_path))
-        await until(lambda: len(pids_in(tmp_path)) == 2)
-        task, _ = pids_in(tmp_path)
-        os.kill(parent_of(task), signal.SIGKILL)
-        error = await handle.exception(SOON)
-        assert isinstance(error, TaskFailed)
-        assert "parent" in error.message
-        assert await until(lambda: not any(map(lives, pids_in(tmp_path)))) < AT_ONCE
-        assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
-
-
-async def test_signals_for_the_whole_family_do_not_reach_the_tasks(tmp_path: Path) -> None:
-    async with app.running():
-        handle = await tasks.waits.enqueue(str(tmp_path / "go"))
-        await until(lambda: is_running(handle))
-        await (await tasks.pid.enqueue()).result(SOON)
-        for pid, name in descendants(os.getpid()).items():
-            if "onthedot" in name:
-                os.kill(pid, signal.SIGINT)
-                os.kill(pid, signal.SIGTERM)
-        (tmp_path / "go").touch()
-        assert await handle.result(SOON) == "done"
-
-
-# -- bounds of a child
-
-
-async def test_a_child_is_replaced_after_so_many_tasks() -> None:
-    async with app.running():
-        pids = [await (await tasks.limited.enqueue()).result(SOON) for _ in range(5)]
-    assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4]
-
-
-async def test_a_child_may_have_so_much_memory() -> None:
-    async with app.running():
-        assert await (await tasks.allocates.enqueue(1 << 20)).result(SOON) == 1 << 20
-        error = await (await tasks.allocates.enqueue(2 << 30)).exception(SOON)
-        assert isinstance(error, TaskFailed)
-        assert error.error_type == "MemoryError"
-        assert await (await tasks.allocates.enqueue(1 << 20)).result(SOON) == 1 << 20
-
-
-async def test_an_own_executor_has_its_own_slots() -> None:
-    assert app._core._slots(Processes(3)) == 3
-    assert app._core._slots(Processes()) == 2  # as many as processes=2 says
-
-
-async def test_a_child_that_does_not_get_ready() -> None:
-    async with app.running():
-        error = await (await tasks.never_begins.enqueue()).exception(SOON)
-    assert isinstance(error, TaskFailed)
-    assert "not ready after 0.001 s" in error.message
-
-
-@pytest.mark.parametrize("bad", [{"slots": 0}, {"method": "fork"}, {"max_tasks_per_child": 0}, {"slots": 1.5}])
-def test_what_cannot_be_is_refused(bad: dict[str, Any]) -> None:
-    with pytest.raises(ValueError, match=next(iter(bad))):
-        Processes(**bad)
-
-
-async def test_idle_children_take_no_time() -> None:
-    def used() -> float:
-        return sum(
-            sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
-            for pid, name in descendants(os.getpid()).items()
-            if "onthedot" in name
-        ) / os.sysconf("SC_CLK_TCK")
-
-    async with app.running():
-        await (await tasks.pid.enqueue()).result(SOON)
-        before = 0.0
-        await until(lambda: len(descendants(os.getpid())) >= 3)
-        for _ in range(50):  # until the spare is warm
-            before, earlier = used(), before
-            if before == earlier:
-                break
-            await asyncio.sleep(0.1)
-        await asyncio.sleep(0.5)
-        assert used() - before <= 0.01
-
-
-async def test_a_fork_of_the_worker_does_not_own_the_pool() -> None:
-    async with app.running():
-        assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
-        (pool,) = [each for each in processes._pools if each._children]
-        assert in_a_fork(lambda: pool._shepherd is None and not pool._children)
-        assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
-
-
 # -- where the code is
 
 
@@ -449,12 +244,6 @@ async def test_a_system_without_process_groups(monkeypatch: pytest.MonkeyPatch) 
     assert "executor='thread'" in error.message
 
 
-def start_script(name: str, *arguments: str) -> subprocess.Popen[str]:
-    script = Path(__file__).parent / "processes" / name
-    command = [sys.executable, str(script), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=script.parents[2])
-
-
 def run_script(name: str, *arguments: str) -> tuple[list[Any], str]:
     """The JSON lines it prints, and what it says on stderr."""
     with start_script(name, *arguments) as process:
@@ -464,10 +253,6 @@ def run_script(name: str, *arguments: str) -> tuple[list[Any], str]:
             process.kill()
     assert process.returncode == 0, err
     return [json.loads(line) for line in out.splitlines()], err
-
-
-async def is_running(handle: Any) -> bool:
-    return await handle.state() == "running"
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])

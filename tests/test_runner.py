@@ -1,11 +1,10 @@
-"""What becomes of a run: retries and controls, timeouts, the context, layers around it, and stopping."""
+"""What becomes of a run: retries and controls, timeouts, the context."""
 
 from __future__ import annotations
 
 import asyncio
 import contextvars
 import logging
-from collections.abc import Awaitable, Callable, Iterator
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -20,24 +19,15 @@ from onthedot import (
     Snooze,
     TaskContext,
     TaskFailed,
-    TaskFunction,
     TaskNotFound,
     TaskOptions,
     TaskTimeout,
     current_task,
 )
 from onthedot.clock import ManualClock
-from tests.waiting import SOON, every_chance, until
+from tests.waiting import every_chance, until
 
 Script = list[BaseException | type[BaseException]]
-
-
-@pytest.fixture
-def patient() -> Iterator[App]:
-    """By the real clock; its stop waits."""
-    app = App("patient", store="memory://", stop_timeout=SOON)
-    with app.override(store="memory://"):
-        yield app
 
 
 async def has_state(handle: AsyncTaskHandle[Any], *states: str) -> bool:
@@ -363,181 +353,3 @@ async def test_spawned_tasks_are_added_if_and_when_the_parent_succeeds(
         assert len((await app.find(source="child")).tasks) == len(ran) == children
         if children:
             assert [await child.ahandle(uuid) for uuid in spawned] == [None] * 2
-
-
-# -- layers around
-
-
-async def test_layers_see_and_change_a_run_the_first_is_the_outermost(app: App) -> None:
-    steps: list[str] = []
-
-    @app.around
-    async def outer(task: TaskContext, call: Callable[[], Awaitable[object]]) -> object:
-        steps.append(f"> {task.source} {task.args['number']}")
-        try:
-            return f"[{await call()}]"
-        finally:
-            steps.append("<")
-
-    @app.around
-    async def inner(task: TaskContext, call: Callable[[], Awaitable[object]]) -> object:
-        assert current_task() is task
-        return 10 * int(str(await call())) if task.args["number"] else 0
-
-    @app.task
-    async def on_loop(number: int) -> object:
-        steps.append("run")
-        return number
-
-    @app.task
-    def in_thread(number: int) -> object:
-        steps.append("run")
-        return number
-
-    tasks: list[TaskFunction[..., Any, object]] = [on_loop, in_thread]
-    async with app.running():
-        for task in tasks:
-            steps.clear()
-            assert await (await task.enqueue(4)) == "[40]"
-            assert await (await task.enqueue(0)) == "[0]"
-            assert steps == [f"> {task.name} 4", "run", "<", f"> {task.name} 0", "<"]
-
-
-async def test_layers_may_handle_raise_and_repeat(app: App) -> None:
-    tries: list[int] = []
-
-    @app.around
-    async def layer(task: TaskContext, call: Callable[[], Awaitable[object]]) -> object:
-        try:
-            return await call()
-        except KeyError:
-            return await call()
-        except LookupError:
-            return "handled"
-        except OSError as error:
-            raise Reject("not again") from error
-
-    @app.task(max_retries=3)
-    async def act(what: str) -> str:
-        tries.append(1)
-        if what == "key" and len(tries) == 2:
-            return "second time"
-        raise {"key": KeyError, "index": IndexError, "os": OSError}[what]
-
-    async with app.running():
-        assert await (await act.enqueue("index")) == "handled"
-        tries.clear()
-        assert await (await act.enqueue("key")) == "second time"
-        error = await (await act.enqueue("os")).exception()
-    assert isinstance(error, TaskFailed)
-    assert error.message == "not again"
-
-
-def test_a_layer_must_be_async(app: App) -> None:
-    with pytest.raises(TypeError, match="async function"):
-        app.around(lambda task, call: call())
-
-
-# -- stopping
-
-
-@pytest.mark.parametrize("suspends", [True, False])
-async def test_stop_gives_back_what_has_not_begun_and_lets_the_rest_finish(patient: App, suspends: bool) -> None:
-    app = patient
-    began: list[int] = []
-    ended: list[int] = []
-    stopping: list[asyncio.Task[Any]] = []
-    running = app.running()
-
-    @app.task
-    async def act(number: int) -> None:
-        if not began:
-            stopping.append(asyncio.create_task(running.__aexit__(None, None, None)))
-        began.append(number)
-        await until(lambda: app.status()["status"] == "stopping")
-        if suspends:
-            await asyncio.sleep(0)
-        ended.append(number)
-
-    await running.__aenter__()
-    handles = await act.enqueue_many([{"number": n} for n in range(50)])
-    await until(lambda: stopping)
-    await stopping[0]
-    infos = [await handle.info() for handle in handles]
-    assert len(began) < 10  # one claim took all fifty
-    assert sorted(began) == sorted(ended)
-    assert [info.state for info in infos] == ["succeeded"] * len(began) + ["cancelled"] * (50 - len(began))
-    assert {(info.reason, info.attempt, info.started_at) for info in infos[len(began) :]} == {("shutdown", 1, None)}
-
-
-async def test_after_stop_timeout_what_runs_is_cancelled_and_goes_back_uncounted() -> None:
-    app = App("stop", store="memory://", stop_timeout=0.02)
-    began: list[str] = []
-    cancelled: list[str] = []
-
-    @app.task(max_retries=3)
-    async def hang() -> None:
-        began.append(current_task().uuid)
-        try:
-            await asyncio.sleep(1000)
-        except asyncio.CancelledError:
-            cancelled.append(current_task().uuid)
-            raise
-
-    async with app.running():
-        handle = await hang.enqueue()
-        await until(lambda: began)
-    info = await app.get(handle.uuid)
-    assert cancelled == [handle.uuid]
-    assert (info.retries, info.crashes, info.attempt, info.errors, info.error) == (0, 0, 1, (), None)
-
-
-async def test_a_cancelled_stop_cancels_no_task(patient: App) -> None:
-    app = patient
-    began, go_on = asyncio.Event(), asyncio.Event()
-    running = app.running()
-
-    @app.task
-    async def work() -> str:
-        began.set()
-        await go_on.wait()
-        return "whole"
-
-    await running.__aenter__()
-    handle = await work.enqueue()
-    await began.wait()
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(running.__aexit__(None, None, None), 0.02)
-    assert app.status()["status"] == "stopping"
-    go_on.set()
-    await until(lambda: app.status()["status"] == "stopped")
-    assert await handle == "whole"
-
-
-async def test_many_due_tasks_never_become_many_coroutines(app: App) -> None:
-    most = 0
-
-    @app.task(concurrency=5)
-    async def act() -> None:
-        nonlocal most
-        most = max(most, len(asyncio.all_tasks()))
-        await asyncio.sleep(0)
-
-    handles = await act.enqueue_many([{}] * 3000)
-    async with app.running():
-        await handles[-1]
-    assert most < 50
-
-
-async def test_a_failing_task_among_good_ones_harms_nobody(app: App) -> None:
-    @app.task
-    async def odd(number: int) -> int:
-        if number % 2:
-            await asyncio.sleep(0)
-            raise ArithmeticError(number)
-        return number
-
-    async with app.running():
-        handles = await odd.enqueue_many([{"number": n} for n in range(200)])
-        ends = [await handle.exception() for handle in handles]
-    assert [error is None for error in ends] == [n % 2 == 0 for n in range(200)]

@@ -11,19 +11,19 @@ import pytest
 SOURCE = Path(__file__).parents[1] / "src" / "onthedot"
 FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
-    ".": 7_250,
+    ".": 7_300,
     "cli": 3_600,
     "engine": 1_650,
     "executors": 1_300,
     "mq": 299,
     "observe": 350,
-    "operations": 2_650,
-    "stores": 1_300,
-    "stores/memory": 1_450,
-    "stores/postgres": 1_800,
+    "operations": 2_600,
+    "stores": 1_350,
+    "stores/memory": 1_400,
+    "stores/postgres": 1_750,
     "stores/postgres/functions": 1_800,
-    "stores/redis": 1_335,
-    "stores/redis/lua": 1_650,
+    "stores/redis": 1_350,
+    "stores/redis/lua": 1_700,
     "stores/sqlite": 3_450,
     "testing": 600,
 }

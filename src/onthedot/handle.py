@@ -39,11 +39,8 @@ class Door(Protocol):
         ...
 
 
-class AsyncTaskHandle(Generic[R_co]):
-    """A task, for async code: ``value = await handle``.
-
-    Same method names as TaskHandle, awaited.
-    """
+class _Handle:
+    """What both colours share."""
 
     __slots__ = ("_decode", "_door", "added", "uuid")
 
@@ -52,6 +49,18 @@ class AsyncTaskHandle(Generic[R_co]):
         self._decode = decode
         self.uuid: str = uuid
         self.added: bool = added
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({self.uuid!r})"
+
+
+class AsyncTaskHandle(_Handle, Generic[R_co]):
+    """A task, for async code: ``value = await handle``.
+
+    Same method names as TaskHandle, awaited.
+    """
+
+    __slots__ = ()
 
     async def state(self) -> TaskState:
         return (await self.info()).state
@@ -85,20 +94,11 @@ class AsyncTaskHandle(Generic[R_co]):
     def __await__(self) -> Generator[Any, None, R_co]:
         return self.result().__await__()
 
-    def __repr__(self) -> str:
-        return f"AsyncTaskHandle({self.uuid!r})"
 
-
-class TaskHandle(Generic[R_co]):
+class TaskHandle(_Handle, Generic[R_co]):
     """A task, for sync code: ``value = handle.result(timeout=5)``."""
 
-    __slots__ = ("_decode", "_door", "added", "uuid")
-
-    def __init__(self, door: Door, uuid: str, decode: Callable[[bytes], Any], added: bool = True) -> None:
-        self._door = door
-        self._decode = decode
-        self.uuid: str = uuid
-        self.added: bool = added
+    __slots__ = ()
 
     def state(self) -> TaskState:
         """Where it is now."""
@@ -136,9 +136,6 @@ class TaskHandle(Generic[R_co]):
                 "write `h = await f.enqueue(…)` and `await h` here"
             )
         return self._door.call(lambda link: link.ended(self.uuid, timeout), waits=True)
-
-    def __repr__(self) -> str:
-        return f"TaskHandle({self.uuid!r})"
 
 
 async def as_completed(

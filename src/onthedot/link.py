@@ -140,13 +140,6 @@ class Link:
         """From another store, where they have been added: whatever their number."""
         await self._adder.add_many(tasks)
 
-    async def _bounded(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        coming = await self._backlog.enter(tasks)
-        try:
-            return await self._adder.add_many(tasks)
-        finally:
-            self._backlog.leave(coming)
-
     async def placed(self, tasks: Sequence[NewTask]) -> list[NewTask]:
         """What is made without its code goes where the code, when it last ran, told the store that it belongs."""
         if time.monotonic() - self._looked >= _FRESH:  # a read an addition would cost half as much as the addition

@@ -3,17 +3,11 @@
 from __future__ import annotations
 
 import asyncio
-import gc
 import logging
-import random
-import sys
 import threading
-import time
 from collections import Counter
-from collections.abc import Callable
 from contextlib import suppress
-from datetime import UTC, datetime, timedelta, timezone
-from typing import Any
+from datetime import UTC, datetime, timedelta
 
 import pytest
 
@@ -23,8 +17,6 @@ from tests.consumers import Work, idle, running, scheduler_of
 from tests.waiting import every_chance, until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
-
-KATHMANDU = timezone(timedelta(hours=5, minutes=45))
 
 
 # -- the six cases
@@ -164,217 +156,6 @@ async def test_6_stop_lets_the_running_finish_and_starts_no_other() -> None:
     await until(lambda: len(work.ended) == 50)
     await scheduler.stop()
     assert work.ran() == list(range(50)), "each once, in order"
-
-
-# -- order and time
-
-
-async def test_a_thousand_of_one_instant_keep_their_order() -> None:
-    values = [{"a": 1}, [1, 2], "text", 7, None, (1,), {3}, 2.5, b"raw", {"deep": [{}]}]
-    at, work = datetime.now(UTC), Work()
-    with pytest.raises(TypeError):
-        sorted(values, key=lambda value: value)
-    scheduler = scheduler_of(work)
-    tasks = [Task("work", {"n": n, "value": values[n % len(values)]}, at) for n in range(1000)]
-    for task in tasks:
-        scheduler.add_task(task)
-    await scheduler.start()
-    await until(lambda: len(work.ended) == 1000)
-    await scheduler.stop()
-    assert work.started == tasks
-
-
-async def test_microseconds_and_zone_arrive_and_nothing_is_early() -> None:
-    clock, work = ManualClock(), Work()
-    at = (clock.moment() + timedelta(seconds=1)).astimezone(KATHMANDU).replace(microsecond=123_456)
-    task = Task("work", {"n": 1}, at)
-    async with running(work, clock=clock) as scheduler:
-        scheduler.add_task(task)
-        await idle(scheduler)
-        due = at.timestamp() * 1000
-        clock.advance(int(due - clock.now()))  # 123 of the 123.456 ms
-        await idle(scheduler)
-        assert work.started == []
-        clock.advance(1)
-        await until(lambda: work.ended == [task])
-    (got,) = work.started
-    assert got == task
-    assert got is not task
-    assert got.schedule_at.isoformat() == at.isoformat()
-    assert got.schedule_at.utcoffset() == timedelta(hours=5, minutes=45)
-
-
-class Stalls:
-    """When the machine did not let this thread run: a control coroutine's oversleep, less the time that this thread
-    itself was computing. So a loop that is blocked by the scheduler finds no excuse here; Python's garbage collector
-    does, and is told apart."""
-
-    def __init__(self, now: Callable[[], float]) -> None:
-        self._now = now
-        self._thread = threading.get_ident()
-        self._collecting = (0.0, 0.0)
-        self.stolen: list[tuple[float, float, float]] = []  # from, to, milliseconds
-        self.collector = 0.0  # its longest pause
-
-    def collected(self, phase: str, info: dict[str, int]) -> None:
-        """For gc.callbacks; what it does on other threads is in the oversleep already."""
-        if phase == "start":
-            self._collecting = (self._now(), time.thread_time())
-            return
-        began, worked = self._collecting
-        pause = (time.thread_time() - worked) * 1000
-        self.collector = max(self.collector, pause)
-        if threading.get_ident() == self._thread:
-            self.stolen.append((began, self._now(), pause))
-
-    async def watch(self) -> None:
-        while True:
-            began, worked = self._now(), time.thread_time()
-            await asyncio.sleep(0.001)
-            ended = self._now()
-            stolen = ended - began - 1 - (time.thread_time() - worked) * 1000
-            if stolen > 0:
-                self.stolen.append((began, ended, stolen))
-
-    def between(self, start: float, end: float) -> float:
-        return sum(
-            min(stolen, min(ended, end) - max(began, start))
-            for began, ended, stolen in self.stolen
-            if began < end and ended > start
-        )
-
-
-async def test_ten_thousand_adds_while_the_loop_falls_asleep(record_property: Callable[[str, object], None]) -> None:
-    """None is later than 50 ms: a third are added on the loop, the others by a thread, for now or a moment later.
-
-    The next ones come when the last have started: so a wake-up that is lost is not made good by the next add, and
-    what the machine's stalls cost does not pile up. The last third come while nothing else ticks on the loop, not even
-    the control: there stalls cannot be told from the scheduler's fault, and only what a lost wake-up would cost (the
-    poll interval, 10 s) is looked for.
-    """
-    late_by, dice = 50.0, random.Random(7)
-    added: dict[str, float] = {}
-    starts: dict[str, float] = {}
-    work = Work(count=10_000)
-    scheduler = scheduler_of(work)
-    clock = scheduler._core.clock
-
-    async def note(task: Task) -> None:
-        assert task.uuid not in starts
-        starts[task.uuid] = clock.now()
-
-    work.do = note
-
-    def add_some() -> None:
-        for _ in range(dice.randint(1, 20)):
-            after = timedelta(milliseconds=dice.choice((0, 0, 1, dice.uniform(0, 5))))
-            task = Task("work", {}, datetime.now(UTC) + after)
-            scheduler.add_task(task)
-            added[task.uuid] = clock.now()  # stored when it returns: from here on it counts
-
-    def from_thread(total: int) -> None:
-        while len(added) < total:
-            add_some()
-            deadline = time.monotonic() + 5
-            while len(starts) < len(added):
-                assert time.monotonic() < deadline, "a wake-up was lost"
-                time.sleep(0.0003)
-            time.sleep(dice.uniform(0, 0.0005))
-
-    gc.collect()
-    gc.freeze()  # what other tests left in this process is not to be walked through meanwhile
-    stalls = Stalls(clock.now)
-    gc.callbacks.append(stalls.collected)
-    control = asyncio.create_task(stalls.watch())
-    await scheduler.start()
-    while len(added) < 3333:
-        add_some()
-        await until(lambda: len(starts) == len(added))
-        for _ in range(dice.randint(0, 10)):
-            await asyncio.sleep(0)
-    await asyncio.to_thread(from_thread, 6666)
-    control.cancel()
-    measured = set(added)
-    await asyncio.to_thread(from_thread, 10_000)
-    await until(lambda: len(starts) == len(added))
-    await scheduler.stop()
-    gc.callbacks.remove(stalls.collected)
-    gc.unfreeze()
-
-    assert len(starts) >= 10_000
-    due = {task.uuid: task.schedule_at.timestamp() * 1000 for task in work.started}
-    early = [starts[uuid] - due[uuid] for uuid in starts if starts[uuid] < due[uuid] - 0.01]
-    assert early == []
-    raw = {uuid: starts[uuid] - max(due[uuid], added[uuid]) for uuid in starts}
-    late = {uuid: raw[uuid] for uuid in measured if raw[uuid] > late_by}
-    net = [ms - stalls.between(starts[uuid] - ms, starts[uuid]) for uuid, ms in late.items()]
-    silent = max(ms for uuid, ms in raw.items() if uuid not in measured)
-    told = (
-        f"{len(late)} of {len(measured)} later than {late_by} ms, without the machine's own stalls "
-        f"{sum(ms > late_by for ms in net)}; the last third: latest {silent:.1f} ms; "
-        f"the garbage collector's longest pause: {stalls.collector:.1f} ms"
-    )
-    record_property("lateness", told)
-    print(told)
-    assert max(net, default=0) <= late_by, told
-    assert silent < 1000, told
-
-
-@pytest.fixture
-def wall_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sets the clock on the wall, as far as this process can see it: `time` and every `datetime` of onthedot."""
-    shift = 0.0
-    real_time, real_ns = time.time, time.time_ns
-
-    class OfDatetime(type):
-        def __instancecheck__(cls, instance: object) -> bool:
-            return isinstance(instance, datetime)
-
-    class Shifted(datetime, metaclass=OfDatetime):
-        @classmethod
-        def now(cls, tz: Any = None) -> datetime:
-            return datetime.now(tz) + timedelta(seconds=shift)
-
-    def jump(seconds: float) -> None:
-        nonlocal shift
-        shift = seconds
-        monkeypatch.setattr(time, "time", lambda: real_time() + shift)
-        monkeypatch.setattr(time, "time_ns", lambda: real_ns() + int(shift * 1e9))
-        for name, module in list(sys.modules.items()):
-            if name.startswith("onthedot") and getattr(module, "datetime", None) is datetime:
-                monkeypatch.setattr(module, "datetime", Shifted)
-
-    return jump
-
-
-@pytest.mark.parametrize("hours", [1, -1])
-async def test_the_clock_on_the_wall_moves_nothing(hours: int, wall_clock: Callable[[float], None]) -> None:
-    work = Work(count=2)
-    async with running(work) as scheduler:
-        begin, now = time.monotonic(), datetime.now(UTC)
-        scheduler.add_task(Task("work", {"n": 1}, now + timedelta(seconds=0.3)))
-        far = scheduler.add_task(Task("work", {"n": 2}, now + timedelta(minutes=30)))
-        await idle(scheduler)
-        wall_clock(hours * 3600)
-        scheduler.add_task(work.produce({"n": 0}))  # makes the loop look at the time again
-        await until(lambda: work.ran() == [0])
-        await until(lambda: work.ran() == [0, 1])
-        assert time.monotonic() - begin >= 0.3
-        assert far.state() == "scheduled"
-
-
-@pytest.mark.parametrize("hours", [1, -1])
-async def test_now_is_now_whatever_the_wall_says(hours: int, wall_clock: Callable[[float], None]) -> None:
-    work = Work()
-    async with running(work) as scheduler:
-        wall_clock(hours * 3600)
-        begin, at = time.monotonic(), datetime.now(UTC) + timedelta(hours=hours, seconds=0.2)
-        scheduler.add_task(Task("work", {"n": 2}, at))  # by the new time
-        scheduler.add_task(work.produce({"n": 1}))
-        await until(lambda: work.ran() == [1], timeout=2)
-        await until(lambda: work.ran() == [1, 2], timeout=2)
-        assert time.monotonic() - begin >= 0.199
-        assert work.started[1].schedule_at == at
 
 
 # -- limits and numbers

@@ -3,109 +3,35 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import re
-import sqlite3
 import subprocess
 import sys
 import threading
 import time
 from collections import Counter
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
-from datetime import UTC, datetime, timedelta
-from itertools import groupby, pairwise
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
-from msgspec.structs import replace
 
 from onthedot import (
     BaseTaskConsumer,
-    IntervalSchedule,
     Scheduler,
     SchedulerStateError,
     Task,
     TaskConsumerRegistry,
-    TaskHandle,
     get_scheduler,
-    get_scheduler_status,
     start_scheduler,
     stop_scheduler,
 )
 from onthedot.clock import ManualClock
 from tests.consumers import Work, idle
+from tests.seeds.shared import EMPTY, PAST, Failing, Ticking, add, asleep, driven, register, shared_status
 from tests.waiting import LONG, every_chance, until
 
-pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("no_hidden_trouble")]
+pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
 EXAMPLES = Path(__file__).parents[2] / "examples"
-PAST = datetime(2026, 1, 1, tzinfo=UTC)  # due, whatever the clock says
-FIELDS = {
-    "status": str, "poll_interval": int, "queue_count": int, "scheduled_count": int, "enabled_scheduled_count": int,
-    "running_count": int, "is_executing": bool, "current_task_id": (str, type(None)), "updated_at": str,
-}  # fmt: skip
-EMPTY = {
-    "status": "stopped", "poll_interval": 10, "queue_count": 0, "scheduled_count": 0, "enabled_scheduled_count": 0,
-    "running_count": 0, "is_executing": False, "current_task_id": None,
-}  # fmt: skip
-
-
-@pytest.fixture(autouse=True)
-def own_globals(no_thread_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test has a global registry and a shared scheduler of its own, and leaves no thread behind."""
-    monkeypatch.delenv("ONTHEDOT_STORE", raising=False)
-    monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
-    monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
-    monkeypatch.setattr("onthedot.scheduler._shared", None)
-    yield
-    get_scheduler()._core.bridge.close()
-
-
-@pytest.fixture
-def file(tmp_path: Path) -> Path:
-    return tmp_path / "row_b.db"
-
-
-@pytest.fixture(params=["memory", "sqlite"])
-def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, file: Path) -> str:
-    """Where the shared scheduler keeps its tasks."""
-    if request.param == "sqlite":
-        monkeypatch.setenv("ONTHEDOT_STORE", f"sqlite:///{file}")
-    return str(request.param)
-
-
-def register(*consumers: BaseTaskConsumer) -> None:
-    for consumer in consumers:
-        TaskConsumerRegistry.register(consumer)
-
-
-def add(source: str, n: object = None, at: datetime = PAST) -> TaskHandle[Any]:
-    return get_scheduler().add_task(Task(source, {"n": n}, at))
-
-
-def shared_status() -> dict[str, Any]:
-    """The eight that a test can know; all nine are checked for what they are."""
-    status = get_scheduler_status()
-    assert list(status) == list(FIELDS)
-    assert [name for name, kind in FIELDS.items() if not isinstance(status[name], kind)] == []
-    assert json.loads(json.dumps(status)) == status
-    updated = datetime.fromisoformat(status.pop("updated_at"))
-    assert updated.utcoffset() == timedelta(0)
-    assert abs(datetime.now(UTC) - updated) < timedelta(seconds=10)
-    return status
-
-
-@contextmanager
-def driven(clock: ManualClock) -> Iterator[None]:
-    with get_scheduler()._core.override(None, clock):
-        yield
-
-
-async def asleep(clock: ManualClock, seconds: float) -> None:
-    """Until the scheduler sleeps, and will wake in so many seconds: a clock that is turned before has no effect."""
-    await until(lambda: clock.next_timer() == clock.now() + seconds * 1000)
 
 
 # -- the singleton
@@ -133,15 +59,6 @@ async def test_ten_starts_at_once(store: str, caplog: pytest.LogCaptureFixture) 
     assert Counter(await asyncio.gather(*(stop_scheduler() for _ in range(10)))) == {True: 1, False: 9}
     assert await stop_scheduler() is False
     assert asyncio.all_tasks() == {asyncio.current_task()}
-
-
-@pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads change places at every chance."""
-    before = sys.getswitchinterval()
-    sys.setswitchinterval(1e-6)
-    yield
-    sys.setswitchinterval(before)
 
 
 class Interrupted:
@@ -182,249 +99,6 @@ def test_ten_threads_start_at_once() -> None:
             thread.join()
         assert Counter(answers) == {True: 1, "refused": 9}
         assert shared_status()["status"] == "stopped"
-
-
-# -- states
-
-
-async def test_four_states_in_order_and_nothing_else(store: str) -> None:
-    """Seen by a thread that reads without pause. Starting and stopping last until it has seen them."""
-    work, go = Work(gated=True), asyncio.Event()
-    register(work)
-    seen, ending = ["stopped"], threading.Event()
-
-    def read() -> None:
-        while not ending.is_set():
-            seen.append(get_scheduler_status()["status"])
-
-    real = get_scheduler()._core.store
-    beat = real.beat
-
-    async def held(*args: Any) -> Any:
-        await go.wait()
-        return await beat(*args)
-
-    real.beat = held
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        for _ in range(2):
-            go.clear()
-            work.gate.clear()
-            work.started.clear()
-            starting = asyncio.ensure_future(start_scheduler())
-            await until(lambda: seen[-1] == "starting")
-            go.set()
-            assert await starting is True
-            assert get_scheduler_status()["status"] == "running"
-            add("work")
-            await until(lambda: work.started and seen[-1] == "running")
-            stopping = asyncio.ensure_future(stop_scheduler())
-            await until(lambda: seen[-1] == "stopping")
-            work.gate.set()
-            assert await stopping is True
-            assert get_scheduler_status()["status"] == "stopped"
-            await until(lambda: seen[-1] == "stopped")
-    finally:
-        ending.set()
-        reader.join()
-    life = ["starting", "running", "stopping", "stopped"]
-    assert [status for status, _ in groupby(seen)] == ["stopped", *life, *life]
-
-
-@pytest.mark.usefixtures("hasty")
-async def test_a_hundred_lives_never_go_backwards() -> None:
-    """Too fast for each state to be seen; but what is seen comes in their order."""
-    order = ["stopped", "starting", "running", "stopping"]
-    seen, ending = [("stopped", 0)], threading.Event()
-    life = 0
-
-    def read() -> None:
-        while not ending.is_set():
-            before = life
-            status = get_scheduler_status()["status"]
-            if before == life:  # else it cannot be said of which life it is
-                seen.append((status, before))
-
-    reader = threading.Thread(target=read)
-    reader.start()
-    try:
-        for _ in range(100):
-            await start_scheduler()
-            await stop_scheduler()
-            life += 1
-    finally:
-        ending.set()
-        reader.join()
-    assert {status for status, _ in seen} <= set(order)
-    for (before, of), (after, now) in pairwise(seen):
-        if of == now and after != "stopped":
-            assert order.index(before) <= order.index(after), (before, after)
-
-
-@pytest.mark.parametrize("verb", ["open", "put", "beat"])
-async def test_a_start_that_fails_leaves_stopped(store: str, verb: str) -> None:
-    real = get_scheduler()._core.store
-    works = getattr(real, verb)
-
-    async def fails(*args: Any) -> None:
-        raise OSError("no route")
-
-    setattr(real, verb, fails)
-    with pytest.raises(OSError, match="no route"):
-        await start_scheduler()
-    assert shared_status() == EMPTY
-    setattr(real, verb, works)
-    assert await start_scheduler() is True
-    assert await stop_scheduler() is True
-
-
-# -- status
-
-
-class Planned(Work):
-    schedule = IntervalSchedule(3600)
-
-
-async def pause(name: str) -> None:
-    store = get_scheduler()._core.store
-    (record,) = [each for each in (await store.state())[0] if each.name == name]
-    assert list(await store.put([replace(record, paused=True)], [])) == [True]
-
-
-async def test_nine_fields(store: str) -> None:
-    """3 schedules, 1 of them paused; 1 task runs, 7 more are due, 2 are delayed."""
-    work = Work(gated=True, count=5)
-    register(work, *(Planned(f"plan-{n}") for n in range(3)))
-    await start_scheduler()
-    assert shared_status() == EMPTY | {"status": "running", "scheduled_count": 3, "enabled_scheduled_count": 3}
-    await pause("plan-1")
-    running = add("work", 0)
-    await until(lambda: work.started)
-    for n in range(1, 8):
-        add("work", n)
-    for n in (8, 9):
-        add("work", n, datetime.now(UTC) + timedelta(hours=1))
-    full = {
-        "status": "running", "poll_interval": 10, "queue_count": 7, "scheduled_count": 3, "enabled_scheduled_count": 2,
-        "running_count": 1, "is_executing": True, "current_task_id": running.uuid,
-    }  # fmt: skip
-    await until(lambda: shared_status() == full)
-    assert get_scheduler().status()["delayed_count"] == 2
-    await every_chance()
-    assert shared_status() == full
-    assert await asyncio.to_thread(shared_status) == full
-
-    work.gate.set()
-    await until(lambda: len(work.ended) == 8)
-    done = {"status": "running", "scheduled_count": 3, "enabled_scheduled_count": 2}
-    await until(lambda: shared_status() == EMPTY | done)
-    await stop_scheduler()
-    assert shared_status() == EMPTY | done | {"status": "stopped"}
-
-
-async def test_what_this_process_adds_is_counted_when_it_is_added(store: str) -> None:
-    """Before a start, while one runs, and after the stop; whatever looks at the store are under way meanwhile."""
-    work = Work(gated=True)
-    register(work)
-    add("work", 0)
-    assert shared_status() == EMPTY | {"queue_count": 1}
-    await start_scheduler()
-    await until(lambda: work.started)
-    await until(lambda: shared_status()["queue_count"] == 0)
-    end, n = time.monotonic() + 0.5, 0
-    while time.monotonic() < end:
-        n += 1
-        if n % 3:
-            add("work", n)
-        else:
-            await get_scheduler().add(Task("work", {"n": n}, datetime.now(UTC) + timedelta(hours=1)))
-        status = get_scheduler().status()
-        assert (status["queue_count"], status["delayed_count"], status["running_count"]) == (n - n // 3, n // 3, 1)
-        if n % 10 == 0:
-            await asyncio.sleep(0.02)  # so that the others come to work
-    work.gate.set()
-    await until(lambda: len(work.ended) == n - n // 3 + 1)
-    await until(lambda: get_scheduler().status()["queue_count"] == 0)
-    await stop_scheduler()
-    add("work", n + 1)
-    status = get_scheduler().status()
-    assert (status["queue_count"], status["delayed_count"]) == (1, n // 3)
-
-
-def test_a_task_for_now_is_due_at_once(store: str) -> None:
-    """Not from the next whole millisecond on: nobody is there to wake it then."""
-    for n in range(1, 101):
-        get_scheduler().add_task(Task("work"))
-        assert shared_status()["queue_count"] == n
-
-
-def test_what_many_threads_add_is_counted(store: str) -> None:
-    """When the last one is back the sum is right, although none of them has waited for the others."""
-    wrong: list[tuple[int, int]] = []
-
-    def adds() -> None:
-        for n in range(25):
-            add("work", n)
-            if (count := shared_status()["queue_count"]) <= n:
-                wrong.append((n, count))
-
-    threads = [threading.Thread(target=adds) for _ in range(8)]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        thread.join()
-    assert wrong == [], "one's own additions at least"
-    assert shared_status()["queue_count"] == 200
-
-
-async def test_what_others_do_is_seen_too(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
-    """Another process adds, and takes away: here, another scheduler on the same file."""
-    monkeypatch.setenv("ONTHEDOT_STORE", f"sqlite:///{file}")
-    register(Work(gated=True))
-    await start_scheduler()
-    other = Scheduler(store=f"sqlite:///{file}", registry=TaskConsumerRegistry())
-    handles = [other.add_task(Task("elsewhere", {"n": n}, PAST)) for n in range(3)]
-    await until(lambda: shared_status()["queue_count"] == 3)
-    assert handles[0].cancel() is True
-    await until(lambda: shared_status()["queue_count"] == 2)
-    await stop_scheduler()
-    other._core.bridge.close()
-
-
-async def test_status_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
-    """A page that takes for ever keeps the reader, and somebody else the file: the loop itself gets its answer."""
-    monkeypatch.setenv("ONTHEDOT_STORE", f"sqlite:///{file}")
-    work = Work(gated=True)
-    register(work)
-    await start_scheduler()
-    running = add("work")
-    await until(lambda: work.started)
-    entered, gate, ended = threading.Event(), threading.Event(), list[bool]()
-
-    def slow_page(*_: object) -> None:
-        entered.set()
-        ended.append(gate.wait(LONG))
-
-    page = asyncio.ensure_future(get_scheduler()._core.store._read(slow_page))
-    await until(entered.is_set)
-    other = sqlite3.connect(file, isolation_level=None)
-    other.execute("BEGIN EXCLUSIVE")
-    try:
-        answers = [shared_status() for _ in range(1000)]
-        answers += await asyncio.to_thread(lambda: [shared_status() for _ in range(1000)])
-        assert ended == [], "nobody has waited for the reader"
-        other.execute("COMMIT")
-        assert {(each["status"], each["current_task_id"]) for each in answers} == {("running", running.uuid)}
-        add("work", 1)
-        assert shared_status()["queue_count"] == answers[-1]["queue_count"] + 1, "what is added here is known"
-    finally:
-        other.close()
-        gate.set()
-    await page
-    await until(lambda: shared_status()["queue_count"] == 1)
-    work.gate.set()
-    await stop_scheduler()
 
 
 # -- one task at a time
@@ -469,10 +143,6 @@ async def test_only_one_runs_whatever_the_sources_allow(store: str) -> None:
         work.gate.set()
     await until(lambda: sum(len(work.ended) for work in many) == 4)
     await stop_scheduler()
-
-
-class Ticking(Work):
-    schedule = IntervalSchedule(10, overlap="allow")
 
 
 async def test_due_checks_go_on_during_a_task_of_thirty_seconds(store: str) -> None:
@@ -624,14 +294,6 @@ async def test_stopped_and_started_again(store: str) -> None:
 # -- failures
 
 
-class Failing(BaseTaskConsumer):
-    name, max_retries, backoff = "bad", 1, [1]
-
-    async def consume(self, task: Task) -> None:
-        if task.args["n"] != "good":
-            raise ValueError("no luck")
-
-
 async def test_failures_are_kept_and_found(store: str) -> None:
     work = Work()
     register(type("Once", (Failing,), {"max_retries": 0})(), work)
@@ -657,120 +319,6 @@ async def test_failures_are_kept_and_found(store: str) -> None:
     await stop_scheduler()
     assert len(await get_scheduler().find(state="failed")) == 0
     assert mended.done() == [1]
-
-
-# -- log lines
-
-
-@pytest.fixture
-def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str, str]]]:
-    caplog.set_level(logging.INFO)
-    return lambda: [(record.levelname, record.name, record.getMessage()) for record in caplog.records]
-
-
-async def test_the_lines_of_a_life(
-    store: str, lines: Callable[[], list[tuple[str, str, str]]], caplog: pytest.LogCaptureFixture
-) -> None:
-    clock = ManualClock()
-    register(Work(), Failing(), tick := Ticking("tick"))
-    with driven(clock):
-        await start_scheduler()
-        good = add("work", 1, clock.moment())
-        await until(good.done)
-        bad = add("bad", 1, clock.moment())
-        await asleep(clock, 1)
-        clock.advance(1000)
-        await until(bad.done)
-        await asleep(clock, 9)
-        clock.advance(9000)
-        await until(lambda: tick.ended)
-        await idle(get_scheduler())
-        await stop_scheduler()
-    fired = tick.ended[0].uuid
-    number, moment = r"[0-9.]+", r"[0-9T:.+-]+"
-    expected = [
-        ("INFO", "scheduler", r"Schedule registered: tick next 2026-01-01T00:00:10\+00:00"),
-        ("INFO", "scheduler", "Scheduler started"),
-        ("INFO", "task", f"\\[queued\\] task {good.uuid} from work"),
-        ("INFO", "task", f"\\[done\\] task {good.uuid} from work in {number} ms"),
-        ("INFO", "task", f"\\[queued\\] task {bad.uuid} from bad"),
-        ("WARNING", "task", f"\\[retry\\] task {bad.uuid} from bad again at {moment} \\(1/1\\): ValueError: no luck"),
-        ("ERROR", "task", f"\\[fail\\] task {bad.uuid} from bad: no luck"),
-        ("INFO", "scheduler", r"\[due\] schedule tick at 2026-01-01T00:00:10\+00:00"),
-        ("INFO", "task", f"\\[queued\\] task {fired} from tick"),
-        ("INFO", "task", f"\\[done\\] task {fired} from tick in {number} ms"),
-        ("INFO", "scheduler", "Scheduler stopped"),
-    ]
-    said = lines()
-    assert len(said) == len(expected), said
-    place = [
-        [n for n, line in enumerate(said) if line[:2] == (level, f"onthedot.{logger}") and re.fullmatch(words, line[2])]
-        for level, logger, words in expected
-    ]
-    assert [len(places) for places in place] == [1] * len(expected), "each of them once"
-    order = [places[0] for places in place]
-    assert (order[0], order[1], order[-1]) == (0, 1, len(said) - 1)
-    assert order[5] < order[6] < order[7] < order[8] < order[9], "what one thread says comes in its order"
-    for record in caplog.records:
-        if record.name == "onthedot.task":
-            told = [getattr(record, name) for name in ("uuid", "source", "attempt", "worker")]
-            assert told[0] in record.getMessage()
-            assert told[1] in record.getMessage()
-            assert told[2] == (2 if record.levelname == "ERROR" else 1)
-            assert isinstance(told[3], str)
-    (failure,) = [record for record in caplog.records if record.levelno == logging.ERROR]
-    assert failure.exc_info is not None
-    assert isinstance(failure.exc_info[1], ValueError)
-    assert failure.exc_info[2] is not None, "with the traceback"
-
-
-async def test_a_second_addition_is_not_queued_again(
-    store: str, lines: Callable[[], list[tuple[str, str, str]]]
-) -> None:
-    task = Task("work", {"n": 1}, PAST)
-    for _ in range(2):
-        get_scheduler().add_task(task)
-        await get_scheduler().add(task)
-    assert lines() == [("INFO", "onthedot.task", f"[queued] task {task.uuid} from work")]
-
-
-async def test_windows_that_are_skipped_are_told(store: str, lines: Callable[[], list[tuple[str, str, str]]]) -> None:
-    class Patient(Work):
-        schedule = IntervalSchedule(10)
-
-    clock, tick = ManualClock(), Patient("tick", gated=True)
-    register(tick)
-    with driven(clock):
-        await start_scheduler()
-        await asleep(clock, 10)
-        clock.advance(10_000)
-        await until(lambda: tick.started)
-        await asleep(clock, 10)
-        clock.advance(10_000)
-        await until(lambda: [line for line in lines() if line[0] == "WARNING"])
-        tick.gate.set()
-        await until(lambda: tick.ended)
-        await stop_scheduler()
-    assert [line[2] for line in lines() if line[0] != "INFO"] == ["[skipped] schedule tick: overlap"]
-    assert sum("[queued]" in line[2] for line in lines()) == 1, "the one that was skipped is not queued"
-
-
-async def test_an_unknown_source(store: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A memory store is this process's own: nobody else will come. In a file it is left for others."""
-    work = Work()
-    register(work)
-    handle = add("nobody", 1)
-    await start_scheduler()
-    good = add("work", 2)
-    await until(good.done)
-    await idle(get_scheduler())
-    told = [(record.levelname, record.getMessage().partition(" {")[0]) for record in caplog.records]
-    if store == "memory":
-        await until(handle.done)
-        assert (handle.state(), told) == ("failed", [("ERROR", "[drop] Unknown task source: nobody")])
-    else:
-        assert (handle.state(), told) == ("ready", [])
-    await stop_scheduler()
 
 
 # -- what happens around it

@@ -3,95 +3,29 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import logging
-import os
 import signal
 import subprocess
 import sys
-import tempfile
 import threading
 import time
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from pathlib import Path
-from textwrap import dedent
-from typing import Any
 
 import pytest
 
 from onthedot import App, SchedulerStateError, TaskTimeout
 from onthedot.executors import shepherd
-from tests.leaves_nothing import descendants
+from tests.seeds.scripts import Script
 from tests.waiting import SOON, wait_until
+
+pytestmark = [
+    pytest.mark.skipif(not shepherd.supported(), reason="needs process groups"),
+    pytest.mark.usefixtures("nothing_stays"),
+]
 
 EXAMPLES = Path(__file__).parents[2] / "examples"
 METHODS = ("forkserver", "spawn")
-
-pytestmark = pytest.mark.skipif(not shepherd.supported(), reason="needs process groups")
-
-
-class Script:
-    """A script in a folder of its own; what it prints is JSON, a line a value."""
-
-    def __init__(self, folder: Path, text: str) -> None:
-        self.path = folder / "script.py"
-        self.path.write_text(HEAD + dedent(text))
-
-    @contextmanager
-    def start(self, *arguments: str) -> Iterator[subprocess.Popen[str]]:
-        command = [sys.executable, str(self.path), *arguments]
-        pipe = subprocess.PIPE
-        with subprocess.Popen(command, stdout=pipe, stderr=pipe, text=True, cwd=self.path.parent) as process:
-            try:
-                yield process
-            finally:
-                process.kill()
-
-    def run(self, *arguments: str) -> list[Any]:
-        with self.start(*arguments) as process:
-            out, err = process.communicate(timeout=SOON)
-        assert process.returncode == 0, err
-        assert "Traceback" not in err, err
-        return [json.loads(line) for line in out.splitlines()]
-
-
-HEAD = """\
-import json, logging, multiprocessing, os, signal, sys, threading, time
-from pathlib import Path
-from onthedot import App, IntervalSchedule, current_task
-
-def say(value):
-    print(json.dumps(value), flush=True)
-
-"""
-
-
-@pytest.fixture
-def script(tmp_path: Path) -> Callable[[str], Script]:
-    return lambda text: Script(tmp_path, text)
-
-
-@pytest.fixture(autouse=True)
-def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with tempfile.TemporaryDirectory(prefix="c-") as folder:  # its own: others run here too, and make theirs in /tmp
-        monkeypatch.setenv("TMPDIR", folder)
-        monkeypatch.setattr(tempfile, "tempdir", folder)
-        yield
-        wait_until(lambda: not ours())
-        wait_until(lambda: not list(Path(folder).glob("onthedot-*")))
-
-
-def ours() -> list[str]:
-    return [name for name in descendants(os.getpid()).values() if "onthedot" in name or "script.py" in name]
-
-
-def waiting_in(file: Path) -> int:
-    app = App("c", store=f"sqlite:///{file}")
-    try:
-        return len(app.sync.find(state="ready").tasks)
-    finally:
-        app.shutdown()
 
 
 # -- the four examples of the seed
@@ -319,184 +253,6 @@ def test_a_start_that_fails_says_why_and_can_be_tried_again(script: Callable[[st
     """).run()
     assert "RuntimeError: not yet" in seen[0]
     assert seen[1:] == ["stopped", True, 1]
-
-
-# -- life
-
-
-def test_start_twice_and_in_another_way(script: Callable[[str], Script]) -> None:
-    assert script("""
-        app = App("c", store="memory://")
-
-        if __name__ == "__main__":
-            logging.disable()
-            say(app.start(auto=True, threading=False))
-            say(app.start(auto=True, threading=False))
-            for again in (lambda: app.start(auto=True), lambda: app.start()):
-                try:
-                    again()
-                except Exception as error:
-                    say(type(error).__name__)
-            say(app.shutdown())
-            say(app.shutdown())
-            say(app.start(auto=True))
-    """).run() == [True, False, "SchedulerStateError", "SchedulerStateError", True, False, True]
-
-
-def test_delay_before_start_after_shutdown_and_again(script: Callable[[str], Script]) -> None:
-    assert script("""
-        app = App("c", store="memory://")
-
-        @app.task
-        def double(n: int) -> int:
-            return n * 2
-
-        if __name__ == "__main__":
-            before = double.delay(1)
-            app.start(auto=True, threading=False)
-            say(before.result(20))
-            app.shutdown()
-            say(before.result(20))
-            after = double.delay(2)
-            say(after.state())
-            app.start(auto=True, threading=False)
-            say(after.result(20))
-    """).run() == [2, 2, "ready", 4]
-
-
-def test_what_waits_in_memory_ends_with_the_shutdown(script: Callable[[str], Script]) -> None:
-    assert (
-        script("""
-        app = App("c", store="memory://")
-
-        @app.task
-        def later(): pass
-
-        if __name__ == "__main__":
-            app.start(auto=True, threading=False)
-            handle = later.options(after=3600).delay()
-            waiter = threading.Thread(target=lambda: say(str(handle.exception(20))))
-            waiter.start()
-            app.shutdown()
-            waiter.join()
-    """)
-        .run()[0]
-        .endswith("was cancelled: shutdown")
-    )
-
-
-@pytest.mark.parametrize("threading", [True, False])
-def test_a_script_that_ends_without_shutdown(script: Callable[[str], Script], tmp_path: Path, threading: bool) -> None:
-    program = script(f"""
-        app = App("c", store="sqlite:///tasks.db", stop_timeout=1, max_workers=1)
-
-        @app.task(executor="process")
-        def endless():
-            Path("began").touch()
-            while True:
-                sum(range(1000))
-
-        @app.task(executor="process")
-        def waiting(): pass
-
-        if __name__ == "__main__":
-            app.start(auto=True, threading={threading})
-            endless.delay()
-            for _ in range(3):
-                waiting.delay()
-            while not Path("began").exists():
-                time.sleep(0.01)
-            say("leaving")
-    """)
-    with program.start() as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == '"leaving"\n'
-        family = list(descendants(process.pid))
-        began = time.monotonic()
-        assert process.wait(SOON) == 0
-        took = time.monotonic() - began
-        wait_until(lambda: not any(map(alive, family)))
-    assert took < 1 + 1
-    assert waiting_in(tmp_path / "tasks.db") == 4
-
-
-def test_a_kill_of_the_program_leaves_nothing_running(script: Callable[[str], Script]) -> None:
-    program = script("""
-        app = App("c", store="memory://", max_workers=1)
-
-        @app.task
-        def endless():
-            signal.signal(signal.SIGTERM, signal.SIG_IGN)
-            os.fork()
-            os.write(1, f"{os.getpid()}\\n".encode())  # in one piece, since two of them speak at once
-            while True:
-                sum(range(1000))
-
-        if __name__ == "__main__":
-            app.start(auto=True, threading=False)
-            endless.delay()
-            time.sleep(60)
-    """)
-    with program.start() as process:
-        assert process.stdout is not None
-        pids = [int(process.stdout.readline()) for _ in range(2)]
-        family = [*pids, *(pid for pid in descendants(process.pid))]
-        process.kill()
-        assert wait_until(lambda: not any(map(alive, family))) < 0.6
-
-
-def test_a_background_process_that_was_killed_is_not_said_to_run(script: Callable[[str], Script]) -> None:
-    assert script("""
-        app = App("c", store="memory://")
-
-        @app.task
-        async def die():
-            os.kill(os.getpid(), signal.SIGKILL)
-
-        @app.task
-        def double(n: int) -> int:
-            return n * 2
-
-        if __name__ == "__main__":
-            app.start(auto=True, threading=False)
-            die.options(expires=0.5).delay()
-            while app.status()["status"] == "running":
-                time.sleep(0.01)
-            say(app.status()["status"])
-    """).run() == ["stopped"]
-
-
-def alive(pid: int) -> bool:
-    try:
-        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
-    except (FileNotFoundError, ProcessLookupError):
-        return False
-
-
-def test_a_second_interrupt_cancels_what_runs(script: Callable[[str], Script]) -> None:
-    program = script("""
-        app = App("c", store="memory://", stop_timeout=60)
-
-        @app.task
-        def endless():
-            say("runs")
-            while True:
-                time.sleep(0.1)
-
-        if __name__ == "__main__":
-            endless.delay()
-            app.start(auto=False, threading=False)
-            say("returned")
-    """)
-    with program.start() as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == '"runs"\n'
-        process.send_signal(signal.SIGINT)
-        with pytest.raises(subprocess.TimeoutExpired):
-            process.wait(0.3)
-        process.send_signal(signal.SIGINT)
-        assert process.wait(SOON) == 0
-        assert process.stdout.readline() == '"returned"\n'
 
 
 # -- delay from everywhere

@@ -16,7 +16,6 @@ from onthedot.cli.screen import clean, write_json
 from onthedot.cli.store import shown, target
 from onthedot.errors import meant
 from onthedot.function import Adding
-from onthedot.handle import TaskHandle
 from onthedot.options import AddOptions
 from onthedot.settings import store_url
 
@@ -42,9 +41,12 @@ def add(
     K=V passes a string, K:=JSON anything else. With -A your code is imported and the arguments are checked, and "17"
     becomes a number where the signature says so; without, whoever runs it checks them.
     """
-    app = _app(said)
+    app, is_there = _app(said)
     try:
-        handle = _add(app, name, arguments, _options(more), checked=said.module is not None)
+        task, given = _call(app, name, arguments, _options(more), checked=said.module is not None)
+        if not is_there:  # after what is typed wrong: that would be wrong for every app
+            raise Mistake(f"whose task? {shown(str(app._core.url))} has no app yet; say -A app.py, or -n NAME")
+        handle = task.delay(**given)
         if wait:
             _warn_if_nobody(app, name)
         result = handle.result(timeout) if wait else None
@@ -73,19 +75,19 @@ def _warn_if_nobody(app: App[Any], name: str) -> None:
         click.echo(f"waiting, but no live worker knows {name!r}{there}", err=True)
 
 
-def _app(said: Said) -> App[Any]:
+def _app(said: Said) -> tuple[App[Any], bool]:
+    """False: nobody has said whose task it is, and the store does not know either."""
+    name = ""
     if said.module is None:
         url, name = target(said)
-        if not name:
-            raise Mistake(f"whose task? {shown(url)} has no app yet; say -A app.py, or -n NAME")
-        app: App[Any] = App(name, store=url)
+        app: App[Any] = App(name or "onthedot", store=url)
     else:
         app = load_app(said.module)
         if said.store is not None:
             app._core.url = store_url(said.store)
     if (app._core.url or store_url(None)).startswith("memory:"):
         raise Mistake("memory:// lives inside one process: what is added here would be gone at once; name a --store")
-    return app
+    return app, bool(said.module or name)
 
 
 def _options(given: dict[str, Any]) -> AddOptions:
@@ -97,9 +99,9 @@ def _options(given: dict[str, Any]) -> AddOptions:
     return cast(AddOptions, {key: value for key, value in given.items() if value is not None})
 
 
-def _add(
+def _call(
     app: App[Any], name: str, arguments: tuple[str, ...], options: AddOptions, *, checked: bool
-) -> TaskHandle[Any]:
+) -> tuple[Adding[..., Any], dict[str, Any]]:
     try:
         task: Adding[..., Any] = app.named(name).options(**options)
     except (ValueError, TypeError) as error:
@@ -108,7 +110,7 @@ def _add(
     if checked and source is None:
         raise Mistake(f"app {app.name!r} has no task {name!r}{meant(name, app._core.sources.known)}")
     function = getattr(source, "function", None)
-    return task.delay(**_read(arguments, {} if function is None else get_type_hints(function)))
+    return task, _read(arguments, {} if function is None else get_type_hints(function))
 
 
 def _read(arguments: tuple[str, ...], hints: dict[str, Any]) -> dict[str, Any]:

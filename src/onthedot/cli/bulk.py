@@ -46,7 +46,8 @@ def act_on(said: Said, given: dict[str, Any], verbs: tuple[str, str], states: tu
     named, dry, rate, yes = (given.pop(name) for name in ("uuids", "dry_run", "rate", "yes"))
     where = as_where(given)
     if bool(named) == bool(where):
-        raise click.UsageError("say which: uuids, or filters such as --source and --state")
+        both = ", not both" if named else ""
+        raise click.UsageError(f"say which: uuids, or filters such as --source and --state{both}")
     pace = None if rate is None else Rate(rate).per_second
     uuids = _found(said, named, where, states)
     if dry:

@@ -71,13 +71,14 @@ def _here() -> Iterator[Check]:
 def _app(said: Said, module: str) -> Check:
     """If it cannot be imported, the store that is said elsewhere is looked at all the same."""
     from onthedot.cli.loading import load_app
+    from onthedot.cli.ready import count
 
     try:
         app = load_app(module)
     except Mistake as error:
         said.module = None
         return Check(False, "app", error.message, "mend it, or name the right one by -A")
-    return Check(True, "app", f"{app.name} in {module}, {len(app._core.sources.known)} sources")
+    return Check(True, "app", f"{app.name} in {module}, {count(len(app._core.sources.known), 'source')}")
 
 
 def _store(said: Said) -> Iterator[Check]:

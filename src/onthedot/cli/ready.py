@@ -15,7 +15,7 @@ async def ready_line(app: App[Any]) -> str:
     """2 tasks · 1 schedule (weekly_report: Mon 09:00, in 3 days)"""
     core = app._core
     tasks = len(list(core.sources))
-    parts = [_count(tasks, "task")]
+    parts = [count(tasks, "task")]
     if core.plans:
         schedules, _, _ = await core.store.state()
         coming = sorted((each.next_at, each.name) for each in schedules if each.name in core.plans and each.next_at)
@@ -25,13 +25,13 @@ async def ready_line(app: App[Any]) -> str:
             zone = getattr(core.plans[name].schedule, "tz", None) or "UTC"
             first = "" if len(core.plans) == 1 else "first "
             shown = f" ({first}{name}: {_moment(from_ms(at), str(zone))})"
-        parts.append(_count(len(core.plans), "schedule") + shown)
+        parts.append(count(len(core.plans), "schedule") + shown)
     if core.store.private:
         parts.append("memory://, so only for what this process itself adds")
     return " · ".join(parts)
 
 
-def _count(number: int, noun: str) -> str:
+def count(number: int, noun: str) -> str:
     return f"{number} {noun}{'' if number == 1 else 's'}"
 
 

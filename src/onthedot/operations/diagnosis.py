@@ -9,7 +9,7 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
-from onthedot.operations.health import MEND_CLOCKS, Check, clock, memory
+from onthedot.operations.health import LATE, MEND_CLOCKS, MOST_CROWDED, MOST_FAILED, MOST_OFF, Check, clock, memory
 from onthedot.operations.schedules import ScheduleInfo
 from onthedot.operations.sources import Pause, SourceInfo
 from onthedot.operations.words import ago
@@ -18,10 +18,8 @@ from onthedot.operations.workers import WorkerInfo
 if TYPE_CHECKING:
     from onthedot.operations import Operations
 
-LATE = 60.0  # seconds that a due task, or a window of a schedule, may wait before somebody should look
+_LATE = LATE / 1000  # seconds: also of a window of a schedule
 FORGOTTEN = timedelta(hours=1)  # of a pause
-SKEW = 1.0  # seconds that clocks may differ
-FAILURES = 0.01  # of the runs
 _WEEK = timedelta(days=7)  # for which succeeded ones are kept: older failures have nothing to be compared with
 _LOOK = 10_000  # ready tasks that are looked at
 _SOME = 5  # of a kind
@@ -62,7 +60,7 @@ async def _oldest(operations: Operations, sources: Iterable[SourceInfo]) -> dict
     """
     oldest: dict[str, int] = {}
     most = min(_LOOK, sum(each.ready for each in sources))
-    before = {"until": str(int((time.time() - LATE) * 1000))}
+    before = {"until": str(int((time.time() - _LATE) * 1000))}
     for where in ({"state": "ready"}, {"state": "ready"} | before) if most else ():
         async for record in operations.records(where, most):
             oldest[record.source] = min(record.due, oldest.get(record.source, record.due))
@@ -75,7 +73,7 @@ def _late(
     """A source that is paused is told of apart."""
     known = {source for worker in workers for source in worker.sources}
     waits = {name: time.time() - due / 1000 for name, due in oldest.items() if sources[name].paused is None}
-    late = sorted((name for name, seconds in waits.items() if seconds > LATE), key=lambda name: -waits[name])
+    late = sorted((name for name, seconds in waits.items() if seconds > _LATE), key=lambda name: -waits[name])
     for name in late[:_SOME]:
         text = f"due {ago(-waits[name])}: {sources[name].ready} of {name}"
         if name not in known:
@@ -121,7 +119,7 @@ def _running(held: Mapping[str | None, int], workers: Sequence[WorkerInfo]) -> I
             False, "running", f"{dead} are held by workers that are dead",
             "they are taken over as soon as a worker lives: onthedot worker APP",
         )  # fmt: skip
-    elif slots and running > 2 * slots:
+    elif slots and running > MOST_CROWDED * slots:
         yield Check(
             False, "running", f"{running}, and all workers together have {slots} slots",
             "workers hold what they do not run: restart them (SIGHUP), and look at their logs",
@@ -139,7 +137,7 @@ async def _failed(operations: Operations, sources: Iterable[SourceInfo]) -> Chec
     text = f"{failed} of {failed + succeeded} runs within a week ({share:.1%})"
     text += f", most of them {groups[0].type} in {groups[0].source}"
     remedy = f"see `onthedot failed`; mended? onthedot task retry --group {groups[0].group}"
-    return Check(share <= FAILURES, "failed", text, remedy)
+    return Check(share <= MOST_FAILED, "failed", text, remedy)
 
 
 # -- time
@@ -151,7 +149,7 @@ def _schedules(schedules: Iterable[ScheduleInfo], workers: Sequence[WorkerInfo])
     for each in (each for each in schedules if each.enabled):
         name, why = each.name, f": {each.reason}" if each.reason else ""
         late = 0.0 if each.next_run is None else (datetime.now(UTC) - each.next_run).total_seconds()
-        if late > LATE:
+        if late > _LATE:
             remedy = f"start a worker whose app declares it; if none does any more: onthedot schedule delete {name}"
             bad.append(Check(False, "schedule", f"{name} was due {ago(-late)}, and nobody fires it{why}", remedy))
         elif workers and each.orphan:
@@ -171,5 +169,5 @@ async def _clocks(operations: Operations, workers: Sequence[WorkerInfo]) -> list
     return [
         Check(False, "clock", f"{what} {seconds:.0f} s in the future", MEND_CLOCKS)
         for what, seconds in ahead.items()
-        if seconds > SKEW
+        if seconds * 1000 > MOST_OFF
     ][:_SOME]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Iterable, Mapping
+from collections.abc import Awaitable, Callable, Iterable, Mapping
 from types import MappingProxyType
 
 from onthedot.stores.contract import Hint
@@ -91,8 +91,9 @@ class Listeners:
                 if not listener.tell(resync=True):
                     self.remove(session, listener)
 
-    def listen(self, session: str) -> Listening:
-        return Listening(self, session)
+    def listen(self, session: str, first: Callable[[], Awaitable[object]] | None = None) -> Listening:
+        """first: what must be there before anything can be heard."""
+        return Listening(self, session, first)
 
     def add(self, session: str) -> Listener:
         listener = Listener()
@@ -110,7 +111,10 @@ class Listeners:
 class Listening:
     """A class and not a generator: one that is thrown away in mid-wait must not complain about it."""
 
-    def __init__(self, listeners: Listeners, session: str) -> None:
+    def __init__(
+        self, listeners: Listeners, session: str, first: Callable[[], Awaitable[object]] | None = None
+    ) -> None:
+        self._first = first
         self._listeners = listeners
         self._session = session
         self._listener: Listener | None = None
@@ -120,6 +124,8 @@ class Listening:
 
     async def __anext__(self) -> Hint:
         if self._listener is None:
+            if self._first is not None:
+                await self._first()
             self._listener = self._listeners.add(self._session)
             return Hint(resync=True)
         return await self._listener.next()

@@ -18,6 +18,7 @@ from onthedot import App, StoreRefused
 from onthedot.cli import main
 from onthedot.stores.contract import NewTask
 from onthedot.stores.postgres import PostgresStore, schema
+from onthedot.stores.postgres.rights import functions
 from tests.stores.postgres.shop import states
 
 ROOT = Path(__file__).parents[3]
@@ -50,6 +51,20 @@ async def test_many_apps_that_make_it_at_once(empty: str) -> None:
     assert [await states(store, "u1") for store in stores] == [["ready"], *[[None]] * 4]
     for store in stores:
         await store.shut()
+
+
+async def test_every_verb_has_its_settings_and_no_helper(empty: str) -> None:
+    await _open(empty)
+    found = ask(empty, "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = 'onthedot'::regnamespace")
+    told = {frozenset(settings) for _, settings in found if settings}
+    assert told == {
+        frozenset({
+            "search_path=onthedot", "lock_timeout=4s", "plan_cache_mode=force_generic_plan", "enable_seqscan=off",
+            "enable_bitmapscan=off", "jit=off",
+        })
+    }  # fmt: skip
+    verbs, _ = functions()
+    assert sorted(name for name, settings in found if settings) == sorted(set(verbs) - {"app_v1"})
 
 
 TOGETHER = """

@@ -13,8 +13,7 @@ from uuid import uuid4
 import msgspec
 
 from onthedot.errors import StoreError
-from onthedot.stores.contract import Hint
-from onthedot.stores.listeners import Listener, Listeners
+from onthedot.stores.listeners import Listeners, Listening
 from onthedot.stores.postgres.faults import explained
 from onthedot.stores.postgres.lines import Connection, Line, connect
 from onthedot.stores.postgres.queries import SQL
@@ -120,17 +119,13 @@ class Hearing:
 
     # -- hearing
 
-    def hears(self, session: str) -> Ear:
-        return Ear(self, session)
+    def hears(self, session: str) -> Listening:
+        return self._listeners.listen(session, self._connected)
 
-    async def add(self, session: str) -> Listener:
+    async def _connected(self) -> None:
         async with self._lock:
             if self._connection is None or self._connection.is_closed():
                 await self._listen()
-        return self._listeners.add(session)
-
-    def remove(self, session: str, listener: Listener) -> None:
-        self._listeners.remove(session, listener)
 
     async def _listen(self) -> None:
         connection = await connect(self._address)
@@ -213,28 +208,6 @@ class Hearing:
         if connection is not None and not connection.is_closed():
             with suppress(Exception):
                 await connection.close(timeout=2)
-
-
-class Ear:
-    """One listener's hints. Begins with a resync, as soon as it hears."""
-
-    def __init__(self, hearing: Hearing, session: str) -> None:
-        self._hearing = hearing
-        self._session = session
-        self._listener: Listener | None = None
-
-    def __aiter__(self) -> Ear:
-        return self
-
-    async def __anext__(self) -> Hint:
-        if self._listener is None:
-            self._listener = await self._hearing.add(self._session)
-            return Hint(resync=True)
-        return await self._listener.next()
-
-    async def aclose(self) -> None:
-        if self._listener is not None:
-            self._hearing.remove(self._session, self._listener)
 
 
 def told_of(text: str | None, but: str | None = None, reason: str = "") -> Told:

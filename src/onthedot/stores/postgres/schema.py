@@ -15,7 +15,7 @@ from onthedot.stores.postgres.url import Address
 T = TypeVar("T")
 
 VERSION = 1
-_FLOW = ("base", "lanes", "add", "settle", "claim", "turn", "sessions", "moving", "control")
+_FLOW = ("base", "lanes", "add", "settle", "claim", "turn", "sessions", "moving", "control", "verbs")
 _MIGRATIONS: dict[int, str] = {}  # from this version to the next; the first one is the whole text
 _LOCK = 1869897843  # one at a time makes or changes it
 

@@ -256,7 +256,7 @@ def _made(place: Place) -> Any:
         from redis.asyncio.sentinel import Sentinel
     except ImportError:
         raise StoreRefused(
-            f"{place.shown} needs the drivers redis and hiredis: pip install 'onthedot[redis]' brings it"
+            f"{place.shown} needs the drivers redis and hiredis: pip install 'onthedot[redis]' brings them"
         ) from None
     if place.kind == "redis+cluster":
         nodes = [ClusterNode(host, port) for host, port in place.hosts]

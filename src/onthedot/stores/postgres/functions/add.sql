@@ -195,10 +195,7 @@ END $$;
 
 -- name: add_v1
 -- {"app", "now", "joined", "tasks": […]} → the uuids that stand for them, which are new, whose sources to wake.
-CREATE FUNCTION add_v1(_said json, OUT uuids text[], OUT fresh boolean[], OUT sources text[]) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+CREATE FUNCTION add_v1(_said json, OUT uuids text[], OUT fresh boolean[], OUT sources text[]) LANGUAGE plpgsql AS $$
 DECLARE
     _joined boolean := coalesce((_said ->> 'joined')::boolean, false);
 BEGIN

@@ -1,4 +1,4 @@
--- What the verbs share. A verb sets the search path, how long it waits and what plans may not do; helpers are inside.
+-- What the verbs share.
 -- A statement is planned once, since planning takes as long as running it, and a plan that was made for an empty table
 -- is kept for a full one: so every table is entered by an index condition that holds whatever is joined first (= ANY of
 -- an array, or a lateral query that OFFSET 0 keeps apart).

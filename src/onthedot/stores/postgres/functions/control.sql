@@ -2,10 +2,7 @@
 
 -- name: note_v1
 -- {"app", "notes": […]} → the places of those whose lease is lost.
-CREATE FUNCTION note_v1(_said json, OUT lost integer[]) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+CREATE FUNCTION note_v1(_said json, OUT lost integer[]) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
     _note record;
@@ -54,10 +51,7 @@ END $$;
 
 -- name: put_v1
 -- {"app", "now", "schedules": […], "limits": […]} → one answer each, schedules first.
-CREATE FUNCTION put_v1(_said json, OUT answers boolean[], OUT told json) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+CREATE FUNCTION put_v1(_said json, OUT answers boolean[], OUT told json) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
     _limit record;
@@ -86,10 +80,7 @@ END $$;
 
 -- name: fire_v1
 -- {"app", "now", "fires": […]} → which of them still had their rev and were not paused.
-CREATE FUNCTION fire_v1(_said json, OUT answers boolean[], OUT told json) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+CREATE FUNCTION fire_v1(_said json, OUT answers boolean[], OUT told json) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
     _now double precision := now_v1((_said ->> 'now')::double precision);
@@ -114,7 +105,7 @@ BEGIN
 END $$;
 
 -- name: drop_v1
-CREATE FUNCTION drop_v1(_said json) RETURNS void LANGUAGE plpgsql SET search_path = onthedot AS $$
+CREATE FUNCTION drop_v1(_said json) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM schedule WHERE app = app_v1(_said ->> 'app')
         AND name IN (SELECT json_array_elements_text(_said -> 'names'));
@@ -166,10 +157,7 @@ END $$;
 
 -- name: purge_v1
 -- First what is past its time, then what ended first, if there are too many.
-CREATE FUNCTION purge_v1(_said json, OUT gone bigint) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+CREATE FUNCTION purge_v1(_said json, OUT gone bigint) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
     _now double precision := now_v1((_said ->> 'now')::double precision);

@@ -6,10 +6,7 @@ CREATE FUNCTION lift_v1(
     _said json, OUT fence bigint, OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[],
     OUT lanes text[], OUT uniqs text[], OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[],
     OUT pasts text[], OUT told json
-) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
     _now double precision := now_v1((_said ->> 'now')::double precision);
@@ -96,10 +93,7 @@ END $$;
 
 -- name: adopt_v1
 -- {"app", "now", "records": […]} → as `add`; copies of another store's, lifted.
-CREATE FUNCTION adopt_v1(_said json, OUT uuids text[], OUT fresh boolean[]) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+CREATE FUNCTION adopt_v1(_said json, OUT uuids text[], OUT fresh boolean[]) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
     _now double precision := now_v1((_said ->> 'now')::double precision);

@@ -82,10 +82,7 @@ END $$;
 
 -- name: beat_v1
 -- {"app", "now", "session", "lease", "info"} → alive, and its runs that somebody wants cancelled.
-CREATE FUNCTION beat_v1(_said json, OUT alive boolean, OUT cancel json, OUT told json) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+CREATE FUNCTION beat_v1(_said json, OUT alive boolean, OUT cancel json, OUT told json) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
     _now double precision := now_v1((_said ->> 'now')::double precision);
@@ -117,10 +114,7 @@ END $$;
 
 -- name: close_v1
 -- What it still holds goes back, uncounted.
-CREATE FUNCTION close_v1(_said json, OUT told json) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+CREATE FUNCTION close_v1(_said json, OUT told json) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
 BEGIN
@@ -157,10 +151,7 @@ CREATE FUNCTION cancel_v1(
     _said json, OUT fence bigint, OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[],
     OUT lanes text[], OUT uniqs text[], OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[],
     OUT pasts text[], OUT told json
-) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
     _now double precision := now_v1((_said ->> 'now')::double precision);
@@ -215,10 +206,7 @@ END $$;
 
 -- name: revive_v1
 -- Failed or cancelled → due now; answers with those that live now.
-CREATE FUNCTION revive_v1(_said json, OUT live text[], OUT told json) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+CREATE FUNCTION revive_v1(_said json, OUT live text[], OUT told json) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
     _now double precision := now_v1((_said ->> 'now')::double precision);

@@ -200,10 +200,7 @@ END $$;
 
 -- name: settle_in_v1
 -- In a caller's transaction: nothing that others want is locked, and they are told when it commits.
-CREATE FUNCTION settle_in_v1(_said json, OUT verdict text) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+CREATE FUNCTION settle_in_v1(_said json, OUT verdict text) LANGUAGE plpgsql AS $$
 DECLARE
     _done record;
 BEGIN

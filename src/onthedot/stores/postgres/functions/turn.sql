@@ -197,10 +197,7 @@ CREATE FUNCTION turn_v1(
     OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[], OUT pasts text[], OUT schedules json,
     OUT rest json, OUT woke text[], OUT next_in double precision, OUT more boolean, OUT moment double precision,
     OUT told json
-) LANGUAGE plpgsql
-SET search_path = onthedot SET lock_timeout = '4s' SET plan_cache_mode = force_generic_plan
-SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off
-AS $$
+) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
     _now double precision := now_v1((_said ->> 'now')::double precision);

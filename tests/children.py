@@ -1,0 +1,28 @@
+"""Processes that tests start, or make their tasks run in."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+
+def lives(pid: int) -> bool:
+    """A zombie does not."""
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except (FileNotFoundError, ProcessLookupError):
+        if sys.platform == "linux":
+            return False
+    try:
+        os.kill(pid, 0)
+    except ProcessLookupError:
+        return False
+    return True
+
+
+def start_script(name: str, *arguments: str) -> subprocess.Popen[str]:
+    script = Path(__file__).parent / "processes" / name
+    command = [sys.executable, str(script), *arguments]
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=script.parents[2])

@@ -1,0 +1,98 @@
+"""Schedules and clocks that are put right, ahead or back."""
+
+from __future__ import annotations
+
+import pytest
+
+from onthedot import App, CronSchedule
+from onthedot.clock import ManualClock
+from tests.schedules.conftest import Shop
+from tests.schedules.test_api import BEGIN, HOUR
+from tests.schedules.ticks import hours, ticking
+from tests.waiting import until
+
+
+class Jumping(ManualClock):
+    """Its wall clock may have jumped; the monotonic one does not know."""
+
+    jumped = 0.0
+
+    def ahead(self) -> float:
+        return self.jumped
+
+
+@pytest.fixture
+def clock() -> Jumping:
+    return Jumping()
+
+
+async def test_a_wall_clock_that_jumps_ahead(
+    shop: Shop, clock: Jumping, app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    """SQLite goes by it, and a worker judges windows by the store's moment, not by its own."""
+    nominal = ticking(app, CronSchedule("0 * * * *"))
+    async with app.running():
+        await shop.looked()  # before and after: else nobody could tell that it has jumped
+        clock.jumped = 3 * 3_600_000.0 + 600_000
+        await shop.looked()
+        if app._core.store.immediate:  # memory goes by the monotonic clock: nothing is due
+            assert nominal == []
+            return
+        await until(lambda: nominal == hours(3))
+        worker = app._core.worker
+        assert worker is not None
+        turns = worker._number
+        await shop.looked()
+        assert worker._number - turns < 10, "it does not look again and again"
+        info = await app.schedules.get("tick")
+        assert (info.next_run, dict(info.skipped)) == (BEGIN + 4 * HOUR, {"grace": 2})
+    steps = [message for message in caplog.messages if message.startswith("[clock]")]
+    assert len(steps) == 1
+    assert "was set ahead by 11400.0 s" in steps[0]
+
+
+@pytest.mark.parametrize("jumped", [-3_600_000.0, 3_600_000.0])
+async def test_a_jump_neither_delays_nor_hastens_in_memory(shop: Shop, clock: Jumping, app: App, jumped: float) -> None:
+    if not app._core.store.immediate:
+        pytest.skip("a file goes by the wall clock, which its processes share")
+    nominal = ticking(app, CronSchedule("0 * * * *"))
+    async with app.running():
+        clock.jumped = jumped
+        app._core.store.private = True
+        await shop.turn(hours=1, milliseconds=-1)
+        await shop.looked()
+        assert nominal == []
+        await shop.turn(milliseconds=1)
+        await until(lambda: nominal == hours(1))
+
+
+async def test_a_clock_that_is_put_back_fires_nothing_twice(shop: Shop, app: App) -> None:
+    nominal = ticking(app, CronSchedule("0 * * * *", overlap="allow"))
+    async with app.running():
+        for _ in range(3):
+            await shop.turn(hours=1)
+            await shop.looked()
+        await until(lambda: len(nominal) == 3)
+        await shop.turn(hours=-2)
+        await shop.looked()
+        assert (await app.schedules.get("tick")).next_run == BEGIN + 4 * HOUR
+        for _ in range(2):
+            await shop.turn(hours=1)
+            await shop.looked()
+        assert len(nominal) == 3
+        await shop.turn(hours=1)
+        await until(lambda: len(nominal) == 4)
+    assert nominal == hours(1, 2, 3, 4)
+
+
+async def test_put_back_while_nobody_was_there(shop: Shop, app: App) -> None:
+    nominal = ticking(app, CronSchedule("0 * * * *"))
+    async with app.running():
+        await shop.turn(hours=1)
+        await until(lambda: len(nominal) == 1)
+    await shop.turn(hours=-1, minutes=30)
+    async with app.running():
+        await shop.looked()
+        await shop.turn(minutes=30)
+        await shop.looked()
+    assert nominal == hours(1)

@@ -1,0 +1,160 @@
+"""Schedules that cannot be fired, and what changes between due and fire."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Sequence
+from datetime import datetime, timedelta
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from onthedot import App, CronSchedule
+from onthedot.stores.contract import Fire, Limit, Schedule as Record
+from tests.schedules.conftest import Shop
+from tests.schedules.test_api import BEGIN, HOUR
+from tests.schedules.ticks import hours, ticking, watch
+from tests.waiting import until
+
+
+async def start(app: App) -> None:
+    async with app.running():
+        pass
+
+
+# -- what cannot be fired does not stop the others
+
+
+class Broken:
+    """A rule of one's own with a mistake in it that shows later."""
+
+    def next_after(self, moment: datetime) -> datetime:
+        if moment > BEGIN:
+            raise RuntimeError("the moon is not in the almanac")
+        return BEGIN + HOUR
+
+
+async def test_one_that_cannot_be_read(shop: Shop, app: App, caplog: pytest.LogCaptureFixture) -> None:
+    @app.schedule(Broken())
+    async def moon() -> None: ...
+
+    nominal = ticking(app, CronSchedule("0 * * * *", overlap="allow"))
+    send = app.named("tick")
+    await app.schedules.put("bytes", send.s(), timedelta(hours=1))
+    await app.schedules.put("zone", send.s(), "0 * * * *")
+    async with app.running():
+
+        async def spoil(link: Any) -> None:
+            records = {each.name: each for each in (await link.store.state())[0]}
+            zone = records["zone"].rule.replace(b'"UTC"', b'"Mars/Base"')
+            await link.store.put([replace(records["bytes"], rule=b"\xff"), replace(records["zone"], rule=zone)], [])
+
+        await app._core.bridge.do(spoil)
+        for number in range(1, 4):
+            await shop.turn(hours=1)
+            await until(lambda number=number: len(nominal) == number)
+            await shop.looked()
+        assert app.status()["last_error"] is not None
+    assert nominal == hours(1, 2, 3)
+    told = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert sorted(each.getMessage() for each in told) == [
+        "schedule bytes cannot be fired: schedule 'bytes': what is stored of it cannot be read: "
+        + told_of(told, "bytes"),
+        "schedule moon cannot be fired: the moon is not in the almanac",
+        "schedule zone cannot be fired: " + told_of(told, "zone"),
+    ], "once each"
+    assert all(each.exc_info for each in told)
+
+
+async def test_a_rule_that_fails_at_once(shop: Shop, app: App, caplog: pytest.LogCaptureFixture) -> None:
+    """It stops a start, where somebody looks, and not a worker that runs."""
+
+    class Never:
+        def next_after(self, moment: datetime) -> datetime:
+            raise RuntimeError("no almanac")
+
+    async with app.running():
+        nominal = ticking(app, CronSchedule("0 * * * *"))
+
+        @app.schedule(Never())
+        async def moon() -> None: ...
+
+        await until(lambda: caplog.messages)
+        await shop.turn(hours=1)
+        await until(lambda: nominal == hours(1))
+        await shop.looked()
+    assert caplog.messages == ["schedule moon cannot be fired: no almanac"]
+    with pytest.raises(RuntimeError, match="no almanac"):
+        await start(app)
+
+
+def told_of(records: Sequence[logging.LogRecord], name: str) -> str:
+    (message,) = (each.getMessage() for each in records if each.getMessage().startswith(f"schedule {name}"))
+    return message.rpartition("read: ")[2] if name == "bytes" else message.partition("fired: ")[2]
+
+
+# -- between due and fire
+
+
+async def test_a_pause_between_due_and_fire(shop: Shop, app: App) -> None:
+    refused: list[str] = []
+
+    async def pause(fire: Fire) -> None:
+        if not refused:
+            refused.append(fire.name)
+            await app.schedules.pause("tick")
+
+    nominal = ticking(app, CronSchedule("0 * * * *"))
+    watch(app._core.store, pause)
+    async with app.running():
+        await shop.turn(hours=1)
+        await until(lambda: refused)
+        await shop.looked()
+        assert (nominal, len((await app.find()).tasks)) == ([], 0)
+        info = await app.schedules.get("tick")
+        assert (info.enabled, info.run_count, info.next_run) == (False, 0, BEGIN + HOUR)
+
+
+async def test_an_edit_between_due_and_fire(shop: Shop, app: App) -> None:
+    edited: list[str] = []
+
+    @app.task
+    async def send(to: str) -> None:
+        edited.append(to)
+
+    async def edit(_: Fire) -> None:
+        if not edited:
+            edited.append("once")
+            await app.schedules.put("mail", send.s("bob"), "30 * * * *")
+
+    watch(app._core.store, edit)
+    async with app.running():
+        await app.schedules.put("mail", send.s("ann"), "0 * * * *")
+        await shop.turn(hours=1)
+        await until(lambda: edited)
+        await shop.looked()
+        assert edited == ["once"], "the window was the old rule's"
+        await shop.turn(minutes=30)
+        await until(lambda: edited == ["once", "bob"])
+
+
+async def test_an_edit_that_loses_the_race_is_tried_again(shop: Shop, app: App) -> None:
+    """A pause that was read before a firing and written after it must not undo that firing."""
+    nominal = ticking(app, CronSchedule("0 * * * *"))
+    store, late = app._core.store, [True]
+    put = store.put
+
+    async def slow(schedules: Sequence[Record], limits: Sequence[Limit]) -> Sequence[bool]:
+        if late and any(each.paused for each in schedules):
+            late.clear()
+            await shop.turn(hours=1)
+            await until(lambda: nominal)
+        return await put(schedules, limits)
+
+    async with app.running():
+        if store.immediate:
+            pytest.skip("a store that never suspends has no such moment")
+        store.put = slow  # type: ignore[method-assign]
+        info = await app.schedules.pause("tick")
+        assert (info.enabled, info.run_count, info.next_run) == (False, 1, BEGIN + 2 * HOUR)

@@ -1,0 +1,102 @@
+"""Row B: the scheduler of this process, one for each test."""
+
+from __future__ import annotations
+
+import json
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from onthedot import (
+    BaseTaskConsumer,
+    IntervalSchedule,
+    Task,
+    TaskConsumerRegistry,
+    TaskHandle,
+    get_scheduler,
+    get_scheduler_status,
+)
+from onthedot.clock import ManualClock
+from tests.consumers import Work
+from tests.waiting import until
+
+PAST = datetime(2026, 1, 1, tzinfo=UTC)  # due, whatever the clock says
+FIELDS = {
+    "status": str, "poll_interval": int, "queue_count": int, "scheduled_count": int, "enabled_scheduled_count": int,
+    "running_count": int, "is_executing": bool, "current_task_id": (str, type(None)), "updated_at": str,
+}  # fmt: skip
+EMPTY = {
+    "status": "stopped", "poll_interval": 10, "queue_count": 0, "scheduled_count": 0, "enabled_scheduled_count": 0,
+    "running_count": 0, "is_executing": False, "current_task_id": None,
+}  # fmt: skip
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    return tmp_path / "row_b.db"
+
+
+@pytest.fixture(params=["memory", "sqlite"])
+def store(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch, file: Path) -> str:
+    """Where the shared scheduler keeps its tasks."""
+    if request.param == "sqlite":
+        monkeypatch.setenv("ONTHEDOT_STORE", f"sqlite:///{file}")
+    return str(request.param)
+
+
+def register(*consumers: BaseTaskConsumer) -> None:
+    for consumer in consumers:
+        TaskConsumerRegistry.register(consumer)
+
+
+def add(source: str, n: object = None, at: datetime = PAST) -> TaskHandle[Any]:
+    return get_scheduler().add_task(Task(source, {"n": n}, at))
+
+
+def shared_status() -> dict[str, Any]:
+    """The eight that a test can know; all nine are checked for what they are."""
+    status = get_scheduler_status()
+    assert list(status) == list(FIELDS)
+    assert [name for name, kind in FIELDS.items() if not isinstance(status[name], kind)] == []
+    assert json.loads(json.dumps(status)) == status
+    updated = datetime.fromisoformat(status.pop("updated_at"))
+    assert updated.utcoffset() == timedelta(0)
+    assert abs(datetime.now(UTC) - updated) < timedelta(seconds=10)
+    return status
+
+
+@contextmanager
+def driven(clock: ManualClock) -> Iterator[None]:
+    with get_scheduler()._core.override(None, clock):
+        yield
+
+
+async def asleep(clock: ManualClock, seconds: float) -> None:
+    """Until the scheduler sleeps, and will wake in so many seconds: a clock that is turned before has no effect."""
+    await until(lambda: clock.next_timer() == clock.now() + seconds * 1000)
+
+
+@pytest.fixture
+def hasty() -> Iterator[None]:
+    """Threads change places at every chance."""
+    before = sys.getswitchinterval()
+    sys.setswitchinterval(1e-6)
+    yield
+    sys.setswitchinterval(before)
+
+
+class Ticking(Work):
+    schedule = IntervalSchedule(10, overlap="allow")
+
+
+class Failing(BaseTaskConsumer):
+    name, max_retries, backoff = "bad", 1, [1]
+
+    async def consume(self, task: Task) -> None:
+        if task.args["n"] != "good":
+            raise ValueError("no luck")

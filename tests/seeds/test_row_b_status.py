@@ -1,0 +1,274 @@
+"""Seed 001, the scheduler that a whole process shares: its states, and what its status says."""
+
+from __future__ import annotations
+
+import asyncio
+import sqlite3
+import threading
+import time
+from datetime import UTC, datetime, timedelta
+from itertools import groupby, pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from msgspec.structs import replace
+
+from onthedot import (
+    IntervalSchedule,
+    Scheduler,
+    Task,
+    TaskConsumerRegistry,
+    get_scheduler,
+    get_scheduler_status,
+    start_scheduler,
+    stop_scheduler,
+)
+from tests.consumers import Work
+from tests.seeds.shared import EMPTY, PAST, add, register, shared_status
+from tests.waiting import LONG, every_chance, until
+
+pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
+
+
+# -- states
+
+
+async def test_four_states_in_order_and_nothing_else(store: str) -> None:
+    """Seen by a thread that reads without pause. Starting and stopping last until it has seen them."""
+    work, go = Work(gated=True), asyncio.Event()
+    register(work)
+    seen, ending = ["stopped"], threading.Event()
+
+    def read() -> None:
+        while not ending.is_set():
+            seen.append(get_scheduler_status()["status"])
+
+    real = get_scheduler()._core.store
+    beat = real.beat
+
+    async def held(*args: Any) -> Any:
+        await go.wait()
+        return await beat(*args)
+
+    real.beat = held
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for _ in range(2):
+            go.clear()
+            work.gate.clear()
+            work.started.clear()
+            starting = asyncio.ensure_future(start_scheduler())
+            await until(lambda: seen[-1] == "starting")
+            go.set()
+            assert await starting is True
+            assert get_scheduler_status()["status"] == "running"
+            add("work")
+            await until(lambda: work.started and seen[-1] == "running")
+            stopping = asyncio.ensure_future(stop_scheduler())
+            await until(lambda: seen[-1] == "stopping")
+            work.gate.set()
+            assert await stopping is True
+            assert get_scheduler_status()["status"] == "stopped"
+            await until(lambda: seen[-1] == "stopped")
+    finally:
+        ending.set()
+        reader.join()
+    life = ["starting", "running", "stopping", "stopped"]
+    assert [status for status, _ in groupby(seen)] == ["stopped", *life, *life]
+
+
+@pytest.mark.usefixtures("hasty")
+async def test_a_hundred_lives_never_go_backwards() -> None:
+    """Too fast for each state to be seen; but what is seen comes in their order."""
+    order = ["stopped", "starting", "running", "stopping"]
+    seen, ending = [("stopped", 0)], threading.Event()
+    life = 0
+
+    def read() -> None:
+        while not ending.is_set():
+            before = life
+            status = get_scheduler_status()["status"]
+            if before == life:  # else it cannot be said of which life it is
+                seen.append((status, before))
+
+    reader = threading.Thread(target=read)
+    reader.start()
+    try:
+        for _ in range(100):
+            await start_scheduler()
+            await stop_scheduler()
+            life += 1
+    finally:
+        ending.set()
+        reader.join()
+    assert {status for status, _ in seen} <= set(order)
+    for (before, of), (after, now) in pairwise(seen):
+        if of == now and after != "stopped":
+            assert order.index(before) <= order.index(after), (before, after)
+
+
+@pytest.mark.parametrize("verb", ["open", "put", "beat"])
+async def test_a_start_that_fails_leaves_stopped(store: str, verb: str) -> None:
+    real = get_scheduler()._core.store
+    works = getattr(real, verb)
+
+    async def fails(*args: Any) -> None:
+        raise OSError("no route")
+
+    setattr(real, verb, fails)
+    with pytest.raises(OSError, match="no route"):
+        await start_scheduler()
+    assert shared_status() == EMPTY
+    setattr(real, verb, works)
+    assert await start_scheduler() is True
+    assert await stop_scheduler() is True
+
+
+# -- status
+
+
+class Planned(Work):
+    schedule = IntervalSchedule(3600)
+
+
+async def pause(name: str) -> None:
+    store = get_scheduler()._core.store
+    (record,) = [each for each in (await store.state())[0] if each.name == name]
+    assert list(await store.put([replace(record, paused=True)], [])) == [True]
+
+
+async def test_nine_fields(store: str) -> None:
+    """3 schedules, 1 of them paused; 1 task runs, 7 more are due, 2 are delayed."""
+    work = Work(gated=True, count=5)
+    register(work, *(Planned(f"plan-{n}") for n in range(3)))
+    await start_scheduler()
+    assert shared_status() == EMPTY | {"status": "running", "scheduled_count": 3, "enabled_scheduled_count": 3}
+    await pause("plan-1")
+    running = add("work", 0)
+    await until(lambda: work.started)
+    for n in range(1, 8):
+        add("work", n)
+    for n in (8, 9):
+        add("work", n, datetime.now(UTC) + timedelta(hours=1))
+    full = {
+        "status": "running", "poll_interval": 10, "queue_count": 7, "scheduled_count": 3, "enabled_scheduled_count": 2,
+        "running_count": 1, "is_executing": True, "current_task_id": running.uuid,
+    }  # fmt: skip
+    await until(lambda: shared_status() == full)
+    assert get_scheduler().status()["delayed_count"] == 2
+    await every_chance()
+    assert shared_status() == full
+    assert await asyncio.to_thread(shared_status) == full
+
+    work.gate.set()
+    await until(lambda: len(work.ended) == 8)
+    done = {"status": "running", "scheduled_count": 3, "enabled_scheduled_count": 2}
+    await until(lambda: shared_status() == EMPTY | done)
+    await stop_scheduler()
+    assert shared_status() == EMPTY | done | {"status": "stopped"}
+
+
+async def test_what_this_process_adds_is_counted_when_it_is_added(store: str) -> None:
+    """Before a start, while one runs, and after the stop; whatever looks at the store are under way meanwhile."""
+    work = Work(gated=True)
+    register(work)
+    add("work", 0)
+    assert shared_status() == EMPTY | {"queue_count": 1}
+    await start_scheduler()
+    await until(lambda: work.started)
+    await until(lambda: shared_status()["queue_count"] == 0)
+    end, n = time.monotonic() + 0.5, 0
+    while time.monotonic() < end:
+        n += 1
+        if n % 3:
+            add("work", n)
+        else:
+            await get_scheduler().add(Task("work", {"n": n}, datetime.now(UTC) + timedelta(hours=1)))
+        status = get_scheduler().status()
+        assert (status["queue_count"], status["delayed_count"], status["running_count"]) == (n - n // 3, n // 3, 1)
+        if n % 10 == 0:
+            await asyncio.sleep(0.02)  # so that the others come to work
+    work.gate.set()
+    await until(lambda: len(work.ended) == n - n // 3 + 1)
+    await until(lambda: get_scheduler().status()["queue_count"] == 0)
+    await stop_scheduler()
+    add("work", n + 1)
+    status = get_scheduler().status()
+    assert (status["queue_count"], status["delayed_count"]) == (1, n // 3)
+
+
+def test_a_task_for_now_is_due_at_once(store: str) -> None:
+    """Not from the next whole millisecond on: nobody is there to wake it then."""
+    for n in range(1, 101):
+        get_scheduler().add_task(Task("work"))
+        assert shared_status()["queue_count"] == n
+
+
+def test_what_many_threads_add_is_counted(store: str) -> None:
+    """When the last one is back the sum is right, although none of them has waited for the others."""
+    wrong: list[tuple[int, int]] = []
+
+    def adds() -> None:
+        for n in range(25):
+            add("work", n)
+            if (count := shared_status()["queue_count"]) <= n:
+                wrong.append((n, count))
+
+    threads = [threading.Thread(target=adds) for _ in range(8)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert wrong == [], "one's own additions at least"
+    assert shared_status()["queue_count"] == 200
+
+
+async def test_what_others_do_is_seen_too(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    """Another process adds, and takes away: here, another scheduler on the same file."""
+    monkeypatch.setenv("ONTHEDOT_STORE", f"sqlite:///{file}")
+    register(Work(gated=True))
+    await start_scheduler()
+    other = Scheduler(store=f"sqlite:///{file}", registry=TaskConsumerRegistry())
+    handles = [other.add_task(Task("elsewhere", {"n": n}, PAST)) for n in range(3)]
+    await until(lambda: shared_status()["queue_count"] == 3)
+    assert handles[0].cancel() is True
+    await until(lambda: shared_status()["queue_count"] == 2)
+    await stop_scheduler()
+    other._core.bridge.close()
+
+
+async def test_status_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    """A page that takes for ever keeps the reader, and somebody else the file: the loop itself gets its answer."""
+    monkeypatch.setenv("ONTHEDOT_STORE", f"sqlite:///{file}")
+    work = Work(gated=True)
+    register(work)
+    await start_scheduler()
+    running = add("work")
+    await until(lambda: work.started)
+    entered, gate, ended = threading.Event(), threading.Event(), list[bool]()
+
+    def slow_page(*_: object) -> None:
+        entered.set()
+        ended.append(gate.wait(LONG))
+
+    page = asyncio.ensure_future(get_scheduler()._core.store._read(slow_page))
+    await until(entered.is_set)
+    other = sqlite3.connect(file, isolation_level=None)
+    other.execute("BEGIN EXCLUSIVE")
+    try:
+        answers = [shared_status() for _ in range(1000)]
+        answers += await asyncio.to_thread(lambda: [shared_status() for _ in range(1000)])
+        assert ended == [], "nobody has waited for the reader"
+        other.execute("COMMIT")
+        assert {(each["status"], each["current_task_id"]) for each in answers} == {("running", running.uuid)}
+        add("work", 1)
+        assert shared_status()["queue_count"] == answers[-1]["queue_count"] + 1, "what is added here is known"
+    finally:
+        other.close()
+        gate.set()
+    await page
+    await until(lambda: shared_status()["queue_count"] == 1)
+    work.gate.set()
+    await stop_scheduler()

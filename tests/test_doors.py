@@ -1,0 +1,190 @@
+"""The doors of an app: background, running, run and shutdown; which fit together, and how each ends."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import random
+import signal
+import threading
+import time
+from typing import Any
+
+import pytest
+
+from onthedot import (
+    App,
+    SchedulerStateError,
+    StoreRefused,
+    TaskCancelled,
+    TaskHandle,
+)
+from tests.consumers import status
+from tests.waiting import wait_until
+
+pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left")]
+
+
+def app_of() -> tuple[App[None], Any]:
+    app = App("shop", store="memory://")
+
+    @app.task
+    async def double(n: int) -> int:
+        return n * 2
+
+    return app, double
+
+
+def test_background() -> None:
+    app, double = app_of()
+    assert app.start(auto=True) is True
+    assert (status(app), app.start(auto=True)) == ("running", False)
+    assert double.delay(4).result(timeout=5) == 8
+    assert app.shutdown() is True
+    assert (status(app), app.shutdown()) == ("stopped", False)
+    with app.background():
+        assert double.delay(5).result(timeout=5) == 10
+        with pytest.raises(SchedulerStateError, match="already running"), app.background():
+            pass
+        assert double.delay(6).result(timeout=5) == 12
+
+
+def test_a_second_start_in_another_mode_is_refused() -> None:
+    app, double = app_of()
+
+    async def inside() -> None:
+        async with app.running():
+            with pytest.raises(SchedulerStateError, match=r"already running in another way"):
+                app.start(auto=True)
+            assert await (await double.enqueue(1)) == 2
+
+    asyncio.run(inside())
+    with app.background():
+        with pytest.raises(SchedulerStateError, match=r"already running in another way"):
+            asyncio.run(inside())
+        with pytest.raises(SchedulerStateError, match=r"already running in another way"):
+            app.run()
+        assert double.delay(1).result(timeout=5) == 2
+
+
+async def test_running_twice_on_one_loop() -> None:
+    app, double = app_of()
+    async with app.running():
+        with pytest.raises(SchedulerStateError, match="already running"):
+            async with app.running():
+                pass
+        assert await (await double.enqueue(1)) == 2
+
+
+async def test_what_waits_in_a_memory_app_ends_with_it() -> None:
+    app, double = app_of()
+    async with app.running():
+        handle = await double.options(after=3600).enqueue(1)
+    async with app:
+        assert await handle.state() == "cancelled"
+        with pytest.raises(TaskCancelled, match="shutdown"):
+            await handle
+
+
+def ending(handle: TaskHandle[Any], begin: float, got: list[str]) -> None:
+    """Waits for a result, and notes how that ended."""
+    time.sleep(begin)
+    try:
+        handle.result(timeout=1)
+    except BaseException as error:
+        got.append(type(error).__name__)
+
+
+@pytest.mark.filterwarnings("ignore::pytest.PytestUnraisableExceptionWarning")  # the assertions say it better
+def test_waiting_results_return_at_shutdown() -> None:
+    """Whenever they began to wait: before it, during it, or after."""
+    dice = random.Random(7)
+    for _ in range(150):
+        app, double = app_of()
+        app.start(auto=True)
+        got: list[str] = []
+        waiting = [
+            threading.Thread(
+                target=ending, args=(double.options(after=3600).delay(1), dice.uniform(0, 0.004), got), daemon=True
+            )
+            for _ in range(4)
+        ]
+        for each in waiting:
+            each.start()
+        time.sleep(dice.uniform(0, 0.004))
+        app.shutdown()
+        for each in waiting:
+            each.join(5)
+        app.shutdown()  # who asked after the first made a new bridge
+        assert got == ["TaskCancelled"] * 4, "every waiting result() returns"
+
+
+async def test_blocking_doors_in_a_running_loop_name_the_right_one() -> None:
+    app, _ = app_of()
+    for door in (app.run, app.start):
+        with pytest.raises(SchedulerStateError, match=r"async with app\.running\(\)"):
+            door()
+    assert status(app) == "stopped"
+
+
+@pytest.mark.parametrize("sent", [signal.SIGINT, signal.SIGTERM])
+def test_run_returns_after_a_signal(sent: signal.Signals) -> None:
+    app, double = app_of()
+    handle, mine = double.delay(3), lambda *_: None
+    before = signal.signal(sent, mine)
+
+    def send() -> None:
+        wait_until(lambda: status(app) == "running" and handle.done())
+        signal.pthread_kill(threading.main_thread().ident or 0, sent)
+
+    sender = threading.Thread(target=send)
+    sender.start()
+    app.run()
+    sender.join()
+    after = signal.signal(sent, before)
+    assert (status(app), handle.state()) == ("stopped", "succeeded")
+    assert after is mine, "as it was"
+
+
+def test_a_second_signal_cancels_what_still_runs() -> None:
+    app, begun, cancelled = App(store="memory://", stop_timeout=None), threading.Event(), threading.Event()
+
+    @app.task
+    async def forever() -> None:
+        begun.set()
+        try:
+            await asyncio.Event().wait()
+        finally:
+            cancelled.set()
+
+    def send() -> None:
+        for ready in (begun.is_set, lambda: status(app) == "stopping"):
+            wait_until(ready)
+            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
+
+    forever.delay()
+    sender = threading.Thread(target=send)
+    sender.start()
+    app.run()
+    sender.join()
+    assert cancelled.is_set()
+    assert status(app) == "stopped"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
+def test_a_fork_of_a_running_memory_app_is_told_that_nobody_would_run_it() -> None:
+    app: App[None] = App("shop", store="memory://")
+
+    @app.task
+    async def nothing() -> None: ...
+
+    with app.background():
+        pid = os.fork()
+        if pid == 0:
+            try:
+                nothing.delay()
+            except StoreRefused:
+                os._exit(7)
+            os._exit(0)
+        assert os.waitstatus_to_exitcode(os.waitpid(pid, 0)[1]) == 7
+        assert nothing.delay().result(timeout=5) is None

@@ -1,0 +1,203 @@
+"""Scheduler, seen from outside: what it does while it is idle, what its status says, and the one that all share."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import threading
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import pytest
+
+from onthedot import (
+    IntervalSchedule,
+    Scheduler,
+    Task,
+    TaskConsumerRegistry,
+    get_scheduler,
+    get_scheduler_status,
+    start_scheduler,
+    stop_scheduler,
+)
+from onthedot.clock import ManualClock
+from tests.consumers import Work, running, scheduler_of
+from tests.waiting import every_chance, until
+
+pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
+
+
+# -- being idle
+
+
+def count_turns(scheduler: Scheduler) -> list[None]:
+    """Grows by one with every turn."""
+    store, turns = scheduler._core.store, list[None]()
+    real = store.turn
+
+    async def counted(*args: Any, **keywords: Any) -> Any:
+        turns.append(None)
+        return await real(*args, **keywords)
+
+    store.turn = counted
+    return turns
+
+
+async def test_an_idle_scheduler_never_wakes() -> None:
+    clock, work = ManualClock(), Work()
+    scheduler = scheduler_of(work, poll_interval=10)
+    with scheduler._core.override(None, clock):
+        turns = count_turns(scheduler)
+        await scheduler.start()
+        scheduler.add_task(Task("work", {"n": 1}, clock.moment() + timedelta(hours=1)))  # waiting is idle, too
+        await every_chance()
+        before = len(turns)
+        for _ in range(99):
+            clock.advance(100)
+            await every_chance()
+        assert len(turns) == before, "not within its poll interval"
+        clock.advance(100)
+        await until(lambda: len(turns) > before)
+        await every_chance()
+        assert len(turns) == before + 1, "and once then"
+        await scheduler.stop()
+
+
+async def test_a_full_scheduler_does_not_spin() -> None:
+    """All slots taken and more waiting: nothing to do until one is free."""
+    clock, work = ManualClock(), Work(gated=True)
+    scheduler = scheduler_of(work, poll_interval=10)
+    with scheduler._core.override(None, clock):
+        turns = count_turns(scheduler)
+        for n in range(3):
+            scheduler.add_task(Task("work", {"n": n}, clock.moment()))
+        scheduler.add_task(Task("work", {"n": 3}, clock.moment() + timedelta(seconds=1)))
+        await scheduler.start()
+        await until(lambda: work.ran() == [0])
+        await every_chance()
+        clock.advance(1000)
+        await every_chance()
+        before = len(turns)
+        await every_chance()
+        assert len(turns) == before
+        assert before < 10
+        work.gate.set()
+        await until(lambda: len(work.started) == 4)
+        await scheduler.stop()
+
+
+async def test_a_hint_that_is_lost_costs_a_poll_interval() -> None:
+    clock, work = ManualClock(), Work()
+    async with running(work, clock=clock, poll_interval=10) as scheduler:
+        await every_chance()
+        worker = scheduler._core.worker
+        assert worker is not None
+        worker._hinted = lambda hint: None
+        scheduler.add_task(Task("work", {"n": 1}, clock.moment()))
+        await every_chance()
+        assert work.ran() == []
+        clock.advance(10_000)
+        await until(lambda: work.ran() == [1])
+
+
+# -- status, and the one that all share
+
+
+NINE = {
+    "status": "stopped", "poll_interval": 10, "queue_count": 0, "scheduled_count": 0, "enabled_scheduled_count": 0,
+    "running_count": 0, "is_executing": False, "current_task_id": None,
+}  # fmt: skip
+
+
+def shared_status() -> dict[str, Any]:
+    """The eight that a test can know; the ninth is checked here."""
+    status = get_scheduler_status()
+    json.dumps(status)
+    updated = datetime.fromisoformat(status.pop("updated_at"))
+    assert updated.utcoffset() == timedelta(0)
+    assert abs(datetime.now(UTC) - updated) < timedelta(minutes=1)
+    return status
+
+
+def test_before_the_first_start_all_is_zero() -> None:
+    assert shared_status() == NINE
+
+
+def test_always_the_same_object_from_any_thread() -> None:
+    found: list[Scheduler] = []
+    barrier = threading.Barrier(16)
+
+    def look() -> None:
+        barrier.wait()
+        found.append(get_scheduler())
+
+    threads = [threading.Thread(target=look) for _ in range(16)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    assert {id(each) for each in found} == {id(get_scheduler())}
+    assert isinstance(found[0], Scheduler)
+
+
+async def test_the_shared_scheduler() -> None:
+    work = Work(gated=True, count=5)
+    TaskConsumerRegistry.register(work)
+    assert await start_scheduler() is True
+    assert await start_scheduler() is False
+    assert shared_status() == NINE | {"status": "running"}
+    handles = [get_scheduler().add_task(Task("work", {"n": n})) for n in range(3)]
+    get_scheduler().add_task(Task("work", {"n": 3}, datetime.now(UTC) + timedelta(hours=1)))
+    await until(lambda: work.started and shared_status()["queue_count"] == 2)
+    await every_chance()
+    assert work.ran() == [0], "one task at a time, whatever the source allows"
+    busy = {"status": "running", "queue_count": 2, "running_count": 1, "is_executing": True}
+    assert shared_status() == NINE | busy | {"current_task_id": handles[0].uuid}, "a delayed task is no schedule"
+    work.gate.set()
+    await until(lambda: all(handle.done() for handle in handles))
+    await until(lambda: not shared_status()["is_executing"])
+    assert shared_status() == NINE | {"status": "running"}
+    assert await stop_scheduler() is True
+    assert await stop_scheduler() is False
+    assert shared_status() == NINE
+    assert work.ran() == [0, 1, 2]
+
+
+async def test_a_long_task_does_not_stall_due_checks() -> None:
+    """Single-task mode: what falls due meanwhile is seen, and a schedule fires, while the one slot is taken."""
+
+    class Ticking(Work):
+        schedule = IntervalSchedule(0.05)
+
+    slow, tick = Work(gated=True), Ticking(name="tick")
+    TaskConsumerRegistry.register(slow)
+    TaskConsumerRegistry.register(tick)
+    await start_scheduler()
+    get_scheduler().add_task(Task("work"))
+    await until(lambda: slow.started)
+    get_scheduler().add_task(Task("work", {}, datetime.now(UTC) + timedelta(seconds=0.02)))
+    await until(lambda: shared_status()["queue_count"] == 2)
+    assert (shared_status()["scheduled_count"], shared_status()["enabled_scheduled_count"]) == (1, 1)
+    assert tick.started == []
+    slow.gate.set()
+    await until(lambda: len(slow.started) == 2 and tick.started)
+    await stop_scheduler()
+
+
+async def test_current_task_is_the_one_that_runs_longest() -> None:
+    work = Work(gated=True, count=3)
+    async with running(work) as scheduler:
+        handles = []
+        for n in range(3):
+            handles.append(scheduler.add_task(Task("work", {"n": n})))
+            await until(lambda n=n: len(work.started) == n + 1)
+        assert scheduler.status()["current_task_id"] == handles[0].uuid
+        assert scheduler.status()["running_count"] == 3
+        work.gate.set()
+        await until(lambda: all(handle.done() for handle in handles))
+
+
+async def test_waiting_for_a_result_elsewhere_leaves_no_thread() -> None:
+    async with running(Work()) as scheduler:
+        handle = scheduler.add_task(Task("work"))
+        assert await asyncio.to_thread(handle.result, timeout=5) is None
