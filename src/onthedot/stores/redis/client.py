@@ -22,7 +22,7 @@ _CONNECT = 2.0
 _CONFIRM = 2.0  # seconds for replicas to have it
 _ADDING = [
     verb for verb in SCRIPTS if verb.startswith(("add", "adopt"))
-]  # nothing brings this back; all else is redone
+]  # nothing brings it back, all else is redone
 _SEARCH = 10.0  # seconds for turning over all keys of a server
 _COUNTS = "onthedot:{*}:count"  # every app has one
 _OLDEST = (6, 2)
