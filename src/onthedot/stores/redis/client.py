@@ -20,9 +20,7 @@ from onthedot.stores.redis.url import Place, place_of
 PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for five
 _CONNECT = 2.0
 _CONFIRM = 2.0  # seconds for replicas to have it
-_ADDING = [
-    verb for verb in SCRIPTS if verb.startswith(("add", "adopt"))
-]  # nothing brings it back, all else is redone
+_ADDING = [verb for verb in SCRIPTS if verb.startswith(("add", "adopt"))]  # nothing brings it back, all else is redone
 _SEARCH = 10.0  # seconds for turning over all keys of a server
 _COUNTS = "onthedot:{*}:count"  # every app has one
 _OLDEST = (6, 2)
