@@ -20,7 +20,7 @@ from onthedot.stores.redis.url import Place, place_of
 PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for five
 _CONNECT = 2.0
 _CONFIRM = 2.0  # seconds for replicas to have it
-_ADDING = ("add", "add_unique", "adopt")  # nothing brings it back; what has happened to a task happens again
+_ADDING = [verb for verb in SCRIPTS if verb.startswith(("add", "adopt"))]  # nothing brings it back, all else is redone
 _SEARCH = 10.0  # seconds for turning over all keys of a server
 _COUNTS = "onthedot:{*}:count"  # every app has one
 _OLDEST = (6, 2)
@@ -79,7 +79,7 @@ class Client:
         self._cluster: bool = place.kind == "redis+cluster"
         self._pool: Any = None if self._cluster else self._redis.connection_pool
         self._lines = None if self._cluster else Lines(self._pool, place.connections)
-        self._waits = _ADDING if place.wait else ()
+        self._waits = _ADDING if place.wait else []
         self._pubsubs: weakref.WeakSet[Any] = weakref.WeakSet()
         self._ask: Callable[..., Awaitable[Any]] = self._lines.ask if self._lines else self._redis.execute_command
 
