@@ -23,7 +23,11 @@ from onthedot.stores.contract import Store
 @click.option("--from", "source", required=True, metavar="URL", help="The store that gives.")
 @click.option("--to", "to", required=True, metavar="URL", help="The store that takes; it is made if it can be.")
 @click.option("--wait", is_flag=True, help="Go on until nothing runs there any more, and take what comes back.")
-@click.option("--release", is_flag=True, help="Put down what an earlier move left, although its origin is unclear.")
+@click.option(
+    "--release",
+    is_flag=True,
+    help="Take what an earlier, unfinished move has left here or there as if it were finished.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what there is to move.")
 @shared("name", "json")
 @click.pass_obj
@@ -46,7 +50,7 @@ def move(said: Said, source: str, to: str, wait: bool, release: bool, dry_run: b
         write_json(asdict(moved))
     else:
         _report(moved, shown(to))
-    raise SystemExit(int(moved.stopped or bool(moved.kept or moved.unclear or moved.busy)))
+    raise SystemExit(int(moved.stopped or bool(moved.kept or moved.arriving or moved.unclear or moved.busy)))
 
 
 async def _count(said: Said, url: str, name: str) -> None:
@@ -85,10 +89,12 @@ def _report(moved: Moved, to: str) -> None:
     if moved.running:
         click.echo(f"{moved.running} run and stay; what comes back is moved by another run, or with --wait")
     for uuid, other in moved.kept.items():
-        if other == uuid:
-            click.echo(f"task {uuid} stays: it was moved from there, where that is still known; try again in a week")
-        else:
-            click.echo(f"task {uuid} stays: its unique key is that of {other} there")
+        click.echo(f"task {uuid} stays: its unique key is that of {other} there")
+    if moved.arriving:
+        click.echo(
+            f"{moved.arriving} stay: a move that brought them here was not finished; run that one again first, "
+            f"or this one with --release if that is not possible any more"
+        )
     if moved.busy:
         click.echo(f"{moved.busy} are in the hands of another move: when that is over, run this again")
     if moved.unclear:
