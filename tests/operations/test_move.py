@@ -317,9 +317,9 @@ async def test_two_moves_against_each_other(tmp_path: Path) -> None:
             assert set(made.windows.values()) == {1}
 
 
-def _fast() -> Callable[[], float]:
+def _fast(step: float = 8) -> Callable[[], float]:
     """So that nobody waits for long for what another mover has, which stands still meanwhile."""
-    passed = count(step=8)
+    passed = count(step=step)
     return lambda: next(passed)
 
 
@@ -387,6 +387,29 @@ async def test_a_mover_that_was_stopped_for_longer_than_its_lease(tmp_path: Path
         await made.move()
         await made.work()
         assert made.ran == {"t1": 1}
+
+
+@pytest.mark.parametrize("patient", [True, False])
+async def test_what_a_dead_mover_has_there_is_waited_for(patient: bool, tmp_path: Path) -> None:
+    """It was killed between taking and putting down there; its lease is not over yet."""
+    async with world("memory-memory", tmp_path) as made:
+        await add(made.source, task("a", "t1"), task("a", "t2"))
+        with pytest.raises(Killed):
+            await made.move(Life("target.lift", "after"))
+        life, said = Life(), list[str]()
+
+        async def second() -> None:
+            made.clock.advance(1_000 if patient else 0)
+
+        life.meanwhile = second
+        there = life.watched(made.target, "target")
+        moving = Move(made.source, there, "there", seconds=_fast(0.1 if patient else 8))
+        moving.say = said.append
+        moved = await moving.run()
+        assert (moved.tasks, moved.busy) == ((2, 0) if patient else (0, 2))
+        assert said == ["waiting for 2 tasks that another move has, 15 s at most"]
+        await made.work()
+        assert made.ran == ({"t1": 1, "t2": 1} if patient else {})
 
 
 async def test_revived_where_it_was_cancelled_on_its_way(tmp_path: Path) -> None:
@@ -597,6 +620,9 @@ async def test_one_that_was_only_laid_is_not_moved_back() -> None:
         await move_schedules(life.watched(source, "source"), target)
     assert await move_schedules(target, source) == ([], ["tick"])
     assert await the(source) == schedule()
+    third = MemoryStore(ManualClock())
+    assert await move_schedules(target, third, release=True) == (["tick"], [])
+    assert await the(third) == schedule(), "if the source is lost"
     assert await move_schedules(source, target) == (["tick"], [])
     assert await the(target) == schedule()
 

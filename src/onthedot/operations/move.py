@@ -25,6 +25,7 @@ _WAITING = ("scheduled", "ready", "parked")
 _PAUSE = 0.25  # seconds until another look at what others hold
 _MOVED = "moved to "
 _LEASE = CLIENT_LEASE / 1000  # seconds that a mover has what it has lifted
+_PATIENCE = 1.5 * _LEASE
 _Fate: TypeAlias = Literal["alive", "ours", "unwanted", "unclear"]
 
 
@@ -61,12 +62,15 @@ class Move:
         self._target = target
         self._reason = f"{_MOVED}{to}"
         self._tell = tell
+        self.say: Callable[[str], object] = lambda _: None  # to people: what it waits for
+        self._said: set[str] = set()
         self._stop = stop
         self._seconds = seconds
         self._release = False
         self._session = new_uuid()
         self._moved = Moved()
-        self._left_there = False  # something was not put down: its lease was over, or another mover has it
+        self._late: set[str] = set()  # counted as moved, but not put down yet: another mover has them there
+        self._left = 0  # so many were not put down when it was tried last
 
     async def run(self, *, wait: bool = False, release: bool = False) -> Moved:
         """wait: for what runs here, and comes back. release: what an unfinished move has left on either side, too."""
@@ -77,13 +81,12 @@ class Move:
         await self._tasks()
         laid: list[str] = []
         if not self._stop():
-            self._moved.schedules, laid = await move_schedules(self._source, self._target)
+            self._moved.schedules, laid = await move_schedules(self._source, self._target, release=release)
             await self._tasks()
-        while wait and not self._stop() and await self._running():
-            await asyncio.sleep(_PAUSE)
+        while wait and not self._stop() and (number := await self._running()):
+            await self._pause(number, "to end there")
             await self._tasks()
-        if self._left_there:
-            await self._finish_earlier()
+        await self._put_down_the_rest()
         self._moved.arriving += len(laid)
         self._moved.running, self._moved.stopped = await self._running(), self._stop()
         return self._moved
@@ -112,7 +115,7 @@ class Move:
 
     async def _tasks(self) -> None:
         """Pass after pass, until one finds nothing to move: others add meanwhile."""
-        patience = self._seconds() + 1.5 * _LEASE  # for the leases of a mover that was killed
+        until = self._seconds() + _PATIENCE
         while True:
             before, self._moved.busy, self._moved.arriving = self._moved.tasks, 0, 0
             for state in _WAITING:
@@ -120,10 +123,9 @@ class Move:
                     if self._stop():
                         return
                     await self._batch([record for record in records if record.uuid not in self._moved.kept])
-            if self._moved.tasks == before:
-                if not self._moved.busy or self._seconds() >= patience:
-                    return
-                await asyncio.sleep(_PAUSE)
+            busy, progress = self._moved.busy, self._moved.tasks > before
+            if not progress and not (busy and await self._patience(until, busy)):
+                return
 
     async def _batch(self, records: Sequence[Record]) -> None:
         mine = [record for record in records if self._release or not record.arriving]
@@ -155,7 +157,10 @@ class Move:
             for outcome, verdict in zip(outcomes, turn.verdicts, strict=True)
             if isinstance(outcome, Ended) and verdict != "lost"
         ]
-        await self._put_down(ended)
+        self._moved.tasks += len(ended)
+        put = await self._put_down(ended)
+        self._late.update(uuid for uuid in ended if uuid not in put)
+        self._tell(self._moved.tasks)
 
     async def _left_meanwhile(self, records: Sequence[Record], adopted: Sequence[Added]) -> set[str]:
         """Those whose like was there, and went elsewhere in this very moment: so they were not adopted."""
@@ -167,8 +172,11 @@ class Move:
         self._moved.busy += len(left)
         return left
 
-    async def _put_down(self, uuids: Sequence[str]) -> None:
-        """There, since they have ended here. Who wanted one cancelled meanwhile told it to this side."""
+    async def _put_down(self, uuids: Sequence[str]) -> set[str]:
+        """There, since they have ended here. Who wanted one cancelled meanwhile told it to this side.
+
+        Answers with those that are no more on their way.
+        """
         found = await self._source.get(uuids)
         unwanted = {record.uuid for record in found if record is not None and record.past.cancel}
         held = await self._target.lift(self._session, uuids)
@@ -180,16 +188,40 @@ class Move:
             else:
                 outcomes.append(Again(lease, None, counted=False))
         turn = await self._target.turn(self._session, outcomes, None)
-        if len(outcomes) < len(uuids) or "lost" in turn.verdicts:
-            self._left_there = True
-        self._moved.cancelled += len(unwanted)
-        self._moved.tasks += len(uuids) - len(unwanted)
-        self._tell(self._moved.tasks)
+        verdicts = zip(outcomes, turn.verdicts, strict=True)
+        put = {outcome.lease.uuid for outcome, verdict in verdicts if verdict != "lost"}
+        self._left += len(uuids) - len(put)
+        self._moved.cancelled += len(unwanted & put)
+        self._moved.tasks -= len(unwanted & put)
         await asyncio.sleep(0)  # others want the loop, too
+        return put
+
+    async def _put_down_the_rest(self) -> None:
+        """A mover that was killed may have them there."""
+        until = self._seconds() + _PATIENCE
+        while self._left and not self._stop():
+            await self._finish_earlier()
+            if self._left and not await self._patience(until, self._left):
+                self._moved.busy += self._left
+                return
+
+    async def _patience(self, until: float, number: int) -> bool:
+        """A moment more for what another mover has, which may be dead; False: it was long enough."""
+        if self._seconds() >= until:
+            return False
+        await self._pause(number, f"that another move has, {_PATIENCE:g} s at most")
+        return True
+
+    async def _pause(self, number: int, what: str) -> None:
+        if what not in self._said:
+            self.say(f"waiting for {of(number, 'task')} {what}")
+        self._said.add(what)
+        await asyncio.sleep(_PAUSE)
 
     async def _finish_earlier(self) -> None:
         """What a mover that was killed has left there, lifted. What is still alive here is moved like the rest."""
         self._moved.unclear.clear()
+        self._left = 0
         async for copies in _pages(self._target, "scheduled"):
             left = [copy for copy in copies if copy.arriving]
             here = await self._source.get([copy.uuid for copy in left])
@@ -198,7 +230,9 @@ class Move:
             }
             self._moved.unclear += _those(fates, "unclear")
             if ours := _those(fates, "ours"):
-                await self._put_down(ours)
+                put = await self._put_down(ours)
+                self._moved.tasks += len(put - self._late)
+                self._tell(self._moved.tasks)
             if unwanted := _those(fates, "unwanted"):
                 await self._drop(unwanted)
 
@@ -230,6 +264,14 @@ async def _pages(store: Store, state: str) -> AsyncIterator[Sequence[Record]]:
         cursor = page.after
         if cursor is None:
             return
+
+
+def of(number: int, what: str) -> str:
+    """
+    >>> of(1, "task"), of(2, "task")
+    ('1 task', '2 tasks')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
 
 
 def _those(fates: Mapping[str, _Fate], wanted: _Fate) -> list[str]:

@@ -12,8 +12,10 @@ from msgspec.structs import replace
 from onthedot.stores.contract import Schedule, Store
 
 
-async def move_schedules(source: Store, target: Store) -> tuple[list[str], list[str]]:
+async def move_schedules(source: Store, target: Store, *, release: bool = False) -> tuple[list[str], list[str]]:
     """Answers with the names of those that are there from now on, and of those that were only laid here."""
+    for schedule in await _all(source) if release else ():
+        await _take(source, schedule.name, paused=False)
     every = await _all(source)
     laid = [schedule.name for schedule in every if schedule.runs < 0]
     moved = [each.name for each in every if each.name not in laid and await _move(source, target, each.name)]
