@@ -51,7 +51,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
 def test_what_waits_is_there_afterwards(two: Two) -> None:
     uuids = two.add(3)
     two.one.sync.pause("greet", reason="stock")
-    assert two.move().splitlines()[-1] == f"moved 3 tasks, 0 schedules, 1 limits to {two.urls[1]}"
+    assert two.move().splitlines()[-1] == f"moved 3 tasks, 0 schedules, 1 limit to {two.urls[1]}"
     assert two.states(two.other, uuids) == {"scheduled"}
     assert two.states(two.one, uuids) == {"cancelled"}
     here, there = two.one.sync.get(uuids[0]), two.other.sync.get(uuids[0])
@@ -60,6 +60,32 @@ def test_what_waits_is_there_afterwards(two: Two) -> None:
     with pytest.raises(TaskCancelled, match="moved to"):
         two.one.handle(uuids[0]).result(timeout=5)
     assert two.move().splitlines()[-1] == f"moved 0 tasks, 0 schedules to {two.urls[1]}", "and again: nothing left"
+
+
+def test_there_and_back(two: Two) -> None:
+    uuids = two.add(3)
+    for source, target in (two.urls, two.urls[::-1], two.urls):
+        assert two.move(source=source, to=target).splitlines() == [f"moved 3 tasks, 0 schedules to {target}"]
+    assert two.states(two.other, uuids) == {"scheduled"}
+
+
+def test_a_file_has_one_name(two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """From whatever folder: a run that goes on knows by it what is its own."""
+    (uuid,) = two.add(1)
+    monkeypatch.chdir(tmp_path)
+    assert two.move(to="sqlite:///other.db") == "moved 1 task, 0 schedules to sqlite:///other.db\n"
+    assert two.one.sync.get(uuid).reason == f"moved to {two.urls[1]}"
+
+
+def test_what_an_unfinished_move_brings_is_not_moved_on(two: Two, tmp_path: Path) -> None:
+    """Killed before it was put down: then it is still the other's."""
+    (uuid,) = two.add(1)
+    (lifted,) = two.one._core.bridge.call(lambda link: link.store.lift("killed", [uuid])).tasks
+    two.other._core.bridge.call(lambda link: link.store.adopt([lifted]))
+    third = f"sqlite:///{tmp_path}/third.db"
+    told = two.move(source=two.urls[1], to=third, code=1)
+    assert "1 task stays: a move that brought it here was not finished; run that one again first" in told
+    assert two.move("--release", source=two.urls[1], to=third) == f"moved 1 task, 0 schedules to {third}\n"
 
 
 def test_what_would_move(two: Two) -> None:

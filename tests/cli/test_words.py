@@ -85,6 +85,7 @@ def test_with_json_an_error_is_json_on_stderr(
 def test_ctrl_c_while_it_is_imported_is_no_stack_trace() -> None:
     program = (
         "import os, signal, sys\n"
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # whoever runs the tests may ignore it
         "class Finder:\n"
         "    def find_spec(self, name, *_):\n"
         "        if name == 'onthedot.cli':\n"

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Sequence
 
 from onthedot.stores.contract import Store
 from tests.contract.steps import Worker, add, task, tasks
+from tests.contract.test_lift import Mover, away
 
 EMPTY = (b"", b"[]")
 
@@ -93,3 +95,13 @@ async def test_a_call_that_changes_nothing_leaves_none(store: Store, worker: Wor
     await store.find({}, None, 10)
     await store.standing(new.uuid)
     assert list(await store.changes(cursor, 10)) == []
+
+
+async def test_what_was_moved_away_and_comes_back(store: Store) -> None:
+    (uuid,) = await add(store, task("a", "t1"))
+    mover = Mover(store, "m1")
+    there = await away(mover, uuid)
+    cursor = await now(store)
+    assert [added.fresh for added in await store.adopt([there])] == [True]
+    rows = [row for _, text in await store.changes(cursor, 10) for row in json.loads(text)]
+    assert [row[1:] for row in rows] == [["t1", "a", "scheduled"]]

@@ -221,7 +221,7 @@ async def test_a_copy_has_all_but_its_lease_and_waits_lifted(store: Store, worke
     record = elsewhere(lane="a/k", unique="k")
     assert [(added.uuid, added.fresh) for added in await store.adopt([record])] == [("x1", True)]
     copy = await look(store, "x1")
-    past = Past("lifted", retries=2, crashes=1, earlier=4, started=5, error=b"e")
+    past = Past("lifted", retries=2, crashes=1, earlier=4, started=5, error=b"e", hops=1)
     assert copy == replace(record, seq=copy.seq, state="scheduled", past=past)
     assert (await worker.runs(), await worker.chores()) == ([], {})
     assert await mover.lift("x1") == ["x1"]
@@ -280,3 +280,126 @@ async def test_a_copy_can_be_retried_later_and_counted(store: Store, mover: Move
     assert await mover.settle(Again(mover.leases["x1"], 500, counted=True)) == ["ok"]
     record = await look(store, "x1")
     assert (await state(store, "x1"), record.past.retries, record.due) == ("scheduled", 3, int(clock.now()) + 500)
+
+
+# -- coming back
+
+
+async def away(mover: Mover, uuid: str, keep: int = 1_000) -> Record:
+    """It was moved away; as the other store has it then, put down."""
+    assert await mover.lift(uuid) == [uuid]
+    before = await look(mover.store, uuid)
+    assert await mover.settle(Ended(mover.leases[uuid], "cancelled", b"moved", keep)) == ["ok"]
+    return replace(before, past=replace(before.past, why="due", settled=5, session="m9", hops=before.past.hops + 1))
+
+
+async def tallied(store: Store) -> dict[str, int]:
+    return {state: count for (_, state), count in (await store.tally()).items() if count}
+
+
+async def test_what_went_away_comes_back_in_its_old_place(store: Store, worker: Worker, mover: Mover) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task("a", "t1", b"body"))
+    there = await away(mover, uuid)
+    assert await tallied(store) == {"cancelled": 1}
+    assert [(added.uuid, added.fresh) for added in await store.adopt([there, there])] == [("t1", True), ("t1", False)]
+    copy = await look(store, uuid)
+    assert (copy.state, copy.past, copy.arriving) == ("scheduled", Past("lifted", hops=2), True)
+    assert await tallied(store) == {"scheduled": 1}, "it is one task"
+    assert await worker.runs() == []
+    assert await mover.lift(uuid) == [uuid]
+    assert await mover.settle(mover.release(uuid)) == ["ok"]
+    assert not (await look(store, uuid)).arriving
+    assert await worker.runs() == [uuid]
+    assert await worker.settle(worker.done(uuid)) == ["ok"]
+    assert ((await look(store, uuid)).past.hops, await tallied(store)) == (2, {"succeeded": 1})
+
+
+async def test_to_and_fro(store: Store, worker: Worker, mover: Mover) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task("a", "t1", unique="k"))
+    for hops in (2, 4, 6):
+        (added,) = await store.adopt([await away(mover, uuid)])
+        assert (added.fresh, (await look(store, uuid)).past.hops) == (True, hops)
+        assert await mover.lift(uuid) == [uuid]
+        assert await mover.settle(mover.release(uuid)) == ["ok"]
+        assert await add(store, task(unique="k")) == [uuid], "it has its key"
+    assert await worker.runs() == [uuid]
+
+
+async def test_a_copy_of_what_has_gone_on_from_here_is_too_late(store: Store, worker: Worker, mover: Mover) -> None:
+    """A mover that was slow: another has brought the same one, and it has gone on from here."""
+    await worker.beat()
+    late = elsewhere("x1")
+    await store.adopt([late])
+    assert (await look(store, "x1")).past.hops == 1
+    there = await away(mover, "x1")
+    before = await look(store, "x1")
+    assert [(added.uuid, added.fresh) for added in await store.adopt([late])] == [("x1", False)]
+    assert await look(store, "x1") == before
+    assert [added.fresh for added in await store.adopt([there])] == [True], "but it may come back"
+
+
+async def test_what_ended_otherwise_stands(store: Store, worker: Worker, mover: Mover) -> None:
+    await worker.beat()
+    ran, cancelled, revived = await add(store, task("a", "ran"), task("b", "cancelled"), task("c", "revived"))
+    assert await worker.runs("a") == [ran]
+    await worker.settle(worker.done(ran))
+    assert await worker.cancel(cancelled) == [cancelled]
+    await worker.settle(worker.cancelled(cancelled))
+    await away(mover, revived)
+    assert list(await store.revive([revived])) == [revived]
+    before = list(await store.get([ran, cancelled, revived]))
+    copies = [elsewhere(uuid, past=Past(hops=9)) for uuid in (ran, cancelled, revived)]
+    assert [added.fresh for added in await store.adopt(copies)] == [False] * 3
+    assert list(await store.get([ran, cancelled, revived])) == before
+
+
+async def test_a_purge_leaves_what_has_come_back(
+    store: Store, worker: Worker, mover: Mover, clock: ManualClock
+) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task("a", "t1"))
+    await store.adopt([await away(mover, uuid, keep=1_000)])
+    clock.advance(2_000)
+    assert await store.purge(100) == 0
+    assert await store.purge(100, 0) == 0
+    assert (await look(store, uuid)).past.why == "lifted"
+    assert await tallied(store) == {"scheduled": 1}
+
+
+async def test_a_key_that_another_has_got_meanwhile_stands(store: Store, worker: Worker, mover: Mover) -> None:
+    await worker.beat()
+    (uuid,) = await add(store, task("a", "t1", unique="k"))
+    there = await away(mover, uuid)
+    assert await add(store, task("a", "t2", unique="k")) == ["t2"]
+    before = await look(store, uuid)
+    assert [(added.uuid, added.fresh) for added in await store.adopt([there])] == [("t2", False)]
+    assert (await look(store, uuid), await tallied(store)) == (before, {"cancelled": 1, "ready": 1})
+
+
+async def test_a_key_with_a_time_is_its_own_still(store: Store, mover: Mover, clock: ManualClock) -> None:
+    (uuid,) = await add(store, task("a", "t1", unique="k", unique_for=100))
+    there = await away(mover, uuid)
+    clock.advance(50)
+    assert [(added.uuid, added.fresh) for added in await store.adopt([there])] == [("t1", True)]
+    assert await add(store, task("a", "t2", unique="k")) == ["t1"]
+    clock.advance(50)
+    assert await add(store, task("a", "t2", unique="k")) == ["t2"]
+
+
+@pytest.mark.parametrize("how", ["death", "close"])
+async def test_a_copy_arrives_until_it_is_put_down(store: Store, mover: Mover, clock: ManualClock, how: str) -> None:
+    """However often a mover has it and goes."""
+    await store.adopt([elsewhere("x1")])
+    assert await mover.lift("x1") == ["x1"]
+    if how == "death":
+        clock.advance(CLIENT_LEASE)
+    else:
+        await store.close(mover.name)
+    again = Mover(store, "m2")
+    assert await again.lift("x1") == ["x1"]
+    assert (await look(store, "x1")).arriving
+    assert await again.settle(again.release("x1")) == ["ok"]
+    assert await again.lift("x1") == ["x1"]
+    assert not (await look(store, "x1")).arriving, "it is this store's now"

@@ -53,6 +53,7 @@ def pasts() -> st.SearchStrategy[Past]:
         session=st.just("elsewhere"),
         started=st.sampled_from([None, None, 5]),
         error=st.sampled_from([None, b"e0"]),
+        hops=st.sampled_from([0, 0, 1, 5]),
     )
 
 

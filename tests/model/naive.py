@@ -351,12 +351,14 @@ class NaiveStore(Control):
         return [self._adopt(record) for record in records]
 
     def _adopt(self, record: Record) -> Added:
-        if record.uuid in self.rows:
+        here = self.rows.get(record.uuid)
+        if here is not None and not (here.gone and here.record.past.hops <= record.past.hops):
             return Added(record.uuid, fresh=False)
-        if (holder := self._holder(record.source, record.unique)) is not None:
-            return Added(holder, fresh=False)
+        if (holder := self._holder(record.source, record.unique)) not in (None, record.uuid):
+            return Added(str(holder), fresh=False)
         self.seq += 1
         past = replace(record.past, why="lifted", cancel=False, settled=0, session=None, ended=None, keep_until=None)
+        past = replace(past, hops=past.hops + 1)
         copy = replace(record, seq=self.seq, state="scheduled", past=replace(past, result=None))
         self.rows[record.uuid] = Row(copy)
         self._hold_key(copy)

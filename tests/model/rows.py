@@ -43,6 +43,10 @@ class Row:
         return self.live and self.record.past.why == "lifted"
 
     @property
+    def gone(self) -> bool:
+        return not self.live and self.record.past.why == "lifted"
+
+    @property
     def running(self) -> bool:
         return self.hold is not None and not self.hold.chore
 

@@ -13,9 +13,10 @@ from onthedot.cli.options import Mistake, Said, shared
 from onthedot.cli.screen import Screen, screen, write_json
 from onthedot.cli.store import check_there, shown, target
 from onthedot.clock import SystemClock
-from onthedot.operations.move import Move, Moved, counted
+from onthedot.operations.move import Move, Moved, counted, of
 from onthedot.settings import store_url
 from onthedot.stores import connect
+from onthedot.stores.about import file_of
 from onthedot.stores.contract import Store
 
 
@@ -23,7 +24,11 @@ from onthedot.stores.contract import Store
 @click.option("--from", "source", required=True, metavar="URL", help="The store that gives.")
 @click.option("--to", "to", required=True, metavar="URL", help="The store that takes; it is made if it can be.")
 @click.option("--wait", is_flag=True, help="Go on until nothing runs there any more, and take what comes back.")
-@click.option("--release", is_flag=True, help="Put down what an earlier move left, although its origin is unclear.")
+@click.option(
+    "--release",
+    is_flag=True,
+    help="Take what an earlier, unfinished move has left here or there as if it were finished.",
+)
 @click.option("--dry-run", is_flag=True, help="Only say what there is to move.")
 @shared("name", "json")
 @click.pass_obj
@@ -46,7 +51,7 @@ def move(said: Said, source: str, to: str, wait: bool, release: bool, dry_run: b
         write_json(asdict(moved))
     else:
         _report(moved, shown(to))
-    raise SystemExit(int(moved.stopped or bool(moved.kept or moved.unclear or moved.busy)))
+    raise SystemExit(int(moved.stopped or bool(moved.kept or moved.arriving or moved.unclear or moved.busy)))
 
 
 async def _count(said: Said, url: str, name: str) -> None:
@@ -66,8 +71,20 @@ async def _move(said: Said, urls: tuple[str, str], name: str, *, wait: bool, rel
         source, into = [await _opened(stack, url, name) for url in urls]
         total = sum((await counted(source))[0].values())
         with (Screen() if said.json else screen()).progress("moving", total) as tell:
-            moving = Move(source, into, shown(urls[1]), tell=tell, stop=asked.is_set)
+            moving = Move(source, into, _called(urls[1]), tell=tell, stop=asked.is_set)
+            if not said.json:
+                moving.say = _say
             return await moving.run(wait=wait, release=release)
+
+
+def _say(text: str) -> None:
+    click.echo(text, err=True)
+
+
+def _called(url: str) -> str:
+    """The same name from every folder and with whatever options, since a later run knows by it what is its own."""
+    path = file_of(url)
+    return shown(url).partition("?")[0] if path is None else f"sqlite:///{path.absolute()}"
 
 
 async def _opened(stack: AsyncExitStack, url: str, name: str) -> Store:
@@ -78,22 +95,25 @@ async def _opened(stack: AsyncExitStack, url: str, name: str) -> Store:
 
 
 def _report(moved: Moved, to: str) -> None:
-    limits = f", {len(moved.limits)} limits" if moved.limits else ""
-    click.echo(f"moved {moved.tasks} tasks, {len(moved.schedules)} schedules{limits} to {to}")
+    limits = f", {of(len(moved.limits), 'limit')}" if moved.limits else ""
+    click.echo(f"moved {of(moved.tasks, 'task')}, {of(len(moved.schedules), 'schedule')}{limits} to {to}")
     if moved.cancelled:
         click.echo(f"{moved.cancelled} were cancelled on their way")
     if moved.running:
         click.echo(f"{moved.running} run and stay; what comes back is moved by another run, or with --wait")
     for uuid, other in moved.kept.items():
-        if other == uuid:
-            click.echo(f"task {uuid} stays: it was moved from there, where that is still known; try again in a week")
-        else:
-            click.echo(f"task {uuid} stays: its unique key is that of {other} there")
+        click.echo(f"task {uuid} stays: its unique key is that of {other} there")
+    if moved.arriving:
+        stay, them = ("task stays", "it") if moved.arriving == 1 else ("tasks or schedules stay", "them")
+        click.echo(
+            f"{moved.arriving} {stay}: a move that brought {them} here was not finished; run that one again first, or "
+            "this one with --release if its store is lost"
+        )
     if moved.busy:
         click.echo(f"{moved.busy} are in the hands of another move: when that is over, run this again")
     if moved.unclear:
         click.echo(
-            f"{len(moved.unclear)} tasks wait at the target to be put down, and nothing here says that they are from "
+            f"{of(len(moved.unclear), 'task')} on their way at the target, but nothing here says that they are from "
             f"here: {moved.unclear[0]} …; if they are (by another name of the store), run this with --release"
         )
     if moved.stopped:

@@ -8,14 +8,15 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from typing import Literal, TypeAlias
 
 from onthedot.errors import StoreRefused
 from onthedot.operations.move_schedules import move_schedules
 from onthedot.outcome import read_failure, write_reason
-from onthedot.stores.contract import CLIENT_LEASE, Again, Ended, Lease, Outcome, Record, Store
-from onthedot.stores.records import ENDED, ENDING
+from onthedot.stores.contract import CLIENT_LEASE, Added, Again, Ended, Lease, Outcome, Record, Store
+from onthedot.stores.records import ENDED, ENDING, gone
 from onthedot.task import new_uuid
 
 _BATCH = 500
@@ -23,6 +24,9 @@ _KEEP = 7 * 86_400_000  # so that the same uuid, added here once more, is known
 _WAITING = ("scheduled", "ready", "parked")
 _PAUSE = 0.25  # seconds until another look at what others hold
 _MOVED = "moved to "
+_LEASE = CLIENT_LEASE / 1000  # seconds that a mover has what it has lifted
+_PATIENCE = 1.5 * _LEASE
+_Fate: TypeAlias = Literal["alive", "ours", "unwanted", "unclear"]
 
 
 @dataclass
@@ -33,8 +37,9 @@ class Moved:
     cancelled: int = 0  # by somebody, while they were on their way: ended there, too
     schedules: list[str] = field(default_factory=list[str])
     limits: list[str] = field(default_factory=list[str])
-    kept: dict[str, str] = field(default_factory=dict[str, str])  # uuid → who has its unique key, or this uuid, there
+    kept: dict[str, str] = field(default_factory=dict[str, str])  # uuid → who has its unique key there
     unclear: list[str] = field(default_factory=list[str])  # lifted there, and here nothing says that they are ours
+    arriving: int = 0  # brought here by a move that was not finished: not this store's to give yet
     busy: int = 0  # in the hands of another mover
     running: int = 0
     stopped: bool = False  # before its end, since somebody asked for it
@@ -51,30 +56,38 @@ class Move:
         *,
         tell: Callable[[int], object] = lambda _: None,
         stop: Callable[[], bool] = lambda: False,
+        seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._target = target
         self._reason = f"{_MOVED}{to}"
         self._tell = tell
+        self.say: Callable[[str], object] = lambda _: None  # to people: what it waits for
+        self._said: set[str] = set()
         self._stop = stop
+        self._seconds = seconds
+        self._release = False
         self._session = new_uuid()
         self._moved = Moved()
-        self._left_there = False  # something was not put down: its lease was over, or another mover has it
+        self._late: set[str] = set()  # counted as moved, but not put down yet: another mover has them there
+        self._left = 0  # so many were not put down when it was tried last
 
     async def run(self, *, wait: bool = False, release: bool = False) -> Moved:
-        """wait: for what runs here, and comes back. release: unclear ones, which are this source's after all."""
+        """wait: for what runs here, and comes back. release: what an unfinished move has left on either side, too."""
+        self._release = release
         await self._check()
         await self._limits()
-        await self._finish_earlier(release=release)
+        await self._finish_earlier()
         await self._tasks()
+        laid: list[str] = []
         if not self._stop():
-            self._moved.schedules = await move_schedules(self._source, self._target)
+            self._moved.schedules, laid = await move_schedules(self._source, self._target, release=release)
             await self._tasks()
-        while wait and not self._stop() and await self._running():
-            await asyncio.sleep(_PAUSE)
+        while wait and not self._stop() and (number := await self._running()):
+            await self._pause(number, "to end there")
             await self._tasks()
-        if self._left_there:
-            await self._finish_earlier(release=False)
+        await self._put_down_the_rest()
+        self._moved.arriving += len(laid)
         self._moved.running, self._moved.stopped = await self._running(), self._stop()
         return self._moved
 
@@ -102,36 +115,41 @@ class Move:
 
     async def _tasks(self) -> None:
         """Pass after pass, until one finds nothing to move: others add meanwhile."""
-        patience = time.monotonic() + 1.5 * CLIENT_LEASE / 1000  # for the leases of a mover that was killed
+        until = self._seconds() + _PATIENCE
         while True:
-            before, self._moved.busy = self._moved.tasks, 0
+            before, self._moved.busy, self._moved.arriving = self._moved.tasks, 0, 0
             for state in _WAITING:
                 async for records in _pages(self._source, state):
                     if self._stop():
                         return
                     await self._batch([record for record in records if record.uuid not in self._moved.kept])
-            if self._moved.tasks == before:
-                if not self._moved.busy or time.monotonic() >= patience:
-                    return
-                await asyncio.sleep(_PAUSE)
+            busy, progress = self._moved.busy, self._moved.tasks > before
+            if not progress and not (busy and await self._patience(until, busy)):
+                return
 
     async def _batch(self, records: Sequence[Record]) -> None:
-        free = [record.uuid for record in records if record.past.why not in ENDING or record.past.why == "lifted"]
+        mine = [record for record in records if self._release or not record.arriving]
+        self._moved.arriving += len(records) - len(mine)
+        free = [record.uuid for record in mine if record.past.why not in ENDING or record.past.why == "lifted"]
+        since = self._seconds()
         held = await self._source.lift(self._session, free)
         taken = {record.uuid for record in held.tasks}
-        self._moved.busy += sum(record.past.why == "lifted" and record.uuid not in taken for record in records)
-        outcomes: list[Outcome] = []
+        self._moved.busy += sum(record.past.why == "lifted" and record.uuid not in taken for record in mine)
         if not taken:
             return
+        if self._seconds() - since >= _LEASE:  # it took so long that another mover may have brought them by now
+            self._moved.busy += len(taken)
+            return
+        outcomes: list[Outcome] = []
         adopted = await self._target.adopt(held.tasks)
-        from_there = await self._gone_from_there([each.uuid for each in adopted if not each.fresh])
+        left = await self._left_meanwhile(held.tasks, adopted)
         for record, added in zip(held.tasks, adopted, strict=True):
             lease = Lease(record.uuid, held.fence, self._session)
-            if added.uuid == record.uuid and record.uuid not in from_there:
-                outcomes.append(Ended(lease, "cancelled", write_reason(self._reason), _KEEP))
-            else:  # its key or its uuid is another's there: both cannot live, and this one is as good here as before
+            if added.uuid != record.uuid:  # its key is another's there: this one is as good here as before
                 outcomes.append(Again(lease, None, counted=False))
                 self._moved.kept[record.uuid] = added.uuid
+            elif record.uuid not in left:
+                outcomes.append(Ended(lease, "cancelled", write_reason(self._reason), _KEEP))
         turn = await self._source.turn(self._session, outcomes, None)
         # Lost: it took so long that the lease was over. They are lifted on both sides, and the next pass finds them.
         ended = [
@@ -139,15 +157,26 @@ class Move:
             for outcome, verdict in zip(outcomes, turn.verdicts, strict=True)
             if isinstance(outcome, Ended) and verdict != "lost"
         ]
-        await self._put_down(ended)
+        self._moved.tasks += len(ended)
+        put = await self._put_down(ended)
+        self._late.update(uuid for uuid in ended if uuid not in put)
+        self._tell(self._moved.tasks)
 
-    async def _gone_from_there(self, uuids: Sequence[str]) -> set[str]:
-        """Those that were moved away from there once, where their end is still kept: they cannot be taken back yet."""
-        found = await self._target.get(uuids) if uuids else ()
-        return {record.uuid for record in found if record is not None and _reason(record).startswith(_MOVED)}
+    async def _left_meanwhile(self, records: Sequence[Record], adopted: Sequence[Added]) -> set[str]:
+        """Those whose like was there, and went elsewhere in this very moment: so they were not adopted."""
+        old = [record for record, added in zip(records, adopted, strict=True) if not added.fresh]
+        found = await self._target.get([record.uuid for record in old]) if old else ()
+        left = {
+            there.uuid for there, record in zip(found, old, strict=True) if there is not None and gone(there, record)
+        }
+        self._moved.busy += len(left)
+        return left
 
-    async def _put_down(self, uuids: Sequence[str]) -> None:
-        """There, since they have ended here. Who wanted one cancelled meanwhile told it to this side."""
+    async def _put_down(self, uuids: Sequence[str]) -> set[str]:
+        """There, since they have ended here. Who wanted one cancelled meanwhile told it to this side.
+
+        Answers with those that are no more on their way.
+        """
         found = await self._source.get(uuids)
         unwanted = {record.uuid for record in found if record is not None and record.past.cancel}
         held = await self._target.lift(self._session, uuids)
@@ -159,40 +188,71 @@ class Move:
             else:
                 outcomes.append(Again(lease, None, counted=False))
         turn = await self._target.turn(self._session, outcomes, None)
-        if len(outcomes) < len(uuids) or "lost" in turn.verdicts:
-            self._left_there = True
-        self._moved.cancelled += len(unwanted)
-        self._moved.tasks += len(uuids) - len(unwanted)
-        self._tell(self._moved.tasks)
+        verdicts = zip(outcomes, turn.verdicts, strict=True)
+        put = {outcome.lease.uuid for outcome, verdict in verdicts if verdict != "lost"}
+        self._left += len(uuids) - len(put)
+        self._moved.cancelled += len(unwanted & put)
+        self._moved.tasks -= len(unwanted & put)
         await asyncio.sleep(0)  # others want the loop, too
+        return put
 
-    async def _finish_earlier(self, *, release: bool) -> None:
+    async def _put_down_the_rest(self) -> None:
+        """A mover that was killed may have them there."""
+        until = self._seconds() + _PATIENCE
+        while self._left and not self._stop():
+            await self._finish_earlier()
+            if self._left and not await self._patience(until, self._left):
+                self._moved.busy += self._left
+                return
+
+    async def _patience(self, until: float, number: int) -> bool:
+        """A moment more for what another mover has, which may be dead; False: it was long enough."""
+        if self._seconds() >= until:
+            return False
+        await self._pause(number, f"that another move has, {_PATIENCE:g} s at most")
+        return True
+
+    async def _pause(self, number: int, what: str) -> None:
+        if what not in self._said:
+            self.say(f"waiting for {of(number, 'task')} {what}")
+        self._said.add(what)
+        await asyncio.sleep(_PAUSE)
+
+    async def _finish_earlier(self) -> None:
         """What a mover that was killed has left there, lifted. What is still alive here is moved like the rest."""
         self._moved.unclear.clear()
+        self._left = 0
         async for copies in _pages(self._target, "scheduled"):
-            uuids = [copy.uuid for copy in copies if copy.past.why == "lifted"]
-            ended: list[str] = []
-            unwanted: list[str] = []
-            for uuid, record in zip(uuids, await self._source.get(uuids), strict=True):
-                if record is not None and record.state not in ENDED:
-                    continue
-                reason = "" if record is None else _reason(record)
-                if reason == self._reason or (release and (record is None or reason.startswith(_MOVED))):
-                    ended.append(uuid)
-                elif record is None or reason.startswith(_MOVED):
-                    self._moved.unclear.append(uuid)
-                else:  # it was put down here after all, and has had its end
-                    unwanted.append(uuid)
-            if ended:
-                await self._put_down(ended)
-            if unwanted:
+            left = [copy for copy in copies if copy.arriving]
+            here = await self._source.get([copy.uuid for copy in left])
+            fates: dict[str, _Fate] = {
+                copy.uuid: self._fate(copy, record) for copy, record in zip(left, here, strict=True)
+            }
+            self._moved.unclear += _those(fates, "unclear")
+            if ours := _those(fates, "ours"):
+                put = await self._put_down(ours)
+                self._moved.tasks += len(put - self._late)
+                self._tell(self._moved.tasks)
+            if unwanted := _those(fates, "unwanted"):
                 await self._drop(unwanted)
+
+    def _fate(self, copy: Record, record: Record | None) -> _Fate:
+        """Of a copy there, by what the record here says."""
+        if record is not None and record.state not in ENDED:
+            return "alive"
+        reason = "" if record is None else _reason(record)
+        if record is not None and not reason.startswith(_MOVED):  # it was put down after all, and has had its end
+            return "unwanted"
+        if record is not None and record.past.hops >= copy.past.hops:  # it has come back since, and gone again
+            return "unwanted"
+        return "ours" if reason == self._reason or self._release else "unclear"
 
     async def _drop(self, uuids: Sequence[str]) -> None:
         held = await self._target.lift(self._session, uuids)
         leases = [Lease(record.uuid, held.fence, self._session) for record in held.tasks]
         error = write_reason("it has ended in the store it was to be moved from")
-        await self._target.turn(self._session, [Ended(lease, "cancelled", error, _KEEP) for lease in leases], None)
+        # Not kept: it was never this store's. Whoever revives it where it has ended may move it here again.
+        await self._target.turn(self._session, [Ended(lease, "cancelled", error, 0) for lease in leases], None)
 
 
 async def _pages(store: Store, state: str) -> AsyncIterator[Sequence[Record]]:
@@ -204,6 +264,18 @@ async def _pages(store: Store, state: str) -> AsyncIterator[Sequence[Record]]:
         cursor = page.after
         if cursor is None:
             return
+
+
+def of(number: int, what: str) -> str:
+    """
+    >>> of(1, "task"), of(2, "task")
+    ('1 task', '2 tasks')
+    """
+    return f"{number} {what}{'' if number == 1 else 's'}"
+
+
+def _those(fates: Mapping[str, _Fate], wanted: _Fate) -> list[str]:
+    return [uuid for uuid, fate in fates.items() if fate == wanted]
 
 
 def _reason(record: Record) -> str:

@@ -86,6 +86,7 @@ class Past(Struct, frozen=True, gc=False):
     keep_until: int | None = None
     result: bytes | None = None  # None: there is none, or it is not kept any more
     error: bytes | None = None  # the last one
+    hops: int = 0  # from store to store, so far
 
 
 FRESH = Past()
@@ -115,6 +116,11 @@ class Record(Struct, frozen=True, gc=False):
     def attempt(self) -> int:
         """The number that a run of it has, from 1."""
         return self.past.earlier + 1 + self.past.retries + self.past.crashes
+
+    @property
+    def arriving(self) -> bool:
+        """A copy that was not put down yet: the store that it comes from has it, too."""
+        return self.past.why == "lifted" and self.past.hops > 0 and not self.past.settled
 
     @property
     def suspect(self) -> bool:
@@ -343,9 +349,10 @@ class Tasks(Protocol):
         ...
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
-        """≤ BATCH. Copies of another store's tasks, lifted: due, added and past (but for its lease) as they are.
+        """≤ BATCH. Copies of another store's tasks, lifted: due, added and past (but for its lease), and one hop more.
 
-        Same uuid: the first stands. Same live unique key: the other's uuid, and nothing is replaced.
+        Same uuid: the first stands, unless it has gone from here: ended while lifted, and after no more hops than the
+        one that comes. Then the copy takes its place. Same live unique key: the other's uuid, and nothing is replaced.
         """
         ...
 

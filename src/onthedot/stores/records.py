@@ -41,7 +41,7 @@ def past_with(
     return Past(
         why or past.why, past.retries, past.crashes, past.earlier, past.cancel or cancel, past.settled,
         session or past.session, started if started is not None else past.started, past.ended, past.keep_until,
-        past.result if result is None else result, past.error,
+        past.result if result is None else result, past.error, past.hops,
     )  # fmt: skip
 
 
@@ -51,26 +51,46 @@ def ended(
     at = int(now)
     return Past(
         past.why, past.retries, past.crashes, past.earlier, past.cancel, lease.fence, lease.session,
-        started, at, at + keep, result, error,
+        started, at, at + keep, result, error, past.hops,
     )  # fmt: skip
 
 
-def lifted(past: Past) -> Past:
-    """Of a copy in another store, whose fences and sessions are others."""
-    return Past("lifted", past.retries, past.crashes, past.earlier, started=past.started, error=past.error)
+def adopted(record: Record, seq: int) -> Record:
+    """As the copy of another store's begins, whose fences and sessions are others."""
+    was = record.past
+    past = Past(
+        "lifted", was.retries, was.crashes, was.earlier, started=was.started, error=was.error, hops=was.hops + 1
+    )  # fmt: skip
+    return Record(
+        record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due, seq,
+        record.added, "scheduled", past,
+    )  # fmt: skip
+
+
+def gone(here: Record, copy: Record) -> bool:
+    """Moved away from here, and so the copy that comes may take its place; not if that is older than what has gone."""
+    return here.state in ENDED and here.past.why == "lifted" and here.past.hops <= copy.past.hops
+
+
+def revived(record: Record, now: float) -> Record:
+    was = record.past
+    past = Past(
+        earlier=record.attempt, settled=was.settled, session=was.session, started=was.started, hops=was.hops
+    )  # fmt: skip
+    return due_again(record, int(now), past)
 
 
 def settled_by(past: Past, lease: Lease) -> Past:
     return Past(
         past.why, past.retries, past.crashes, past.earlier, past.cancel, lease.fence, lease.session, past.started,
-        past.ended, past.keep_until, past.result, past.error,
+        past.ended, past.keep_until, past.result, past.error, past.hops,
     )  # fmt: skip
 
 
 def back(past: Past, lease: Lease, counted: bool, started: int | None, error: bytes) -> Past:
     return Past(
         "due", past.retries + counted, past.crashes, past.earlier, past.cancel, lease.fence, lease.session,
-        started, error=error or past.error,
+        started, error=error or past.error, hops=past.hops,
     )  # fmt: skip
 
 
@@ -78,7 +98,7 @@ def crashed(past: Past, most: int, started: int, counted: bool) -> Past:
     crashes = past.crashes + counted
     return Past(
         "crashed" if crashes >= most and not past.cancel else "crash", past.retries, crashes, past.earlier,
-        past.cancel, past.settled, past.session, started, error=past.error,
+        past.cancel, past.settled, past.session, started, error=past.error, hops=past.hops,
     )  # fmt: skip
 
 

@@ -14,7 +14,19 @@ from onthedot.stores.contract import BATCH, FRESH, Added, NewTask, Past, Record,
 from onthedot.stores.limits import Limits, admitted
 from onthedot.stores.memory.results import Results
 from onthedot.stores.order import Order
-from onthedot.stores.records import ENDED, ENDING, alarm, due_again, due_in, expiry, lifted, moved, past_with
+from onthedot.stores.records import (
+    ENDED,
+    ENDING,
+    adopted,
+    alarm,
+    due_again,
+    due_in,
+    expiry,
+    gone,
+    moved,
+    past_with,
+    revived,
+)
 
 _NO_COUNTS: dict[State, int] = {
     "scheduled": 0, "parked": 0, "ready": 0, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0,
@@ -102,19 +114,18 @@ class Board:
 
     def adopt(self, record: Record, now: float) -> Added:
         """A copy of another store's, lifted."""
-        if record.uuid in self.records:
+        here = self.records.get(record.uuid)
+        if here is not None and not gone(here, record):
             return Added(record.uuid, fresh=False)
         if record.unique is not None:
             holder = self._holder(record.source, record.unique, now)
-            if holder is not None:
+            if holder not in (None, record.uuid):
                 return Added(holder, fresh=False)
             self._hold_key(record.uuid, record, record.added)
+        if here is not None:
+            self._drop(here)
         self._seq += 1
-        copy = Record(
-            record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due, self._seq,
-            record.added, "scheduled", lifted(record.past),
-        )  # fmt: skip
-        self.wait_to_end(copy)
+        self.wait_to_end(adopted(record, self._seq))
         return Added(record.uuid, fresh=True)
 
     def _insert(self, uuid: str, new: NewTask, seq: int, at: int, past: Past, now: float) -> None:
@@ -344,10 +355,7 @@ class Board:
             key = (record.source, record.unique)
             if self._uniques.get(key, ("",))[0] == record.uuid:
                 del self._uniques[key]
-        over = Record(
-            record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due, record.seq,
-            record.added, state, past,
-        )  # fmt: skip
+        over = moved(record, state, past)
         self.moves.ended.append(over)
         if keep <= 0:
             del self.records[record.uuid]
@@ -380,28 +388,30 @@ class Board:
             if record.policy.unique_for is None:
                 self._uniques[record.source, record.unique] = (record.uuid, None)
         self._unkeep(record)
-        was = record.past
-        past = Past(earlier=record.attempt, settled=was.settled, session=was.session, started=was.started)
-        due = due_again(record, int(now), past)
+        due = revived(record, now)
         self._enter(due if due.lane is not None else moved(due, "ready"))
         return True
 
     # -- retention
 
-    def purge(self, limit: int, most: int, now: float) -> list[str]:
-        gone: list[str] = []
-        while len(gone) < limit and (first := self._first_to_go(most, now)) is not None:
-            self._unkeep(first)
-            del self.records[first.uuid]
-            self.results.drop(first.uuid)
-            gone.append(first.uuid)
+    def purge(self, limit: int, most: int, now: float) -> int:
+        dropped = 0
+        while dropped < limit and (first := self._first_to_go(most, now)) is not None:
+            self._drop(first)
+            dropped += 1
         while self._key_ends and self._key_ends[0][0] <= now:
             until, key = heappop(self._key_ends)
             if self._uniques.get(key, ("", None))[1] == until:
                 del self._uniques[key]
         self.results.purge(limit, now)
         self.limits.sweep(now)
-        return gone
+        return dropped
+
+    def _drop(self, record: Record) -> None:
+        self._unkeep(record)
+        del self.records[record.uuid]
+        self.results.drop(record.uuid)
+        self.gone.append(record.uuid)
 
     def _first_to_go(self, most: int, now: float) -> Record | None:
         """The one past its time for longest, else the one that ended first, if there are too many."""

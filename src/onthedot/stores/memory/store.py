@@ -201,9 +201,7 @@ class MemoryStore:
 
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
         with self._call() as now:
-            gone = self._board.purge(limit, most, now)
-            self._journal.forget(gone)
-            return len(gone)
+            return self._board.purge(limit, most, now)
 
     # -- looking
 
@@ -257,10 +255,10 @@ class MemoryStore:
             if moves := board.moves:
                 self._changes.write(now, moves)
                 self._tell_ends(moves.ended)
-                if board.gone:
-                    self._journal.forget(board.gone)
-                    board.gone.clear()
                 moves.clear()
+            if board.gone:
+                self._journal.forget(board.gone)
+                board.gone.clear()
             if board.woke or board.sooner:
                 self._tell_workers(session)
         finally:

@@ -25,7 +25,8 @@ CREATE TABLE task (  -- what was asked, and what has happened; room for the one 
     state text,  -- of what has ended, or must end; what waits or runs is seen as such elsewhere
     why text NOT NULL DEFAULT 'due', retries integer NOT NULL DEFAULT 0, crashes integer NOT NULL DEFAULT 0,
     earlier integer NOT NULL DEFAULT 0, cancel boolean NOT NULL DEFAULT false, settled bigint NOT NULL DEFAULT 0,
-    session label, started bigint, ended bigint, keep_until bigint, error bytea, result bytea, result_until bigint
+    session label, started bigint, ended bigint, keep_until bigint, hops integer NOT NULL DEFAULT 0, error bytea,
+    result bytea, result_until bigint
 ) WITH (fillfactor = 40);
 CREATE UNIQUE INDEX task_uuid ON task (uuid, app);  -- not the other way: nothing is to be found by app alone
 

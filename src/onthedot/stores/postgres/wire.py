@@ -97,13 +97,14 @@ class _Copy(_New, omit_defaults=True):
     earlier: int = 0
     started: int | None = None
     error: bytes | None = None
+    hops: int = 0
 
 
 def said_record(record: Record) -> _Copy:
     past = record.past
     said: tuple[Any, ...] = (
         record.uuid, record.source, record.body, record.due, 0, record.lane, record.unique, *_of(record.policy),
-        record.added, past.retries, past.crashes, past.earlier, past.started, past.error,
+        record.added, past.retries, past.crashes, past.earlier, past.started, past.error, past.hops,
     )  # fmt: skip
     return _Copy(*said)
 
@@ -166,12 +167,12 @@ def encode(said: object) -> str:
 def past_of(text: str | None) -> Past:
     if text is None:
         return FRESH
-    why, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, _, error = (
+    why, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, _, error, hops = (
         msgspec.json.decode(text)
     )
     return Past(
         why, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, None,
-        None if error is None else bytes.fromhex(error),
+        None if error is None else bytes.fromhex(error), hops,
     )  # fmt: skip
 
 
@@ -198,7 +199,7 @@ def seen(row: Any) -> Record:
     if session is not None or result is not None:
         past = Past(
             past.why, past.retries, past.crashes, past.earlier, past.cancel, past.settled, session or past.session,
-            past.started if at is None else at, past.ended, past.keep_until, result, past.error,
+            past.started if at is None else at, past.ended, past.keep_until, result, past.error, past.hops,
         )  # fmt: skip
     return Record(uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state, past)
 

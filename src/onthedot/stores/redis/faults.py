@@ -34,7 +34,7 @@ _ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the 
 
 def explained(error: Exception, where: str) -> Exception:
     """As a StoreError; what is not the driver's stays as it is."""
-    text = str(error) or type(error).__name__
+    text = str(error).rstrip(".") or type(error).__name__  # ours goes on behind it
     if advice := distrusted(text, _WAYS):
         return StoreRefused(f"{where}: {text}; {advice}")
     for kind, word, ours, advice in _ADVICE:

@@ -134,7 +134,7 @@ def packed_copies(records: Sequence[Record]) -> tuple[bytes, list[bytes]]:
     words: list[bytes] = []
     for record in records:
         past = record.past
-        counts = (past.retries, past.crashes, past.earlier, past.started)
+        counts = (past.retries, past.crashes, past.earlier, past.started, past.hops)
         numbers.append((record.due, record.added, *counts, past.error is not None))
         words += (head_of(record), record.body, past.error or b"")
     return encode(numbers), words
@@ -149,8 +149,9 @@ def to_past(packed: bytes, now: float) -> tuple[str, int | None, Past]:
     shown = h[13] % 2 and not (h[12] and h[12] <= now)
     result = packed[start + wrong :] if shown else None
     past = Past(
-        h[2], h[3], h[4], h[5], h[6], h[7], h[8] or None, h[9] or None, h[10] or None, h[11] or None, result, error
-    )
+        h[2], h[3], h[4], h[5], h[6], h[7], h[8] or None, h[9] or None, h[10] or None, h[11] or None, result, error,
+        h[14],
+    )  # fmt: skip
     return h[0] or "", h[1] or None, past
 
 

@@ -10,7 +10,19 @@ from collections.abc import Sequence
 from onthedot.stores.contract import BATCH, Added, NewTask, Past, Record, State, Why
 from onthedot.stores.limits import admitted
 from onthedot.stores.policies import policy_of, policy_text
-from onthedot.stores.records import ENDED, ENDING, alarm, due_again, due_in, expiry, lifted, moved, past_with
+from onthedot.stores.records import (
+    ENDED,
+    ENDING,
+    adopted,
+    alarm,
+    due_again,
+    due_in,
+    expiry,
+    gone,
+    moved,
+    past_with,
+    revived,
+)
 from onthedot.stores.sqlite.ledger import Ledger
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_save
@@ -97,25 +109,24 @@ class Board(Ledger):
 
     def adopt(self, record: Record) -> Added:
         """A copy of another store's, lifted."""
-        if self._run(SQL["exists"], (self.app, record.uuid)).fetchone() is not None:
+        here = self.by_uuid(record.uuid)
+        if here is not None and not gone(here, record):
             return Added(record.uuid, fresh=False)
         if record.unique is not None:
             holder = self._holder(record.source, record.unique)
-            if holder is not None:
+            if holder not in (None, record.uuid):
                 return Added(holder, fresh=False)
             self._hold_key(record.uuid, record, record.added)
+        if here is not None:
+            self.count(here.source, here.state, -1)
+            self.delete([(here.seq,)])
         self.seq += 1
         row = (
             self.seq, self.app, record.uuid, self.id_of(record.source), record.body, policy_text(record.policy),
             record.lane, record.unique, record.due, record.added, "scheduled",
         )  # fmt: skip
         self._run(SQL["insert"], row)
-        self.wait_to_end(
-            Record(
-                record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due,
-                self.seq, record.added, "scheduled", lifted(record.past),
-            )
-        )  # fmt: skip
+        self.wait_to_end(adopted(record, self.seq))
         return Added(record.uuid, fresh=True)
 
     def _holder(self, source: str, unique: str) -> str | None:
@@ -333,8 +344,6 @@ class Board(Ledger):
             if record.policy.unique_for is None:
                 self._run(SQL["hold_key"], (self.id_of(record.source), record.unique, record.uuid, None))
         self.count(record.source, record.state, -1)
-        was = record.past
-        past = Past(earlier=record.attempt, settled=was.settled, session=was.session, started=was.started)
-        due = due_again(record, int(self.now), past)
+        due = revived(record, self.now)
         self._enter(due if due.lane is not None else moved(due, "ready"))
         return True

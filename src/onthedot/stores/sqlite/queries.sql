@@ -3,7 +3,8 @@
 -- name: record
 task.uuid, task.source, task.body, task.policy, task.lane, task.uniq, coalesce(past.due, task.due), task.seq,
 task.added, coalesce(past.state, task.state), past.why, past.retries, past.crashes, past.earlier, past.cancel,
-past.settled, past.session, past.started, past.ended, past.keep_until, past.result, past.error, past.result_until
+past.settled, past.session, past.started, past.ended, past.keep_until, past.result, past.error, past.result_until,
+past.hops
 
 -- name: counters
 SELECT seq, fence, moves, control FROM onthedot_counter;
@@ -56,9 +57,9 @@ DELETE FROM onthedot_uniq WHERE source = ? AND name = ? AND uuid = ?;
 -- name: save
 INSERT OR REPLACE INTO onthedot_past (
     due, state, why, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, result, error,
-    result_until, seq
+    hops, result_until, seq
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: save_plain
 INSERT OR REPLACE INTO onthedot_past (
@@ -150,7 +151,7 @@ LEFT JOIN onthedot_past AS past USING (seq) WHERE chore.app = ? ORDER BY chore.n
 -- name: leased
 SELECT task.uuid, task.source, x'', task.policy, task.lane, task.uniq, coalesce(past.due, task.due), task.seq,
     task.added, coalesce(past.state, task.state), past.why, past.retries, past.crashes, past.earlier, past.cancel,
-    past.settled, past.session, past.started, past.ended, past.keep_until, NULL, past.error, NULL,
+    past.settled, past.session, past.started, past.ended, past.keep_until, NULL, past.error, NULL, past.hops,
     held.fence, held.chore
 FROM onthedot_task AS task
 LEFT JOIN onthedot_past AS past ON past.seq = task.seq

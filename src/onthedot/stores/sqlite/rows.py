@@ -17,7 +17,7 @@ def to_record(row: Row, source: str, now: float) -> Record:
         result = None if row[22] is not None and row[22] <= now else row[20]
         past = Past(
             row[10], row[11], row[12], row[13], bool(row[14]), row[15], row[16], row[17], row[18], row[19],
-            result, row[21],
+            result, row[21], row[23],
         )  # fmt: skip
     return Record(row[0], source, row[2], policy_of(row[3]), row[4], row[5], row[6], row[7], row[8], row[9], past)
 
@@ -31,5 +31,5 @@ def to_save(record: Record) -> Row:
     past = record.past
     return (
         record.due, record.state, past.why, past.retries, past.crashes, past.earlier, int(past.cancel), past.settled,
-        past.session, past.started, past.ended, past.keep_until, past.result, past.error, None, record.seq,
+        past.session, past.started, past.ended, past.keep_until, past.result, past.error, past.hops, None, record.seq,
     )  # fmt: skip

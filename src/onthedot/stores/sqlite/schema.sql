@@ -17,7 +17,8 @@ CREATE TABLE onthedot_task (  -- what was asked: written once, so that a page of
 CREATE TABLE onthedot_past (  -- what has happened since: due and state stand for the task's
     seq INTEGER PRIMARY KEY, due INTEGER NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL, retries INTEGER NOT NULL,
     crashes INTEGER NOT NULL, earlier INTEGER NOT NULL, cancel INTEGER NOT NULL, settled INTEGER NOT NULL, session TEXT,
-    started INTEGER, ended INTEGER, keep_until INTEGER, error BLOB, result_until INTEGER, result BLOB
+    started INTEGER, ended INTEGER, keep_until INTEGER, hops INTEGER NOT NULL DEFAULT 0, error BLOB,
+    result_until INTEGER, result BLOB
 );
 CREATE UNIQUE INDEX onthedot_task_uuid ON onthedot_task (app, uuid);
 

@@ -78,7 +78,7 @@ class Settling:
         lease, row = outcome.lease, self._leased(outcome.lease.uuid)
         if row is None:
             return "lost"
-        fence, chore = row[23], row[24]
+        fence, chore = row[24], row[25]
         if fence is None or fence != lease.fence or self._session(fence) != lease.session:
             before = (row[15], row[16]) if row[10] is not None else None
             return "repeat" if before == (lease.fence, lease.session) else "lost"
@@ -169,8 +169,8 @@ class Settling:
             if row[10] is None and not result and error is None:  # at the first try, and without a result
                 plain[lease.fence, lease.session, started, keep].append(seq)
                 continue
-            past = row[10:15] if row[10] is not None else _UNTOUCHED
-            end = (lease.fence, lease.session, started, at, at + keep, result, error, until, seq)
+            past, hops = (row[10:15], row[23]) if row[10] is not None else (_UNTOUCHED, 0)
+            end = (lease.fence, lease.session, started, at, at + keep, result, error, hops, until, seq)
             saves.append((row[6], state, *past, *end))
         for (fence, session, started, keep), seqs in plain.items():
             shared = (fence, session, started, at, at + keep)

@@ -67,7 +67,8 @@ CREATE FUNCTION past_v1(_task task) RETURNS text LANGUAGE sql STABLE AS $$
             AND _task.started IS NULL AND _task.session IS NULL AND _task.error IS NULL THEN NULL
         ELSE json_build_array(
             _task.why, _task.retries, _task.crashes, _task.earlier, _task.cancel, _task.settled, _task.session,
-            _task.started, _task.ended, _task.keep_until, NULL, encode(_task.error, 'hex'))::text END
+            _task.started, _task.ended, _task.keep_until, NULL, encode(_task.error, 'hex'),
+            _task.hops)::text END
 $$;
 
 -- name: save_v1

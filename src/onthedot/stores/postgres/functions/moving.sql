@@ -60,10 +60,14 @@ CREATE FUNCTION adopt_one_v1(_app integer, _new json, _now double precision, OUT
 LANGUAGE plpgsql AS $$
 DECLARE
     _task task;
+    _here task;
 BEGIN
     uuid := _new ->> 'uuid';
     fresh := false;
-    IF EXISTS (SELECT FROM task AS t WHERE t.app = _app AND t.uuid = _new ->> 'uuid') THEN
+    SELECT * INTO _here FROM task AS t WHERE t.app = _app AND t.uuid = _new ->> 'uuid';
+    IF FOUND AND NOT (_here.ended IS NOT NULL AND _here.why = 'lifted'
+        AND _here.hops <= coalesce((_new ->> 'hops')::integer, 0))
+    THEN
         RETURN;
     END IF;
     IF _new ->> 'uniq' IS NOT NULL THEN
@@ -72,18 +76,23 @@ BEGIN
             RETURN;
         END IF;
     END IF;
+    IF _here.seq IS NOT NULL THEN  -- it has gone from here: what comes back takes its place
+        PERFORM count_v1(_app, _here.source, _here.state, -1);
+        DELETE FROM note WHERE seq = _here.seq;
+        DELETE FROM task WHERE seq = _here.seq;
+    END IF;
     INSERT INTO task AS t (
         seq, app, uuid, source, lane, uniq, due, added, boost, cost, expires, max_crashes, unique_for, reply_to,
-        policy, body, state, why, retries, crashes, earlier, started, error
+        policy, body, state, why, retries, crashes, earlier, started, error, hops
     )
     SELECT nextval('seq'), _app, n.uuid, source, lane, uniq, at, coalesce(added, 0), coalesce(boost, 0),
         coalesce(cost, 1), expires, coalesce(max_crashes, 3), unique_for, reply_to, coalesce(policy, '{}'),
         decode(body, 'base64'), 'scheduled', 'lifted', coalesce(retries, 0), coalesce(crashes, 0),
-        coalesce(earlier, 0), started, decode(error, 'base64')
+        coalesce(earlier, 0), started, decode(error, 'base64'), coalesce(hops, 0) + 1
     FROM json_to_record(_new) AS n (
         uuid text, source text, lane text, uniq text, at bigint, added bigint, boost bigint, cost double precision,
         expires bigint, max_crashes integer, unique_for bigint, reply_to text, policy text, body text, retries integer,
-        crashes integer, earlier integer, started bigint, error text)
+        crashes integer, earlier integer, started bigint, error text, hops integer)
     ON CONFLICT DO NOTHING RETURNING * INTO _task;
     fresh := FOUND;
     IF fresh THEN
@@ -103,6 +112,8 @@ BEGIN
     uuids := '{}';
     fresh := '{}';
     PERFORM take_keys_v1(_app, _said -> 'records');
+    PERFORM FROM task WHERE app = _app AND ended IS NOT NULL AND why = 'lifted' AND uuid = ANY (ARRAY(
+        SELECT r.uuid FROM json_to_recordset(_said -> 'records') AS r (uuid text))) ORDER BY seq FOR UPDATE;
     FOR _new IN SELECT value FROM json_array_elements(_said -> 'records') LOOP
         SELECT * INTO _one FROM adopt_one_v1(_app, _new, _now);
         uuids := uuids || _one.uuid;

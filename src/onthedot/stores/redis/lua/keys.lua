@@ -22,7 +22,7 @@ local function replace(seq, new, head, body)
   leave(old, where(old))
   exists(old, -1)
   for _, field in ipairs({'seq', 'uuid', 'added', 'why', 'retries', 'crashes', 'earlier', 'cancel', 'settled',
-    'session', 'started', 'error'}) do
+    'session', 'started', 'error', 'hops'}) do
     new[field] = old[field]
   end
   exists(new, 1)

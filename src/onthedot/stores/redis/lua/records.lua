@@ -1,7 +1,7 @@
 -- A record is what was asked (task, written once) and what has happened since (past, if anything has).
 -- task: due i8, added I6, length of head I2, head = msgpack [uuid, source, policy, lane, unique], body.
 -- past: length of head I2, of error I4, head (see past_of), error, result.
-local FRESH = {why = 'due', retries = 0, crashes = 0, earlier = 0, settled = 0, fresh = true}
+local FRESH = {why = 'due', retries = 0, crashes = 0, earlier = 0, settled = 0, hops = 0, fresh = true}
 FRESH.__index = FRESH -- what most records say is said once: small tables are quick to make
 
 local function headed(seq, asked) -- what was asked, without its times: enough for one that ends at the first try
@@ -22,7 +22,7 @@ local function to_record(seq, asked, past)
   local _, h = cmsgpack.unpack_one(past, 6)
   r.state, r.due, r.why, r.retries, r.crashes, r.earlier = h[1] or nil, h[2] or r.due, h[3], h[4], h[5], h[6]
   r.cancel, r.settled, r.session, r.started = h[7], h[8], h[9] or nil, h[10] or nil
-  r.ended, r.keep_until, r.result_until = h[11] or nil, h[12] or nil, h[13] or nil
+  r.ended, r.keep_until, r.result_until, r.hops = h[11] or nil, h[12] or nil, h[13] or nil, h[15]
   if h[14] >= 2 then r.error = past:sub(7 + length, 6 + length + wrong) end
   if h[14] % 2 == 1 then r.result = past:sub(7 + length + wrong) end
   return r
@@ -32,7 +32,7 @@ local function past_of(r, due)
   local error, has = r.error or '', (r.result and 1 or 0) + (r.error and 2 or 0)
   local head = pack({
     r.state or false, due, r.why, r.retries, r.crashes, r.earlier, r.cancel or false, r.settled, r.session or false,
-    r.started or false, r.ended or false, r.keep_until or false, r.result_until or false, has,
+    r.started or false, r.ended or false, r.keep_until or false, r.result_until or false, has, r.hops,
   })
   return struct.pack('>I2I4', #head, #error) .. head .. error .. (r.result or '')
 end
