@@ -63,6 +63,8 @@ def test_a_page_of_errors_goes_on_where_it_ended(desk: Desk) -> None:
 
 
 def test_nothing_there(desk: Desk) -> None:
+    with desk.app.background():
+        assert desk.invoke("task", "list").stderr == "there are no tasks\n"
     desk.work(desk.add("greet", name="ann"))
     assert desk.invoke("task", "list", "--state", "failed").stdout == ""
     assert "no such task" in desk.invoke("task", "list", "--state", "failed").stderr

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import time
 from collections import Counter
@@ -9,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
+
+from onthedot import current_task
 
 
 @dataclass(frozen=True)
@@ -38,6 +41,17 @@ class Ledger:
 
     def close(self) -> None:
         os.close(self._fd)
+
+
+async def write_down(seconds: float) -> None:
+    """The run of the task that calls it, in the ledger that LEDGER names: its begin, and after a time its end."""
+    ledger, context = Ledger(Path(os.environ["LEDGER"])), current_task()
+    try:
+        ledger.write("begin", context.uuid, context.attempt, context.fence)
+        await asyncio.sleep(seconds)
+        ledger.write("end", context.uuid, context.attempt, context.fence)
+    finally:
+        ledger.close()
 
 
 def extra_runs(entries: list[Entry]) -> int:

@@ -16,7 +16,7 @@ from pathlib import Path
 from onthedot import App, AtMost, Rate, current_task
 from tests.faults import scaled
 from tests.faults.fleet import several
-from tests.faults.ledger import Ledger
+from tests.faults.ledger import Ledger, write_down
 
 SLOTS = 8
 LONGEST = scaled(10, 20) / 100  # seconds of a task: the kills are over before the work is
@@ -29,45 +29,34 @@ app = App(
 )
 
 
-async def _write_down(seconds: float) -> None:
-    ledger = Ledger(Path(os.environ["LEDGER"]))
-    context = current_task()
-    try:
-        ledger.write("begin", context.uuid, context.attempt, context.fence)
-        await asyncio.sleep(seconds)
-        ledger.write("end", context.uuid, context.attempt, context.fence)
-    finally:
-        ledger.close()
-
-
 @app.task(max_crashes=1000)
 async def work(number: int) -> int:
-    await _write_down(random.uniform(0.02, LONGEST))
+    await write_down(random.uniform(0.02, LONGEST))
     return number
 
 
 @app.task(max_crashes=1000, concurrency=12)
 async def limited(number: int) -> int:
     """Of all workers together at most twelve at once."""
-    await _write_down(random.uniform(0.02, LONGEST))
+    await write_down(random.uniform(0.02, LONGEST))
     return number
 
 
 @app.task
 async def innocent(number: int) -> int:
-    await _write_down(0.05)
+    await write_down(0.05)
     return number
 
 
 @app.task
 async def poison() -> None:
-    await _write_down(0.01)
+    await write_down(0.01)
     os._exit(9)
 
 
 @app.task
 async def slow(seconds: float) -> str:
-    await _write_down(seconds)
+    await write_down(seconds)
     return "slow"
 
 
@@ -99,13 +88,13 @@ def crunch() -> None:
 @app.task(limits=[AtMost(2, by="key")], max_crashes=1000)
 async def keyed(key: int) -> None:
     """Of each key at most two at once."""
-    await _write_down(random.uniform(0.02, 0.06))
+    await write_down(random.uniform(0.02, 0.06))
 
 
 @app.task(concurrency=2, max_crashes=1000)
 async def paired() -> None:
     """Of all workers together at most two at once."""
-    await _write_down(random.uniform(0.02, 0.06))
+    await write_down(random.uniform(0.02, 0.06))
 
 
 @app.task(limits=[Rate("50/s", burst=10)])

@@ -47,7 +47,7 @@ def listed(said: Said, /, **given: Any) -> None:
     if rows:
         out.table(("UUID", "STATE", "SOURCE", "ATTEMPT", "ADDED", ""), rows)
     else:
-        click.echo("no such task", err=True)
+        click.echo("no such task" if as_where(given).keys() > {"limit"} else "there are no tasks", err=True)
     if found.cursor is not None:
         click.echo(f"there may be more: --cursor {found.cursor}", err=True)
 
