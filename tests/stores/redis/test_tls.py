@@ -12,11 +12,13 @@ import pytest
 from onthedot import App
 from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.stores.redis import RedisStore, client
+from onthedot.stores.redis.alert import alert_of
+from onthedot.stores.redis.url import place_of
 from tests.services import debian, valkey
 from tests.services.certificates import Certificates, Kind
 from tests.services.constellations import cluster
 from tests.stores.redis.test_constellations import life
-from tests.waiting import until
+from tests.waiting import SOON, until
 
 
 class Secured(NamedTuple):
@@ -149,10 +151,13 @@ async def test_a_certificate_of_ours(secured: Secured) -> None:
     try:
         with pytest.raises(StoreRefused, match="wants a certificate of ours"):
             await open_and_shut(secured.url())
+        alert = await alert_of(place_of(secured.url()), SOON)  # however late it is read
+        assert "CERTIFICATE_REQUIRED" in str(alert)
         chain, key = secured.certificates.server()
         await open_and_shut(secured.url(options=f"tls_ca&tls_cert={chain}&tls_key={key}"))
     finally:
         secured.server.ask("CONFIG", "SET", "tls-auth-clients", "no")
+    assert await alert_of(place_of(secured.url()), 0.1) is None, "a server that only listens, too"
 
 
 async def test_tls_on_one_side_only_is_told(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -13,12 +13,14 @@ from pathlib import Path
 from typing import Any, cast
 
 from onthedot.errors import StoreRefused, StoreUnavailable
+from onthedot.stores.redis.alert import alert_of
 from onthedot.stores.redis.faults import explained, is_answer, is_unknown_script, may_pass
 from onthedot.stores.redis.scripts import SCRIPTS, Script
 from onthedot.stores.redis.url import Place, place_of
 
 PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for five
 _CONNECT = 2.0
+_LISTEN = 1.0  # seconds, after all tries: for why a server hung up
 _CONFIRM = 2.0  # seconds for replicas to have it
 _ADDING = [verb for verb in SCRIPTS if verb.startswith(("add", "adopt"))]  # nothing brings it back, all else is redone
 _SEARCH = 10.0  # seconds for turning over all keys of a server
@@ -144,7 +146,13 @@ class Client:
                     await asyncio.sleep(pause * random.uniform(0.5, 1))
                     pause = min(pause * 2, 0.5)
                     continue
-                raise explained(error, self._place.shown) from error
+                raise explained(await self._meant(error), self._place.shown) from error
+
+    async def _meant(self, error: Exception) -> Exception:
+        """A connection that broke may have been a server that wants a certificate of ours."""
+        if self._place.kind == "rediss" and "tls_cert" not in self._place.options and may_pass(error):
+            return await alert_of(self._place, _LISTEN) or error
+        return error
 
     async def _doubt(self) -> None:
         """A connection went silent: the others may be, too. Each would cost a call, and that of hints not be missed."""
