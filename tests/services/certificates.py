@@ -10,6 +10,8 @@ from typing import Literal
 
 import trustme
 
+from tests.services.valkey import FREE
+
 Kind = Literal["good", "elsewhere", "expired"]
 HERE = ("localhost", "127.0.0.1")
 
@@ -40,8 +42,8 @@ class Certificates:
         key.chmod(0o600)
         return chain, key
 
-    def options(self, port: int) -> tuple[str, ...]:
-        """What a Redis is told: TLS on this port, and on its plain one for whoever looks after it."""
+    def options(self) -> tuple[str, ...]:
+        """What a Redis is told: TLS on a port of its own, beside the plain one for whoever looks after it."""
         chain, key = self.server()
         files = ("--tls-cert-file", str(chain), "--tls-key-file", str(key), "--tls-ca-cert-file", str(self.ca))
-        return ("--tls-port", str(port), *files, "--tls-auth-clients", "no")
+        return ("--tls-port", FREE, *files, "--tls-auth-clients", "no")

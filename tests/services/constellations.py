@@ -7,7 +7,7 @@ from contextlib import ExitStack, contextmanager
 
 from tests.services import debian
 from tests.services.certificates import Certificates
-from tests.services.valkey import Server, free_port, missing, program
+from tests.services.valkey import FREE, Server, missing, program
 from tests.waiting import wait_until
 
 _SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
@@ -20,12 +20,11 @@ def cluster(certificates: Certificates | None = None) -> Iterator[list[Server]]:
         missing("Valkey cluster")
     runs = None if certificates is None else debian.wanted("redis-server")
     with ExitStack() as stack:
-        buses = [free_port() for _ in _SLOTS]
         nodes: list[Server] = []
-        for bus, slots in zip(buses, _SLOTS, strict=True):
-            options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", str(bus)]
+        for slots in _SLOTS:
+            options = ["--cluster-enabled", "yes", "--cluster-node-timeout", "2000", "--cluster-port", FREE]
             if certificates is not None:
-                options += [*certificates.options(free_port()), "--tls-cluster", "yes"]
+                options += [*certificates.options(), "--tls-cluster", "yes"]
             node = Server(*options, runs=runs)
             stack.callback(node.close)
             node.ask("CLUSTER", "ADDSLOTSRANGE", *slots)
@@ -33,7 +32,7 @@ def cluster(certificates: Certificates | None = None) -> Iterator[list[Server]]:
             nodes.append(node)
         first = nodes[0].port if certificates is None else nodes[0].tls_port
         for node in nodes[1:]:
-            node.ask("CLUSTER", "MEET", "127.0.0.1", first, buses[0])
+            node.ask("CLUSTER", "MEET", "127.0.0.1", first, nodes[0].port_of("--cluster-port"))
         wait_until(lambda: all(_joined(node) for node in nodes), timeout=30)
         yield nodes
 

@@ -5,7 +5,7 @@ python leash.py COMMAND …
 
 from __future__ import annotations
 
-import os
+import select
 import signal
 import subprocess
 import sys
@@ -15,8 +15,9 @@ def main(command: list[str]) -> int:
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         signal.signal(number, signal.SIG_IGN)  # meant for the tests, whose group it shares: it goes when they are gone
-    while os.read(0, 4096):
-        pass
+    while not select.select([0], [], [], 0.05)[0]:
+        if server.poll() is not None:  # it could not start, or has ended by itself
+            return server.returncode
     server.terminate()
     try:
         return server.wait(10)

@@ -28,6 +28,9 @@ from tests.services.programs import Program, give_up
 NAMES = count()
 
 
+FREE = "a free port"  # of options: another one at every try
+
+
 def free_port() -> int:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
@@ -59,13 +62,16 @@ class Server:
     ) -> None:
         self.runs = runs or program() or Program("valkey-server")
         self.folder = TemporaryDirectory(prefix="valkey-", ignore_cleanup_errors=True)
-        self.options = options
+        self._given = options
+        self.options: list[str] = []
         self.sentinel = sentinel  # what its configuration says, if it is one
         self.start(port)
 
     def start(self, port: int | None = None) -> None:
         for _ in range(5):  # another program may be faster to take a port that was free
             self.port = port or free_port()
+            if port is None or not self.options:
+                self.options = [str(free_port()) if each == FREE else each for each in self._given]
             self._process = subprocess.Popen(
                 self._command(), stdin=subprocess.PIPE, stdout=subprocess.DEVNULL, env=self.runs.environment
             )
@@ -118,10 +124,13 @@ class Server:
     def url(self) -> str:
         return f"redis://127.0.0.1:{self.port}"
 
+    def port_of(self, option: str) -> int:
+        return int(self.options[self.options.index(option) + 1])
+
     @property
     def tls_port(self) -> int:
         """Of one whose options say so."""
-        return int(self.options[self.options.index("--tls-port") + 1])
+        return self.port_of("--tls-port")
 
     @property
     def pid(self) -> int:

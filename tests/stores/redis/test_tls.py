@@ -38,7 +38,7 @@ class Secured(NamedTuple):
 @pytest.fixture(scope="module")
 def running(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Secured]:
     certificates = Certificates(tmp_path_factory.mktemp("tls"))
-    options = certificates.options(valkey.free_port())
+    options = certificates.options()
     with valkey.server(*options, runs=debian.wanted("redis-server")) as server:
         yield Secured(server, server.tls_port, certificates)
 
