@@ -65,13 +65,20 @@ ONCE = (
     "test_sizes.py",
 )
 """What takes long and says nothing about a Python version that the rest does not say."""
+SEARCHES = ("model", "cron")
+"""Of these, what searches for counterexamples: it computes, where others wait."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     here = Path(__file__).parent
     for item in items:
-        if item.path.is_relative_to(here) and item.path.relative_to(here).parts[0] in ONCE:
+        if not item.path.is_relative_to(here):
+            continue
+        room = item.path.relative_to(here).parts[0]
+        if room in ONCE:
             item.add_marker(pytest.mark.once)
+        if room in SEARCHES:
+            item.add_marker(pytest.mark.search)
 
 
 @pytest.hookimpl(tryfirst=True)
