@@ -1,0 +1,151 @@
+"""What moves, what of it is kept, and what stays."""
+
+from __future__ import annotations
+
+import asyncio
+from pathlib import Path
+
+import pytest
+from msgspec.structs import replace
+
+from onthedot.clock import ManualClock
+from onthedot.errors import StoreRefused
+from onthedot.operations import Operations
+from onthedot.operations.move import Move, Moved, counted
+from onthedot.stores.contract import CLIENT_LEASE, Limit
+from onthedot.stores.sqlite import SqliteStore
+from tests.contract.steps import add, limit, look, task
+from tests.operations.moving import WAYS, Killed, Life, World, fill, world
+from tests.waiting import every_chance
+
+
+@pytest.mark.parametrize("way", WAYS, indirect=True)
+async def test_what_a_task_keeps(way: str, tmp_path: Path) -> None:
+    async with world(way, tmp_path) as made:
+        uuids = await fill(made)
+        before = {uuid: await look(made.source, uuid) for uuid in uuids}
+        assert (await counted(made.source))[0] == {"a": 13, "b": 2}
+        moved = await made.move()
+        assert (moved.tasks, moved.schedules, moved.running, moved.stopped) == (15, ["tick"], 0, False)
+        for uuid in uuids:
+            here, there, was = await look(made.source, uuid), await look(made.target, uuid), before[uuid]
+            assert here.state == "cancelled"
+            assert b"moved to there" in (here.past.error or b"")
+            assert there == replace(was, seq=there.seq, state=there.state, past=there.past)
+            assert (there.attempt, there.past.started, there.past.error) == (
+                was.attempt,
+                was.past.started,
+                was.past.error,
+            )
+        assert (await look(made.target, "retried0")).attempt == 2
+        assert await made.move() == Moved(schedules=[]), "and nothing is left to do"
+
+
+async def test_what_runs_stays_until_it_comes_back(tmp_path: Path) -> None:
+    async with world("memory-memory", tmp_path) as made:
+        worker = made.workers[0]
+        stays, comes_back = await add(made.source, task("a", "stays"), task("a", "back"))
+        assert await worker.runs("a") == [stays, comes_back]
+        moved = await made.move()
+        assert (moved.tasks, moved.running) == (0, 2)
+        moving = asyncio.create_task(made.move(wait=True))
+        await every_chance()
+        assert not moving.done()
+        assert await worker.settle(worker.done(stays), worker.retry(comes_back)) == ["ok", "ok"]
+        moved = await moving
+        assert (moved.tasks, moved.running) == (1, 0)
+        assert await made.workers[1].runs("a") == [comes_back]
+
+
+async def test_a_key_that_is_taken_there(tmp_path: Path) -> None:
+    async with world("memory-memory", tmp_path) as made:
+        await add(made.source, task("a", "mine", unique="k", clash="replace"), task("a", "other"))
+        await add(made.target, task("a", "theirs", b"body", unique="k"))
+        moved = await made.move()
+        assert (moved.tasks, moved.kept) == (1, {"mine": "theirs"})
+        assert (await look(made.target, "theirs")).body == b"body"
+        await made.work()
+        assert made.where == {"mine": "source", "other": "target", "theirs": "target"}
+
+
+async def test_the_same_uuid_is_there_already(tmp_path: Path) -> None:
+    """Two are one: the first stands."""
+    async with world("memory-memory", tmp_path) as made:
+        await add(made.source, task("a", "same", b"2"))
+        await add(made.target, task("a", "same", b"1"))
+        assert (await made.move()).tasks == 1
+        await made.work()
+        assert (made.ran, made.where) == ({"same": 1}, {"same": "target"})
+
+
+async def test_the_operators_limits_move_first(tmp_path: Path) -> None:
+    async with world("memory-memory", tmp_path) as made:
+        await limit(made.source, "a", paused=True, reason="stock", by="operator")
+        await limit(made.source, "b", cap=3, by="operator")
+        await limit(made.source, "c", cap=3)
+        await limit(made.target, "b", cap=7, by="operator")
+        await add(made.source, task("a", "held"))
+        moved = await made.move()
+        assert (moved.limits, moved.tasks) == (["a"], 1)
+        limits = {each.name: each for each in (await made.target.state())[1]}
+        assert limits == {
+            "a": Limit("a", paused=True, reason="stock", by="operator"),
+            "b": Limit("b", cap=7, by="operator"),
+        }
+        await made.work()
+        assert made.ran == {}
+
+
+async def test_a_cancel_on_the_way_holds(tmp_path: Path) -> None:
+    """Told to the side that it is leaving, between any two calls."""
+    both_ways: set[bool] = set()
+    for number in range(1, 25):
+        async with world("memory-memory", tmp_path) as made:
+            await add(made.source, task("a", "t1", after=500))
+            life = Life()
+
+            async def cancel(life: Life = life, number: int = number, made: World = made) -> None:
+                if life.calls == number:
+                    await Operations(made.source, "somebody").cancel("t1")
+
+            life.meanwhile = cancel
+            await made.move(life)
+            made.clock.advance(500)
+            await made.work()
+            heard = (await look(made.source, "t1")).past.cancel
+            both_ways.add(heard)
+            assert made.ran == ({} if heard else {"t1": 1}), f"at call {number}"
+    assert both_ways == {True, False}
+
+
+async def test_not_onto_itself(tmp_path: Path) -> None:
+    clock = ManualClock()
+    one, alias = SqliteStore(tmp_path / "a.db", clock), SqliteStore(tmp_path / "a.db", clock)
+    await one.open()
+    await alias.open()
+    try:
+        (uuid,) = await add(one, task())
+        with pytest.raises(StoreRefused, match="a move from a store to itself"):
+            await Move(one, alias, "there").run()
+        assert (await look(one, uuid)).state == "ready"
+        assert (await one.state())[2] == {}, "and no trace of the question"
+    finally:
+        await one.shut()
+        await alias.shut()
+
+
+async def test_what_is_left_by_a_move_to_elsewhere_is_not_touched(tmp_path: Path) -> None:
+    async with world("memory-memory", tmp_path) as made:
+        await add(made.source, task("a", "t1"), task("a", "t2"))
+        with pytest.raises(Killed):  # before the copies are put down
+            await made.move(Life("target.lift"))
+        made.clock.advance(CLIENT_LEASE)
+        elsewhere = Move(made.source, made.target, "the same store, by another name")
+        assert sorted((await elsewhere.run()).unclear) == ["t1", "t2"]
+        await made.work()
+        assert made.ran == {}
+        elsewhere = Move(made.source, made.target, "the same store, by another name")
+        moved = await elsewhere.run(release=True)
+        assert (moved.tasks, moved.unclear) == (2, [])
+        await made.work()
+        assert made.ran == {"t1": 1, "t2": 1}
