@@ -12,7 +12,7 @@ import time
 from pathlib import Path
 
 from benchmarks.report import Figure
-from benchmarks.shared import drain_app, noop
+from benchmarks.shared import countdown, drain_app, noop
 from onthedot import App
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Turn
 from onthedot.stores.memory import MemoryStore
@@ -52,14 +52,7 @@ async def _drain_bare(count: int) -> float:
 async def _drain_apscheduler(count: int) -> float:
     from apscheduler.schedulers.asyncio import AsyncIOScheduler
 
-    left, done = count, asyncio.Event()
-
-    async def counted() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            done.set()
-
+    counted, done = countdown(count)
     scheduler = AsyncIOScheduler()
     scheduler.configure(job_defaults={"misfire_grace_time": None})
     for _ in range(count):

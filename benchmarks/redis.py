@@ -21,7 +21,7 @@ from typing import Any
 
 from benchmarks.core import p99
 from benchmarks.report import Figure
-from benchmarks.shared import add_rates, drain_app, growth, noop
+from benchmarks.shared import add_rates, countdown, drain_app, growth, noop
 from benchmarks.sqlite import _WORKER, _ask
 from onthedot import App
 from tests.services import debian, valkey
@@ -73,14 +73,7 @@ async def _drain_taskiq(url: str, count: int) -> float:
     from taskiq_redis import RedisAsyncResultBackend, RedisStreamBroker
 
     broker = RedisStreamBroker(url).with_result_backend(RedisAsyncResultBackend(url))
-    left, done, stop = count, asyncio.Event(), asyncio.Event()
-
-    async def counted() -> None:
-        nonlocal left
-        left -= 1
-        if not left:
-            done.set()
-
+    (counted, done), stop = countdown(count), asyncio.Event()
     task = broker.register_task(counted, "counted")
     await broker.startup()
     for _ in range(count):

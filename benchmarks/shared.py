@@ -7,7 +7,7 @@ import gc
 import random
 import statistics
 import time
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Coroutine
 
 from benchmarks.report import Figure
 from onthedot import App
@@ -20,9 +20,8 @@ async def noop() -> None:
     """The function that everybody runs."""
 
 
-async def drain_app(store: str, count: int) -> float:
-    """No-op async tasks a second: added first, then run by one worker with 100 slots."""
-    app = App("bench", store=store, concurrency=100)
+def countdown(count: int) -> tuple[Callable[[], Coroutine[None, None, None]], asyncio.Event]:
+    """A function to be run so many times, and what is set when it has been."""
     left, done = count, asyncio.Event()
 
     async def counted() -> None:
@@ -31,6 +30,13 @@ async def drain_app(store: str, count: int) -> float:
         if not left:
             done.set()
 
+    return counted, done
+
+
+async def drain_app(store: str, count: int) -> float:
+    """No-op async tasks a second: added first, then run by one worker with 100 slots."""
+    app = App("bench", store=store, concurrency=100)
+    counted, done = countdown(count)
     task = app.task(counted)
     async with app:
         await task.enqueue_many([{}] * count)
