@@ -273,6 +273,19 @@ async def test_a_lane_does_not_hold_up_its_source(store: Store, worker: Worker) 
     assert await worker.runs(total=1) == [free]
 
 
+@pytest.mark.parametrize("total", [1, 2])
+async def test_behind_a_shut_lane_the_next_by_rank_is_taken(store: Store, worker: Worker, total: int) -> None:
+    """Of its source, before a later one of another: it was not the source that had to wait."""
+    await worker.beat()
+    shut = await add(store, *tasks(2, lane="a/k"))
+    (first,) = await add(store, task())
+    (second,) = await add(store, task("b"))
+    await worker.claim("c")
+    assert await states(store, shut) == ["ready"] * 2
+    await limit(store, "a/*", paused=True)
+    assert await worker.runs(total=total, room={"a": total, "b": 1}) == [first, second][:total]
+
+
 async def test_what_a_death_gives_back_comes_by_rank(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:

@@ -95,6 +95,7 @@ DECLARE
     _one record;
     _taken tid[];
     _parked bigint[];
+    _most integer[];
     _shut integer := 0;
 BEGIN
     seqs := '{}';
@@ -103,6 +104,7 @@ BEGIN
     LOOP
         _taken := '{}';
         _parked := '{}';
+        _most := _room;
         SELECT array_agg(f.ctid) AS ctids, array_agg(f.seq) AS seqs, array_agg(f.source::text) AS sources,
             array_agg(f.lane::text) AS lanes, array_agg(f.nth) AS nths, array_agg(f.cost) AS costs,
             array_agg(f.suspect) AS suspects, bool_or(f.suspect OR f.lane IS NOT NULL) AS picky
@@ -122,8 +124,10 @@ BEGIN
             sources := sources || _found.sources[:_total];
             lanes := lanes || _found.lanes[:_total];
         END IF;
-        FOR _one IN SELECT * FROM unnest(_found.ctids, _found.seqs, _found.sources, _found.lanes, _found.nths,
-            _found.costs, _found.suspects) AS f (ctid, seq, source, lane, nth, cost, suspect) WHERE _found.picky
+        FOR _one IN SELECT *, row_number() OVER (PARTITION BY nth, suspect ORDER BY pos) AS looked
+            FROM unnest(_found.ctids, _found.seqs, _found.sources, _found.lanes, _found.nths, _found.costs,
+                _found.suspects) WITH ORDINALITY AS f (ctid, seq, source, lane, nth, cost, suspect, pos)
+            WHERE _found.picky ORDER BY pos
         LOOP
             EXIT WHEN cardinality(_taken) >= _total OR _shut >= 1000;
             CONTINUE WHEN _room[_one.nth] <= 0 OR _one.suspect AND more_suspects <= 0;
@@ -135,14 +139,16 @@ BEGIN
                 PERFORM count_v1(_app, _one.source, 'parked', 1);
                 _parked := _parked || _one.seq;
                 _shut := _shut + 1;
-                CONTINUE;
+            ELSE
+                _taken := _taken || _one.ctid;
+                seqs := seqs || _one.seq;
+                sources := sources || _one.source;
+                lanes := lanes || _one.lane;
+                _room[_one.nth] := _room[_one.nth] - 1;
+                more_suspects := more_suspects - _one.suspect::integer;
             END IF;
-            _taken := _taken || _one.ctid;
-            seqs := seqs || _one.seq;
-            sources := sources || _one.source;
-            lanes := lanes || _one.lane;
-            _room[_one.nth] := _room[_one.nth] - 1;
-            more_suspects := more_suspects - _one.suspect::integer;
+            -- The last of its source that was looked at, and some were parked: who comes next must be looked for.
+            EXIT WHEN _room[_one.nth] > 0 AND _one.looked = least(_most[_one.nth], _total);
         END LOOP;
         DELETE FROM place WHERE ctid = ANY (_taken);
         EXIT WHEN _parked = '{}';
