@@ -63,6 +63,23 @@ async def test_an_idle_scheduler_never_wakes() -> None:
         await scheduler.stop()
 
 
+async def test_what_is_due_begins_in_the_first_turn() -> None:
+    """Though its source had nothing before and was not worth asking."""
+    clock, work = ManualClock(), Work(gated=True)
+    scheduler = scheduler_of(work, poll_interval=10)
+    with scheduler._core.override(None, clock):
+        turns = count_turns(scheduler)
+        await scheduler.start()
+        scheduler.add_task(Task("work", {"n": 1}, clock.moment() + timedelta(seconds=1)))
+        await every_chance()
+        before = len(turns)
+        clock.advance(1000)
+        await until(lambda: work.ran() == [1])
+        assert len(turns) == before + 1
+        work.gate.set()
+        await scheduler.stop()
+
+
 async def test_a_full_scheduler_does_not_spin() -> None:
     """All slots taken and more waiting: nothing to do until one is free."""
     clock, work = ManualClock(), Work(gated=True)

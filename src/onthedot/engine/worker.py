@@ -20,7 +20,7 @@ from onthedot.engine.keeper import Helper, Keeper
 from onthedot.engine.runner import Around, Run, Runner
 from onthedot.engine.slots import Slots
 from onthedot.engine.source import Source, Sources
-from onthedot.engine.steps import Steps
+from onthedot.engine.store_clock import StoreClock
 from onthedot.engine.wake import Wake
 from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
@@ -89,7 +89,9 @@ class Worker:
         self._also: list[Outcome] = []  # ends of what never ran: chores, and what came too late
         self._notes: dict[str, Note] = {}
         self._notes_lock = threading.Lock()
-        self._steps = Steps(parts.logs)
+        self._store_clock = StoreClock(parts.logs)
+        self._asked = 0.0  # the moment from which the last claim's waits count
+        self._alarm: float | None = None  # of any kind, the next in the store
         self._number = 0
         self._purged = self._asked_all = parts.clock.now()
         self._stopping = False
@@ -219,7 +221,7 @@ class Worker:
         elif await self._begin(turn.claimed) or await self._tidy():
             await asyncio.sleep(0)  # there is more at once, but others want the loop too
         else:
-            await self._idle(turn.claimed.next_in)
+            await self._idle()
 
     async def _declare_again(self) -> None:
         try:
@@ -235,6 +237,8 @@ class Worker:
         if now - self._asked_all >= self._parts.poll_interval:
             self._asked_all = now
             self.slots.refresh()  # a hint may have been lost
+        elif self._alarm is not None and now >= self._alarm:
+            self.slots.refresh()  # it may be anybody's: asked for now, or there were a second turn to claim it
         ended, self.runner.outcomes = self.runner.outcomes, []
         freed, self.runner.freed = self.runner.freed, []
         self.slots.count(freed, -1)
@@ -248,6 +252,7 @@ class Worker:
         try:
             if self._notes:  # what a task said last is written before its end: a note of an ended run is refused
                 await self._write_notes()
+            asked = self._clock.now()
             turn = await self._store.turn(self.session, [outcome for outcome, _ in ended] + also, ask)
         except BaseException:
             self.runner.outcomes = ended + self.runner.outcomes
@@ -256,7 +261,9 @@ class Worker:
         self._number += ask is not None
         answered = self._clock.now()
         if turn.claimed is not None:
-            self._steps.look(now, turn.claimed.now, answered)
+            next_in = turn.claimed.next_in
+            self._asked = self._store_clock.seen(asked, turn.claimed.now, answered)
+            self._alarm = None if next_in is None else self._asked + next_in
         self._logs.settled(ended, turn.verdicts, answered)
         self._parts.turned()
         return turn
@@ -268,7 +275,7 @@ class Worker:
             self._start_runs(claimed, now)
         for record in claimed.chores:
             self._end_chore(record, claimed.fence)
-        self.slots.rest(claimed.rest, now)
+        self.slots.rest(claimed.rest, self._asked)
         self.slots.wake(claimed.woke - claimed.rest.keys())
         fired = False
         if claimed.schedules and not self._stopping:
@@ -310,9 +317,10 @@ class Worker:
         self._purged = self._purged if more else now
         return more
 
-    async def _idle(self, next_in: float | None) -> None:
+    async def _idle(self) -> None:
         poll, now = self._parts.poll_interval, self._clock.now()
-        waits = [ms for ms in (next_in, self.slots.next_in(now)) if ms is not None]
+        alarm = None if self._alarm is None else max(0.0, self._alarm - now)
+        waits = [ms for ms in (alarm, self.slots.next_in(now)) if ms is not None]
         self.next_in = min(waits, default=None)
         if self._all_told():
             self.quiet.set()

@@ -6,7 +6,7 @@ import logging
 
 import pytest
 
-from onthedot.engine.steps import Steps
+from onthedot.engine.store_clock import StoreClock
 from onthedot.observe.logs import Logs
 
 
@@ -23,10 +23,31 @@ from onthedot.observe.logs import Logs
     ],
 )
 def test_steps(turns: list[tuple[float, float, float]], told: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    steps = Steps(Logs(None))
+    clock = StoreClock(Logs(None))
     with caplog.at_level(logging.WARNING):
         for turn in turns:
-            steps.look(*turn)
+            clock.seen(*turn)
     assert len(caplog.messages) == len(told)
     for message, says in zip(caplog.messages, told, strict=True):
         assert f"[clock] the store's clock was set {says}" in message
+
+
+@pytest.mark.parametrize(
+    ("turns", "moments"),
+    [
+        ([(0, 5, 10)], [0]),  # nothing is known: it may have been asked at once
+        ([(0, 1, 6), (100, 104, 120)], [0, 103]),  # the quick question tells what the slow one would have been
+        ([(0, 1, 6), (100, 150, 120)], [0, 100]),  # the store's clock was set: anew
+        ([(0, 1, 6), (100, 90, 120)], [0, 100]),
+        ([(0, 901, 6), (100, 1_004, 120)], [0, 103]),
+    ],
+)
+def test_when_to_ask(turns: list[tuple[float, float, float]], moments: list[float]) -> None:
+    clock = StoreClock(Logs(None))
+    assert [clock.seen(*turn) for turn in turns] == pytest.approx(moments, abs=0.01)
+
+
+def test_what_was_learnt_long_ago_counts_less() -> None:
+    clock = StoreClock(Logs(None))
+    assert clock.seen(0, 0, 0) == 0
+    assert clock.seen(100_000, 100_020, 100_020) == pytest.approx(100_019, abs=0.01)
