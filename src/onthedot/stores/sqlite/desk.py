@@ -27,10 +27,13 @@ PATIENCE = 4.0  # seconds a call waits for its turn; then it is withdrawn and wi
 class Call(Generic[A]):
     """One call. Whoever takes it first decides: the thread that does it, or the loop that gives up."""
 
-    __slots__ = ("_token", "answer", "error", "future", "loop", "work")
+    __slots__ = ("_token", "answer", "early", "error", "future", "loop", "work")
 
-    def __init__(self, work: Callable[[A], Any], loop: asyncio.AbstractEventLoop | None = None) -> None:
+    def __init__(
+        self, work: Callable[[A], Any], loop: asyncio.AbstractEventLoop | None = None, *, early: bool = True
+    ) -> None:
         self.work: Callable[[A], Any] = work
+        self.early: bool = early  # answered when it is done, even if the disk does not have it yet
         self.loop: asyncio.AbstractEventLoop | None = loop  # None: the thread's own, nobody waits for it
         self.future: asyncio.Future[Any] | None = None if loop is None else loop.create_future()
         self.answer: Any = None
@@ -83,9 +86,9 @@ class Desk(ABC, Generic[A]):
     def start(self) -> None:
         self._thread.start()
 
-    async def ask(self, work: Callable[[A], T]) -> T:
+    async def ask(self, work: Callable[[A], T], *, early: bool = False) -> T:
         loop = asyncio.get_running_loop()
-        call: Call[A] = Call(work, loop)
+        call: Call[A] = Call(work, loop, early=early)
         if self._stopping:
             raise StoreUnavailable(f"{self.path} is closed")
         timer = loop.call_later(PATIENCE, call.give_up, self.path)
@@ -160,7 +163,6 @@ class Desk(ABC, Generic[A]):
             return
         calls = [self._calls.popleft() for _ in range(min(len(self._calls), _MOST))]
         self.work(calls)
-        answer(calls)
 
     def _wait(self, ms: float | None) -> None:
         for fd, _ in self._poll.poll(ms):
@@ -189,7 +191,7 @@ class Desk(ABC, Generic[A]):
 
     @abstractmethod
     def work(self, calls: list[Call[A]]) -> None:
-        """Does what has gathered; takes those out of the list that were withdrawn."""
+        """Does what has gathered and was not withdrawn, and answers it."""
 
     @abstractmethod
     def close(self) -> None:

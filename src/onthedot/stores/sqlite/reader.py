@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.sqlite.desk import Call, Desk
+from onthedot.stores.sqlite.desk import Call, Desk, answer
 from onthedot.stores.sqlite.faults import explained, inode
 from onthedot.stores.sqlite.looking import Looking
 from onthedot.stores.sqlite.queries import SQL
@@ -27,6 +27,7 @@ class Reader(Desk[Looking]):
                 call.answer = call.work(self._opened())
             except Exception as error:  # noqa: BLE001 - told to whoever asked
                 call.error = explained(error, self.path)
+        answer(calls)
 
     def _opened(self) -> Looking:
         if self._looking is not None and inode(self.path) != self._inode:

@@ -120,12 +120,14 @@ class SqliteStore:
         """By the wall clock, after a jump of it too: it is the one that all processes of the file share."""
         return self._clock.now() + self._clock.ahead()
 
-    async def _write(self, work: Callable[[Board], T], session: str | None = None) -> T:
+    async def _write(self, work: Callable[[Board], T], session: str | None = None, *, early: bool = False) -> T:
+        """Early: what a worker does by itself, and does again if a power cut takes it back."""
+
         def call(board: Board) -> T:
             board.told.but = session
             return work(board)
 
-        return await self._open_desks[0].ask(call)
+        return await self._open_desks[0].ask(call, early=early)
 
     async def _read(self, work: Callable[[Looking, float], T]) -> T:
         return await self._open_desks[1].ask(lambda looking: work(looking, self._now()))
@@ -146,10 +148,11 @@ class SqliteStore:
         return await self._write(lambda board: board.add(tasks))
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
-        return await self._write(lambda board: _turn(board, session, outcomes, ask), session)
+        claims = ask is not None
+        return await self._write(lambda board: _turn(board, session, outcomes, ask), session, early=claims)
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
-        return await self._write(lambda board: journal.note(board, notes))
+        return await self._write(lambda board: journal.note(board, notes), early=True)
 
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
         return await self._write(lambda board: sessions.cancel(board, session, uuids, reason, self._owner), session)
@@ -190,7 +193,7 @@ class SqliteStore:
         return await self._write(lambda board: control.put(board, schedules, limits))
 
     async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
-        return await self._write(lambda board: [control.fire(board, fire) for fire in fires])
+        return await self._write(lambda board: [control.fire(board, fire) for fire in fires], early=True)
 
     async def drop(self, schedules: Sequence[str]) -> None:
         await self._write(lambda board: control.drop(board, schedules))

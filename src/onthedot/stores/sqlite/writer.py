@@ -1,4 +1,4 @@
-"""The writer: whatever is queued goes into one transaction and one fsync.
+"""The writer: whatever is queued goes into one transaction, and then into one sync (see disk.py).
 
 Before SQLite's own lock stands an OS lock on ``<db>-write``: the kernel wakes the next one at once, where SQLite's busy
 handler sleeps blindly. The WAL is checkpointed under it only, since SQLite before 3.51.3 can lose a WAL that is reset
@@ -11,14 +11,15 @@ import fcntl
 import os
 import sqlite3
 import time
-from collections.abc import Callable
-from contextlib import suppress
+from collections.abc import Callable, Generator
+from contextlib import contextmanager, suppress
 from functools import partial
 from pathlib import Path
 
 from onthedot.errors import StoreError, StoreUnavailable
 from onthedot.stores.sqlite.board import Board
-from onthedot.stores.sqlite.desk import Call, Desk
+from onthedot.stores.sqlite.desk import Call, Desk, answer
+from onthedot.stores.sqlite.disk import Disk
 from onthedot.stores.sqlite.faults import explained, inode, is_busy
 from onthedot.stores.sqlite.presence import Presence
 from onthedot.stores.sqlite.queries import SQL
@@ -46,6 +47,8 @@ class Writer(Desk[Board]):
         self._auto_schema = auto_schema
         self._gate = -1
         self._board: Board | None = None
+        self._disk: Disk | None = None
+        self._changes = 0
         self._inode = 0
         self._wal = Path(f"{path}-wal")
         self._checkpoint_at = _CHECKPOINT
@@ -56,22 +59,40 @@ class Writer(Desk[Board]):
         told: list[Told] = []
         taken: list[Call[Board]] = []
         try:
-            self._shut_gate()
-            try:
+            with self._gate_shut():
                 burials = self._burials()  # what the dead held can be claimed by the calls that follow
                 board = self._begin(calls)
                 taken = [call for call in (*burials, *calls) if call.take()]
                 told = self._commit(board, taken)
                 self._look_at_peers(board)
-                self._checkpoint(board.db)
-            finally:
-                self._open_gate()
         except Exception as error:  # noqa: BLE001 - told to whoever asked
             if not taken:
                 taken = [call for call in calls if call.take()]
                 self._fail(taken, error)
-        calls[:] = taken
+        answer(self._synced(taken))
         self._ears.spread(told, self._workers)
+        if self._board is not None:
+            self._checkpoint(self._board.db)
+
+    def _synced(self, calls: list[Call[Board]]) -> list[Call[Board]]:
+        """Those that need not wait for the disk; the others are answered when it has what was written."""
+        if self._board is None or self._disk is None or self._board.db.total_changes == self._changes:
+            return calls
+        self._changes = self._board.db.total_changes
+        if self._disk.failed is not None:
+            self._mend(self._board.db, self._disk)
+        now: list[Call[Board]] = []
+        later: list[Call[Board]] = []
+        for call in calls:
+            (now if call.early or call.error is not None else later).append(call)
+        self._disk.sync(later)
+        return now
+
+    def _mend(self, db: sqlite3.Connection, disk: Disk) -> None:
+        """After a sync that failed, what the WAL lacks nobody knows: it is safe when the database itself has it all."""
+        with suppress(sqlite3.Error), self._gate_shut():
+            busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            disk.failed = disk.failed if busy else None
 
     def _fail(self, calls: list[Call[Board]], error: Exception) -> None:
         for call in calls:
@@ -213,6 +234,7 @@ class Writer(Desk[Board]):
         db = connect(self.path)
         try:
             prepare(db, self.path, auto=self._auto_schema)
+            db.execute("PRAGMA synchronous = NORMAL")  # a commit does not wait for the disk: those who asked do
             board = Board(db, app_of(db, self._name))
             if self._presence is None:
                 self._ears.folder.mkdir(exist_ok=True)
@@ -223,7 +245,7 @@ class Writer(Desk[Board]):
         self._inode = inode(self.path)
         self._ears.sweep()
         self._known = -1
-        self._board = board
+        self._board, self._disk, self._changes = board, Disk(self.path), db.total_changes
         return board
 
     @property
@@ -234,6 +256,9 @@ class Writer(Desk[Board]):
 
     def let_go(self) -> None:
         """Before a fork: the connection goes, the presence stays."""
+        if self._disk is not None:
+            self._disk.end()
+            self._disk = None
         if self._board is not None:
             self._board.db.close()
             self._board = None
@@ -266,14 +291,16 @@ class Writer(Desk[Board]):
                 if eye is not None:
                     os.close(eye)
 
-    def _shut_gate(self) -> None:
+    @contextmanager
+    def _gate_shut(self) -> Generator[None]:
         if self._gate < 0:
             self._gate = os.open(f"{self.path}-write", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         fcntl.flock(self._gate, fcntl.LOCK_EX)
-
-    def _open_gate(self) -> None:
-        if self._gate >= 0:
-            fcntl.flock(self._gate, fcntl.LOCK_UN)
+        try:
+            yield
+        finally:
+            if self._gate >= 0:
+                fcntl.flock(self._gate, fcntl.LOCK_UN)
 
     def _checkpoint(self, db: sqlite3.Connection) -> None:
         """A WAL that is copied whole is written from its start again, in place: it grows only if it is too long."""
@@ -286,7 +313,8 @@ class Writer(Desk[Board]):
         mode = "TRUNCATE" if size >= _TRUNCATE else "PASSIVE"
         busy = True
         db.execute("PRAGMA busy_timeout = 20")  # for a reader that is in the way
-        with suppress(sqlite3.Error):  # what was written is written; a disk that is full says so at the next write
+        # What was written is written; a disk that is full says so at the next write.
+        with suppress(sqlite3.Error), self._gate_shut():
             busy, _, _ = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         self._checkpoint_at = _CHECKPOINT if mode == "TRUNCATE" and not busy else size + (_STEP if busy else 1)

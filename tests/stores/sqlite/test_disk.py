@@ -1,0 +1,110 @@
+"""The disk: who adds waits for it, who claims does not, and nothing is without it for long."""
+
+from __future__ import annotations
+
+import asyncio
+import errno
+import os
+import sqlite3
+import threading
+from collections.abc import AsyncIterator, Callable
+from contextlib import asynccontextmanager, closing
+from pathlib import Path
+
+import pytest
+
+from onthedot.errors import StoreUnavailable
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
+from onthedot.stores.sqlite import SqliteStore, disk
+from tests.stores.sqlite.peer import FOREVER
+from tests.waiting import until
+
+
+class Slow:
+    """A disk that syncs when it is told to."""
+
+    def __init__(self, sync: Callable[[int], None]) -> None:
+        self._sync = sync
+        self.spins = threading.Event()
+        self.spins.set()
+        self.synced = 0
+        self.fails = 0
+
+    def __call__(self, fd: int) -> None:
+        self.spins.wait(20)
+        if self.fails:
+            self.fails -= 1
+            raise OSError(errno.EIO, os.strerror(errno.EIO))
+        self._sync(fd)
+        self.synced += 1
+
+
+@pytest.fixture
+def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
+    slow = Slow(disk._sync)
+    monkeypatch.setattr(disk, "_sync", slow)
+    return slow
+
+
+@asynccontextmanager
+async def opened(path: Path, slow: Slow) -> AsyncIterator[SqliteStore]:
+    store = SqliteStore(path / "t.db")
+    await store.open()
+    await store.beat("w", b"", FOREVER)
+    try:
+        yield store
+    finally:
+        slow.spins.set()
+        await store.shut()
+
+
+def rows(path: Path, table: str) -> int:
+    """What others see."""
+    with closing(sqlite3.connect(path / "t.db")) as db:
+        return int(db.execute(f"SELECT count(*) FROM onthedot_{table}").fetchone()[0])
+
+
+async def test_who_adds_waits_for_the_disk_and_who_claims_does_not(tmp_path: Path, slow: Slow) -> None:
+    async with opened(tmp_path, slow) as store:
+        slow.spins.clear()
+        adding = asyncio.create_task(store.add([NewTask("u1", "a", b"")]))
+        await until(lambda: rows(tmp_path, "task"))
+        turn = await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
+        assert turn.claimed is not None
+        assert [record.uuid for record in turn.claimed.tasks] == ["u1"]
+        await store.turn("w", [Done(Lease("u1", turn.claimed.fence, "w"), b"", 1000)], Ask(2, [Pool(1, {"a": 1})]))
+        assert not adding.done()
+        slow.spins.set()
+        assert [one.fresh for one in await adding] == [True]
+
+
+async def test_the_last_outcomes_wait_for_it_too(tmp_path: Path, slow: Slow) -> None:
+    async with opened(tmp_path, slow) as store:
+        await store.add([NewTask("u1", "a", b"")])
+        turn = await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
+        assert turn.claimed is not None
+        slow.spins.clear()
+        last = asyncio.create_task(store.turn("w", [Done(Lease("u1", turn.claimed.fence, "w"), b"", 1000)], None))
+        await until(lambda: rows(tmp_path, "past"))
+        assert not last.done()
+        slow.spins.set()
+        assert list((await last).verdicts) == ["ok"]
+
+
+async def test_what_nobody_waits_for_is_synced_soon(tmp_path: Path, slow: Slow) -> None:
+    async with opened(tmp_path, slow) as store:
+        await store.add([NewTask("u1", "a", b"")])
+        before = slow.synced
+        await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
+        await until(lambda: slow.synced > before)
+
+
+async def test_a_sync_that_fails(tmp_path: Path, slow: Slow) -> None:
+    """Whoever waited for it is told; then the database itself must have it all before anybody hears that it has."""
+    async with opened(tmp_path, slow) as store:
+        slow.fails = 1
+        with pytest.raises(StoreUnavailable, match="Input/output error"):
+            await store.add([NewTask("u1", "a", b"")])
+        await store.add([NewTask("u2", "a", b"")])
+        assert (tmp_path / "t.db-wal").stat().st_size == 0
+        assert all(await store.get(["u1", "u2"]))
