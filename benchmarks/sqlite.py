@@ -1,4 +1,4 @@
-"""The default store, ``synchronous=FULL``: App on a SQLite file beside bare sqlite3 and Huey on the same disk."""
+"""The default store: App on a SQLite file beside bare sqlite3 with ``synchronous=FULL`` and Huey on the same disk."""
 
 from __future__ import annotations
 

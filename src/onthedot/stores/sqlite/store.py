@@ -145,7 +145,14 @@ class SqliteStore:
     # -- tasks
 
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        return await self._write(lambda board: board.add(tasks))
+        """As of this moment, however long others hold the file: a delay counts from here."""
+        now = self._now()
+
+        def write(board: Board) -> list[Added]:
+            board.now = now
+            return board.add(tasks)
+
+        return await self._write(write)
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
         claims = ask is not None
