@@ -108,3 +108,30 @@ async def test_a_sync_that_fails(tmp_path: Path, slow: Slow) -> None:
         await store.add([NewTask("u2", "a", b"")])
         assert (tmp_path / "t.db-wal").stat().st_size == 0
         assert all(await store.get(["u1", "u2"]))
+
+
+async def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each answer, only what the last sync has written is there, as if the machine had been off since then."""
+    real, files = disk._sync, ("t.db", "t.db-wal")
+    synced: list[list[bytes]] = []
+
+    def remembered(fd: int) -> None:
+        """What is in the files now is on the disk when the sync is over."""
+        now = [(tmp_path / name).read_bytes() for name in files]
+        real(fd)
+        synced.append(now)
+
+    monkeypatch.setattr(disk, "_sync", remembered)
+    async with opened(tmp_path, Slow(real)) as store:
+
+        async def add(number: int) -> None:
+            await store.add([NewTask(f"u{number:03}", "a", b"")])
+            after = tmp_path / f"after {number}"
+            after.mkdir()
+            for name, content in zip(files, synced[-1], strict=True):
+                (after / name).write_bytes(content)
+            assert rows(after, f"task WHERE uuid = 'u{number:03}'") == 1
+
+        for start in range(0, 60, 6):
+            claiming = asyncio.create_task(store.turn("w", [], Ask(start + 1, [Pool(3, {"a": 3})])))
+            await asyncio.gather(*(add(number) for number in range(start, start + 6)), claiming)
