@@ -35,8 +35,8 @@ class Fleet:
     def kill(self, index: int) -> tuple[int, float]:
         """kill -9. Which process it was, and when."""
         worker = self.workers[index]
-        worker.send_signal(signal.SIGKILL)
         died = time.monotonic()
+        worker.send_signal(signal.SIGKILL)
         worker.wait()
         return worker.pid, died
 
