@@ -193,3 +193,15 @@ async def test_revived_where_it_was_cancelled_on_its_way(tmp_path: Path) -> None
         assert (await made.move()).tasks == 1
         await made.work()
         assert (made.ran, made.where) == ({"t1": 1}, {"t1": "target"})
+
+
+async def test_what_was_moved_is_not_retried_where_it_was(tmp_path: Path) -> None:
+    """It would run twice. What was cancelled there may be."""
+    async with world("memory-memory", tmp_path) as made:
+        await add(made.source, task("a", "t1"), task("a", "t2"))
+        here = Operations(made.source, "somebody")
+        await here.cancel("t2")
+        await made.move()
+        assert list(await here.retry("t1", "t2", "nobody")) == ["t2"]
+        await made.work()
+        assert (made.ran, made.where) == ({"t1": 1, "t2": 1}, {"t1": "target", "t2": "source"})

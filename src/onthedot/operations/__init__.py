@@ -14,6 +14,7 @@ from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, grouped
 from onthedot.operations.finding import MANY
 from onthedot.operations.limiting import Code, Limiting
+from onthedot.operations.move import was_moved
 from onthedot.operations.schedules import Schedules
 from onthedot.operations.sources import SourceInfo, as_sources, written_reason
 from onthedot.operations.watching import Watch
@@ -111,8 +112,12 @@ class Operations(Limiting):
         return ended
 
     async def retry(self, *uuids: str) -> Sequence[str]:
-        """Failed and cancelled ones run again, with their uuid. Answers with those that are alive now."""
-        return await self._store.revive(uuids)
+        """Failed and cancelled ones run again, with their uuid. Answers with those that are alive now.
+
+        What was moved to another store stays as it is: it would run here and there.
+        """
+        moved = {record.uuid for record in await self._store.get(uuids) if record is not None and was_moved(record)}
+        return await self._store.revive([uuid for uuid in uuids if uuid not in moved])
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> bool:
         """Nothing of the source (or of one key of it) starts until resume; what runs goes on. Was it paused before?"""

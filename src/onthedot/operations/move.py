@@ -241,7 +241,7 @@ class Move:
         if record is not None and record.state not in ENDED:
             return "alive"
         reason = "" if record is None else _reason(record)
-        if record is not None and not reason.startswith(_MOVED):  # it was put down after all, and has had its end
+        if record is not None and not was_moved(record):  # it was put down after all, and has had its end
             return "unwanted"
         if record is not None and record.past.hops >= copy.past.hops:  # it has come back since, and gone again
             return "unwanted"
@@ -276,6 +276,11 @@ def of(number: int, what: str) -> str:
 
 def _those(fates: Mapping[str, _Fate], wanted: _Fate) -> list[str]:
     return [uuid for uuid, fate in fates.items() if fate == wanted]
+
+
+def was_moved(record: Record) -> bool:
+    """To another store, where it lives on."""
+    return _reason(record).startswith(_MOVED)
 
 
 def _reason(record: Record) -> str:
