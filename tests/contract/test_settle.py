@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from math import ceil, floor
 
+import pytest
+
 from onthedot.clock import ManualClock
 from onthedot.stores.contract import Done, Lease, Store
 from tests.contract.steps import Worker, add, look, state, states, task, tasks
@@ -225,6 +227,20 @@ async def test_the_next_of_its_kind_may_have_its_key(store: Store, worker: Worke
     following = task(unique="poll", after=1000)
     await worker.settle(worker.done(uuid, adds=[following]))
     assert await states(store, [uuid, following.uuid]) == ["succeeded", "scheduled"]
+
+
+@pytest.mark.parametrize("how", ["failed", "retry", "release"])
+async def test_what_the_next_outcome_is_about_is_held_until_then(store: Store, worker: Worker, how: str) -> None:
+    """What an outcome adds finds it running, and so does not replace it."""
+    await worker.beat()
+    first, second = await add(store, task(), task(unique="k", body=b"old"))
+    assert await worker.runs() == [first, second]
+    outcomes = {"failed": worker.failed, "retry": worker.retry, "release": worker.release}
+    new = task(unique="k", body=b"new", after=1000, clash="replace")
+    assert await worker.settle(worker.done(first, adds=[new]), outcomes[how](second)) == ["ok", "ok"]
+    record = await look(store, second)
+    assert (record.state, record.body) == ("failed" if how == "failed" else "ready", b"old")
+    assert await worker.runs() == ([] if how == "failed" else [second])
 
 
 async def test_settling_alone_claims_and_promotes_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:

@@ -83,7 +83,7 @@ class NaiveStore(Control):
         row = self.rows.get(uuid)
         if row is None or not row.live or row.hold is not None or row.chore is not None or row.lifted:
             return
-        lane = row.record.lane
+        lane = row.in_lane
         row.record = replace(row.record, body=task.body, lane=task.lane, policy=task.policy, due=due)
         self._hold_key(row.record)
         self._enter(row)
@@ -340,9 +340,10 @@ class NaiveStore(Control):
         taken = []
         for row in self._known(uuids):
             if row.live and row.hold is None and row.chore is None:
+                lane = row.in_lane
                 row.change(why="lifted")
                 row.alarm, row.hold = None, Hold(self.fence + 1, session, self.clock.now(), chore=True)
-                self._admit(row.record.lane)
+                self._admit(lane)
                 taken.append(row)
         self.fence += bool(taken)
         return Held(self.fence if taken else 0, [row.record for row in taken])
@@ -371,10 +372,10 @@ class NaiveStore(Control):
             if row.live:
                 row.change(cancel=True)
                 if row.hold is None:
+                    lane = row.in_lane
                     self._make_chore(row, "cancel")
                     row.hold = Hold(self.fence + 1, session, self.clock.now(), chore=True)
-                    if row.record.state != "scheduled":  # else it was not in its lane yet
-                        self._admit(row.record.lane)
+                    self._admit(lane)
                     taken.append(row)
         self.fence += bool(taken)
         return Held(self.fence if taken else 0, [row.record for row in taken])

@@ -66,6 +66,11 @@ class Row:
         """Ready to be taken, or parked to be admitted: not held, not lifted, and no chore."""
         return self.record.state == state and self.hold is None and self.chore is None and not self.lifted
 
+    @property
+    def in_lane(self) -> str | None:
+        """The lane in which it has a place that another may get when it leaves."""
+        return self.record.lane if self.waits("ready") or self.waits("parked") else None
+
     def under(self, lease: Lease) -> bool:
         return self.hold is not None and (self.hold.fence, self.hold.session) == (lease.fence, lease.session)
 

@@ -148,8 +148,6 @@ class Board:
         self._leave(record, now)
         self._hold_key(uuid, new, record.added)
         self._insert(uuid, new, record.seq, record.added, record.past, now)
-        if record.lane is not None:
-            self.admit(record.lane, now)
 
     def _holder(self, source: str, unique: str, now: float) -> str | None:
         held = self._uniques.get((source, unique))

@@ -155,8 +155,6 @@ class Board(Ledger):
                 state, record.past,
             )
         )  # fmt: skip
-        if record.lane is not None:
-            self.admit(record.lane)
 
     # -- entering and leaving a place
 

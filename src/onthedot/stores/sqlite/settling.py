@@ -30,6 +30,14 @@ class Settling:
         self._ends: list[_End] = []
 
     def run(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        """Up to one that adds tasks: these must find held what comes after it."""
+        verdicts: list[Verdict] = []
+        for end, outcome in enumerate(outcomes, 1):
+            if outcome.also is not None or end == len(outcomes):
+                verdicts += self._run(outcomes[len(verdicts) : end])
+        return verdicts
+
+    def _run(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         """What was claimed here is known: only whether it is still held, and untouched, is looked up."""
         pop = self._board.mine.pop
         mine = [pop(outcome.lease.uuid, None) for outcome in outcomes]

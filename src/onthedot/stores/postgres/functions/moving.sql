@@ -40,7 +40,7 @@ BEGIN
         END IF;
         DELETE FROM place WHERE seq = _place.seq;
         _sources := _sources || _place.source::text;
-        IF _place.lane IS NOT NULL AND _place.kind <> 'l' THEN
+        IF _place.lane IS NOT NULL AND _place.kind IN ('r', 'p') THEN
             _woke := _woke || admit_v1(_app, _place.lane, _now);
         END IF;
     END LOOP;

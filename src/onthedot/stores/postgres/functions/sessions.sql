@@ -189,7 +189,7 @@ BEGIN
         UPDATE task SET cancel = true, why = 'cancel' WHERE seq = _place.seq;
         DELETE FROM place WHERE seq = _place.seq;
         _sources := _sources || _place.source::text;
-        IF _place.lane IS NOT NULL AND _place.kind NOT IN ('c', 'l') THEN
+        IF _place.lane IS NOT NULL AND _place.kind IN ('r', 'p') THEN
             _woke := _woke || admit_v1(_app, _place.lane, _now);
         END IF;
     END LOOP;

@@ -30,7 +30,6 @@ local function replace(seq, new, head, body)
   if not old.fresh then save(new) end
   local uuid_ends = cmsgpack.unpack_one(head, 1)
   write_task(new, head:sub(1, 1) .. pack(old.uuid) .. head:sub(uuid_ends + 1), body)
-  if old.lane then admit(old.lane) end
 end
 
 local function take_key(r, head, body) -- answers with who has it; a newcomer may replace that one

@@ -1,0 +1,101 @@
+"""Whoever leaves its lane lets in the next; who is not in it (scheduled, about to be ended, lifted) lets in nobody.
+
+What time alone has opened is for the next turn to see.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Awaitable, Callable
+
+import pytest
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Store
+from tests.contract.steps import Worker, add, limit, state, states, task
+
+Way = Callable[[Store, str], Awaitable[object]]
+OUT: dict[str, Way] = {
+    "cancel": lambda store, uuid: store.cancel("client", [uuid]),
+    "lift": lambda store, uuid: store.lift("client", [uuid]),
+    "replace": lambda store, uuid: store.add([task(unique=uuid, lane="a/k", after=500, clash="replace")]),
+}
+ways = pytest.mark.parametrize("way", list(OUT))
+
+
+async def one_waits(store: Store, worker: Worker) -> str:
+    """Parked behind a lane that time opens in a second: a turn sees it then."""
+    await limit(store, "a/k", rate=1.0, burst=1)
+    first, second = await add(store, task(lane="a/k"), task(lane="a/k"))
+    assert await worker.runs() == [first]
+    assert await state(store, second) == "parked"
+    return second
+
+
+@ways
+async def test_one_that_is_scheduled_is_not_in_it(store: Store, worker: Worker, clock: ManualClock, way: str) -> None:
+    await worker.beat()
+    (later,) = await add(store, task("a", "u", unique="u", lane="a/k", after=5000))
+    parked = await one_waits(store, worker)
+    clock.advance(1000)
+    await OUT[way](store, later)
+    assert await state(store, parked) == "parked"
+    assert await worker.runs() == [parked]
+
+
+@pytest.mark.parametrize("place", ["ready", "parked"])
+@pytest.mark.parametrize("way", ["cancel", "lift"])
+async def test_one_that_was_lifted_is_not_in_it(
+    store: Store, worker: Worker, clock: ManualClock, way: str, place: str
+) -> None:
+    await worker.beat()
+    await limit(store, "a/k", cap=0 if place == "parked" else 1)
+    (lifted,) = await add(store, task(lane="a/k"))
+    await worker.claim("b")
+    assert await state(store, lifted) == place
+    await store.lift("mover", [lifted])
+    await store.close("mover")
+    parked = await one_waits(store, worker)
+    clock.advance(1000)
+    await OUT[way](store, lifted)
+    assert await states(store, [lifted, parked]) == [place, "parked"]
+    assert await worker.runs() == [parked]
+
+
+async def test_one_that_must_end_is_not_in_it(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.beat()
+    parked = await one_waits(store, worker)
+    (doomed,) = await add(store, task(lane="a/k"))
+    await worker.claim("b")
+    await store.cancel("client", [doomed])
+    await store.close("client")
+    clock.advance(1000)
+    (held,) = (await store.cancel("another", [doomed])).tasks
+    assert (held.uuid, held.state) == (doomed, "parked")
+    assert await state(store, parked) == "parked"
+    assert await worker.runs() == [parked]
+
+
+@ways
+async def test_one_that_is_ready_leaves_its_slot_to_the_next(store: Store, worker: Worker, way: str) -> None:
+    await worker.beat()
+    await limit(store, "a/k", cap=1)
+    first, second = await add(store, task("a", "u", unique="u", lane="a/k"), task(lane="a/k"))
+    await worker.claim("b")
+    assert await states(store, [first, second]) == ["ready", "parked"]
+    await OUT[way](store, first)
+    assert await state(store, second) == "ready"
+
+
+@ways
+async def test_one_that_is_parked_no_longer_stands_before_those_that_need_less(
+    store: Store, worker: Worker, clock: ManualClock, way: str
+) -> None:
+    await worker.beat()
+    await limit(store, "a/k", rate=1.0, burst=2)
+    dear = task("a", "u", unique="u", lane="a/k", cost=2)
+    first, second, third = await add(store, task(lane="a/k", cost=2), dear, task(lane="a/k"))
+    assert await worker.runs() == [first]
+    assert await states(store, [second, third]) == ["parked", "parked"]
+    clock.advance(1000)
+    await OUT[way](store, second)
+    assert await state(store, third) == "ready"
