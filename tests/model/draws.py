@@ -1,6 +1,14 @@
-"""What the state machine draws. Tiny domains, so that keys, lanes, leases and moments collide all the time."""
+"""What the state machine draws. Tiny domains, so that keys, lanes, leases and moments collide all the time.
+
+Most of what comes is plain: a life has dozens of tasks, so what is rare about one of them is common in a life. Were all
+of them to expire, to share a key and to be the last that a session may run, nothing would start.
+"""
 
 from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import product
+from typing import Any
 
 from hypothesis import strategies as st
 
@@ -9,36 +17,45 @@ from onthedot.stores.contract import Limit, NewTask, Past, Policy, Pool
 SOURCES = ("a", "b", "c")
 STRAY = "c"  # known by some sessions only
 LANES = ("a/1", "a/2", "@s")
-LIMITS = ("@s", "@s", "a/*", *LANES, *SOURCES)
 SCHEDULES = ("s1", "s2")
 PAUSES = (None, 0.25, 1, 100, 250, 500, 1000, 5000)
+LEASES = (60_000, 60_000, 2000, 1000)
 
-policies = st.builds(
-    Policy,
-    boost=st.sampled_from([0, 0, 1, 1000]),
-    cost=st.sampled_from([1, 1, 2]),
-    clash=st.sampled_from(["keep", "replace"]),
-    unique_for=st.sampled_from([None, None, 1000]),
-    expires=st.sampled_from([None, None, 250, 1500]),
-    max_crashes=st.sampled_from([3, 2, 1]),
+
+def each(*fields: Sequence[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
+    """A value of each, in one draw: a life has thousands of draws, and they take longer than the memory store does.
+
+    The first one is the simplest; one that stands there twice comes twice as often.
+    """
+    return st.sampled_from(list(product(*fields)))
+
+
+policies = each(
+    (0, 0, 0, 1, 1000),  # boost
+    (1, 1, 2),  # cost
+    ("keep", "replace"),  # clash
+    (None, None, 1000),  # unique_for
+    (None, None, None, 250, 1500),  # expires
+    (3, 3, 2, 1),  # max_crashes
+).map(lambda p: Policy(boost=p[0], cost=p[1], clash=p[2], unique_for=p[3], expires=p[4], max_crashes=p[5]))
+keys = (None, None, None, "k1", "k1", "k2")
+# A stray that leaves its lane lets in the next: whether in time for the same claim is each store's affair.
+places = st.sampled_from([
+    *product(("a", "a", "b"), (None, "@s", "@s", *LANES), keys),
+    *product((STRAY,) * 6, (None,), keys),
+])  # fmt: skip
+contents = each(
+    ("", "", "", "", "", "", "0", "3"),  # uuid: a new one, or one of the last; made out by the step
+    (b"1", b"2"),  # body
+    (None, None, None, -1000, 0, 250),  # at: made absolute by the step
+    (0, 0, 0, 1, 500),  # after
 )
 
 
 @st.composite
 def new_tasks(draw: st.DrawFn) -> NewTask:
-    source = draw(st.sampled_from(("a", *SOURCES)))
-    # A stray that leaves its lane lets in the next: whether in time for the same claim is each store's affair.
-    lanes = (None,) if source == STRAY else (None, "@s", "@s", *LANES)
-    return NewTask(
-        draw(st.sampled_from(["", "", "", "0", "3"])),  # a new one, or one of the last: made out by the step
-        source,
-        draw(st.sampled_from([b"1", b"2"])),
-        at=draw(st.sampled_from([None, None, None, -1000, 0, 250])),  # made absolute by the step
-        after=draw(st.sampled_from([0, 0, 0, 1, 500])),
-        lane=draw(st.sampled_from(lanes)),
-        unique=draw(st.sampled_from([None, None, "k1", "k1", "k2"])),
-        policy=draw(policies),
-    )
+    (source, lane, unique), (uuid, body, at, after) = draw(places), draw(contents)
+    return NewTask(uuid, source, body, at, after, lane, unique, draw(policies))
 
 
 def pasts() -> st.SearchStrategy[Past]:
@@ -57,24 +74,35 @@ def pasts() -> st.SearchStrategy[Past]:
     )
 
 
+rooms = (4, 4, 4, 2, 1, 0)
+pools = each((5, 5, 5, 2, 1, 0), rooms, rooms, rooms)  # total, and room for each source
+asked = each(
+    (*[(SOURCES,)] * 5, (("c", "b"), ("a",)), (("a", "b"),), ()),  # whose sources share slots
+    (1, 2, 2, 0),  # suspects
+    (*[None] * 6, frozenset(SOURCES) - {STRAY}, frozenset(SOURCES)),  # known
+)
+
+
 @st.composite
 def asks(draw: st.DrawFn) -> tuple[list[Pool], int, frozenset[str] | None]:
-    pools = []
-    together: list[tuple[str, ...]] = draw(st.sampled_from([*[[SOURCES]] * 5, [("c", "b"), ("a",)], [("a", "b")], []]))
+    together, suspects, known = draw(asked)
+    made = []
     for sources in together:
-        room = {source: draw(st.sampled_from([4, 4, 2, 1, 0])) for source in sources}
-        pools.append(Pool(draw(st.sampled_from([5, 5, 2, 1, 0])), room))
-    known = draw(st.sampled_from([None] * 6 + [frozenset(SOURCES) - {STRAY}, frozenset(SOURCES)]))
-    return pools, draw(st.sampled_from([1, 2, 2, 0])), known
+        total, *room = draw(pools)
+        made.append(Pool(total, dict(zip(sources, room, strict=False))))
+    return made, suspects, known
 
 
-# One rate and one burst: when a bucket notices that these change is each store's affair, too.
-limits = st.builds(
-    Limit,
-    st.sampled_from(LIMITS),
-    cap=st.sampled_from([1, 2, 1, 2, None, 0]),
-    rate=st.sampled_from([None, None, 1.0]),
-    burst=st.just(2),
-    paused=st.sampled_from([False] * 9 + [True]),
-    by=st.sampled_from(["code", "operator"]),
+outcomes = each(
+    ("done", "failed", "cancelled", "retry", "snooze", "release"),
+    (0, 500, 5000),  # keep
+    (0, 0, 1, 500),  # after
+    (b"", b"e1", b"e2"),  # error
+    (False, False, False, False, False, True),  # adds something
 )
+# One rate and one burst: when a bucket notices that these change is each store's affair, too.
+caps, paused, by = (1, 2, 1, 2, None, None, None, 0), (*[False] * 9, True), ("code", "operator")
+limits = st.sampled_from([
+    *product(("@s", "@s", "a/*", *LANES), caps, (None, None, 1.0, 1.0), paused, by),
+    *product(SOURCES, caps, (None, None, None, 1.0), paused, by),  # a rate here lets hardly anything start
+]).map(lambda p: Limit(p[0], cap=p[1], rate=p[2], burst=2, paused=p[3], by=p[4]))  # fmt: skip

@@ -40,7 +40,8 @@ from onthedot.stores.contract import (
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.sqlite import SqliteStore
-from tests.model.draws import PAUSES, SCHEDULES, SOURCES, STRAY, asks, limits, new_tasks, pasts
+from tests.model.draws import LEASES, PAUSES, SCHEDULES, SOURCES, STRAY, asks, limits, new_tasks, outcomes, pasts
+from tests.model.lives import NEW, often
 from tests.model.naive import NaiveStore
 from tests.services import valkey
 from tests.services.postgres import Service
@@ -72,6 +73,7 @@ class Stores(RuleBasedStateMachine):
         self.leases: list[Lease] = []  # all there ever were, with the naive store's fences
         self.uuids: list[str] = []
         self.next_in = 0.0
+        self.looked = 0
         self.fences = {0: 0}  # the naive store's → the other's: both only grow
 
     # -- the store
@@ -141,7 +143,7 @@ class Stores(RuleBasedStateMachine):
         name = f"w{len(self.numbers)}"
         self.numbers[name] = 0
         self.sessions.append(name)
-        self.same("beat", name, b"", 2000)
+        self.same("beat", name, b"", LEASES[len(self.numbers) % 3])
         return name
 
     def someone(self, which: int) -> str:
@@ -168,7 +170,7 @@ class Stores(RuleBasedStateMachine):
         names = st.sampled_from([*fitting * 3, *self.uuids[-3:], "nobody"])
         return data.draw(st.lists(names, min_size=1, max_size=3))
 
-    @rule(tasks=st.lists(new_tasks(), min_size=1, max_size=3))
+    @often(2, tasks=st.lists(new_tasks(), min_size=1, max_size=3))
     def add(self, tasks: list[NewTask]) -> None:
         self.same("add", self.made_out(tasks))
 
@@ -182,12 +184,13 @@ class Stores(RuleBasedStateMachine):
             same = {"uuid": "", "source": row.record.source, "unique": row.record.unique, "lane": lane}
             self.same("add", self.made_out([replace(new, **same, policy=replace(new.policy, clash="replace"))]))
 
-    @rule(data=st.data(), which=st.integers(0, 1), number=st.sampled_from([2, 3, 1]))
+    @often(3, data=st.data(), which=st.integers(0, 1), number=st.sampled_from([2, 3, 1]))
     def settle(self, data: st.DataObject, which: int, number: int) -> None:
         session = self.someone(which)
-        self.turn(session, [self.outcome(data) for _ in range(number)], None)
+        self.turn(session, self.outcomes(data, number), None)
 
-    @rule(
+    @often(
+        8,
         data=st.data(),
         tasks=st.lists(new_tasks(), max_size=3),
         which=st.integers(0, 1),
@@ -201,23 +204,26 @@ class Stores(RuleBasedStateMachine):
         pools, suspects, known = asked
         self.numbers[session] += 1
         ask = self.last_ask[session] = Ask(self.numbers[session], pools, suspects, known)
-        self.turn(session, [self.outcome(data) for _ in range(number)], ask)
+        self.turn(session, self.outcomes(data, number), ask)
 
     @rule(data=st.data(), which=st.integers(0, 1), number=st.integers(0, 1))
     def claim_again(self, data: st.DataObject, which: int, number: int) -> None:
         session = self.someone(which)
         if session in self.last_ask:
-            self.turn(session, [self.outcome(data) for _ in range(number)], self.last_ask[session])
+            self.turn(session, self.outcomes(data, number), self.last_ask[session])
 
-    def outcome(self, data: st.DataObject) -> Outcome:
+    def outcomes(self, data: st.DataObject, number: int) -> list[Outcome]:
+        """Of what is held. Where nothing is, one that comes too late is enough."""
         rows = self.naive.rows
         current = [lease for lease in self.leases if lease.uuid in rows and rows[lease.uuid].under(lease)]
+        return [self.outcome(data, current) for _ in range(number if current else min(number, 1))]
+
+    def outcome(self, data: st.DataObject, current: list[Lease]) -> Outcome:
         strangers = [Lease("u00", 0, "w0"), Lease("u01", 99, "w1")]
         lease = data.draw(st.sampled_from([*current * 9, *self.leases[-5:], *strangers]))
-        adds = data.draw(st.lists(new_tasks(), max_size=1)) if data.draw(st.integers(0, 5)) == 0 else []
-        also = Also(tuple(self.made_out(adds))) if adds else None
-        keep = data.draw(st.sampled_from([0, 500, 5000]))
-        match data.draw(st.sampled_from(["done", "failed", "cancelled", "retry", "snooze", "release"])):
+        how, keep, after, error, adds = data.draw(outcomes)
+        also = Also(tuple(self.made_out([data.draw(new_tasks())]))) if adds else None
+        match how:
             case "done":
                 return Done(lease, b"result", keep, also)
             case "failed":
@@ -226,9 +232,7 @@ class Stores(RuleBasedStateMachine):
                 return Ended(lease, "cancelled", b"why", keep, also)
             case "release":
                 return Again(lease, None, counted=False, also=also)
-            case how:
-                after = data.draw(st.sampled_from([0, 0, 1, 500]))
-                return Again(lease, after, how == "retry", data.draw(st.sampled_from([b"", b"e1", b"e2"])), also)
+        return Again(lease, after, how == "retry", error, also)
 
     def turn(self, session: str, outcomes: list[Outcome], ask: Ask | None) -> None:
         suspects = ask.suspects if ask else 0
@@ -276,7 +280,7 @@ class Stores(RuleBasedStateMachine):
             theirs, ours = self.call("note", [Note(lease, kind, name, b"%d" % self.naive.counter)])
             assert list(theirs) == self.translated(ours)
 
-    @rule(data=st.data(), who=st.sampled_from([0, 1, CLIENT]))
+    @often(2, data=st.data(), who=st.sampled_from([0, 1, CLIENT]))
     def cancel(self, data: st.DataObject, who: Any) -> None:
         which = self.some(data, "scheduled", "ready", "parked", "running")
         session = f"{CLIENT}{len(self.leases)}" if who == CLIENT else self.someone(who)
@@ -284,7 +288,7 @@ class Stores(RuleBasedStateMachine):
         self.held(theirs, ours, session)
         _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
 
-    @rule(data=st.data(), who=st.sampled_from([0, 1, CLIENT]))
+    @often(2, data=st.data(), who=st.sampled_from([0, 1, CLIENT]))
     def lift(self, data: st.DataObject, who: Any) -> None:
         which = self.some(data, "scheduled", "ready", "parked")
         session = f"{CLIENT}{len(self.leases)}" if who == CLIENT else self.someone(who)
@@ -310,7 +314,7 @@ class Stores(RuleBasedStateMachine):
     def revive(self, data: st.DataObject) -> None:
         self.same("revive", self.some(data, "failed", "cancelled"))
 
-    @rule(which=st.integers(0, 1), lease=st.sampled_from([1000, 2000, 60_000]))
+    @rule(which=st.integers(0, 1), lease=st.sampled_from(LEASES))
     def beat(self, which: int, lease: int) -> None:
         session = self.someone(which)
         theirs, ours = self.call("beat", session, b"", lease)
@@ -333,7 +337,7 @@ class Stores(RuleBasedStateMachine):
         self.sessions.remove(session)
         self.arrive()
 
-    @rule(new=st.lists(limits, min_size=1, max_size=2), which=st.integers(0, 1))
+    @often(2, new=st.lists(limits, min_size=1, max_size=2), which=st.integers(0, 1))
     def put_limits(self, new: list[Limit], which: int) -> None:
         self.same("put", [], new)
         session = self.someone(which)  # a limit takes effect at the next turn with an ask, at the latest
@@ -372,7 +376,7 @@ class Stores(RuleBasedStateMachine):
         theirs, ours = ({each.name: each.rev for each in some}.get(name, 5) for some in schedules)
         return theirs, ours
 
-    @rule(data=st.data())
+    @often(2, data=st.data())
     def look(self, data: st.DataObject) -> None:
         """How tasks stand. That looking changes nothing is seen from what follows."""
         for uuid in self.some(data, "scheduled", "ready", "parked"):
@@ -401,14 +405,11 @@ class Stores(RuleBasedStateMachine):
         over = past.keep_until <= self.clock.now()
         return not over, past.keep_until if over else past.ended
 
-    @rule(ms=st.sampled_from(PAUSES))
+    @often(3, ms=st.sampled_from(PAUSES))
     def advance(self, ms: float | None) -> None:
         """None: to the moment at which the last claim said to come back."""
         self.clock.advance(self.next_in if ms is None else ms)
         self.next_in = 0.0
-
-    # More often than the rest, and in almost every life: each is one more rule.
-    claim_2, claim_3, claim_4, settle_2, advance_2, look_2 = claim, claim, claim, settle, advance, look
 
     # -- and after each of them
 
@@ -421,9 +422,15 @@ class Stores(RuleBasedStateMachine):
         _agree(self.records(page.rows, ours=False), self.records(ours, ours=True))
         tallies = [{key: number for key, number in some.items() if number} for some in self.call("tally")]
         assert tallies[0] == tallies[1]
-        for uuid in self.uuids:
+        for uuid in self.noted():
             theirs, ours = self.call("notes", uuid, 0, 100)
             assert [_note(entry) for entry in theirs] == [_note(entry) for entry in ours]
+
+    def noted(self) -> list[str]:
+        """Those with notes, and of the others the next: a server is asked for each, and there are dozens."""
+        self.looked += 1
+        noted = [uuid for uuid, row in self.naive.rows.items() if row.notes]
+        return [*noted, self.uuids[self.looked % len(self.uuids)]] if self.uuids else []
 
     @invariant()
     def nothing_differs_in_control(self) -> None:
@@ -520,6 +527,7 @@ SETTINGS = settings(
     stateful_step_count=60,
     deadline=None,
     derandomize=False,
+    backend=NEW,
     print_blob=True,
     report_multiple_bugs=False,
     suppress_health_check=list(HealthCheck),
