@@ -80,6 +80,24 @@ async def test_what_is_due_begins_in_the_first_turn() -> None:
         await scheduler.stop()
 
 
+async def test_an_alarm_is_two_turns_for_any_number_of_sources() -> None:
+    """One that makes it ready and tells of it, one that claims it: not one for each that may be meant."""
+    clock, works = ManualClock(), [Work(f"work{number}", gated=True) for number in range(30)]
+    scheduler = scheduler_of(*works, poll_interval=10, concurrency=2)
+    with scheduler._core.override(None, clock):
+        turns = count_turns(scheduler)
+        await scheduler.start()
+        scheduler.add_task(Task("work29", {"n": 1}, clock.moment() + timedelta(seconds=1)))
+        await every_chance()
+        before = len(turns)
+        clock.advance(1000)
+        await until(lambda: works[29].ran() == [1])
+        await every_chance()
+        assert len(turns) - before <= 2
+        works[29].gate.set()
+        await scheduler.stop()
+
+
 async def test_a_full_scheduler_does_not_spin() -> None:
     """All slots taken and more waiting: nothing to do until one is free."""
     clock, work = ManualClock(), Work(gated=True)

@@ -141,6 +141,21 @@ def test_who_comes_late_gets_the_next_free_slots() -> None:
     assert desk.running == {"a": 2, "b": 2}
 
 
+def test_an_alarm_costs_nobody_his_slots() -> None:
+    """It may be of anybody who rests: they are asked too, if one question has room for all of them."""
+    desk = Desk([Kind(name) for name in "abcdef"], {"async": 6})
+    desk.fill()  # nobody has anything
+    assert [pool.room for pool in desk.slots.ask(0)] == []
+    desk.slots.count(["a"], +1)
+    assert [pool.room for pool in desk.slots.ask(0, rang=True)] == [{}], "of six, five would have to be chosen"
+    assert not desk.slots.hungry(), "nor is there another turn for it"
+    desk.slots.count(["a"], -1)
+    assert [set(pool.room) for pool in desk.slots.ask(0, rang=True)] == [set("abcdef")]
+    desk.fill()
+    desk.add({"a": 1000})
+    assert [pool.room for pool in desk.slots.ask(0, rang=True)] == [{"a": 6}]
+
+
 def test_who_rests_is_not_asked_until_hint_time_or_refresh() -> None:
     desk = Desk([Kind("a"), Kind("b"), Kind("c")], {"async": 9})
     slots = desk.slots

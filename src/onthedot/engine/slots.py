@@ -8,6 +8,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from onthedot.engine.source import Source, Sources
 from onthedot.stores.contract import Pool
 
+_FEW = 20  # to ask so many in vain costs no more than another turn
+
 
 class Slots:
     """Slots by pool (an executor's, or one for all). A source that had nothing rests until a hint or its time."""
@@ -42,30 +44,46 @@ class Slots:
     def running(self) -> int:
         return sum(self._busy.values())
 
-    def ask(self, now: float) -> Sequence[Pool]:
-        """Max-min: no source gets more than its share of a pool while others may have work."""
+    def ask(self, now: float, *, rang: bool = False) -> Sequence[Pool]:
+        """Max-min: no source gets more than its share of a pool while others may have work.
+
+        rang: an alarm has come, and it may be anybody's. A few who rest are asked as well, if slots are left for all of
+        them: it spares a turn, and must not cost many, nor the slots of those who do have work.
+        """
         self._hinted.clear()
         self.wake([name for name, until in self._timed.items() if until <= now])
         active: defaultdict[str, list[tuple[str, Source]]] = defaultdict(list)
+        resting: defaultdict[str, list[tuple[str, Source]]] = defaultdict(list)
         for name, source in self._active.items():
             active[self._pools[name]].append((name, source))
-        return [self._pool(pool, sources) for pool, sources in active.items()]
+        for name, source in self._sources.items() if rang else ():
+            if name not in self._active:
+                resting[self._pool_of(source)].append((name, source))
+        return [self._pool(pool, active[pool], resting[pool]) for pool in self._totals if active[pool] or resting[pool]]
 
-    def _pool(self, pool: str, sources: list[tuple[str, Source]]) -> Pool:
-        total = self._totals[pool]
-        free = total - self._busy[pool]
+    def _pool(self, pool: str, active: list[tuple[str, Source]], resting: list[tuple[str, Source]]) -> Pool:
+        free = self._totals[pool] - self._busy[pool]
         if free <= 0:
             return Pool(0, {})
         free = free if self._batch is None else min(free, self._batch)
+        room = self._shared(pool, active, free)
+        left = free - sum(room.values())
+        if 0 < len(resting) <= min(left, _FEW):
+            room |= self._shared(pool, resting, left)
+        room = {name: most for name, most in room.items() if most > 0}
+        self.wake(room)
+        return Pool(free, room)
+
+    def _shared(self, pool: str, sources: list[tuple[str, Source]], free: int) -> dict[str, int]:
         room = {name: self._room(name, source, free) for name, source in sources}
-        if total > 1 and len(room) > 1:  # a single slot goes by age alone
+        if self._totals[pool] > 1 and len(room) > 1:  # a single slot goes by age alone
             self._turns += 1
             room = share(free, {name: self._running[name] for name in room}, room, self._turns)
-        return Pool(free, {name: most for name, most in room.items() if most > 0})
+        return room
 
     def _room(self, name: str, source: Source, free: int) -> int:
         own = source.room()
-        return free if own is None else min(free, own - self._running[name])
+        return free if own is None else max(0, min(free, own - self._running[name]))
 
     def hungry(self) -> bool:
         """Is there a free slot, and somebody who may have work for it?"""

@@ -237,8 +237,6 @@ class Worker:
         if now - self._asked_all >= self._parts.poll_interval:
             self._asked_all = now
             self.slots.refresh()  # a hint may have been lost
-        elif self._alarm is not None and now >= self._alarm:
-            self.slots.refresh()  # it may be anybody's: asked for now, or there were a second turn to claim it
         ended, self.runner.outcomes = self.runner.outcomes, []
         freed, self.runner.freed = self.runner.freed, []
         self.slots.count(freed, -1)
@@ -246,7 +244,8 @@ class Worker:
         ask = None
         if not self._stopping:
             known = self._parts.sources.known if self._store.private else None
-            ask = Ask(self._number + 1, self.slots.ask(now), known=known)
+            rang = self._alarm is not None and now >= self._alarm
+            ask = Ask(self._number + 1, self.slots.ask(now, rang=rang), known=known)
         elif not (ended or also):
             return Turn(())
         try:

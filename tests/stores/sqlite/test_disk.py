@@ -15,7 +15,7 @@ import pytest
 
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
-from onthedot.stores.sqlite import SqliteStore, disk
+from onthedot.stores.sqlite import SqliteStore, desk, disk
 from tests.stores.sqlite.peer import FOREVER
 from tests.waiting import until
 
@@ -29,8 +29,10 @@ class Slow:
         self.spins.set()
         self.synced = 0
         self.fails = 0
+        self.places: list[int] = []  # of the file that was synced: those who have it open together share it
 
     def __call__(self, fd: int) -> None:
+        self.places.append(os.lseek(fd, 1, os.SEEK_CUR))
         self.spins.wait(20)
         if self.fails:
             self.fails -= 1
@@ -108,6 +110,86 @@ async def test_a_sync_that_fails(tmp_path: Path, slow: Slow) -> None:
         await store.add([NewTask("u2", "a", b"")])
         assert (tmp_path / "t.db-wal").stat().st_size == 0
         assert all(await store.get(["u1", "u2"]))
+
+
+async def test_who_adds_what_is_there_already_waits_too(tmp_path: Path, slow: Slow) -> None:
+    """It is told that it is stored, and whoever stored it may wait for the disk still."""
+    async with opened(tmp_path, slow) as store, opened(tmp_path, slow) as other:
+        await asyncio.gather(store.add([NewTask("u0", "a", b"")]), other.add([NewTask("u0", "a", b"")]))
+        slow.spins.clear()
+        adding = [asyncio.create_task(store.add([NewTask("u1", "a", b"")]))]
+        await until(lambda: rows(tmp_path, "task WHERE uuid = 'u1'"))
+        adding += [asyncio.create_task(each.add([NewTask("u1", "a", b"")])) for each in (store, other)]
+        await asyncio.gather(*(each.turn("w", [], Ask(1, [])) for each in (store, other)))  # they come after these
+        assert not any(each.done() for each in adding)
+        slow.spins.set()
+        assert [one.fresh for each in adding for one in await each] == [True, False, False]
+
+
+async def test_to_try_again_is_not_enough_for_a_disk_that_fails(tmp_path: Path, slow: Slow) -> None:
+    """The task is there the second time, and nothing has to be written: it is not safe for that."""
+    async with opened(tmp_path, slow) as store:
+        with closing(sqlite3.connect(tmp_path / "t.db")) as reader:
+            reader.execute("BEGIN")
+            reader.execute("SELECT * FROM onthedot_task").fetchall()  # the WAL cannot be emptied meanwhile
+            slow.fails = 1
+            for _ in range(3):
+                with pytest.raises(StoreUnavailable, match="may be kept or not, try again"):
+                    await store.add([NewTask("u1", "a", b"")])
+        assert [one.fresh for one in await store.add([NewTask("u1", "a", b"")])] == [False]
+        assert (tmp_path / "t.db-wal").stat().st_size == 0
+
+
+async def test_a_sync_that_fails_is_told_if_nobody_waits(
+    tmp_path: Path, slow: Slow, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with opened(tmp_path, slow) as store:
+        await store.add([NewTask("u1", "a", b"")])
+        slow.fails = 1
+        await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
+        await until(lambda: "is not on the disk, until it can be: [Errno 5] Input/output error" in caplog.text)
+
+
+async def test_a_sync_that_failed_is_not_forgotten_over_a_fork(tmp_path: Path, slow: Slow) -> None:
+    """The connection is closed and opened again; somebody else's keeps the WAL."""
+    async with opened(tmp_path, slow) as store:
+        slow.fails = 1
+        with pytest.raises(StoreUnavailable):
+            await store.add([NewTask("u1", "a", b"")])
+        with closing(sqlite3.connect(tmp_path / "t.db")) as other:
+            other.execute("SELECT * FROM onthedot_task").fetchall()
+            store._rest()
+            store._go_on()
+            await store.add([NewTask("u2", "a", b"")])
+            assert (tmp_path / "t.db-wal").stat().st_size == 0
+
+
+async def test_the_wal_is_held_open(tmp_path: Path, slow: Slow) -> None:
+    """Who opens it later does not hear of a write that has failed, if another process was told of it."""
+    async with opened(tmp_path, slow) as store:
+        for number in range(3):
+            await store.add([NewTask(f"u{number}", "a", b"")])
+    assert slow.places == list(range(1, len(slow.places) + 1))
+    assert len(slow.places) >= 3
+
+
+async def test_a_disk_that_hangs_does_not_hold_up_the_end(
+    tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(desk, "PATIENCE", 0.2)
+    async with opened(tmp_path, slow) as store:
+        slow.spins.clear()
+        adding = asyncio.create_task(store.add([NewTask("u1", "a", b"")]))
+        await until(lambda: rows(tmp_path, "task"))
+        await store.open()
+        await store.close("w")
+        async with asyncio.timeout(10):
+            await store.shut()
+            await store.shut()
+        assert not adding.done()
+        slow.spins.set()
+        await adding
+        await store.open()
 
 
 async def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,6 +6,7 @@ it would do again, do not wait for the disk, and no commit waits for the sync of
 
 from __future__ import annotations
 
+import logging
 import os
 import threading
 import time
@@ -13,23 +14,32 @@ from math import inf
 from queue import Empty, SimpleQueue
 from typing import Any
 
+from onthedot.errors import StoreUnavailable
 from onthedot.stores.sqlite.desk import Call, answer
-from onthedot.stores.sqlite.faults import explained
 
+_log = logging.getLogger("onthedot.store")
 _REST = 0.05  # seconds that what nobody waits for may be without
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
 class Disk:
-    """Syncs the WAL of one connection's file. One sync is for all that was committed before it began."""
+    """Syncs the WAL of one open connection. One sync is for all that was committed before it began.
 
-    def __init__(self, path: str) -> None:
+    The file is held open, as long as the connection: the kernel tells of a write that failed to those who had it open
+    then, and only to the first of those who come later.
+    """
+
+    def __init__(self, path: str, failed: str = "") -> None:
         self._path = path
-        self._wal = f"{path}-wal"
-        self.failed: Exception | None = None  # from then on a power cut may take back the whole WAL
+        self.failed: str = failed  # why; from then on a power cut may take back the whole WAL
         self._due: SimpleQueue[list[Call[Any]] | None] = SimpleQueue()
+        self._wal = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC)
         self._thread = threading.Thread(target=self._run, name="onthedot-sqlite-disk", daemon=True)
-        self._thread.start()
+        try:
+            self._thread.start()
+        except BaseException:
+            os.close(self._wal)
+            raise
 
     def sync(self, calls: list[Call[Any]]) -> None:
         """At once, and then these calls are answered; if there are none, within a moment."""
@@ -39,14 +49,17 @@ class Disk:
         """What was committed before is synced and answered first."""
         self._due.put(None)
         self._thread.join()
+        os.close(self._wal)
 
     def _run(self) -> None:
         last = False
         while not last:
             calls, last = self._gathered()
-            self.failed = self.failed or self._synced()
-            for call in calls:
-                call.error = self.failed
+            failed = self.failed = self.failed or self._synced()
+            for call in calls if failed else ():
+                call.error = StoreUnavailable(
+                    f"{self._path}: the disk has not taken it: {failed}; it may be kept or not, try again"
+                )
             answer(calls)
 
     def _gathered(self) -> tuple[list[Call[Any]], bool]:
@@ -64,17 +77,11 @@ class Disk:
             until = min(until, time.monotonic() + _REST)
             wait = 0 if calls else max(0.0, until - time.monotonic())
 
-    def _synced(self) -> Exception | None:
+    def _synced(self) -> str:
+        """Why not, if not. Told to the log too: it may be that nobody waits."""
         try:
-            wal = os.open(self._wal, os.O_RDWR | os.O_CLOEXEC)
-        except FileNotFoundError:  # whoever closed the file last has checkpointed it
-            return None
-        except OSError as error:
-            return explained(error, self._path)
-        try:
-            _sync(wal)
-        except OSError as error:
-            return explained(error, self._path)
-        finally:
-            os.close(wal)
-        return None
+            _sync(self._wal)
+        except Exception as error:  # noqa: BLE001 - a thread that ends would leave all who add without an answer
+            _log.error("%s: what was written is not on the disk, until it can be: %s", self._path, error)
+            return str(error) or repr(error)
+        return ""

@@ -186,10 +186,13 @@ class SqliteStore:
     # -- sessions
 
     async def beat(self, session: str, info: bytes, lease: int) -> Beat:
-        return await self._write(lambda board: sessions.beat(board, session, info, lease, self._owner), session)
+        def beat(board: Board) -> Beat:
+            return sessions.beat(board, session, info, lease, self._owner)
+
+        return await self._write(beat, session, early=True)
 
     async def close(self, session: str) -> None:
-        await self._write(lambda board: sessions.close(board, session), session)
+        await self._write(lambda board: sessions.close(board, session), session, early=True)
 
     def hints(self, session: str) -> Hints:
         return self._ears.listen(session)
@@ -206,7 +209,7 @@ class SqliteStore:
         await self._write(lambda board: control.drop(board, schedules))
 
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
-        return await self._write(lambda board: control.purge(board, limit, most))
+        return await self._write(lambda board: control.purge(board, limit, most), early=True)
 
     # -- looking
 

@@ -48,6 +48,7 @@ class Writer(Desk[Board]):
         self._gate = -1
         self._board: Board | None = None
         self._disk: Disk | None = None
+        self._failed = ""  # what the disk said last, when it was let go
         self._changes = 0
         self._inode = 0
         self._wal = Path(f"{path}-wal")
@@ -75,24 +76,28 @@ class Writer(Desk[Board]):
             self._checkpoint(self._board.db)
 
     def _synced(self, calls: list[Call[Board]]) -> list[Call[Board]]:
-        """Those that need not wait for the disk; the others are answered when it has what was written."""
-        if self._board is None or self._disk is None or self._board.db.total_changes == self._changes:
+        """Those that need not wait for the disk; the others are answered when it has what was written.
+
+        By whomever: who adds again what is there already is told so, and it may not be on the disk yet.
+        """
+        if self._board is None or self._disk is None:
             return calls
-        self._changes = self._board.db.total_changes
-        if self._disk.failed is not None:
-            self._mend(self._board.db, self._disk)
         now: list[Call[Board]] = []
         later: list[Call[Board]] = []
         for call in calls:
             (now if call.early or call.error is not None else later).append(call)
-        self._disk.sync(later)
+        changes, self._changes = self._changes, self._board.db.total_changes
+        if later or changes != self._changes:
+            if self._disk.failed:
+                self._mend(self._board.db, self._disk)
+            self._disk.sync(later)
         return now
 
     def _mend(self, db: sqlite3.Connection, disk: Disk) -> None:
         """After a sync that failed, what the WAL lacks nobody knows: it is safe when the database itself has it all."""
         with suppress(sqlite3.Error), self._gate_shut():
             busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            disk.failed = disk.failed if busy else None
+            disk.failed = disk.failed if busy else ""
 
     def _fail(self, calls: list[Call[Board]], error: Exception) -> None:
         for call in calls:
@@ -239,13 +244,14 @@ class Writer(Desk[Board]):
             if self._presence is None:
                 self._ears.folder.mkdir(exist_ok=True)
                 self._presence = Presence(self._ears.folder)
+            self._disk = Disk(self.path, self._failed)
         except BaseException:
             db.close()
             raise
         self._inode = inode(self.path)
         self._ears.sweep()
         self._known = -1
-        self._board, self._disk, self._changes = board, Disk(self.path), db.total_changes
+        self._board, self._changes = board, db.total_changes
         return board
 
     @property
@@ -258,7 +264,7 @@ class Writer(Desk[Board]):
         """Before a fork: the connection goes, the presence stays."""
         if self._disk is not None:
             self._disk.end()
-            self._disk = None
+            self._failed, self._disk = self._disk.failed, None
         if self._board is not None:
             self._board.db.close()
             self._board = None
@@ -266,7 +272,7 @@ class Writer(Desk[Board]):
     async def stop(self) -> None:
         if self._presence is not None:
             with suppress(StoreError):  # then others find out by themselves
-                await self.ask(partial(close_owner, owner=self.presence.owner))
+                await self.ask(partial(close_owner, owner=self.presence.owner), early=True)
         await super().stop()
 
     def close(self) -> None:
