@@ -74,6 +74,7 @@ class Stores(RuleBasedStateMachine):
         self.uuids: list[str] = []
         self.next_in = 0.0
         self.looked = 0
+        self.rates: dict[tuple[str, str], float | None] = {}
         self.fences = {0: 0}  # the naive store's → the other's: both only grow
 
     # -- the store
@@ -137,7 +138,12 @@ class Stores(RuleBasedStateMachine):
     def open(self, new: list[Limit]) -> None:
         for _ in range(2):
             self.arrive()
-        self.same("put", [], new)
+        self.same("put", [], self.steady(new))
+
+    def steady(self, new: list[Limit]) -> list[Limit]:
+        """Each has one rate all its life, or none: whether a rate that went and came back has its old bucket, which
+        was of no use meanwhile, is each store's affair."""
+        return [replace(each, rate=self.rates.setdefault((each.name, each.by), each.rate)) for each in new]
 
     def arrive(self) -> str:
         name = f"w{len(self.numbers)}"
@@ -200,11 +206,13 @@ class Stores(RuleBasedStateMachine):
     def claim(self, data: st.DataObject, tasks: list[NewTask], which: int, number: int, asked: Any) -> None:
         """With new tasks just before: without any there would be little to take in most lives."""
         self.same("add", self.made_out(tasks))
-        session = self.someone(which)
+        self.ask(self.someone(which), self.outcomes(data, number), asked)
+
+    def ask(self, session: str, outcomes: list[Outcome], asked: Any) -> None:
         pools, suspects, known = asked
         self.numbers[session] += 1
-        ask = self.last_ask[session] = Ask(self.numbers[session], pools, suspects, known)
-        self.turn(session, self.outcomes(data, number), ask)
+        self.last_ask[session] = Ask(self.numbers[session], pools, suspects, known)
+        self.turn(session, outcomes, self.last_ask[session])
 
     @rule(data=st.data(), which=st.integers(0, 1), number=st.integers(0, 1))
     def claim_again(self, data: st.DataObject, which: int, number: int) -> None:
@@ -337,13 +345,11 @@ class Stores(RuleBasedStateMachine):
         self.sessions.remove(session)
         self.arrive()
 
-    @often(2, new=st.lists(limits, min_size=1, max_size=2), which=st.integers(0, 1))
-    def put_limits(self, new: list[Limit], which: int) -> None:
-        self.same("put", [], new)
-        session = self.someone(which)  # a limit takes effect at the next turn with an ask, at the latest
-        self.numbers[session] += 1
-        ask = self.last_ask[session] = Ask(self.numbers[session], ())
-        self.turn(session, [], ask)
+    @often(3, new=st.lists(limits, min_size=1, max_size=2), which=st.integers(0, 1), asked=asks())
+    def put_limits(self, new: list[Limit], which: int, asked: Any) -> None:
+        """It takes effect at the next turn with an ask, at the latest; for ready ones, by finding their lane shut."""
+        self.same("put", [], self.steady(new))
+        self.ask(self.someone(which), [], asked)
 
     @rule(
         data=st.data(),
