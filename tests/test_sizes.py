@@ -13,7 +13,7 @@ FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
     ".": 7_300,
     "cli": 3_600,
-    "engine": 1_660,
+    "engine": 1_670,
     "executors": 1_300,
     "mq": 299,
     "observe": 350,
