@@ -63,6 +63,21 @@ async def test_an_idle_scheduler_never_wakes() -> None:
         await scheduler.stop()
 
 
+async def test_a_poll_is_one_turn_for_any_number_of_sources() -> None:
+    clock = ManualClock()
+    scheduler = scheduler_of(*(Work(f"work{number}") for number in range(30)), poll_interval=10, concurrency=2)
+    with scheduler._core.override(None, clock):
+        turns = count_turns(scheduler)
+        await scheduler.start()
+        await every_chance()
+        before = len(turns)
+        clock.advance(10_000)
+        await until(lambda: len(turns) > before)
+        await every_chance()
+        assert len(turns) == before + 1
+        await scheduler.stop()
+
+
 async def test_what_is_due_begins_in_the_first_turn() -> None:
     """Though its source had nothing before and was not worth asking."""
     clock, work = ManualClock(), Work(gated=True)

@@ -156,6 +156,21 @@ def test_an_alarm_costs_nobody_his_slots() -> None:
     assert [pool.room for pool in desk.slots.ask(0, rang=True)] == [{"a": 6}]
 
 
+def test_a_poll_is_one_question() -> None:
+    """However many rest; who has work keeps his share."""
+    desk = Desk([Kind(name) for name in "abcdefgh"], {"async": 2})
+    desk.fill()
+    assert [pool.room for pool in desk.slots.ask(0, polls=True)] == [dict.fromkeys("abcdefgh", 1)]
+    desk.fill()
+    desk.add({"a": 1000})
+    assert [pool.room for pool in desk.slots.ask(0, polls=True)] == [{"a": 2} | dict.fromkeys("bcdefgh", 1)]
+    desk.slots.rest(dict.fromkeys("bcdefgh"), 0)
+    desk.slots.count(["a", "a"], +1)
+    assert [pool.room for pool in desk.slots.ask(0, polls=True)] == [{}]
+    desk.slots.count(["a"], -1)
+    assert set(desk.slots.ask(0)[0].room) & set("bcdefgh"), "asked late, since there was no slot"
+
+
 def test_who_rests_is_not_asked_until_hint_time_or_refresh() -> None:
     desk = Desk([Kind("a"), Kind("b"), Kind("c")], {"async": 9})
     slots = desk.slots

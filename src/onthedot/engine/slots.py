@@ -44,11 +44,13 @@ class Slots:
     def running(self) -> int:
         return sum(self._busy.values())
 
-    def ask(self, now: float, *, rang: bool = False) -> Sequence[Pool]:
+    def ask(self, now: float, *, rang: bool = False, polls: bool = False) -> Sequence[Pool]:
         """Max-min: no source gets more than its share of a pool while others may have work.
 
         rang: an alarm has come, and it may be anybody's. A few who rest are asked as well, if slots are left for all of
         them: it spares a turn, and must not cost many, nor the slots of those who do have work.
+
+        polls: a hint may have been lost. All who rest are asked in one question, and by age get what there is.
         """
         self._hinted.clear()
         self.wake([name for name, until in self._timed.items() if until <= now])
@@ -56,20 +58,26 @@ class Slots:
         resting: defaultdict[str, list[tuple[str, Source]]] = defaultdict(list)
         for name, source in self._active.items():
             active[self._pools[name]].append((name, source))
-        for name, source in self._sources.items() if rang else ():
+        for name, source in self._sources.items() if rang or polls else ():
             if name not in self._active:
                 resting[self._pool_of(source)].append((name, source))
-        return [self._pool(pool, active[pool], resting[pool]) for pool in self._totals if active[pool] or resting[pool]]
+        pools = [pool for pool in self._totals if active[pool] or resting[pool]]
+        return [self._pool(pool, active[pool], resting[pool], polls=polls) for pool in pools]
 
-    def _pool(self, pool: str, active: list[tuple[str, Source]], resting: list[tuple[str, Source]]) -> Pool:
+    def _pool(
+        self, pool: str, active: list[tuple[str, Source]], resting: list[tuple[str, Source]], *, polls: bool
+    ) -> Pool:
         free = self._totals[pool] - self._busy[pool]
         if free <= 0:
+            self.wake([name for name, _ in resting if polls])  # asked when a slot is free
             return Pool(0, {})
         free = free if self._batch is None else min(free, self._batch)
         room = self._shared(pool, active, free)
         left = free - sum(room.values())
         if 0 < len(resting) <= min(left, _FEW):
             room |= self._shared(pool, resting, left)
+        elif polls:
+            room |= {name: self._room(name, source, 1) for name, source in resting}
         room = {name: most for name, most in room.items() if most > 0}
         self.wake(room)
         return Pool(free, room)

@@ -234,9 +234,8 @@ class Worker:
     async def _turn(self) -> Turn:
         """Settle and claim in one step. What was taken out is put back if the store does not answer."""
         now = self._clock.now()
-        if now - self._asked_all >= self._parts.poll_interval:
-            self._asked_all = now
-            self.slots.refresh()  # a hint may have been lost
+        polls = now - self._asked_all >= self._parts.poll_interval
+        self._asked_all = now if polls else self._asked_all
         ended, self.runner.outcomes = self.runner.outcomes, []
         freed, self.runner.freed = self.runner.freed, []
         self.slots.count(freed, -1)
@@ -245,7 +244,7 @@ class Worker:
         if not self._stopping:
             known = self._parts.sources.known if self._store.private else None
             rang = self._alarm is not None and now >= self._alarm
-            ask = Ask(self._number + 1, self.slots.ask(now, rang=rang), known=known)
+            ask = Ask(self._number + 1, self.slots.ask(now, rang=rang, polls=polls), known=known)
         elif not (ended or also):
             return Turn(())
         try:

@@ -10,10 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Ask, Done, Lease, NewTask, Policy, Pool
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.sqlite.writer import Writer
 from tests.stores.sqlite.peer import FOREVER
+from tests.waiting import every_chance
 
 
 @pytest.fixture
@@ -51,6 +53,33 @@ async def test_a_turn_with_nothing_to_do_writes_nothing(tmp_path: Path) -> None:
     for number in range(2, 5):
         await store.turn("w", [], Ask(number, [Pool(5, {"a": 5})]))
     assert wal.stat().st_mtime_ns == before
+    await store.shut()
+
+
+async def test_a_delay_counts_from_the_call(tmp_path: Path) -> None:
+    """However long another program holds the file; and so does all else that counts from adding."""
+    clock = ManualClock()
+    store = SqliteStore(tmp_path / "t.db", clock)
+    await store.open()
+    called = int(clock.now())
+    with closing(sqlite3.connect(tmp_path / "t.db", isolation_level=None)) as other:
+        other.execute("BEGIN IMMEDIATE")
+        delayed = NewTask("u1", "a", b"", after=1500, unique="k", policy=Policy(unique_for=2000))
+        adding = asyncio.create_task(store.add([delayed, NewTask("u2", "a", b"")]))
+        await every_chance()
+        clock.advance(2000)
+        other.execute("COMMIT")
+    await adding
+    first, second = await store.get(["u1", "u2"])
+    assert first is not None
+    assert second is not None
+    assert (first.added, first.due) == (called, called + 1500)
+    assert (second.added, second.due) == (called, called)
+    assert [one.fresh for one in await store.add([NewTask("u3", "a", b"", unique="k")])] == [True]
+    await store.beat("w", b"", FOREVER)
+    turn = await store.turn("w", [], Ask(1, [Pool(5, {"a": 5})]))
+    assert turn.claimed is not None
+    assert [record.uuid for record in turn.claimed.tasks] == ["u2", "u1", "u3"], "by when they were due"
     await store.shut()
 
 

@@ -95,6 +95,7 @@ DECLARE
     _one record;
     _taken tid[];
     _parked bigint[];
+    _parks integer[] := array_fill(0, ARRAY[cardinality(_sources)]);  -- of each source, so far
     _most integer[];
     _shut integer := 0;
 BEGIN
@@ -104,18 +105,23 @@ BEGIN
     LOOP
         _taken := '{}';
         _parked := '{}';
-        _most := _room;
+        -- As many as there is room for, and as many more as were parked: else there is a look for each of these.
+        _most := ARRAY(
+            SELECT CASE WHEN least(room, _total) > 0 THEN least(room, _total) + parks ELSE 0 END
+            FROM unnest(_room, _parks) WITH ORDINALITY AS q (room, parks, nth) ORDER BY nth
+        );
         SELECT array_agg(f.ctid) AS ctids, array_agg(f.seq) AS seqs, array_agg(f.source::text) AS sources,
             array_agg(f.lane::text) AS lanes, array_agg(f.nth) AS nths, array_agg(f.cost) AS costs,
-            array_agg(f.suspect) AS suspects, bool_or(f.suspect OR f.lane IS NOT NULL) AS picky
+            array_agg(f.suspect) AS suspects,
+            bool_or(_shut > 0 OR f.suspect OR f.lane IS NOT NULL) AS picky
         INTO _found FROM (
-            SELECT q.nth, found.* FROM unnest(_sources, _room) WITH ORDINALITY AS q (source, room, nth)
+            SELECT q.nth, found.* FROM unnest(_sources, _most) WITH ORDINALITY AS q (source, most, nth)
             CROSS JOIN (VALUES (false), (true)) AS kinds (suspect)
             CROSS JOIN LATERAL (
                 SELECT ctid, seq, rank, suspect, lane, cost, source FROM place
                 WHERE app = _app AND kind = 'r' AND source = q.source AND suspect = kinds.suspect
                     AND (more_suspects > 0 OR NOT kinds.suspect) AND (_laned OR lane IS NULL)
-                ORDER BY rank, seq LIMIT greatest(0, least(q.room, _total)) FOR UPDATE SKIP LOCKED
+                ORDER BY rank, seq LIMIT q.most FOR UPDATE SKIP LOCKED
             ) AS found ORDER BY found.rank, found.seq
         ) AS f;
         IF NOT _found.picky THEN  -- the first ones: nobody's room is exceeded, since no more were looked at
@@ -139,6 +145,7 @@ BEGIN
                 PERFORM count_v1(_app, _one.source, 'parked', 1);
                 _parked := _parked || _one.seq;
                 _shut := _shut + 1;
+                _parks[_one.nth] := _parks[_one.nth] + 1;
             ELSE
                 _taken := _taken || _one.ctid;
                 seqs := seqs || _one.seq;
@@ -148,7 +155,7 @@ BEGIN
                 more_suspects := more_suspects - _one.suspect::integer;
             END IF;
             -- The last of its source that was looked at, and some were parked: who comes next must be looked for.
-            EXIT WHEN _room[_one.nth] > 0 AND _one.looked = least(_most[_one.nth], _total);
+            EXIT WHEN _room[_one.nth] > 0 AND _one.looked = _most[_one.nth];
         END LOOP;
         DELETE FROM place WHERE ctid = ANY (_taken);
         EXIT WHEN _parked = '{}';
