@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
 from struct import Struct
@@ -25,6 +26,7 @@ from onthedot.stores.contract import (
     Schedule,
     State,
 )
+from onthedot.stores.redis.uuids import packed_uuid, to_uuid, to_uuids, uuid_end
 
 _KEYS = {
     "priority": "p", "boost": "b", "cost": "c", "clash": "k", "unique_for": "u", "expires": "x", "max_crashes": "m",
@@ -32,7 +34,7 @@ _KEYS = {
 }  # fmt: skip
 _NAMES = {key: name for name, key in _KEYS.items()}
 _MOST = 10_000  # policies that are remembered: a declaration makes one, and its tasks share it
-_ASKED, _PAST, _NOTE = Struct(">q6sH"), Struct(">HI"), Struct(">H")
+_ASKED, _PAST, _NOTE = Struct(">7s6sH"), Struct(">HI"), Struct(">H")
 _digests: dict[Policy, tuple[str, str]] = {}
 _policies: dict[str, Policy] = {}
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
@@ -40,14 +42,13 @@ decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 
 
 class _Head(msgspec.Struct, array_like=True, gc=False):
-    uuid: str
     source: str
     policy: str
     lane: str | None = None
     unique: str | None = None
 
 
-_head = msgspec.msgpack.Decoder(_Head).decode
+_head = lru_cache(_MOST)(msgspec.msgpack.Decoder(_Head).decode)  # most are of a few kinds
 
 
 class UnknownPolicy(LookupError):
@@ -82,22 +83,23 @@ def packed_policies(tasks: Iterable[NewTask | Record]) -> bytes:
 def head_of(task: NewTask | Record) -> bytes:
     digest = policy_text(task.policy)[0]
     if task.unique is not None:
-        return encode((task.uuid, task.source, digest, task.lane, task.unique))
+        return encode((task.source, digest, task.lane, task.unique))
     if task.lane is not None:
-        return encode((task.uuid, task.source, digest, task.lane))
-    return encode((task.uuid, task.source, digest))
+        return encode((task.source, digest, task.lane))
+    return encode((task.source, digest))
 
 
 def payloads(tasks: Sequence[NewTask]) -> Iterator[bytes]:
     for task in tasks:
         yield head_of(task)
+        yield packed_uuid(task.uuid)
         yield task.body
 
 
 def alike(tasks: Sequence[NewTask]) -> bool:
     """They differ by uuid and body alone: of no lane, without a key, not to expire, no suspects."""
     first = tasks[0]
-    source, policy, at, after, length = first.source, first.policy, first.at, first.after, len(first.uuid)
+    source, policy, at, after = first.source, first.policy, first.at, first.after
     if policy.expires is not None or policy.max_crashes <= 1:
         return False
     for task in tasks:
@@ -105,7 +107,7 @@ def alike(tasks: Sequence[NewTask]) -> bool:
             return False
         if task.policy is not policy and task.policy != policy:
             return False
-        if task.at != at or task.after != after or len(task.uuid) != length or not task.uuid.isascii():
+        if task.at != at or task.after != after:
             return False
     return True
 
@@ -113,14 +115,12 @@ def alike(tasks: Sequence[NewTask]) -> bool:
 def packed_alike(tasks: Sequence[NewTask]) -> list[Any]:
     """What they share, then uuid and body of each."""
     first = tasks[0]
-    head = head_of(first)
-    start = 1 + len(encode(first.uuid)) - len(first.uuid)  # what says that an array comes, and a text
     words: list[Any] = [
         first.source, *policy_text(first.policy), first.policy.boost, "" if first.at is None else first.at,
-        repr(first.after), head[:start], head[start + len(first.uuid) :],
+        repr(first.after), head_of(first),
     ]  # fmt: skip
     for task in tasks:
-        words += (task.uuid, task.body)
+        words += (packed_uuid(task.uuid), task.body)
     return words
 
 
@@ -129,14 +129,14 @@ def times(tasks: Sequence[NewTask]) -> list[tuple[int | None, float]]:
 
 
 def packed_copies(records: Sequence[Record]) -> tuple[bytes, list[bytes]]:
-    """Of another store's: their numbers, and head, body and error of each."""
+    """Of another store's: their numbers, and head, uuid, body and error of each."""
     numbers: list[Any] = []
     words: list[bytes] = []
     for record in records:
         past = record.past
         counts = (past.retries, past.crashes, past.earlier, past.started, past.hops)
         numbers.append((record.due, record.added, *counts, past.error is not None))
-        words += (head_of(record), record.body, past.error or b"")
+        words += (head_of(record), packed_uuid(record.uuid), record.body, past.error or b"")
     return encode(numbers), words
 
 
@@ -157,18 +157,19 @@ def to_past(packed: bytes, now: float) -> tuple[str, int | None, Past]:
 
 def to_record(seq: bytes, asked: bytes, packed: bytes | None, state: str = "ready", now: float = 0) -> Record:
     due, added, length = _ASKED.unpack_from(asked)
-    end = 16 + length
-    head = _head(asked[16:end])
-    past = FRESH
+    end = 15 + length
+    head = _head(asked[15:end])
+    body = uuid_end(asked, end)
+    past, moment = FRESH, int.from_bytes(due, "big", signed=True)
     if packed is not None:
         kept, changed, past = to_past(packed, now)
-        due, state = changed if changed is not None else due, kept or state
+        moment, state = changed if changed is not None else moment, kept or state
     policy = _policies.get(head.policy)
     if policy is None:
         raise UnknownPolicy(head.policy)
     return Record(
-        head.uuid, head.source, asked[end:], policy, head.lane, head.unique, due, int.from_bytes(seq, "big"),
-        int.from_bytes(added, "big"), cast("State", state), past,
+        to_uuid(asked[end:body]), head.source, asked[body:], policy, head.lane, head.unique, moment,
+        int.from_bytes(seq, "big"), int.from_bytes(added, "big"), cast("State", state), past,
     )  # fmt: skip
 
 
@@ -198,29 +199,39 @@ def to_note(packed: bytes) -> tuple[int, int, str, bytes]:
     return number, fence, session, packed[2 + length :]
 
 
+def to_news(packed: bytes) -> tuple[list[str], Iterator[str]]:
+    """What has happened, and the uuids of those to whom."""
+    (length,) = _NOTE.unpack_from(packed)
+    return decode(packed[2 : 2 + length]), to_uuids(packed[2 + length :])
+
+
 def packed_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
     """In groups: what came of one claim in one way is said once, and so is what all of a group say.
 
     What is opaque comes apart.
     """
     groups: list[list[Any]] = []
-    words: list[list[bytes]] = []  # by group
+    uuids: list[list[bytes]] = []  # by group
+    words: list[list[bytes]] = []  # likewise
     last: tuple[Any, ...] | None = None
     for outcome in outcomes:
         kind, data = _kind(outcome)
         if kind == last and outcome.also is None:
-            groups[-1][2].append(outcome.lease.uuid)
+            uuids[-1].append(packed_uuid(outcome.lease.uuid))
             words[-1].append(data)
             continue
         adds = None if outcome.also is None else times(outcome.also.adds)
-        groups.append([kind[0], kind[1], [outcome.lease.uuid], *kind[2:], adds])
+        groups.append([kind[0], kind[1], 0, *kind[2:], adds])
+        uuids.append([packed_uuid(outcome.lease.uuid)])
         words.append([data] if outcome.also is None else [data, *payloads(outcome.also.adds)])
         last = kind if adds is None else None
-    for group, said in zip(groups, words, strict=True):
+    for group, names, said in zip(groups, uuids, words, strict=True):
         same = len(said) > 1 and group[-1] is None and said.count(said[0]) == len(said)
+        group[2] = len(names)
         group.append(same)
         if same:
             del said[1:]
+        said.insert(0, b"".join(names))
     return encode(groups) if groups else b"", [word for said in words for word in said]
 
 

@@ -1,12 +1,12 @@
 -- add_alike: new tasks that differ by uuid and body alone, of no lane, without a unique key, not to expire and no suspects:
 -- what add does, without a record or a closure of anything, since most calls are of this kind.
--- KEYS[1]: prefix. ARGV: now, source, digest and text of the policy, boost, at ("": see after), after, head before and behind
---   the uuid, then uuid and body each.
+-- KEYS[1]: prefix. ARGV: now, source, digest and text of the policy, boost, at ("": see after), after, head, then uuid and body
+--   each.
 -- Returns: for each: "" if it is new, else its uuid, which was there.
 -- uses: call widening
-local source, digest, moment, after, front, tail = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7]), ARGV[8], ARGV[9]
-local uuids, number = {}, (#ARGV - 9) / 2
-for i = 1, number do uuids[i] = ARGV[8 + 2 * i] end
+local source, digest, moment, after = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
+local uuids, number = {}, (#ARGV - 8) / 2
+for i = 1, number do uuids[i] = ARGV[7 + 2 * i] end
 
 local there, here, holders, new, fresh = several(IDS, uuids), {}, {}, {}, 0
 for i = 1, number do
@@ -27,11 +27,11 @@ if before == 0 then widen() end
 local due = moment or (after > 0 and math.ceil(now + after)) or at
 local state = due <= now and 'ready' or 'scheduled'
 local score = string.format('%.17g', state == 'ready' and due - tonumber(ARGV[5]) or due)
-local head = struct.pack('>i8I6I2', due, at, #front + #uuids[1] + #tail) .. front
+local head = struct.pack('>i7I6I2', due, at, #ARGV[8]) .. ARGV[8]
 local tasks, ids, order, seqs = {}, {}, {}, {}
 for i = 1, fresh do
   local uuid, seq, place = uuids[new[i]], struct.pack('>I6', before + i), 2 * i
-  tasks[place - 1], tasks[place] = seq, head .. uuid .. tail .. ARGV[9 + 2 * new[i]]
+  tasks[place - 1], tasks[place] = seq, head .. uuid .. ARGV[8 + 2 * new[i]]
   ids[place - 1], ids[place] = uuid, seq
   order[place - 1], order[place] = score, seq
   seqs[i] = seq

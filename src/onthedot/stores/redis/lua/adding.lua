@@ -1,8 +1,8 @@
 -- Adding: new records.
-local function to_task(head, moment, after)
+local function to_task(uuid, head, moment, after)
   local h = unpacked(head)
   return setmetatable({
-    uuid = h[1], source = h[2], digest = h[3], policy = policy_of(h[3]), lane = h[4], unique = h[5],
+    uuid = uuid, source = h[1], digest = h[2], policy = policy_of(h[2]), lane = h[3], unique = h[4],
     due = moment or due_in(after or 0), added = at,
   }, FRESH)
 end
