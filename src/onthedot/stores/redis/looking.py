@@ -15,7 +15,7 @@ from onthedot.stores.records import moved, past_with
 from onthedot.stores.redis.client import fields
 from onthedot.stores.redis.rows import learn, seq_bytes, to_note, to_record, to_schedule
 from onthedot.stores.redis.standing import to_limit, to_standing
-from onthedot.stores.redis.uuids import packed_uuid, packed_uuids, to_uuid, to_uuids
+from onthedot.stores.redis.uuids import packed_uuid, to_uuid, to_uuids
 
 _PIECE = 200  # records a script looks at
 _LOOK = 5_000  # records a find looks at
@@ -37,7 +37,8 @@ class Looking(ABC):
     async def get(self, uuids: Sequence[str]) -> list[Record | None]:
         found: list[Record | None] = [None] * len(uuids)
         for start in range(0, len(uuids), _PIECE):
-            for place, record in await self._look("uuids", packed_uuids(uuids[start : start + _PIECE])):
+            wanted = [packed_uuid(uuid) for uuid in uuids[start : start + _PIECE]]
+            for place, record in await self._look("uuids", wanted):
                 found[start + place] = record
         return found
 
@@ -116,7 +117,7 @@ class Looking(ABC):
             return [((await self._do("HGET", "count", "moves") or b"0").decode(), b"[]")]
         entries = await self._do("XRANGE", "changes", f"({after}", "+", "COUNT", limit)
         rows = [(number.decode().partition("-")[0], dict(_pairs(fields))) for number, fields in entries]
-        seqs = {seq for _, row in rows for state in row if _known(state) for seq in _split(row[state])}
+        seqs = {seq for _, row in rows for field, what in row.items() for seq in _seqs(field, what)}
         names = await self._names(sorted(seqs))
         return [(number, msgspec.json.encode(list(_moves(row, names)))) for number, row in rows]
 
@@ -134,25 +135,28 @@ class Looking(ABC):
 def _moves(row: dict[bytes, bytes], names: Mapping[bytes, tuple[str, str]]) -> Iterator[tuple[int, str, str, str]]:
     """In words; of those that are gone since, nothing is said."""
     at = int(row.pop(b"at"))
-    for state, what in row.items():
-        if _known(state):
-            yield from ((at, *names[seq], state.decode()) for seq in _split(what) if seq in names)
+    for field, what in row.items():
+        if field.startswith(b"gone:"):
+            _, state, source = field.decode().split(":", 2)
+            yield from ((at, uuid, source, state) for uuid in to_uuids(what))
         else:
-            _, ended, source = state.decode().split(":", 2)
-            yield from ((at, uuid, source, ended) for uuid in to_uuids(what))
+            state = field.decode().removeprefix("run:")
+            yield from ((at, *names[seq], state) for seq in _seqs(field, what) if seq in names)
 
 
-def _known(state: bytes) -> bool:
-    """By numbers: not when, and not those that were not kept."""
-    return state != b"at" and not state.startswith(b"gone:")
+def _seqs(field: bytes, what: bytes) -> list[bytes]:
+    """Of a row in the change log: of a run only the first and the last are there."""
+    if field == b"at" or field.startswith(b"gone:"):
+        return []
+    seqs = [what[start : start + 6] for start in range(0, len(what), 6)]
+    if field.startswith(b"run:"):
+        first, last = (int.from_bytes(seq, "big") for seq in seqs)
+        return seq_bytes(range(first, last + 1))
+    return seqs
 
 
 def _in_pieces(numbers: Sequence[int]) -> Iterator[list[int]]:
     return (list(numbers[start : start + _PIECE]) for start in range(0, len(numbers), _PIECE))
-
-
-def _split(seqs: bytes) -> list[bytes]:
-    return [seqs[start : start + 6] for start in range(0, len(seqs), 6)]
 
 
 def _pairs(answer: Any) -> Iterator[tuple[bytes, bytes]]:

@@ -26,7 +26,7 @@ from onthedot.stores.contract import (
     Schedule,
     State,
 )
-from onthedot.stores.redis.uuids import packed_uuid, to_uuid, to_uuids, uuid_end
+from onthedot.stores.redis.uuids import packed_uuid, packed_uuids, to_uuid, to_uuids, uuid_end
 
 _KEYS = {
     "priority": "p", "boost": "b", "cost": "c", "clash": "k", "unique_for": "u", "expires": "x", "max_crashes": "m",
@@ -113,15 +113,12 @@ def alike(tasks: Sequence[NewTask]) -> bool:
 
 
 def packed_alike(tasks: Sequence[NewTask]) -> list[Any]:
-    """What they share, then uuid and body of each."""
+    """What they share, their uuids, then the body of each."""
     first = tasks[0]
-    words: list[Any] = [
+    return [
         first.source, *policy_text(first.policy), first.policy.boost, "" if first.at is None else first.at,
-        repr(first.after), head_of(first),
+        repr(first.after), head_of(first), packed_uuids([task.uuid for task in tasks]), *[task.body for task in tasks],
     ]  # fmt: skip
-    for task in tasks:
-        words += (packed_uuid(task.uuid), task.body)
-    return words
 
 
 def times(tasks: Sequence[NewTask]) -> list[tuple[int | None, float]]:
@@ -211,18 +208,18 @@ def packed_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
     What is opaque comes apart.
     """
     groups: list[list[Any]] = []
-    uuids: list[list[bytes]] = []  # by group
+    uuids: list[list[str]] = []  # by group
     words: list[list[bytes]] = []  # likewise
     last: tuple[Any, ...] | None = None
     for outcome in outcomes:
         kind, data = _kind(outcome)
         if kind == last and outcome.also is None:
-            uuids[-1].append(packed_uuid(outcome.lease.uuid))
+            uuids[-1].append(outcome.lease.uuid)
             words[-1].append(data)
             continue
         adds = None if outcome.also is None else times(outcome.also.adds)
         groups.append([kind[0], kind[1], 0, *kind[2:], adds])
-        uuids.append([packed_uuid(outcome.lease.uuid)])
+        uuids.append([outcome.lease.uuid])
         words.append([data] if outcome.also is None else [data, *payloads(outcome.also.adds)])
         last = kind if adds is None else None
     for group, names, said in zip(groups, uuids, words, strict=True):
@@ -231,7 +228,7 @@ def packed_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
         group.append(same)
         if same:
             del said[1:]
-        said.insert(0, b"".join(names))
+        said.insert(0, packed_uuids(names))
     return encode(groups) if groups else b"", [word for said in words for word in said]
 
 

@@ -49,7 +49,7 @@ from onthedot.stores.redis.rows import (
     to_schedule,
 )
 from onthedot.stores.redis.url import place_of
-from onthedot.stores.redis.uuids import packed_uuid, packed_uuids, to_uuid
+from onthedot.stores.redis.uuids import packed_uuid, to_uuid
 
 T = TypeVar("T")
 
@@ -152,11 +152,11 @@ class RedisStore(Looking):
         return [note.lease for note, alive in zip(notes, held, strict=True) if not alive]
 
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
-        fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *packed_uuids(uuids))
+        fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *map(packed_uuid, uuids))
         return Held(fence, await self._knowing(partial(to_records, records)))
 
     async def lift(self, session: str, uuids: Sequence[str]) -> Held:
-        fence, records = await self._call("lift", session, CLIENT_LEASE, *packed_uuids(uuids))
+        fence, records = await self._call("lift", session, CLIENT_LEASE, *map(packed_uuid, uuids))
         return Held(fence, await self._knowing(partial(to_records, records)))
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
@@ -165,7 +165,7 @@ class RedisStore(Looking):
         return _added(records, holders)
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
-        return [to_uuid(uuid) for uuid in await self._call("revive", *packed_uuids(uuids))]
+        return [to_uuid(uuid) for uuid in await self._call("revive", *map(packed_uuid, uuids))]
 
     # -- sessions
 

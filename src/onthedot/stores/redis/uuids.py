@@ -6,26 +6,34 @@ ends is seen from its first byte.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 
 _USUAL = 17  # bytes
+_DASHES = (10, 15, 20, 25)  # behind the two digits of the zero
 
 
 def packed_uuid(uuid: str) -> bytes:
-    if uuid[8:24:5] == "----" and len(uuid) == 36:
-        digits = uuid.replace("-", "")
+    return packed_uuids((uuid,))
+
+
+def packed_uuids(uuids: Sequence[str]) -> bytes:
+    """One behind the other. If all are of the usual form, in one stroke: every task passes here, coming and going."""
+    number = len(uuids)
+    text = "00" + "00".join(uuids)
+    if set(map(len, uuids)) == {36} and all(text[place::38] == "-" * number for place in _DASHES):
+        digits = text.replace("-", "")
         try:
             raw = bytes.fromhex(digits)
         except ValueError:
             raw = b""
-        if len(raw) == 16 and raw.hex() == digits:  # capitals and spaces are read as well, and would be lost
-            return b"\0" + raw
-    text = uuid.encode()
+        if len(raw) == _USUAL * number and raw.hex() == digits:  # capitals and spaces are understood, too, and would go
+            return raw
+    return b"".join(map(packed_uuid if number > 1 else _packed_text, uuids))
+
+
+def _packed_text(uuid: str) -> bytes:
+    text = uuid.encode()[:255]  # none has more than 200: what is longer is looked for in vain
     return len(text).to_bytes(1, "big") + text
-
-
-def packed_uuids(uuids: Iterable[str]) -> list[bytes]:
-    return [packed_uuid(uuid) for uuid in uuids]
 
 
 def to_uuid(packed: bytes) -> str:

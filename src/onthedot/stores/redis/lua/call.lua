@@ -29,3 +29,17 @@ local function several(key, fields) -- HMGET
   end
   return found
 end
+
+local function uuid_at(text, place) -- its first byte: how many follow, or 0: the usual sixteen (see uuids.py)
+  local length = text:byte(place)
+  return text:sub(place, place + (length == 0 and 16 or length))
+end
+
+local function uuids_in(text)
+  local uuids, place = {}, 1
+  while place <= #text do
+    local uuid = uuid_at(text, place)
+    uuids[#uuids + 1], place = uuid, place + #uuid
+  end
+  return uuids
+end

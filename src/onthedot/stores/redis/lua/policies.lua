@@ -1,5 +1,4 @@
--- Numbers, uuids and policies: a number (seq) is six bytes, whose order is the numbers'; a uuid begins with the length of
--- what follows, 0 for the usual sixteen bytes (see uuids.py); a policy is kept once, by its digest.
+-- Numbers and policies: a number (seq) is six bytes, whose order is the numbers'; a policy is kept once, by its digest.
 local ENDING = {cancel = true, expired = true, crashed = true, stray = true, lifted = true} -- in no order: it must end, or was lifted
 local queue_keys = {[READY] = {}, [SUSPECT] = {}} -- made once a call
 local POLICIES, policies, uses, texts = P .. 'policies', {}, {}, {}
@@ -10,20 +9,6 @@ local function seqs_in(text)
   local seqs = {}
   for i = 1, #text, 6 do seqs[#seqs + 1] = text:sub(i, i + 5) end
   return seqs
-end
-
-local function uuid_at(text, place)
-  local length = text:byte(place)
-  return text:sub(place, place + (length == 0 and 16 or length))
-end
-
-local function uuids_in(text)
-  local uuids, place = {}, 1
-  while place <= #text do
-    local uuid = uuid_at(text, place)
-    uuids[#uuids + 1], place = uuid, place + #uuid
-  end
-  return uuids
 end
 
 local function policy_of(digest)
