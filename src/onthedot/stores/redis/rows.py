@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from base64 import b64encode
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from functools import lru_cache
 from hashlib import sha256
 from itertools import repeat
 from struct import Struct
@@ -26,7 +25,7 @@ from onthedot.stores.contract import (
     Schedule,
     State,
 )
-from onthedot.stores.redis.uuids import packed_uuid, packed_uuids, to_uuid, to_uuids, uuid_end
+from onthedot.stores.redis.uuids import packed_uuid, packed_uuids, to_uuids, uuid_at
 
 _KEYS = {
     "priority": "p", "boost": "b", "cost": "c", "clash": "k", "unique_for": "u", "expires": "x", "max_crashes": "m",
@@ -35,6 +34,7 @@ _KEYS = {
 _NAMES = {key: name for name, key in _KEYS.items()}
 _MOST = 10_000  # policies that are remembered: a declaration makes one, and its tasks share it
 _ASKED, _PAST, _NOTE = Struct(">7s6sH"), Struct(">HI"), Struct(">H")
+_number = int.from_bytes  # looked up once: every record has three
 _digests: dict[Policy, tuple[str, str]] = {}
 _policies: dict[str, Policy] = {}
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
@@ -48,7 +48,7 @@ class _Head(msgspec.Struct, array_like=True, gc=False):
     unique: str | None = None
 
 
-_head = lru_cache(_MOST)(msgspec.msgpack.Decoder(_Head).decode)  # most are of a few kinds
+_head = msgspec.msgpack.Decoder(_Head).decode
 
 
 class UnknownPolicy(LookupError):
@@ -156,8 +156,8 @@ def to_record(seq: bytes, asked: bytes, packed: bytes | None, state: str = "read
     due, added, length = _ASKED.unpack_from(asked)
     end = 15 + length
     head = _head(asked[15:end])
-    body = uuid_end(asked, end)
-    past, moment = FRESH, int.from_bytes(due, "big", signed=True)
+    uuid, end = uuid_at(asked, end)
+    past, moment = FRESH, _number(due, signed=True)
     if packed is not None:
         kept, changed, past = to_past(packed, now)
         moment, state = changed if changed is not None else moment, kept or state
@@ -165,15 +165,15 @@ def to_record(seq: bytes, asked: bytes, packed: bytes | None, state: str = "read
     if policy is None:
         raise UnknownPolicy(head.policy)
     return Record(
-        to_uuid(asked[end:body]), head.source, asked[body:], policy, head.lane, head.unique, moment,
-        int.from_bytes(seq, "big"), int.from_bytes(added, "big"), cast("State", state), past,
+        uuid, head.source, asked[end:], policy, head.lane, head.unique, moment, _number(seq), _number(added),
+        cast("State", state), past,
     )  # fmt: skip
 
 
 def to_records(rows: Sequence[Any]) -> list[Record]:
     seqs, asked, past = rows
-    numbers = (seqs[start : start + 6] for start in range(0, len(seqs), 6))
-    return [to_record(*row) for row in zip(numbers, asked, past or repeat(None, len(asked)), strict=True)]
+    numbers = [seqs[start : start + 6] for start in range(0, len(seqs), 6)]
+    return list(map(to_record, numbers, asked, past or repeat(None)))
 
 
 def seq_bytes(seqs: Iterable[int]) -> list[bytes]:

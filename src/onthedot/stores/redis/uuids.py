@@ -37,20 +37,23 @@ def _packed_text(uuid: str) -> bytes:
 
 
 def to_uuid(packed: bytes) -> str:
-    if packed[0]:
-        return packed[1:].decode()
-    digits = packed.hex()
-    return f"{digits[2:10]}-{digits[10:14]}-{digits[14:18]}-{digits[18:22]}-{digits[22:]}"
-
-
-def uuid_end(packed: bytes, start: int) -> int:
-    return start + ((packed[start] + 1) if packed[start] else _USUAL)
+    return uuid_at(packed, 0)[0]
 
 
 def to_uuids(packed: bytes) -> Iterator[str]:
     """Of one behind the other."""
     start = 0
     while start < len(packed):
-        end = uuid_end(packed, start)
-        yield to_uuid(packed[start:end])
-        start = end
+        uuid, start = uuid_at(packed, start)
+        yield uuid
+
+
+def uuid_at(packed: bytes, start: int) -> tuple[str, int]:
+    """And where it ends."""
+    length = packed[start]
+    if length:
+        end = start + 1 + length
+        return packed[start + 1 : end].decode(), end
+    end = start + _USUAL
+    fours = packed[start + 1 : end].hex("-", 2)  # with three dashes too many
+    return f"{fours[:4]}{fours[5:29]}{fours[30:34]}{fours[35:]}", end
