@@ -36,10 +36,11 @@ local function uuid_at(text, place) -- its first byte: how many follow, or 0: th
 end
 
 local function uuids_in(text)
-  local uuids, place = {}, 1
+  local uuids, number, place = {}, 0, 1
   while place <= #text do
     local uuid = uuid_at(text, place)
-    uuids[#uuids + 1], place = uuid, place + #uuid
+    number, place = number + 1, place + #uuid
+    uuids[number] = uuid
   end
   return uuids
 end
