@@ -33,16 +33,15 @@ _KEYS = {
 }  # fmt: skip
 _NAMES = {key: name for name, key in _KEYS.items()}
 _MOST = 10_000  # policies that are remembered: a declaration makes one, and its tasks share it
-_ASKED, _PAST, _NOTE = Struct(">7s6sH"), Struct(">HI"), Struct(">H")
-_number = int.from_bytes  # looked up once: every record has three
-_digests: dict[Policy, tuple[str, str]] = {}
-_policies: dict[str, Policy] = {}
+_ASKED, _PAST, _NOTE = Struct(">q6sH"), Struct(">HI"), Struct(">H")
+_number = int.from_bytes  # looked up once: every record has two
+_digests: dict[tuple[str, Policy], tuple[str, str]] = {}
+_policies: dict[str, tuple[str, Policy]] = {}  # with the source whose tasks have it
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 
 
 class _Head(msgspec.Struct, array_like=True, gc=False):
-    source: str
     policy: str
     lane: str | None = None
     unique: str | None = None
@@ -55,38 +54,38 @@ class UnknownPolicy(LookupError):
     """Of another process: its text must be read first."""
 
 
-def policy_text(policy: Policy) -> tuple[str, str]:
-    """Its digest, by which tasks name it, and as JSON without what is as always."""
-    known = _digests.get(policy)
+def policy_text(source: str, policy: Policy) -> tuple[str, str]:
+    """Its digest, by which the tasks of a source name it, and as JSON with the source, without what is as always."""
+    known = _digests.get((source, policy))
     if known is None:
         if len(_digests) >= _MOST:
             _digests.clear()
         said = {_KEYS[name]: value for name in _KEYS if (value := getattr(policy, name)) != getattr(DEFAULT, name)}
-        text = msgspec.json.encode(said)
+        text = msgspec.json.encode({"s": source, **said})
         digest = b64encode(sha256(text).digest()[:6]).decode()
-        known = _digests[policy] = digest, text.decode()
+        known = _digests[source, policy] = digest, text.decode()
     return known
 
 
-def learn(digest: bytes, text: bytes | None) -> None:
-    """text: None if its last task has gone meanwhile."""
+def learn(digest: bytes, text: bytes) -> None:
     if len(_policies) >= _MOST:
         _policies.clear()
-    said = {_NAMES[key]: value for key, value in msgspec.json.decode(text or b"{}").items()}
-    _policies[digest.decode()] = msgspec.convert(said, Policy)
+    said = msgspec.json.decode(text)
+    source = said.pop("s")
+    _policies[digest.decode()] = source, msgspec.convert({_NAMES[key]: value for key, value in said.items()}, Policy)
 
 
 def packed_policies(tasks: Iterable[NewTask | Record]) -> bytes:
-    return encode(dict({policy_text(task.policy) for task in tasks}))
+    return encode(dict({policy_text(task.source, task.policy) for task in tasks}))
 
 
 def head_of(task: NewTask | Record) -> bytes:
-    digest = policy_text(task.policy)[0]
+    digest = policy_text(task.source, task.policy)[0]
     if task.unique is not None:
-        return encode((task.source, digest, task.lane, task.unique))
+        return encode((digest, task.lane, task.unique))
     if task.lane is not None:
-        return encode((task.source, digest, task.lane))
-    return encode((task.source, digest))
+        return encode((digest, task.lane))
+    return encode((digest,))
 
 
 def payloads(tasks: Sequence[NewTask]) -> Iterator[bytes]:
@@ -116,8 +115,9 @@ def packed_alike(tasks: Sequence[NewTask]) -> list[Any]:
     """What they share, their uuids, then the body of each."""
     first = tasks[0]
     return [
-        first.source, *policy_text(first.policy), first.policy.boost, "" if first.at is None else first.at,
-        repr(first.after), head_of(first), packed_uuids([task.uuid for task in tasks]), *[task.body for task in tasks],
+        first.source, *policy_text(first.source, first.policy), first.policy.boost,
+        "" if first.at is None else first.at, repr(first.after), head_of(first),
+        packed_uuids([task.uuid for task in tasks]), *[task.body for task in tasks],
     ]  # fmt: skip
 
 
@@ -154,18 +154,19 @@ def to_past(packed: bytes, now: float) -> tuple[str, int | None, Past]:
 
 def to_record(seq: bytes, asked: bytes, packed: bytes | None, state: str = "ready", now: float = 0) -> Record:
     due, added, length = _ASKED.unpack_from(asked)
-    end = 15 + length
-    head = _head(asked[15:end])
+    end = 16 + length
+    head = _head(asked[16:end])
     uuid, end = uuid_at(asked, end)
-    past, moment = FRESH, _number(due, signed=True)
+    past = FRESH
     if packed is not None:
         kept, changed, past = to_past(packed, now)
-        moment, state = changed if changed is not None else moment, kept or state
-    policy = _policies.get(head.policy)
-    if policy is None:
+        due, state = changed if changed is not None else due, kept or state
+    known = _policies.get(head.policy)
+    if known is None:
         raise UnknownPolicy(head.policy)
+    source, policy = known
     return Record(
-        uuid, head.source, asked[end:], policy, head.lane, head.unique, moment, _number(seq), _number(added),
+        uuid, source, asked[end:], policy, head.lane, head.unique, due, _number(seq), _number(added),
         cast("State", state), past,
     )  # fmt: skip
 

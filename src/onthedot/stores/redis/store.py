@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from onthedot.clock import Clock, SystemClock
+from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     CLIENT_LEASE,
     Added,
@@ -115,7 +116,13 @@ class RedisStore(Looking):
                 return read()
             except UnknownPolicy as unknown:
                 digest = str(unknown.args[0]).encode()
-                learn(digest, await self._do("HGET", "policies", digest))
+                text = await self._do("HGET", "policies", digest)
+                if text is None:
+                    raise StoreUnavailable(
+                        f"{self._place.shown}: what was taken has gone meanwhile, with the lease or with the server's "
+                        "data; the same call again does no harm"
+                    ) from None
+                learn(digest, text)
 
     # -- tasks
 

@@ -27,7 +27,7 @@ if before == 0 then widen() end
 local due = moment or (after > 0 and math.ceil(now + after)) or at
 local state = due <= now and 'ready' or 'scheduled'
 local score = string.format('%.17g', state == 'ready' and due - tonumber(ARGV[5]) or due)
-local head = struct.pack('>i7I6I2', due, at, #ARGV[8]) .. ARGV[8]
+local head = struct.pack('>i8I6I2', due, at, #ARGV[8]) .. ARGV[8]
 local tasks, ids, order = {}, {}, {}
 for i = 1, fresh do
   local uuid, seq, place = uuids[new[i]], struct.pack('>I6', before + i), 2 * i

@@ -1,8 +1,9 @@
 -- Adding: new records.
 local function to_task(uuid, head, moment, after)
   local h = unpacked(head)
+  local policy = policy_of(h[1])
   return setmetatable({
-    uuid = uuid, source = h[1], digest = h[2], policy = policy_of(h[2]), lane = h[3], unique = h[4],
+    uuid = uuid, source = policy.s, digest = h[1], policy = policy, lane = h[2], unique = h[3],
     due = moment or due_in(after or 0), added = at,
   }, FRESH)
 end
