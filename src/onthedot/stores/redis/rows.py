@@ -114,10 +114,10 @@ def alike(tasks: Sequence[NewTask]) -> bool:
 def packed_alike(tasks: Sequence[NewTask]) -> list[Any]:
     """What they share, their uuids, then the body of each."""
     first = tasks[0]
+    digest, text = policy_text(first.source, first.policy)
     return [
-        first.source, *policy_text(first.source, first.policy), first.policy.boost,
-        "" if first.at is None else first.at, repr(first.after), head_of(first),
-        packed_uuids([task.uuid for task in tasks]), *[task.body for task in tasks],
+        first.source, digest, text, first.policy.boost, "" if first.at is None else first.at, repr(first.after),
+        encode((digest,)), packed_uuids([task.uuid for task in tasks]), *[task.body for task in tasks],
     ]  # fmt: skip
 
 
