@@ -89,9 +89,9 @@ def head_of(task: NewTask | Record) -> bytes:
 
 
 def payloads(tasks: Sequence[NewTask]) -> Iterator[bytes]:
+    yield packed_uuids([task.uuid for task in tasks])
     for task in tasks:
         yield head_of(task)
-        yield packed_uuid(task.uuid)
         yield task.body
 
 

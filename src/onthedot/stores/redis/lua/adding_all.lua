@@ -1,4 +1,4 @@
--- What is opaque comes apart, in order: head, uuid and body of each task.
+-- What is opaque comes apart, in order: the uuids in one, then head and body of each task.
 local payload = 0
 
 local function next_payloads(number)
@@ -15,10 +15,9 @@ local function the_same(number) -- one for all of them
 end
 
 local function next_tasks(times)
-  local tasks = {}
+  local tasks, uuids = {}, uuids_in(next_payloads(1)[1])
   for i, time in ipairs(times) do
-    local words = next_payloads(3)
-    tasks[i] = {words[1], words[2], words[3], time[1], time[2]}
+    tasks[i], payload = {ARGV[payload + 1], uuids[i], ARGV[payload + 2], time[1], time[2]}, payload + 2
   end
   return tasks
 end

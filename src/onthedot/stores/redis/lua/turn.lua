@@ -2,8 +2,8 @@
 -- KEYS[1]: prefix. ARGV: now, session, outcomes, ask ("" or msgpack [number, pools, suspects, known, again]),
 --   policies of what is added (msgpack {digest: text}), payloads.
 -- outcomes: msgpack [[fence, session, number, state, keep, keep_result, after, counted, [at, after] of adds, same], …]: runs of
---   like ones. Payloads: in this order, their uuids in one, the result or error of each (one, if it is the same), head, uuid and
---   body of what it adds.
+--   like ones. Payloads: in this order, their uuids in one, the result or error of each (one, if it is the same), and of what
+--   it adds the uuids in one, head and body each.
 -- Returns: verdicts (a letter each: o k, r epeat, l ost), alive, and with an ask of the living:
 --   msgpack [fence, rest, woke, next_in, more, now], tasks and chores as [seqs in one, tasks, pasts if any], schedules as [name, packed, rule].
 -- uses: call later policies records counting limits lanes laning entering places steps keys widening adding adding_all ending sessions burying noting backing alike settling
