@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from itertools import count
 from typing import Any
+from uuid import UUID
 
 from onthedot.stores.contract import (
     Again,
@@ -32,10 +33,16 @@ PLACES = ("at", "after", "lane", "unique")  # fields of a new task; everything e
 _numbers = count(1)
 
 
+def _new_uuid() -> str:
+    """Of the usual form and of another in turn: a store may keep them in different ways."""
+    number = next(_numbers)
+    return f"t{number:06}" if number % 2 else str(UUID(int=number << 80))
+
+
 def task(source: str = "a", uuid: str | None = None, body: bytes = b"{}", **options: Any) -> NewTask:
     """A new task; what is not a field of it is its policy's."""
     own = {name: options.pop(name) for name in PLACES if name in options}
-    return NewTask(uuid or f"t{next(_numbers):06}", source, body, policy=Policy(**options), **own)
+    return NewTask(uuid or _new_uuid(), source, body, policy=Policy(**options), **own)
 
 
 def tasks(number: int, source: str = "a", **options: Any) -> list[NewTask]:

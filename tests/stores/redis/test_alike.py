@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -17,9 +18,9 @@ POLICIES = [Policy()] * 4 + [Policy(max_crashes=1), Policy(reply_to="w"), Policy
 
 
 def drawn(chance: random.Random, number: int) -> NewTask:
-    """Most are alike; names of different lengths, which stand before the rest of the head."""
+    """Most are alike; uuids of both forms, and of different lengths."""
     return NewTask(
-        f"t{number:03}" + "x" * chance.choice([0, 0, 0, 1, 40]),
+        chance.choice([f"t{number:03}" + "x" * chance.choice([0, 0, 1, 40]), str(UUID(int=number << 90))]),
         chance.choice(["a", "a", "a", "b"]),
         chance.choice([b"", b"body"]),
         lane=chance.choice([None] * 5 + ["a/k"]),

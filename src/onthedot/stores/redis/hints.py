@@ -10,7 +10,7 @@ from typing import Any
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import Hint
 from onthedot.stores.redis.faults import explained
-from onthedot.stores.redis.rows import decode
+from onthedot.stores.redis.rows import decode, to_news
 
 _QUIET = 15.0  # seconds after which a silent connection is asked whether it lives; a worker hears its own beats
 _ANSWER = 5.0
@@ -65,12 +65,13 @@ class Listening:
                 raise StoreUnavailable(f"{self._where}: hints do not come any more; listening anew")
 
     def _understood(self, message: dict[str, Any]) -> Hint | None:
-        first, second = decode(message["data"])
         if message["channel"].endswith(b":hints"):
-            return None if first == self._session else Hint(sources=frozenset(second))
-        if first == "ended":
-            return Hint(ended=frozenset(second))
-        return Hint(cancel=dict(second)) if first == "cancel" else None  # "beat": only that it lives
+            caller, sources = decode(message["data"])
+            return None if caller == self._session else Hint(sources=frozenset(sources))
+        if not message["data"]:
+            return None  # a beat: only that it lives
+        (kind, *reason), uuids = to_news(message["data"])
+        return Hint(ended=frozenset(uuids)) if kind == "ended" else Hint(cancel=dict.fromkeys(uuids, *reason))
 
     async def _hang_up(self) -> None:
         pubsub, self._pubsub = self._pubsub, None

@@ -13,8 +13,9 @@ from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Sc
 from onthedot.stores.filters import check, fits
 from onthedot.stores.records import moved, past_with
 from onthedot.stores.redis.client import fields
-from onthedot.stores.redis.rows import decode, learn, seq_bytes, to_note, to_record, to_schedule
+from onthedot.stores.redis.rows import learn, seq_bytes, to_note, to_record, to_schedule
 from onthedot.stores.redis.standing import to_limit, to_standing
+from onthedot.stores.redis.uuids import packed_uuid, to_uuid, to_uuids
 
 _PIECE = 200  # records a script looks at
 _LOOK = 5_000  # records a find looks at
@@ -36,11 +37,12 @@ class Looking(ABC):
     async def get(self, uuids: Sequence[str]) -> list[Record | None]:
         found: list[Record | None] = [None] * len(uuids)
         for start in range(0, len(uuids), _PIECE):
-            for place, record in await self._look("uuids", uuids[start : start + _PIECE]):
+            wanted = [packed_uuid(uuid) for uuid in uuids[start : start + _PIECE]]
+            for place, record in await self._look("uuids", wanted):
                 found[start + place] = record
         return found
 
-    async def _look(self, by: str, wanted: Sequence[str | bytes]) -> list[tuple[int, Record]]:
+    async def _look(self, by: str, wanted: Sequence[bytes]) -> list[tuple[int, Record]]:
         rows, now, policies = await self._call("look", by, *wanted)
         for digest, text in zip(policies[::2], policies[1::2], strict=True):
             learn(digest, text)
@@ -71,7 +73,7 @@ class Looking(ABC):
         return (piece for numbers in ranges for piece in _in_pieces(numbers))
 
     async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
-        seq = await self._do("HGET", "ids", uuid)
+        seq = await self._do("HGET", "ids", packed_uuid(uuid))
         if seq is None:
             return []
         found: list[tuple[int, Note]] = []
@@ -107,7 +109,7 @@ class Looking(ABC):
         return Server(float(now), program, int(said["used_memory"]), int(said["maxmemory"]))
 
     async def standing(self, uuid: str) -> Standing | None:
-        answer = await self._call("stand", uuid, AHEAD)
+        answer = await self._call("stand", packed_uuid(uuid), AHEAD)
         return None if answer is None else to_standing(answer)
 
     async def changes(self, after: str, limit: int) -> list[tuple[str, bytes]]:
@@ -115,7 +117,7 @@ class Looking(ABC):
             return [((await self._do("HGET", "count", "moves") or b"0").decode(), b"[]")]
         entries = await self._do("XRANGE", "changes", f"({after}", "+", "COUNT", limit)
         rows = [(number.decode().partition("-")[0], dict(_pairs(fields))) for number, fields in entries]
-        seqs = {seq for _, row in rows for state in row.keys() - {b"at", b"gone"} for seq in _split(row[state])}
+        seqs = {seq for _, row in rows for field, what in row.items() for seq in _seqs(field, what)}
         names = await self._names(sorted(seqs))
         return [(number, msgspec.json.encode(list(_moves(row, names)))) for number, row in rows]
 
@@ -123,30 +125,38 @@ class Looking(ABC):
         names: dict[bytes, tuple[str, str]] = {}
         for start in range(0, len(seqs), 1000):
             piece = seqs[start : start + 1000]
-            answer = [text.decode() for text in await self._call("names", *piece)]
-            names |= dict(zip(piece, zip(answer[::2], answer[1::2], strict=True), strict=True))
+            answer = await self._call("names", *piece)
+            for seq, uuid, source in zip(piece, answer[::2], answer[1::2], strict=True):
+                if uuid:
+                    names[seq] = to_uuid(uuid), source.decode()
         return names
 
 
 def _moves(row: dict[bytes, bytes], names: Mapping[bytes, tuple[str, str]]) -> Iterator[tuple[int, str, str, str]]:
     """In words; of those that are gone since, nothing is said."""
     at = int(row.pop(b"at"))
-    for state, what in row.items():
-        if state == b"gone":
-            yield from ((at, *each) for each in decode(what))
-            continue
-        for seq in _split(what):
-            uuid, source = names[seq]
-            if uuid:
-                yield at, uuid, source, state.decode()
+    for field, what in row.items():
+        if field.startswith(b"gone:"):
+            _, state, source = field.decode().split(":", 2)
+            yield from ((at, uuid, source, state) for uuid in to_uuids(what))
+        else:
+            state = field.decode().removeprefix("run:")
+            yield from ((at, *names[seq], state) for seq in _seqs(field, what) if seq in names)
+
+
+def _seqs(field: bytes, what: bytes) -> list[bytes]:
+    """Of a row in the change log: of a run only the first and the last are there."""
+    if field == b"at" or field.startswith(b"gone:"):
+        return []
+    seqs = [what[start : start + 6] for start in range(0, len(what), 6)]
+    if field.startswith(b"run:"):
+        first, last = (int.from_bytes(seq, "big") for seq in seqs)
+        return seq_bytes(range(first, last + 1))
+    return seqs
 
 
 def _in_pieces(numbers: Sequence[int]) -> Iterator[list[int]]:
     return (list(numbers[start : start + _PIECE]) for start in range(0, len(numbers), _PIECE))
-
-
-def _split(seqs: bytes) -> list[bytes]:
-    return [seqs[start : start + 6] for start in range(0, len(seqs), 6)]
 
 
 def _pairs(answer: Any) -> Iterator[tuple[bytes, bytes]]:

@@ -25,6 +25,7 @@ from onthedot.stores.contract import (
     Schedule,
     State,
 )
+from onthedot.stores.redis.uuids import packed_uuid, packed_uuids, to_uuids, uuid_at
 
 _KEYS = {
     "priority": "p", "boost": "b", "cost": "c", "clash": "k", "unique_for": "u", "expires": "x", "max_crashes": "m",
@@ -33,15 +34,14 @@ _KEYS = {
 _NAMES = {key: name for name, key in _KEYS.items()}
 _MOST = 10_000  # policies that are remembered: a declaration makes one, and its tasks share it
 _ASKED, _PAST, _NOTE = Struct(">q6sH"), Struct(">HI"), Struct(">H")
-_digests: dict[Policy, tuple[str, str]] = {}
-_policies: dict[str, Policy] = {}
+_number = int.from_bytes  # looked up once: every record has two
+_digests: dict[tuple[str, Policy], tuple[str, str]] = {}
+_policies: dict[str, tuple[str, Policy]] = {}  # with the source whose tasks have it
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 
 
 class _Head(msgspec.Struct, array_like=True, gc=False):
-    uuid: str
-    source: str
     policy: str
     lane: str | None = None
     unique: str | None = None
@@ -54,41 +54,42 @@ class UnknownPolicy(LookupError):
     """Of another process: its text must be read first."""
 
 
-def policy_text(policy: Policy) -> tuple[str, str]:
-    """Its digest, by which tasks name it, and as JSON without what is as always."""
-    known = _digests.get(policy)
+def policy_text(source: str, policy: Policy) -> tuple[str, str]:
+    """Its digest, by which the tasks of a source name it, and as JSON with the source, without what is as always."""
+    known = _digests.get((source, policy))
     if known is None:
         if len(_digests) >= _MOST:
             _digests.clear()
         said = {_KEYS[name]: value for name in _KEYS if (value := getattr(policy, name)) != getattr(DEFAULT, name)}
-        text = msgspec.json.encode(said)
+        text = msgspec.json.encode({"s": source, **said})
         digest = b64encode(sha256(text).digest()[:6]).decode()
-        known = _digests[policy] = digest, text.decode()
+        known = _digests[source, policy] = digest, text.decode()
     return known
 
 
-def learn(digest: bytes, text: bytes | None) -> None:
-    """text: None if its last task has gone meanwhile."""
+def learn(digest: bytes, text: bytes) -> None:
     if len(_policies) >= _MOST:
         _policies.clear()
-    said = {_NAMES[key]: value for key, value in msgspec.json.decode(text or b"{}").items()}
-    _policies[digest.decode()] = msgspec.convert(said, Policy)
+    said = msgspec.json.decode(text)
+    source = said.pop("s")
+    _policies[digest.decode()] = source, msgspec.convert({_NAMES[key]: value for key, value in said.items()}, Policy)
 
 
 def packed_policies(tasks: Iterable[NewTask | Record]) -> bytes:
-    return encode(dict({policy_text(task.policy) for task in tasks}))
+    return encode(dict({policy_text(task.source, task.policy) for task in tasks}))
 
 
 def head_of(task: NewTask | Record) -> bytes:
-    digest = policy_text(task.policy)[0]
+    digest = policy_text(task.source, task.policy)[0]
     if task.unique is not None:
-        return encode((task.uuid, task.source, digest, task.lane, task.unique))
+        return encode((digest, task.lane, task.unique))
     if task.lane is not None:
-        return encode((task.uuid, task.source, digest, task.lane))
-    return encode((task.uuid, task.source, digest))
+        return encode((digest, task.lane))
+    return encode((digest,))
 
 
 def payloads(tasks: Sequence[NewTask]) -> Iterator[bytes]:
+    yield packed_uuids([task.uuid for task in tasks])
     for task in tasks:
         yield head_of(task)
         yield task.body
@@ -97,7 +98,7 @@ def payloads(tasks: Sequence[NewTask]) -> Iterator[bytes]:
 def alike(tasks: Sequence[NewTask]) -> bool:
     """They differ by uuid and body alone: of no lane, without a key, not to expire, no suspects."""
     first = tasks[0]
-    source, policy, at, after, length = first.source, first.policy, first.at, first.after, len(first.uuid)
+    source, policy, at, after = first.source, first.policy, first.at, first.after
     if policy.expires is not None or policy.max_crashes <= 1:
         return False
     for task in tasks:
@@ -105,23 +106,19 @@ def alike(tasks: Sequence[NewTask]) -> bool:
             return False
         if task.policy is not policy and task.policy != policy:
             return False
-        if task.at != at or task.after != after or len(task.uuid) != length or not task.uuid.isascii():
+        if task.at != at or task.after != after:
             return False
     return True
 
 
 def packed_alike(tasks: Sequence[NewTask]) -> list[Any]:
-    """What they share, then uuid and body of each."""
+    """What they share, their uuids, then the body of each."""
     first = tasks[0]
-    head = head_of(first)
-    start = 1 + len(encode(first.uuid)) - len(first.uuid)  # what says that an array comes, and a text
-    words: list[Any] = [
-        first.source, *policy_text(first.policy), first.policy.boost, "" if first.at is None else first.at,
-        repr(first.after), head[:start], head[start + len(first.uuid) :],
+    digest, text = policy_text(first.source, first.policy)
+    return [
+        first.source, digest, text, first.policy.boost, "" if first.at is None else first.at, repr(first.after),
+        encode((digest,)), packed_uuids([task.uuid for task in tasks]), *[task.body for task in tasks],
     ]  # fmt: skip
-    for task in tasks:
-        words += (task.uuid, task.body)
-    return words
 
 
 def times(tasks: Sequence[NewTask]) -> list[tuple[int | None, float]]:
@@ -129,14 +126,14 @@ def times(tasks: Sequence[NewTask]) -> list[tuple[int | None, float]]:
 
 
 def packed_copies(records: Sequence[Record]) -> tuple[bytes, list[bytes]]:
-    """Of another store's: their numbers, and head, body and error of each."""
+    """Of another store's: their numbers, and head, uuid, body and error of each."""
     numbers: list[Any] = []
     words: list[bytes] = []
     for record in records:
         past = record.past
         counts = (past.retries, past.crashes, past.earlier, past.started, past.hops)
         numbers.append((record.due, record.added, *counts, past.error is not None))
-        words += (head_of(record), record.body, past.error or b"")
+        words += (head_of(record), packed_uuid(record.uuid), record.body, past.error or b"")
     return encode(numbers), words
 
 
@@ -159,23 +156,25 @@ def to_record(seq: bytes, asked: bytes, packed: bytes | None, state: str = "read
     due, added, length = _ASKED.unpack_from(asked)
     end = 16 + length
     head = _head(asked[16:end])
+    uuid, end = uuid_at(asked, end)
     past = FRESH
     if packed is not None:
         kept, changed, past = to_past(packed, now)
         due, state = changed if changed is not None else due, kept or state
-    policy = _policies.get(head.policy)
-    if policy is None:
+    known = _policies.get(head.policy)
+    if known is None:
         raise UnknownPolicy(head.policy)
+    source, policy = known
     return Record(
-        head.uuid, head.source, asked[end:], policy, head.lane, head.unique, due, int.from_bytes(seq, "big"),
-        int.from_bytes(added, "big"), cast("State", state), past,
+        uuid, source, asked[end:], policy, head.lane, head.unique, due, _number(seq), _number(added),
+        cast("State", state), past,
     )  # fmt: skip
 
 
 def to_records(rows: Sequence[Any]) -> list[Record]:
     seqs, asked, past = rows
-    numbers = (seqs[start : start + 6] for start in range(0, len(seqs), 6))
-    return [to_record(*row) for row in zip(numbers, asked, past or repeat(None, len(asked)), strict=True)]
+    numbers = [seqs[start : start + 6] for start in range(0, len(seqs), 6)]
+    return list(map(to_record, numbers, asked, past or repeat(None)))
 
 
 def seq_bytes(seqs: Iterable[int]) -> list[bytes]:
@@ -198,29 +197,39 @@ def to_note(packed: bytes) -> tuple[int, int, str, bytes]:
     return number, fence, session, packed[2 + length :]
 
 
+def to_news(packed: bytes) -> tuple[list[str], Iterator[str]]:
+    """What has happened, and the uuids of those to whom."""
+    (length,) = _NOTE.unpack_from(packed)
+    return decode(packed[2 : 2 + length]), to_uuids(packed[2 + length :])
+
+
 def packed_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
     """In groups: what came of one claim in one way is said once, and so is what all of a group say.
 
     What is opaque comes apart.
     """
     groups: list[list[Any]] = []
-    words: list[list[bytes]] = []  # by group
+    uuids: list[list[str]] = []  # by group
+    words: list[list[bytes]] = []  # likewise
     last: tuple[Any, ...] | None = None
     for outcome in outcomes:
         kind, data = _kind(outcome)
         if kind == last and outcome.also is None:
-            groups[-1][2].append(outcome.lease.uuid)
+            uuids[-1].append(outcome.lease.uuid)
             words[-1].append(data)
             continue
         adds = None if outcome.also is None else times(outcome.also.adds)
-        groups.append([kind[0], kind[1], [outcome.lease.uuid], *kind[2:], adds])
+        groups.append([kind[0], kind[1], 0, *kind[2:], adds])
+        uuids.append([outcome.lease.uuid])
         words.append([data] if outcome.also is None else [data, *payloads(outcome.also.adds)])
         last = kind if adds is None else None
-    for group, said in zip(groups, words, strict=True):
+    for group, names, said in zip(groups, uuids, words, strict=True):
         same = len(said) > 1 and group[-1] is None and said.count(said[0]) == len(said)
+        group[2] = len(names)
         group.append(same)
         if same:
             del said[1:]
+        said.insert(0, packed_uuids(names))
     return encode(groups) if groups else b"", [word for said in words for word in said]
 
 

@@ -10,6 +10,7 @@ from functools import partial
 from typing import Any, TypeVar, cast
 
 from onthedot.clock import Clock, SystemClock
+from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     CLIENT_LEASE,
     Added,
@@ -49,6 +50,7 @@ from onthedot.stores.redis.rows import (
     to_schedule,
 )
 from onthedot.stores.redis.url import place_of
+from onthedot.stores.redis.uuids import packed_uuid, to_uuid
 
 T = TypeVar("T")
 
@@ -114,7 +116,13 @@ class RedisStore(Looking):
                 return read()
             except UnknownPolicy as unknown:
                 digest = str(unknown.args[0]).encode()
-                learn(digest, await self._do("HGET", "policies", digest))
+                text = await self._do("HGET", "policies", digest)
+                if text is None:
+                    raise StoreUnavailable(
+                        f"{self._place.shown}: what was taken has gone meanwhile, with the lease or with the server's "
+                        "data; the same call again does no harm"
+                    ) from None
+                learn(digest, text)
 
     # -- tasks
 
@@ -146,16 +154,16 @@ class RedisStore(Looking):
         words: list[Any] = []
         for note in notes:
             lease = note.lease
-            words += (lease.uuid, lease.fence, lease.session, note.kind, note.name, note.data)
+            words += (packed_uuid(lease.uuid), lease.fence, lease.session, note.kind, note.name, note.data)
         held = await self._call("note", *words) if notes else ()
         return [note.lease for note, alive in zip(notes, held, strict=True) if not alive]
 
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
-        fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *uuids)
+        fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *map(packed_uuid, uuids))
         return Held(fence, await self._knowing(partial(to_records, records)))
 
     async def lift(self, session: str, uuids: Sequence[str]) -> Held:
-        fence, records = await self._call("lift", session, CLIENT_LEASE, *uuids)
+        fence, records = await self._call("lift", session, CLIENT_LEASE, *map(packed_uuid, uuids))
         return Held(fence, await self._knowing(partial(to_records, records)))
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
@@ -164,7 +172,7 @@ class RedisStore(Looking):
         return _added(records, holders)
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
-        return [uuid.decode() for uuid in await self._call("revive", *uuids)]
+        return [to_uuid(uuid) for uuid in await self._call("revive", *map(packed_uuid, uuids))]
 
     # -- sessions
 
@@ -175,7 +183,7 @@ class RedisStore(Looking):
             return Beat(alive=False)
         wanted = answer[1]
         pairs = zip(wanted[::2], wanted[1::2], strict=True)
-        return Beat(True, [Lease(uuid.decode(), fence, session) for uuid, fence in pairs])
+        return Beat(True, [Lease(to_uuid(uuid), fence, session) for uuid, fence in pairs])
 
     async def close(self, session: str) -> None:
         while await self._call("close", session):
@@ -225,7 +233,7 @@ class RedisStore(Looking):
 
 def _added(tasks: Sequence[NewTask | Record], holders: Sequence[bytes]) -> list[Added]:
     return [
-        Added(holder.decode(), fresh=False) if holder else Added(task.uuid, fresh=True)
+        Added(to_uuid(holder), fresh=False) if holder else Added(task.uuid, fresh=True)
         for task, holder in zip(tasks, holders, strict=True)
     ]
 

@@ -1,8 +1,9 @@
 -- Adding: new records.
-local function to_task(head, moment, after)
+local function to_task(uuid, head, moment, after)
   local h = unpacked(head)
+  local policy = policy_of(h[1])
   return setmetatable({
-    uuid = h[1], source = h[2], digest = h[3], policy = policy_of(h[3]), lane = h[4], unique = h[5],
+    uuid = uuid, source = policy.s, digest = h[1], policy = policy, lane = h[2], unique = h[3],
     due = moment or due_in(after or 0), added = at,
   }, FRESH)
 end

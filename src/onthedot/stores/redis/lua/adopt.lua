@@ -1,7 +1,7 @@
 -- adopt: copies of another store's tasks, lifted. What is there already, by uuid or by unique key, stands; but one
 -- that has gone from here gives its place to what comes back.
 -- KEYS[1]: prefix. ARGV: now, policies (msgpack {digest: text}), msgpack [[due, added, retries, crashes, earlier, started,
---   hops, has an error], …], then head, body and error each.
+--   hops, has an error], …], then head, uuid, body and error each.
 -- Returns: for each: "" if it is new, else the uuid of the one that was there.
 -- uses: call later policies records counting limits lanes laning entering places steps keys ending widening adding logging telling
 local function adopt(r, head, body)
@@ -28,8 +28,8 @@ end
 local holders = {}
 texts = unpacked(ARGV[2])
 for i, p in ipairs(unpacked(ARGV[3])) do
-  local head, body, error = ARGV[1 + 3 * i], ARGV[2 + 3 * i], ARGV[3 + 3 * i]
-  local r = to_task(head, p[1])
+  local head, uuid, body, error = ARGV[4 * i], ARGV[4 * i + 1], ARGV[4 * i + 2], ARGV[4 * i + 3]
+  local r = to_task(uuid, head, p[1])
   r.added, r.retries, r.crashes, r.earlier, r.started = p[2], p[3], p[4], p[5], p[6]
   r.hops, r.error = p[7] + 1, p[8] and error or nil
   holders[i] = adopt(r, head, body) or ''

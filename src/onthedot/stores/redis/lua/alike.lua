@@ -1,11 +1,10 @@
--- Most tasks of a group end alike: at their first try, with nothing but a result, and their heads differ by the uuid only.
+-- Most tasks of a group end alike: at their first try, with nothing but a result, and their heads are the same.
 local function likeness(o, r, asked) -- of one that has just ended, for those that follow; nil if more than that was to be done
   local more = r.lane or r.unique or o.adds or o.keep <= 0 or suspect(r)
   if more or o.state ~= 'succeeded' or not r.fresh or effective(r.source) then return nil end
-  local from, to = cmsgpack.unpack_one(asked, 17) + 1, 16 + struct.unpack('>I2', asked, 15)
-  local past = past_of(r, false)
+  local past, to = past_of(r, false), 16 + struct.unpack('>I2', asked, 15)
   return {
-    source = r.source, front = asked:sub(15, 19), from = from, to = to, tail = asked:sub(from, to), number = 0,
+    source = r.source, head = asked:sub(15, to), to = to, number = 0,
     past = past:sub(1, #past - #r.result), timed = r.result_until ~= nil,
     moved = moves[o.state], kept = kept[at + o.keep],
     ends = r.policy.r and ends[r.policy.r], results = r.result_until and o.keep_result < o.keep and results[r.result_until] or nil,
@@ -14,7 +13,7 @@ end
 
 local function ends_alike(o, i, seq, asked)
   local like, data = o.like, o.data[i]
-  if asked:sub(like.from, like.to) ~= like.tail or asked:sub(15, 19) ~= like.front then return false end
+  if asked:sub(15, like.to) ~= like.head then return false end
   if like.timed ~= (result_until(o, data) ~= nil) then return false end
   like.number = like.number + 1
   like.moved[#like.moved + 1] = seq

@@ -23,5 +23,5 @@ for _, seq in ipairs(call('SMEMBERS', WANTED .. session)) do
     call('SREM', WANTED .. session, seq)
   end
 end
-redis.pcall('PUBLISH', P .. 'to:' .. session, pack({'beat', at})) -- a connection that hears it is not half open
+redis.pcall('PUBLISH', P .. 'to:' .. session, '') -- a connection that hears it is not half open
 return {1, wanted}

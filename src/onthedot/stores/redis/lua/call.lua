@@ -29,3 +29,18 @@ local function several(key, fields) -- HMGET
   end
   return found
 end
+
+local function uuid_at(text, place) -- its first byte: how many follow, or 0: the usual sixteen (see uuids.py)
+  local length = text:byte(place)
+  return text:sub(place, place + (length == 0 and 16 or length))
+end
+
+local function uuids_in(text)
+  local uuids, number, place = {}, 0, 1
+  while place <= #text do
+    local uuid = uuid_at(text, place)
+    number, place = number + 1, place + #uuid
+    uuids[number] = uuid
+  end
+  return uuids
+end

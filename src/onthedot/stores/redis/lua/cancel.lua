@@ -2,8 +2,8 @@
 -- KEYS[1]: prefix. ARGV: now, session, reason, lease (ms that a session lives which only cancels), uuids.
 -- Returns: fence (0: nothing was leased), [seqs in one, tasks, pasts].
 -- uses: call later policies records counting limits lanes laning entering places steps sessions logging telling leasing
-local session, reason, leased, mine = ARGV[2], ARGV[3], {}, {}
-caller = session
+local session, leased, mine = ARGV[2], {}, {}
+caller, reason = session, ARGV[3]
 call('HDEL', COUNT, '') -- after a deletion, if only of nothing, a full server lets the rest through
 present(session, ARGV[4])
 for i = 5, #ARGV do
@@ -15,8 +15,7 @@ for i = 5, #ARGV do
     save(r)
     local holder = claim_of(tonumber(fence))[1]
     call('SADD', WANTED .. holder, seq)
-    cancels[holder] = cancels[holder] or {}
-    cancels[holder][r.uuid] = reason
+    listed(cancels, holder, r.uuid)
   elseif r and not r.ended then
     r.cancel = true
     if ENDING[r.why] then

@@ -1,7 +1,7 @@
 -- What a call keeps in mind until its end: counts, numbers, moves, whom to tell.
 local NUMBERS = {'seq', 'moves', 'fence', 'batch', 'chores', 'graves'}
 local counts, blocks, kept, results, numbers, grown = {}, {}, {}, {}, nil, {}
-local moves, moved, ends, cancels = {}, 0, {}, {}
+local moves, moved, ends, cancels, reason = {}, 0, {}, {}, '' -- ends, cancels: uuids by session; reason: of the cancels
 local closing = {} -- what else is to be saved at the end
 local caller -- the session that calls: it looks by itself
 
@@ -19,13 +19,17 @@ local function counted(source, state)
   return (tonumber(call('HGET', TALLY, source .. ':' .. state)) or 0) + (its and its[state] or 0)
 end
 
-local function move(state, what)
-  local list = moves[state]
+local function listed(lists, key, what)
+  local list = lists[key]
   if not list then
     list = {}
-    moves[state] = list
+    lists[key] = list
   end
   list[#list + 1] = what
+end
+
+local function move(state, what) -- its number; of one that is gone, its uuid
+  listed(moves, state, what)
   moved = moved + 1
 end
 

@@ -14,15 +14,6 @@ local function free_key(r)
   if held and unpacked(held)[1] == r.uuid then call('HDEL', UNIQUE, field) end
 end
 
-local function listed(lists, key, what)
-  local list = lists[key]
-  if not list then
-    list = {}
-    lists[key] = list
-  end
-  list[#list + 1] = what
-end
-
 local function result_until(o, data) -- a time of its own, if it is kept for less than its task
   return o.keep_result and data and #data > 0 and at + math.min(o.keep, o.keep_result) or nil
 end
@@ -31,7 +22,7 @@ local function end_task(r, o, started) -- o: the outcome's group; r.result and r
   free_key(r)
   if r.policy.r then listed(ends, r.policy.r, r.uuid) end
   if o.keep <= 0 then
-    move('gone', {r.uuid, r.source, o.state})
+    move('gone:' .. o.state .. ':' .. r.source, r.uuid)
     return forget_task(r)
   end
   count(r.source, o.state, 1)

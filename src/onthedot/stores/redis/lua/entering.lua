@@ -18,7 +18,7 @@ local function enter(r, state)
 end
 
 local function write_asked(r, head, body)
-  later(sets, TASK, r.seq, struct.pack('>i8I6I2', r.due, r.added, #head) .. head .. body)
+  later(sets, TASK, r.seq, struct.pack('>i8I6I2', r.due, r.added, #head) .. head .. r.uuid .. body)
 end
 
 local function write_task(r, head, body)

@@ -1,6 +1,6 @@
 -- fire: the tasks of a schedule's window and its next time, unless it has changed or is paused.
 -- KEYS[1]: prefix. ARGV: now, msgpack [[name, rev, next_at, last_at, [at, after] of its tasks], …], policies (msgpack
---   {digest: text}), head and body each.
+--   {digest: text}), of each the uuids in one, head and body each.
 -- Returns: 1 or 0 for each.
 -- uses: call later policies records counting limits lanes laning entering places steps keys widening adding adding_all scheduling logging telling
 local answers = {}

@@ -28,8 +28,7 @@ local function replace(seq, new, head, body)
   exists(new, 1)
   hold_key(new.uuid, new.source, new.unique, key_until(new))
   if not old.fresh then save(new) end
-  local uuid_ends = cmsgpack.unpack_one(head, 1)
-  write_task(new, head:sub(1, 1) .. pack(old.uuid) .. head:sub(uuid_ends + 1), body)
+  write_task(new, head, body)
 end
 
 local function take_key(r, head, body) -- answers with who has it; a newcomer may replace that one

@@ -9,8 +9,8 @@ local function later(buffer, key, first, second)
     list = {}
     buffer[key] = list
   end
-  list[#list + 1] = first
-  list[#list + 1] = second
+  local number = #list -- asked once: Lua searches for the end
+  list[number + 1], list[number + 2] = first, second
   dirty = true
 end
 

@@ -24,7 +24,7 @@ local function log()
   local row = {'at', at}
   for state, list in pairs(moves) do
     row[#row + 1] = state
-    row[#row + 1] = state == 'gone' and pack(list) or table.concat(list)
+    row[#row + 1] = table.concat(list)
   end
   call('XADD', P .. 'changes', 'MINID', '~', math.max(0, number - 100000), number .. '-0', unpack(row))
 end

@@ -1,4 +1,5 @@
--- Numbers and policies: a number (seq) is six bytes, whose order is the numbers'; a policy is kept once, by its digest.
+-- Numbers and policies: a number (seq) is six bytes, whose order is the numbers'; a policy is kept once a source
+-- (s), by its digest.
 local ENDING = {cancel = true, expired = true, crashed = true, stray = true, lifted = true} -- in no order: it must end, or was lifted
 local queue_keys = {[READY] = {}, [SUSPECT] = {}} -- made once a call
 local POLICIES, policies, uses, texts = P .. 'policies', {}, {}, {}

@@ -1,15 +1,16 @@
 -- A record is what was asked (task, written once) and what has happened since (past, if anything has).
--- task: due i8, added I6, length of head I2, head = msgpack [uuid, source, policy, lane, unique], body.
+-- task: due i8, added I6, length of head I2, head = msgpack [policy, lane, unique], uuid (see uuids.py), body.
 -- past: length of head I2, of error I4, head (see past_of), error, result.
 local FRESH = {why = 'due', retries = 0, crashes = 0, earlier = 0, settled = 0, hops = 0, fresh = true}
 FRESH.__index = FRESH -- what most records say is said once: small tables are quick to make
 
 local function headed(seq, asked) -- what was asked, without its times: enough for one that ends at the first try
-  local _, head = cmsgpack.unpack_one(asked, 16)
-  local digest = head[3]
+  local before, head = cmsgpack.unpack_one(asked, 16)
+  local digest = head[1]
+  local policy = policies[digest] or policy_of(digest)
   return setmetatable({
-    seq = seq, uuid = head[1], source = head[2], digest = digest, policy = policies[digest] or policy_of(digest),
-    lane = head[4], unique = head[5],
+    seq = seq, uuid = uuid_at(asked, before + 1), source = policy.s, digest = digest, policy = policy, lane = head[2],
+    unique = head[3],
   }, FRESH)
 end
 

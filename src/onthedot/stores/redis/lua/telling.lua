@@ -1,6 +1,11 @@
 -- The end of a verb: what was put off is written, then others are told. A server that forbids PUBLISH is left silent:
 -- then the poll interval carries.
-local function tell(channel, what) redis.pcall('PUBLISH', channel, pack(what)) end
+local function tell(channel, what) redis.pcall('PUBLISH', channel, what) end
+
+local function tell_session(session, head, uuids)
+  head = pack(head)
+  tell(P .. 'to:' .. session, struct.pack('>I2', #head) .. head .. table.concat(uuids))
+end
 
 local function keys_of(set)
   local list = {}
@@ -24,7 +29,7 @@ local function finish()
   end
   many('HSET', COUNT, last)
   local sources = keys_of(told)
-  if #sources > 0 then tell(P .. 'hints', {caller or false, sources}) end
-  for session, uuids in pairs(ends) do tell(P .. 'to:' .. session, {'ended', uuids}) end
-  for session, wanted in pairs(cancels) do tell(P .. 'to:' .. session, {'cancel', wanted}) end
+  if #sources > 0 then tell(P .. 'hints', pack({caller or false, sources})) end
+  for session, uuids in pairs(ends) do tell_session(session, {'ended'}, uuids) end
+  for session, uuids in pairs(cancels) do tell_session(session, {'cancel', reason}, uuids) end
 end

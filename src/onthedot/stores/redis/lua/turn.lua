@@ -1,8 +1,9 @@
 -- turn: settle, then (with an ask) reap dead sessions, refill lanes, promote alarms and claim: one step.
 -- KEYS[1]: prefix. ARGV: now, session, outcomes, ask ("" or msgpack [number, pools, suspects, known, again]),
 --   policies of what is added (msgpack {digest: text}), payloads.
--- outcomes: msgpack [[fence, session, uuids, state, keep, keep_result, after, counted, [at, after] of adds, same], …]: runs of
---   like ones. Payloads: in this order, the result or error of each (one, if it is the same), head and body of what it adds.
+-- outcomes: msgpack [[fence, session, number, state, keep, keep_result, after, counted, [at, after] of adds, same], …]: runs of
+--   like ones. Payloads: in this order, their uuids in one, the result or error of each (one, if it is the same), and of what
+--   it adds the uuids in one, head and body each.
 -- Returns: verdicts (a letter each: o k, r epeat, l ost), alive, and with an ask of the living:
 --   msgpack [fence, rest, woke, next_in, more, now], tasks and chores as [seqs in one, tasks, pasts if any], schedules as [name, packed, rule].
 -- uses: call later policies records counting limits lanes laning entering places steps keys widening adding adding_all ending sessions burying noting backing alike settling
@@ -11,8 +12,8 @@ local session, verdicts = ARGV[2], {}
 caller, payload, texts = session, 5, unpacked(ARGV[5])
 for _, o in ipairs(ARGV[3] ~= '' and unpacked(ARGV[3]) or {}) do
   settle({
-    fence = o[1], session = o[2], uuids = o[3], state = o[4], keep = o[5], keep_result = o[6], after = o[7],
-    counted = o[8], data = o[10] and the_same(#o[3]) or next_payloads(#o[3]), adds = o[9] and next_tasks(o[9]),
+    fence = o[1], session = o[2], uuids = uuids_in(next_payloads(1)[1]), state = o[4], keep = o[5], keep_result = o[6], after = o[7],
+    counted = o[8], data = o[10] and the_same(o[3]) or next_payloads(o[3]), adds = o[9] and next_tasks(o[9]),
   }, verdicts)
 end
 verdicts = table.concat(verdicts)

@@ -1,0 +1,36 @@
+"""A policy is kept once a source; a worker that does not know it asks for it."""
+
+from __future__ import annotations
+
+import pytest
+import redis
+
+from onthedot.clock import ManualClock
+from onthedot.errors import StoreUnavailable
+from onthedot.stores.contract import Ask, NewTask, Policy, Pool
+from onthedot.stores.redis import RedisStore, rows
+from tests.services import valkey
+
+ASK = Ask(1, [Pool(10, {"a": 10, "b": 10})])
+
+
+async def test_sources_that_share_a_policy_and_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+    store = RedisStore(valkey.url(), ManualClock(), valkey.new_name())
+    policy = Policy(boost=7)
+    await store.open()
+    await store.beat("w", b"", 10**6)
+    await store.add([NewTask(f"{source}{number}", source, b"", policy=policy) for source in "ab" for number in (1, 2)])
+    with redis.Redis.from_url(valkey.url()) as client:
+        texts = client.hgetall(f"{store.prefix}policies")
+        assert len(texts) == 2
+        monkeypatch.setattr(rows, "_policies", {})  # as in another process
+        client.delete(f"{store.prefix}policies")
+        with pytest.raises(StoreUnavailable, match="gone"):
+            await store.turn("w", [], ASK)
+        client.hset(f"{store.prefix}policies", mapping=texts)
+    turn = await store.turn("w", [], ASK)  # the same ask: what it took is still there
+    assert turn.claimed is not None
+    found = {(record.uuid, record.source, record.policy) for record in turn.claimed.tasks}
+    assert found == {(f"{source}{number}", source, policy) for source in "ab" for number in (1, 2)}
+    await store.shut()
+    valkey.forget(store.prefix)

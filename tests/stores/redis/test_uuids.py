@@ -1,0 +1,57 @@
+"""Uuids are packed and come back as they were, whatever their form."""
+
+from __future__ import annotations
+
+import uuid
+
+import pytest
+from hypothesis import given, strategies as st
+
+from onthedot.stores.redis.uuids import packed_uuid, packed_uuids, to_uuid, to_uuids
+from onthedot.task import new_uuid
+
+USUAL = "0198a1b2-c3d4-7e5f-8123-456789abcdef"
+LIKE_IT = [
+    USUAL.upper(), USUAL[:-1] + "F", USUAL.replace("-", ""), "{" + USUAL + "}", USUAL[:-1], USUAL + "0",
+    "0198a1b2-c3d4-7e5f-8123-456789abcde-", "0198a1b2-c3d4-7e5f-8123-456789abcd  ",
+    "0198a1b2-c3d4-7e5f-8123-456789abcdeg",
+    "0198a1b-2c3d4-7e5f-8123-456789abcdef", "-" * 36, "\0" + USUAL[1:], "ä" * 36, "x" * 200, "\0" * 17,
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("text", [USUAL, new_uuid(), str(uuid.UUID(int=0)), "0" * 8 + USUAL[8:]])
+def test_the_usual_form_takes_17_bytes(text: str) -> None:
+    assert len(packed_uuid(text)) == 17
+    assert packed_uuid(text)[1:] == uuid.UUID(text).bytes
+    assert to_uuid(packed_uuid(text)) == text
+
+
+@pytest.mark.parametrize("text", LIKE_IT)
+def test_what_only_looks_like_it_stays_as_it_is(text: str) -> None:
+    assert to_uuid(packed_uuid(text)) == text
+    assert packed_uuid(text)[0] == len(text.encode())
+    together = [USUAL, text, USUAL]
+    assert list(to_uuids(packed_uuids(together))) == together
+
+
+def test_lengths_that_only_together_are_usual() -> None:
+    together = [USUAL[:-1], USUAL + "0"]
+    assert list(to_uuids(packed_uuids(together))) == together
+    assert packed_uuids([]) == b""
+
+
+_texts = st.one_of(
+    st.uuids().map(str), st.sampled_from([USUAL, *LIKE_IT]), st.text("0123456789abcdefA-", min_size=1, max_size=40)
+)
+
+
+@given(st.lists(_texts))
+def test_one_behind_the_other(texts: list[str]) -> None:
+    packed = packed_uuids(texts)
+    assert packed == b"".join(map(packed_uuid, texts))
+    assert list(to_uuids(packed)) == texts
+    assert len({packed_uuid(text) for text in texts}) == len(set(texts))
+
+
+def test_one_that_is_too_long_is_no_other_task() -> None:
+    assert packed_uuid("x" * 300) != packed_uuid("x" * 200)
