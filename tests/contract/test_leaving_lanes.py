@@ -99,3 +99,21 @@ async def test_one_that_is_parked_no_longer_stands_before_those_that_need_less(
     clock.advance(1000)
     await OUT[way](store, second)
     assert await state(store, third) == "ready"
+
+
+async def test_one_that_finds_it_shut_leaves_its_tokens_to_those_that_need_less(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    """It was let in before there was a rate; the next turn sees that the first of those that wait can start."""
+    await worker.beat()
+    dear, cheap = await add(store, task(lane="a/k", cost=2), task("b", lane="a/k", boost=1000))
+    await worker.claim("c")
+    await limit(store, "a/k", rate=1.0, burst=2)
+    assert await worker.runs("b") == [cheap]
+    assert await worker.settle(worker.retry(cheap)) == ["ok"]
+    assert await states(store, [dear, cheap]) == ["ready", "parked"]
+    assert await worker.runs("a", "b") == []
+    assert await state(store, dear) == "parked"
+    assert await worker.runs("a", "b") == [cheap]
+    clock.advance(2000)
+    assert await worker.runs("a", "b") == [dear]

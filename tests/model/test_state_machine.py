@@ -539,9 +539,9 @@ SETTINGS = settings(
     suppress_health_check=list(HealthCheck),
 )
 Stores.TestCase.settings = SETTINGS
-SqliteStores.TestCase.settings = settings(SETTINGS, max_examples=max(1, EXAMPLES // 6))  # threads and files take time
-PostgresStores.TestCase.settings = settings(SETTINGS, max_examples=max(1, EXAMPLES // 12))
-RedisStores.TestCase.settings = settings(SETTINGS, max_examples=max(1, EXAMPLES // 12))  # round trips, too
+FEWER = settings(SETTINGS, max_examples=max(1, EXAMPLES // 6))  # threads, files and round trips take time
+for machine in (SqliteStores, PostgresStores, RedisStores):
+    machine.TestCase.settings = FEWER
 TestStores = pytest.mark.timeout(600)(Stores.TestCase)
 TestSqliteStores = pytest.mark.timeout(1200)(SqliteStores.TestCase)
 TestPostgresStores = pytest.mark.timeout(1200)(pytest.mark.usefixtures("postgres")(PostgresStores.TestCase))

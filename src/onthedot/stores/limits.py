@@ -161,8 +161,8 @@ class Limits:
         if limit.rate is None:
             return True
         cost = min(cost, limit.burst)  # one that was added under a larger burst waits for a full bucket, not for ever
-        if (missing := cost - self._level(lane, limit, now)) > _slack(limit.rate):
-            self.refill(lane, now + _time_for(missing, limit.rate))
+        if cost - self._level(lane, limit, now) > _slack(limit.rate):
+            self.refill(lane, now)  # what was pledged to it may be enough for the first of those that are parked
             return False
         assert lane.bucket is not None
         lane.bucket.spend(cost)

@@ -189,7 +189,7 @@ BEGIN
         _cost := least(_cost, _limit.burst);
         _missing := _cost - level_v1(_app, _lane, _limit.rate, _limit.burst, _now);
         IF _missing > _limit.rate * 1e-6 THEN
-            PERFORM refill_v1(_app, _lane, _now + _missing / _limit.rate * 1000);
+            PERFORM refill_v1(_app, _lane, _now);  -- what was pledged to it may be enough for the first parked one
             RETURN false;
         END IF;
         PERFORM spend_v1(_app, _lane, _limit.rate, _limit.burst, _cost, _now);

@@ -76,13 +76,12 @@ LANGUAGE plpgsql AS $$
 BEGIN
     RETURN least(
         (SELECT min(value::double precision) FROM json_each_text(_rest)),
-        (SELECT CASE WHEN at > _now THEN at - _now ELSE 100 END FROM (SELECT least(
-            (SELECT min(alarm) FROM place WHERE app = _app AND alarm IS NOT NULL),
-            (SELECT min(refill_at) FROM bucket WHERE app = _app AND refill_at IS NOT NULL),
-            (SELECT min(until) FROM session WHERE app = _app),
-            (SELECT min(next_at) FROM schedule WHERE app = _app AND next_at > floor(_now)::bigint AND NOT paused)
-        ) AS at) AS next
-        WHERE at IS NOT NULL));
+        (SELECT min(CASE WHEN at > _now THEN at - _now ELSE 100 END) FROM (VALUES
+            ((SELECT min(alarm) FROM place WHERE app = _app AND alarm IS NOT NULL)),
+            ((SELECT min(refill_at) FROM bucket WHERE app = _app AND refill_at IS NOT NULL)),
+            ((SELECT min(until) FROM session WHERE app = _app)),
+            ((SELECT min(next_at) FROM schedule WHERE app = _app AND next_at > floor(_now)::bigint AND NOT paused))
+        ) AS next (at) WHERE at IS NOT NULL));
 END $$;
 
 -- name: take_all_v1

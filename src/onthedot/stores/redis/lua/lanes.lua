@@ -24,9 +24,8 @@ local function starts(l, price) -- may an admitted one start? Limits can have ch
   if limit.paused or (limit.cap and l.running >= limit.cap) then return false end
   if not limit.rate then return true end
   price = math.min(price, limit.burst)
-  local missing = price - level(l, limit)
-  if missing > limit.rate * SLACK / 1000 then
-    refill_at(l, now + missing / limit.rate * 1000)
+  if price - level(l, limit) > limit.rate * SLACK / 1000 then
+    refill_at(l, now) -- what was pledged to it may be enough for the first of those that are parked
     return false
   end
   l.tokens, l.changed = l.tokens - price, true
