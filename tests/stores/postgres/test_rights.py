@@ -64,11 +64,12 @@ async def test_it_can_do_all_that_a_worker_does(limited: str) -> None:
         late = await send.options(after=60).enqueue("late")
         assert (await app.explain(late.uuid)).reason == "not_due"
         await late.cancel()
-        await app.retry([late.uuid])
+        assert await app.retry(late.uuid) == [late.uuid]
+        assert await late.result(timeout=20) == "late"
         assert [schedule.name for schedule in await app.schedules.list()] == ["nightly"]
         await app.schedules.pause("nightly")
         await app.purge()
-        assert len(await app.find(state="succeeded")) == 5
+        assert len(await app.find(state="succeeded")) == 6
 
 
 async def test_it_joins_a_transaction(limited: str) -> None:

@@ -23,64 +23,84 @@ _sync = getattr(os, "fdatasync", os.fsync)
 
 
 class Disk:
-    """Syncs the WAL of one open connection. One sync is for all that was committed before it began.
+    """Syncs the WAL while a connection is open. One sync is for all that was committed before it began.
 
-    The file is held open, as long as the connection: the kernel tells of a write that failed to those who had it open
+    The file is held open as long as the connection: the kernel tells of a write that failed to those who had it open
     then, and only to the first of those who come later.
     """
 
-    def __init__(self, path: str, failed: str = "") -> None:
+    def __init__(self, path: str) -> None:
         self._path = path
-        self.failed: str = failed  # why; from then on a power cut may take back the whole WAL
-        self._due: SimpleQueue[list[Call[Any]] | None] = SimpleQueue()
-        self._wal = os.open(f"{path}-wal", os.O_RDWR | os.O_CLOEXEC)
+        self.failed: str = ""  # why; from then on a power cut may take back the whole WAL
+        self._due: SimpleQueue[list[Call[Any]] | threading.Event] = SimpleQueue()
+        self._wal = -1
+        self._ending = False
         self._thread = threading.Thread(target=self._run, name="onthedot-sqlite-disk", daemon=True)
-        try:
-            self._thread.start()
-        except BaseException:
-            os.close(self._wal)
-            raise
+
+    def start(self) -> None:
+        """With the store, not with a connection: an interpreter that ends opens files, but starts no threads."""
+        self._thread.start()
+
+    def open(self) -> None:
+        self._wal = os.open(f"{self._path}-wal", os.O_RDWR | os.O_CLOEXEC)
 
     def sync(self, calls: list[Call[Any]]) -> None:
         """At once, and then these calls are answered; if there are none, within a moment."""
         self._due.put(calls)
 
+    def let_go(self) -> None:
+        """Of the file. What was committed before is synced and answered first."""
+        if self._wal >= 0:
+            at_rest = threading.Event()
+            self._due.put(at_rest)
+            at_rest.wait()
+            self.forked()
+
+    def forked(self) -> None:
+        if self._wal >= 0:
+            os.close(self._wal)
+            self._wal = -1
+
     def end(self) -> None:
-        """What was committed before is synced and answered first."""
-        self._due.put(None)
+        """For good; it has let go."""
+        self._ending = True
+        self._due.put([])
         self._thread.join()
-        os.close(self._wal)
 
     def _run(self) -> None:
-        last = False
-        while not last:
-            calls, last = self._gathered()
+        while True:
+            calls, at_rest = self._gathered()
             failed = self.failed = self.failed or self._synced()
             for call in calls if failed else ():
                 call.error = StoreUnavailable(
                     f"{self._path}: the disk has not taken it: {failed}; it may be kept or not, try again"
                 )
             answer(calls)
+            if at_rest is not None:
+                at_rest.set()
+            elif self._ending:
+                return
 
-    def _gathered(self) -> tuple[list[Call[Any]], bool]:
-        """Those that wait for the next sync, and whether it is the last one."""
+    def _gathered(self) -> tuple[list[Call[Any]], threading.Event | None]:
+        """Those that wait for the next sync, and who wants to know when it is over."""
         calls: list[Call[Any]] = []
         until, wait = inf, None
         while True:
             try:
                 some = self._due.get(timeout=wait)
             except Empty:
-                return calls, False
-            if some is None:
-                return calls, True
+                return calls, None
+            if isinstance(some, threading.Event):
+                return calls, some
             calls += some
             until = min(until, time.monotonic() + _REST)
-            wait = 0 if calls else max(0.0, until - time.monotonic())
+            wait = 0 if calls or self._ending else max(0.0, until - time.monotonic())
 
     def _synced(self) -> str:
         """Why not, if not. Told to the log too: it may be that nobody waits."""
         try:
-            _sync(self._wal)
+            if self._wal >= 0:
+                _sync(self._wal)
         except Exception as error:  # noqa: BLE001 - a thread that ends would leave all who add without an answer
             _log.error("%s: what was written is not on the disk, until it can be: %s", self._path, error)
             return str(error) or repr(error)

@@ -47,8 +47,7 @@ class Writer(Desk[Board]):
         self._auto_schema = auto_schema
         self._gate = -1
         self._board: Board | None = None
-        self._disk: Disk | None = None
-        self._failed = ""  # what the disk said last, when it was let go
+        self._disk = Disk(path)
         self._changes = 0
         self._inode = 0
         self._wal = Path(f"{path}-wal")
@@ -80,7 +79,7 @@ class Writer(Desk[Board]):
 
         By whomever: who adds again what is there already is told so, and it may not be on the disk yet.
         """
-        if self._board is None or self._disk is None:
+        if self._board is None:
             return calls
         now: list[Call[Board]] = []
         later: list[Call[Board]] = []
@@ -89,15 +88,15 @@ class Writer(Desk[Board]):
         changes, self._changes = self._changes, self._board.db.total_changes
         if later or changes != self._changes:
             if self._disk.failed:
-                self._mend(self._board.db, self._disk)
+                self._mend(self._board.db)
             self._disk.sync(later)
         return now
 
-    def _mend(self, db: sqlite3.Connection, disk: Disk) -> None:
+    def _mend(self, db: sqlite3.Connection) -> None:
         """After a sync that failed, what the WAL lacks nobody knows: it is safe when the database itself has it all."""
         with suppress(sqlite3.Error), self._gate_shut():
             busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
-            disk.failed = disk.failed if busy else ""
+            self._disk.failed = self._disk.failed if busy else ""
 
     def _fail(self, calls: list[Call[Board]], error: Exception) -> None:
         for call in calls:
@@ -244,7 +243,7 @@ class Writer(Desk[Board]):
             if self._presence is None:
                 self._ears.folder.mkdir(exist_ok=True)
                 self._presence = Presence(self._ears.folder)
-            self._disk = Disk(self.path, self._failed)
+            self._disk.open()
         except BaseException:
             db.close()
             raise
@@ -262,12 +261,18 @@ class Writer(Desk[Board]):
 
     def let_go(self) -> None:
         """Before a fork: the connection goes, the presence stays."""
-        if self._disk is not None:
-            self._disk.end()
-            self._failed, self._disk = self._disk.failed, None
+        self._disk.let_go()
         if self._board is not None:
             self._board.db.close()
             self._board = None
+
+    def start(self) -> None:
+        self._disk.start()
+        super().start()
+
+    def _run(self) -> None:
+        super()._run()
+        self._disk.end()
 
     async def stop(self) -> None:
         if self._presence is not None:
@@ -289,6 +294,7 @@ class Writer(Desk[Board]):
 
     def forked(self) -> None:
         super().forked()
+        self._disk.forked()
         if self._gate >= 0:
             os.close(self._gate)
         if self._presence is not None:
