@@ -1,0 +1,458 @@
+"""The steps of a life, which a store and the naive one go through together, and what must never differ."""
+
+from __future__ import annotations
+
+from collections.abc import Coroutine, Mapping, Sequence
+from typing import Any, TypeVar
+
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
+from msgspec.structs import asdict, replace
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import (
+    Again,
+    Also,
+    Ask,
+    Claimed,
+    Done,
+    Ended,
+    Fire,
+    Hold,
+    Lease,
+    Limit,
+    NewTask,
+    Note,
+    Outcome,
+    Past,
+    Record,
+    Schedule,
+    Store,
+)
+from onthedot.stores.memory import MemoryStore
+from tests.model.draws import LEASES, PAUSES, SCHEDULES, SOURCES, STRAY, asks, limits, new_tasks, outcomes, pasts
+from tests.model.lives import often
+from tests.model.naive import NaiveStore
+
+T = TypeVar("T")
+
+CLIENT = "client"
+TICK = 0.01  # ms; epoch milliseconds in a float are not exact
+
+
+def now_or_never(coroutine: Coroutine[Any, Any, T]) -> T:
+    """An immediate store answers without suspending."""
+    try:
+        coroutine.send(None)
+    except StopIteration as answer:
+        return answer.value  # type: ignore[no-any-return]
+    raise AssertionError("an immediate store has suspended")
+
+
+class Stores(RuleBasedStateMachine):
+    def __init__(self) -> None:
+        super().__init__()
+        self.clock = ManualClock()
+        self.store: Store = self.made()
+        self.naive = NaiveStore(self.clock)
+        self.sessions: list[str] = []
+        self.numbers: dict[str, int] = {}
+        self.last_ask: dict[str, Ask] = {}
+        self.leases: list[Lease] = []  # all there ever were, with the naive store's fences
+        self.uuids: list[str] = []
+        self.next_in = 0.0
+        self.looked = 0
+        self.rates: dict[tuple[str, str], float | None] = {}
+        self.fences = {0: 0}  # the naive store's → the other's: both only grow
+
+    # -- the store
+
+    def made(self) -> Store:
+        return MemoryStore(self.clock)
+
+    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
+        return now_or_never(coroutine)
+
+    # -- both at once
+
+    def call(self, verb: str, *args: Any) -> tuple[Any, Any]:
+        theirs = self.wait(getattr(self.store, verb)(*(self.translated(arg) for arg in args)))
+        return theirs, getattr(self.naive, verb)(*args)
+
+    def same(self, verb: str, *args: Any) -> Any:
+        theirs, ours = self.call(verb, *args)
+        assert _plain(theirs) == _plain(ours), verb
+        return ours
+
+    def translated(self, arg: Any) -> Any:
+        """The same call in the other store's fences."""
+        match arg:
+            case Lease():
+                return replace(arg, fence=self.fences.get(arg.fence, -1))
+            case Done() | Again() | Ended() | Note():
+                return replace(arg, lease=self.translated(arg.lease))
+            case list():
+                return [self.translated(each) for each in arg]
+        return arg
+
+    def held(self, theirs: Any, ours: Any, session: str) -> None:
+        """Both claims took something, or neither; the fence grew."""
+        assert bool(theirs.fence) == bool(ours.fence)
+        if ours.fence and ours.fence not in self.fences:
+            assert theirs.fence > max(self.fences.values())
+            self.fences[ours.fence] = theirs.fence
+        assert self.fences[ours.fence] == theirs.fence
+        records = [*ours.tasks, *getattr(ours, "chores", ())]
+        self.leases += [Lease(record.uuid, ours.fence, session) for record in records]
+
+    def records(self, records: Sequence[Record | None], *, ours: bool) -> list[dict[str, Any]]:
+        """What can be compared: without the private words for the same thing."""
+        plain = []
+        for record in records:
+            if record is not None:
+                past = asdict(record.past)
+                past["settled"] = self.fences[past["settled"]] if ours else past["settled"]
+                past["why"] = "due" if past["why"] == "crash" else past["why"]
+                plain.append(asdict(record) | past | {"past": None})
+        return plain
+
+    def taken(self, records: Sequence[Record], *, ours: bool) -> list[dict[str, Any]]:
+        """As claimed: whether the record says so already is the store's affair."""
+        return [record | {"state": "claimed"} for record in self.records(records, ours=ours)]
+
+    # -- steps
+
+    @initialize(new=st.lists(limits, min_size=1, max_size=4))
+    def open(self, new: list[Limit]) -> None:
+        for _ in range(2):
+            self.arrive()
+        self.same("put", [], self.steady(new))
+
+    def steady(self, new: list[Limit]) -> list[Limit]:
+        """Each has one rate all its life, or none: whether a rate that went and came back has its old bucket, which
+        was of no use meanwhile, is each store's affair."""
+        return [replace(each, rate=self.rates.setdefault((each.name, each.by), each.rate)) for each in new]
+
+    def arrive(self) -> str:
+        name = f"w{len(self.numbers)}"
+        self.numbers[name] = 0
+        self.sessions.append(name)
+        self.same("beat", name, b"", LEASES[len(self.numbers) % 3])
+        return name
+
+    def someone(self, which: int) -> str:
+        return self.sessions[which % 2]
+
+    def made_out(self, tasks: Sequence[NewTask]) -> list[NewTask]:
+        """What was drawn, with names and times that mean something here. A name is not used again once it is gone."""
+        made = []
+        for task in tasks:
+            there = [uuid for uuid, row in self.naive.rows.items() if row.hold is None]
+            known = task.uuid and int(task.uuid) < len(there)
+            uuid = there[-1 - int(task.uuid)] if known else self.new_uuid()
+            at = None if task.at is None else int(self.clock.now()) + task.at
+            made.append(replace(task, uuid=uuid, at=at))
+        return made
+
+    def new_uuid(self) -> str:
+        self.uuids.append(f"u{len(self.uuids):02}")
+        return self.uuids[-1]
+
+    def some(self, data: st.DataObject, *states: str) -> list[str]:
+        """Uuids, of tasks in these states if there are any."""
+        fitting = [uuid for uuid, row in self.naive.rows.items() if row.seen().state in states]
+        names = st.sampled_from([*fitting * 3, *self.uuids[-3:], "nobody"])
+        return data.draw(st.lists(names, min_size=1, max_size=3))
+
+    @often(2, tasks=st.lists(new_tasks(), min_size=1, max_size=3))
+    def add(self, tasks: list[NewTask]) -> None:
+        self.same("add", self.made_out(tasks))
+
+    @rule(data=st.data(), new=new_tasks())
+    def replace_one(self, data: st.DataObject, new: NewTask) -> None:
+        """One that lives, by its key; most often one that a claim holds, which must win."""
+        keyed = [row for row in self.naive.rows.values() if row.live and row.record.unique is not None]
+        if keyed:
+            row = data.draw(st.sampled_from([*(row for row in keyed if row.hold is not None), *keyed]))
+            lane = None if row.record.source == STRAY else new.lane
+            same = {"uuid": "", "source": row.record.source, "unique": row.record.unique, "lane": lane}
+            self.same("add", self.made_out([replace(new, **same, policy=replace(new.policy, clash="replace"))]))
+
+    @often(3, data=st.data(), which=st.integers(0, 1), number=st.sampled_from([2, 3, 1]))
+    def settle(self, data: st.DataObject, which: int, number: int) -> None:
+        session = self.someone(which)
+        self.turn(session, self.outcomes(data, number), None)
+
+    @often(
+        8,
+        data=st.data(),
+        tasks=st.lists(new_tasks(), max_size=3),
+        which=st.integers(0, 1),
+        number=st.sampled_from([2, 3, 1, 0]),
+        asked=asks(),
+    )
+    def claim(self, data: st.DataObject, tasks: list[NewTask], which: int, number: int, asked: Any) -> None:
+        """With new tasks just before: without any there would be little to take in most lives."""
+        self.same("add", self.made_out(tasks))
+        self.ask(self.someone(which), self.outcomes(data, number), asked)
+
+    def ask(self, session: str, outcomes: list[Outcome], asked: Any) -> None:
+        pools, suspects, known = asked
+        self.numbers[session] += 1
+        self.last_ask[session] = Ask(self.numbers[session], pools, suspects, known)
+        self.turn(session, outcomes, self.last_ask[session])
+
+    @rule(data=st.data(), which=st.integers(0, 1), number=st.integers(0, 1))
+    def claim_again(self, data: st.DataObject, which: int, number: int) -> None:
+        session = self.someone(which)
+        if session in self.last_ask:
+            self.turn(session, self.outcomes(data, number), self.last_ask[session])
+
+    def outcomes(self, data: st.DataObject, number: int) -> list[Outcome]:
+        """Of what is held. Where nothing is, one that comes too late is enough."""
+        rows = self.naive.rows
+        current = [lease for lease in self.leases if lease.uuid in rows and rows[lease.uuid].under(lease)]
+        return [self.outcome(data, current) for _ in range(number if current else min(number, 1))]
+
+    def outcome(self, data: st.DataObject, current: list[Lease]) -> Outcome:
+        strangers = [Lease("u00", 0, "w0"), Lease("u01", 99, "w1")]
+        lease = data.draw(st.sampled_from([*current * 9, *self.leases[-5:], *strangers]))
+        how, keep, after, error, adds = data.draw(outcomes)
+        also = Also(tuple(self.made_out([data.draw(new_tasks())]))) if adds else None
+        match how:
+            case "done":
+                return Done(lease, b"result", keep, also)
+            case "failed":
+                return Ended(lease, "failed", b"error", keep, also)
+            case "cancelled":
+                return Ended(lease, "cancelled", b"why", keep, also)
+            case "release":
+                return Again(lease, None, counted=False, also=also)
+        return Again(lease, after, how == "retry", error, also)
+
+    def turn(self, session: str, outcomes: list[Outcome], ask: Ask | None) -> None:
+        suspects = ask.suspects if ask else 0
+        before = {source for source in SOURCES if self.naive.takeable(source, session, suspects)}
+        theirs, ours = self.call("turn", session, outcomes, ask)
+        assert list(theirs.verdicts) == ours.verdicts
+        assert theirs.alive == ours.alive
+        assert (theirs.claimed is None) == (ours.claimed is None)
+        if ours.claimed is not None and theirs.claimed is not None:
+            self.claimed(theirs.claimed, ours.claimed, session, suspects, before)
+        if not ours.alive:
+            self.sessions.remove(session)
+            self.arrive()
+
+    def claimed(self, theirs: Claimed, ours: Claimed, session: str, suspects: int, before: set[str]) -> None:
+        self.held(theirs, ours, session)
+        _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
+        by_uuid = [sorted(names.chores, key=lambda record: record.uuid) for names in (theirs, ours)]
+        _agree(self.taken(by_uuid[0], ours=False), self.taken(by_uuid[1], ours=True))
+        assert _schedules(theirs.schedules) == _schedules(ours.schedules)
+        assert theirs.more == ours.more
+        self.coming_back(theirs, ours, exact=not self.naive.limits.buckets)
+        for source, wait in theirs.rest.items():
+            assert not self.naive.takeable(source, session, suspects), f"{source} rests and has something to take"
+            assert wait is None or abs(wait - (ours.rest[source] or 0)) < TICK
+        woken = {source for source in SOURCES if self.naive.takeable(source, session, suspects)} - before
+        timed = {source for source in SOURCES if self.naive.limits.effective(source).rate is not None}
+        assert woken - timed <= theirs.woke
+
+    def coming_back(self, theirs: Claimed, ours: Claimed, *, exact: bool) -> None:
+        """Never later than there is something to do; where no rate ever was, to the moment."""
+        if ours.next_in is None:
+            assert theirs.next_in is None or not exact
+            return
+        assert theirs.next_in is not None
+        self.next_in = ours.next_in
+        assert theirs.next_in <= ours.next_in + TICK
+        assert theirs.next_in > 0 or ours.next_in == 0 or not exact
+        assert theirs.next_in >= ours.next_in - TICK or not exact
+
+    @rule(data=st.data(), kind=st.sampled_from(["error", "progress"]), name=st.sampled_from("12"))
+    def note(self, data: st.DataObject, kind: Any, name: str) -> None:
+        if self.leases:
+            lease = data.draw(st.sampled_from(self.leases[-8:]))
+            theirs, ours = self.call("note", [Note(lease, kind, name, b"%d" % self.naive.counter)])
+            assert list(theirs) == self.translated(ours)
+
+    @often(2, data=st.data(), who=st.sampled_from([0, 1, CLIENT]))
+    def cancel(self, data: st.DataObject, who: Any) -> None:
+        which = self.some(data, "scheduled", "ready", "parked", "running")
+        session = f"{CLIENT}{len(self.leases)}" if who == CLIENT else self.someone(who)
+        theirs, ours = self.call("cancel", session, which)
+        self.held(theirs, ours, session)
+        _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
+
+    @often(2, data=st.data(), who=st.sampled_from([0, 1, CLIENT]))
+    def lift(self, data: st.DataObject, who: Any) -> None:
+        which = self.some(data, "scheduled", "ready", "parked")
+        session = f"{CLIENT}{len(self.leases)}" if who == CLIENT else self.someone(who)
+        theirs, ours = self.call("lift", session, which)
+        self.held(theirs, ours, session)
+        _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
+
+    @rule(tasks=st.lists(new_tasks(), min_size=1, max_size=2), past=pasts(), ago=st.sampled_from([0, 600]))
+    def adopt(self, tasks: list[NewTask], past: Past, ago: int) -> None:
+        now = int(self.clock.now())
+        self.same(
+            "adopt",
+            [
+                Record(
+                    task.uuid, task.source, task.body, task.policy, task.lane, task.unique,
+                    now if task.at is None else task.at, 7, now - ago, "ready", past,
+                )
+                for task in self.made_out(tasks)
+            ],
+        )  # fmt: skip
+
+    @rule(data=st.data())
+    def revive(self, data: st.DataObject) -> None:
+        self.same("revive", self.some(data, "failed", "cancelled"))
+
+    @rule(which=st.integers(0, 1), lease=st.sampled_from(LEASES))
+    def beat(self, which: int, lease: int) -> None:
+        session = self.someone(which)
+        theirs, ours = self.call("beat", session, b"", lease)
+        assert theirs.alive == ours.alive
+        assert {lease.uuid: lease for lease in theirs.cancel} == {
+            lease.uuid: self.translated(lease) for lease in ours.cancel
+        }
+        if not ours.alive:
+            self.sessions.remove(session)
+            self.arrive()
+
+    @rule(which=st.integers(0, 1), dies=st.booleans())
+    def leave(self, which: int, dies: bool) -> None:
+        session = self.someone(which)
+        if dies:
+            self.call("beat", session, b"", 0)
+            self.same("beat", session, b"", 1000)
+        else:
+            self.call("close", session)
+        self.sessions.remove(session)
+        self.arrive()
+
+    @often(3, new=st.lists(limits, min_size=1, max_size=2), which=st.integers(0, 1), asked=asks())
+    def put_limits(self, new: list[Limit], which: int, asked: Any) -> None:
+        """It takes effect at the next turn with an ask, at the latest; for ready ones, by finding their lane shut."""
+        self.same("put", [], self.steady(new))
+        self.ask(self.someone(which), [], asked)
+
+    @rule(
+        data=st.data(),
+        name=st.sampled_from(SCHEDULES),
+        how=st.sampled_from(["declare", "change", "fire", "drop"]),
+        soon=st.sampled_from([None, 0, 500]),
+        off=st.sampled_from([0, 0, -1, 1]),
+    )
+    def schedule(self, data: st.DataObject, name: str, how: str, soon: int | None, off: int) -> None:
+        now = int(self.clock.now())
+        next_at = None if soon is None else now + soon
+        declared = data.draw(st.sampled_from(["", "v1", "v2"]))
+        match how:
+            case "declare":
+                self.same("put", [Schedule(name, declared.encode(), declared, next_at)], [])
+            case "change":
+                new = Schedule(name, b"3", "v3", next_at, 0, data.draw(st.booleans()), last_at=1, runs=2)
+                theirs, ours = (replace(new, rev=max(1, rev + off)) for rev in self.revs(name))
+                assert list(self.wait(self.store.put([theirs], []))) == self.naive.put([ours], [])
+            case "fire":
+                tasks = self.made_out(data.draw(st.lists(new_tasks(), max_size=2)))
+                fires = [Fire(name, rev + off, tuple(tasks), next_at, now) for rev in self.revs(name)]
+                assert list(self.wait(self.store.fire(fires[:1]))) == self.naive.fire(fires[1:])
+            case "drop":
+                self.call("drop", [name])
+
+    def revs(self, name: str) -> tuple[int, int]:
+        """How it counts is each store's affair."""
+        schedules = self.wait(self.store.state())[0], self.naive.state()[0]
+        theirs, ours = ({each.name: each.rev for each in some}.get(name, 5) for some in schedules)
+        return theirs, ours
+
+    @often(2, data=st.data())
+    def look(self, data: st.DataObject) -> None:
+        """How tasks stand. That looking changes nothing is seen from what follows."""
+        for uuid in self.some(data, "scheduled", "ready", "parked"):
+            theirs, ours = self.call("standing", uuid)
+            assert (theirs is None) == (ours is None), uuid
+            if ours is not None:
+                assert theirs.ahead == ours.ahead
+                assert [_hold(hold) for hold in theirs.holds] == [_hold(hold) for hold in ours.holds], uuid
+                for their, our in zip(theirs.holds, ours.holds, strict=True):
+                    assert abs((their.opens_in or 0) - (our.opens_in or 0)) < TICK
+
+    @rule(limit=st.sampled_from([1, 3, 100]), most=st.sampled_from([0, 2, 100, 100]))
+    def purge(self, limit: int, most: int) -> None:
+        """Of those that ended in the same millisecond, which go first is each store's affair."""
+        rows, doomed = self.naive.rows, self.naive.doomed(limit, most)
+        assert self.wait(self.store.purge(limit, most)) == len(doomed)
+        gone = [uuid for uuid in rows if self.wait(self.store.get([uuid])) == [None]]
+        assert sorted(map(self.end, gone)) == sorted(self.end(row.record.uuid) for row in doomed)
+        for uuid in gone:
+            del rows[uuid]
+
+    def end(self, uuid: str) -> tuple[bool, int]:
+        past = self.naive.rows[uuid].record.past
+        assert past.keep_until is not None
+        assert past.ended is not None
+        over = past.keep_until <= self.clock.now()
+        return not over, past.keep_until if over else past.ended
+
+    @often(3, ms=st.sampled_from(PAUSES))
+    def advance(self, ms: float | None) -> None:
+        """None: to the moment at which the last claim said to come back."""
+        self.clock.advance(self.next_in if ms is None else ms)
+        self.next_in = 0.0
+
+    # -- and after each of them
+
+    @invariant()
+    def nothing_differs(self) -> None:
+        theirs, ours = self.call("get", self.uuids)
+        _agree(self.records(theirs, ours=False), self.records(ours, ours=True))
+        page = self.wait(self.store.find({}, None, 1000))
+        ours = self.naive.find({}, None, 1000).rows
+        _agree(self.records(page.rows, ours=False), self.records(ours, ours=True))
+        tallies = [{key: number for key, number in some.items() if number} for some in self.call("tally")]
+        assert tallies[0] == tallies[1]
+        for uuid in self.noted():
+            theirs, ours = self.call("notes", uuid, 0, 100)
+            assert [_note(entry) for entry in theirs] == [_note(entry) for entry in ours]
+
+    def noted(self) -> list[str]:
+        """Those with notes, and of the others the next: a server is asked for each, and there are dozens."""
+        self.looked += 1
+        noted = [uuid for uuid, row in self.naive.rows.items() if row.notes]
+        return [*noted, self.uuids[self.looked % len(self.uuids)]] if self.uuids else []
+
+    @invariant()
+    def nothing_differs_in_control(self) -> None:
+        theirs, ours = self.call("state")
+        assert _schedules(theirs[0]) == _schedules(ours[0])
+        assert {(each.name, each.by): each for each in theirs[1]} == {(each.name, each.by): each for each in ours[1]}
+        assert dict(theirs[2]) == dict(ours[2])
+
+
+def _plain(answer: Any) -> Any:
+    return [*answer] if isinstance(answer, Sequence) else answer
+
+
+def _agree(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> None:
+    """Says where they differ, not all that they are."""
+    assert [each["uuid"] for each in theirs] == [each["uuid"] for each in ours]
+    for their, our in zip(theirs, ours, strict=True):
+        differ = {name: (their[name], our[name]) for name in our if their[name] != our[name]}
+        assert not differ, f"{our['uuid']}: {differ}"
+
+
+def _hold(hold: Hold) -> tuple[object, ...]:
+    return replace(hold.limit, by="code"), hold.why, hold.running, hold.opens_in is None
+
+
+def _note(entry: tuple[int, Note]) -> tuple[str, str, bytes]:
+    return entry[1].kind, entry[1].name, entry[1].data
+
+
+def _schedules(schedules: Sequence[Schedule]) -> Mapping[str, Schedule]:
+    return {schedule.name: replace(schedule, rev=0) for schedule in schedules}
