@@ -79,3 +79,17 @@ async def test_what_is_gone_can_be_added_again(store: Store, worker: Worker, clo
     assert added.fresh
     assert await worker.settle(worker.done(uuid)) == ["lost"]
     assert await worker.runs() == [uuid]
+
+
+async def test_what_has_ended_twice_in_a_millisecond_is_dropped_once(store: Store, worker: Worker) -> None:
+    await worker.beat()
+    twice, once = await add(store, *tasks(2))
+    await worker.runs()
+    await worker.settle(worker.failed(twice))
+    await store.revive([twice])
+    assert await worker.runs() == [twice]
+    await worker.settle(worker.failed(twice))
+    await worker.settle(worker.failed(once))
+    assert await store.purge(100, 0) == 2
+    assert await states(store, [twice, once]) == [None, None]
+    assert not any((await store.tally()).values())

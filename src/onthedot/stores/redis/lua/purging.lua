@@ -18,6 +18,7 @@ local function drop_kept(order, limit, until_, patience) -- those that were revi
     if not number then break end
     local over, ended = tonumber(call('ZSCORE', P .. 'kept', number)), tonumber(call('ZSCORE', P .. 'ends', number))
     local seqs, i = take_batch(number), 1
+    flush() -- one that was revived and has ended again in the same millisecond is in two batches
     local asked, past = several(TASK, seqs), several(PAST, seqs)
     while i <= #seqs and dropped < limit and looked < patience do
       local r = asked[i] and to_record(seqs[i], asked[i], past[i])
