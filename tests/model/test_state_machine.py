@@ -13,6 +13,7 @@ from tempfile import TemporaryDirectory
 from typing import Any, TypeVar
 
 import pytest
+import redis
 from hypothesis import HealthCheck, settings
 
 from onthedot.stores.contract import Store
@@ -22,6 +23,7 @@ from tests.model.lives import NEW
 from tests.model.machine import Stores
 from tests.services import valkey
 from tests.services.postgres import Service
+from tests.stores.redis.alarms import WIDTH, alarms_of
 
 T = TypeVar("T")
 
@@ -69,6 +71,7 @@ class RedisStores(Stores):
 
     def made(self) -> Store:
         self.loop = asyncio.new_event_loop()
+        self.clock.advance(WIDTH - self.clock.now() % WIDTH - 2000)  # so that most lives see a border of alarms
         store = RedisStore(valkey.url(), self.clock, valkey.new_name())
         self.prefix = store.prefix
         self.wait(store.open())
@@ -80,6 +83,8 @@ class RedisStores(Stores):
     def teardown(self) -> None:
         self.wait(self.store.shut())
         self.loop.close()
+        with redis.Redis.from_url(valkey.url()) as client:
+            alarms_of(client, self.prefix)
         valkey.forget(self.prefix)
 
 

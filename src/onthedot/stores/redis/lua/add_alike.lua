@@ -3,7 +3,7 @@
 -- KEYS[1]: prefix. ARGV: now, source, digest and text of the policy, boost, at ("": see after), after, head, uuids in one,
 --   then the body of each.
 -- Returns: for each: "" if it is new, else its uuid, which was there.
--- uses: call widening
+-- uses: call alarms widening
 local source, digest, moment, after = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
 local uuids = uuids_in(ARGV[9])
 local number = #uuids
@@ -39,11 +39,11 @@ end
 local tell
 if state == 'ready' then
   tell = call('EXISTS', READY .. source) == 0
+  many('ZADD', READY .. source, order)
 else
-  local first = tonumber(call('ZRANGE', ALARMS, 0, 0, 'WITHSCORES')[2])
-  tell = not first or due < first
+  tell = rings_first(due)
+  set_alarms({[bucket(due)] = order})
 end
-many('ZADD', state == 'ready' and READY .. source or ALARMS, order)
 many('HSET', IDS, ids)
 many('HSET', TASK, tasks)
 call('HINCRBY', TALLY, source .. ':' .. state, fresh)

@@ -1,7 +1,19 @@
 -- Into a place: ready, scheduled or parked. A new task's lane is looked at when its alarm comes, and not before.
-local function arm(r, moment)
-  later(orders, ALARMS, text_of(moment), r.seq)
+local function alarm_of(r, state) return state == 'scheduled' and r.due or expiry(r) end
+
+local function arm(r, state)
+  local moment = alarm_of(r, state)
+  if not moment then return end
+  later(alarms, bucket(moment), text_of(moment), r.seq)
   if not soonest or moment < soonest then soonest, soonest_of = moment, r.source end
+end
+
+local function disarm(r, state)
+  local moment = alarm_of(r, state)
+  if not moment then return end
+  local name = bucket(moment)
+  local key = BUCKET .. name
+  if call('ZREM', key, r.seq) == 1 and call('EXISTS', key) == 0 then call('ZREM', ALARMS, name) end
 end
 
 local function enter(r, state)
@@ -12,8 +24,7 @@ local function enter(r, state)
     queues[key], woke[r.source] = r.source, true
     later(orders, key, text_of(rank(r)), member(r))
   end
-  local rings = state == 'scheduled' and r.due or expiry(r)
-  if rings then arm(r, rings) end
+  arm(r, state)
   if r.lane and state ~= 'scheduled' then enter_lane(r, state) end
 end
 

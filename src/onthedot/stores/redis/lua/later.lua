@@ -1,7 +1,7 @@
 -- Writes that are put off, so that many go in one command.
 local sets, orders, gone, dirty = {}, {}, {}, false -- HSET, ZADD and HDEL to come, by key
 local woke, told, queues = {}, {}, {} -- sources: got something to do; that others must hear of; by key of their queue
-local soonest, soonest_of -- the first of the alarms to come, and its source
+local alarms, soonest, soonest_of = {}, nil, nil -- to be set, by bucket; the first of them, and its source
 
 local function later(buffer, key, first, second)
   local list = buffer[key]
@@ -29,14 +29,14 @@ local function flush() -- before anything is read that may be among it
   if not dirty then return end
   for key, list in pairs(gone) do many('HDEL', key, list) end
   for key, list in pairs(sets) do many('HSET', key, list) end
+  if soonest then
+    if rings_first(soonest) then told[soonest_of] = true end
+    set_alarms(alarms)
+    soonest, alarms = nil, {}
+  end
   for key, list in pairs(orders) do
     local source = queues[key]
     if source and not told[source] and call('EXISTS', key) == 0 then told[source] = true end
-    if key == ALARMS and soonest then
-      local first = call('ZRANGE', ALARMS, 0, 0, 'WITHSCORES')[2]
-      if not first or soonest < tonumber(first) then told[soonest_of] = true end
-      soonest = nil
-    end
     many('ZADD', key, list)
   end
   sets, orders, gone, dirty = {}, {}, {}, false

@@ -3,7 +3,7 @@ local function where(r) -- nil: nowhere, it is held
   flush()
   if call('ZSCORE', queue(r), member(r)) then return 'ready' end
   if r.lane and call('ZSCORE', PARKED .. r.lane, r.seq) then return 'parked' end
-  return call('ZSCORE', ALARMS, r.seq) and 'scheduled' or nil
+  return call('ZSCORE', BUCKET .. bucket(r.due), r.seq) and 'scheduled' or nil
 end
 
 local function let_in(r) -- from parked into ready; its alarm stays

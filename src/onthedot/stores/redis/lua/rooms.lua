@@ -44,7 +44,8 @@ local function next_in(least) -- ms to the next alarm of any kind
     local moment = tonumber(found[2])
     if moment and (not least or moment - now < least) then least = math.max(0, moment - now) end
   end
-  for _, key in ipairs({ALARMS, REFILLS, LEASES}) do sooner(call('ZRANGE', key, 0, 0, 'WITHSCORES')) end
+  local first = BUCKET .. (call('ZRANGE', ALARMS, 0, 0)[1] or '')
+  for _, key in ipairs({first, REFILLS, LEASES}) do sooner(call('ZRANGE', key, 0, 0, 'WITHSCORES')) end
   sooner(call('ZRANGEBYSCORE', P .. 'schedule_at', '(' .. string.format('%.17g', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
   return least or false
 end

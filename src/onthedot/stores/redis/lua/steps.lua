@@ -11,7 +11,7 @@ end
 local function leave(r, state) -- out of its place, not by being taken
   flush()
   count(r.source, state, -1)
-  if state == 'scheduled' or r.policy.x then call('ZREM', ALARMS, r.seq) end
+  disarm(r, state)
   if state == 'ready' then call('ZREM', queue(r), member(r)) end
   if not r.lane or state == 'scheduled' then return end
   if state == 'ready' then

@@ -16,7 +16,7 @@ end
 local function may_start(member_) -- the last look at its lane; not open any more: parked
   local r = load(member_:sub(1, 6))
   if not r.lane then
-    call('ZREM', ALARMS, r.seq)
+    disarm(r, 'ready')
     return true
   end
   local l = lane(r.lane)
@@ -27,7 +27,7 @@ local function may_start(member_) -- the last look at its lane; not open any mor
     parkings = parkings + 1
     return false
   end
-  if r.policy.x then call('ZREM', ALARMS, r.seq) end
+  disarm(r, 'ready')
   running(l, 1)
   local first = call('ZRANGE', PARKED .. r.lane, 0, 0)[1]
   if first then opens(l, cost(load(first))) end -- from now on time may open it for the next

@@ -34,11 +34,26 @@ local function refill()
   return true
 end
 
+local function ring() -- alarms whose moment has come, the first of them: they are set no more
+  local rung = {}
+  while #rung < BATCH do
+    local name = call('ZRANGE', ALARMS, 0, 0)[1]
+    if not name or name * WIDTH > now then break end
+    local key = BUCKET .. name
+    local found = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, BATCH - #rung)
+    if #found == 0 then break end
+    call('ZREMRANGEBYRANK', key, 0, #found - 1)
+    for _, seq in ipairs(found) do rung[#rung + 1] = seq end
+    if call('EXISTS', key) == 1 then break end
+    call('ZREM', ALARMS, name)
+  end
+  return rung
+end
+
 local function promote()
   flush()
-  local rung = call('ZRANGEBYSCORE', ALARMS, '-inf', now, 'LIMIT', 0, BATCH)
+  local rung = ring()
   if #rung == 0 then return false end
-  call('ZREMRANGEBYRANK', ALARMS, 0, #rung - 1)
   local asked, past = several(TASK, rung), several(PAST, rung)
   for i, seq in ipairs(rung) do
     local r = to_record(seq, asked[i], past[i])

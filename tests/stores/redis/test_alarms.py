@@ -1,0 +1,215 @@
+"""Alarms are kept in buckets of time: nobody sees that, whatever lies on a border, moves, or is far away."""
+
+from __future__ import annotations
+
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+
+import pytest
+import redis
+
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import BATCH, Again, Ask, Claimed, Done, Ended, Lease, NewTask, Policy, Pool
+from onthedot.stores.redis import RedisStore
+from onthedot.stores.redis.rows import decode
+from tests.services import valkey
+from tests.stores.redis.alarms import WIDTH, alarms_of
+
+YEAR = 365 * 86_400_000
+START = 27_000_000 * WIDTH  # in 2026, where a bucket begins
+EVER = 1000 * YEAR
+
+
+class Worker:
+    """Claims of a store whose clock stands still."""
+
+    def __init__(self, store: RedisStore, clock: ManualClock, client: redis.Redis) -> None:
+        self.store, self.clock, self.client, self.number = store, clock, client, 0
+
+    async def add(self, *new: NewTask) -> None:
+        assert all(each.fresh for each in await self.store.add(new))
+
+    async def claim(self, total: int = 10_000) -> Claimed:
+        self.number += 1
+        turn = await self.store.turn("w", [], Ask(self.number, [Pool(total, {"a": total})]))
+        assert turn.claimed is not None
+        return turn.claimed
+
+    async def takes(self) -> list[str]:
+        return [record.uuid for record in (await self.claim()).tasks]
+
+    async def next_in(self) -> float | None:
+        """Of an ask that takes nothing."""
+        return (await self.claim(0)).next_in
+
+    def set(self) -> list[int]:
+        """The moments of all alarms, from the beginning."""
+        return sorted(moment - START for moment in alarms_of(self.client, self.store.prefix).values())
+
+    def goes_to(self, moment: float) -> None:
+        self.clock.advance(START + moment - self.clock.now())
+
+
+@asynccontextmanager
+async def working() -> AsyncIterator[Worker]:
+    clock = ManualClock()
+    clock.advance(START - clock.now())
+    store = RedisStore(valkey.url(), clock, valkey.new_name())
+    await store.open()
+    with redis.Redis.from_url(valkey.url()) as client:
+        await store.beat("w", b"", EVER)
+        yield Worker(store, clock, client)
+        alarms_of(client, store.prefix)
+    await store.shut()
+    valkey.forget(store.prefix)
+
+
+def due(moment: int, uuid: str = "", **policy: int) -> NewTask:
+    return NewTask(uuid or f"t{moment}", "a", b"", START + moment, policy=Policy(**policy))
+
+
+def leases(claimed: Claimed) -> Sequence[Lease]:
+    return [Lease(record.uuid, claimed.fence, "w") for record in claimed.tasks]
+
+
+def _heard(pubsub: redis.client.PubSub) -> bytes:
+    while (message := pubsub.get_message(timeout=5)) is None:
+        pass
+    return bytes(message["data"])
+
+
+BORDERS = [1, 2, WIDTH - 1, WIDTH, WIDTH + 1, 2 * WIDTH - 1, 2 * WIDTH, 7 * WIDTH, 7 * WIDTH + 1]
+
+
+@pytest.mark.parametrize("together", [True, False])
+async def test_on_both_sides_of_a_border(together: bool) -> None:
+    async with working() as worker:
+        new = [due(moment) for moment in reversed(BORDERS)]
+        for some in [new] if together else [[each] for each in new]:
+            await worker.add(*some)
+        assert worker.set() == BORDERS
+        for moment in BORDERS:
+            worker.goes_to(moment - 0.25)
+            assert await worker.takes() == []
+            assert await worker.next_in() == 0.25
+            worker.goes_to(moment)
+            assert await worker.takes() == [f"t{moment}"]
+        assert worker.set() == []
+
+
+@pytest.mark.parametrize("years", [1, 20, 900])
+async def test_far_away(years: int) -> None:
+    async with working() as worker:
+        await worker.add(due(years * YEAR))
+        assert await worker.next_in() == years * YEAR
+        await worker.add(due(5), due(years * YEAR + 1))
+        assert await worker.next_in() == 5
+        worker.goes_to(years * YEAR)
+        assert await worker.takes() == ["t5", f"t{years * YEAR}"]
+        assert await worker.next_in() == 1
+
+
+async def test_before_the_epoch_and_at_its_beginning() -> None:
+    """What has a lane waits for an alarm, however long it is over."""
+    async with working() as worker:
+        old = [NewTask(f"at{at}", "a", b"", at, lane="a/k") for at in (1, 0, -1, -WIDTH, -WIDTH - 1)]
+        await worker.add(*old)
+        assert len(worker.set()) == len(old)
+        assert await worker.takes() == [each.uuid for each in reversed(old)]
+        assert worker.set() == []
+
+
+async def test_those_of_several_buckets_ring_at_once_a_batch_a_turn() -> None:
+    async with working() as worker:
+        new = [due(1 + number * 150) for number in range(BATCH + 400)]  # in four buckets
+        await worker.add(*new[:BATCH])
+        await worker.add(*new[BATCH:])
+        worker.goes_to(YEAR)
+        claimed = await worker.claim()
+        assert [record.uuid for record in claimed.tasks] == [each.uuid for each in new[:BATCH]]
+        assert (claimed.more, claimed.next_in) == (True, 0)
+        assert worker.set() == [1 + number * 150 for number in range(BATCH, BATCH + 400)]
+        assert await worker.takes() == [each.uuid for each in new[BATCH:]]
+        assert worker.set() == []
+
+
+@pytest.mark.parametrize("number", [1, 30, 31, 200])
+async def test_many_of_one_moment(number: int) -> None:
+    """In one command, beside some that are there already."""
+    async with working() as worker:
+        await worker.add(due(9))
+        await worker.add(*(due(10, f"t{each:03}") for each in range(number)))
+        await worker.add(due(11), due(12))
+        assert worker.set() == [9, *[10] * number, 11, 12]
+        worker.goes_to(10)
+        assert await worker.takes() == ["t9", *(f"t{each:03}" for each in range(number))]
+        assert worker.set() == [11, 12]
+
+
+async def test_an_alarm_that_moves() -> None:
+    """Due → expiry → none; retries; and one that takes the place of another."""
+    async with working() as worker:
+        await worker.add(due(10, "x", expires=2 * WIDTH))
+        worker.goes_to(10)
+        await worker.claim(0)
+        assert worker.set() == [10 + 2 * WIDTH], "ready: it may expire"
+        claimed = await worker.claim()
+        assert worker.set() == [], "it runs"
+        for after in (5, WIDTH, 3 * WIDTH):
+            lease = leases(claimed)[0]
+            await worker.store.turn("w", [Again(lease, after, counted=True, error=b"")], None)
+            assert await worker.next_in() == after
+            worker.clock.advance(after)
+            claimed = await worker.claim()
+            assert ([record.uuid for record in claimed.tasks], worker.set()) == (["x"], [])
+        await worker.store.turn("w", [Done(leases(claimed)[0])], None)
+        worker.goes_to(10 * WIDTH)
+        for moment in (11 * WIDTH, 11 * WIDTH + 1, 40 * WIDTH, 12 * WIDTH):
+            new = NewTask(f"r{moment}", "a", b"", START + moment, unique="k", policy=Policy(clash="replace"))
+            await worker.store.add([new])
+            assert worker.set() == [moment]
+            assert await worker.next_in() == moment - 10 * WIDTH
+
+
+async def test_an_expiry_in_another_bucket_rings_there() -> None:
+    async with working() as worker:
+        await worker.add(due(WIDTH - 10, "ready", expires=20), due(WIDTH - 10, "taken", expires=20))
+        await worker.add(NewTask("parked", "a", b"", START + WIDTH - 10, lane="a/k", policy=Policy(expires=30)))
+        worker.goes_to(WIDTH - 10)
+        assert len((await worker.claim(1)).tasks) == 1
+        assert worker.set() == [WIDTH + 10, WIDTH + 20]
+        worker.goes_to(WIDTH + 20)
+        claimed = await worker.claim(0)
+        assert {record.past.why for record in claimed.chores} == {"expired"}
+        assert len(claimed.chores) == 2
+        assert worker.set() == []
+
+
+async def test_what_is_cancelled_leaves_no_bucket_behind() -> None:
+    async with working() as worker:
+        moments = [5, 6, WIDTH, 3 * WIDTH, 3 * WIDTH + 5, YEAR]
+        await worker.add(*map(due, moments))
+        for moment in (3 * WIDTH, 5, YEAR, 3 * WIDTH + 5, WIDTH, 6):
+            held = await worker.store.cancel("client", [f"t{moment}"])
+            await worker.store.turn("w", [Ended(Lease(f"t{moment}", held.fence, "client"), "cancelled", b"", 0)], None)
+            moments.remove(moment)
+            assert worker.set() == moments
+            assert await worker.next_in() == (moments or [10_000])[0]  # the client's own lease
+        assert not list(worker.client.scan_iter(f"{worker.store.prefix}alarms*"))
+
+
+@pytest.mark.parametrize("others", [0, 1])
+async def test_only_an_alarm_before_all_others_is_told(others: int) -> None:
+    """Alone, or in a call with one of another source, which comes later."""
+    async with working() as worker:
+        hints, mark = f"{worker.store.prefix}hints", b"-"
+        with worker.client.pubsub(ignore_subscribe_messages=True) as pubsub:
+            pubsub.subscribe(hints)
+            for moment, told in (
+                (WIDTH + 50, True), (WIDTH + 60, False), (WIDTH + 50, False), (2 * WIDTH, False), (WIDTH + 49, True),
+                (WIDTH - 1, True), (WIDTH, False), (WIDTH - 2, True), (YEAR, False), (1, True),
+            ):  # fmt: skip
+                later = [NewTask(f"o{moment}", "b", b"", START + moment + 1)] * others
+                await worker.store.add([due(moment, f"t{moment}-{len(worker.set())}"), *later])
+                worker.client.publish(hints, mark)
+                assert [decode(each)[1] for each in iter(lambda: _heard(pubsub), mark)] == [["a"]] * told
