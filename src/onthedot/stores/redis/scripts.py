@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 _FOLDER = Path(__file__).parent / "lua"
 _USES = "-- uses:"
+_HERE = "-- here:"
 _GROUND = "later"  # what is used by most ends with it
 
 
@@ -17,12 +18,11 @@ class Script(NamedTuple):
 
 
 def _read(verb: str) -> Script:
-    own = (_FOLDER / f"{verb}.lua").read_text("utf-8")
-    used = [name for line in own.splitlines() if line.startswith(_USES) for name in line.removeprefix(_USES).split()]
-    parts = [_plain((_FOLDER / f"{name}.lua").read_text("utf-8")) for name in used]
+    used = [name for line in _lines(verb) if line.startswith(_USES) for name in line.removeprefix(_USES).split()]
+    parts = [_plain(name) for name in used]
     if _GROUND in used:
         parts = _nested(parts, used.index(_GROUND) + 1)
-    text = "\n".join([*parts, _plain(own), *(["end)()"] if _GROUND in used else [])])
+    text = "\n".join([*parts, _plain(verb), *(["end)()"] if _GROUND in used else [])])
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -34,9 +34,23 @@ def _nested(parts: list[str], ground: int) -> list[str]:
     return [*parts[:ground], "return (function()", *parts[ground:]]
 
 
-def _plain(text: str) -> str:
-    """Without whole-line comments: they would be sent and kept by every server."""
-    return "\n".join(line for line in text.splitlines() if not line.lstrip().startswith("--"))
+def _lines(name: str) -> list[str]:
+    return (_FOLDER / f"{name}.lua").read_text("utf-8").splitlines()
+
+
+def _plain(name: str) -> str:
+    """Without whole-line comments: they would be sent and kept by every server.
+
+    A part that few calls come to takes in what it needs where it stands: others need not even define that.
+    """
+    plain: list[str] = []
+    for line in _lines(name):
+        said = line.lstrip()
+        if said.startswith(_HERE):
+            plain.append(_plain(said.removeprefix(_HERE).strip()))
+        elif not said.startswith("--"):
+            plain.append(line)
+    return "\n".join(plain)
 
 
 VERBS = (

@@ -3,7 +3,7 @@
 -- KEYS[1]: prefix. ARGV: now, source, digest and text of the policy, boost, at ("": see after), after, head, uuids in one,
 --   then the body of each.
 -- Returns: for each: "" if it is new, else its uuid, which was there.
--- uses: call alarms widening
+-- uses: call widening
 local source, digest, moment, after = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
 local uuids = uuids_in(ARGV[9])
 local number = #uuids
@@ -41,8 +41,9 @@ if state == 'ready' then
   tell = call('EXISTS', READY .. source) == 0
   many('ZADD', READY .. source, order)
 else
+  -- here: alarms
   tell = rings_first(due)
-  set_alarms({[bucket(due)] = order})
+  set_alarms({[math.floor(due / WIDTH)] = order})
 end
 many('HSET', IDS, ids)
 many('HSET', TASK, tasks)

@@ -1,11 +1,19 @@
 -- Adding: new records.
+local heads = {} -- most of a call have the same: it is taken apart once
+
 local function to_task(uuid, head, moment, after)
-  local h = unpacked(head)
+  local h = heads[head]
+  if not h then
+    h = unpacked(head)
+    heads[head] = h
+  end
   local policy = policy_of(h[1])
-  return setmetatable({
-    uuid = uuid, source = policy.s, digest = h[1], policy = policy, lane = h[2], unique = h[3],
-    due = moment or due_in(after or 0), added = at,
-  }, FRESH)
+  local r = {
+    uuid = uuid, source = policy.s, digest = h[1], policy = policy, due = moment or due_in(after or 0), added = at,
+  }
+  if h[2] then r.lane = h[2] end -- with no room for what most have not, eight fields are enough, and nothing grows
+  if h[3] then r.unique = h[3] end
+  return setmetatable(r, FRESH)
 end
 
 local function number(r) -- and known by its name from now on

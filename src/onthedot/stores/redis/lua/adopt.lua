@@ -3,7 +3,7 @@
 -- KEYS[1]: prefix. ARGV: now, policies (msgpack {digest: text}), msgpack [[due, added, retries, crashes, earlier, started,
 --   hops, has an error], …], then head, uuid, body and error each.
 -- Returns: for each: "" if it is new, else the uuid of the one that was there.
--- uses: call alarms later policies records counting limits lanes laning entering places steps keys ending widening adding logging telling
+-- uses: call later policies records counting limits lanes laning entering places steps keys ending widening adding logging telling
 local function adopt(r, head, body)
   local seq = call('HGET', IDS, r.uuid)
   local here = seq and load(seq)

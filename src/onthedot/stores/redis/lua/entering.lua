@@ -1,10 +1,12 @@
 -- Into a place: ready, scheduled or parked. A new task's lane is looked at when its alarm comes, and not before.
 local function alarm_of(r, state) return state == 'scheduled' and r.due or expiry(r) end
 
+local function bucket(moment) return string.format('%d', math.floor(moment / WIDTH)) end
+
 local function arm(r, state)
   local moment = alarm_of(r, state)
   if not moment then return end
-  later(alarms, bucket(moment), text_of(moment), r.seq)
+  later(alarms, math.floor(moment / WIDTH), text_of(moment), r.seq)
   if not soonest or moment < soonest then soonest, soonest_of = moment, r.source end
 end
 

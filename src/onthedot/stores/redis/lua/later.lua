@@ -5,13 +5,13 @@ local alarms, soonest, soonest_of = {}, nil, nil -- to be set, by bucket; the fi
 
 local function later(buffer, key, first, second)
   local list = buffer[key]
+  dirty = true
   if not list then
-    list = {}
-    buffer[key] = list
+    buffer[key] = {first, second} -- of the right size: many stay alone
+    return
   end
   local number = #list -- asked once: Lua searches for the end
   list[number + 1], list[number + 2] = first, second
-  dirty = true
 end
 
 local number_texts = {}
@@ -19,7 +19,7 @@ local number_texts = {}
 local function text_of(number) -- the same moment again and again: numbers are slow to write
   local text = number_texts[number]
   if not text then
-    text = string.format('%.17g', number)
+    text = string.format(number % 1 == 0 and '%d' or '%.17g', number) -- whole ones are quicker
     number_texts[number] = text
   end
   return text
@@ -30,6 +30,7 @@ local function flush() -- before anything is read that may be among it
   for key, list in pairs(gone) do many('HDEL', key, list) end
   for key, list in pairs(sets) do many('HSET', key, list) end
   if soonest then
+    -- here: alarms
     if rings_first(soonest) then told[soonest_of] = true end
     set_alarms(alarms)
     soonest, alarms = nil, {}

@@ -8,10 +8,10 @@ local function headed(seq, asked) -- what was asked, without its times: enough f
   local before, head = cmsgpack.unpack_one(asked, 16)
   local digest = head[1]
   local policy = policies[digest] or policy_of(digest)
-  return setmetatable({
-    seq = seq, uuid = uuid_at(asked, before + 1), source = policy.s, digest = digest, policy = policy, lane = head[2],
-    unique = head[3],
-  }, FRESH)
+  local r = {seq = seq, uuid = uuid_at(asked, before + 1), source = policy.s, digest = digest, policy = policy}
+  if head[2] then r.lane = head[2] end
+  if head[3] then r.unique = head[3] end
+  return setmetatable(r, FRESH)
 end
 
 local function to_record(seq, asked, past)

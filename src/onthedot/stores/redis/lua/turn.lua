@@ -6,7 +6,7 @@
 --   it adds the uuids in one, head and body each.
 -- Returns: verdicts (a letter each: o k, r epeat, l ost), alive, and with an ask of the living:
 --   msgpack [fence, rest, woke, next_in, more, now], tasks and chores as [seqs in one, tasks, pasts if any], schedules as [name, packed, rule].
--- uses: call alarms later policies records counting limits lanes laning entering places steps keys widening adding adding_all ending sessions burying noting backing alike settling
+-- uses: call later policies records counting limits lanes laning entering places steps keys widening adding adding_all ending sessions burying noting backing alike settling
 -- uses: time rooms taking pools strays logging telling claiming
 local session, verdicts = ARGV[2], {}
 caller, payload, texts = session, 5, unpacked(ARGV[5])
@@ -28,4 +28,4 @@ if ARGV[4] ~= '' then
   end
 end
 finish()
-return {verdicts, call('HEXISTS', WORKERS, session), answer or false}
+return {verdicts, answer and 1 or call('HEXISTS', WORKERS, session), answer or false}
