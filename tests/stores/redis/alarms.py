@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import redis
 
-WIDTH = 65_536  # ms of a bucket
+WIDTH = 131_072  # ms of a bucket
 
 
 def alarms_of(client: redis.Redis, prefix: str) -> dict[int, int]:

@@ -16,7 +16,7 @@ from tests.services import valkey
 from tests.stores.redis.alarms import WIDTH, alarms_of
 
 YEAR = 365 * 86_400_000
-START = 27_000_000 * WIDTH  # in 2026, where a bucket begins
+START = 13_500_000 * WIDTH  # in 2026, where a bucket begins
 EVER = 1000 * YEAR
 
 
@@ -121,14 +121,14 @@ async def test_before_the_epoch_and_at_its_beginning() -> None:
 
 async def test_those_of_several_buckets_ring_at_once_a_batch_a_turn() -> None:
     async with working() as worker:
-        new = [due(1 + number * 150) for number in range(BATCH + 400)]  # in four buckets
+        new = [due(1 + number * 300) for number in range(BATCH + 400)]  # in four buckets
         await worker.add(*new[:BATCH])
         await worker.add(*new[BATCH:])
         worker.goes_to(YEAR)
         claimed = await worker.claim()
         assert [record.uuid for record in claimed.tasks] == [each.uuid for each in new[:BATCH]]
         assert (claimed.more, claimed.next_in) == (True, 0)
-        assert worker.set() == [1 + number * 150 for number in range(BATCH, BATCH + 400)]
+        assert worker.set() == [1 + number * 300 for number in range(BATCH, BATCH + 400)]
         assert await worker.takes() == [each.uuid for each in new[BATCH:]]
         assert worker.set() == []
 
@@ -206,6 +206,7 @@ async def test_only_an_alarm_before_all_others_is_told(others: int) -> None:
         with worker.client.pubsub(ignore_subscribe_messages=True) as pubsub:
             pubsub.subscribe(hints)
             for moment, told in (
+                (3 * WIDTH, True), (3 * WIDTH, False),
                 (WIDTH + 50, True), (WIDTH + 60, False), (WIDTH + 50, False), (2 * WIDTH, False), (WIDTH + 49, True),
                 (WIDTH - 1, True), (WIDTH, False), (WIDTH - 2, True), (YEAR, False), (1, True),
             ):  # fmt: skip
