@@ -32,6 +32,7 @@ from onthedot.stores.contract import (
     Verdict,
 )
 from onthedot.stores.redis.client import Client, closed
+from onthedot.stores.redis.ear import Ear
 from onthedot.stores.redis.hints import Listening
 from onthedot.stores.redis.looking import Looking
 from onthedot.stores.redis.rows import (
@@ -193,7 +194,7 @@ class RedisStore(Looking):
     def hints(self, session: str) -> Hints:
         return Listening(session, self._subscribe, self._place.shown)
 
-    async def _subscribe(self, session: str) -> Any:
+    async def _subscribe(self, session: str) -> Ear:
         return await self._client.listen(self.prefix, f"{self.prefix}hints", f"{self.prefix}to:{session}")
 
     # -- control
