@@ -27,7 +27,7 @@ from tests.services.postgres import KeptStore
 class Awaited:
     """A naive store with the colour of the contract: the suite also tests the model that others are compared with."""
 
-    private = immediate = True
+    private = immediate = direct = True
 
     def __init__(self, clock: ManualClock) -> None:
         self._naive = NaiveStore(clock)

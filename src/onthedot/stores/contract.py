@@ -442,6 +442,7 @@ class Inspect(Protocol):
 class Store(Tasks, Sessions, Control, Inspect, Protocol):
     private: bool  # nobody but this process sees it: an unknown source is unknown to all
     immediate: bool  # answers without suspending, and may be called from any thread
+    direct: bool  # minds the time of a call by itself, and who gives up a call does not disturb those of others
     lease: int | None  # ms a session lives without a beat; None: the store sees a death by itself
 
     async def open(self) -> None: ...

@@ -64,6 +64,7 @@ class RedisStore(Looking):
 
     private = False
     immediate = False
+    direct = True
 
     def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
         self._place = place_of(url)
