@@ -105,5 +105,6 @@ def test_a_loop_that_ends_in_the_middle_leaves_nothing(gated: Gated) -> None:
     adding: list[asyncio.Task[Added]] = []
     asyncio.run(work())
     assert [task.cancelled() for task in adding] == [True] * 3
+    adding.clear()
     gc.collect()
     assert wrong == []
