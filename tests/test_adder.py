@@ -63,8 +63,9 @@ async def test_what_gathers_goes_together(gated: Gated) -> None:
     await asyncio.sleep(0)
     store.open.set()
     assert [added.uuid for added in await asyncio.gather(*first, *rest)] == list("abcd")
-    assert (await adder.add(new("e"))).fresh
-    assert store.began == ["a", "bcd", "e"]
+    assert [added.fresh for added in await asyncio.gather(*(adder.add(new(uuid)) for uuid in "ef"))] == [True, True]
+    assert (await adder.add(new("g"))).fresh
+    assert store.began == ["a", "bcd", "ef", "g"], "who came together comes together again"
 
 
 async def test_who_gives_up_does_not_take_others_along(gated: Gated) -> None:

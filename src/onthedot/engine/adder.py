@@ -20,12 +20,13 @@ class Adder:
         self._waiting: deque[_Asked] = deque()
         self._writer: asyncio.Task[None] | None = None
         self._alone = False  # somebody writes its own task, and nobody else's
+        self._crowd = False  # the last write was of several: they come again, and together
 
     async def add(self, task: NewTask) -> Added:
         """Stored when this returns."""
         if self._store.immediate:
             return (await self._store.add((task,)))[0]
-        if self._store.direct and self._writer is None and not self._alone:
+        if self._store.direct and self._writer is None and not self._alone and not self._crowd:
             return (await self._write_alone(task))[0]
         return (await self._ask((task,)))[0]
 
@@ -81,6 +82,7 @@ class Adder:
         while self._waiting and len(self._waiting[0][0]) <= room:
             batch.append(self._waiting.popleft())
             room -= len(batch[-1][0])
+        self._crowd = len(batch) > 1
         return batch
 
     async def _write_batch(self, batch: list[_Asked]) -> None:
