@@ -137,15 +137,19 @@ class Client:
             node = await self._until_answered(self._node, prefix)
             at = (node.host, node.port)
         try:
-            ear = await self._door.enter(partial(Ear, PATIENCE), at)
-            self._ears.add(ear)
-            try:
-                await ear.subscribe(*channels)
-            except BaseException:
-                ear.drop(ConnectionAbortedError("not subscribed"))
-                raise
+            async with asyncio.timeout(PATIENCE):
+                return await self._subscribed(at, channels)
         except Exception as error:
             raise explained(error, self._place.shown) from error
+
+    async def _subscribed(self, at: tuple[str, int] | None, channels: tuple[str, ...]) -> Ear:
+        ear = await self._door.enter(partial(Ear, PATIENCE), at)
+        try:
+            await ear.subscribe(*channels)
+        except BaseException:
+            ear.drop(ConnectionAbortedError("not subscribed"))
+            raise
+        self._ears.add(ear)
         return ear
 
     async def apps(self) -> list[str]:

@@ -22,8 +22,9 @@ class Ear(Line):
 
     async def subscribe(self, *channels: str) -> None:
         """The server confirms each; or says no once, and then the other answers never come."""
+        data = self._pack(("SUBSCRIBE", *channels))
         answers = [self._expect() for _ in channels]
-        self._write(self._pack(("SUBSCRIBE", *channels)))
+        self._write(data)
         for answer in answers:
             said = await answer
             if isinstance(said, Exception):

@@ -11,6 +11,7 @@ from typing import Any, cast
 from onthedot.stores.redis.faults import Refusal
 
 GOODBYE = 1.0  # seconds: with TLS both sides say it
+_GRACE = 0.05  # seconds to read what came while something else held the loop
 
 
 class Line(asyncio.Protocol):
@@ -40,14 +41,16 @@ class Line(asyncio.Protocol):
 
     def ask(self, *words: Any) -> asyncio.Future[Any]:
         """The answer; an error is one, too."""
+        data = self._pack(words)  # first: what cannot be said has no answer
         answer = self._expect()
-        self._write(self._pack(words))
+        self._write(data)
         return answer
 
     async def ask_all(self, *commands: tuple[Any, ...]) -> list[Any]:
         """In one write. Raises the first error of the answers, when all are there."""
+        data = b"".join(map(self._pack, commands))
         answers = [self._expect() for _ in commands]
-        self._write(b"".join(map(self._pack, commands)))
+        self._write(data)
         found = await asyncio.gather(*answers)
         for each in found:
             if isinstance(each, Exception):
@@ -77,16 +80,19 @@ class Line(asyncio.Protocol):
         """Until the server has read most of what it was told, or is gone."""
         await self._room.wait()
 
-    def _look(self) -> None:
-        """Whoever has waited longest would have its answer by now. (What has come meanwhile has been read before.)"""
+    def _look(self, late: asyncio.Future[Any] | None = None) -> None:
+        """Whoever has waited longest should have its answer by now."""
         self._timer = None
-        if self._asked:
-            due = self._asked[0][1] + self._patience
-            if self._loop.time() < due:
-                self._timer = self._loop.call_at(due, self._look)
-            else:
-                self.drop(TimeoutError(f"no answer within {self._patience:g} s"))
-                self._silent()
+        if not self._asked:
+            return
+        first, since = self._asked[0]
+        if (due := since + self._patience) > self._loop.time():
+            self._timer = self._loop.call_at(due, self._look)
+        elif first is not late:
+            self._timer = self._loop.call_later(_GRACE, self._look, first)
+        else:
+            self.drop(TimeoutError(f"no answer within {self._patience:g} s"))
+            self._silent()
 
     # -- being told
 

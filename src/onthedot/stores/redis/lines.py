@@ -18,6 +18,7 @@ class Lines:
         self._line: Line | None = None
         self._opening: asyncio.Task[Line] | None = None
         self._idle: list[Line] = []
+        self._closed = False
         self._room: asyncio.Semaphore | None = asyncio.Semaphore(most - 1) if most > 1 else None
 
     @property
@@ -31,29 +32,25 @@ class Lines:
             line = await self._shared()
         answer = await line.ask(*words)
         if isinstance(answer, Exception):
-            if not is_answer(answer):  # of a server that is no master any more nothing else is wanted
-                line.drop(answer)
+            _judge(line, answer)
             raise answer
         return answer
 
     async def ask_alone(self, *commands: tuple[Any, ...]) -> list[Any]:
         """In one round trip, by a line on which nobody else waits."""
         if self._room is None:
-            return await (await self._shared()).ask_all(*commands)
+            return await _all(await self._shared(), commands)
         async with self._room:
+            self._idle = [line for line in self._idle if line.why is None]
             line = self._idle.pop() if self._idle else await self._connect()
             try:
-                return await line.ask_all(*commands)
-            except Exception as error:
-                if not is_answer(error):
-                    line.drop(error)
-                raise
+                return await _all(line, commands)
             finally:
                 self._put_back(line)
 
     def _put_back(self, line: Line) -> None:
         """Unless there are answers to come, which somebody has given up."""
-        if line.waited_for:
+        if line.waited_for or self._closed:
             line.drop(ConnectionAbortedError("given up"))
         elif line.why is None:
             self._idle.append(line)
@@ -86,8 +83,23 @@ class Lines:
             line.drop(why)
 
     async def close(self) -> None:
+        self._closed = True
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])
         lines, self._idle = self._idle, []
         await asyncio.gather(*(line.close() for line in (self._line, *lines) if line is not None))
+
+
+async def _all(line: Line, commands: tuple[tuple[Any, ...], ...]) -> list[Any]:
+    try:
+        return await line.ask_all(*commands)
+    except Exception as error:
+        _judge(line, error)
+        raise
+
+
+def _judge(line: Line, error: Exception) -> None:
+    """Of a server that is no master any more nothing else is wanted."""
+    if not is_answer(error):
+        line.drop(error)
