@@ -5,12 +5,14 @@ from __future__ import annotations
 import asyncio
 import time
 from collections.abc import Awaitable, Callable
+from functools import partial
 from typing import Any
 
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.contract import Hint
+from onthedot.stores.contract import Held, Hint, Record
 from onthedot.stores.redis.faults import explained
-from onthedot.stores.redis.rows import decode, to_news
+from onthedot.stores.redis.rows import decode, to_held, to_news
+from onthedot.stores.redis.uuids import to_uuids
 
 _QUIET = 15.0  # seconds after which a silent connection is asked whether it lives; a worker hears its own beats
 _ANSWER = 5.0
@@ -19,9 +21,13 @@ _ANSWER = 5.0
 class Listening:
     """A class and not a generator: one that is thrown away in mid-wait must not complain about it."""
 
-    def __init__(self, session: str, subscribe: Callable[[str], Awaitable[Any]], where: str) -> None:
+    def __init__(
+        self, session: str, subscribe: Callable[[str], Awaitable[Any]],
+        knowing: Callable[[Callable[[], list[Record]]], Awaitable[list[Record]]], where: str,
+    ) -> None:  # fmt: skip
         self._session = session
         self._subscribe = subscribe
+        self._knowing = knowing
         self._where = where
         self._pubsub: Any = None
         self._closed = False
@@ -38,7 +44,7 @@ class Listening:
         try:
             while True:
                 message = await self._message()
-                hint = self._understood(message)
+                hint = await self._understood(message)
                 if hint is not None:
                     return hint
         except BaseException as error:
@@ -64,14 +70,20 @@ class Listening:
             else:
                 raise StoreUnavailable(f"{self._where}: hints do not come any more; listening anew")
 
-    def _understood(self, message: dict[str, Any]) -> Hint | None:
+    async def _understood(self, message: dict[str, Any]) -> Hint | None:
         if message["channel"].endswith(b":hints"):
             caller, sources = decode(message["data"])
             return None if caller == self._session else Hint(sources=frozenset(sources))
         if not message["data"]:
             return None  # a beat: only that it lives
-        (kind, *reason), uuids = to_news(message["data"])
-        return Hint(ended=frozenset(uuids)) if kind == "ended" else Hint(cancel=dict.fromkeys(uuids, *reason))
+        (kind, *more), rest = to_news(message["data"])
+        if kind == "held":
+            number, fence = more
+            return Hint(number=number, held=Held(fence, await self._knowing(partial(to_held, rest))))
+        if kind == "ended":
+            return Hint(ended=frozenset(to_uuids(rest)))
+        reason: str = more[0]
+        return Hint(cancel=dict.fromkeys(to_uuids(rest), reason))
 
     async def _hang_up(self) -> None:
         pubsub, self._pubsub = self._pubsub, None
