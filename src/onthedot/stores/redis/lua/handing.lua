@@ -8,10 +8,10 @@ local function hears(session) -- asked first: a message may also get to whom the
 end
 
 local function waits(source, number) -- one who has room for so many, and its number
-  if call('EXISTS', WAITING) == 0 then return nil end
+  local some = call('HRANDFIELD', WAITING, 3, 'WITHVALUES')
+  if #some == 0 then return nil end
   local limits = call('HMGET', P .. 'limits', source .. '|code', source .. '|operator')
   if limits[1] or limits[2] then return nil end -- a turn looks at them
-  local some = call('HRANDFIELD', WAITING, 3, 'WITHVALUES')
   for i = 1, #some, 2 do
     local text = some[i + 1]
     local _, place = text:find('\0' .. source .. '\0', 17, true)
