@@ -3,19 +3,25 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from functools import partial
 
-from onthedot.stores.contract import Hint
+from onthedot.stores.contract import Held, Hint, Record
 from onthedot.stores.redis.ear import Ear
 from onthedot.stores.redis.faults import explained
-from onthedot.stores.redis.rows import decode, to_news
+from onthedot.stores.redis.rows import decode, to_held, to_news
+from onthedot.stores.redis.uuids import to_uuids
 
 
 class Listening:
     """A class and not a generator: one that is thrown away in mid-wait must not complain about it."""
 
-    def __init__(self, session: str, subscribe: Callable[[str], Awaitable[Ear]], where: str) -> None:
+    def __init__(
+        self, session: str, subscribe: Callable[[str], Awaitable[Ear]],
+        knowing: Callable[[Callable[[], list[Record]]], Awaitable[list[Record]]], where: str,
+    ) -> None:  # fmt: skip
         self._session = session
         self._subscribe = subscribe
+        self._knowing = knowing
         self._where = where
         self._ear: Ear | None = None
         self._closed = False
@@ -31,7 +37,7 @@ class Listening:
             return Hint(resync=True)
         try:
             while True:
-                hint = self._understood(*await self._ear.message())
+                hint = await self._understood(*await self._ear.message())
                 if hint is not None:
                     return hint
         except BaseException as error:
@@ -40,14 +46,20 @@ class Listening:
                 raise explained(error, self._where) from error
             raise
 
-    def _understood(self, channel: bytes, data: bytes) -> Hint | None:
+    async def _understood(self, channel: bytes, data: bytes) -> Hint | None:
         if channel.endswith(b":hints"):
             caller, sources = decode(data)
             return None if caller == self._session else Hint(sources=frozenset(sources))
         if not data:
             return None  # a beat: only that it lives
-        (kind, *reason), uuids = to_news(data)
-        return Hint(ended=frozenset(uuids)) if kind == "ended" else Hint(cancel=dict.fromkeys(uuids, *reason))
+        (kind, *more), rest = to_news(data)
+        if kind == "held":
+            number, fence = more
+            return Hint(number=number, held=Held(fence, await self._knowing(partial(to_held, rest))))
+        if kind == "ended":
+            return Hint(ended=frozenset(to_uuids(rest)))
+        reason: str = more[0]
+        return Hint(cancel=dict.fromkeys(to_uuids(rest), reason))
 
     def _hang_up(self) -> None:
         ear, self._ear = self._ear, None

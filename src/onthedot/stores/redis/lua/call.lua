@@ -12,6 +12,7 @@ local COUNT, IDS, TASK, PAST, HELD = P .. 'count', P .. 'ids', P .. 'task', P ..
 local CLAIMS, LEFT, CLAIMS_OF = P .. 'claims', P .. 'left', P .. 'claims:'
 local READY, SUSPECT, PARKED, SHUT = P .. 'ready:', P .. 'suspect:', P .. 'parked:', P .. 'shut'
 local ALARMS, CHORE, TALLY, BLOCKS = P .. 'alarms', P .. 'chores', P .. 'tally', P .. 'blocks'
+local WAITING = P .. 'waiting'
 
 local function many(command, key, list)
   for i = 1, #list, 4000 do

@@ -1,0 +1,234 @@
+"""A fresh task goes to a worker that waits for it, in the step that adds it."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+import msgspec
+import pytest
+import redis
+
+from onthedot import App, TaskHandle
+from onthedot.clock import ManualClock
+from onthedot.stores.contract import Ask, Limit, NewTask, Outcome, Policy, Turn
+from onthedot.stores.redis import RedisStore
+from onthedot.task import new_uuid
+from tests.contract.steps import Worker, add, look, names, state, states, task, tasks
+from tests.contract.test_hints import Listener, listening
+from tests.services import valkey
+from tests.waiting import until
+
+FOR = 1000.0
+
+
+@dataclass
+class Place:
+    store: RedisStore
+    clock: ManualClock
+    worker: Worker
+    listener: Listener
+
+    async def waits(self, **room: int) -> None:
+        claimed = await self.worker.claim("a", "b", waits=room or {"a": 5, "b": 5}, waits_for=FOR)
+        assert (claimed.fence, claimed.more) == (0, False)
+
+
+@asynccontextmanager
+async def place(url: str) -> AsyncIterator[Place]:
+    clock = ManualClock()
+    store = RedisStore(url, clock, valkey.new_name())
+    await store.open()
+    worker = Worker(store, "w")
+    listener = await listening(store, worker)
+    yield Place(store, clock, worker, listener)
+    await listener.leave()
+    await store.shut()
+    valkey.forget(store.prefix)
+
+
+@pytest.fixture(params=["all rights", "few rights"])
+def url(request: pytest.FixtureRequest) -> str:
+    return valkey.url() if request.param == "all rights" else valkey.limited_url()
+
+
+async def test_it_is_held_and_said_in_the_step_that_adds_it(url: str) -> None:
+    async with place(url) as at:
+        await at.waits()
+        (row,) = await at.store.changes("", 1)
+        added = await add(at.store, task("b"), task("b"))
+        hint = await at.listener.hears(lambda hint: hint.held)
+        assert hint.held is not None
+        assert (hint.number, names(hint.held.tasks)) == (at.worker.number + 1, added)
+        assert [record.body for record in hint.held.tasks] == [(await look(at.store, uuid)).body for uuid in added]
+        assert await states(at.store, added) == ["running", "running"]
+        assert await at.store.tally() == {("b", "running"): 2}
+        moves = [msgspec.json.decode(said) for _, said in await at.store.changes(row[0], 10)]
+        assert [(uuid, state) for _, uuid, _, state in moves[0]] == [
+            *((uuid, "ready") for uuid in added), *((uuid, "running") for uuid in added)
+        ]  # fmt: skip
+
+
+async def test_the_next_ask_after_that_is_a_new_one(url: str) -> None:
+    async with place(url) as at:
+        await at.waits()
+        (first,) = await add(at.store, task())
+        assert await at.worker.runs() == [first]
+        (second,) = await add(at.store, task())
+        assert await at.worker.runs() == [second]
+        assert await at.worker.settle(at.worker.done(first), at.worker.done(second)) == ["ok", "ok"]
+
+
+async def test_a_turn_that_comes_late_takes_nothing_and_says_that_there_is_more(url: str) -> None:
+    """Its answer got lost, and the claim that followed it was made by somebody else."""
+    async with place(url) as at:
+        await at.waits()
+        handed, ready = await add(at.store, task()) + await add(at.store, task())
+        late = await at.worker.claim(repeat=True, waits={"a": 5}, waits_for=FOR)
+        assert (late.fence, names(late.tasks), late.more) == (0, [], True)
+        await add(at.store, task("b"))
+        assert await at.worker.runs("a", "b") == [handed], "the late one did not begin to wait"
+        assert (await at.worker.runs("a", "b"))[0] == ready
+
+
+async def not_handed_out(at: Place, *new: NewTask) -> None:
+    added = await add(at.store, *new)
+    assert await states(at.store, added) == ["ready"] * len(added)
+    await at.listener.hears(lambda hint: new[0].source in hint.sources)
+
+
+async def test_not_after_its_time(url: str) -> None:
+    async with place(url) as at:
+        await at.waits()
+        at.clock.advance(FOR)
+        await not_handed_out(at, task())
+
+
+async def test_not_more_than_there_is_room_for(url: str) -> None:
+    async with place(url) as at:
+        await at.waits(a=2)
+        await not_handed_out(at, *tasks(3))
+
+
+async def test_not_what_it_did_not_say(url: str) -> None:
+    async with place(url) as at:
+        await at.waits(a=2, aa=2)
+        await not_handed_out(at, task("b"))
+
+
+@pytest.mark.parametrize("by", ["code", "operator"])
+async def test_not_what_has_a_limit(url: str, by: str) -> None:
+    async with place(url) as at:
+        await at.waits()
+        await at.store.put([], [Limit("a", cap=1, by=by)])  # type: ignore[arg-type]
+        await not_handed_out(at, task())
+
+
+async def test_not_before_others_of_its_source(url: str) -> None:
+    async with place(url) as at:
+        await at.waits(a=1)
+        first = await add(at.store, *tasks(2))
+        await add(at.store, task())
+        assert await at.worker.runs(total=2) == first
+
+
+@pytest.mark.parametrize("policy", [Policy(expires=1000), Policy(max_crashes=1)])
+async def test_not_what_a_turn_must_look_at(url: str, policy: Policy) -> None:
+    async with place(url) as at:
+        await at.waits()
+        await not_handed_out(at, NewTask(new_uuid(), "a", b"", policy=policy))
+
+
+async def test_not_to_one_that_does_not_hear(url: str) -> None:
+    async with place(url) as at:
+        await at.waits()
+        await at.listener.leave()
+        with redis.Redis.from_url(valkey.url()) as client:
+            await until(lambda: client.pubsub_numsub(f"{at.store.prefix}to:w")[0][1] == 0)
+        (uuid,) = await add(at.store, task())
+        assert await state(at.store, uuid) == "ready"
+
+
+async def test_the_death_of_who_got_it_gives_it_back(url: str) -> None:
+    async with place(url) as at:
+        other = Worker(at.store, "other")
+        await other.beat()
+        await at.waits()
+        (uuid,) = await add(at.store, task())
+        await at.store.beat("w", b"", 0)
+        assert await other.runs() == [uuid]
+        assert (await look(at.store, uuid)).attempt == 2
+
+
+@pytest.mark.parametrize("end", ["death", "close"])
+async def test_who_is_gone_waits_no_more(url: str, end: str) -> None:
+    async with place(url) as at:
+        await at.waits()
+        await (at.store.close("w") if end == "close" else at.store.beat("w", b"", 0))
+        (uuid,) = await add(at.store, task())
+        assert await state(at.store, uuid) == "ready"
+
+
+# -- in a worker
+
+
+def calls(server: valkey.Server) -> int:
+    with redis.Redis.from_url(server.url) as client:
+        stats = client.info("commandstats")
+        return int(stats.get("cmdstat_evalsha", {"calls": 0})["calls"])
+
+
+async def test_a_fresh_task_costs_an_idle_worker_one_turn(server: valkey.Server) -> None:
+    app = App("shop", store=server.url)
+
+    @app.task
+    async def send(number: int) -> int:
+        return number
+
+    async with app.running():
+        for number in range(3):  # scripts are known, and the worker waits
+            await (await send.enqueue(number)).result(timeout=20)
+        await _waits(server)
+        before = calls(server)
+        handles: list[TaskHandle[int]] = []
+        for number in range(20):
+            handles.append(await send.enqueue(number))
+            await _waits(server)
+        assert calls(server) - before <= 20 * 2 + 3, "an add, and a turn that settles it; and a beat may come"
+        assert [await handle.result(timeout=20) for handle in handles] == list(range(20))
+
+
+async def _waits(server: valkey.Server) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        await until(lambda: client.exists("onthedot:{shop}:waiting") == 1)
+        await until(lambda: client.pubsub_channels("onthedot:{shop}:to:*"))  # and listens
+
+
+async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The answer to an ask that waits comes later than what was handed out: they take different connections."""
+    answered, turn = asyncio.Event(), RedisStore.turn
+
+    async def slow(self: RedisStore, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+        said = await turn(self, session, outcomes, ask)
+        if said.claimed is not None and not said.claimed.fence:
+            await asyncio.wait_for(answered.wait(), 10)
+        return said
+
+    monkeypatch.setattr(RedisStore, "turn", slow)
+    app = App("shop", store=server.url, poll_interval=3600)
+    ran: list[str] = []
+
+    @app.task
+    async def send() -> None:
+        ran.append("ran")
+
+    async with app.running():
+        await _waits(server)
+        handle = await send.enqueue()
+        assert (await app.get(handle.uuid)).state == "running"
+        assert ran == []
+        answered.set()
+        await handle.result(timeout=10)
+    assert ran == ["ran"]
