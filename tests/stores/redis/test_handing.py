@@ -118,6 +118,12 @@ async def test_not_what_it_did_not_say(url: str) -> None:
         await not_handed_out(at, task("b"))
 
 
+async def test_a_number_is_no_name(url: str) -> None:
+    async with place(url) as at:
+        await at.waits(c=ord("b"), d=1)
+        await not_handed_out(at, task("b"))
+
+
 @pytest.mark.parametrize("by", ["code", "operator"])
 async def test_not_what_has_a_limit(url: str, by: str) -> None:
     async with place(url) as at:
