@@ -251,11 +251,11 @@ class Worker:
             ask = Ask(self._number + 1, pools, known=known, waits=self._waits(), waits_for=waits_for)
         elif not (ended or also):
             return Turn(())
+        self._asking = ask is not None
         try:
             if self._notes:  # what a task said last is written before its end: a note of an ended run is refused
                 await self._write_notes()
             asked = self._clock.now()
-            self._asking = True
             turn = await self._store.turn(self.session, [outcome for outcome, _ in ended] + also, ask)
             self._number += ask is not None
         except BaseException:

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import asyncio
+import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from typing import Any
 
 import msgspec
 import pytest
 import redis
 
-from onthedot import App, TaskHandle
+from onthedot import App, TaskHandle, current_task
 from onthedot.clock import ManualClock
-from onthedot.stores.contract import Ask, Limit, NewTask, Outcome, Policy, Turn
+from onthedot.stores.contract import Ask, Lease, Limit, NewTask, Note, Outcome, Policy, Turn
 from onthedot.stores.redis import RedisStore
 from onthedot.task import new_uuid
 from tests.contract.steps import Worker, add, look, names, state, states, task, tasks
@@ -236,4 +238,47 @@ async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, m
         assert ran == []
         answered.set()
         await handle.result(timeout=10)
+    assert ran == ["ran"]
+
+
+async def test_what_comes_while_notes_are_written_runs_once(
+    server: valkey.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written between the making of an ask and its turn: the answer will say the same as the message."""
+    app, note = App("shop", store=server.url, poll_interval=3600, stop_timeout=0), RedisStore.note
+    go, over, said, ran, handles = threading.Event(), threading.Event(), threading.Event(), list[str](), list[Any]()
+
+    @app.task(timeout=0.05)
+    def stubborn() -> None:
+        """A thread cannot be ended: its run is over, its slot is taken, and it still says how far it is."""
+        over.wait(20)
+        current_task().progress(1)
+        go.wait(20)
+        current_task().progress(2)
+        said.set()
+
+    @app.task
+    async def send() -> None:
+        ran.append("ran")
+
+    async def slow(self: RedisStore, notes: Sequence[Note]) -> Sequence[Lease]:
+        worker = app._core.worker
+        assert worker is not None
+        if not go.is_set():  # in time for the second look
+            go.set()
+            await asyncio.to_thread(said.wait, 20)
+        elif not handles:
+            handles.append(await send.enqueue())
+            assert (await app.get(handles[0].uuid)).state == "running"
+            await until(lambda: ran or worker._handed is not None)
+        return await note(self, notes)
+
+    monkeypatch.setattr(RedisStore, "note", slow)
+    async with app.running():
+        await stubborn.enqueue()
+        await _waits(server)
+        over.set()
+        await until(lambda: handles)
+        await handles[0].result(timeout=10)
+        await _waits(server)
     assert ran == ["ran"]
