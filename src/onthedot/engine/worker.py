@@ -261,10 +261,10 @@ class Worker:
         except BaseException:
             self.runner.outcomes = ended + self.runner.outcomes
             self._also = also + self._also
-            raise
-        finally:
             self._asking = False
             self._take_handed()
+            raise
+        self._asking = False
         answered = self._clock.now()
         if turn.claimed is not None:
             next_in = turn.claimed.next_in
@@ -286,7 +286,11 @@ class Worker:
         return self.slots.free()
 
     def _take_handed(self) -> None:
-        """What the ask that waited has got; while it is asked anew, the answer says the same."""
+        """What the ask that waited has got; while it is asked anew, the answer says the same.
+
+        Of an ask that is over: told before, or by a server that has lost its last moments. Then nobody else would end
+        it, so it goes back.
+        """
         hint = self._handed
         if hint is None or hint.held is None or self._asking:
             return
@@ -295,14 +299,18 @@ class Worker:
             self._number = hint.number
             self.quiet.clear()
             self._start_runs(hint.held, self._clock.now())
-            if self._also:
-                self.wake.set()
+        elif hint.number <= self._number:
+            leases = [Lease(record.uuid, hint.held.fence, self.session) for record in hint.held.tasks]
+            self._also += [Again(lease, None, counted=False) for lease in leases if not self.runner.runs_under(lease)]
+        if self._also:
+            self.wake.set()
 
     async def _begin(self, claimed: Claimed) -> bool:
         """Tasks to executors, chores to their end, schedules to fire. True: look again at once."""
         now = self._clock.now()
         if claimed.tasks:
             self._start_runs(claimed, now)
+        self._take_handed()
         for record in claimed.chores:
             lease = Lease(record.uuid, claimed.fence, self.session)
             self._also.append(end_of(record, lease, self._parts.sources.get(record.source)))

@@ -15,13 +15,14 @@ import redis
 
 from onthedot import App, TaskHandle, current_task
 from onthedot.clock import ManualClock
-from onthedot.stores.contract import Ask, Lease, Limit, NewTask, Note, Outcome, Policy, Turn
+from onthedot.stores.contract import Ask, Hint, Lease, Limit, NewTask, Note, Outcome, Policy, Turn
 from onthedot.stores.redis import RedisStore
 from onthedot.task import new_uuid
 from tests.contract.steps import Worker, add, look, names, state, states, task, tasks
 from tests.contract.test_hints import Listener, listening
 from tests.services import valkey
-from tests.waiting import until
+from tests.stores.redis.test_forgotten import forget
+from tests.waiting import SOON, until
 
 FOR = 1000.0
 
@@ -213,6 +214,11 @@ async def _waits(server: valkey.Server) -> None:
         await until(lambda: client.exists("onthedot:{shop}:waiting") == 1)
 
 
+async def _hears(server: valkey.Server, session: str) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        await until(lambda: client.pubsub_numsub(f"onthedot:{{shop}}:to:{session}")[0][1] == 1)
+
+
 async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, monkeypatch: pytest.MonkeyPatch) -> None:
     """The answer to an ask that waits comes later than what was handed out: they take different connections."""
     answered, turn = asyncio.Event(), RedisStore.turn
@@ -281,4 +287,85 @@ async def test_what_comes_while_notes_are_written_runs_once(
         await until(lambda: handles)
         await handles[0].result(timeout=10)
         await _waits(server)
+    assert ran == ["ran"]
+
+
+async def test_what_a_server_without_its_last_moments_hands_out_comes_back(
+    server: valkey.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It believes in an ask of long ago, to whose number the worker does not listen any more."""
+    app, turn, gate = App("shop", store=server.url, poll_interval=3600), RedisStore.turn, asyncio.Event()
+    gate.set()
+
+    async def gated(self: RedisStore, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+        await gate.wait()
+        return await turn(self, session, outcomes, ask)
+
+    monkeypatch.setattr(RedisStore, "turn", gated)
+
+    @app.task
+    async def send(number: int) -> int:
+        return number
+
+    async with app.running():
+        await (await send.enqueue(0)).result(timeout=SOON)
+        await _waits(server)
+        assert server.ask("SAVE") == b"+OK"
+        for number in range(3):
+            await (await send.enqueue(number)).result(timeout=SOON)
+            await _waits(server)
+        gate.clear()
+        await asyncio.to_thread(forget, server)
+        worker = app._core.worker
+        assert worker is not None
+        await _hears(server, worker.session)
+        handle = await send.enqueue(4)
+        assert (await app.get(handle.uuid)).state == "running", "it was handed out"
+        gate.set()
+        assert await handle.result(timeout=SOON) == 4
+
+
+@pytest.mark.parametrize("comes", ["before the answer", "while it runs", "after its end"])
+async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valkey.Server, comes: str) -> None:
+    app, gate, ran = App("shop", store=server.url, poll_interval=3600), asyncio.Event(), list[str]()
+
+    @app.task
+    async def send() -> None:
+        ran.append("ran")
+        await gate.wait()
+
+    async with app.running():
+        worker, held, asking = app._core.worker, list[Hint](), asyncio.Event()
+        assert worker is not None
+        hinted, turn = worker._hinted, worker._store.turn
+
+        def later(hint: Hint) -> None:
+            held.append(hint) if hint.held is not None else hinted(hint)
+
+        async def asked(*args: Any) -> Turn:
+            if not asking.is_set():
+                asking.set()
+                await until(lambda: held)
+                if comes == "before the answer":
+                    hinted(held[0])
+            return await turn(*args)
+
+        await _hears(server, worker.session)
+        await _waits(server)
+        await until(lambda: worker.quiet.is_set())
+        worker._hinted, worker._store.turn = later, asked  # type: ignore[method-assign]
+        worker.wake.set()
+        await asking.wait()
+        (row,) = await app._core.store.changes("", 1)
+        handle = await send.enqueue()
+        await until(lambda: ran)
+        if comes == "while it runs":
+            hinted(held[0])
+        gate.set()
+        await handle.result(timeout=SOON)
+        if comes == "after its end":
+            hinted(held[0])
+        await until(lambda: worker.quiet.is_set() and not worker._also)
+        rows = [msgspec.json.decode(said) for _, said in await app._core.store.changes(row[0], 100)]
+    assert [state for moves in rows for _, _, _, state in moves] == ["ready", "running", "succeeded"]
     assert ran == ["ran"]
