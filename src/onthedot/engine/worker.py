@@ -289,19 +289,21 @@ class Worker:
         """What the ask that waited has got; while it is asked anew, the answer says the same.
 
         Of an ask that is over: told before, or by a server that has lost its last moments. Then nobody else would end
-        it, so it goes back.
+        it, so it goes back. Who may be dead by now, and others have it, asks first.
         """
         hint = self._handed
         if hint is None or hint.held is None or self._asking:
             return
         self._handed = None
-        if hint.number == self._number + 1:
+        if hint.number <= self._number:
+            leases = [Lease(record.uuid, hint.held.fence, self.session) for record in hint.held.tasks]
+            self._also += [Again(lease, None, counted=False) for lease in leases if not self.runner.runs_under(lease)]
+        elif hint.number == self._number + 1 and self._keeper.sure():
             self._number = hint.number
             self.quiet.clear()
             self._start_runs(hint.held, self._clock.now())
-        elif hint.number <= self._number:
-            leases = [Lease(record.uuid, hint.held.fence, self.session) for record in hint.held.tasks]
-            self._also += [Again(lease, None, counted=False) for lease in leases if not self.runner.runs_under(lease)]
+        else:
+            self.wake.set()
         if self._also:
             self.wake.set()
 

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import asyncio
+import signal
 import threading
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import msgspec
@@ -20,9 +22,12 @@ from onthedot.stores.redis import RedisStore
 from onthedot.task import new_uuid
 from tests.contract.steps import Worker, add, look, names, state, states, task, tasks
 from tests.contract.test_hints import Listener, listening
+from tests.faults import shop
+from tests.faults.fleet import fleet
+from tests.faults.ledger import Ledger
 from tests.services import valkey
 from tests.stores.redis.test_forgotten import forget
-from tests.waiting import SOON, until
+from tests.waiting import SOON, until, wait_until
 
 FOR = 1000.0
 
@@ -369,3 +374,62 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
         rows = [msgspec.json.decode(said) for _, said in await app._core.store.changes(row[0], 100)]
     assert [state for moves in rows for _, _, _, state in moves] == ["ready", "running", "succeeded"]
     assert ran == ["ran"]
+
+
+async def test_who_has_not_beaten_for_a_lease_asks_before_it_begins(server: valkey.Server) -> None:
+    """It may have been stopped, and others may have it by now."""
+    app, ran = App("shop", store=server.url, poll_interval=3600), list[int]()
+
+    @app.task
+    async def send() -> None:
+        ran.append(worker._number)
+
+    async with app.running():
+        worker, held = app._core.worker, list[int]()
+        assert worker is not None
+        hinted = worker._hinted
+
+        def after_a_stop(hint: Hint) -> None:
+            before, worker._keeper._answered = worker._keeper._answered, 0.0
+            hinted(hint)
+            worker._keeper._answered = before
+            if hint.held is not None:
+                held.append(len(worker.runner.runs))
+
+        for _ in range(3):  # it has heard that it listens, and waits again
+            await (await send.enqueue()).result(timeout=SOON)
+            await _waits(server)
+        worker._hinted = after_a_stop  # type: ignore[method-assign]
+        await until(lambda: worker.quiet.is_set())
+        await (await send.enqueue()).result(timeout=SOON)
+        await until(lambda: held)
+    assert (held, len(ran)) == ([0], 4)
+
+
+def test_who_was_stopped_until_its_death_does_not_begin_what_it_was_handed(
+    server: valkey.Server, tmp_path: Path
+) -> None:
+    """The message lies in its socket, and others have run it since."""
+    url, book = f"{server.url}?lease=1", Ledger(tmp_path / "ledger")
+    with shop.app.override(store=url), fleet(url, tmp_path / "ledger", 1) as workers:
+        shop.slow.delay(0).result(timeout=SOON)  # it knows how these are done
+        wait_until(lambda: _waiting(server) == 1)
+        stopped = workers.workers[0]
+        stopped.send_signal(signal.SIGSTOP)
+        try:
+            handle = shop.slow.delay(0)
+            assert handle.info().state == "running", "it was handed out"
+            workers.workers.append(workers._start())
+            handle.result(timeout=SOON)
+        finally:
+            stopped.send_signal(signal.SIGCONT)
+        wait_until(lambda: "was declared dead by the store" in workers.log.read_text())
+        wait_until(lambda: _waiting(server) == 2)
+    begun = [entry.pid for entry in book.entries() if entry.what == "begin"]
+    book.close()
+    assert begun == [worker.pid for worker in workers.workers]
+
+
+def _waiting(server: valkey.Server) -> int:
+    with redis.Redis.from_url(server.url) as client:
+        return int(client.hlen("onthedot:{shop}:waiting"))
