@@ -27,7 +27,7 @@ from tests.services.postgres import KeptStore
 class Awaited:
     """A naive store with the colour of the contract: the suite also tests the model that others are compared with."""
 
-    private = immediate = True
+    private = immediate = direct = True
 
     def __init__(self, clock: ManualClock) -> None:
         self._naive = NaiveStore(clock)
@@ -51,7 +51,7 @@ STORES: dict[str, MakeStore] = {
     "limited": lambda clock: RedisStore(valkey.limited_url(), clock, valkey.new_name()),  # a user with few rights
 }
 SERVERS = ("postgres", "pooled")  # real ones, which a fixture starts; pooled: as a role with few rights, by PgBouncer
-WITHOUT = {"naive": ("besides", "bounds", "hints", "changes")}  # facets that a kind does not have
+WITHOUT = {"naive": ("besides", "bounds", "hints", "changes", "waits")}  # facets that a kind does not have
 VERSIONED = ("add", "claim_repeat", "hints", "settle")  # facets in which drivers meet every Python; the rest: the first
 ONLY = {  # other ways to a store that is tested in full: these facets, on one Python, unless ONTHEDOT_FAULTS=long
     "limited": ("hints", "notes", "schedules"),

@@ -95,11 +95,12 @@ class Worker:
         suspects: int = 100,
         known: frozenset[str] | None = None,
         repeat: bool = False,
+        **waits: Any,
     ) -> Turn:
         self.number += not repeat
         if pools is None:
             pools = [Pool(total, room or dict.fromkeys(sources or ("a",), total))]
-        turn = await self.store.turn(self.name, outcomes, Ask(self.number, pools, suspects, known))
+        turn = await self.store.turn(self.name, outcomes, Ask(self.number, pools, suspects, known, **waits))
         if turn.claimed is not None:
             for record in (*turn.claimed.tasks, *turn.claimed.chores):
                 self.leases[record.uuid] = Lease(record.uuid, turn.claimed.fence, self.name)

@@ -46,6 +46,7 @@ def due_after(now: float, after: int) -> int:
 class NaiveStore(Control):
     private = True
     immediate = True
+    direct = True
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)

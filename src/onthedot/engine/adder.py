@@ -19,11 +19,15 @@ class Adder:
         self._timeout = timeout
         self._waiting: deque[_Asked] = deque()
         self._writer: asyncio.Task[None] | None = None
+        self._alone = False  # somebody writes its own task, and nobody else's
+        self._crowd = False  # the last write was of several: they come again, and together
 
     async def add(self, task: NewTask) -> Added:
         """Stored when this returns."""
         if self._store.immediate:
             return (await self._store.add((task,)))[0]
+        if self._store.direct and self._writer is None and not self._alone and not self._crowd:
+            return (await self._write_alone(task))[0]
         return (await self._ask((task,)))[0]
 
     async def add_many(self, tasks: Sequence[NewTask]) -> list[Added]:
@@ -41,9 +45,29 @@ class Adder:
         """≤ BATCH. Who gives up waiting does not take the write, and the others' tasks in it, with it."""
         future: asyncio.Future[Sequence[Added]] = asyncio.get_running_loop().create_future()
         self._waiting.append((tasks, future))
-        if self._writer is None:
-            self._writer = asyncio.create_task(self._write())
+        self._begin()
         return future
+
+    def _begin(self) -> None:
+        if self._writer is not None or self._alone:
+            return
+        if any(not future.done() for _, future in self._waiting):
+            self._writer = asyncio.create_task(self._write())
+        else:
+            self._waiting.clear()  # all have given up before it began, as they do when a loop ends
+
+    async def _write_alone(self, task: NewTask) -> Sequence[Added]:
+        """Without a task for it, half of the turns of the loop: nothing in it is of others, who gather meanwhile."""
+        self._alone = True
+        try:
+            return await self._store.add((task,))
+        except StoreError:
+            raise
+        except Exception as error:
+            raise _not_taken(error) from error
+        finally:
+            self._alone = False
+            self._begin()
 
     async def _write(self) -> None:
         try:
@@ -58,6 +82,7 @@ class Adder:
         while self._waiting and len(self._waiting[0][0]) <= room:
             batch.append(self._waiting.popleft())
             room -= len(batch[-1][0])
+        self._crowd = len(batch) > 1
         return batch
 
     async def _write_batch(self, batch: list[_Asked]) -> None:
@@ -70,7 +95,7 @@ class Adder:
             self._fail(batch, error)
         except Exception as error:  # noqa: BLE001 - something in one of them: told to whoever added that, and to nobody else
             if len(batch) == 1:
-                self._fail(batch, ArgumentError(f"the store cannot take it: {type(error).__name__}: {error}"))
+                self._fail(batch, _not_taken(error))
             for alone in batch if len(batch) > 1 else ():
                 await self._write_batch([alone])
         except BaseException:
@@ -87,3 +112,7 @@ class Adder:
         for _, future in batch:
             if not future.done():
                 future.set_exception(type(error)(*error.args))
+
+
+def _not_taken(error: Exception) -> ArgumentError:
+    return ArgumentError(f"the store cannot take it: {type(error).__name__}: {error}")

@@ -64,6 +64,13 @@ class Slots:
         pools = [pool for pool in self._totals if active[pool] or resting[pool]]
         return [self._pool(pool, active[pool], resting[pool], polls=polls) for pool in pools]
 
+    def free(self) -> dict[str, int]:
+        """How many could be taken, of one source or another."""
+        free = {pool: total - self._busy[pool] for pool, total in self._totals.items()}
+        if self._batch is not None:
+            free = {pool: min(most, self._batch) for pool, most in free.items()}
+        return {name: self._room(name, source, free[self._pool_of(source)]) for name, source in self._sources.items()}
+
     def _pool(
         self, pool: str, active: list[tuple[str, Source]], resting: list[tuple[str, Source]], *, polls: bool
     ) -> Pool:

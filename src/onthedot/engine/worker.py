@@ -16,6 +16,7 @@ import msgspec
 
 from onthedot.clock import Clock
 from onthedot.context import TaskContext
+from onthedot.engine.chores import end_of
 from onthedot.engine.keeper import Helper, Keeper
 from onthedot.engine.runner import Around, Run, Runner
 from onthedot.engine.slots import Slots
@@ -25,18 +26,16 @@ from onthedot.engine.wake import Wake
 from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
 from onthedot.observe.logs import Logs
-from onthedot.outcome import write_reason
 from onthedot.stores.besides import NO_TRANSACTION, Joins, JoinsAwaited
 from onthedot.stores.contract import (
     Again,
     Ask,
     Claimed,
-    Ended,
+    Held,
     Hint,
     Lease,
     Note,
     Outcome,
-    Record,
     Schedule,
     Store,
     Turn,
@@ -46,9 +45,9 @@ from onthedot.task import new_uuid
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 100.0, 5_000.0  # ms between tries while the loop fails
 _PURGE_EVERY, _PURGE = 60_000.0, 200  # ms, and how many at a time
+_LONGEST_WAIT, _MANY = 15_000.0, 100  # ms, and sources
 _LAST_WORDS = 5.0  # seconds in which the store must take the last outcomes
 _GRACE = 1.0  # seconds for which a cancelled task may tidy up when the time to stop is over
-_KEEP, _KEEP_FAILED = 7 * 86_400_000, 30 * 86_400_000  # of sources that this process does not know
 
 
 @dataclass(frozen=True)
@@ -93,6 +92,9 @@ class Worker:
         self._asked = 0.0  # the moment from which the last claim's waits count
         self._alarm: float | None = None  # of any kind, the next in the store
         self._number = 0
+        self._asking = False
+        self._handed: Hint | None = None  # what somebody has given to this idle worker
+        self._longest_wait = _LONGEST_WAIT if parts.store.lease is None else min(_LONGEST_WAIT, parts.store.lease / 2)
         self._purged = self._asked_all = parts.clock.now()
         self._stopping = False
         self._undeclared = False
@@ -108,7 +110,7 @@ class Worker:
         self._since = int(self._clock.now())
         said, helper = self._described(), self._parts.helper
         self._keeper = Keeper(self._store, self.session, said, self._clock, self._logs, helper)
-        self._number = 0
+        self._number, self._handed = 0, None
         self._logs.worker = self.session
 
     def _described(self) -> bytes:
@@ -244,19 +246,25 @@ class Worker:
         if not self._stopping:
             known = self._parts.sources.known if self._store.private else None
             rang = self._alarm is not None and now >= self._alarm
-            ask = Ask(self._number + 1, self.slots.ask(now, rang=rang, polls=polls), known=known)
+            pools = self.slots.ask(now, rang=rang, polls=polls)
+            waits_for = min(self._parts.poll_interval, self._longest_wait)
+            ask = Ask(self._number + 1, pools, known=known, waits=self._waits(), waits_for=waits_for)
         elif not (ended or also):
             return Turn(())
+        self._asking = ask is not None
         try:
             if self._notes:  # what a task said last is written before its end: a note of an ended run is refused
                 await self._write_notes()
             asked = self._clock.now()
             turn = await self._store.turn(self.session, [outcome for outcome, _ in ended] + also, ask)
+            self._number += ask is not None
         except BaseException:
             self.runner.outcomes = ended + self.runner.outcomes
             self._also = also + self._also
+            self._asking = False
+            self._take_handed()
             raise
-        self._number += ask is not None
+        self._asking = False
         answered = self._clock.now()
         if turn.claimed is not None:
             next_in = turn.claimed.next_in
@@ -266,13 +274,49 @@ class Worker:
         self._parts.turned()
         return turn
 
+    def _waits(self) -> Mapping[str, int] | None:
+        """What an idle worker would take at once: whoever adds it may hand it out.
+
+        One that runs something may be too busy to hear of it, while others wait. And nobody is believed to wait for
+        longer than it has said: the next poll says it again.
+        """
+        many = len(self._parts.sources.known) > _MANY
+        if many or self._store.private or any(not run.over for run in self.runner.runs.values()):
+            return None
+        return self.slots.free()
+
+    def _take_handed(self) -> None:
+        """What the ask that waited has got; while it is asked anew, the answer says the same.
+
+        Of an ask that is over: told before, or by a server that has lost its last moments. Then nobody else would end
+        it, so it goes back. Who may be dead by now, and others have it, asks first.
+        """
+        hint = self._handed
+        if hint is None or hint.held is None or self._asking:
+            return
+        self._handed = None
+        if hint.number <= self._number:
+            leases = [Lease(record.uuid, hint.held.fence, self.session) for record in hint.held.tasks]
+            self._also += [Again(lease, None, counted=False) for lease in leases if not self.runner.runs_under(lease)]
+        elif hint.number == self._number + 1 and self._keeper.sure():
+            self._number = hint.number
+            self.quiet.clear()
+            self._start_runs(hint.held, self._clock.now())
+        else:
+            self.wake.set()
+        if self._also:
+            self.wake.set()
+
     async def _begin(self, claimed: Claimed) -> bool:
         """Tasks to executors, chores to their end, schedules to fire. True: look again at once."""
         now = self._clock.now()
         if claimed.tasks:
             self._start_runs(claimed, now)
+        self._take_handed()
         for record in claimed.chores:
-            self._end_chore(record, claimed.fence)
+            lease = Lease(record.uuid, claimed.fence, self.session)
+            self._also.append(end_of(record, lease, self._parts.sources.get(record.source)))
+            self._logs.chore(record)
         self.slots.rest(claimed.rest, self._asked)
         self.slots.wake(claimed.woke - claimed.rest.keys())
         fired = False
@@ -280,7 +324,7 @@ class Worker:
             fired = await self._parts.fire(claimed.schedules, claimed.now)
         return bool(fired or claimed.more or claimed.chores or self.slots.hungry())
 
-    def _start_runs(self, claimed: Claimed, now: float) -> None:
+    def _start_runs(self, claimed: Claimed | Held, now: float) -> None:
         runs: list[Run] = []
         taken: list[str] = []
         fence, session, name = claimed.fence, self.session, ""
@@ -358,25 +402,6 @@ class Worker:
 
     # -- what the store says
 
-    def _end_chore(self, record: Record, fence: int) -> None:
-        """Settle is the only end: also of what never ran."""
-        source = self._parts.sources.get(record.source)
-        keep, keep_failed = (source.options.keep, source.options.keep_failed) if source else (_KEEP, _KEEP_FAILED)
-        lease = Lease(record.uuid, fence, self.session)
-        match record.past.why:
-            case "stray":
-                reason = f"unknown source {record.source!r}: nobody in this process declares it"
-                outcome = Ended(lease, "failed", write_reason(reason, kind="UnknownSource"), keep_failed)
-            case "crashed":
-                reason = f"its worker died {record.past.crashes} times over it"
-                outcome = Ended(lease, "failed", write_reason(reason, record.attempt - 1, "WorkerDied"), keep_failed)
-            case "expired":
-                outcome = Ended(lease, "cancelled", write_reason("expired"), keep)
-            case _:
-                outcome = Ended(lease, "cancelled", write_reason("cancelled"), keep)
-        self._logs.chore(record)
-        self._also.append(outcome)
-
     async def _listen(self) -> None:
         pause = _FIRST_PAUSE
         while True:
@@ -395,6 +420,10 @@ class Worker:
             self.runner.end(uuid, "cancel", reason)
         if hint.resync:
             self.slots.refresh()
+        if hint.held is not None:
+            self._handed = hint
+            self._take_handed()
+            return
         self.slots.hint(hint.sources)
         self.wake.set()
 

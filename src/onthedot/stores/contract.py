@@ -185,13 +185,15 @@ class Pool(Struct, frozen=True):
 class Ask(Struct, frozen=True):
     """One in flight a session. The same number again gives what still runs under it again, and nothing new.
 
-    total=0 is legal: promote, reclaim, expire, fire still happen.
+    total=0 is legal: promote, reclaim, expire, fire still happen. If it takes nothing, a hint may answer `waits`.
     """
 
     number: int  # grows by the session's will, from 1
     pools: Sequence[Pool]
     suspects: int = 1  # how many tasks whose next crash would be the last may run in this session at once
     known: frozenset[str] | None = None  # private store: ready tasks of other sources come as chores ("stray")
+    waits: Mapping[str, int] | None = None  # so many of one of these would be held as the next number's, if they come
+    waits_for: float = 0  # ms
 
 
 class Schedule(Struct, frozen=True):
@@ -223,10 +225,8 @@ class Limit(Struct, frozen=True):
     by: Literal["code", "operator"] = "code"
 
 
-class Held(Struct, frozen=True):
-    """What one claim took: the fence is the same for all."""
-
-    fence: int
+class Held(Struct, frozen=True):  # what one claim took
+    fence: int  # the same for all
     tasks: Sequence[Record]
 
 
@@ -284,6 +284,8 @@ class Hint(Struct, frozen=True):
     cancel: Mapping[str, str] = MappingProxyType({})  # own runs that somebody wants to end, and why
     ended: frozenset[str] = frozenset()  # uuids of tasks whose policy says reply_to this session
     resync: bool = False
+    number: int = 0  # of the ask that waited, and has got this; asked again, it gets the same
+    held: Held | None = None
 
 
 class Hints(Protocol):
@@ -299,9 +301,7 @@ class Page(Struct, frozen=True):
     after: str | None  # cursor of the next page; None: that was all
 
 
-class Hold(Struct, frozen=True):
-    """A limit that a claim would stop at now: the source's own, or the lane's."""
-
+class Hold(Struct, frozen=True):  # a limit that a claim would stop at now: the source's own, or the lane's
     limit: Limit  # as it comes to: code's, the operator's and the star's put together; `by` says nothing
     why: Literal["paused", "cap", "rate"]
     running: int = 0  # under it, and no others: what a lane has let into ready counts for its cap, but does not run
@@ -442,6 +442,7 @@ class Inspect(Protocol):
 class Store(Tasks, Sessions, Control, Inspect, Protocol):
     private: bool  # nobody but this process sees it: an unknown source is unknown to all
     immediate: bool  # answers without suspending, and may be called from any thread
+    direct: bool  # minds the time of a call by itself, and who gives up a call does not disturb those of others
     lease: int | None  # ms a session lives without a beat; None: the store sees a death by itself
 
     async def open(self) -> None: ...

@@ -135,7 +135,7 @@ async def test_who_goes_is_said_within_five_seconds(server: valkey.Server) -> No
 
 
 async def test_a_cancelled_call_leaves_no_answer_to_the_next(server: valkey.Server) -> None:
-    """Wherever it is cancelled: its connection is dropped, and the call can be repeated."""
+    """Wherever it is cancelled: its answer is read and thrown away, and the call can be repeated."""
     async with opened(server.url) as store:
         await store.add(new(1))
         for steps in range(12):
@@ -263,7 +263,7 @@ async def test_no_connection_is_left(server: valkey.Server) -> None:
 
 
 async def test_a_call_that_is_cancelled_ends(server: valkey.Server) -> None:
-    """At whichever of its steps: the driver, asked to time its writes, would go on as if nothing had been."""
+    """At whichever of its steps: it does not go on as if nothing had been."""
     async with opened(server.url) as store:
         for steps in range(30):
             call = asyncio.create_task(store.tally())

@@ -86,6 +86,10 @@ async def _life(store: RedisStore, clock: ManualClock, look: Callable[[], None])
     ends = [Ended(Lease(record.uuid, fence, "w"), "cancelled", b"expired") for record in chores]
     await store.turn("w", [*ends, Done(first, b"x", keep_result=10), *(Done(lease) for lease in rest)], None)
     look()
+    await store.beat("idle", b"", 10**6)
+    await store.turn("idle", [], Ask(1, [], waits={"d": 1}, waits_for=1000))
+    look()
+    await store.close("idle")
     for number in range(3, 20):
         clock.advance(2000)
         turn = await store.turn("w", [], Ask(number, [Pool(50, {"a": 50})]))

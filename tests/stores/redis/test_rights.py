@@ -60,6 +60,7 @@ async def test_it_can_do_all_that_a_worker_does(server: valkey.Server, limited: 
     await store.turn("w", [], Ask(21, []))
     assert await store.standing("y")
     assert await store.changes("0", 10)
+    await _hand_out(store)
     await store.shut()
     app = App("shop", store=f"{limited}/1", stop_timeout=0)
 
@@ -74,6 +75,16 @@ async def test_it_can_do_all_that_a_worker_does(server: valkey.Server, limited: 
         assert [await handle.result(timeout=20) for handle in handles] == [str(number) for number in range(5)]
         assert len(await app.find(state="succeeded")) == 5
     assert refused(server) == set()
+
+
+async def _hand_out(store: RedisStore) -> None:
+    hints = store.hints("idle")
+    await anext(hints)
+    await store.beat("idle", b"", 10**6)
+    await store.turn("idle", [], Ask(1, [], waits={"d": 1}, waits_for=1000))
+    await store.add([NewTask("z", "d", b"")])
+    assert (await store.get(["z"]))[0].state == "running"  # type: ignore[union-attr]
+    await hints.aclose()
 
 
 async def test_no_right_is_there_for_nothing(server: valkey.Server, limited: str) -> None:

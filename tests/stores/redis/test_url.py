@@ -51,8 +51,12 @@ def test_what_is_no_such_url(url: str) -> None:
         place_of(url)
 
 
-async def test_without_the_driver_the_extra_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setitem(sys.modules, "redis.asyncio.cluster", None)
-    store = connect("redis://localhost:1", SystemClock())
+@pytest.mark.parametrize(
+    ("kind", "driver"),
+    [("", "hiredis"), ("+sentinel", "redis.asyncio.sentinel"), ("+cluster", "redis.asyncio.cluster")],
+)
+async def test_without_the_driver_the_extra_is_named(kind: str, driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(sys.modules, driver, None)
+    store = connect(f"redis{kind}://localhost:1", SystemClock())
     with pytest.raises(StoreRefused, match=r"onthedot\[redis\]"):
         await store.open()

@@ -78,6 +78,22 @@ async def test_what_was_added_outlives_the_master(pair: Pair) -> None:
         assert None not in await after.get([task.uuid for task in tasks])
 
 
+@pytest.mark.parametrize("most", [1, 3])
+async def test_who_waits_keeps_to_the_connections_that_are_allowed(pair: Pair, most: int) -> None:
+    async with opened(f"{pair.url}&max_connections={most}") as store:
+        await asyncio.gather(*(store.add([new()]) for _ in range(50)))
+        ours = pair.master.text("CLIENT", "LIST").count("name=onthedot")
+        assert ours == most
+
+
+async def test_connections_that_were_cut_while_nobody_used_them_cost_no_call(pair: Pair) -> None:
+    """A try for each of them would take longer than anybody waits."""
+    async with opened(pair.url) as store:
+        await asyncio.gather(*(store.add([new()]) for _ in range(50)))
+        pair.master.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
+        assert [added.fresh for added in await store.add([new()])] == [True]
+
+
 @BOTH
 async def test_what_no_replica_has_is_told_however_often_it_is_tried(
     pair: Pair, monkeypatch: pytest.MonkeyPatch

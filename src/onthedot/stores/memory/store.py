@@ -57,6 +57,7 @@ class MemoryStore:
 
     private = True
     immediate = True
+    direct = True
     lease: int | None = None  # a session dies with the process, and so does the store
 
     def __init__(self, clock: Clock | None = None) -> None:

@@ -64,6 +64,7 @@ class PostgresStore(Looking):
 
     private = False
     immediate = False
+    direct = False
 
     def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
         self.address: Address = Address.of(url)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import ssl
 
+from onthedot.stores.redis.tls import context
 from onthedot.stores.redis.url import Place
 
 
@@ -14,13 +15,10 @@ async def alert_of(place: Place, patience: float) -> ssl.SSLError | None:
     A server that wants a certificate of ours says so behind the handshake, and closes; if it has not read then what we
     have sent, its system resets the connection, and what it said is lost.
     """
-    context = ssl.create_default_context(cafile=place.options.get("tls_ca"))
-    if not place.verified:
-        context.check_hostname, context.verify_mode = False, ssl.CERT_NONE
     host, port = place.hosts[0]
     try:
         async with asyncio.timeout(patience):
-            reader, writer = await asyncio.open_connection(host, port, ssl=context)
+            reader, writer = await asyncio.open_connection(host, port, ssl=context(place))
             try:
                 await reader.read(1)
             finally:

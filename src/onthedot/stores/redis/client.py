@@ -6,20 +6,23 @@ import asyncio
 import random
 import time
 import weakref
-from collections.abc import Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from functools import partial
 from importlib import import_module
-from pathlib import Path
-from typing import Any, cast
+from typing import Any, TypeAlias, cast
 
 from onthedot.errors import StoreRefused, StoreUnavailable
+from onthedot.stores.redis import tls
 from onthedot.stores.redis.alert import alert_of
-from onthedot.stores.redis.faults import explained, is_answer, is_unknown_script, may_pass
-from onthedot.stores.redis.scripts import SCRIPTS, Script
+from onthedot.stores.redis.door import Door, no_retry
+from onthedot.stores.redis.ear import Ear
+from onthedot.stores.redis.faults import explained, is_unknown_script, may_pass
+from onthedot.stores.redis.line import Line
+from onthedot.stores.redis.lines import Lines
+from onthedot.stores.redis.scripts import SCRIPTS, TEXTS
 from onthedot.stores.redis.url import Place, place_of
 
 PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for five
-_CONNECT = 2.0
 _LISTEN = 1.0  # seconds, after all tries: for why a server hung up
 _CONFIRM = 2.0  # seconds for replicas to have it
 _ADDING = [verb for verb in SCRIPTS if verb.startswith(("add", "adopt"))]  # nothing brings it back, all else is redone
@@ -27,67 +30,30 @@ _SEARCH = 10.0  # seconds for turning over all keys of a server
 _COUNTS = "onthedot:{*}:count"  # every app has one
 _OLDEST = (6, 2)
 
-
-class Lines:
-    """Connections of redis-py without its client: that would take half of the time of a call."""
-
-    def __init__(self, pool: Any, most: int) -> None:
-        self._pool = pool
-        # The driver by itself packs word by word, in Python.
-        self._pack: Callable[[tuple[Any, ...]], bytes] = import_module("hiredis").pack_command
-        self._idle: list[Any] = []
-        self._room = asyncio.Semaphore(most)
-        self._closed = False
-
-    async def ask(self, *words: Any) -> Any:
-        (answer,) = await self.ask_all(words)
-        return answer
-
-    async def ask_all(self, *commands: tuple[Any, ...]) -> list[Any]:
-        """In one round trip. A line whose answers were not all read is dropped: the next caller would get them."""
-        async with self._room:
-            line = self._idle.pop() if self._idle else self._pool.make_connection()
-            try:
-                if not line.is_connected:
-                    await line.connect()  # by itself it would not ask the sentinels where
-                await line.send_packed_command(b"".join(map(self._pack, commands)), check_health=False)
-                answers = [await line.read_response() for _ in commands]
-            except BaseException as error:
-                if not is_answer(error) or self._closed or len(commands) > 1:
-                    await line.disconnect(nowait=True)
-                else:
-                    self._idle.append(line)
-                raise
-            if self._closed:
-                await line.disconnect(nowait=True)
-            else:
-                self._idle.append(line)
-            return answers
-
-    async def drop_idle(self, *, nowait: bool = True) -> None:
-        """With TLS both sides say goodbye, which takes a moment; of a line in doubt it is not waited for."""
-        lines, self._idle = self._idle, []
-        await asyncio.gather(*(line.disconnect(nowait=nowait) for line in lines), return_exceptions=True)
-
-    async def close(self) -> None:
-        self._closed = True
-        await self.drop_idle(nowait=False)
+_Ask: TypeAlias = Callable[..., Awaitable[Any]]
 
 
 class Client:
+    """redis-py knows its way in a cluster, and to sentinels. All else goes by our own connections: they cost less."""
+
     def __init__(self, place: Place) -> None:
         self._place = place
-        self._redis: Any = _made(place)
-        self._cluster: bool = place.kind == "redis+cluster"
-        self._pool: Any = None if self._cluster else self._redis.connection_pool
-        self._lines = None if self._cluster else Lines(self._pool, place.connections)
+        self._redis: Any = _cluster(place) if place.kind == "redis+cluster" else None
+        self._door = _door(place)
+        self._lines = Lines(self._connect, place.connections) if self._redis is None else None
+        self._closed = False
         self._waits = _ADDING if place.wait else []
-        self._pubsubs: weakref.WeakSet[Any] = weakref.WeakSet()
-        self._ask: Callable[..., Awaitable[Any]] = self._lines.ask if self._lines else self._redis.execute_command
+        self._ears: weakref.WeakSet[Ear] = weakref.WeakSet()
+        self._ask: _Ask = cast("Any", self._redis).execute_command if self._lines is None else self._lines.ask
+
+    async def _connect(self) -> Line:
+        if self._closed:
+            raise closed(self._place)
+        return await self._door.enter(partial(Line, PATIENCE, self._doubt))
 
     async def check(self, prefix: str) -> None:
         """Refuses a server on which tasks could get lost."""
-        where = {} if not self._cluster else {"target_nodes": await self._until_answered(self._node, prefix)}
+        where = {} if self._redis is None else {"target_nodes": await self._until_answered(self._node, prefix)}
         server = fields(await self.do("INFO", "server", **where))
         memory = fields(await self.do("INFO", "memory", **where))
         version = tuple(map(int, server.get("redis_version", "99.0").split(".")[:2]))
@@ -107,17 +73,17 @@ class Client:
     async def call(self, verb: str, prefix: str, *args: Any) -> Any:
         """One script, which is one transaction."""
         ask = partial(self._ask_and_wait, prefix) if verb in self._waits else self._ask
-        return await self._until_answered(self._evaluate, ask, SCRIPTS[verb], prefix, args)
+        return await self._until_answered(ask, "EVALSHA", SCRIPTS[verb].sha, 1, prefix, *args)
 
     async def do(self, *words: Any, **options: Any) -> Any:
         """One command that only reads."""
-        return await self._until_answered(partial(self._ask, *words, **options))
+        return await self._until_answered(partial(self._ask, **options) if options else self._ask, *words)
 
     async def _ask_and_wait(self, prefix: str, *words: Any) -> Any:
         """WAIT goes by what its own line has written last, and a repeated call may write nothing: a message is sent."""
         assert self._lines is not None, "a cluster has no wait"
         wanted, mark = self._place.wait, ("PUBLISH", f"{prefix}waited", "")
-        answer, _, there = await self._lines.ask_all(words, mark, ("WAIT", wanted, round(_CONFIRM * 1000)))
+        answer, _, there = await self._lines.ask_alone(words, mark, ("WAIT", wanted, round(_CONFIRM * 1000)))
         if there < wanted:
             raise StoreUnavailable(
                 f"{self._place.shown}: stored, but {there} of {wanted} replicas had it after {_CONFIRM:g} s (wait= in "
@@ -125,28 +91,30 @@ class Client:
             )
         return answer
 
-    async def _evaluate(self, ask: Callable[..., Any], script: Script, prefix: str, args: tuple[Any, ...]) -> Any:
-        try:
-            return await ask("EVALSHA", script.sha, 1, prefix, *args)
-        except Exception as error:
-            if not is_unknown_script(error):  # a new server, or somebody has flushed them
-                raise
-            return await ask("EVAL", script.text, 1, prefix, *args)
-
     async def _until_answered(self, once: Any, *args: Any) -> Any:
-        until, pause = time.monotonic() + PATIENCE, 0.01
+        until, pause, minded = time.monotonic() + PATIENCE, 0.01, self._minded(once)
         while True:
             try:
+                if minded:
+                    return await once(*args)
                 async with asyncio.timeout(until - time.monotonic()):
                     return await once(*args)
             except Exception as error:
-                if isinstance(error, TimeoutError):
-                    await self._doubt()
+                minded = False  # from now on there is less time
+                if isinstance(error, TimeoutError) and self._redis is not None:
+                    self._doubt()
+                if is_unknown_script(error):  # a new server, or somebody has flushed them
+                    args = ("EVAL", TEXTS[args[1]], *args[2:])
+                    continue
                 if may_pass(error) and time.monotonic() + pause < until:
                     await asyncio.sleep(pause * random.uniform(0.5, 1))
                     pause = min(pause * 2, 0.5)
                     continue
                 raise explained(await self._meant(error), self._place.shown) from error
+
+    def _minded(self, once: Any) -> bool:
+        """A line that can be asked at once looks at the clock for all who wait: cheaper than a timer a call."""
+        return self._lines is not None and self._lines.ready and once == self._lines.ask
 
     async def _meant(self, error: Exception) -> Exception:
         """A connection that broke may have been a server that wants a certificate of ours."""
@@ -154,39 +122,41 @@ class Client:
             return await alert_of(self._place, _LISTEN) or error
         return error
 
-    async def _doubt(self) -> None:
+    def _doubt(self) -> None:
         """A connection went silent: the others may be, too. Each would cost a call, and that of hints not be missed."""
+        why = ConnectionAbortedError("another connection went silent")
         if self._lines is not None:
-            await self._lines.drop_idle()
-        for pubsub in list(self._pubsubs):
-            if pubsub.connection is not None:
-                await pubsub.connection.disconnect(nowait=True)
+            self._lines.drop_idle(why)
+        for ear in list(self._ears):
+            ear.drop(why)
 
-    async def listen(self, prefix: str, *channels: str) -> Any:
+    async def listen(self, prefix: str, *channels: str) -> Ear:
         """A subscription on a connection of its own."""
-        redis = self._redis
-        if self._cluster:  # what one node is told, all are
+        at = None
+        if self._redis is not None:  # what one node is told, all are
             node = await self._until_answered(self._node, prefix)
-            redis = _plain(self._place, node.host, node.port)
-        pubsub = redis.pubsub()
+            at = (node.host, node.port)
         try:
             async with asyncio.timeout(PATIENCE):
-                await pubsub.subscribe(*channels)
-                for _ in channels:
-                    await pubsub.get_message(timeout=PATIENCE)
-        except BaseException as error:
-            await pubsub.aclose()
-            if isinstance(error, Exception):
-                raise explained(error, self._place.shown) from error
+                return await self._subscribed(at, channels)
+        except Exception as error:
+            raise explained(error, self._place.shown) from error
+
+    async def _subscribed(self, at: tuple[str, int] | None, channels: tuple[str, ...]) -> Ear:
+        ear = await self._door.enter(partial(Ear, PATIENCE), at)
+        try:
+            await ear.subscribe(*channels)
+        except BaseException:
+            ear.drop(ConnectionAbortedError("not subscribed"))
             raise
-        self._pubsubs.add(pubsub)
-        return pubsub
+        self._ears.add(ear)
+        return ear
 
     async def apps(self) -> list[str]:
         """The names of those that have keys here. It turns over every key of the server, a thousand at a time."""
         try:
             async with asyncio.timeout(_SEARCH):
-                keys = [key.decode() async for key in self._redis.scan_iter(match=_COUNTS, count=1000)]
+                keys = [key.decode() async for key in self._keys(_COUNTS)]
         except TimeoutError:
             raise StoreRefused(
                 f"{self._place.shown} has too many keys to find out whose tasks are in it; say the name of the app: -n"
@@ -198,11 +168,29 @@ class Client:
             raise explained(error, self._place.shown) from error
         return sorted(key.removeprefix("onthedot:{").removesuffix("}:count") for key in keys)
 
+    async def _keys(self, pattern: str) -> AsyncIterator[bytes]:
+        if self._redis is not None:
+            async for key in self._redis.scan_iter(match=pattern, count=1000):
+                yield key
+            return
+        cursor, found = b"0", set[bytes]()  # one may come twice
+        while True:
+            cursor, keys = await self._ask("SCAN", cursor, "MATCH", pattern, "COUNT", 1000)
+            for key in keys:
+                if key not in found:
+                    yield key
+            found.update(keys)
+            if cursor == b"0":
+                return
+
     async def close(self) -> None:
+        self._closed = True
         if self._lines is not None:
             await self._lines.close()
-        for each in (self._redis, *getattr(getattr(self._pool, "sentinel_manager", None), "sentinels", ())):
-            await each.aclose()
+        await asyncio.gather(*(ear.close() for ear in list(self._ears)))
+        await self._door.close()
+        if self._redis is not None:
+            await self._redis.aclose()
 
 
 def apps_in(url: str) -> list[str]:
@@ -225,55 +213,28 @@ def fields(info: Any) -> dict[str, str]:
     return {str(name): str(value) for name, value in info.items()}
 
 
-def _settings(place: Place) -> dict[str, Any]:
-    from redis.asyncio.retry import Retry
-    from redis.backoff import NoBackoff
-
-    settings: dict[str, Any] = {  # no socket_timeout: its wait_for makes a task a call, and may swallow a cancel
-        "username": place.username, "password": place.password, "socket_connect_timeout": _CONNECT,
-        "socket_timeout": None, "retry": Retry(NoBackoff(), 0), "client_name": "onthedot", "protocol": 2,
-    }  # fmt: skip
-    return settings | _tls(place)
-
-
-def _tls(place: Place) -> dict[str, Any]:
-    """Verified, by all versions of the driver: older ones do not look at the host's name by themselves."""
-    if not place.tls:
-        return {}
-    files = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "tls_key"}
-    settings = {ours: place.options[name] for ours, name in files.items() if name in place.options}
-    for name, file in settings.items():
-        if not Path(file).is_file():
-            raise StoreRefused(f"{place.shown}: {files[name]} names {file}, which is no file")
-    required = "required" if place.verified else "none"
-    return {**settings, "ssl": True, "ssl_cert_reqs": required, "ssl_check_hostname": place.verified}
-
-
-def _plain(place: Place, host: str, port: int) -> Any:
-    from redis.asyncio import Redis
-
-    return Redis(host=host, port=port, db=place.db, **_settings(place))
-
-
-def _made(place: Place) -> Any:
+def _door(place: Place) -> Door:
     try:
         import_module("hiredis")
-        from redis.asyncio.cluster import ClusterNode, RedisCluster
-        from redis.asyncio.sentinel import Sentinel
+        return Door(place)
     except ImportError:
-        raise StoreRefused(
-            f"{place.shown} needs the drivers redis and hiredis: pip install 'onthedot[redis]' brings them"
-        ) from None
-    if place.kind == "redis+cluster":
-        nodes = [ClusterNode(host, port) for host, port in place.hosts]
-        return RedisCluster(startup_nodes=nodes, max_connections=place.connections, **_settings(place))
-    if place.kind == "redis+sentinel":
-        login = {name.removeprefix("sentinel_"): place.options[name] for name in place.options if "sentinel" in name}
-        settings = _settings(place)
-        theirs = {"socket_timeout": _CONNECT, "retry": settings["retry"], **login, **_tls(place)}
-        watchers: Any = cast("Any", Sentinel)(place.hosts, sentinel_kwargs=theirs, **settings)
-        return watchers.master_for(place.service, db=place.db)
-    return _plain(place, *place.hosts[0])
+        raise _without_drivers(place) from None
+
+
+def _cluster(place: Place) -> Any:
+    try:
+        from redis.asyncio.cluster import ClusterNode, RedisCluster
+    except ImportError:
+        raise _without_drivers(place) from None
+    settings: dict[str, Any] = {  # no socket_timeout: its wait_for makes a task a call, and may swallow a cancel
+        "username": place.username, "password": place.password, "socket_timeout": None, "client_name": "onthedot",
+        "protocol": 2, "max_connections": place.connections, **no_retry(), **tls.settings(place),
+    }  # fmt: skip
+    return RedisCluster(startup_nodes=[ClusterNode(host, port) for host, port in place.hosts], **settings)
+
+
+def _without_drivers(place: Place) -> StoreRefused:
+    return StoreRefused(f"{place.shown} needs the drivers redis and hiredis: pip install 'onthedot[redis]' brings them")
 
 
 def closed(place: Place) -> StoreUnavailable:

@@ -14,6 +14,7 @@ _RIGHTS = (
     "this user needs the keys ~onthedot:*, the channels &onthedot:* and our commands: "
     "`onthedot schema print --role USER` prints them"
 )
+_LOGIN = "user or password is wrong, or missing: redis://user:password@host"
 _ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the driver, word of the server
     ("OutOfMemoryError", "OOM ", StoreFull, "its memory is full, nothing was stored: raise maxmemory"),
     ("", "BUSY ", StoreBusy, "a script of somebody else runs there and does not end"),
@@ -26,10 +27,16 @@ _ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the 
     ("TryAgainError", "TRYAGAIN", StoreUnavailable, "the cluster is moving our slot"),
     ("", "MISCONF", StoreUnavailable, "it cannot save to its disk and takes no writes"),
     ("", "NOREPLICAS", StoreUnavailable, "too few replicas answer it"),
-    ("AuthenticationError", "WRONGPASS", StoreRefused, "user or password is wrong, or missing: redis://user:password@host"),
+    ("AuthenticationError", "WRONGPASS", StoreRefused, _LOGIN),
+    ("", "NOAUTH", StoreRefused, _LOGIN),
+    ("", "AUTH <password> called", StoreRefused, _LOGIN),  # and there is none
     ("NoPermissionError", "NOPERM", StoreRefused, _RIGHTS),
     ("", "WRONGTYPE", StoreRefused, "a key of ours holds something else: does another program write below onthedot:?"),
 )  # fmt: skip
+
+
+class Refusal(Exception):
+    """An answer that is an error; its first word says which."""
 
 
 def explained(error: Exception, where: str) -> Exception:
@@ -42,35 +49,46 @@ def explained(error: Exception, where: str) -> Exception:
             return ours(f"{where}: {text.partition(' : ')[0]}; {advice}")  # behind it, all about the driver's objects
     if is_answer(error):
         return StoreRefused(f"{where}: {text}")
-    if isinstance(error, OSError | TimeoutError) or _is(error, "RedisError", _CLUSTER):
+    if isinstance(error, OSError | TimeoutError) or _is(error, "RedisError", "HiredisError", _CLUSTER):
         return StoreUnavailable(f"{where}: {text}; {_DOUBTS}")
     return error
 
 
 def _is(error: BaseException, *names: str) -> bool:
-    """By name, since the driver is imported only where it is used."""
-    return any(kind.__name__ in names and kind.__module__.startswith("redis") for kind in type(error).__mro__)
+    """By name, since the drivers are imported only where they are used."""
+    return any(
+        kind.__name__ in names and kind.__module__.startswith(("redis", "hiredis")) for kind in type(error).__mro__
+    )
 
 
-def is_answer(error: BaseException) -> bool:
-    """The server has said no, and the connection is fine; unless it is no master any more."""
-    return _is(error, "ResponseError") and not _is(error, "ConnectionError", "ReadOnlyError", "MasterDownError")
-
-
-def is_unknown_script(error: BaseException) -> bool:
-    return _is(error, "NoScriptError")
-
-
+_ELSEWHERE = ("READONLY", "MASTERDOWN", "LOADING ", "TRYAGAIN", "CLUSTERDOWN", "max number of clients")  # or later
 _PASSING = (
     "ConnectionError", "TimeoutError", "ReadOnlyError", "MasterDownError",
     "TryAgainError", "ClusterDownError", _CLUSTER,
 )  # fmt: skip
 
 
+def is_answer(error: BaseException) -> bool:
+    """The server has said no, and the connection is fine; unless it is no master any more."""
+    if isinstance(error, Refusal):
+        return not _elsewhere(error)
+    return _is(error, "ResponseError") and not _is(error, "ConnectionError", "ReadOnlyError", "MasterDownError")
+
+
+def _elsewhere(error: BaseException) -> bool:
+    return any(word in str(error) for word in _ELSEWHERE)
+
+
+def is_unknown_script(error: BaseException) -> bool:
+    return _is(error, "NoScriptError") or (isinstance(error, Refusal) and str(error).startswith("NOSCRIPT"))
+
+
 def may_pass(error: Exception) -> bool:
     """Worth another try: every call can be repeated."""
     if distrusted(str(error), _WAYS):
         return False
+    if isinstance(error, Refusal):
+        return _elsewhere(error)
     return (isinstance(error, OSError | TimeoutError) or _is(error, *_PASSING)) and not _is(
         error, "AuthenticationError"
     )

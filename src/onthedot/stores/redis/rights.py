@@ -7,7 +7,7 @@ import re
 from onthedot.stores.redis.scripts import SCRIPTS
 from onthedot.stores.redis.url import place_of
 
-_IN_SCRIPT = re.compile(r"\w\('([A-Z]+)'")
+_IN_SCRIPT = re.compile(r"\w\('([A-Z]+)'(?:, '(NUMSUB)')?")  # of PUBSUB no more: it would tell of others' channels
 _OURS = (  # by the client itself: to come in, to call a script, to look, to hear
     "auth", "client|setname", "select", "ping", "info", "time", "eval", "evalsha", "hget", "hgetall", "hkeys", "xrange",
     "subscribe",
@@ -17,7 +17,8 @@ _CLUSTER = ("asking", "cluster|slots", "command")
 
 def commands(*, cluster: bool = False, wait: bool = False) -> list[str]:
     """All that is ever said to a server. Those of the scripts are read from them."""
-    found = {name.lower() for script in SCRIPTS.values() for name in _IN_SCRIPT.findall(script.text)}
+    said = {words for script in SCRIPTS.values() for words in _IN_SCRIPT.findall(script.text)}
+    found = {"|".join(filter(None, words)).lower() for words in said}
     return sorted(found.union(_OURS, _CLUSTER if cluster else (), ("wait",) if wait else ()))
 
 

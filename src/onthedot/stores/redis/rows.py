@@ -25,7 +25,7 @@ from onthedot.stores.contract import (
     Schedule,
     State,
 )
-from onthedot.stores.redis.uuids import packed_uuid, packed_uuids, to_uuids, uuid_at
+from onthedot.stores.redis.uuids import packed_uuid, packed_uuids, uuid_at
 
 _KEYS = {
     "priority": "p", "boost": "b", "cost": "c", "clash": "k", "unique_for": "u", "expires": "x", "max_crashes": "m",
@@ -197,10 +197,21 @@ def to_note(packed: bytes) -> tuple[int, int, str, bytes]:
     return number, fence, session, packed[2 + length :]
 
 
-def to_news(packed: bytes) -> tuple[list[str], Iterator[str]]:
-    """What has happened, and the uuids of those to whom."""
+def to_news(packed: bytes) -> tuple[list[Any], bytes]:
+    """What has happened, and to whom."""
     (length,) = _NOTE.unpack_from(packed)
-    return decode(packed[2 : 2 + length]), to_uuids(packed[2 + length :])
+    return decode(packed[2 : 2 + length]), packed[2 + length :]
+
+
+def to_held(said: bytes) -> list[Record]:
+    """What was handed out: seq, length and task, one after the other."""
+    records: list[Record] = []
+    place = 0
+    while place < len(said):
+        start = place + 10
+        place = start + int.from_bytes(said[start - 4 : start], "big")
+        records.append(to_record(said[start - 10 : start - 4], said[start:place], None))
+    return records
 
 
 def packed_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:

@@ -58,3 +58,4 @@ VERBS = (
     "purge", "look", "names", "stand", "state", "server",
 )  # fmt: skip
 SCRIPTS: dict[str, Script] = {verb: _read(verb) for verb in VERBS}
+TEXTS: dict[str, str] = {script.sha: script.text for script in SCRIPTS.values()}

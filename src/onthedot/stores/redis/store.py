@@ -7,6 +7,7 @@ import os
 import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
+from struct import Struct
 from typing import Any, TypeVar, cast
 
 from onthedot.clock import Clock, SystemClock
@@ -32,6 +33,7 @@ from onthedot.stores.contract import (
     Verdict,
 )
 from onthedot.stores.redis.client import Client, closed
+from onthedot.stores.redis.ear import Ear
 from onthedot.stores.redis.hints import Listening
 from onthedot.stores.redis.looking import Looking
 from onthedot.stores.redis.rows import (
@@ -55,6 +57,7 @@ from onthedot.stores.redis.uuids import packed_uuid, to_uuid
 T = TypeVar("T")
 
 _VERDICTS: dict[int, Verdict] = {ord("o"): "ok", ord("r"): "repeat", ord("l"): "lost"}
+_WAITING = Struct(">dQ")
 _PURGE = 1000  # records a script drops
 
 
@@ -63,6 +66,7 @@ class RedisStore(Looking):
 
     private = False
     immediate = False
+    direct = True
 
     def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
         self._place = place_of(url)
@@ -70,7 +74,6 @@ class RedisStore(Looking):
         self.prefix: str = f"onthedot:{{{name}}}:"
         self._clock = None if clock is None or isinstance(clock, SystemClock) else clock  # None: the server's
         self._clients: dict[asyncio.AbstractEventLoop, tuple[Client, int]] = {}
-        self._empty: dict[str, int] = {}  # by session: its last ask, if that took nothing
         _alive.add(self)
 
     # -- open and shut: once for every loop that uses it
@@ -134,21 +137,19 @@ class RedisStore(Looking):
         return _added(tasks, await self._call("add", packed_policies(tasks), encode(times(tasks)), *payloads(tasks)))
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
-        asked = b""
+        asked = waiting = b""
         if ask is not None:
             pools = [_pool(pool) for pool in ask.pools]
             known = None if ask.known is None else sorted(ask.known)
-            asked = encode((ask.number, pools, ask.suspects, known, self._empty.get(session) == ask.number))
+            asked = encode((ask.number, pools, ask.suspects, known))
+            waiting = _waiting(ask)
         ends, words = packed_outcomes(outcomes)
         adds = packed_policies(task for each in outcomes if each.also is not None for task in each.also.adds)
-        letters, alive, answer = await self._call("turn", session, ends, asked, adds, *words)
+        letters, alive, answer = await self._call("turn", session, ends, asked, waiting, adds, *words)
         verdicts: list[Verdict] = [_VERDICTS[letter] for letter in cast("bytes", letters)]
         if ask is None or answer is None:
             return Turn(verdicts, alive=bool(alive))
-        claimed = await self._knowing(partial(_claimed, answer))
-        if not claimed.fence:
-            self._empty[session] = ask.number
-        return Turn(verdicts, claimed)
+        return Turn(verdicts, await self._knowing(partial(_claimed, answer)))
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
         words: list[Any] = []
@@ -188,12 +189,11 @@ class RedisStore(Looking):
     async def close(self, session: str) -> None:
         while await self._call("close", session):
             pass  # a batch at a time
-        self._empty.pop(session, None)
 
     def hints(self, session: str) -> Hints:
-        return Listening(session, self._subscribe, self._place.shown)
+        return Listening(session, self._subscribe, self._knowing, self._place.shown)
 
-    async def _subscribe(self, session: str) -> Any:
+    async def _subscribe(self, session: str) -> Ear:
         return await self._client.listen(self.prefix, f"{self.prefix}hints", f"{self.prefix}to:{session}")
 
     # -- control
@@ -243,6 +243,14 @@ def _pool(pool: Pool) -> list[Any]:
     for source, room in pool.room.items():
         words += (source, room)
     return words
+
+
+def _waiting(ask: Ask) -> bytes:
+    """As the server keeps it: ms, the next number, then 0, name, 1 and room of each source."""
+    if ask.waits is None:
+        return b""
+    room = [b"\0%b\1%b" % (name.encode(), min(most, 65_535).to_bytes(2, "big")) for name, most in ask.waits.items()]
+    return _WAITING.pack(ask.waits_for, ask.number + 1) + b"".join(room)
 
 
 def _claimed(answer: Sequence[Any]) -> Claimed:

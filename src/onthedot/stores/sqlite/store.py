@@ -63,6 +63,7 @@ class SqliteStore:
 
     private = False
     immediate = False
+    direct = False
     lease: int | None = None  # the kernel tells of a death
 
     def __init__(

@@ -3,7 +3,7 @@
 -- KEYS[1]: prefix. ARGV: now, source, digest and text of the policy, boost, at ("": see after), after, head, uuids in one,
 --   then the body of each.
 -- Returns: for each: "" if it is new, else its uuid, which was there.
--- uses: call widening
+-- uses: call widening handing
 local source, digest, moment, after = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
 local uuids = uuids_in(ARGV[9])
 local number = #uuids
@@ -36,10 +36,11 @@ for i = 1, fresh do
   order[place - 1], order[place] = score, seq
 end
 
-local tell
+local tell, handed
 if state == 'ready' then
   tell = call('EXISTS', READY .. source) == 0
-  many('ZADD', READY .. source, order)
+  handed = tell and hand_out(source, tasks)
+  if not handed then many('ZADD', READY .. source, order) end
 else
   -- here: alarms
   tell = rings_first(due)
@@ -47,15 +48,16 @@ else
 end
 many('HSET', IDS, ids)
 many('HSET', TASK, tasks)
-call('HINCRBY', TALLY, source .. ':' .. state, fresh)
+call('HINCRBY', TALLY, source .. ':' .. (handed and 'running' or state), fresh)
 for block = math.floor((before + 1) / 1000), math.floor(last / 1000) do
   local from, to = math.max(before + 1, block * 1000), math.min(last, block * 1000 + 999)
   call('HINCRBY', BLOCKS, block, to - from + 1)
 end
 if call('HINCRBY', P .. 'uses', digest, fresh) == fresh then call('HSET', P .. 'policies', digest, ARGV[4]) end
-local moves = call('HINCRBY', COUNT, 'moves', fresh)
-local field, seqs = state, order[2]
-if fresh > 1 then field, seqs = 'run:' .. state, order[2] .. order[2 * fresh] end -- the first and the last of them say all
-call('XADD', P .. 'changes', 'MINID', '~', math.max(0, moves - 100000), moves .. '-0', 'at', at, field, seqs)
-if tell then redis.pcall('PUBLISH', P .. 'hints', pack({false, {source}})) end
+local moves = call('HINCRBY', COUNT, 'moves', handed and 2 * fresh or fresh)
+local run, seqs = '', order[2]
+if fresh > 1 then run, seqs = 'run:', order[2] .. order[2 * fresh] end -- the first and the last of them say all
+local row = {'at', at, run .. state, seqs, handed and run .. 'running', handed and seqs}
+call('XADD', P .. 'changes', 'MINID', '~', math.max(0, moves - 100000), moves .. '-0', unpack(row, 1, handed and 6 or 4))
+if tell and not handed then redis.pcall('PUBLISH', P .. 'hints', pack({false, {source}})) end
 return holders

@@ -47,6 +47,7 @@ local function bury(session, closed, most) -- a suspect that ran took it down; w
   local f = call('HMGET', SESSION .. session, 'dying', 'suspects')
   local how = f[1] or (closed and 'closed') or ((tonumber(f[2]) or 0) > 0 and 'suspects' or 'all')
   call('HDEL', WORKERS, session)
+  call('HDEL', WAITING, session)
   if not closed and not f[1] then
     call('ZADD', GRAVES, next_number('graves'), session)
     call('ZREMRANGEBYRANK', GRAVES, 0, -10001)

@@ -13,6 +13,7 @@ local CLAIMS, LEFT, CLAIMS_OF = P .. 'claims', P .. 'left', P .. 'claims:'
 local READY, SUSPECT, PARKED, SHUT = P .. 'ready:', P .. 'suspect:', P .. 'parked:', P .. 'shut'
 local ALARMS, CHORE, TALLY, BLOCKS = P .. 'alarms', P .. 'chores', P .. 'tally', P .. 'blocks'
 local BUCKET, WIDTH = P .. 'alarms:', 131072 -- ms of alarms that are kept together: see alarms.lua
+local WAITING = P .. 'waiting'
 
 local function many(command, key, list)
   for i = 1, #list, 4000 do

@@ -1,4 +1,4 @@
--- Claim: chores first, then each pool. One that took nothing leaves no trace, and no number is used up.
+-- Claim: chores first, then each pool. One that took nothing uses up no number.
 local function records_of(seqs)
   local past, any_past = several(PAST, seqs), false
   for i = 1, #past do any_past = any_past or past[i] end
@@ -19,7 +19,7 @@ local function take_all(session, ask)
   if #all == 0 then return 0, tasks, chores end
   local fence = next_number('fence')
   hold(fence, session, all)
-  call('HSET', SESSION .. session, 'number', ask.number, 'fence', fence, 'suspects', ask.suspects - doubts)
+  call('HSET', SESSION .. session, 'number', ask.number, 'fence', fence, 'suspects', ask.suspects - doubts, 'asked', ask.number)
   return fence, tasks, chores
 end
 
@@ -41,17 +41,29 @@ local function due_schedules()
   return found
 end
 
+local function wait(session, ask, empty) -- for what may come, see handing.lua
+  if empty and ask.waits ~= '' then
+    call('HSET', WAITING, session, struct.pack('>d', now + struct.unpack('>d', ask.waits)) .. ask.waits:sub(9))
+  else
+    call('HDEL', WAITING, session)
+  end
+end
+
 local function claim(session, ask, more)
-  local f, fence, tasks, chores = call('HMGET', SESSION .. session, 'number', 'fence', 'suspects'), 0, {}, {}
+  local f, fence, tasks, chores = call('HMGET', SESSION .. session, 'number', 'fence', 'suspects', 'asked'), 0, {}, {}
+  local last = tonumber(f[4]) or 0
   doubts = ask.suspects - (tonumber(f[3]) or 0)
-  if tonumber(f[1]) == ask.number then
-    fence, tasks, chores = take_again(tonumber(f[2]))
-  elseif not ask.again then
+  if ask.number > last then
     fence, tasks, chores = take_all(session, ask)
+    if fence == 0 then call('HSET', SESSION .. session, 'asked', ask.number) end
+  elseif tonumber(f[1]) == ask.number then
+    fence, tasks, chores = take_again(tonumber(f[2]))
   end
   flush()
   local resting, least = rest(ask.pools, doubts)
-  more = more or #chores == CHORES or parkings >= BATCH
+  local schedules = due_schedules()
+  more = more or #chores == CHORES or parkings >= BATCH or ask.number < last -- late: the next one has got something by now
+  if ask.number >= last then wait(session, ask, fence == 0 and not more and #schedules == 0) end
   local about = pack({fence, resting, keys_of(woke), next_in(least), more, now})
-  return {about, records_of(tasks), records_of(chores), due_schedules()}
+  return {about, records_of(tasks), records_of(chores), schedules}
 end

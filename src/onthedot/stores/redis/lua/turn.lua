@@ -1,6 +1,6 @@
 -- turn: settle, then (with an ask) reap dead sessions, refill lanes, promote alarms and claim: one step.
--- KEYS[1]: prefix. ARGV: now, session, outcomes, ask ("" or msgpack [number, pools, suspects, known, again]),
---   policies of what is added (msgpack {digest: text}), payloads.
+-- KEYS[1]: prefix. ARGV: now, session, outcomes, ask ("" or msgpack [number, pools, suspects, known]),
+--   what it waits for ("" or ms as a double, and as in handing.lua), policies of what is added (msgpack {digest: text}), payloads.
 -- outcomes: msgpack [[fence, session, number, state, keep, keep_result, after, counted, [at, after] of adds, same], …]: runs of
 --   like ones. Payloads: in this order, their uuids in one, the result or error of each (one, if it is the same), and of what
 --   it adds the uuids in one, head and body each.
@@ -9,7 +9,7 @@
 -- uses: call later policies records counting limits lanes laning entering places steps keys widening adding adding_all ending sessions burying noting backing alike settling
 -- uses: time rooms taking pools strays logging telling claiming
 local session, verdicts = ARGV[2], {}
-caller, payload, texts = session, 5, unpacked(ARGV[5])
+caller, payload, texts = session, 6, unpacked(ARGV[6])
 for _, o in ipairs(ARGV[3] ~= '' and unpacked(ARGV[3]) or {}) do
   settle({
     fence = o[1], session = o[2], uuids = uuids_in(next_payloads(1)[1]), state = o[4], keep = o[5], keep_result = o[6], after = o[7],
@@ -23,7 +23,7 @@ if ARGV[4] ~= '' then
   if call('HEXISTS', WORKERS, session) == 1 then
     local ask = unpacked(ARGV[4])
     local refilled, promoted = refill(), promote()
-    answer = claim(session, {number = ask[1], pools = ask[2], suspects = ask[3], known = ask[4], again = ask[5]},
+    answer = claim(session, {number = ask[1], pools = ask[2], suspects = ask[3], known = ask[4], waits = ARGV[5]},
       more or refilled or promoted)
   end
 end

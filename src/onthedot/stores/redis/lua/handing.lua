@@ -1,0 +1,43 @@
+-- Handing out: a worker that has nothing to do says what it waits for. Whoever adds that claims it for the worker in the same
+-- step, and sends it. A message that gets lost does no harm: the worker's next ask has the number of this claim, and is
+-- told the same again.
+-- waiting: by session until when (a double), the number of its next ask (I8), then of each source 0, name, 1 and room (I2).
+local function hears(session) -- asked first: a message may also get to whom the server does not count, over other nodes
+  local heard = redis.pcall('PUBSUB', 'NUMSUB', P .. 'to:' .. session)
+  return not heard.err and heard[2] > 0
+end
+
+local function waits(source, number) -- one who has room for so many, and its number
+  local some = call('HRANDFIELD', WAITING, 3, 'WITHVALUES')
+  if #some == 0 then return nil end
+  local limits = call('HMGET', P .. 'limits', source .. '|code', source .. '|operator')
+  if limits[1] or limits[2] then return nil end -- a turn looks at them
+  for i = 1, #some, 2 do
+    local text = some[i + 1]
+    local _, place = text:find('\0' .. source .. '\1', 17, true)
+    if place and struct.unpack('>I2', text, place + 1) >= number and struct.unpack('>d', text) > now and hears(some[i]) then
+      return some[i], (struct.unpack('>I8', text, 9))
+    end
+  end
+end
+
+local function hand_out(source, tasks) -- number and what was asked in turn; false: nobody waits for it
+  local session, ask = waits(source, #tasks / 2)
+  if not session then return false end
+  local fence, seqs, held, said = call('HINCRBY', COUNT, 'fence', 1), {}, {}, {}
+  for i = 1, #tasks, 2 do
+    local seq, asked = tasks[i], tasks[i + 1]
+    seqs[#seqs + 1] = seq
+    held[i], held[i + 1] = seq, fence
+    said[i], said[i + 1] = seq .. struct.pack('>I4', #asked), asked
+  end
+  call('HDEL', WAITING, session)
+  many('HSET', HELD, held)
+  call('HSET', CLAIMS, fence, pack({session, at, table.concat(seqs)}))
+  call('HSET', LEFT, fence, #seqs)
+  call('SADD', CLAIMS_OF .. session, fence)
+  call('HSET', P .. 'session:' .. session, 'number', ask, 'fence', fence, 'asked', ask)
+  local head = pack({'held', ask, fence})
+  redis.pcall('PUBLISH', P .. 'to:' .. session, struct.pack('>I2', #head) .. head .. table.concat(said))
+  return true
+end

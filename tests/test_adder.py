@@ -1,0 +1,111 @@
+"""Additions: what gathers behind a write goes with the next, and who gives up takes nothing of others along."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+from collections.abc import Callable, Sequence
+
+import pytest
+
+from onthedot.clock import ManualClock
+from onthedot.engine.adder import Adder
+from onthedot.errors import ArgumentError, StoreFull
+from onthedot.stores.contract import Added, NewTask
+from onthedot.stores.memory import MemoryStore
+from tests.waiting import until
+
+Gated = Callable[[], "Gate"]
+
+
+class Gate(MemoryStore):
+    """Writes when it is let, and notes what goes together."""
+
+    immediate = False
+
+    def __init__(self, clock: ManualClock, *, direct: bool) -> None:
+        super().__init__(clock)
+        self.direct = direct
+        self.open = asyncio.Event()
+        self.began: list[str] = []
+
+    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        self.began.append("".join(task.uuid for task in tasks))
+        await self.open.wait()
+        if any(task.body == b"full" for task in tasks):
+            raise StoreFull("no room")
+        if any(task.body == b"odd" for task in tasks):
+            raise TypeError("odd")
+        return await super().add(tasks)
+
+
+@pytest.fixture(params=[False, True], ids=["by a task", "direct"])
+def gated(request: pytest.FixtureRequest, clock: ManualClock) -> Gated:
+    return lambda: Gate(clock, direct=request.param)
+
+
+def new(uuid: str, body: bytes = b"{}") -> NewTask:
+    return NewTask(uuid, "a", body)
+
+
+async def begun(adder: Adder, store: Gate, *uuids: str) -> list[asyncio.Task[Added]]:
+    """All have asked, and the first is being written."""
+    adding = [asyncio.create_task(adder.add(new(uuid))) for uuid in uuids]
+    await until(lambda: store.began)
+    return adding
+
+
+async def test_what_gathers_goes_together(gated: Gated) -> None:
+    store = gated()
+    adder = Adder(store)
+    first = await begun(adder, store, "a")
+    rest = [asyncio.create_task(adder.add(new(uuid))) for uuid in "bcd"]
+    await asyncio.sleep(0)
+    store.open.set()
+    assert [added.uuid for added in await asyncio.gather(*first, *rest)] == list("abcd")
+    assert [added.fresh for added in await asyncio.gather(*(adder.add(new(uuid)) for uuid in "ef"))] == [True, True]
+    assert (await adder.add(new("g"))).fresh
+    assert store.began == ["a", "bcd", "ef", "g"], "who came together comes together again"
+
+
+async def test_who_gives_up_does_not_take_others_along(gated: Gated) -> None:
+    store = gated()
+    adder = Adder(store)
+    (first,) = await begun(adder, store, "a")
+    second, third = (asyncio.create_task(adder.add(new(uuid))) for uuid in "bc")
+    await asyncio.sleep(0)
+    first.cancel()
+    second.cancel()
+    store.open.set()
+    assert (await third).fresh
+    assert [first.cancelled(), second.cancelled()] == [True, True]
+    assert (await adder.add(new("d"))).fresh
+
+
+@pytest.mark.parametrize(("body", "kind"), [(b"full", StoreFull), (b"odd", ArgumentError)])
+async def test_what_cannot_be_stored_is_told_to_who_added_it(gated: Gated, body: bytes, kind: type[Exception]) -> None:
+    store = gated()
+    store.open.set()
+    adder = Adder(store)
+    with pytest.raises(kind, match=r"no room|cannot take it: TypeError: odd"):
+        await adder.add(new("a", body))
+    results = await asyncio.gather(
+        adder.add(new("b")), adder.add(new("c", b"odd")), adder.add(new("d")), return_exceptions=True
+    )
+    assert [type(each) for each in results] == [Added, ArgumentError, Added]
+
+
+def test_a_loop_that_ends_in_the_middle_leaves_nothing(gated: Gated) -> None:
+    wrong: list[object] = []
+
+    async def work() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
+        store = gated()
+        adding.extend(await begun(Adder(store), store, *"abc"))
+
+    adding: list[asyncio.Task[Added]] = []
+    asyncio.run(work())
+    assert [task.cancelled() for task in adding] == [True] * 3
+    adding.clear()
+    gc.collect()
+    assert wrong == []
