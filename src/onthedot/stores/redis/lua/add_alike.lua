@@ -3,7 +3,7 @@
 -- KEYS[1]: prefix. ARGV: now, source, digest and text of the policy, boost, at ("": see after), after, head, uuids in one,
 --   then the body of each.
 -- Returns: for each: "" if it is new, else its uuid, which was there.
--- uses: call widening handing
+-- uses: call widening
 local source, digest, moment, after = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
 local uuids = uuids_in(ARGV[9])
 local number = #uuids
@@ -39,7 +39,10 @@ end
 local tell, handed
 if state == 'ready' then
   tell = call('EXISTS', READY .. source) == 0
-  handed = tell and hand_out(source, tasks)
+  if tell then
+    -- here: handing
+    handed = hand_out(source, tasks)
+  end
   if not handed then many('ZADD', READY .. source, order) end
 else
   -- here: alarms
