@@ -5,9 +5,10 @@
 local session, lease, wanted = ARGV[2], tonumber(ARGV[4]), {}
 caller = session
 if lease <= 0 then
-  if not call('ZSCORE', GRAVES, session) or call('ZSCORE', LEASES, session) then bury(session, false, BATCH) end
+  local function dying() return call('HEXISTS', SESSION .. session, 'dying') == 1 end
+  if not call('ZSCORE', GRAVES, session) or dying() then bury(session, false, BATCH) end
   finish()
-  return call('ZSCORE', LEASES, session) and 'more' or {0}
+  return dying() and 'more' or {0}
 end
 if call('ZSCORE', GRAVES, session) then return {0} end
 call('ZREM', LEASES, session) -- first: after a deletion a full server lets the rest through
