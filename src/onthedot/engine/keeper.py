@@ -93,6 +93,10 @@ class Keeper:
         if self._helper is not None:
             await self._begun.until(_HELP)  # else the very first task could cost the session
 
+    def sure(self) -> bool:
+        """The session lives: a beat that was sent less than a lease ago was answered."""
+        return self._alive and self._clock.now() < self._answered + (self._store.lease or FOREVER)
+
     async def tell(self, info: bytes) -> None:
         """What the session says of itself; written only if it is something new."""
         if info != self._info:

@@ -78,6 +78,10 @@ class Runner:
         run.lease = lease
         return True
 
+    def runs_under(self, lease: Lease) -> bool:
+        run = self.runs.get(lease.uuid)
+        return run is not None and run.lease == lease
+
     def give_back(self) -> None:
         """What has not begun goes back as if it had not been claimed."""
         while self._queue:

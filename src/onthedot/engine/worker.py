@@ -251,20 +251,20 @@ class Worker:
             ask = Ask(self._number + 1, pools, known=known, waits=self._waits(), waits_for=waits_for)
         elif not (ended or also):
             return Turn(())
+        self._asking = ask is not None
         try:
             if self._notes:  # what a task said last is written before its end: a note of an ended run is refused
                 await self._write_notes()
             asked = self._clock.now()
-            self._asking = True
             turn = await self._store.turn(self.session, [outcome for outcome, _ in ended] + also, ask)
             self._number += ask is not None
         except BaseException:
             self.runner.outcomes = ended + self.runner.outcomes
             self._also = also + self._also
-            raise
-        finally:
             self._asking = False
             self._take_handed()
+            raise
+        self._asking = False
         answered = self._clock.now()
         if turn.claimed is not None:
             next_in = turn.claimed.next_in
@@ -286,23 +286,33 @@ class Worker:
         return self.slots.free()
 
     def _take_handed(self) -> None:
-        """What the ask that waited has got; while it is asked anew, the answer says the same."""
+        """What the ask that waited has got; while it is asked anew, the answer says the same.
+
+        Of an ask that is over: told before, or by a server that has lost its last moments. Then nobody else would end
+        it, so it goes back. Who may be dead by now, and others have it, asks first.
+        """
         hint = self._handed
         if hint is None or hint.held is None or self._asking:
             return
         self._handed = None
-        if hint.number == self._number + 1:
+        if hint.number <= self._number:
+            leases = [Lease(record.uuid, hint.held.fence, self.session) for record in hint.held.tasks]
+            self._also += [Again(lease, None, counted=False) for lease in leases if not self.runner.runs_under(lease)]
+        elif hint.number == self._number + 1 and self._keeper.sure():
             self._number = hint.number
             self.quiet.clear()
             self._start_runs(hint.held, self._clock.now())
-            if self._also:
-                self.wake.set()
+        else:
+            self.wake.set()
+        if self._also:
+            self.wake.set()
 
     async def _begin(self, claimed: Claimed) -> bool:
         """Tasks to executors, chores to their end, schedules to fire. True: look again at once."""
         now = self._clock.now()
         if claimed.tasks:
             self._start_runs(claimed, now)
+        self._take_handed()
         for record in claimed.chores:
             lease = Lease(record.uuid, claimed.fence, self.session)
             self._also.append(end_of(record, lease, self._parts.sources.get(record.source)))

@@ -246,10 +246,10 @@ def _pool(pool: Pool) -> list[Any]:
 
 
 def _waiting(ask: Ask) -> bytes:
-    """As the server keeps it: ms, the next number, then 0, name, 0 and room of each source."""
+    """As the server keeps it: ms, the next number, then 0, name, 1 and room of each source."""
     if ask.waits is None:
         return b""
-    room = [b"\0%b\0%b" % (name.encode(), min(most, 65_535).to_bytes(2, "big")) for name, most in ask.waits.items()]
+    room = [b"\0%b\1%b" % (name.encode(), min(most, 65_535).to_bytes(2, "big")) for name, most in ask.waits.items()]
     return _WAITING.pack(ask.waits_for, ask.number + 1) + b"".join(room)
 
 

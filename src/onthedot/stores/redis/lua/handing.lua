@@ -1,7 +1,7 @@
 -- Handing out: a worker that has nothing to do says what it waits for. Whoever adds that claims it for the worker in the same
 -- step, and sends it. A message that gets lost does no harm: the worker's next ask has the number of this claim, and is
 -- told the same again.
--- waiting: by session until when (a double), the number of its next ask (I8), then of each source 0, name, 0 and room (I2).
+-- waiting: by session until when (a double), the number of its next ask (I8), then of each source 0, name, 1 and room (I2).
 local function hears(session) -- asked first: a message may also get to whom the server does not count, over other nodes
   local heard = redis.pcall('PUBSUB', 'NUMSUB', P .. 'to:' .. session)
   return not heard.err and heard[2] > 0
@@ -14,7 +14,7 @@ local function waits(source, number) -- one who has room for so many, and its nu
   if limits[1] or limits[2] then return nil end -- a turn looks at them
   for i = 1, #some, 2 do
     local text = some[i + 1]
-    local _, place = text:find('\0' .. source .. '\0', 17, true)
+    local _, place = text:find('\0' .. source .. '\1', 17, true)
     if place and struct.unpack('>I2', text, place + 1) >= number and struct.unpack('>d', text) > now and hears(some[i]) then
       return some[i], (struct.unpack('>I8', text, 9))
     end
