@@ -13,7 +13,7 @@ FILE, FUNCTION = 450, 60  # lines
 ROOMS = {  # the folder a file is in; "." has the nouns and the doors
     ".": 7_300,
     "cli": 3_600,
-    "engine": 1_750,
+    "engine": 1_775,
     "executors": 1_300,
     "mq": 299,
     "observe": 350,
@@ -22,7 +22,7 @@ ROOMS = {  # the folder a file is in; "." has the nouns and the doors
     "stores/memory": 1_450,
     "stores/postgres": 1_750,
     "stores/postgres/functions": 1_800,
-    "stores/redis": 1_930,
+    "stores/redis": 1_900,
     "stores/redis/lua": 1_800,
     "stores/sqlite": 3_650,
     "testing": 600,
