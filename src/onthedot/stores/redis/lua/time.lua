@@ -41,8 +41,7 @@ local function ring() -- alarms whose moment has come, the first of them: they a
     if not name or name * WIDTH > now then break end
     local key = BUCKET .. name
     local found = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, BATCH - #rung)
-    if #found == 0 then break end
-    call('ZREMRANGEBYRANK', key, 0, #found - 1)
+    if #found > 0 then call('ZREMRANGEBYRANK', key, 0, #found - 1) end
     for _, seq in ipairs(found) do rung[#rung + 1] = seq end
     if call('EXISTS', key) == 1 then break end
     call('ZREM', ALARMS, name)
