@@ -214,3 +214,19 @@ async def test_only_an_alarm_before_all_others_is_told(others: int) -> None:
                 await worker.store.add([due(moment, f"t{moment}-{len(worker.set())}"), *later])
                 worker.client.publish(hints, mark)
                 assert [decode(each)[1] for each in iter(lambda: _heard(pubsub), mark)] == [["a"]] * told
+
+
+async def test_a_bucket_that_somebody_has_deleted_stops_nobody() -> None:
+    async with working() as worker:
+        await worker.add(due(5))
+        worker.client.delete(f"{worker.store.prefix}alarms:{START // WIDTH}")
+        for number in (1, 2):  # alone, and in a call with another
+            await worker.add(*(due(6, f"t6-{number}-{each}", max_crashes=each + 2) for each in range(number)))
+        worker.goes_to(6)
+        assert await worker.takes() == ["t6-1-0", "t6-2-0", "t6-2-1"]
+        await worker.add(due(WIDTH))
+        worker.client.delete(f"{worker.store.prefix}alarms:{START // WIDTH + 1}")
+        await worker.add(due(2 * WIDTH))
+        worker.goes_to(2 * WIDTH)
+        assert await worker.takes() == [f"t{2 * WIDTH}"]
+        assert worker.set() == []

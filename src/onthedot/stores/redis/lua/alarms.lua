@@ -4,7 +4,8 @@ local function rings_first(moment) -- before all that are set; mostly the first 
   local name = call('ZRANGE', ALARMS, 0, 0)[1]
   if not name or moment < name * WIDTH then return true end
   if moment >= (name + 1) * WIDTH then return false end
-  return moment < tonumber(call('ZRANGE', BUCKET .. name, 0, 0, 'WITHSCORES')[2])
+  local first = call('ZRANGE', BUCKET .. name, 0, 0, 'WITHSCORES')[2]
+  return not first or moment < tonumber(first)
 end
 
 local function set_alarms(buckets) -- by number: moment and seq in turn
