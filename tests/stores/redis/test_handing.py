@@ -148,6 +148,15 @@ async def test_not_before_others_of_its_source(url: str) -> None:
         assert await at.worker.runs(total=2) == first
 
 
+async def test_not_by_one_that_may_not_tell(server: valkey.Server) -> None:
+    async with place(server.url) as at:
+        await at.waits()
+        assert server.ask("ACL", "SETUSER", "default", "-publish") == b"+OK"
+        added = await add(at.store, task())
+        assert await states(at.store, added) == ["ready"]
+        assert await at.store.tally() == {("a", "ready"): 1}
+
+
 @pytest.mark.parametrize("policy", [Policy(expires=1000), Policy(max_crashes=1)])
 async def test_not_what_a_turn_must_look_at(url: str, policy: Policy) -> None:
     async with place(url) as at:

@@ -31,13 +31,14 @@ local function hand_out(source, tasks) -- number and what was asked in turn; fal
     held[i], held[i + 1] = seq, fence
     said[i], said[i + 1] = seq .. struct.pack('>I4', #asked), asked
   end
+  local head = pack({'held', ask, fence})
+  local sent = redis.pcall('PUBLISH', P .. 'to:' .. session, struct.pack('>I2', #head) .. head .. table.concat(said))
+  if type(sent) == 'table' then return false end -- forbidden: it would lie until the worker's next poll, while others are free
   call('HDEL', WAITING, session)
   many('HSET', HELD, held)
   call('HSET', CLAIMS, fence, pack({session, at, table.concat(seqs)}))
   call('HSET', LEFT, fence, #seqs)
   call('SADD', CLAIMS_OF .. session, fence)
   call('HSET', P .. 'session:' .. session, 'number', ask, 'fence', fence, 'asked', ask)
-  local head = pack({'held', ask, fence})
-  redis.pcall('PUBLISH', P .. 'to:' .. session, struct.pack('>I2', #head) .. head .. table.concat(said))
   return true
 end
