@@ -302,6 +302,7 @@ class Worker:
             self._number = hint.number
             self.quiet.clear()
             self._start_runs(hint.held, self._clock.now())
+            self._parts.turned()
         else:
             self.wake.set()
         if self._also:

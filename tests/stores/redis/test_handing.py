@@ -261,6 +261,32 @@ async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, m
     assert ran == ["ran"]
 
 
+async def test_what_begins_is_not_counted_as_waiting(server: valkey.Server) -> None:
+    """By the process that has added it, and would look again after a turn."""
+    app, gate, begun = App("shop", store=server.url, poll_interval=3600), asyncio.Event(), list[int]()
+
+    @app.task
+    async def send(number: int) -> None:
+        begun.append(number)
+        await gate.wait()
+
+    gate.set()
+    app._core.counts.watched = True
+    async with app.running():
+        worker = app._core.worker
+        assert worker is not None
+        for number in range(3):  # it has heard that it listens, and waits again
+            await (await send.enqueue(number)).result(timeout=SOON)
+            await _waits(server)
+        await until(lambda: worker.quiet.is_set())
+        await until(lambda: app._core.counts.now().ready == 0)
+        gate.clear()
+        await send.enqueue(3)
+        await until(lambda: begun == [0, 1, 2, 3])
+        await until(lambda: app._core.counts.now().ready == 0)
+        gate.set()
+
+
 async def test_what_comes_while_notes_are_written_runs_once(
     server: valkey.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
