@@ -157,6 +157,16 @@ async def test_not_by_one_that_may_not_tell(server: valkey.Server) -> None:
         assert await at.store.tally() == {("a", "ready"): 1}
 
 
+@pytest.mark.parametrize("older", [{"unique": "k"}, {}], ids=["added alone", "one of too many"])
+async def test_not_before_older_ones_of_other_sources(url: str, older: dict[str, Any]) -> None:
+    """Who is told of those asks anew, and takes by rank."""
+    async with place(url) as at:
+        await at.waits(a=1, b=1)
+        first, *_ = await add(at.store, *(task("b", **older) for _ in range(1 if older else 2)))
+        await not_handed_out(at, task("a"))
+        assert await at.worker.runs("a", "b", total=1) == [first]
+
+
 @pytest.mark.parametrize("policy", [Policy(expires=1000), Policy(max_crashes=1)])
 async def test_not_what_a_turn_must_look_at(url: str, policy: Policy) -> None:
     async with place(url) as at:
