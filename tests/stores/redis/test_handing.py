@@ -120,6 +120,13 @@ async def test_not_more_than_there_is_room_for(url: str) -> None:
         await not_handed_out(at, *tasks(3))
 
 
+async def test_not_more_than_a_server_lets_lie(url: str) -> None:
+    """It cuts off who has 32 MB to read, if it is not told otherwise."""
+    async with place(url) as at:
+        await at.waits(a=5)
+        await not_handed_out(at, *(task(body=b"x" * 300_000) for _ in range(4)))
+
+
 async def test_not_what_it_did_not_say(url: str) -> None:
     async with place(url) as at:
         await at.waits(a=2, aa=2)
