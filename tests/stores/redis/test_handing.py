@@ -211,6 +211,16 @@ async def test_who_is_gone_waits_no_more(url: str, end: str) -> None:
         assert await state(at.store, uuid) == "ready"
 
 
+async def test_a_full_server_lets_one_ask_and_wait(server: valkey.Server) -> None:
+    async with place(server.url) as at:
+        assert server.ask("CONFIG", "SET", "maxmemory", "1") == b"+OK"
+        await at.waits()
+        await at.waits()
+        assert server.ask("CONFIG", "SET", "maxmemory", "0") == b"+OK"
+        (uuid,) = await add(at.store, task())
+        assert await state(at.store, uuid) == "running"
+
+
 # -- in a worker
 
 
