@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import redis
 
-from onthedot import App, TaskHandle, current_task
+from onthedot import App, TaskCancelled, TaskHandle, current_task
 from onthedot.clock import ManualClock
 from onthedot.stores.contract import Ask, Hint, Lease, Limit, NewTask, Note, Outcome, Policy, Turn
 from onthedot.stores.redis import RedisStore
@@ -260,7 +260,8 @@ async def _hears(server: valkey.Server, session: str) -> None:
         await until(lambda: client.pubsub_numsub(f"onthedot:{{shop}}:to:{session}")[0][1] == 1)
 
 
-async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """The answer to an ask that waits comes later than what was handed out: they take different connections."""
     answered, turn = asyncio.Event(), RedisStore.turn
 
@@ -271,6 +272,10 @@ async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, m
         return said
 
     monkeypatch.setattr(RedisStore, "turn", slow)
+    return answered
+
+
+async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, answered: asyncio.Event) -> None:
     app = App("shop", store=server.url, poll_interval=3600)
     ran: list[str] = []
 
@@ -279,6 +284,9 @@ async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, m
         ran.append("ran")
 
     async with app.running():
+        worker = app._core.worker
+        assert worker is not None
+        await _hears(server, worker.session)
         await _waits(server)
         handle = await send.enqueue()
         assert (await app.get(handle.uuid)).state == "running"
@@ -286,6 +294,37 @@ async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, m
         answered.set()
         await handle.result(timeout=10)
     assert ran == ["ran"]
+
+
+async def test_nor_is_its_cancel(server: valkey.Server, answered: asyncio.Event) -> None:
+    """A beat would tell of it, too: after ten seconds."""
+    app, ran = App("shop", store=server.url, poll_interval=3600), list[str]()
+
+    @app.task
+    async def send() -> None:
+        await asyncio.sleep(1)
+        ran.append("ran")
+
+    async with app.running():
+        worker = app._core.worker
+        assert worker is not None
+        await _hears(server, worker.session)
+        await _waits(server)
+        handle = await send.enqueue()
+        assert (await app.get(handle.uuid)).state == "running"
+        hinted, heard = worker._hinted, list[str]()
+
+        def listened(hint: Hint) -> None:
+            hinted(hint)
+            heard.extend(hint.cancel)
+
+        worker._hinted = listened  # type: ignore[method-assign]
+        await handle.cancel()
+        await until(lambda: heard == [handle.uuid])
+        answered.set()
+        with pytest.raises(TaskCancelled):
+            await handle.result(timeout=10)
+    assert ran == []
 
 
 async def test_what_begins_is_not_counted_as_waiting(server: valkey.Server) -> None:
