@@ -61,6 +61,7 @@ class Runner:
         self._servers: set[asyncio.Task[None]] = set()
         self._helper_coming = False
         self.runs: dict[str, Run] = {}
+        self.early: dict[str, str] = {}  # cancels since the last ask, of what its answer may tell of
         self.outcomes: list[tuple[Outcome, Run]] = []  # what the next turn settles
         self.freed: list[str] = []  # sources of slots that are free since the last turn
 
@@ -68,6 +69,9 @@ class Runner:
         for run in runs:
             self.runs[run.record.uuid] = run
         self._queue.extend(runs)
+        for run in runs if self.early else ():
+            if run.record.uuid in self.early:
+                self.end(run.record.uuid, "cancel", self.early.pop(run.record.uuid))
         self._call_helper()
 
     def goes_on(self, lease: Lease) -> bool:
@@ -91,6 +95,8 @@ class Runner:
     def end(self, uuid: str, why: str, reason: str = "") -> None:
         """Ends a run from outside: at once where the executor can, else by asking."""
         run = self.runs.get(uuid)
+        if run is None and why == "cancel":
+            self.early[uuid] = reason
         if run is None or run.stop or run.over:
             return
         run.stop = why

@@ -252,6 +252,7 @@ class Worker:
         elif not (ended or also):
             return Turn(())
         self._asking = ask is not None
+        self.runner.early.clear()
         try:
             if self._notes:  # what a task said last is written before its end: a note of an ended run is refused
                 await self._write_notes()
@@ -302,6 +303,7 @@ class Worker:
             self._number = hint.number
             self.quiet.clear()
             self._start_runs(hint.held, self._clock.now())
+            self._parts.turned()
         else:
             self.wake.set()
         if self._also:

@@ -15,7 +15,7 @@ import msgspec
 import pytest
 import redis
 
-from onthedot import App, TaskHandle, current_task
+from onthedot import App, TaskCancelled, TaskHandle, current_task
 from onthedot.clock import ManualClock
 from onthedot.stores.contract import Ask, Hint, Lease, Limit, NewTask, Note, Outcome, Policy, Turn
 from onthedot.stores.redis import RedisStore
@@ -120,6 +120,13 @@ async def test_not_more_than_there_is_room_for(url: str) -> None:
         await not_handed_out(at, *tasks(3))
 
 
+async def test_not_more_than_a_server_lets_lie(url: str) -> None:
+    """It cuts off who has 32 MB to read, if it is not told otherwise."""
+    async with place(url) as at:
+        await at.waits(a=5)
+        await not_handed_out(at, *(task(body=b"x" * 300_000) for _ in range(4)))
+
+
 async def test_not_what_it_did_not_say(url: str) -> None:
     async with place(url) as at:
         await at.waits(a=2, aa=2)
@@ -146,6 +153,25 @@ async def test_not_before_others_of_its_source(url: str) -> None:
         first = await add(at.store, *tasks(2))
         await add(at.store, task())
         assert await at.worker.runs(total=2) == first
+
+
+async def test_not_by_one_that_may_not_tell(server: valkey.Server) -> None:
+    async with place(server.url) as at:
+        await at.waits()
+        assert server.ask("ACL", "SETUSER", "default", "-publish") == b"+OK"
+        added = await add(at.store, task())
+        assert await states(at.store, added) == ["ready"]
+        assert await at.store.tally() == {("a", "ready"): 1}
+
+
+@pytest.mark.parametrize("older", [{"unique": "k"}, {}], ids=["added alone", "one of too many"])
+async def test_not_before_older_ones_of_other_sources(url: str, older: dict[str, Any]) -> None:
+    """Who is told of those asks anew, and takes by rank."""
+    async with place(url) as at:
+        await at.waits(a=1, b=1)
+        first, *_ = await add(at.store, *(task("b", **older) for _ in range(1 if older else 2)))
+        await not_handed_out(at, task("a"))
+        assert await at.worker.runs("a", "b", total=1) == [first]
 
 
 @pytest.mark.parametrize("policy", [Policy(expires=1000), Policy(max_crashes=1)])
@@ -183,6 +209,16 @@ async def test_who_is_gone_waits_no_more(url: str, end: str) -> None:
         await (at.store.close("w") if end == "close" else at.store.beat("w", b"", 0))
         (uuid,) = await add(at.store, task())
         assert await state(at.store, uuid) == "ready"
+
+
+async def test_a_full_server_lets_one_ask_and_wait(server: valkey.Server) -> None:
+    async with place(server.url) as at:
+        assert server.ask("CONFIG", "SET", "maxmemory", "1") == b"+OK"
+        await at.waits()
+        await at.waits()
+        assert server.ask("CONFIG", "SET", "maxmemory", "0") == b"+OK"
+        (uuid,) = await add(at.store, task())
+        assert await state(at.store, uuid) == "running"
 
 
 # -- in a worker
@@ -225,7 +261,8 @@ async def _hears(server: valkey.Server, session: str) -> None:
         await until(lambda: client.pubsub_numsub(f"onthedot:{{shop}}:to:{session}")[0][1] == 1)
 
 
-async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """The answer to an ask that waits comes later than what was handed out: they take different connections."""
     answered, turn = asyncio.Event(), RedisStore.turn
 
@@ -236,6 +273,10 @@ async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, m
         return said
 
     monkeypatch.setattr(RedisStore, "turn", slow)
+    return answered
+
+
+async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, answered: asyncio.Event) -> None:
     app = App("shop", store=server.url, poll_interval=3600)
     ran: list[str] = []
 
@@ -244,6 +285,9 @@ async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, m
         ran.append("ran")
 
     async with app.running():
+        worker = app._core.worker
+        assert worker is not None
+        await _hears(server, worker.session)
         await _waits(server)
         handle = await send.enqueue()
         assert (await app.get(handle.uuid)).state == "running"
@@ -251,6 +295,63 @@ async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, m
         answered.set()
         await handle.result(timeout=10)
     assert ran == ["ran"]
+
+
+async def test_nor_is_its_cancel(server: valkey.Server, answered: asyncio.Event) -> None:
+    """A beat would tell of it, too: after ten seconds."""
+    app, ran = App("shop", store=server.url, poll_interval=3600), list[str]()
+
+    @app.task
+    async def send() -> None:
+        await asyncio.sleep(1)
+        ran.append("ran")
+
+    async with app.running():
+        worker = app._core.worker
+        assert worker is not None
+        await _hears(server, worker.session)
+        await _waits(server)
+        handle = await send.enqueue()
+        assert (await app.get(handle.uuid)).state == "running"
+        hinted, heard = worker._hinted, list[str]()
+
+        def listened(hint: Hint) -> None:
+            hinted(hint)
+            heard.extend(hint.cancel)
+
+        worker._hinted = listened  # type: ignore[method-assign]
+        await handle.cancel()
+        await until(lambda: heard == [handle.uuid])
+        answered.set()
+        with pytest.raises(TaskCancelled):
+            await handle.result(timeout=10)
+    assert ran == []
+
+
+async def test_what_begins_is_not_counted_as_waiting(server: valkey.Server) -> None:
+    """By the process that has added it, and would look again after a turn."""
+    app, gate, begun = App("shop", store=server.url, poll_interval=3600), asyncio.Event(), list[int]()
+
+    @app.task
+    async def send(number: int) -> None:
+        begun.append(number)
+        await gate.wait()
+
+    gate.set()
+    app._core.counts.watched = True
+    async with app.running():
+        worker = app._core.worker
+        assert worker is not None
+        for number in range(3):  # it has heard that it listens, and waits again
+            await (await send.enqueue(number)).result(timeout=SOON)
+            await _waits(server)
+        await until(lambda: worker.quiet.is_set())
+        await until(lambda: app._core.counts.now().ready == 0)
+        gate.clear()
+        await send.enqueue(3)
+        await until(lambda: begun == [0, 1, 2, 3])
+        await until(lambda: app._core.counts.now().ready == 0)
+        gate.set()
 
 
 async def test_what_comes_while_notes_are_written_runs_once(

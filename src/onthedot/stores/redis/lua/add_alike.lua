@@ -62,5 +62,8 @@ local run, seqs = '', order[2]
 if fresh > 1 then run, seqs = 'run:', order[2] .. order[2 * fresh] end -- the first and the last of them say all
 local row = {'at', at, run .. state, seqs, handed and run .. 'running', handed and seqs}
 call('XADD', P .. 'changes', 'MINID', '~', math.max(0, moves - 100000), moves .. '-0', unpack(row, 1, handed and 6 or 4))
-if tell and not handed then redis.pcall('PUBLISH', P .. 'hints', pack({false, {source}})) end
+if tell and not handed then
+  if state == 'ready' then call('DEL', WAITING) end -- as in telling.lua
+  redis.pcall('PUBLISH', P .. 'hints', pack({false, {source}}))
+end
 return holders

@@ -41,18 +41,15 @@ local function due_schedules()
   return found
 end
 
-local function wait(session, ask, empty) -- for what may come, see handing.lua
-  if empty and ask.waits ~= '' then
-    call('HSET', WAITING, session, struct.pack('>d', now + struct.unpack('>d', ask.waits)) .. ask.waits:sub(9))
-  else
-    call('HDEL', WAITING, session)
-  end
+local function wait(session, ask) -- for what may come, see handing.lua
+  call('HSET', WAITING, session, struct.pack('>d', now + struct.unpack('>d', ask.waits)) .. ask.waits:sub(9))
 end
 
 local function claim(session, ask, more)
   local f, fence, tasks, chores = call('HMGET', SESSION .. session, 'number', 'fence', 'suspects', 'asked'), 0, {}, {}
   local last = tonumber(f[4]) or 0
   doubts = ask.suspects - (tonumber(f[3]) or 0)
+  if ask.number >= last then call('HDEL', WAITING, session) end -- first: after a deletion a full server lets the rest through
   if ask.number > last then
     fence, tasks, chores = take_all(session, ask)
     if fence == 0 then call('HSET', SESSION .. session, 'asked', ask.number) end
@@ -63,7 +60,7 @@ local function claim(session, ask, more)
   local resting, least = rest(ask.pools, doubts)
   local schedules = due_schedules()
   more = more or #chores == CHORES or parkings >= BATCH or ask.number < last -- late: the next one has got something by now
-  if ask.number >= last then wait(session, ask, fence == 0 and not more and #schedules == 0) end
+  if ask.number >= last and fence == 0 and not more and #schedules == 0 and ask.waits ~= '' then wait(session, ask) end
   local about = pack({fence, resting, keys_of(woke), next_in(least), more, now})
   return {about, records_of(tasks), records_of(chores), schedules}
 end

@@ -2,6 +2,8 @@
 -- step, and sends it. A message that gets lost does no harm: the worker's next ask has the number of this claim, and is
 -- told the same again.
 -- waiting: by session until when (a double), the number of its next ask (I8), then of each source 0, name, 1 and room (I2).
+local LONGEST = 1048576 -- bytes of a message: a server cuts off who has too much to read
+
 local function hears(session) -- asked first: a message may also get to whom the server does not count, over other nodes
   local heard = redis.pcall('PUBSUB', 'NUMSUB', P .. 'to:' .. session)
   return not heard.err and heard[2] > 0
@@ -21,23 +23,25 @@ local function waits(source, number) -- one who has room for so many, and its nu
   end
 end
 
-local function hand_out(source, tasks) -- number and what was asked in turn; false: nobody waits for it
+local function hand_out(source, tasks) -- number and what was asked in turn; false: that is left to a turn
   local session, ask = waits(source, #tasks / 2)
   if not session then return false end
-  local fence, seqs, held, said = call('HINCRBY', COUNT, 'fence', 1), {}, {}, {}
+  local fence, seqs, held, said, size = call('HINCRBY', COUNT, 'fence', 1), {}, {}, {}, 0
   for i = 1, #tasks, 2 do
     local seq, asked = tasks[i], tasks[i + 1]
     seqs[#seqs + 1] = seq
-    held[i], held[i + 1] = seq, fence
+    held[i], held[i + 1], size = seq, fence, size + #asked
     said[i], said[i + 1] = seq .. struct.pack('>I4', #asked), asked
   end
+  if size > LONGEST then return false end
+  local head = pack({'held', ask, fence})
+  local sent = redis.pcall('PUBLISH', P .. 'to:' .. session, struct.pack('>I2', #head) .. head .. table.concat(said))
+  if type(sent) == 'table' then return false end -- forbidden: it would lie until the worker's next poll, while others are free
   call('HDEL', WAITING, session)
   many('HSET', HELD, held)
   call('HSET', CLAIMS, fence, pack({session, at, table.concat(seqs)}))
   call('HSET', LEFT, fence, #seqs)
   call('SADD', CLAIMS_OF .. session, fence)
   call('HSET', P .. 'session:' .. session, 'number', ask, 'fence', fence, 'asked', ask)
-  local head = pack({'held', ask, fence})
-  redis.pcall('PUBLISH', P .. 'to:' .. session, struct.pack('>I2', #head) .. head .. table.concat(said))
   return true
 end

@@ -29,7 +29,10 @@ local function finish()
   end
   many('HSET', COUNT, last)
   local sources = keys_of(told)
-  if #sources > 0 then tell(P .. 'hints', pack({caller or false, sources})) end
+  if #sources > 0 then
+    call('DEL', WAITING) -- who is told asks anew, and takes by rank
+    tell(P .. 'hints', pack({caller or false, sources}))
+  end
   for session, uuids in pairs(ends) do tell_session(session, {'ended'}, uuids) end
   for session, uuids in pairs(cancels) do tell_session(session, {'cancel', reason}, uuids) end
 end
