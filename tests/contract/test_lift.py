@@ -115,6 +115,22 @@ async def test_a_dead_mover_needs_no_worker_to_be_noticed(store: Store, mover: M
     assert await Mover(store, "m2").lift(uuid) == [uuid]
 
 
+@pytest.mark.parametrize("lease", [0, 60_000])
+async def test_who_died_before_keeps_what_it_lifts_for_as_long_as_any(
+    store: Store, worker: Worker, mover: Mover, clock: ManualClock, lease: int
+) -> None:
+    """It is told once more that it is dead, and only later is the lease over that it has as one who visits."""
+    await mover.beat()
+    await mover.beat(0)
+    (uuid,) = await add(store, task())
+    assert await mover.lift(uuid) == [uuid]
+    assert not (await mover.beat(lease)).alive
+    other = Mover(store, "other")
+    assert await other.lift(uuid) == []
+    clock.advance(CLIENT_LEASE)
+    assert await other.lift(uuid) == [uuid]
+
+
 async def test_its_content_is_not_replaced(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.beat()
     (uuid,) = await add(store, task(unique="k", body=b"1"))

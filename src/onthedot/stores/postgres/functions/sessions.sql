@@ -89,14 +89,18 @@ DECLARE
     _session text := _said ->> 'session';
     _lease double precision := (_said ->> 'lease')::double precision;
     _woke text[];
+    _written boolean;
 BEGIN
     alive := false;
     INSERT INTO session
     SELECT _app, _session, decode(_said ->> 'info', 'base64'), _now + _lease
     WHERE NOT EXISTS (SELECT FROM grave WHERE app = _app AND name = _session)
     ON CONFLICT (app, name) DO UPDATE SET info = excluded.info, until = excluded.until;
+    _written := FOUND;
     IF EXISTS (SELECT FROM grave WHERE app = _app AND name = _session) THEN
-        DELETE FROM session WHERE app = _app AND name = _session;  -- buried while this waited
+        IF _written THEN  -- buried while this waited; else it may be there as one who only visits, and holds something
+            DELETE FROM session WHERE app = _app AND name = _session;
+        END IF;
         RETURN;
     END IF;
     IF _lease <= 0 THEN
