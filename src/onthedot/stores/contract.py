@@ -188,7 +188,7 @@ class Ask(Struct, frozen=True):
     total=0 is legal: promote, reclaim, expire, fire still happen. If it takes nothing, a hint may answer `waits`.
     """
 
-    number: int  # grows by the session's will, from 1
+    number: int  # from 1, and one more for every ask that was answered
     pools: Sequence[Pool]
     suspects: int = 1  # how many tasks whose next crash would be the last may run in this session at once
     known: frozenset[str] | None = None  # private store: ready tasks of other sources come as chores ("stray")

@@ -66,6 +66,33 @@ async def test_a_worker_that_runs_what_the_store_has_forgotten(
     assert wrong == []
 
 
+async def test_what_a_living_worker_has_ended_and_the_store_forgotten_is_run_again(server: valkey.Server) -> None:
+    """The store believes that it runs; the next ask is further on than the store remembers, and so the worker is told."""
+    app, gate, begun = App("shop", store=server.url, stop_timeout=0), asyncio.Event(), list[int]()
+    long = asyncio.Event()
+
+    @app.task
+    async def work(number: int) -> int:
+        begun.append(number)
+        await (gate if number == 1 else long).wait()
+        return number
+
+    async with app.running():
+        ends, runs = await work.enqueue(1), await work.enqueue(2)
+        await until(lambda: sorted(begun) == [1, 2])
+        assert server.ask("SAVE") == b"+OK"
+        gate.set()
+        assert await ends.result(timeout=SOON) == 1
+        await asyncio.to_thread(forget, server)
+        assert await ends.state() == "running"
+        after = await work.enqueue(1)
+        assert [await each.result(timeout=SOON) for each in (after, ends)] == [1, 1]
+        assert begun.count(2) == 1, "what still runs goes on"
+        long.set()
+        assert await runs.result(timeout=SOON) == 2
+    assert sorted(begun) == [1, 1, 1, 2]
+
+
 async def test_what_ended_and_was_forgotten_is_handed_out_again(server: valkey.Server) -> None:
     """To another, under a number that was given out before: who had it then cannot settle it any more."""
     task, mine = NewTask(new_uuid(), "a", b"{}"), [Pool(1, {"a": 1})]

@@ -33,6 +33,19 @@ local function take_again(fence) -- what still runs under it
   return #seqs > 0 and fence or 0, tasks, chores
 end
 
+local function take_up(session, ask) -- all that the session is believed to hold, as one claim: what it has ended since was forgotten
+  local seqs = {}
+  for _, fence in ipairs(call('SMEMBERS', CLAIMS_OF .. session)) do
+    for _, seq in ipairs(under(tonumber(fence))) do seqs[#seqs + 1] = seq end
+    drop_claim(tonumber(fence), session)
+  end
+  if #seqs == 0 then return take_all(session, ask) end
+  local fence = next_number('fence')
+  hold(fence, session, seqs)
+  call('HSET', SESSION .. session, 'number', ask.number, 'fence', fence, 'asked', ask.number)
+  return take_again(fence)
+end
+
 local function due_schedules()
   local found = {}
   for _, name in ipairs(call('ZRANGEBYSCORE', P .. 'schedule_at', '-inf', now, 'LIMIT', 0, BATCH)) do
@@ -50,8 +63,9 @@ local function claim(session, ask, more)
   local last = tonumber(f[4]) or 0
   doubts = ask.suspects - (tonumber(f[3]) or 0)
   if ask.number >= last then call('HDEL', WAITING, session) end -- first: after a deletion a full server lets the rest through
+  local lapse = ask.number > last + 1 -- numbers grow by one: what was asked in between is lost, and with it what was told
   if ask.number > last then
-    fence, tasks, chores = take_all(session, ask)
+    fence, tasks, chores = (lapse and take_up or take_all)(session, ask)
     if fence == 0 then call('HSET', SESSION .. session, 'asked', ask.number) end
   elseif tonumber(f[1]) == ask.number then
     fence, tasks, chores = take_again(tonumber(f[2]))
@@ -59,7 +73,7 @@ local function claim(session, ask, more)
   flush()
   local resting, least = rest(ask.pools, doubts)
   local schedules = due_schedules()
-  more = more or #chores == CHORES or parkings >= BATCH or ask.number < last -- late: the next one has got something by now
+  more = more or #chores == CHORES or parkings >= BATCH or lapse or ask.number < last -- late: the next one has got something by now
   if ask.number >= last and fence == 0 and not more and #schedules == 0 and ask.waits ~= '' then wait(session, ask) end
   local about = pack({fence, resting, keys_of(woke), next_in(least), more, now})
   return {about, records_of(tasks), records_of(chores), schedules}
