@@ -67,7 +67,7 @@ async def test_a_worker_that_runs_what_the_store_has_forgotten(
 
 
 async def test_what_a_living_worker_has_ended_and_the_store_forgotten_is_run_again(server: valkey.Server) -> None:
-    """The store believes that it runs; the next ask is further on than the store remembers, and so the worker is told."""
+    """The store believes that it runs. The next ask is further on than the store remembers: so the worker is told."""
     app, gate, begun = App("shop", store=server.url, stop_timeout=0), asyncio.Event(), list[int]()
     long = asyncio.Event()
 
