@@ -199,6 +199,8 @@ def headers(said: AddOptions, label: str) -> Headers:
 
 def when(said: AddOptions) -> tuple[int | None, float]:
     """(at, after) in milliseconds."""
+    if not said:
+        return None, 0
     if "at" in said and "after" in said:
         raise ArgumentError("options(at=…, after=…): give one of them")
     if "at" in said:

@@ -23,7 +23,7 @@ from onthedot.observe.counts import Counts
 from onthedot.observe.logs import Logs
 from onthedot.operations import Operations
 from onthedot.operations.limiting import Code
-from onthedot.stores.contract import Added, Limit, NewTask, Record, Store
+from onthedot.stores.contract import Added, NewTask, Record, Store
 
 _ENDED = ("succeeded", "failed", "cancelled")
 _FRESH = 1.0  # seconds for which what was read of the limits is good enough
@@ -49,7 +49,7 @@ class Link:
         self._client, self._logs, self._counts = shared.client, shared.logs, shared.counts
         self._bounds = shared.bounds
         self._backlog = Backlog(store, shared.bounds)
-        self._limits: Sequence[Limit] = ()
+        self._rules: dict[str, LaneRule | None] = {}  # by source
         self._looked = -_FRESH
         self._adder = Adder(store)
         self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
@@ -143,10 +143,11 @@ class Link:
     async def placed(self, tasks: Sequence[NewTask]) -> list[NewTask]:
         """What is made without its code goes where the code, when it last ran, told the store that it belongs."""
         if time.monotonic() - self._looked >= _FRESH:  # a read an addition would cost half as much as the addition
-            _, self._limits, _ = await self.store.state()
+            _, limits, _ = await self.store.state()
+            self._rules = {name: lane_rule(limits, name) for name in {limit.name for limit in limits}}
             self._looked = time.monotonic()
-        rules = {source: lane_rule(self._limits, source) for source in {task.source for task in tasks}}
-        return [_laned(task, rules[task.source]) if type(task) is Unplaced else task for task in tasks]
+        rules = self._rules
+        return [_laned(task, rules.get(task.source)) if type(task) is Unplaced else task for task in tasks]
 
     async def _compare(self, tasks: Sequence[NewTask], many: Sequence[Added]) -> None:
         """The same uuid again changes nothing; if it was meant to, somebody should know."""

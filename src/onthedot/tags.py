@@ -218,6 +218,8 @@ def _tag_container(value: Any, classes: Classes, depth: int) -> object:
 
     kind = type(value)
     if kind is dict:
+        if _is_plain(value):
+            return dict(value)
         if all(type(key) is str and key[:1] != "!" for key in value):
             return dict(zip(map(_text, value), each(value.items(), inner), strict=True))
         keys = _distinct(each(((key, key) for key in value), inner), classes)
@@ -231,6 +233,26 @@ def _tag_container(value: Any, classes: Classes, depth: int) -> object:
     if classes.get(kind.__name__) is not kind:
         raise Unstorable(f"is of type {type_name(kind)}, which cannot be stored; {_advice(kind)}")
     return {"!of": [kind.__name__, _tag_instance(value, inner)]}
+
+
+def _is_plain(value: dict[Any, Any]) -> bool:
+    """Names and plain values, which stay as they are: what most tasks are given, and so the shortest way is theirs."""
+    for key, item in value.items():
+        kind = type(item)
+        if type(key) is not str or not key.isascii() or key[:1] == "!":
+            return False
+        if kind is str:
+            if not item.isascii():
+                return False
+        elif kind is int:
+            if not -_BIG < item < _BIG:
+                return False
+        elif kind is float:
+            if not isfinite(item):
+                return False
+        elif item is not None and kind is not bool:
+            return False
+    return True
 
 
 def _distinct(tagged: list[object], classes: Classes) -> list[object]:

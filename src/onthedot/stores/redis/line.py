@@ -41,10 +41,8 @@ class Line(asyncio.Protocol):
 
     def ask(self, *words: Any) -> asyncio.Future[Any]:
         """The answer; an error is one, too."""
-        data = self._pack(words)  # first: what cannot be said has no answer
-        answer = self._expect()
-        self._write(data)
-        return answer
+        self._write(self._pack(words))  # first: what cannot be said has no answer, and the server can begin
+        return self._expect()
 
     async def ask_all(self, *commands: tuple[Any, ...]) -> list[Any]:
         """In one write. Raises the first error of the answers, when all are there."""

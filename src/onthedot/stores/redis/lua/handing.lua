@@ -40,7 +40,7 @@ local function hand_out(source, tasks) -- number and what was asked in turn; fal
   call('HDEL', WAITING, session)
   many('HSET', HELD, held)
   call('HSET', CLAIMS, fence, pack({session, at, table.concat(seqs)}))
-  call('HSET', LEFT, fence, #seqs)
+  if #seqs > 1 then call('HSET', LEFT, fence, #seqs) end
   call('SADD', CLAIMS_OF .. session, fence)
   call('HSET', P .. 'session:' .. session, 'number', ask, 'fence', fence, 'asked', ask)
   return true

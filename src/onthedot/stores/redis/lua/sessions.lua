@@ -40,7 +40,7 @@ local function hold(fence, session, seqs) -- one entry for all that a claim took
   end
   many('HSET', HELD, held)
   call('HSET', CLAIMS, fence, pack({session, at, table.concat(seqs)}))
-  call('HSET', LEFT, fence, #seqs)
+  if #seqs > 1 then call('HSET', LEFT, fence, #seqs) end -- of one alone nothing is left, whoever counts
   call('SADD', CLAIMS_OF .. session, fence)
 end
 
