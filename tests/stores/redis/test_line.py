@@ -79,6 +79,29 @@ async def test_who_gives_up_leaves_its_answer_to_nobody(server: valkey.Server) -
         assert len(valkey.connections(server.url)) == 1
 
 
+@pytest.mark.parametrize("asked", [b"PUBLISH news x", b"EVAL \"redis.call('PUBLISH', 'news', 'x')\" 0"])
+def test_behind_a_ping_whom_a_call_tells_something_hears_it_first(server: valkey.Server, asked: bytes) -> None:
+    """Why `ask_behind` is as it is: when the answer is there, so is the message."""
+    with (
+        socket.create_connection(("127.0.0.1", server.port)) as here,
+        socket.create_connection(("127.0.0.1", server.port)) as there,
+    ):
+        there.sendall(b"SUBSCRIBE news\r\n")
+        assert there.recv(100).startswith(b"*3")
+        there.setblocking(False)
+        for _ in range(500):
+            here.sendall(b"PING\r\n" + asked + b"\r\n")
+            assert here.recv(100).startswith(b"+PONG")
+            assert there.recv(100).endswith(b"x\r\n")
+
+
+async def test_an_answer_behind_a_ping_is_its_own(server: valkey.Server) -> None:
+    async with to(server.url) as here:
+        await here.do("PING")
+        found = await asyncio.gather(*(here._lines.ask("ECHO", str(n), behind=bool(n % 3)) for n in range(100)))
+        assert found == [str(number).encode() for number in range(100)]
+
+
 async def test_what_cannot_be_said_takes_no_answer(server: valkey.Server) -> None:
     async with to(server.url) as here:
         with pytest.raises(TypeError):

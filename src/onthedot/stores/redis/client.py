@@ -26,6 +26,7 @@ PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for f
 _LISTEN = 1.0  # seconds, after all tries: for why a server hung up
 _CONFIRM = 2.0  # seconds for replicas to have it
 _ADDING = [verb for verb in SCRIPTS if verb.startswith(("add", "adopt"))]  # nothing brings it back, all else is redone
+_TELLING = ("add", "add_alike")  # somebody waits for what they bring
 _SEARCH = 10.0  # seconds for turning over all keys of a server
 _COUNTS = "onthedot:{*}:count"  # every app has one
 _OLDEST = (6, 2)
@@ -45,6 +46,7 @@ class Client:
         self._waits = _ADDING if place.wait else []
         self._ears: weakref.WeakSet[Ear] = weakref.WeakSet()
         self._ask: _Ask = cast("Any", self._redis).execute_command if self._lines is None else self._lines.ask
+        self._tell: _Ask = self._ask if self._lines is None else partial(self._lines.ask, behind=True)
 
     async def _connect(self) -> Line:
         if self._closed:
@@ -72,7 +74,9 @@ class Client:
 
     async def call(self, verb: str, prefix: str, *args: Any) -> Any:
         """One script, which is one transaction."""
-        ask = partial(self._ask_and_wait, prefix) if verb in self._waits else self._ask
+        ask = self._tell if verb in _TELLING else self._ask
+        if verb in self._waits:
+            ask = partial(self._ask_and_wait, prefix)
         return await self._until_answered(ask, "EVALSHA", SCRIPTS[verb].sha, 1, prefix, *args)
 
     async def do(self, *words: Any, **options: Any) -> Any:
@@ -114,7 +118,7 @@ class Client:
 
     def _minded(self, once: Any) -> bool:
         """A line that can be asked at once looks at the clock for all who wait: cheaper than a timer a call."""
-        return self._lines is not None and self._lines.ready and once == self._lines.ask
+        return self._lines is not None and self._lines.ready and once in (self._ask, self._tell)
 
     async def _meant(self, error: Exception) -> Exception:
         """A connection that broke may have been a server that wants a certificate of ours."""

@@ -11,6 +11,7 @@ from typing import Any, cast
 from onthedot.stores.redis.faults import Refusal
 
 GOODBYE = 1.0  # seconds: with TLS both sides say it
+_PING = b"*1\r\n$4\r\nPING\r\n"
 _GRACE = 0.05  # seconds to read what came while something else held the loop
 
 
@@ -43,6 +44,16 @@ class Line(asyncio.Protocol):
         """The answer; an error is one, too."""
         self._write(self._pack(words))  # first: what cannot be said has no answer, and the server can begin
         return self._expect()
+
+    def ask_behind(self, *words: Any) -> asyncio.Future[Any]:
+        """The same, behind a PING.
+
+        A server that has something to say to several begins with the one it was to answer last. So whom this call tells
+        something, as a worker that is handed a task, need not wait until we have our answer.
+        """
+        self._write(_PING + self._pack(words))
+        _, answer = self._expect(), self._expect()
+        return answer
 
     async def ask_all(self, *commands: tuple[Any, ...]) -> list[Any]:
         """In one write. Raises the first error of the answers, when all are there."""

@@ -26,11 +26,11 @@ class Lines:
         """What is asked now goes out at once, and its line minds the time."""
         return self._line is not None and self._line.ready
 
-    async def ask(self, *words: Any) -> Any:
+    async def ask(self, *words: Any, behind: bool = False) -> Any:
         line = self._line
         if line is None or not line.ready:
             line = await self._shared()
-        answer = await line.ask(*words)
+        answer = await (line.ask_behind(*words) if behind else line.ask(*words))
         if isinstance(answer, Exception):
             _judge(line, answer)
             raise answer
