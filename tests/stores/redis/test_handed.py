@@ -1,0 +1,341 @@
+"""A worker that waits: what it is handed runs once, whatever comes before, between and after."""
+
+from __future__ import annotations
+
+import asyncio
+import signal
+import threading
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+import redis
+
+from onthedot import App, TaskCancelled, TaskHandle, current_task
+from onthedot.engine.worker import Worker
+from onthedot.stores.contract import Ask, Hint, Lease, Note, Outcome, Turn
+from onthedot.stores.redis import RedisStore
+from tests.faults import shop
+from tests.faults.fleet import fleet
+from tests.faults.ledger import Ledger
+from tests.services import valkey
+from tests.stores.redis.test_forgotten import forget
+from tests.waiting import SOON, until, wait_until
+
+
+def calls(server: valkey.Server) -> int:
+    with redis.Redis.from_url(server.url) as client:
+        stats = client.info("commandstats")
+        return int(stats.get("cmdstat_evalsha", {"calls": 0})["calls"])
+
+
+async def test_a_fresh_task_costs_an_idle_worker_one_turn(server: valkey.Server) -> None:
+    app = App("shop", store=server.url)
+
+    @app.task
+    async def send(number: int) -> int:
+        return number
+
+    async with app.running():
+        for number in range(3):  # scripts are known, and the worker waits
+            await (await send.enqueue(number)).result(timeout=20)
+        await _waits(server)
+        before = calls(server)
+        handles: list[TaskHandle[int]] = []
+        for number in range(20):
+            handles.append(await send.enqueue(number))
+            await _waits(server)
+        assert calls(server) - before <= 20 * 2 + 3, "an add, and a turn that settles it; and a beat may come"
+        assert [await handle.result(timeout=20) for handle in handles] == list(range(20))
+
+
+async def _waits(server: valkey.Server) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        await until(lambda: client.exists("onthedot:{shop}:waiting") == 1)
+        await until(lambda: client.pubsub_channels("onthedot:{shop}:to:*"))  # and listens
+
+
+async def _idle(app: App, server: valkey.Server) -> Worker:
+    """The worker, when it hears and waits."""
+    worker = app._core.worker
+    assert worker is not None
+    await _hears(server, worker.session)
+    await _waits(server)
+    return worker
+
+
+async def _hears(server: valkey.Server, session: str) -> None:
+    with redis.Redis.from_url(server.url) as client:
+        await until(lambda: client.pubsub_numsub(f"onthedot:{{shop}}:to:{session}")[0][1] == 1)
+
+
+@pytest.fixture
+def answered(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
+    """The answer to an ask that waits comes later than what was handed out: they take different connections."""
+    answered, turn = asyncio.Event(), RedisStore.turn
+
+    async def slow(self: RedisStore, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+        said = await turn(self, session, outcomes, ask)
+        if said.claimed is not None and not said.claimed.fence:
+            await asyncio.wait_for(answered.wait(), 10)
+        return said
+
+    monkeypatch.setattr(RedisStore, "turn", slow)
+    return answered
+
+
+async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, answered: asyncio.Event) -> None:
+    app = App("shop", store=server.url, poll_interval=3600)
+    ran: list[str] = []
+
+    @app.task
+    async def send() -> None:
+        ran.append("ran")
+
+    async with app.running():
+        await _idle(app, server)
+        handle = await send.enqueue()
+        assert (await app.get(handle.uuid)).state == "running"
+        assert ran == []
+        answered.set()
+        await handle.result(timeout=10)
+    assert ran == ["ran"]
+
+
+async def test_nor_is_its_cancel(server: valkey.Server, answered: asyncio.Event) -> None:
+    """A beat would tell of it, too: after ten seconds."""
+    app, ran = App("shop", store=server.url, poll_interval=3600), list[str]()
+
+    @app.task
+    async def send() -> None:
+        await asyncio.Event().wait()
+        ran.append("ran")
+
+    async with app.running():
+        worker = await _idle(app, server)
+        handle = await send.enqueue()
+        assert (await app.get(handle.uuid)).state == "running"
+        hinted, heard = worker._hinted, list[str]()
+
+        def listened(hint: Hint) -> None:
+            hinted(hint)
+            heard.extend(hint.cancel)
+
+        worker._hinted = listened  # type: ignore[method-assign]
+        await handle.cancel()
+        await until(lambda: heard == [handle.uuid])
+        answered.set()
+        with pytest.raises(TaskCancelled):
+            await handle.result(timeout=10)
+    assert ran == []
+
+
+async def test_what_begins_is_not_counted_as_waiting(server: valkey.Server) -> None:
+    """By the process that has added it, and would look again after a turn."""
+    app, gate, begun = App("shop", store=server.url, poll_interval=3600), asyncio.Event(), list[int]()
+
+    @app.task
+    async def send(number: int) -> None:
+        begun.append(number)
+        await gate.wait()
+
+    gate.set()
+    app._core.counts.watched = True
+    async with app.running():
+        worker = app._core.worker
+        assert worker is not None
+        for number in range(3):  # it has heard that it listens, and waits again
+            await (await send.enqueue(number)).result(timeout=SOON)
+            await _waits(server)
+        await until(lambda: worker.quiet.is_set())
+        await until(lambda: app._core.counts.now().ready == 0)
+        gate.clear()
+        await send.enqueue(3)
+        await until(lambda: begun == [0, 1, 2, 3])
+        await until(lambda: app._core.counts.now().ready == 0)
+        gate.set()
+
+
+async def test_what_comes_while_notes_are_written_runs_once(
+    server: valkey.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """They are written between the making of an ask and its turn: the answer will say the same as the message."""
+    app, note = App("shop", store=server.url, poll_interval=3600, stop_timeout=0), RedisStore.note
+    go, over, said, ran, handles = threading.Event(), threading.Event(), threading.Event(), list[str](), list[Any]()
+
+    @app.task(timeout=0.05)
+    def stubborn() -> None:
+        """A thread cannot be ended: its run is over, its slot is taken, and it still says how far it is."""
+        over.wait(20)
+        current_task().progress(1)
+        go.wait(20)
+        current_task().progress(2)
+        said.set()
+
+    @app.task
+    async def send() -> None:
+        ran.append("ran")
+
+    async def slow(self: RedisStore, notes: Sequence[Note]) -> Sequence[Lease]:
+        worker = app._core.worker
+        assert worker is not None
+        if not go.is_set():  # in time for the second look
+            go.set()
+            await asyncio.to_thread(said.wait, 20)
+        elif not handles:
+            handles.append(await send.enqueue())
+            assert (await app.get(handles[0].uuid)).state == "running"
+            await until(lambda: ran or worker._handed is not None)
+        return await note(self, notes)
+
+    monkeypatch.setattr(RedisStore, "note", slow)
+    async with app.running():
+        await stubborn.enqueue()
+        await _waits(server)
+        over.set()
+        await until(lambda: handles)
+        await handles[0].result(timeout=10)
+        await _waits(server)
+    assert ran == ["ran"]
+
+
+async def test_what_a_server_without_its_last_moments_hands_out_comes_back(
+    server: valkey.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It believes in an ask of long ago, to whose number the worker does not listen any more."""
+    app, turn, gate = App("shop", store=server.url, poll_interval=3600), RedisStore.turn, asyncio.Event()
+    gate.set()
+
+    async def gated(self: RedisStore, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+        await gate.wait()
+        return await turn(self, session, outcomes, ask)
+
+    monkeypatch.setattr(RedisStore, "turn", gated)
+
+    @app.task
+    async def send(number: int) -> int:
+        return number
+
+    async with app.running():
+        await (await send.enqueue(0)).result(timeout=SOON)
+        await _waits(server)
+        assert server.ask("SAVE") == b"+OK"
+        for number in range(3):
+            await (await send.enqueue(number)).result(timeout=SOON)
+            await _waits(server)
+        gate.clear()
+        await asyncio.to_thread(forget, server)
+        worker = app._core.worker
+        assert worker is not None
+        await _hears(server, worker.session)
+        handle = await send.enqueue(4)
+        assert (await app.get(handle.uuid)).state == "running", "it was handed out"
+        gate.set()
+        assert await handle.result(timeout=SOON) == 4
+
+
+@pytest.mark.parametrize("comes", ["before the answer", "while it runs", "after its end"])
+async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valkey.Server, comes: str) -> None:
+    app, gate, ran = App("shop", store=server.url, poll_interval=3600), asyncio.Event(), list[str]()
+
+    @app.task
+    async def send() -> None:
+        ran.append("ran")
+        await gate.wait()
+
+    async with app.running():
+        worker, held, asking = app._core.worker, list[Hint](), asyncio.Event()
+        assert worker is not None
+        hinted, turn = worker._hinted, worker._store.turn
+
+        def later(hint: Hint) -> None:
+            held.append(hint) if hint.held is not None else hinted(hint)
+
+        async def asked(*args: Any) -> Turn:
+            if not asking.is_set():
+                asking.set()
+                await until(lambda: held)
+                if comes == "before the answer":
+                    hinted(held[0])
+            return await turn(*args)
+
+        await _hears(server, worker.session)
+        await _waits(server)
+        await until(lambda: worker.quiet.is_set())
+        worker._hinted, worker._store.turn = later, asked  # type: ignore[method-assign]
+        worker.wake.set()
+        await asking.wait()
+        (row,) = await app._core.store.changes("", 1)
+        handle = await send.enqueue()
+        await until(lambda: ran)
+        if comes == "while it runs":
+            hinted(held[0])
+        gate.set()
+        await handle.result(timeout=SOON)
+        if comes == "after its end":
+            hinted(held[0])
+        await until(lambda: worker.quiet.is_set() and not worker._also)
+        rows = [msgspec.json.decode(said) for _, said in await app._core.store.changes(row[0], 100)]
+    assert [state for moves in rows for _, _, _, state in moves] == ["ready", "running", "succeeded"]
+    assert ran == ["ran"]
+
+
+async def test_who_has_not_beaten_for_a_lease_asks_before_it_begins(server: valkey.Server) -> None:
+    """It may have been stopped, and others may have it by now."""
+    app, ran = App("shop", store=server.url, poll_interval=3600), list[int]()
+
+    @app.task
+    async def send() -> None:
+        ran.append(worker._number)
+
+    async with app.running():
+        worker, held = app._core.worker, list[int]()
+        assert worker is not None
+        hinted = worker._hinted
+
+        def after_a_stop(hint: Hint) -> None:
+            before, worker._keeper._answered = worker._keeper._answered, 0.0
+            hinted(hint)
+            worker._keeper._answered = before
+            if hint.held is not None:
+                held.append(len(worker.runner.runs))
+
+        for _ in range(3):  # it has heard that it listens, and waits again
+            await (await send.enqueue()).result(timeout=SOON)
+            await _waits(server)
+        worker._hinted = after_a_stop  # type: ignore[method-assign]
+        await until(lambda: worker.quiet.is_set())
+        await (await send.enqueue()).result(timeout=SOON)
+        await until(lambda: held)
+    assert (held, len(ran)) == ([0], 4)
+
+
+def test_who_was_stopped_until_its_death_does_not_begin_what_it_was_handed(
+    server: valkey.Server, tmp_path: Path
+) -> None:
+    """The message lies in its socket, and others have run it since."""
+    url, book = f"{server.url}?lease=1", Ledger(tmp_path / "ledger")
+    with shop.app.override(store=url), fleet(url, tmp_path / "ledger", 1) as workers:
+        shop.slow.delay(0).result(timeout=SOON)  # it knows how these are done
+        wait_until(lambda: _waiting(server) == 1)
+        stopped = workers.workers[0]
+        stopped.send_signal(signal.SIGSTOP)
+        try:
+            handle = shop.slow.delay(0)
+            assert handle.info().state == "running", "it was handed out"
+            workers.workers.append(workers._start())
+            handle.result(timeout=SOON)
+        finally:
+            stopped.send_signal(signal.SIGCONT)
+        wait_until(lambda: "was declared dead by the store" in workers.log.read_text())
+        wait_until(lambda: _waiting(server) == 2)
+    begun = [entry.pid for entry in book.entries() if entry.what == "begin"]
+    book.close()
+    assert begun == [worker.pid for worker in workers.workers]
+
+
+def _waiting(server: valkey.Server) -> int:
+    with redis.Redis.from_url(server.url) as client:
+        return int(client.hlen("onthedot:{shop}:waiting"))
