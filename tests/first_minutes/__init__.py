@@ -1,1 +1,0 @@
-"""What a user meets first: their own project, pytest, and a fixture."""
