@@ -16,8 +16,8 @@ from collections.abc import Callable
 from benchmarks.picture import AGING as PICTURE, aging_svg
 from benchmarks.report import Figure
 from onthedot import App
-from onthedot.clock import ManualClock, SystemClock
-from onthedot.declared import AGING
+from onthedot.clock.clock import ManualClock, SystemClock
+from onthedot.definitions.functions import AGING
 from onthedot.stores import connect
 from onthedot.stores.contract import Ask, Done, Lease, Limit, NewTask, Policy, Pool, Store
 from onthedot.stores.memory import MemoryStore

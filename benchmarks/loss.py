@@ -26,12 +26,12 @@ from pathlib import Path
 from typing import Any
 
 from onthedot.errors import StoreUnavailable
+from onthedot.model.task import new_uuid
 from onthedot.stores.contract import NewTask
 from onthedot.stores.redis import RedisStore
-from onthedot.task import new_uuid
 from tests.faults.proxy import Proxy, proxy
-from tests.services import valkey
-from tests.waiting import until, wait_until
+from tests.support.services import valkey
+from tests.support.waits import until, wait_until
 
 ADDERS = 8  # add one by one, all at once
 COSTS = 500  # adds whose time is taken, one by one

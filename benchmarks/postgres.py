@@ -15,7 +15,7 @@ from typing import Any
 
 from benchmarks.report import Figure
 from benchmarks.shared import add_rates, drain_app, growth, noop
-from tests.services.postgres_server import Server
+from tests.support.services.postgres_server import Server
 
 
 @contextmanager

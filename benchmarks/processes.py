@@ -12,8 +12,8 @@ from multiprocessing import get_context
 
 from benchmarks.report import Figure
 from onthedot import App
-from onthedot.context import TaskContext, set_current
 from onthedot.executors.processes import Processes
+from onthedot.model.context import TaskContext, set_current
 from onthedot.stores.contract import DEFAULT, Lease, Record
 
 SLOTS = 2

@@ -24,8 +24,8 @@ from benchmarks.report import Figure
 from benchmarks.shared import add_rates, countdown, drain_app, growth, noop
 from benchmarks.sqlite import _WORKER
 from onthedot import App
-from tests.services import debian, valkey
-from tests.services.programs import Missing, Program
+from tests.support.services import debian, valkey
+from tests.support.services.programs import Missing, Program
 
 
 @cache

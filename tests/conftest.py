@@ -15,19 +15,19 @@ import pytest
 from hypothesis import settings
 
 from onthedot import App, TaskConsumerRegistry, get_scheduler
-from onthedot.clock import ManualClock
-from tests.leaves_nothing import descendants
-from tests.services import leftovers, postgres as _postgres, programs
-from tests.services.postgres import Service
-from tests.waiting import wait_until
+from onthedot.clock.clock import ManualClock
+from tests.support.leaves_nothing import descendants
+from tests.support.services import leftovers, postgres as _postgres, programs
+from tests.support.services.postgres import Service
+from tests.support.waits import wait_until
 
 if TYPE_CHECKING:
-    from tests.services.pgbouncer import Pooled
+    from tests.support.services.pgbouncer import Pooled
 
 settings.register_profile("calm", deadline=None)  # a busy machine is no counterexample
 settings.load_profile("calm")
 
-collect_ignore_glob = ["typing/use_*.py", "processes/*.py", "stores/postgres/seller.py"]  # programs
+collect_ignore_glob = ["typing/use_*.py", "support/programs/*.py"]  # programs
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -53,20 +53,26 @@ if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the ba
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ONCE = (
-    "cli",
-    "cron",
     "faults",
     "model",
-    "operations",
-    "schedules",
-    "stores",
     "typing",
-    "test_demo.py",
-    "test_sizes.py",
+    "unit/cli",
+    "unit/operations",
+    "unit/schedules",
+    "unit/stores",
+    "unit/test_sizes.py",
 )
-"""What takes long and says nothing about a Python version that the rest does not say."""
-SEARCHES = ("model", "cron")
-"""Of these, what searches for counterexamples: it computes, where others wait."""
+"""Slow tests whose result does not depend on the Python version."""
+ON_EVERY_PYTHON = (
+    "unit/operations/test_explain.py",
+    "unit/operations/test_limits.py",
+    "unit/operations/test_start_estimates.py",
+    "unit/schedules/test_cron.py",
+    "unit/schedules/test_rules.py",
+)
+"""Exceptions from ONCE."""
+SEARCHES = ("model", "unit/schedules/cron")
+"""Those of ONCE that search for counterexamples: they compute where other tests wait."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -74,10 +80,10 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if not item.path.is_relative_to(here):
             continue
-        room = item.path.relative_to(here).parts[0]
-        if room in ONCE:
+        path = item.path.relative_to(here)
+        if any(map(path.is_relative_to, ONCE)) and not any(map(path.is_relative_to, ON_EVERY_PYTHON)):
             item.add_marker(pytest.mark.once)
-        if room in SEARCHES:
+        if any(map(path.is_relative_to, SEARCHES)):
             item.add_marker(pytest.mark.search)
 
 
@@ -98,7 +104,7 @@ postgres = _postgres.postgres  # a fixture: it starts a server when the first te
 @pytest.fixture(scope="session")
 def pooled(postgres: Service) -> Iterator[Pooled]:
     """The same, through a pooler, as a role with few rights."""
-    from tests.services.pgbouncer import pooler
+    from tests.support.services.pgbouncer import pooler
 
     with pooler(postgres) as pooled:
         yield pooled
@@ -152,7 +158,7 @@ def own_globals(no_thread_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.delenv("ONTHEDOT_STORE", raising=False)
     monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
     monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
-    monkeypatch.setattr("onthedot.scheduler._shared", None)
+    monkeypatch.setattr("onthedot.api.scheduler._shared", None)
     yield
     get_scheduler()._core.bridge.close()
 

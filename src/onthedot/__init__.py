@@ -3,8 +3,8 @@
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from onthedot.names import *  # noqa: F403 - its __all__ says which
-    from onthedot.names import __all__ as __all__
+    from onthedot.api import *  # noqa: F403 - its __all__ says which
+    from onthedot.api import __all__ as __all__
 else:
     # At the first use, not at the import: pytest loads our plugin for everybody who has the package installed.
     def __getattr__(name: str) -> object:
@@ -12,7 +12,7 @@ else:
             raise AttributeError(f"module 'onthedot' has no attribute {name!r}")
         from importlib import import_module
 
-        names = import_module("onthedot.names")
+        names = import_module("onthedot.api")
         globals().update({each: getattr(names, each) for each in ("__all__", *names.__all__)})
         if name not in globals():
             raise AttributeError(f"module 'onthedot' has no attribute {name!r}")

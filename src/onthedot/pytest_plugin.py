@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 if TYPE_CHECKING:
-    from onthedot.app import App
-    from onthedot.clock import ManualClock
+    from onthedot.api.app import App
+    from onthedot.clock.clock import ManualClock
     from onthedot.testing import TestApp
 
 _HOW = (
@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def onthedot_clock() -> ManualClock:
     """The clock of ``onthedot_app``, from 2026-01-01 UTC on. Override it to start at another moment."""
-    from onthedot.clock import ManualClock
+    from onthedot.clock.clock import ManualClock
 
     return ManualClock()
 
@@ -60,7 +60,7 @@ def onthedot_app(onthedot_target: App[Any], onthedot_clock: ManualClock) -> Iter
 def _imported(named: str) -> App[Any]:
     from importlib import import_module
 
-    from onthedot.app import living
+    from onthedot.api.app import living
 
     module, colon, path = named.partition(":")
     if not (module and colon and path):
@@ -77,7 +77,7 @@ def _imported(named: str) -> App[Any]:
 def _only_one() -> App[Any]:
     import gc
 
-    from onthedot.app import living
+    from onthedot.api.app import living
 
     if len(living) > 1:
         gc.collect()  # of earlier tests

@@ -1,7 +1,7 @@
 """Fixtures that the files of a row share."""
 
-from tests.seeds.queues import queue, start, url
-from tests.seeds.scripts import nothing_stays, script
-from tests.seeds.shared import file, hasty, store
+from tests.acceptance.queues import queue, start, url
+from tests.acceptance.scripts import nothing_stays, script
+from tests.acceptance.shared import file, hasty, store
 
 __all__ = ["file", "hasty", "nothing_stays", "queue", "script", "start", "store", "url"]

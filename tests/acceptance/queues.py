@@ -12,15 +12,15 @@ from typing import Any
 
 import pytest
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.mq import MessageQueue, MQConfig
-from tests.services import valkey
+from tests.support.services import valkey
 
 SERVERS = [pytest.param(kind, marks=pytest.mark.once) for kind in ("redis", "postgres")]  # the same on every Python
 STORES = ["memory", "sqlite", *SERVERS]
 SHARED = ["sqlite", *SERVERS]  # by several processes
 A_YEAR = 31_536_000  # seconds: as lease, since a clock that is turned leaps over beats
-PROGRAM = Path(__file__).parents[1] / "processes" / "mq_worker.py"
+PROGRAM = Path(__file__).parents[1] / "support" / "programs" / "mq_worker.py"
 
 
 @pytest.fixture(params=STORES)

@@ -15,8 +15,8 @@ from typing import Any
 
 import pytest
 
-from tests.leaves_nothing import descendants
-from tests.waiting import SOON, wait_until
+from tests.support.leaves_nothing import descendants
+from tests.support.waits import SOON, wait_until
 
 
 class Script:

@@ -21,9 +21,9 @@ from onthedot import (
     get_scheduler,
     get_scheduler_status,
 )
-from onthedot.clock import ManualClock
-from tests.consumers import Work
-from tests.waiting import until
+from onthedot.clock.clock import ManualClock
+from tests.support.consumers import Work
+from tests.support.waits import until
 
 PAST = datetime(2026, 1, 1, tzinfo=UTC)  # due, whatever the clock says
 FIELDS = {

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.redis import RedisStore
@@ -20,8 +20,8 @@ from tests.contract import MakeStore, exercise
 from tests.contract.steps import Worker
 from tests.faults import LONG
 from tests.model.naive import NaiveStore
-from tests.services import valkey
-from tests.services.postgres import KeptStore
+from tests.support.services import valkey
+from tests.support.services.postgres import KeptStore
 
 
 class Awaited:

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onthedot.clock import ManualClock
-from onthedot.stores.besides import Served
+from onthedot.clock.clock import ManualClock
+from onthedot.stores.capabilities import Served
 from onthedot.stores.contract import Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import CLIENT_LEASE, Again, Ended, Lease, Past, Record, Store
 from tests.contract.steps import Worker, add, limit, look, names, state, states, task
 

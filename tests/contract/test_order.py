@@ -6,8 +6,8 @@ from math import floor
 
 import pytest
 
-from onthedot.clock import ManualClock
-from onthedot.declared import AGING
+from onthedot.clock.clock import ManualClock
+from onthedot.definitions.functions import AGING
 from onthedot.stores.contract import BATCH, Pool, Store
 from tests.contract.steps import Worker, add, look, states, task, tasks
 

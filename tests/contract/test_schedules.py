@@ -6,7 +6,7 @@ from math import floor
 
 from msgspec.structs import replace
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import Fire, Limit, Schedule, Store
 from tests.contract.steps import Worker, look, state, task
 

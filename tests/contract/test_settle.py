@@ -6,7 +6,7 @@ from math import ceil, floor
 
 import pytest
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import Done, Lease, Store
 from tests.contract.steps import Worker, add, look, state, states, task, tasks
 

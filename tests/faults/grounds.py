@@ -11,8 +11,8 @@ import pytest
 
 from tests.faults import LONG
 from tests.faults.commits import Commits
-from tests.services import valkey
-from tests.services.postgres_server import Missing, Server
+from tests.support.services import valkey
+from tests.support.services.postgres_server import Missing, Server
 
 
 class Ground:

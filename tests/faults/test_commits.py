@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
+from onthedot.model.task import new_uuid
 from onthedot.stores.contract import Ask, Limit, NewTask, Pool
-from onthedot.task import new_uuid
 from tests.faults import commits, shop
 from tests.faults.commits import Commits, Moves, replayed
 from tests.faults.grounds import GROUNDS, Ground

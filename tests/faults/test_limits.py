@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from onthedot.task import TaskInfo
+from onthedot.model.task import TaskInfo
 from tests.faults import LONG, scaled, shop
 from tests.faults.commits import Commits, replayed
 from tests.faults.fleet import crew, forked, wait_for

@@ -19,13 +19,13 @@ from pathlib import Path
 import pytest
 
 from onthedot import App, IntervalSchedule
-from onthedot.clock import to_ms
-from onthedot.schedule import nominal_uuid
+from onthedot.clock.clock import to_ms
+from onthedot.schedules.rules import nominal_uuid
 from tests.faults import LONG, caravan, scaled
 from tests.faults.fleet import ROOT, environment, wait_for
 from tests.faults.ledger import Entry, Ledger
 from tests.faults.test_schedule_kill import first_window
-from tests.services import valkey
+from tests.support.services import valkey
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(1800)]
 

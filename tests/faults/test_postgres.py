@@ -13,7 +13,7 @@ from tests.faults import scaled, shop
 from tests.faults.fleet import fleet, wait_for
 from tests.faults.ledger import Ledger, extra_runs, most_at_once, taken_over_after
 from tests.faults.test_kill import counts, done
-from tests.services.postgres import Service
+from tests.support.services.postgres import Service
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 

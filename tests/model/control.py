@@ -8,7 +8,7 @@ from dataclasses import replace as replace_bucket
 
 from msgspec.structs import replace
 
-from onthedot.clock import Clock
+from onthedot.clock.clock import Clock
 from onthedot.stores.contract import (
     AHEAD,
     Added,

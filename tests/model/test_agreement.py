@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec.structs import replace
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import Ask, Done, Lease, Limit, NewTask, Policy, Pool, Record, Standing
 from onthedot.stores.memory import MemoryStore
 from tests.model.draws import limits

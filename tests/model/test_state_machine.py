@@ -21,9 +21,9 @@ from onthedot.stores.redis import RedisStore
 from onthedot.stores.sqlite import SqliteStore
 from tests.model.lives import NEW
 from tests.model.machine import Stores
-from tests.services import valkey
-from tests.services.postgres import Service
-from tests.stores.redis.alarms import WIDTH, alarms_of
+from tests.support.services import valkey
+from tests.support.services.postgres import Service
+from tests.unit.stores.redis.alarms import WIDTH, alarms_of
 
 T = TypeVar("T")
 

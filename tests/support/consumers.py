@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from onthedot import App, BaseTaskConsumer, Scheduler, Task, TaskConsumerRegistry
-from onthedot.clock import ManualClock
-from tests.waiting import until
+from onthedot.clock.clock import ManualClock
+from tests.support.waits import until
 
 
 class Work(BaseTaskConsumer):

@@ -1,6 +1,6 @@
 """Runs a command and fails if it leaves a process, a listening port or a temporary file behind.
 
-    python3 tests/leaves_nothing.py ./dev demo
+    python3 tests/support/leaves_nothing.py ./dev demo
 
 Neighbours on the same machine come and go meanwhile, so a plain before-and-after would accuse the wrong ones. On Linux
 orphans become children of this process (a "subreaper"): what is below it when the command has ended was left by it,

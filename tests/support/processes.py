@@ -23,6 +23,6 @@ def lives(pid: int) -> bool:
 
 
 def start_script(name: str, *arguments: str) -> subprocess.Popen[str]:
-    script = Path(__file__).parent / "processes" / name
+    script = Path(__file__).parent / "programs" / name
     command = [sys.executable, str(script), *arguments]
-    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=script.parents[2])
+    return subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=script.parents[3])

@@ -1,8 +1,10 @@
 """The public names: what ``from onthedot import …`` gives."""
 
-from onthedot.app import App
-from onthedot.consumer import BaseTaskConsumer, TaskConsumerRegistry
-from onthedot.context import TaskContext, current_task
+from onthedot.api.app import App
+from onthedot.api.functions import TaskFunction
+from onthedot.api.handles import AsyncTaskHandle, TaskHandle, as_completed
+from onthedot.api.scheduler import Scheduler, get_scheduler, get_scheduler_status, start_scheduler, stop_scheduler
+from onthedot.definitions.consumers import BaseTaskConsumer, TaskConsumerRegistry
 from onthedot.errors import (
     ArgumentError,
     BadLimit,
@@ -28,13 +30,11 @@ from onthedot.errors import (
     TaskNotFound,
     TaskTimeout,
 )
-from onthedot.function import TaskFunction
-from onthedot.handle import AsyncTaskHandle, TaskHandle, as_completed
-from onthedot.limits import AtMost, Rate
-from onthedot.options import TaskOptions
-from onthedot.schedule import CronSchedule, DailySchedule, IntervalSchedule, OnceSchedule
-from onthedot.scheduler import Scheduler, get_scheduler, get_scheduler_status, start_scheduler, stop_scheduler
-from onthedot.task import Task, TaskState
+from onthedot.model.context import TaskContext, current_task
+from onthedot.model.limits import AtMost, Rate
+from onthedot.model.options import TaskOptions
+from onthedot.model.task import Task, TaskState
+from onthedot.schedules.rules import CronSchedule, DailySchedule, IntervalSchedule, OnceSchedule
 
 __all__ = [
     "App",

@@ -11,28 +11,28 @@ from contextlib import AbstractAsyncContextManager, asynccontextmanager, context
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
 
-from onthedot.bridge import Bridge
-from onthedot.clock import Clock
-from onthedot.codec import Caps, decode_open_result
-from onthedot.consumer import BaseTaskConsumer, ConsumerSource
-from onthedot.core import Core, poll_interval_of, slots
-from onthedot.cron import Zone
-from onthedot.declarations import Declarations
-from onthedot.declared import Declared, Unseen
+from onthedot.api.functions import Call, NamedTask, ScheduledFunction, TaskFunction
+from onthedot.api.handles import AsyncTaskHandle, TaskHandle
+from onthedot.api.schedules import Schedules, SyncSchedules
+from onthedot.client.portal import Bridge
+from onthedot.clock.clock import Clock
+from onthedot.codec.functions import Caps, decode_open_result
+from onthedot.definitions.consumers import BaseTaskConsumer, ConsumerSource
+from onthedot.definitions.functions import Declared, Unseen
+from onthedot.definitions.registry import Declarations
 from onthedot.engine.runner import Around
 from onthedot.errors import BadSchedule, SchedulerStateError
 from onthedot.executors.contract import Executor
-from onthedot.function import Call, NamedTask, ScheduledFunction, TaskFunction
-from onthedot.handle import AsyncTaskHandle, TaskHandle
-from onthedot.importing import Place, acts, goes_on, made_in
-from onthedot.observe.logs import Logs
+from onthedot.model.backoff import seconds
+from onthedot.model.options import Seconds, TaskOptions, bound_of, resolve
+from onthedot.model.task import TaskInfo, check_name
+from onthedot.observability.logs import Logs
 from onthedot.operations.explain import Explanation
-from onthedot.operations.finding import Found, Where
-from onthedot.options import Seconds, TaskOptions, bound_of, resolve
-from onthedot.retry import seconds
-from onthedot.scheduling import Schedules, SyncSchedules
-from onthedot.settings import store_url
-from onthedot.task import TaskInfo, check_name
+from onthedot.operations.task_queries import Found, Where
+from onthedot.runtime.runtime import Core, poll_interval_of, slots
+from onthedot.runtime.settings import store_url
+from onthedot.runtime.user_code import Place, acts, goes_on, made_in
+from onthedot.schedules.cron import Zone
 
 if TYPE_CHECKING:
     from typing_extensions import TypeVar as DefaultingTypeVar

@@ -7,11 +7,11 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
-from onthedot.annotations import signature_of
-from onthedot.declared import Declared, Unseen, check_conflict
+from onthedot.api.handles import AsyncTaskHandle, Door, TaskHandle
+from onthedot.codec.annotations import signature_of
+from onthedot.definitions.functions import Declared, Unseen, check_conflict
 from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError
-from onthedot.handle import AsyncTaskHandle, Door, TaskHandle
-from onthedot.options import AddOptions, check_call
+from onthedot.model.options import AddOptions, check_call
 from onthedot.stores.contract import Added, NewTask
 
 P = ParamSpec("P")

@@ -8,12 +8,12 @@ from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Itera
 from contextlib import suppress
 from typing import Any, Generic, Protocol, TypeVar
 
+from onthedot.client.client import Link
 from onthedot.errors import SchedulerStateError, TaskError
-from onthedot.link import Link
-from onthedot.outcome import as_error, read_result
-from onthedot.stores.besides import Joins, JoinsAwaited
+from onthedot.model.failures import as_error, read_result
+from onthedot.model.task import TaskInfo, TaskState
+from onthedot.stores.capabilities import Joins, JoinsAwaited
 from onthedot.stores.contract import Record
-from onthedot.task import TaskInfo, TaskState
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)

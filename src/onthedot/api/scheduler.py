@@ -9,19 +9,19 @@ from typing import Any, Unpack
 
 from msgspec.structs import astuple
 
-from onthedot.codec import decode_open_result
-from onthedot.consumer import ConsumerSource, TaskConsumerRegistry, new_task
-from onthedot.core import Core, poll_interval_of, slots
-from onthedot.declared import AGING, Unplaced, check_conflict
-from onthedot.handle import TaskHandle
-from onthedot.observe.logs import Logs
-from onthedot.operations.finding import Found, Where
-from onthedot.options import Seconds
-from onthedot.retry import seconds
-from onthedot.scheduling import Schedules
-from onthedot.settings import store_url
+from onthedot.api.handles import TaskHandle
+from onthedot.api.schedules import Schedules
+from onthedot.codec.functions import decode_open_result
+from onthedot.definitions.consumers import ConsumerSource, TaskConsumerRegistry, new_task
+from onthedot.definitions.functions import AGING, Unplaced, check_conflict
+from onthedot.model.backoff import seconds
+from onthedot.model.options import Seconds
+from onthedot.model.task import Task, check_name
+from onthedot.observability.logs import Logs
+from onthedot.operations.task_queries import Found, Where
+from onthedot.runtime.runtime import Core, poll_interval_of, slots
+from onthedot.runtime.settings import store_url
 from onthedot.stores.contract import Added, NewTask, Policy
-from onthedot.task import Task, check_name
 
 _MOST = 1_000  # slots where no limit was said: the consumers' own counts decide
 

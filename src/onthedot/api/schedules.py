@@ -7,21 +7,21 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from onthedot.codec import decode_open_result
-from onthedot.consumer import ConsumerSource, new_task
-from onthedot.core import Core
-from onthedot.cron import Zone
-from onthedot.declared import AGING
+from onthedot.api.functions import Call
+from onthedot.api.handles import AsyncTaskHandle, TaskHandle
+from onthedot.codec.functions import decode_open_result
+from onthedot.definitions.consumers import ConsumerSource, new_task
+from onthedot.definitions.functions import AGING
 from onthedot.errors import BadSchedule
-from onthedot.function import Call
-from onthedot.handle import AsyncTaskHandle, TaskHandle
-from onthedot.operations.planning import PlannedRun
+from onthedot.model.backoff import Duration
+from onthedot.model.task import Task, check_name
+from onthedot.operations.schedule_preview import PlannedRun
 from onthedot.operations.schedules import Infos, Runs, ScheduleInfo
-from onthedot.retry import Duration
-from onthedot.schedule import CatchUp, CronSchedule, DailySchedule, Overlap, RuleSchedule, as_schedule
-from onthedot.scheduled import Plan
+from onthedot.runtime.runtime import Core
+from onthedot.schedules.cron import Zone
+from onthedot.schedules.rules import CatchUp, CronSchedule, DailySchedule, Overlap, RuleSchedule, as_schedule
+from onthedot.schedules.stored_rule import Plan
 from onthedot.stores.contract import NewTask, Policy
-from onthedot.task import Task, check_name
 
 __all__ = ["PlannedRun", "ScheduleInfo", "ScheduleOptions", "Schedules", "SyncSchedules"]
 

@@ -17,7 +17,7 @@ import msgspec
 from onthedot.cli.interrupt import INTERRUPTED
 from onthedot.cli.options import Said, shared
 from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError, StoreError, meant
-from onthedot.settings import version
+from onthedot.runtime.settings import version
 
 _COMMANDS = {  # name: (module:click command, what --help says)
     "add": ("add:add", "Add a task."),
@@ -50,7 +50,7 @@ _COMMANDS = {  # name: (module:click command, what --help says)
     "worker list": ("worker:listed", "Who works on this store."),
 }
 _CODES = {2: "usage", 3: "store", 124: "timeout", INTERRUPTED: "interrupted"}  # exit code: of an error in JSON
-_INTERNAL = {"_child": ("child:child", "")}  # what `worker` and `dev` start
+_INTERNAL = {"_child": ("onthedot.supervisor.worker_main:child", "")}  # what `worker` and `dev` start
 
 
 class _Commands(click.Group):
@@ -62,7 +62,7 @@ class _Commands(click.Group):
         if known is None:
             return None
         module, _, name = known[0].partition(":")
-        command = getattr(import_module(f"onthedot.cli.{module}"), name)
+        command = getattr(import_module(module if "." in module else f"onthedot.cli.{module}"), name)
         assert isinstance(command, click.Command)
         prefix = f"ONTHEDOT_{cmd_name.replace(' ', '_').upper()}"  # every flag also as ONTHEDOT_<COMMAND>_<FLAG>
         command.context_settings.setdefault("auto_envvar_prefix", prefix)

@@ -10,14 +10,14 @@ import click
 import msgspec
 
 from onthedot import App, TaskError
-from onthedot.cli.loading import load_app
+from onthedot.api.functions import Adding
 from onthedot.cli.options import Mistake, Said, moment, shared
-from onthedot.cli.screen import clean, write_json
-from onthedot.cli.store import shown, target
+from onthedot.cli.output import clean, write_json
+from onthedot.cli.target import shown, target
 from onthedot.errors import meant
-from onthedot.function import Adding
-from onthedot.options import AddOptions
-from onthedot.settings import store_url
+from onthedot.model.options import AddOptions
+from onthedot.runtime.settings import store_url
+from onthedot.supervisor.app_loader import load_app
 
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", re.DOTALL)
 

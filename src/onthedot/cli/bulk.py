@@ -17,10 +17,10 @@ import click
 from onthedot import Rate, StoreError
 from onthedot.cli.interrupt import INTERRUPTED, ctrl_c
 from onthedot.cli.options import Mistake, Said, as_where, filters, shared
-from onthedot.cli.screen import Screen, screen, write_json
-from onthedot.cli.store import ask
+from onthedot.cli.output import Screen, screen, write_json
+from onthedot.cli.target import ask
 from onthedot.operations import Operations
-from onthedot.operations.finding import Where
+from onthedot.operations.task_queries import Where
 
 _CHUNK = 100
 

@@ -20,11 +20,11 @@ from typing import Any
 import click
 
 from onthedot import App, AsyncTaskHandle, AtMost, current_task
-from onthedot.cli.children import Child
-from onthedot.cli.reports import Config
-from onthedot.cli.screen import Screen, screen
-from onthedot.clock import Timer
-from onthedot.task import TaskInfo
+from onthedot.cli.output import Screen, screen
+from onthedot.clock.clock import Timer
+from onthedot.model.task import TaskInfo
+from onthedot.supervisor.messages import Config
+from onthedot.supervisor.worker_process import Child
 
 _quiet = logging.getLogger("onthedot-demo")
 _quiet.setLevel(logging.CRITICAL + 1)  # the screen says it all

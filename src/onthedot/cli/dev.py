@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 
-from onthedot.cli.children import STARTING, Child, how, signals
-from onthedot.cli.keeping import all_told
-from onthedot.cli.loading import where
-from onthedot.cli.logs import say
 from onthedot.cli.options import Said, shared
-from onthedot.cli.reports import Config
 from onthedot.cli.worker import app_given, needs_unix
+from onthedot.observability.log_format import say
+from onthedot.supervisor.app_loader import where
+from onthedot.supervisor.heartbeats import all_told
+from onthedot.supervisor.messages import Config
+from onthedot.supervisor.worker_process import STARTING, Child, how, signals
 
 _LEAST = 0.2  # seconds between two looks
 _SHARE = 0.02  # of a core, at most, for looking

@@ -16,14 +16,14 @@ from pathlib import Path
 import click
 
 from onthedot.cli.options import Mistake, Said, shared
-from onthedot.cli.screen import screen, write_json
-from onthedot.cli.store import ask, shown, target
+from onthedot.cli.output import screen, write_json
+from onthedot.cli.target import ask, shown, target
 from onthedot.errors import OnTheDotError, StoreError, StoreUnavailable
 from onthedot.operations import Operations
-from onthedot.operations.diagnosis import diagnose
+from onthedot.operations.doctor import diagnose
 from onthedot.operations.health import Check
-from onthedot.settings import store_url, version
-from onthedot.stores.about import check_schema, file_of
+from onthedot.runtime.settings import store_url, version
+from onthedot.stores.schemes import check_schema, file_of
 
 _LITTLE = 100 * 2**20  # bytes left on a disk
 _LARGE = 32 * 2**20  # bytes of a WAL, which is written back from 4 MiB on
@@ -70,8 +70,8 @@ def _here() -> Iterator[Check]:
 
 def _app(said: Said, module: str) -> Check:
     """If it cannot be imported, the store that is said elsewhere is looked at all the same."""
-    from onthedot.cli.loading import load_app
-    from onthedot.cli.ready import count
+    from onthedot.supervisor.app_loader import load_app
+    from onthedot.supervisor.banner import count
 
     try:
         app = load_app(module)

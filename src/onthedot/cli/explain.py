@@ -7,8 +7,8 @@ from datetime import datetime
 import click
 
 from onthedot.cli.options import Said, shared
-from onthedot.cli.screen import Screen, clean, screen, write_json
-from onthedot.cli.store import ask
+from onthedot.cli.output import Screen, clean, screen, write_json
+from onthedot.cli.target import ask
 from onthedot.operations.explain import Explanation, Reason
 
 

@@ -7,8 +7,8 @@ from datetime import datetime
 import click
 
 from onthedot.cli.options import Said, shared, span
-from onthedot.cli.screen import clean, screen, write_json
-from onthedot.cli.store import ask
+from onthedot.cli.output import clean, screen, write_json
+from onthedot.cli.target import ask
 
 
 @click.command()

@@ -10,14 +10,14 @@ import click
 
 from onthedot.cli.interrupt import ctrl_c
 from onthedot.cli.options import Mistake, Said, shared
-from onthedot.cli.screen import Screen, screen, write_json
-from onthedot.cli.store import check_there, shown, target
-from onthedot.clock import SystemClock
+from onthedot.cli.output import Screen, screen, write_json
+from onthedot.cli.target import check_there, shown, target
+from onthedot.clock.clock import SystemClock
 from onthedot.operations.move import Move, Moved, counted, of
-from onthedot.settings import store_url
+from onthedot.runtime.settings import store_url
 from onthedot.stores import connect
-from onthedot.stores.about import file_of
 from onthedot.stores.contract import Store
+from onthedot.stores.schemes import file_of
 
 
 @click.command()

@@ -11,8 +11,8 @@ from typing import Any, TypeVar, cast
 import click
 import msgspec
 
-from onthedot.operations.finding import Where
-from onthedot.task import TaskState, check_name
+from onthedot.model.task import TaskState, check_name
+from onthedot.operations.task_queries import Where
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from onthedot.operations.words import ago as ago  # noqa: PLC0414 - for the commands
+from onthedot.operations.humanize import ago as ago  # noqa: PLC0414 - for the commands
 
 if TYPE_CHECKING:
     from rich.table import Table

@@ -9,10 +9,10 @@ from typing import Any, TypeVar
 import click
 
 from onthedot.cli.options import Mistake, Said, moment, shared
-from onthedot.cli.screen import Screen, clean, screen, write_json
-from onthedot.cli.store import ask
+from onthedot.cli.output import Screen, clean, screen, write_json
+from onthedot.cli.target import ask
 from onthedot.errors import BadSchedule
-from onthedot.operations.planning import PlannedRun
+from onthedot.operations.schedule_preview import PlannedRun
 from onthedot.operations.schedules import ScheduleInfo, Schedules
 
 T = TypeVar("T")

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from onthedot.cli.options import Mistake, Said, shared
-from onthedot.cli.screen import write_json
-from onthedot.cli.store import check_there, target
-from onthedot.stores.about import check_schema, file_of, is_postgres, rights_text, schema_text
+from onthedot.cli.output import write_json
+from onthedot.cli.target import check_there, target
+from onthedot.stores.schemes import check_schema, file_of, is_postgres, rights_text, schema_text
 
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 

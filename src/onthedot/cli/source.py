@@ -7,12 +7,12 @@ from collections.abc import Iterable
 import click
 
 from onthedot.cli.options import Mistake, Said, shared
-from onthedot.cli.screen import Screen, screen, write_json
-from onthedot.cli.store import ask
+from onthedot.cli.output import Screen, screen, write_json
+from onthedot.cli.target import ask
 from onthedot.errors import meant
-from onthedot.limits import rate_text
+from onthedot.model.limits import rate_text
 from onthedot.operations import Operations
-from onthedot.operations.limiting import LimitInfo
+from onthedot.operations.limits import LimitInfo
 from onthedot.operations.sources import Pause, SourceInfo, SourceLimit
 
 _CODE = "code"  # gives back to the code what the operator had set

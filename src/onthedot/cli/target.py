@@ -9,14 +9,14 @@ from pathlib import Path
 from typing import TypeVar
 
 from onthedot.cli.options import Mistake, Said
-from onthedot.clock import SystemClock
+from onthedot.clock.clock import SystemClock
+from onthedot.model.task import new_uuid
 from onthedot.operations import Operations
-from onthedot.operations.limiting import Code
-from onthedot.scheduled import Plan
-from onthedot.settings import store_url
+from onthedot.operations.limits import Code
+from onthedot.runtime.settings import store_url
+from onthedot.schedules.stored_rule import Plan
 from onthedot.stores import connect
-from onthedot.stores.about import apps_in, check_schema, file_of, is_postgres
-from onthedot.task import new_uuid
+from onthedot.stores.schemes import apps_in, check_schema, file_of, is_postgres
 
 T = TypeVar("T")
 
@@ -78,7 +78,7 @@ def _beside(path: Path) -> list[Path]:
 def target(said: Said, *, named: bool = True) -> tuple[str, str]:
     """URL of the store and name of the app. User code is imported only if -A says so."""
     if said.module is not None:
-        from onthedot.cli.loading import load_app
+        from onthedot.supervisor.app_loader import load_app
 
         app = load_app(said.module)
         return store_url(said.store if said.store is not None else app._core.url), app.name
@@ -90,7 +90,7 @@ def _plans(said: Said) -> Mapping[str, Plan]:
     """With -A: rules of the user's own can be computed here."""
     if said.module is None:
         return {}
-    from onthedot.cli.loading import load_app
+    from onthedot.supervisor.app_loader import load_app
 
     core = load_app(said.module)._core
     for module in core.include:

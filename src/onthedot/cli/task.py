@@ -11,11 +11,11 @@ import msgspec
 from onthedot import TaskError
 from onthedot.cli.bulk import act_on, bulk
 from onthedot.cli.options import Said, as_where, filters, shared
-from onthedot.cli.screen import clean, screen, write_json
-from onthedot.cli.store import ask
+from onthedot.cli.output import clean, screen, write_json
+from onthedot.cli.target import ask
+from onthedot.model.task import TaskInfo, TaskState
 from onthedot.operations import Operations
-from onthedot.operations.finding import Found, Where
-from onthedot.task import TaskInfo, TaskState
+from onthedot.operations.task_queries import Found, Where
 
 _LONG = 2000  # characters of a result
 _LIVE = ("scheduled", "ready", "running")

@@ -13,11 +13,11 @@ import msgspec
 
 from onthedot.cli.interrupt import ctrl_c
 from onthedot.cli.options import Said, shared
-from onthedot.cli.picture import picture
-from onthedot.cli.screen import RichScreen, Screen, screen
-from onthedot.cli.store import ask, shown, target
+from onthedot.cli.output import RichScreen, Screen, screen
+from onthedot.cli.target import ask, shown, target
+from onthedot.cli.top_view import picture
 from onthedot.operations import Operations
-from onthedot.operations.watching import Frame
+from onthedot.operations.live_view import Frame
 
 _FIRST = 1.0  # seconds after which a single picture has something to say about rates
 

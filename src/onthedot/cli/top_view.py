@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from datetime import UTC, datetime
 
-from onthedot.cli.screen import Block, Screen, ago, clean
+from onthedot.cli.output import Block, Screen, ago, clean
 from onthedot.cli.source import pauses_text
+from onthedot.operations.live_view import Frame
 from onthedot.operations.sources import SourceInfo
-from onthedot.operations.watching import Frame
 
 _BARS = "_▁▂▃▄▅▆▇█"
 _FEW = 5  # workers, where there is no room for more

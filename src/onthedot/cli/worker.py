@@ -12,13 +12,13 @@ from typing import Any, Literal
 
 import click
 
-from onthedot.cli.health import address
 from onthedot.cli.options import Mistake, Said, shared
-from onthedot.cli.reports import Config
-from onthedot.cli.screen import screen, write_json
-from onthedot.cli.store import ask
-from onthedot.cli.supervisor import Supervisor
+from onthedot.cli.output import screen, write_json
+from onthedot.cli.target import ask
 from onthedot.operations.workers import WorkerInfo
+from onthedot.supervisor.health_port import address
+from onthedot.supervisor.messages import Config
+from onthedot.supervisor.supervisor import Supervisor
 
 
 @click.command()

@@ -12,17 +12,17 @@ from datetime import datetime
 
 from msgspec.structs import replace
 
-from onthedot.clock import Clock
-from onthedot.codec import decode_open
-from onthedot.declared import Unplaced
-from onthedot.engine.adder import Adder
-from onthedot.engine.backlog import Backlog, Bounds
+from onthedot.client.add_batcher import Adder
+from onthedot.client.pending_gate import Backlog, Bounds
+from onthedot.client.status_counts import Counts
+from onthedot.clock.clock import Clock
+from onthedot.codec.functions import decode_open
+from onthedot.definitions.functions import Unplaced
 from onthedot.errors import StoreError, TaskNotFound
-from onthedot.limits import LaneRule, lane_rule
-from onthedot.observe.counts import Counts
-from onthedot.observe.logs import Logs
+from onthedot.model.limits import LaneRule, lane_rule
+from onthedot.observability.logs import Logs
 from onthedot.operations import Operations
-from onthedot.operations.limiting import Code
+from onthedot.operations.limits import Code
 from onthedot.stores.contract import Added, NewTask, Record, Store
 
 _ENDED = ("succeeded", "failed", "cancelled")

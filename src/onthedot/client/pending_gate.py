@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from onthedot.engine.source import Sources
+from onthedot.definitions.sources import Sources
 from onthedot.errors import StoreFull
 from onthedot.stores.contract import NewTask, State, Store
 

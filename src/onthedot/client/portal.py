@@ -9,9 +9,9 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
+from onthedot.client.client import Link
 from onthedot.errors import ArgumentError, StoreRefused
-from onthedot.link import Link
-from onthedot.stores.besides import NO_TRANSACTION, Joins, JoinsAwaited
+from onthedot.stores.capabilities import NO_TRANSACTION, Joins, JoinsAwaited
 from onthedot.stores.contract import Store
 
 T = TypeVar("T")

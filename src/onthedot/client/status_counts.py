@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from onthedot.clock import Clock
+from onthedot.clock.clock import Clock
 from onthedot.errors import StoreError
-from onthedot.observe.logs import Logs
+from onthedot.observability.logs import Logs
 from onthedot.stores.contract import Added, NewTask, Store
 
 _PATIENCE = 0.5  # seconds that a start, a stop or a first addition waits for a look

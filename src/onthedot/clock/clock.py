@@ -11,7 +11,7 @@ from itertools import count
 from math import ceil
 from typing import Protocol
 
-from onthedot.alarm import Alarm
+from onthedot.clock.precise_timer import Alarm
 
 
 class Timer(Protocol):

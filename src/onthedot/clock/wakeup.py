@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 
-from onthedot.clock import Clock
+from onthedot.clock.clock import Clock
 
 
 class Wake:

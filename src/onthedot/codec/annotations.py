@@ -33,7 +33,7 @@ from typing import (
 
 import msgspec
 
-from onthedot.tags import MEMBER, Classes, TooDeep, Unstorable, each, is_model, same, tag, type_name, untag
+from onthedot.codec.tagged_json import MEMBER, Classes, TooDeep, Unstorable, each, is_model, same, tag, type_name, untag
 
 _UNIONS = (Union, UnionType)
 _EXACT = (str, int, bool, NoneType)

@@ -21,7 +21,7 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import asdict, astuple
 
-from onthedot.annotations import (
+from onthedot.codec.annotations import (
     ABSENT,
     VARIADIC,
     Proofs,
@@ -33,8 +33,8 @@ from onthedot.annotations import (
     write,
     write_exact,
 )
+from onthedot.codec.tagged_json import Classes, TooDeep, Unstorable, tag, type_name, untag
 from onthedot.errors import ArgumentError, DeclarationError
-from onthedot.tags import Classes, TooDeep, Unstorable, tag, type_name, untag
 
 _EMPTY = inspect.Parameter.empty
 _NOTHING = b"{}"  # the body of a call without arguments

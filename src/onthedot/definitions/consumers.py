@@ -9,20 +9,20 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from onthedot.clock import to_ms
-from onthedot.codec import Headers, decode_open, decode_open_result, encode_open, encode_open_result
-from onthedot.context import current_task
-from onthedot.cron import Zone
-from onthedot.declared import Home, Unseen, filled, headers, policy_of, unique_key
+from onthedot.clock.clock import to_ms
+from onthedot.codec.functions import Headers, decode_open, decode_open_result, encode_open, encode_open_result
+from onthedot.definitions.functions import Home, Unseen, filled, headers, policy_of, unique_key
 from onthedot.errors import DeclarationError, DuplicateTask
-from onthedot.importing import module_of
-from onthedot.limits import Limits, share
-from onthedot.options import Options, TaskOptions, resolve
-from onthedot.schedule import as_schedule
-from onthedot.scheduled import Plan
+from onthedot.model.context import current_task
+from onthedot.model.limits import Limits, share
+from onthedot.model.options import Options, TaskOptions, resolve
+from onthedot.model.task import Task, check_name
+from onthedot.model.task_info import schedule_at
+from onthedot.runtime.user_code import module_of
+from onthedot.schedules.cron import Zone
+from onthedot.schedules.rules import as_schedule
+from onthedot.schedules.stored_rule import Plan
 from onthedot.stores.contract import Limit, NewTask, Policy
-from onthedot.task import Task, check_name
-from onthedot.views import schedule_at
 
 _log = logging.getLogger("onthedot.scheduler")
 

@@ -8,15 +8,15 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from onthedot.clock import to_ms
-from onthedot.codec import NO_HEADERS, Caps, FunctionCodec, Headers, decode_open_result, encode_open
+from onthedot.clock.clock import to_ms
+from onthedot.codec.functions import NO_HEADERS, Caps, FunctionCodec, Headers, decode_open_result, encode_open
 from onthedot.errors import ArgumentError, DeclarationError, DuplicateTask
-from onthedot.importing import module_of
-from onthedot.limits import Limits
-from onthedot.options import AddOptions, Options, priority_of, tags_of
-from onthedot.retry import seconds, to_duration_ms
+from onthedot.model.backoff import seconds, to_duration_ms
+from onthedot.model.limits import Limits
+from onthedot.model.options import AddOptions, Options, priority_of, tags_of
+from onthedot.model.task import check_uuid, new_uuid
+from onthedot.runtime.user_code import module_of
 from onthedot.stores.contract import Added, Limit, NewTask, Policy
-from onthedot.task import check_uuid, new_uuid
 
 AGING = 60_000  # ms that a level of priority is worth
 

@@ -7,19 +7,19 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from onthedot.codec import Caps
-from onthedot.consumer import BaseTaskConsumer, ConsumerSource
-from onthedot.core import Core
-from onthedot.cron import Zone, zone_of
-from onthedot.declared import Declared
-from onthedot.engine.source import Source
+from onthedot.definitions.consumers import BaseTaskConsumer, ConsumerSource
+from onthedot.definitions.functions import Declared
+from onthedot.definitions.sources import Source
 from onthedot.errors import BadLimit, BadSchedule, DeclarationError, DuplicateTask
-from onthedot.importing import goes_on
-from onthedot.limits import share
-from onthedot.options import Options, TaskOptions, resolve
-from onthedot.schedule import as_schedule
-from onthedot.scheduled import Plan
+from onthedot.model.limits import share
+from onthedot.model.options import Options, TaskOptions, resolve
+from onthedot.model.task import check_name
+from onthedot.runtime.runtime import Core
+from onthedot.runtime.user_code import goes_on
+from onthedot.schedules.cron import Zone, zone_of
+from onthedot.schedules.rules import as_schedule
+from onthedot.schedules.stored_rule import Plan
 from onthedot.stores.contract import Limit
-from onthedot.task import check_name
 
 
 class Declarations:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from onthedot.codec import Headers
-from onthedot.options import Options
+from onthedot.codec.functions import Headers
+from onthedot.model.options import Options
 from onthedot.stores.contract import Limit
 
 

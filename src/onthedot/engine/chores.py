@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from onthedot.engine.source import Source
-from onthedot.outcome import write_reason
+from onthedot.definitions.sources import Source
+from onthedot.model.failures import write_reason
 from onthedot.stores.contract import Ended, Lease, Record
 
 _KEEP, _KEEP_FAILED = 7 * 86_400_000, 30 * 86_400_000  # of sources that this process does not know

@@ -8,9 +8,9 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from onthedot.clock import Clock, SystemClock
-from onthedot.engine.wake import Wake
-from onthedot.observe.logs import Logs
+from onthedot.clock.clock import Clock, SystemClock
+from onthedot.clock.wakeup import Wake
+from onthedot.observability.logs import Logs
 from onthedot.stores.contract import Beat, Store
 
 _HELP = 10_000.0  # ms that a session waits for a helper before it begins without

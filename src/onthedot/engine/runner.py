@@ -11,14 +11,14 @@ from functools import partial
 from types import CoroutineType
 from typing import Any, TypeAlias
 
-from onthedot.clock import Clock, Timer
-from onthedot.codec import Undecodable
-from onthedot.context import TaskContext, reset_current, set_current
-from onthedot.engine.wake import Wake
+from onthedot.clock.clock import Clock, Timer
+from onthedot.clock.wakeup import Wake
+from onthedot.codec.functions import Undecodable
 from onthedot.errors import TaskTimeout
 from onthedot.executors.contract import Encoded, Executor
-from onthedot.observe.logs import Logs
-from onthedot.outcome import NOT_STORED, cancelled, failed, verdict
+from onthedot.model.context import TaskContext, reset_current, set_current
+from onthedot.model.failures import NOT_STORED, cancelled, failed, verdict
+from onthedot.observability.logs import Logs
 from onthedot.stores.contract import Again, Also, Done, Lease, Outcome
 
 Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]

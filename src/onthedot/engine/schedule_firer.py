@@ -8,14 +8,14 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from onthedot.clock import Clock, from_ms, to_ms
-from onthedot.engine.source import Sources
+from onthedot.clock.clock import Clock, from_ms, to_ms
+from onthedot.definitions.sources import Sources
 from onthedot.errors import StoreBusy
-from onthedot.limits import joined
-from onthedot.observe.logs import Logs
-from onthedot.retry import seconds
-from onthedot.schedule import due_windows
-from onthedot.scheduled import Plan, moment_in, read, rule_of, skipping, task_of, write
+from onthedot.model.backoff import seconds
+from onthedot.model.limits import joined
+from onthedot.observability.logs import Logs
+from onthedot.schedules.rules import due_windows
+from onthedot.schedules.stored_rule import Plan, moment_in, read, rule_of, skipping, task_of, write
 from onthedot.stores.contract import Fire, Limit, Schedule, Store
 
 _TRIES = 10  # at a compare-and-set that others were faster at

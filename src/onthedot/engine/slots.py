@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
-from onthedot.engine.source import Source, Sources
+from onthedot.definitions.sources import Source, Sources
 from onthedot.stores.contract import Pool
 
 _FEW = 20  # to ask so many in vain costs no more than another turn

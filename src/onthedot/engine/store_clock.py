@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from onthedot.observe.logs import Logs
+from onthedot.observability.logs import Logs
 
 LEAST = 1_000.0  # ms; less is a network that stumbled, or a clock that is being slowed down
 _DRIFT = 1e-5  # by which two clocks may go apart

@@ -14,19 +14,20 @@ from dataclasses import dataclass
 
 import msgspec
 
-from onthedot.clock import Clock
-from onthedot.context import TaskContext
+from onthedot.clock.clock import Clock
+from onthedot.clock.wakeup import Wake
+from onthedot.definitions.sources import Source, Sources
 from onthedot.engine.chores import end_of
-from onthedot.engine.keeper import Helper, Keeper
+from onthedot.engine.heartbeat import Helper, Keeper
 from onthedot.engine.runner import Around, Run, Runner
 from onthedot.engine.slots import Slots
-from onthedot.engine.source import Source, Sources
 from onthedot.engine.store_clock import StoreClock
-from onthedot.engine.wake import Wake
 from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
-from onthedot.observe.logs import Logs
-from onthedot.stores.besides import NO_TRANSACTION, Joins, JoinsAwaited
+from onthedot.model.context import TaskContext
+from onthedot.model.task import new_uuid
+from onthedot.observability.logs import Logs
+from onthedot.stores.capabilities import NO_TRANSACTION, Joins, JoinsAwaited
 from onthedot.stores.contract import (
     Again,
     Ask,
@@ -41,7 +42,6 @@ from onthedot.stores.contract import (
     Turn,
     Verdict,
 )
-from onthedot.task import new_uuid
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 100.0, 5_000.0  # ms between tries while the loop fails
 _PURGE_EVERY, _PURGE = 60_000.0, 200  # ms, and how many at a time

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 
-from onthedot.context import running_task
+from onthedot.model.context import running_task
 
 _Call = tuple[contextvars.Context, Callable[..., object], tuple[object, ...], "asyncio.Future[object]"]
 

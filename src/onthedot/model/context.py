@@ -9,16 +9,16 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from onthedot.clock import from_ms
-from onthedot.codec import NO_HEADERS
+from onthedot.clock.clock import from_ms
+from onthedot.codec.functions import NO_HEADERS
 from onthedot.errors import TaskCancelled
+from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Also, Done
-from onthedot.task import TaskFailure
 
 if TYPE_CHECKING:
-    from onthedot.engine.source import Source
-    from onthedot.function import Call
-    from onthedot.handle import TaskHandle
+    from onthedot.api.functions import Call
+    from onthedot.api.handles import TaskHandle
+    from onthedot.definitions.sources import Source
     from onthedot.stores.contract import Lease, NewTask, Outcome, Record, Verdict
 
 R = TypeVar("R")
@@ -84,7 +84,7 @@ class TaskContext:
 
     @property
     def last_error(self) -> TaskFailure | None:
-        from onthedot.outcome import read_failure
+        from onthedot.model.failures import read_failure
 
         return read_failure(self.record.past.error)
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from hashlib import sha256
 
-from onthedot.task import TaskFailure
+from onthedot.model.task import TaskFailure
 
 _LOOK, _LONGEST = 10_000, 1000  # characters of a message, and of what stays of it: the cause stands at the beginning
 _ROUNDS = 10  # how deep brackets may lie in each other

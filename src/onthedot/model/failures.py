@@ -23,12 +23,12 @@ from onthedot.errors import (
     TaskFailed,
     TaskTimeout,
 )
-from onthedot.options import Options
-from onthedot.retry import to_duration_ms
+from onthedot.model.backoff import to_duration_ms
+from onthedot.model.options import Options
+from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Again, Ended, Lease, Outcome, Record
-from onthedot.task import TaskFailure
 
-_PACKAGE = str(Path(__file__).parent)
+_PACKAGE = str(Path(__file__).parents[1])
 NOT_STORED = b"!"  # stands where a result should be that could not be encoded
 _MOST_TEXT = 32_768  # of a message or a traceback: the ends say the most
 

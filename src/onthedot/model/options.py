@@ -7,10 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from onthedot.clock import to_ms
+from onthedot.clock.clock import to_ms
 from onthedot.errors import DeclarationError, meant
-from onthedot.limits import AtMost, Rate
-from onthedot.retry import Backoff, to_duration_ms
+from onthedot.model.backoff import Backoff, to_duration_ms
+from onthedot.model.limits import AtMost, Rate
 
 Seconds: TypeAlias = float | timedelta
 Priority: TypeAlias = int | Literal["low", "normal", "high"]

@@ -12,7 +12,7 @@ from enum import StrEnum
 from itertools import count
 from typing import Any
 
-from onthedot.clock import to_ms
+from onthedot.clock.clock import to_ms
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 

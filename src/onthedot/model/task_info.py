@@ -7,11 +7,11 @@ from datetime import datetime
 
 import msgspec
 
-from onthedot.clock import from_ms
-from onthedot.codec import NO_HEADERS, Headers, Undecodable, decode_open
-from onthedot.outcome import read_failure
+from onthedot.clock.clock import from_ms
+from onthedot.codec.functions import NO_HEADERS, Headers, Undecodable, decode_open
+from onthedot.model.failures import read_failure
+from onthedot.model.task import Task, TaskInfo, TaskState
 from onthedot.stores.contract import Note, Record
-from onthedot.task import Task, TaskInfo, TaskState
 
 
 def read_body(record: Record) -> tuple[dict[str, object], Headers]:

@@ -13,8 +13,8 @@ from urllib.parse import quote
 from msgspec import Meta, ValidationError, convert
 
 from onthedot.errors import DeclarationError
-from onthedot.settings import SCHEMES
-from onthedot.task import NAME
+from onthedot.model.task import NAME
+from onthedot.runtime.settings import SCHEMES
 
 _YEAR = 365 * 86_400
 _Many: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]

@@ -9,16 +9,16 @@ from contextlib import asynccontextmanager
 from functools import partial
 from typing import Any, TypeVar, overload
 
-from onthedot.app import App
+from onthedot.api.app import App
+from onthedot.api.functions import with_parameter
 from onthedot.errors import ArgumentError, DuplicateTask
-from onthedot.function import with_parameter
+from onthedot.model.backoff import to_duration_ms
+from onthedot.model.options import AddOptions, Priority
+from onthedot.model.task import TaskInfo, check_name, check_uuid
 from onthedot.mq.config import MQConfig
-from onthedot.operations.finding import Where
 from onthedot.operations.health import Health, examine, look
 from onthedot.operations.monitor import Monitor
-from onthedot.options import AddOptions, Priority
-from onthedot.retry import to_duration_ms
-from onthedot.task import TaskInfo, check_name, check_uuid
+from onthedot.operations.task_queries import Where
 
 H = TypeVar("H", bound=Callable[[Any], Any])
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Literal
 
 import msgspec
 
-from onthedot.context import running_task
+from onthedot.model.context import running_task
 
 if TYPE_CHECKING:
     from onthedot import App

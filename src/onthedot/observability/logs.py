@@ -10,8 +10,8 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
 from onthedot.errors import StoreError
+from onthedot.model.task_info import as_task
 from onthedot.stores.contract import Again, Done, Ended, NewTask, Outcome, Record, Verdict
-from onthedot.views import as_task
 
 _QUIET = 60.0  # seconds for which the same trouble of a loop is told once
 _PAUSE = 10.0  # and any: one that goes on has many words

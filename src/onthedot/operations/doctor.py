@@ -10,9 +10,9 @@ from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
 from onthedot.operations.health import LATE, MEND_CLOCKS, MOST_CROWDED, MOST_FAILED, MOST_OFF, Check, clock, memory
+from onthedot.operations.humanize import ago
 from onthedot.operations.schedules import ScheduleInfo
 from onthedot.operations.sources import Pause, SourceInfo
-from onthedot.operations.words import ago
 from onthedot.operations.workers import WorkerInfo
 
 if TYPE_CHECKING:

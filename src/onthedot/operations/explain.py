@@ -6,15 +6,15 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from onthedot.clock import from_ms
-from onthedot.limits import rate_text
+from onthedot.clock.clock import from_ms
+from onthedot.model.failures import read_failure
+from onthedot.model.limits import rate_text
+from onthedot.model.task import TaskState
 from onthedot.operations.sources import read_reason
-from onthedot.operations.turns import pace, some
+from onthedot.operations.start_rate import pace, some
 from onthedot.operations.workers import WorkerInfo, as_worker
-from onthedot.outcome import read_failure
 from onthedot.stores.contract import AHEAD, Hold, Record, Standing, Store
-from onthedot.stores.records import ENDED, ENDING, expiry
-from onthedot.task import TaskState
+from onthedot.stores.rules.records import ENDED, ENDING, expiry
 
 _SHOWN = 5  # holders
 _MOST = 1000  # running ones that are looked at

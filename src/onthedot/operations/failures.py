@@ -6,11 +6,11 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from onthedot.clock import from_ms
-from onthedot.operations.alike import blanked, group_of, place_of
-from onthedot.outcome import read_failure
+from onthedot.clock.clock import from_ms
+from onthedot.model.error_fingerprint import blanked, group_of, place_of
+from onthedot.model.failures import read_failure
+from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Record
-from onthedot.task import TaskFailure
 
 
 @dataclass(frozen=True, slots=True)

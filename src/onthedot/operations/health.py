@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from onthedot.errors import StoreError
 from onthedot.operations.workers import WorkerInfo, as_worker
-from onthedot.stores.besides import Served, Server
+from onthedot.stores.capabilities import Served, Server
 from onthedot.stores.contract import State, Store
 
 LATE = 60_000  # ms that a ready task may wait where nobody could take it

@@ -10,10 +10,10 @@ from types import EllipsisType
 from msgspec.structs import replace
 
 from onthedot.errors import ArgumentError, BadLimit
-from onthedot.limits import AtMost, Rate, key_text, lane_rule
-from onthedot.operations.finding import Finding
+from onthedot.model.limits import AtMost, Rate, key_text, lane_rule
 from onthedot.operations.sources import read_reason
-from onthedot.scheduled import Plan
+from onthedot.operations.task_queries import Finding
+from onthedot.schedules.stored_rule import Plan
 from onthedot.stores.contract import Limit, Store
 
 _NAME = re.compile(r"@?[A-Za-z0-9_.:-]{1,200}(/[^/\x00-\x1f\x7f]{1,200})?")

@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
 
-from onthedot.clock import from_ms
+from onthedot.clock.clock import from_ms
 from onthedot.errors import StoreError
-from onthedot.operations.pace import ENDS, Pace, Step
+from onthedot.model.failures import read_failure
 from onthedot.operations.sources import SourceInfo, as_sources
+from onthedot.operations.throughput import ENDS, Pace, Step
 from onthedot.operations.workers import WorkerInfo, as_worker
-from onthedot.outcome import read_failure
 from onthedot.stores.contract import Record, Store
 
 _ROWS, _READS = 500, 20  # of the log in one read, and reads for one picture: who is behind catches up over several

@@ -7,9 +7,9 @@ from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from typing import Protocol
 
-from onthedot.clock import Clock
-from onthedot.engine.wake import Wake
-from onthedot.observe.logs import Logs
+from onthedot.clock.clock import Clock
+from onthedot.clock.wakeup import Wake
+from onthedot.observability.logs import Logs
 from onthedot.operations.health import Vitals, checks, look
 from onthedot.stores.contract import Store
 

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from onthedot.errors import StoreRefused
+from onthedot.model.failures import read_failure, write_reason
+from onthedot.model.task import new_uuid
 from onthedot.operations.move_schedules import move_schedules
-from onthedot.outcome import read_failure, write_reason
 from onthedot.stores.contract import CLIENT_LEASE, Added, Again, Ended, Lease, Outcome, Record, Store
-from onthedot.stores.records import ENDED, ENDING, gone
-from onthedot.task import new_uuid
+from onthedot.stores.rules.records import ENDED, ENDING, gone
 
 _BATCH = 500
 _KEEP = 7 * 86_400_000  # so that the same uuid, added here once more, is known

@@ -8,19 +8,19 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from onthedot.clock import Clock, SystemClock, from_ms, to_ms
-from onthedot.observe.logs import Logs
+from onthedot.clock.clock import Clock, SystemClock, from_ms, to_ms
+from onthedot.model.failures import write_reason
+from onthedot.observability.logs import Logs
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, grouped
-from onthedot.operations.finding import MANY
-from onthedot.operations.limiting import Code, Limiting
+from onthedot.operations.limits import Code, Limiting
+from onthedot.operations.live_view import Watch
 from onthedot.operations.move import was_moved
 from onthedot.operations.schedules import Schedules
 from onthedot.operations.sources import SourceInfo, as_sources, written_reason
-from onthedot.operations.watching import Watch
+from onthedot.operations.task_queries import MANY
 from onthedot.operations.workers import WorkerInfo, as_worker
-from onthedot.outcome import write_reason
-from onthedot.stores.besides import Served, Server
+from onthedot.stores.capabilities import Served, Server
 from onthedot.stores.contract import Ended, Lease, Limit, NewTask, Record, Store
 
 NO_CODE = Code()

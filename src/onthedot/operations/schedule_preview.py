@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 
-from onthedot.clock import from_ms, to_ms
-from onthedot.cron import Mark, cron_in, zone_of
-from onthedot.schedule import CronSchedule, DailySchedule, IntervalSchedule, Schedule, due_windows, jitter_of
+from onthedot.clock.clock import from_ms, to_ms
+from onthedot.schedules.cron import Mark, cron_in, zone_of
+from onthedot.schedules.rules import CronSchedule, DailySchedule, IntervalSchedule, Schedule, due_windows, jitter_of
 from onthedot.stores import contract
 
 HOUR = timedelta(hours=1)

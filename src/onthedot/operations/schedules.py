@@ -11,17 +11,17 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from onthedot.clock import Clock, SystemClock, from_ms
-from onthedot.codec import NO_HEADERS, Headers, Undecodable, decode_open
+from onthedot.clock.clock import Clock, SystemClock, from_ms
+from onthedot.codec.functions import NO_HEADERS, Headers, Undecodable, decode_open
 from onthedot.errors import BadSchedule, StoreBusy, TaskNotFound
-from onthedot.observe.logs import Logs
-from onthedot.operations.planning import HOUR, PlannedRun, coming, count_by_hour, run_at
+from onthedot.model.task import new_uuid
+from onthedot.observability.logs import Logs
+from onthedot.operations.schedule_preview import HOUR, PlannedRun, coming, count_by_hour, run_at
 from onthedot.operations.workers import WorkerInfo, as_worker
-from onthedot.schedule import Schedule
-from onthedot.scheduled import Plan, Stored, key_of, moment_in, read, resumed, rule_of, rule_text, write
+from onthedot.schedules.rules import Schedule
+from onthedot.schedules.stored_rule import Plan, Stored, key_of, moment_in, read, resumed, rule_of, rule_text, write
 from onthedot.stores import contract
 from onthedot.stores.contract import NewTask, Store
-from onthedot.task import new_uuid
 
 _TRIES = 10  # at a compare-and-set that others were faster at
 

@@ -8,15 +8,15 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from onthedot.clock import to_ms
-from onthedot.codec import decode_open_result
+from onthedot.clock.clock import to_ms
+from onthedot.codec.functions import decode_open_result
 from onthedot.errors import ArgumentError, TaskNotFound
-from onthedot.operations.alike import group_of
-from onthedot.operations.arguments import check, has
-from onthedot.outcome import read_failure, read_result
+from onthedot.model.error_fingerprint import group_of
+from onthedot.model.failures import read_failure, read_result
+from onthedot.model.task import TaskInfo, TaskState
+from onthedot.model.task_info import as_info, read_body
+from onthedot.operations.argument_filter import check, has
 from onthedot.stores.contract import Page, Record, State, Store
-from onthedot.task import TaskInfo, TaskState
-from onthedot.views import as_info, read_body
 
 MANY = 1000  # records a read, where all are wanted
 _PAGE = 100

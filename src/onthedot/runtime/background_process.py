@@ -14,8 +14,8 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from onthedot.errors import DeclarationError, SchedulerStateError
-from onthedot.executors.shepherd import Shepherd, how, method_of, supported
-from onthedot.executors.wire import (
+from onthedot.executors.processes.fork_server import Shepherd, how, method_of, supported
+from onthedot.executors.processes.messages import (
     Answer,
     Ask,
     Boot,
@@ -30,11 +30,11 @@ from onthedot.executors.wire import (
     read_from_child,
     read_to_child,
 )
-from onthedot.importing import load_modules
-from onthedot.outcome import read_failure, write_failure
+from onthedot.model.failures import read_failure, write_failure
+from onthedot.runtime.user_code import load_modules
 
 if TYPE_CHECKING:
-    from onthedot.core import Core
+    from onthedot.runtime.runtime import Core
 
 _BOOT_TIMEOUT = 60.0  # seconds in which it must have imported the code and begun
 _GRACE = 2.0  # seconds after its own time to stop, until it is killed
@@ -190,7 +190,7 @@ async def _orders(app: Core, pipe: socket.socket) -> float | None:
 
 
 def _look(app: Core, ask: Ask) -> str:
-    from onthedot.executors.child import not_found
+    from onthedot.runtime.pool_child import not_found
 
     try:
         if ask.name not in app.sources.known and ask.module != "__main__":

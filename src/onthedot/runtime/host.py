@@ -10,11 +10,11 @@ from collections.abc import Awaitable, Callable, Generator
 from concurrent.futures import Future
 from typing import Any, Literal
 
-from onthedot.background import Background
-from onthedot.bridge import LoopThread
+from onthedot.client.portal import LoopThread
 from onthedot.engine.lifecycle import Lifecycle, Status
 from onthedot.errors import SchedulerStateError
-from onthedot.observe.logs import Logs
+from onthedot.observability.logs import Logs
+from onthedot.runtime.background_process import Background
 
 Mode = Literal["loop", "thread", "main", "process"]
 

@@ -13,12 +13,10 @@ import threading
 from contextlib import AsyncExitStack, suppress
 from contextvars import copy_context
 
-from onthedot import core
-from onthedot.consumer import ConsumerSource, TaskConsumerRegistry
-from onthedot.context import TaskContext, set_current
-from onthedot.engine.source import Source
+from onthedot.definitions.consumers import ConsumerSource, TaskConsumerRegistry
+from onthedot.definitions.sources import Source
 from onthedot.errors import DeclarationError, TaskControl
-from onthedot.executors.wire import (
+from onthedot.executors.processes.messages import (
     Boot,
     Call,
     Frames,
@@ -31,9 +29,11 @@ from onthedot.executors.wire import (
     frame,
     read_to_child,
 )
-from onthedot.importing import Place, load_modules, load_script, settle_in
-from onthedot.outcome import NOT_STORED, verdict, write_failure
-from onthedot.stores.besides import JoinsAwaited
+from onthedot.model.context import TaskContext, set_current
+from onthedot.model.failures import NOT_STORED, verdict, write_failure
+from onthedot.runtime import runtime
+from onthedot.runtime.user_code import Place, load_modules, load_script, settle_in
+from onthedot.stores.capabilities import JoinsAwaited
 from onthedot.stores.contract import Done, Outcome, Verdict
 
 
@@ -48,7 +48,7 @@ class Child:
         self._random = randomness.Random()
         self._loop = asyncio.Runner()
         self._inside = AsyncExitStack()
-        self._core: core.Core | None = None
+        self._core: runtime.Core | None = None
         self._found: dict[str, Source] = {}
 
     def serve(self) -> None:
@@ -73,7 +73,7 @@ class Child:
     def _start(self) -> bool:
         try:
             _settle_in(self._boot)
-            for each in core.living(self._boot.app):
+            for each in runtime.living(self._boot.app):
                 self._enter(each)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for this child
             self._say(Refused(write_failure(error, 1)))
@@ -81,7 +81,7 @@ class Child:
         self._say(Ready(self._pid))
         return True
 
-    def _enter(self, app: core.Core) -> None:
+    def _enter(self, app: runtime.Core) -> None:
         """Once a child: its store is the worker's, and its state what lifespan() yields here."""
         if self._core is None:
             self._core, app.url = app, self._boot.url
@@ -108,7 +108,7 @@ class Child:
         return found
 
     def _declared(self, name: str) -> Source | None:
-        for app in core.living(self._boot.app):
+        for app in runtime.living(self._boot.app):
             if (source := app.sources.get(name)) is not None:
                 self._enter(app)
                 return source
@@ -193,7 +193,7 @@ def _settle_in(boot: Boot) -> None:
 
 def _host(pipe: socket.socket, boot: Boot) -> None:
     """Not a pool child: a scheduler in the background."""
-    from onthedot.background import host
+    from onthedot.runtime.background_process import host
 
     try:
         _settle_in(boot)
@@ -205,8 +205,8 @@ def _host(pipe: socket.socket, boot: Boot) -> None:
     host(app, pipe)
 
 
-def _app(boot: Boot) -> core.Core:
-    for app in core.living(boot.app):
+def _app(boot: Boot) -> runtime.Core:
+    for app in runtime.living(boot.app):
         return app
     raise DeclarationError(
         f"app {boot.app!r} is not made by the import of {', '.join(boot.modules)}: make it at module level, or use "

@@ -17,37 +17,37 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from onthedot.background import Background, check_place
-from onthedot.bridge import Bridge
-from onthedot.clock import Clock, SystemClock
-from onthedot.engine.backlog import Bounds
-from onthedot.engine.firing import Firing
-from onthedot.engine.keeper import Helper
+from onthedot.client.client import Link, Shared
+from onthedot.client.pending_gate import Bounds
+from onthedot.client.portal import Bridge
+from onthedot.client.status_counts import Counts, Seen
+from onthedot.clock.clock import Clock, SystemClock
+from onthedot.definitions.sources import Sources
+from onthedot.engine.heartbeat import Helper
 from onthedot.engine.lifecycle import Status
 from onthedot.engine.runner import Around
-from onthedot.engine.source import Sources
+from onthedot.engine.schedule_firer import Firing
 from onthedot.engine.worker import Parts, Worker
 from onthedot.errors import SchedulerStateError, StoreRefused
 from onthedot.executors.contract import Executor
-from onthedot.executors.inline import Inline
+from onthedot.executors.event_loop import Inline
 from onthedot.executors.processes import Processes
+from onthedot.executors.processes.messages import Boot
 from onthedot.executors.threads import Threads
-from onthedot.executors.wire import Boot
-from onthedot.importing import Place, acts, described
-from onthedot.link import Link, Shared
-from onthedot.observe.counts import Counts, Seen
-from onthedot.observe.logs import Logs
-from onthedot.operations import NO_CODE
-from onthedot.operations.limiting import Code
-from onthedot.options import Seconds
-from onthedot.retry import seconds
-from onthedot.scheduled import Plan
-from onthedot.service import Service
-from onthedot.settings import store_url, version
+from onthedot.model.backoff import seconds
+from onthedot.model.options import Seconds
+from onthedot.model.task import new_uuid
+from onthedot.observability.logs import Logs
+from onthedot.operations.limits import Code
+from onthedot.operations.operations import NO_CODE
+from onthedot.runtime.background_process import Background, check_place
+from onthedot.runtime.host import Service
+from onthedot.runtime.settings import store_url, version
+from onthedot.runtime.user_code import Place, acts, described
+from onthedot.schedules.stored_rule import Plan
 from onthedot.stores import connect
-from onthedot.stores.about import absolute
 from onthedot.stores.contract import Limit, Store
-from onthedot.task import new_uuid
+from onthedot.stores.schemes import absolute
 
 
 @dataclass(eq=False)

@@ -161,4 +161,4 @@ def _alarmed(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
 
 
 def _ours(file: str) -> bool:
-    return file.startswith((str(Path(__file__).parent), "<frozen"))
+    return file.startswith((str(Path(__file__).parents[1]), "<frozen"))

@@ -9,9 +9,9 @@ from hashlib import sha256
 from typing import Any, Literal, NamedTuple, Protocol, Self, TypeAlias, cast, get_args
 from uuid import UUID
 
-from onthedot.cron import Zone, cron_in, daily, zone_name
 from onthedot.errors import BadSchedule
-from onthedot.retry import Duration, seconds
+from onthedot.model.backoff import Duration, seconds
+from onthedot.schedules.cron import Zone, cron_in, daily, zone_name
 
 Overlap: TypeAlias = Literal["skip", "allow", "queue"]
 CatchUp: TypeAlias = Literal["latest", "all", "none"]

@@ -14,9 +14,9 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from onthedot.clock import Clock, from_ms, to_ms
+from onthedot.clock.clock import Clock, from_ms, to_ms
 from onthedot.errors import BadSchedule
-from onthedot.schedule import (
+from onthedot.schedules.rules import (
     IntervalSchedule,
     Overlap,
     RuleSchedule,

@@ -63,13 +63,13 @@ def rights_text(url: str, role: str, app: str) -> str | None:
     app: its tasks only, where the server can tell them apart; "" for all. None: a store that has no users.
     """
     if is_postgres(url):
-        from onthedot.stores.postgres import rights as there
+        from onthedot.stores.postgres import grants as there
 
         return there.rights_text(role)
     if url.startswith(("redis", "rediss")):
-        from onthedot.stores.redis import rights
+        from onthedot.stores.redis import acl
 
-        return rights.rights_text(url, role, app)
+        return acl.rights_text(url, role, app)
     return None
 
 

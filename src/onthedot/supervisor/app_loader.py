@@ -21,7 +21,7 @@ _IMPORTLIB = os.sep + "importlib" + os.sep
 
 def load_app(text: str) -> App[Any]:
     """The app behind -A. Whatever is wrong, it says what was tried and what is there."""
-    from onthedot.app import App, living
+    from onthedot.api.app import App, living
 
     place, _, attribute = text.partition(":") if ":" in text else (text, "", "")
     folder, name = where(place)

@@ -7,8 +7,8 @@ from typing import Any
 from zoneinfo import ZoneInfo
 
 from onthedot import App
-from onthedot.cli.screen import ago
-from onthedot.clock import from_ms
+from onthedot.cli.output import ago
+from onthedot.clock.clock import from_ms
 
 
 async def ready_line(app: App[Any]) -> str:

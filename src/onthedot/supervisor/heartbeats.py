@@ -7,9 +7,9 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from onthedot.cli.reports import Session, Word
-from onthedot.clock import SystemClock
+from onthedot.clock.clock import SystemClock
 from onthedot.stores import connect
+from onthedot.supervisor.messages import Session, Word
 
 _LAST_WORDS = 2.0  # seconds that a supervisor which ends gives the stores
 _under_way: set[asyncio.Task[None]] = set()

@@ -9,11 +9,11 @@ import signal
 import sys
 import time
 
-from onthedot.cli.children import STARTING, Child, how, signals
-from onthedot.cli.health import Health
-from onthedot.cli.keeping import all_told
-from onthedot.cli.logs import say
-from onthedot.cli.reports import Config
+from onthedot.observability.log_format import say
+from onthedot.supervisor.health_port import Health
+from onthedot.supervisor.heartbeats import all_told
+from onthedot.supervisor.messages import Config
+from onthedot.supervisor.worker_process import STARTING, Child, how, signals
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before one that died young is started again
 _YOUNG = 10.0

@@ -17,12 +17,13 @@ import click
 import msgspec
 
 from onthedot import App, OnTheDotError
-from onthedot.cli import exit_code, logs
-from onthedot.cli.loading import load_app
+from onthedot.cli import exit_code
 from onthedot.cli.options import Mistake
-from onthedot.cli.ready import ready_line
-from onthedot.cli.reports import Config, Parent, Report
-from onthedot.settings import store_url
+from onthedot.observability import log_format
+from onthedot.runtime.settings import store_url
+from onthedot.supervisor.app_loader import load_app
+from onthedot.supervisor.banner import ready_line
+from onthedot.supervisor.messages import Config, Parent, Report
 
 _BEAT = 1.0  # seconds
 
@@ -36,7 +37,7 @@ def child(fd: int, said: str) -> None:
     config, parent = msgspec.json.decode(said, type=Config), Parent(fd)
     try:
         app = load_app(config.app)
-        logs.configure(config.log_format, app)
+        log_format.configure(config.log_format, app)
         _apply(app, config)
         parent.store = lambda: (str(app._core.url), app.name)  # as soon as it has one
         app._core.helper = parent

@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator, Mapping
 
 import msgspec
 
-from onthedot.cli.keeping import Keeping
-from onthedot.cli.reports import Config, Report, Session, Word
+from onthedot.supervisor.heartbeats import Keeping
+from onthedot.supervisor.messages import Config, Report, Session, Word
 
 STARTING = 60.0  # seconds until one that says nothing is not even starting
 SILENT = 5.0  # seconds without a word from its event loop: it does not get on

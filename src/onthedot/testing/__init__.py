@@ -13,14 +13,14 @@ from datetime import datetime, timedelta
 from math import ceil, inf
 from typing import Any, TypedDict, TypeVar, Unpack
 
-from onthedot.app import App
-from onthedot.clock import ManualClock
+from onthedot.api.app import App
+from onthedot.clock.clock import ManualClock
 from onthedot.errors import SchedulerStateError
-from onthedot.outcome import as_error
-from onthedot.retry import Duration, to_duration_ms
-from onthedot.task import TaskInfo, TaskState
-from onthedot.testing.added import AddedTasks, shown
-from onthedot.testing.driving import Drive, Pace, PatientLink, driving, schedules_paused
+from onthedot.model.backoff import Duration, to_duration_ms
+from onthedot.model.failures import as_error
+from onthedot.model.task import TaskInfo, TaskState
+from onthedot.testing.assertions import AddedTasks, shown
+from onthedot.testing.driver import Drive, Pace, PatientLink, driving, schedules_paused
 
 __all__ = ["ManualClock", "TestApp"]
 

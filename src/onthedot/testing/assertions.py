@@ -9,15 +9,15 @@ from datetime import UTC, datetime
 from inspect import Parameter, signature
 from typing import Any
 
-from onthedot.clock import from_ms
-from onthedot.consumer import BaseTaskConsumer
-from onthedot.core import Core
-from onthedot.declared import Declared, Unseen
+from onthedot.client.client import Link
+from onthedot.clock.clock import from_ms
+from onthedot.definitions.consumers import BaseTaskConsumer
+from onthedot.definitions.functions import Declared, Unseen
 from onthedot.errors import ArgumentError
-from onthedot.link import Link
+from onthedot.model.task import TaskInfo, TaskState
+from onthedot.model.task_info import as_info
+from onthedot.runtime.runtime import Core
 from onthedot.stores.contract import Note, Record
-from onthedot.task import TaskInfo, TaskState
-from onthedot.views import as_info
 
 _SHOWN = 20  # tasks in a message
 

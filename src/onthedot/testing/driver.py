@@ -15,13 +15,13 @@ from math import ceil, inf
 import msgspec
 from msgspec.structs import replace
 
-from onthedot.clock import ManualClock, from_ms
-from onthedot.core import Core
+from onthedot.client.client import Link
+from onthedot.clock.clock import ManualClock, from_ms
 from onthedot.errors import SchedulerStateError
-from onthedot.link import Link
-from onthedot.scheduled import read, resumed, rule_of
+from onthedot.runtime.runtime import Core
+from onthedot.schedules.stored_rule import read, resumed, rule_of
 from onthedot.stores.contract import Lease, Record
-from onthedot.testing.added import shown
+from onthedot.testing.assertions import shown
 
 _AGES = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but a session's lease is
 _ENDED = ("succeeded", "failed", "cancelled")

@@ -12,9 +12,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from onthedot import App, BaseTaskConsumer, Task, TaskConsumerRegistry
-from onthedot.clock import ManualClock
-from tests.consumers import Work, idle, running, scheduler_of
-from tests.waiting import every_chance, until
+from onthedot.clock.clock import ManualClock
+from tests.support.consumers import Work, idle, running, scheduler_of
+from tests.support.waits import every_chance, until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 

@@ -15,9 +15,9 @@ from typing import Any
 import pytest
 
 from onthedot import Task
-from onthedot.clock import ManualClock
-from tests.consumers import Work, idle, running, scheduler_of
-from tests.waiting import until
+from onthedot.clock.clock import ManualClock
+from tests.support.consumers import Work, idle, running, scheduler_of
+from tests.support.waits import until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 

@@ -15,10 +15,10 @@ from onthedot import (
     start_scheduler,
     stop_scheduler,
 )
-from onthedot.clock import ManualClock
-from tests.consumers import Work, idle
-from tests.seeds.shared import PAST, Failing, Ticking, add, asleep, driven, register
-from tests.waiting import until
+from onthedot.clock.clock import ManualClock
+from tests.acceptance.shared import PAST, Failing, Ticking, add, asleep, driven, register
+from tests.support.consumers import Work, idle
+from tests.support.waits import until
 
 pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
 

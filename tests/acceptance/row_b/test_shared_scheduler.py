@@ -25,13 +25,13 @@ from onthedot import (
     start_scheduler,
     stop_scheduler,
 )
-from onthedot.clock import ManualClock
-from tests.consumers import Work, idle
-from tests.seeds.shared import EMPTY, PAST, Failing, Ticking, add, asleep, driven, register, shared_status
-from tests.waiting import LONG, every_chance, until
+from onthedot.clock.clock import ManualClock
+from tests.acceptance.shared import EMPTY, PAST, Failing, Ticking, add, asleep, driven, register, shared_status
+from tests.support.consumers import Work, idle
+from tests.support.waits import LONG, every_chance, until
 
 pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 
 
 # -- the singleton
@@ -221,7 +221,7 @@ async def test_a_task_of_sixty_seconds_is_cut_off_after_five(
     schedulers: list[Scheduler] = []
     for url, consumer in (("memory://", Sleeps()), (f"sqlite:///{file}", Sleeps()), ("memory://", Blocks())):
         monkeypatch.setenv("ONTHEDOT_STORE", url)
-        monkeypatch.setattr("onthedot.scheduler._shared", None)
+        monkeypatch.setattr("onthedot.api.scheduler._shared", None)
         monkeypatch.setattr(TaskConsumerRegistry, "sources", {"work": consumer})
         schedulers.append(get_scheduler())
     handles = [scheduler.add_task(Task("work", None, PAST)) for scheduler in schedulers]

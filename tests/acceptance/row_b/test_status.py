@@ -24,9 +24,9 @@ from onthedot import (
     start_scheduler,
     stop_scheduler,
 )
-from tests.consumers import Work
-from tests.seeds.shared import EMPTY, PAST, add, register, shared_status
-from tests.waiting import LONG, every_chance, until
+from tests.acceptance.shared import EMPTY, PAST, add, register, shared_status
+from tests.support.consumers import Work
+from tests.support.waits import LONG, every_chance, until
 
 pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
 

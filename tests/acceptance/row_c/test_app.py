@@ -15,16 +15,16 @@ from pathlib import Path
 import pytest
 
 from onthedot import App, SchedulerStateError, TaskTimeout
-from onthedot.executors import shepherd
-from tests.seeds.scripts import Script
-from tests.waiting import SOON, wait_until
+from onthedot.executors.processes import fork_server
+from tests.acceptance.scripts import Script
+from tests.support.waits import SOON, wait_until
 
 pytestmark = [
-    pytest.mark.skipif(not shepherd.supported(), reason="needs process groups"),
+    pytest.mark.skipif(not fork_server.supported(), reason="needs process groups"),
     pytest.mark.usefixtures("nothing_stays"),
 ]
 
-EXAMPLES = Path(__file__).parents[2] / "examples"
+EXAMPLES = Path(__file__).parents[3] / "examples"
 METHODS = ("forkserver", "spawn")
 
 

@@ -11,13 +11,13 @@ from pathlib import Path
 import pytest
 
 from onthedot import App
-from onthedot.executors import shepherd
-from tests.leaves_nothing import descendants
-from tests.seeds.scripts import Script
-from tests.waiting import SOON, wait_until
+from onthedot.executors.processes import fork_server
+from tests.acceptance.scripts import Script
+from tests.support.leaves_nothing import descendants
+from tests.support.waits import SOON, wait_until
 
 pytestmark = [
-    pytest.mark.skipif(not shepherd.supported(), reason="needs process groups"),
+    pytest.mark.skipif(not fork_server.supported(), reason="needs process groups"),
     pytest.mark.usefixtures("nothing_stays"),
 ]
 

@@ -13,8 +13,8 @@ import pytest
 
 from onthedot import SchedulerStateError
 from onthedot.mq import MessageQueue
-from tests.seeds.queues import SHARED, is_state, started, state, succeeded
-from tests.waiting import SOON, every_chance, until
+from tests.acceptance.queues import SHARED, is_state, started, state, succeeded
+from tests.support.waits import SOON, every_chance, until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 

@@ -13,8 +13,8 @@ import pytest
 
 from onthedot import ArgumentError, DeclarationError, DuplicateTask
 from onthedot.mq import MessageQueue
-from tests.seeds.queues import SHARED, started
-from tests.waiting import every_chance, until, wait_until
+from tests.acceptance.queues import SHARED, started
+from tests.support.waits import every_chance, until, wait_until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 

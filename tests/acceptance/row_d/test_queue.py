@@ -15,11 +15,11 @@ from typing import Any
 import pytest
 
 from onthedot import ArgumentError
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.mq import MessageQueue
+from tests.acceptance.queues import A_YEAR, SHARED, is_state, started, state, succeeded
 from tests.faults import scaled
-from tests.seeds.queues import A_YEAR, SHARED, is_state, started, state, succeeded
-from tests.waiting import LONG, SOON, every_chance, until
+from tests.support.waits import LONG, SOON, every_chance, until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
@@ -379,7 +379,7 @@ async def test_of_two_workers_one_warns(queue: Any, caplog: pytest.LogCaptureFix
 
 @pytest.mark.once
 def test_the_example() -> None:
-    example = Path(__file__).parents[2] / "examples" / "delayed_messages.py"
+    example = Path(__file__).parents[3] / "examples" / "delayed_messages.py"
     done = subprocess.run([sys.executable, example], capture_output=True, text=True, timeout=SOON, check=True)
     lines = done.stdout.splitlines()
     assert [line for line in lines if line.startswith("order")] == ["order 3", "order 2", "order 1"]

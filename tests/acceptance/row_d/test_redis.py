@@ -21,15 +21,15 @@ import redis
 import redis.asyncio
 from redis.exceptions import NoPermissionError
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.mq import MessageQueue, MQConfig
 from tests.faults import LONG, scaled
-from tests.services import valkey
-from tests.waiting import SOON, until
+from tests.support.services import valkey
+from tests.support.waits import SOON, until
 
 pytestmark = [pytest.mark.once, pytest.mark.timeout(300)]
 
-PROGRAM = Path(__file__).parents[1] / "processes" / "mq_worker.py"
+PROGRAM = Path(__file__).parents[2] / "support" / "programs" / "mq_worker.py"
 YEAR = 31_536_000
 
 

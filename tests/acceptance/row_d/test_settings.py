@@ -9,7 +9,7 @@ import pytest
 
 from onthedot import DeclarationError
 from onthedot.mq import MessageQueue, MQConfig, RedisMessageQueue
-from onthedot.settings import SCHEMES
+from onthedot.runtime.settings import SCHEMES
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 

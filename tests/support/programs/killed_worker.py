@@ -6,11 +6,11 @@ import sys
 import time
 from pathlib import Path
 
-sys.path.insert(0, str(Path(__file__).parents[2]))
+sys.path.insert(0, str(Path(__file__).parents[3]))
 
 from onthedot import App
 from onthedot.executors.processes import Processes
-from tests.processes.tasks import ignore_all
+from tests.support.programs.tasks import ignore_all
 
 app = App("killed", store="memory://", executors={"own": Processes(1, method=sys.argv[1])})
 

@@ -11,7 +11,7 @@ import sys
 from pathlib import Path
 
 from onthedot import App, current_task
-from tests.stores.postgres.callers import DRIVERS
+from tests.unit.stores.postgres.callers import DRIVERS
 
 POINTS = ("effect", "complete", "commit")  # after which of these it stays
 WAYS = {driver.__name__: driver for driver in DRIVERS}

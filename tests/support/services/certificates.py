@@ -10,7 +10,7 @@ from typing import Literal
 
 import trustme
 
-from tests.services.valkey import FREE
+from tests.support.services.valkey import FREE
 
 Kind = Literal["good", "elsewhere", "expired"]
 HERE = ("localhost", "127.0.0.1")

@@ -4,7 +4,7 @@ Each is had in this order: ``ONTHEDOT_TEST_<NAME>_PROGRAM`` (a path) → the pro
 into ``.dev/debian`` (no root needed, nothing is installed; once, whoever asks first) → a program on PATH → a skip, or a
 failure with ``--require-services``. ``./dev test`` downloads before the tests begin, so that no test waits for it.
 
-    python -m tests.services.debian
+    python -m tests.support.services.debian
 """
 
 from __future__ import annotations
@@ -21,9 +21,9 @@ from contextlib import contextmanager
 from functools import cache
 from pathlib import Path
 
-from tests.services.programs import Missing, Program, give_up
+from tests.support.services.programs import Missing, Program, give_up
 
-DEV = Path(__file__).parents[2] / ".dev"
+DEV = Path(__file__).parents[3] / ".dev"
 PLACE = DEV / "debian"
 PACKAGES = {"redis-server": "redis-server", "pgbouncer": "pgbouncer", "postgres": "postgresql"}  # program: package
 _FOLDERS = ("usr/bin", "usr/sbin", "usr/lib/postgresql/*/bin")

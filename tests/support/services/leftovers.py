@@ -6,11 +6,11 @@ import os
 import time
 from typing import Any
 
-from tests.leaves_nothing import descendants
-from tests.services import leash, valkey
-from tests.services.postgres import TABLES, Service
+from tests.support.leaves_nothing import descendants
+from tests.support.services import tether, valkey
+from tests.support.services.postgres import TABLES, Service
 
-_OURS = (leash.__file__, "multiprocessing.forkserver", "multiprocessing.resource_tracker")  # end with the run
+_OURS = (tether.__file__, "multiprocessing.forkserver", "multiprocessing.resource_tracker")  # end with the run
 _GRACE = 5.0  # seconds for what is on its way out
 
 

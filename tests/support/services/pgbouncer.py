@@ -15,11 +15,11 @@ from tempfile import TemporaryDirectory
 
 import psycopg
 
-from onthedot.stores.postgres.rights import rights_text
+from onthedot.stores.postgres.grants import rights_text
 from onthedot.stores.postgres.schema import install
-from tests.services import debian, leash
-from tests.services.postgres import Service
-from tests.services.postgres_server import as_somebody, free_port
+from tests.support.services import debian, tether
+from tests.support.services.postgres import Service
+from tests.support.services.postgres_server import as_somebody, free_port
 
 DATABASE, ROLE = "pooled", "pooled"
 PATIENCE = 10.0
@@ -58,7 +58,7 @@ def pooler(service: Service) -> Iterator[Pooled]:
         connection.execute(rights_text(ROLE))
     with TemporaryDirectory(prefix="pgbouncer-") as folder:
         file = _configured(Path(folder), port, service.server.port)
-        command = [sys.executable, leash.__file__, *as_somebody(), program.path, "-q", str(file)]
+        command = [sys.executable, tether.__file__, *as_somebody(), program.path, "-q", str(file)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=program.environment)
         pooled = Pooled(direct, port, service.server.port)
         try:

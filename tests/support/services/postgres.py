@@ -20,13 +20,13 @@ from typing import Any
 
 import pytest
 
-from onthedot.clock import Clock
+from onthedot.clock.clock import Clock
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.hearing import Hearing
-from onthedot.stores.postgres.lines import Line
+from onthedot.stores.postgres.connections import Line
+from onthedot.stores.postgres.notifier import Hearing
 from onthedot.stores.postgres.store import _Here
-from tests.services.postgres_server import Server
-from tests.services.programs import Missing, give_up
+from tests.support.services.postgres_server import Server
+from tests.support.services.programs import Missing, give_up
 
 
 class KeptLine(Line):
@@ -166,7 +166,7 @@ def _found() -> Iterator[Service]:
 
 @pytest.fixture(scope="session")
 def postgres(request: pytest.FixtureRequest) -> Iterator[Service]:
-    from tests.services import leftovers
+    from tests.support.services import leftovers
 
     for service in find():
         Service.current = service

@@ -12,7 +12,7 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
-from tests.services.programs import Missing, Program
+from tests.support.services.programs import Missing, Program
 
 PATIENCE = 30.0  # seconds for a server to start
 SETTINGS = {

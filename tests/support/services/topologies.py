@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import ExitStack, contextmanager
 
-from tests.services import debian
-from tests.services.certificates import Certificates
-from tests.services.valkey import FREE, Server, missing, program
-from tests.waiting import wait_until
+from tests.support.services import debian
+from tests.support.services.certificates import Certificates
+from tests.support.services.valkey import FREE, Server, missing, program
+from tests.support.waits import wait_until
 
 _SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
 

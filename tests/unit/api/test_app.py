@@ -26,8 +26,8 @@ from onthedot import (
     TaskFailed,
     TaskOptions,
 )
-from onthedot.clock import ManualClock
-from tests.waiting import LONG, until
+from onthedot.clock.clock import ManualClock
+from tests.support.waits import LONG, until
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)
 

@@ -19,8 +19,8 @@ from onthedot import (
     SchedulerStateError,
     current_task,
 )
-from onthedot.clock import ManualClock
-from tests.waiting import LONG, SOON, until
+from onthedot.clock.clock import ManualClock
+from tests.support.waits import LONG, SOON, until
 
 # -- doors
 

@@ -25,7 +25,7 @@ from onthedot import (
     TaskState,
     as_completed,
 )
-from tests.waiting import LONG, SOON, until
+from tests.support.waits import LONG, SOON, until
 
 
 @dataclass

@@ -23,9 +23,9 @@ from onthedot import (
     Task,
     TaskFailed,
 )
-from onthedot.clock import ManualClock
-from tests.consumers import Work, running, scheduler_of
-from tests.waiting import every_chance, until
+from onthedot.clock.clock import ManualClock
+from tests.support.consumers import Work, running, scheduler_of
+from tests.support.waits import every_chance, until
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("own_globals", "no_hidden_trouble")]
 NOON = datetime(2026, 7, 1, 12, 0, 0, 123456, tzinfo=UTC)

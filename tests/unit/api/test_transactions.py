@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onthedot import App, ArgumentError, StoreRefused, TaskCancelled, TaskNotFound, current_task
-from tests.waiting import wait_until
+from tests.support.waits import wait_until
 
 
 @pytest.fixture

@@ -12,8 +12,8 @@ from typing import Any
 import pytest
 
 from onthedot import App, DuplicateTask, TaskCancelled
-from onthedot.clock import ManualClock
-from tests.waiting import LONG
+from onthedot.clock.clock import ManualClock
+from tests.support.waits import LONG
 
 
 def plain(key: str, cost: int = 1) -> None: ...

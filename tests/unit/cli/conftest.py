@@ -19,7 +19,7 @@ from click.testing import CliRunner, Result
 
 from onthedot import App
 from onthedot.cli import main
-from tests.waiting import wait_until
+from tests.support.waits import wait_until
 
 APP = """
 import asyncio, os, pathlib, time

@@ -10,7 +10,7 @@ import pytest
 from click.testing import CliRunner
 
 from onthedot.cli import main
-from tests.cli.conftest import Shop
+from tests.unit.cli.conftest import Shop
 
 
 def test_add_without_the_code(shop: Shop) -> None:

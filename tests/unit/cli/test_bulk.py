@@ -14,11 +14,11 @@ from pathlib import Path
 
 import pytest
 
-from tests.cli.conftest import Desk
-from tests.waiting import wait_until
+from tests.support.waits import wait_until
+from tests.unit.cli.conftest import Desk
 
 pytest.importorskip("pty")
-from tests.cli.terminal import terminal
+from tests.unit.cli.terminal import terminal
 
 
 def cancelled(desk: Desk) -> int:

@@ -7,8 +7,8 @@ import signal
 from pathlib import Path
 
 from onthedot.cli.dev import files_below
-from tests.cli.conftest import Running, Shop
-from tests.waiting import wait_until
+from tests.support.waits import wait_until
+from tests.unit.cli.conftest import Running, Shop
 
 
 def dev(shop: Shop, *arguments: str) -> Running:

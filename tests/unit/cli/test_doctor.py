@@ -21,11 +21,11 @@ from click.testing import CliRunner
 
 from onthedot import App
 from onthedot.cli import main
-from onthedot.clock import ManualClock, to_ms
+from onthedot.clock.clock import ManualClock, to_ms
 from onthedot.operations.sources import written_reason
 from onthedot.stores.contract import Ask, Limit, Pool, Schedule, Store
-from tests.cli.conftest import Desk, Shop
-from tests.waiting import wait_until
+from tests.support.waits import wait_until
+from tests.unit.cli.conftest import Desk, Shop
 
 LONG_AGO = datetime.now(UTC) - timedelta(hours=3)
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0

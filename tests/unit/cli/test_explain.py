@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from onthedot.cli import main
-from tests.cli.conftest import Shop
-from tests.waiting import wait_until
+from tests.support.waits import wait_until
+from tests.unit.cli.conftest import Shop
 
 
 def explained(shop: Shop, *words: str, code: int = 0) -> str:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import msgspec
 
-from onthedot.codec import encode_open
+from onthedot.codec.functions import encode_open
+from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Ask, Ended, Lease, NewTask, Pool
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.task import TaskFailure
-from tests.cli.conftest import Desk
-from tests.operations.corpus import errors
+from tests.unit.cli.conftest import Desk
+from tests.unit.operations.error_corpus import errors
 
 
 async def failed(path: Path, found: list[TaskFailure]) -> None:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tests.cli.conftest import Desk
+from tests.unit.cli.conftest import Desk
 
 
 def test_where_finds_by_argument_and_metadata(desk: Desk) -> None:

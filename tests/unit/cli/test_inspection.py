@@ -17,9 +17,9 @@ from click.testing import CliRunner
 
 from onthedot import App
 from onthedot.cli import main
-from onthedot.operations.alike import blanked
+from onthedot.model.error_fingerprint import blanked
 from onthedot.stores.sqlite import path_of
-from tests.cli.conftest import Desk
+from tests.unit.cli.conftest import Desk
 
 
 def test_list_plain(desk: Desk) -> None:

@@ -14,8 +14,8 @@ import pytest
 from click.testing import CliRunner
 
 from onthedot.cli import main
-from onthedot.cli.logs import Console, Json
-from tests.cli.conftest import Desk, Shop
+from onthedot.observability.log_format import Console, Json
+from tests.unit.cli.conftest import Desk, Shop
 
 
 @pytest.mark.parametrize(

@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from onthedot import App, TaskCancelled
 from onthedot.cli import main
-from tests.waiting import wait_until
+from tests.support.waits import wait_until
 
 
 class Two:

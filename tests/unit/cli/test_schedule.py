@@ -17,7 +17,7 @@ from click.testing import CliRunner, Result
 
 from onthedot import App, CronSchedule, IntervalSchedule
 from onthedot.cli import main
-from tests.waiting import wait_until
+from tests.support.waits import wait_until
 
 APP = """
 from datetime import timedelta

@@ -11,8 +11,8 @@ from click.testing import CliRunner
 
 from onthedot import App
 from onthedot.cli import main
-from tests.services import valkey
-from tests.services.postgres import Service
+from tests.support.services import valkey
+from tests.support.services.postgres import Service
 
 
 @pytest.fixture(params=["redis", "postgres"])

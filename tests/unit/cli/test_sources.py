@@ -10,7 +10,7 @@ import pytest
 
 from onthedot import AtMost, Rate
 from onthedot.stores.contract import Limit
-from tests.cli.conftest import Desk
+from tests.unit.cli.conftest import Desk
 
 
 @pytest.fixture

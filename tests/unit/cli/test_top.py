@@ -11,12 +11,12 @@ import pytest
 from click.testing import CliRunner
 
 from onthedot.cli import main
-from onthedot.cli.picture import spark
-from tests.cli.conftest import Desk, Running, Shop
-from tests.waiting import wait_until
+from onthedot.cli.top_view import spark
+from tests.support.waits import wait_until
+from tests.unit.cli.conftest import Desk, Running, Shop
 
 pytest.importorskip("pty")
-from tests.cli.terminal import terminal
+from tests.unit.cli.terminal import terminal
 
 
 def frames(running: Running) -> list[Any]:

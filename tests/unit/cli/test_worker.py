@@ -13,8 +13,8 @@ from typing import Any
 
 import pytest
 
-from tests.cli.conftest import Shop
-from tests.waiting import wait_until
+from tests.support.waits import wait_until
+from tests.unit.cli.conftest import Shop
 
 
 def test_ready_work_stop(shop: Shop) -> None:

@@ -8,12 +8,12 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from onthedot.clock import ManualClock
-from onthedot.engine.adder import Adder
+from onthedot.client.add_batcher import Adder
+from onthedot.clock.clock import ManualClock
 from onthedot.errors import ArgumentError, StoreFull
 from onthedot.stores.contract import Added, NewTask
 from onthedot.stores.memory import MemoryStore
-from tests.waiting import until
+from tests.support.waits import until
 
 Gated = Callable[[], "Gate"]
 

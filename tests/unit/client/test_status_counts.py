@@ -8,13 +8,13 @@ from typing import Any
 
 import pytest
 
-from onthedot.clock import ManualClock
-from onthedot.observe import counts
-from onthedot.observe.counts import Counts, Seen
-from onthedot.observe.logs import Logs
+from onthedot.client import status_counts
+from onthedot.client.status_counts import Counts, Seen
+from onthedot.clock.clock import ManualClock
+from onthedot.observability.logs import Logs
 from onthedot.stores.contract import NewTask
 from onthedot.stores.memory import MemoryStore
-from tests.waiting import until
+from tests.support.waits import until
 
 
 class Slow(MemoryStore):
@@ -94,7 +94,7 @@ async def test_a_look_that_an_addition_runs_into_does_not_count(store: Slow, kep
 
 async def test_additions_that_never_pause(store: Slow, kept: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then a look that may be off by what was being added is better than none."""
-    monkeypatch.setattr(counts, "_OLD", 0.0)
+    monkeypatch.setattr(status_counts, "_OLD", 0.0)
     await store.add([task(n) for n in range(10)])  # by somebody else
     kept.adding()
     looking = await look(store, kept)

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from onthedot import alarm
-from onthedot.alarm import Alarm
+from onthedot.clock import precise_timer
+from onthedot.clock.precise_timer import Alarm
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has timerfd")
 
@@ -62,7 +62,7 @@ async def test_rung_or_cancelled_it_leaves_no_descriptor(seconds: float) -> None
 
 
 async def test_without_the_kernel_s_timer_asyncio_rings(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(alarm, "_kernel", lambda: None)
+    monkeypatch.setattr(precise_timer, "_kernel", lambda: None)
     assert await ring_after(0.03) >= 0
     Alarm(0.001, lambda: pytest.fail("it was cancelled")).cancel()
     await asyncio.sleep(0.005)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from onthedot.codec import (
+from onthedot.codec.functions import (
     NO_HEADERS,
     Caps,
     FunctionCodec,

@@ -19,7 +19,7 @@ import pydantic
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from onthedot.codec import (
+from onthedot.codec.functions import (
     FunctionCodec,
     ResultNotEncodable,
     decode_open,
@@ -27,8 +27,8 @@ from onthedot.codec import (
     encode_open,
     encode_open_result,
 )
+from onthedot.codec.tagged_json import same
 from onthedot.errors import ArgumentError
-from onthedot.tags import same
 
 T = TypeVar("T")
 Color = Enum("Color", {"RED": "red", "BLUE": "blue"})

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from onthedot import App, AtMost, BadLimit, BaseTaskConsumer, Rate, Scheduler, Task, TaskConsumerRegistry
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import Limit
-from tests.waiting import every_chance, until
+from tests.support.waits import every_chance, until
 
 
 @pytest.fixture

@@ -26,9 +26,9 @@ from onthedot import (
     TaskConsumerRegistry,
     current_task,
 )
-from onthedot.clock import ManualClock
-from tests.consumers import Work, running
-from tests.waiting import every_chance, until
+from onthedot.clock.clock import ManualClock
+from tests.support.consumers import Work, running
+from tests.support.waits import every_chance, until
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")]
 

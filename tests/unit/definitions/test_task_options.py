@@ -20,9 +20,9 @@ from onthedot import (
     TaskHandle,
     TaskState,
 )
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import Record
-from tests.waiting import until
+from tests.support.waits import until
 
 HOUR = 3_600_000
 DAY = 24 * HOUR

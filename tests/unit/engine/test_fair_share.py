@@ -11,8 +11,8 @@ from typing import Any, cast
 import pytest
 
 from onthedot import App, AtMost, TaskFunction, current_task
-from onthedot.clock import ManualClock
-from tests.waiting import every_chance, until
+from onthedot.clock.clock import ManualClock
+from tests.support.waits import every_chance, until
 
 # -- in an app
 

@@ -10,13 +10,13 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from onthedot.cli.reports import Parent, Report, Word
-from onthedot.clock import ManualClock
-from onthedot.engine.keeper import Heard, Keeper
-from onthedot.observe.logs import Logs
+from onthedot.clock.clock import ManualClock
+from onthedot.engine.heartbeat import Heard, Keeper
+from onthedot.observability.logs import Logs
 from onthedot.stores.contract import Beat
 from onthedot.stores.memory import MemoryStore
-from tests.waiting import every_chance, until
+from onthedot.supervisor.messages import Parent, Report, Word
+from tests.support.waits import every_chance, until
 
 LEASE = 3000
 

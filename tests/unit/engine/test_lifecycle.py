@@ -20,8 +20,8 @@ from onthedot import (
     Task,
 )
 from onthedot.stores.contract import Store
-from tests.consumers import Work, scheduler_of, status
-from tests.waiting import every_chance, until
+from tests.support.consumers import Work, scheduler_of, status
+from tests.support.waits import every_chance, until
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left")]
 

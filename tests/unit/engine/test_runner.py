@@ -24,8 +24,8 @@ from onthedot import (
     TaskTimeout,
     current_task,
 )
-from onthedot.clock import ManualClock
-from tests.waiting import every_chance, until
+from onthedot.clock.clock import ManualClock
+from tests.support.waits import every_chance, until
 
 Script = list[BaseException | type[BaseException]]
 

@@ -10,10 +10,10 @@ from typing import Any
 import pytest
 
 from onthedot import App, AtMost, BadSchedule, IntervalSchedule, current_task
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.testing import TestApp
-from tests.consumers import Work, scheduler_of
-from tests.waiting import every_chance, until
+from tests.support.consumers import Work, scheduler_of
+from tests.support.waits import every_chance, until
 
 
 async def test_a_schedule_fires_on_its_grid(app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:

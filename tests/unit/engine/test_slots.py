@@ -9,8 +9,8 @@ from typing import cast
 
 from hypothesis import given, strategies as st
 
+from onthedot.definitions.sources import Source, Sources
 from onthedot.engine.slots import Slots
-from onthedot.engine.source import Source, Sources
 
 
 @dataclass(eq=False)

@@ -12,7 +12,7 @@ from onthedot import (
     App,
     current_task,
 )
-from tests.waiting import SOON, until
+from tests.support.waits import SOON, until
 
 
 @pytest.fixture

@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from onthedot.engine.store_clock import StoreClock
-from onthedot.observe.logs import Logs
+from onthedot.observability.logs import Logs
 
 
 @pytest.mark.parametrize(

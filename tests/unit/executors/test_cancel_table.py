@@ -27,8 +27,8 @@ from typing import Any
 import pytest
 
 from onthedot import App, TaskCancelled, TaskTimeout, current_task
-from onthedot.executors import shepherd
-from tests.waiting import SOON, until
+from onthedot.executors.processes import fork_server
+from tests.support.waits import SOON, until
 
 TIMEOUT = 0.3
 
@@ -36,7 +36,7 @@ app = App("cancel-table", store="memory://", threads=2, processes=2, stop_timeou
 KINDS = [
     "async",
     "thread",
-    pytest.param("process", marks=pytest.mark.skipif(not shepherd.supported(), reason="needs process groups")),
+    pytest.param("process", marks=pytest.mark.skipif(not fork_server.supported(), reason="needs process groups")),
 ]
 
 

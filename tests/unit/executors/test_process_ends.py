@@ -13,15 +13,14 @@ from typing import Any
 import pytest
 
 from onthedot import TaskCancelled, TaskFailed, TaskTimeout
-from onthedot.executors import processes, shepherd
-from onthedot.executors.processes import Processes
-from tests.children import lives, start_script
-from tests.leaves_nothing import descendants
-from tests.processes import tasks
-from tests.waiting import SOON, until
+from onthedot.executors.processes import Processes, fork_server, pool
+from tests.support.leaves_nothing import descendants
+from tests.support.processes import lives, start_script
+from tests.support.programs import tasks
+from tests.support.waits import SOON, until
 
 pytestmark = [
-    pytest.mark.skipif(not shepherd.supported(), reason="needs process groups"),
+    pytest.mark.skipif(not fork_server.supported(), reason="needs process groups"),
     pytest.mark.usefixtures("no_process_stays"),
 ]
 app = tasks.app
@@ -204,8 +203,8 @@ async def test_idle_children_take_no_time() -> None:
 async def test_a_fork_of_the_worker_does_not_own_the_pool() -> None:
     async with app.running():
         assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
-        (pool,) = [each for each in processes._pools if each._children]
-        assert in_a_fork(lambda: pool._shepherd is None and not pool._children)
+        (busy,) = [each for each in pool._pools if each._children]
+        assert in_a_fork(lambda: busy._shepherd is None and not busy._children)
         assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
 
 

@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from onthedot import App, ResultNotStored, TaskCancelled, TaskContext, TaskFailed
-from onthedot.executors import shepherd
-from tests.children import lives, start_script
-from tests.processes import tasks
-from tests.waiting import SOON, until
+from onthedot.executors.processes import fork_server
+from tests.support.processes import lives, start_script
+from tests.support.programs import tasks
+from tests.support.waits import SOON, until
 
 pytestmark = [
-    pytest.mark.skipif(not shepherd.supported(), reason="needs process groups"),
+    pytest.mark.skipif(not fork_server.supported(), reason="needs process groups"),
     pytest.mark.usefixtures("no_process_stays"),
 ]
 app = tasks.app
@@ -215,7 +215,7 @@ async def test_log_lines_carry_what_happened_there(caplog: pytest.LogCaptureFixt
         await (await tasks.raises.enqueue("own")).result(SOON)
         await (await tasks.raises.enqueue("other")).exception(SOON)
     lines = [record.getMessage() for record in caplog.records]
-    assert any("[retry]" in line and "tests.processes.tasks.Own: mine" in line for line in lines)
+    assert any("[retry]" in line and "tests.support.programs.tasks.Own: mine" in line for line in lines)
     (failed,) = [record for record in caplog.records if "[fail]" in record.getMessage()]
     assert failed.getMessage().endswith(": not mine")
     assert "raise RAISED" in logging.Formatter().format(failed)
@@ -264,8 +264,8 @@ def test_tasks_of_a_script(script: str, method: str) -> None:
 
 
 def test_tasks_of_a_module_that_is_run() -> None:
-    command = [sys.executable, "-m", "tests.processes.guarded", "forkserver"]
-    folder = Path(__file__).parents[1]
+    command = [sys.executable, "-m", "tests.support.programs.guarded", "forkserver"]
+    folder = Path(__file__).parents[3]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SOON, check=True, cwd=folder)
     assert json.loads(done.stdout) == {"doubled": 42, "elsewhere": True, "error": "__main__.Own"}
     assert done.stderr == ""

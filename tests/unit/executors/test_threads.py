@@ -12,9 +12,9 @@ from typing import Any
 import pytest
 
 from onthedot import App, AsyncTaskHandle, Cancel, Retry, TaskCancelled, TaskFailed, TaskTimeout, current_task
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.executors.threads import Threads
-from tests.waiting import SOON, until
+from tests.support.waits import SOON, until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left")
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from onthedot.errors import BadSchedule, DeclarationError
-from onthedot.retry import Backoff, BackoffRule, seconds, to_duration_ms
+from onthedot.model.backoff import Backoff, BackoffRule, seconds, to_duration_ms
 
 ERROR = OSError("gone")
 

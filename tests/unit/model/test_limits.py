@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from onthedot.errors import BadLimit, DeclarationError
-from onthedot.limits import AtMost, Limits, Rate, key_text
+from onthedot.model.limits import AtMost, Limits, Rate, key_text
 from onthedot.stores.contract import Limit
 
 

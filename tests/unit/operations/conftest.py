@@ -6,10 +6,10 @@ from collections.abc import Iterator
 
 import pytest
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.redis import RedisStore
-from tests.services import valkey
-from tests.services.postgres import Service
+from tests.support.services import valkey
+from tests.support.services.postgres import Service
 
 
 @pytest.fixture

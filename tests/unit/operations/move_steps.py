@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.operations.move import Move, Moved
 from onthedot.stores.contract import CLIENT_LEASE, Fire, NewTask, Schedule, Store
 from onthedot.stores.memory import MemoryStore
@@ -16,8 +16,8 @@ from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.sqlite import SqliteStore
 from tests.contract.steps import LEASE, Worker, add, limit, task
-from tests.services import valkey
-from tests.services.postgres import Service
+from tests.support.services import valkey
+from tests.support.services.postgres import Service
 
 Make = Callable[[ManualClock, Path, str], Store]
 STORES: dict[str, Make] = {

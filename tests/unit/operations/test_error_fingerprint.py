@@ -7,9 +7,9 @@ from collections import defaultdict
 
 import pytest
 
-from onthedot.operations.alike import blanked, group_of, place_of
-from onthedot.task import TaskFailure
-from tests.operations.corpus import CAUSES, errors
+from onthedot.model.error_fingerprint import blanked, group_of, place_of
+from onthedot.model.task import TaskFailure
+from tests.unit.operations.error_corpus import CAUSES, errors
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])

@@ -13,17 +13,17 @@ import msgspec
 import pytest
 
 from onthedot import App, TaskNotFound
-from onthedot.clock import ManualClock, from_ms
+from onthedot.clock.clock import ManualClock, from_ms
+from onthedot.model.failures import write_failure, write_reason
+from onthedot.model.task import TaskState
 from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation
-from onthedot.outcome import write_failure, write_reason
 from onthedot.stores.contract import Again, Beat, Lease, Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.task import TaskState
 from tests.contract import exercise
 from tests.contract.steps import LEASE, Worker as AnyWorker, add, limit, task, tasks
-from tests.waiting import until
+from tests.support.waits import until
 
 MINUTE = 60_000
 

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.errors import StoreUnavailable
 from onthedot.operations import health
 from onthedot.operations.health import Vitals, checks, clock, crowded, examine, failing, look, memory, unserved
 from onthedot.operations.workers import WorkerInfo
-from onthedot.stores.besides import Server
+from onthedot.stores.capabilities import Server
 from onthedot.stores.memory import MemoryStore
 from tests.contract.steps import Worker, add, task
 

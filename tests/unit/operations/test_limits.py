@@ -11,8 +11,8 @@ import pytest
 
 from onthedot import App, ArgumentError, AtMost, BadLimit, Rate
 from onthedot.operations import Operations
-from onthedot.operations.limiting import LimitInfo
-from tests.waiting import every_chance, until
+from onthedot.operations.limits import LimitInfo
+from tests.support.waits import every_chance, until
 
 T = TypeVar("T")
 NEVER = 3600.0  # seconds: nobody is woken by polling

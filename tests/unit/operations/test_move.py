@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.operations.moving import CALLS, WAYS, WINDOW, Life, tried
+from tests.unit.operations.move_steps import CALLS, WAYS, WINDOW, Life, tried
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)

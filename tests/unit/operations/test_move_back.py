@@ -15,7 +15,7 @@ from onthedot.operations.move import Move
 from onthedot.stores.contract import CLIENT_LEASE
 from onthedot.stores.memory import MemoryStore
 from tests.contract.steps import LEASE, Worker, add, look, task
-from tests.operations.moving import WAYS, Killed, Life, World, fill, world
+from tests.unit.operations.move_steps import WAYS, Killed, Life, World, fill, world
 
 
 async def to_and_fro(way: str, folder: Path, leg: int, life: Life) -> int:

@@ -8,15 +8,15 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.errors import StoreRefused
 from onthedot.operations import Operations
 from onthedot.operations.move import Move, Moved, counted
 from onthedot.stores.contract import CLIENT_LEASE, Limit
 from onthedot.stores.sqlite import SqliteStore
 from tests.contract.steps import add, limit, look, task
-from tests.operations.moving import WAYS, Killed, Life, World, fill, world
-from tests.waiting import every_chance
+from tests.support.waits import every_chance
+from tests.unit.operations.move_steps import WAYS, Killed, Life, World, fill, world
 
 
 @pytest.mark.parametrize("way", WAYS, indirect=True)

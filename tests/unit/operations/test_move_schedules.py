@@ -9,13 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from onthedot import App, IntervalSchedule
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.operations.move import Move
 from onthedot.operations.move_schedules import move_schedules
 from onthedot.stores.contract import Schedule, Store
 from onthedot.stores.memory import MemoryStore
-from tests.operations.moving import Killed, Life
-from tests.waiting import every_chance, until
+from tests.support.waits import every_chance, until
+from tests.unit.operations.move_steps import Killed, Life
 
 
 def schedule(**fields: Any) -> Schedule:

@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 
 from onthedot import App, ArgumentError
-from onthedot.clock import ManualClock
-from onthedot.operations import finding
-from onthedot.operations.arguments import has
-from tests.waiting import every_chance
+from onthedot.clock.clock import ManualClock
+from onthedot.operations import task_queries
+from onthedot.operations.argument_filter import has
+from tests.support.waits import every_chance
 
 ORDER = {
     "customer": "acme",
@@ -78,8 +78,8 @@ async def test_find_by_arguments_and_metadata(app: App) -> None:
 
 async def test_a_page_may_be_short_but_its_cursor_finds_all(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """No call looks through everything: here at most two times ten of a hundred tasks."""
-    monkeypatch.setattr(finding, "_READS", 2)
-    monkeypatch.setattr(finding, "MANY", 10)
+    monkeypatch.setattr(task_queries, "_READS", 2)
+    monkeypatch.setattr(task_queries, "MANY", 10)
     send = app.named("send")
     handles = await app.enqueue_many([send.s(number=number, even=number % 2 == 0) for number in range(100)])
     looked, cursor, seen = 0, None, list[str]()

@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from onthedot.operations.pace import ENDS, Pace
+from onthedot.operations.throughput import ENDS, Pace
 
 AT = 1_800_000_000_000  # the store's clock; the other one begins at 0
 

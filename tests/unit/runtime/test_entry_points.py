@@ -19,8 +19,8 @@ from onthedot import (
     TaskCancelled,
     TaskHandle,
 )
-from tests.consumers import status
-from tests.waiting import wait_until
+from tests.support.consumers import status
+from tests.support.waits import wait_until
 
 pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left")]
 

@@ -13,7 +13,7 @@ from typing import Any
 
 import pytest
 
-from tests.waiting import LONG, SOON
+from tests.support.waits import LONG, SOON
 
 PROGRAM = """
 import asyncio, os, signal, sys, threading, time

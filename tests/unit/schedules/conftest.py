@@ -8,9 +8,9 @@ from pathlib import Path
 import pytest
 
 from onthedot import App
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.engine.worker import Worker
-from tests.waiting import until
+from tests.support.waits import until
 
 
 class Shop:

@@ -20,10 +20,10 @@ from onthedot import (
     TaskNotFound,
     current_task,
 )
-from onthedot.clock import ManualClock
-from tests.consumers import Work, running
-from tests.schedules.conftest import Shop
-from tests.waiting import until
+from onthedot.clock.clock import ManualClock
+from tests.support.consumers import Work, running
+from tests.support.waits import until
+from tests.unit.schedules.conftest import Shop
 
 BEGIN = datetime(2026, 1, 1, tzinfo=UTC)  # where the clock of a test stands first
 HOUR = timedelta(hours=1)

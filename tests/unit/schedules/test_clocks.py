@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 
 from onthedot import App, CronSchedule
-from onthedot.clock import ManualClock
-from tests.schedules.conftest import Shop
-from tests.schedules.test_api import BEGIN, HOUR
-from tests.schedules.ticks import hours, ticking
-from tests.waiting import until
+from onthedot.clock.clock import ManualClock
+from tests.support.waits import until
+from tests.unit.schedules.conftest import Shop
+from tests.unit.schedules.test_api import BEGIN, HOUR
+from tests.unit.schedules.ticks import hours, ticking
 
 
 class Jumping(ManualClock):

@@ -12,8 +12,8 @@ from zoneinfo import ZoneInfo, available_timezones
 
 import pytest
 
-from onthedot.cron import Cron, cron_in, daily, zone_name, zone_of
 from onthedot.errors import BadSchedule
+from onthedot.schedules.cron import Cron, cron_in, daily, zone_name, zone_of
 
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 TELLING = (

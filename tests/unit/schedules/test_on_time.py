@@ -12,7 +12,7 @@ import pytest
 
 from onthedot import App, IntervalSchedule, current_task
 from tests.faults import LONG, scaled
-from tests.waiting import until
+from tests.support.waits import until
 
 EVERY, RUNS = timedelta(seconds=0.2), scaled(10, 100)
 ON_TIME = timedelta(milliseconds=10)

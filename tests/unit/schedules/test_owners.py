@@ -11,12 +11,12 @@ import pytest
 from msgspec.structs import replace
 
 from onthedot import App, BadSchedule, CronSchedule, IntervalSchedule, StoreBusy, current_task
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import Limit, Schedule
-from tests.consumers import Work, scheduler_of
-from tests.schedules.conftest import Shop
-from tests.schedules.test_api import BEGIN, HOUR, Odd
-from tests.waiting import every_chance, until
+from tests.support.consumers import Work, scheduler_of
+from tests.support.waits import every_chance, until
+from tests.unit.schedules.conftest import Shop
+from tests.unit.schedules.test_api import BEGIN, HOUR, Odd
 
 
 def declare(app: App, schedule: object, name: str = "tick", **options: Any) -> list[datetime]:
@@ -214,7 +214,10 @@ async def test_a_rule_of_ones_own(shop: Shop) -> None:
     elsewhere = "schedule 'tick' has a rule of its own, and its code is not here.*app.schedules."
     async with worker.running():
         info = await operator.schedules.get("tick")
-        assert (info.rule, info.next_run) == ("<tests.schedules.test_api.Odd object>", BEGIN + timedelta(minutes=65))
+        assert (info.rule, info.next_run) == (
+            "<tests.unit.schedules.test_api.Odd object>",
+            BEGIN + timedelta(minutes=65),
+        )
         assert [run.at.hour for run in await worker.schedules.plan("tick")] == [
             1,
             3,

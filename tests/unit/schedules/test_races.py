@@ -12,10 +12,10 @@ from msgspec.structs import replace
 
 from onthedot import App, CronSchedule
 from onthedot.stores.contract import Fire, Limit, Schedule as Record
-from tests.schedules.conftest import Shop
-from tests.schedules.test_api import BEGIN, HOUR
-from tests.schedules.ticks import hours, ticking, watch
-from tests.waiting import until
+from tests.support.waits import until
+from tests.unit.schedules.conftest import Shop
+from tests.unit.schedules.test_api import BEGIN, HOUR
+from tests.unit.schedules.ticks import hours, ticking, watch
 
 
 async def start(app: App) -> None:

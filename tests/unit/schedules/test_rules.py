@@ -11,9 +11,9 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from onthedot.clock import from_ms, to_ms
+from onthedot.clock.clock import from_ms, to_ms
 from onthedot.errors import BadSchedule
-from onthedot.schedule import (
+from onthedot.schedules.rules import (
     LOOKED,
     CatchUp,
     CronSchedule,

@@ -10,13 +10,13 @@ from typing import Any
 import pytest
 
 from onthedot import App, AtMost, CronSchedule, IntervalSchedule, OnceSchedule, Retry, current_task
-from onthedot.clock import ManualClock
-from onthedot.schedule import LOOKED
+from onthedot.clock.clock import ManualClock
+from onthedot.schedules.rules import LOOKED
 from onthedot.stores.contract import Store
-from tests.schedules.conftest import Shop
-from tests.schedules.test_api import BEGIN, HOUR
-from tests.schedules.ticks import hours, ticking, watch
-from tests.waiting import until
+from tests.support.waits import until
+from tests.unit.schedules.conftest import Shop
+from tests.unit.schedules.test_api import BEGIN, HOUR
+from tests.unit.schedules.ticks import hours, ticking, watch
 
 # -- nobody was there
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from onthedot import App, current_task
 from onthedot.stores.contract import Fire, Store
-from tests.schedules.test_api import BEGIN, HOUR
+from tests.unit.schedules.test_api import BEGIN, HOUR
 
 
 def ticking(app: App, schedule: object, do: Callable[[], Any] | None = None, **options: Any) -> list[datetime]:

@@ -1,6 +1,6 @@
 """What stores do differently, seen by trying it: the table of docs/stores.md is what this prints.
 
-python -m tests.stores.differences
+python -m tests.unit.stores.differences
 """
 
 from __future__ import annotations
@@ -16,14 +16,14 @@ from click.testing import CliRunner
 
 from onthedot import App, StoreRefused
 from onthedot.cli import main as command_line
-from onthedot.clock import SystemClock
+from onthedot.clock.clock import SystemClock
 from onthedot.errors import ArgumentError
 from onthedot.stores import connect
-from onthedot.stores.about import rights_text
 from onthedot.stores.contract import NewTask, Store
+from onthedot.stores.schemes import rights_text
 
 KINDS = ("memory", "sqlite", "redis", "postgresql")
-PAGE = Path(__file__).parents[2] / "docs" / "stores.md"
+PAGE = Path(__file__).parents[3] / "docs" / "stores.md"
 APP = "differences"
 HOUR = 3_600_000  # ms
 HEAD = "| what | " + " | ".join(f"`{kind}`" for kind in KINDS) + " |"
@@ -179,8 +179,8 @@ def printed(columns: dict[str, dict[str, str]]) -> str:
 
 
 def main() -> None:
-    from tests.services import valkey
-    from tests.services.postgres import find
+    from tests.support.services import valkey
+    from tests.support.services.postgres import find
 
     for service in find():
         servers = {"redis": valkey.url(), "postgresql": service.url}

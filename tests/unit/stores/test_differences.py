@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from tests.services import valkey
-from tests.services.postgres import Service
-from tests.stores.differences import APP, KINDS, ROWS, documented, observed
+from tests.support.services import valkey
+from tests.support.services.postgres import Service
+from tests.unit.stores.differences import APP, KINDS, ROWS, documented, observed
 
 
 @pytest.mark.parametrize("kind", KINDS)
@@ -20,7 +20,7 @@ async def test_the_documentation_says_what_a_store_does(request: pytest.FixtureR
         service.clean(APP)
     else:
         seen = await observed(kind)
-    assert documented()[kind] == seen, "`python -m tests.stores.differences` prints the table"
+    assert documented()[kind] == seen, "`python -m tests.unit.stores.differences` prints the table"
 
 
 def test_it_has_no_row_that_nothing_looks_at() -> None:

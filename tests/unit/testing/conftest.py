@@ -9,7 +9,7 @@ import pytest
 
 from onthedot import App
 from onthedot.testing import TestApp
-from tests.testing.steps import Log
+from tests.unit.testing.steps import Log
 
 
 @pytest.fixture

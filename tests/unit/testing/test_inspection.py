@@ -18,7 +18,7 @@ from onthedot import (
     testing,
 )
 from onthedot.testing import TestApp
-from tests.testing.steps import START, none
+from tests.unit.testing.steps import START, none
 
 
 @dataclass

@@ -16,8 +16,8 @@ from onthedot import (
     current_task,
 )
 from onthedot.testing import ManualClock, TestApp
-from tests.testing.steps import START, Log, none, nothing_is_alive, seconds
-from tests.waiting import until
+from tests.support.waits import until
+from tests.unit.testing.steps import START, Log, none, nothing_is_alive, seconds
 
 # -- the worker's life
 

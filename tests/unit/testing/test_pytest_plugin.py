@@ -87,7 +87,7 @@ def run_here(project: pytest.Pytester) -> pytest.RunResult:
 
 
 def test_the_example_is_the_readmes() -> None:
-    readme = (Path(__file__).parents[2] / "README.md").read_text("utf-8")
+    readme = (Path(__file__).parents[3] / "README.md").read_text("utf-8")
     if "onthedot_app" in readme and "```python\nasync def test_" in readme:
         assert README in readme
 

@@ -13,7 +13,7 @@ from onthedot import (
     TaskTimeout,
 )
 from onthedot.testing import TestApp
-from tests.testing.steps import START, Log, hours, nothing_is_alive, seconds
+from tests.unit.testing.steps import START, Log, hours, nothing_is_alive, seconds
 
 
 async def test_timeout_of_an_async_task(app: App, test: TestApp, log: Log) -> None:

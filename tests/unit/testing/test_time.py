@@ -21,7 +21,7 @@ from onthedot import (
     current_task,
 )
 from onthedot.testing import ManualClock, TestApp
-from tests.testing.steps import START, Log, hours, minutes, none, seconds
+from tests.unit.testing.steps import START, Log, hours, minutes, none, seconds
 
 # -- time
 

@@ -19,7 +19,7 @@ from onthedot import (
     current_task,
 )
 from onthedot.testing import TestApp
-from tests.testing.steps import START, Log, hours, nothing_is_alive, seconds
+from tests.unit.testing.steps import START, Log, hours, nothing_is_alive, seconds
 
 # -- the three verbs
 

@@ -65,7 +65,7 @@ class Shepherd:
         """folder: removed if this process ends without saying so."""
         self._control, theirs = socket.socketpair()
         with theirs:
-            command = _python("shepherd", theirs.fileno(), os.getpid(), method, folder)
+            command = _python("onthedot.executors.processes.fork_server", theirs.fileno(), os.getpid(), method, folder)
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
             )
@@ -128,8 +128,8 @@ class Shepherd:
 def _python(module: str, *arguments: object) -> list[str]:
     """Runs main() of a module of this package, found where this process found it."""
     # The first words are for those who look at a list of processes.
-    code = f"'onthedot {module}'; import sys; sys.path[:] = {sys.path!r}; "
-    code += f"from onthedot.executors.{module} import main; main(*sys.argv[1:])"
+    code = f"'{module}'; import sys; sys.path[:] = {sys.path!r}; "
+    code += f"from {module} import main; main(*sys.argv[1:])"
     flags: list[str] = getattr(subprocess, "_args_from_interpreter_flags", list)()
     return [sys.executable, *flags, "-c", code, *map(str, arguments)]
 
@@ -235,7 +235,7 @@ def main(descriptor: str, worker: str, method: Method, folder: str = "") -> None
         signal.signal(each, signal.SIG_IGN)
     begin: Callable[[int], object] = _execute
     if method == "forkserver":
-        from onthedot.executors.child import main as begin_here
+        from onthedot.runtime.pool_child import main as begin_here
 
         begin = begin_here
         gc.collect()
@@ -254,7 +254,7 @@ def _wake_up(number: int, frame: FrameType | None) -> None:
 
 def _execute(descriptor: int) -> None:
     os.set_inheritable(descriptor, True)
-    command = _python("child", descriptor)
+    command = _python("onthedot.runtime.pool_child", descriptor)
     os.execv(command[0], command)  # noqa: S606 - our own interpreter, our own module
 
 

@@ -8,7 +8,7 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from onthedot.importing import Code
+from onthedot.runtime.user_code import Code
 from onthedot.stores.contract import Again, Ended, Lease, NewTask, Record
 
 T = TypeVar("T")

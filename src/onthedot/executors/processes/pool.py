@@ -17,12 +17,10 @@ from contextlib import suppress
 from contextvars import Context
 from itertools import count
 
-from onthedot.context import TaskContext, current_task
 from onthedot.errors import DeclarationError
 from onthedot.executors.contract import Encoded
-from onthedot.executors.shepherd import METHODS, Method, Shepherd, how, method_of, supported
-from onthedot.executors.there import WorkerDied, judged_there, raised_there
-from onthedot.executors.wire import (
+from onthedot.executors.processes.fork_server import METHODS, Method, Shepherd, how, method_of, supported
+from onthedot.executors.processes.messages import (
     Boot,
     Call,
     Frames,
@@ -35,6 +33,8 @@ from onthedot.executors.wire import (
     frame,
     read_from_child,
 )
+from onthedot.executors.processes.remote_errors import WorkerDied, judged_there, raised_there
+from onthedot.model.context import TaskContext, current_task
 
 _GRACE = 1.0  # seconds for a child to leave its lifespan when all ends
 _LEAVE = 5.0  # and when it has had its number of tasks

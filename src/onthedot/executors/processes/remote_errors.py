@@ -4,12 +4,12 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from onthedot.context import TaskContext
 from onthedot.errors import Cancel, Reject, Retry, Snooze, TaskControl, TaskFailed
-from onthedot.executors.wire import Raised, Refused
-from onthedot.outcome import failed, read_failure
+from onthedot.executors.processes.messages import Raised, Refused
+from onthedot.model.context import TaskContext
+from onthedot.model.failures import failed, read_failure
+from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Again, Ended
-from onthedot.task import TaskFailure
 
 _CONTROLS: dict[str, Callable[[str], TaskControl]] = {
     "Retry": lambda _: Retry(),

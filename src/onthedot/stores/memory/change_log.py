@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from onthedot.stores.contract import Record
-from onthedot.stores.memory.board import Moves
+from onthedot.stores.memory.tables import Moves
 
 _MOST = 100_000  # moves, over all rows
 

@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from heapq import heapify, heappop, heapreplace
 
 from onthedot.stores.contract import BATCH, Pool, Record
-from onthedot.stores.limits import admitted
-from onthedot.stores.memory.board import Board, Claim
-from onthedot.stores.order import Order
+from onthedot.stores.memory.tables import Board, Claim
+from onthedot.stores.rules.limits import admitted
+from onthedot.stores.rules.ordered_queue import Order
 
 _Head = tuple[int, int, "_Queue"]  # first key, a number to break ties, the queue
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from onthedot.stores.contract import Page, Record
-from onthedot.stores.filters import check, fits
-from onthedot.stores.memory.board import Board
+from onthedot.stores.memory.tables import Board
+from onthedot.stores.rules.filters import check, fits
 
 _LOOK = 20_000  # records a call looks at, so that the lock is never held for long
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from onthedot.stores.contract import AHEAD, Record, Standing
-from onthedot.stores.memory.board import Board
-from onthedot.stores.order import Order
-from onthedot.stores.records import ENDED, ENDING
-from onthedot.stores.standing import holds
+from onthedot.stores.memory.tables import Board
+from onthedot.stores.rules.ordered_queue import Order
+from onthedot.stores.rules.position import holds
+from onthedot.stores.rules.records import ENDED, ENDING
 
 
 def standing(board: Board, uuid: str, now: float) -> Standing | None:

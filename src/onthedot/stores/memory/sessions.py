@@ -6,7 +6,7 @@ from collections import OrderedDict
 from collections.abc import Mapping
 
 from onthedot.stores.contract import Record
-from onthedot.stores.memory.board import Claim
+from onthedot.stores.memory.tables import Claim
 
 _GRAVES = 10_000  # how many dead names are remembered
 

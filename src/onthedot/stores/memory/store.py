@@ -5,7 +5,8 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from onthedot.clock import Clock, SystemClock
+from onthedot import forks
+from onthedot.clock.clock import Clock, SystemClock
 from onthedot.stores.contract import (
     CHORES,
     CLIENT_LEASE,
@@ -33,17 +34,16 @@ from onthedot.stores.contract import (
     Verdict,
     Why,
 )
-from onthedot.stores.listeners import Listeners
-from onthedot.stores.memory import forks
-from onthedot.stores.memory.board import Board, Claim
-from onthedot.stores.memory.changes import Changes
+from onthedot.stores.hint_streams import Listeners
+from onthedot.stores.memory.change_log import Changes
+from onthedot.stores.memory.claim import Taking, resting, take_strays
 from onthedot.stores.memory.find import find
 from onthedot.stores.memory.journal import Journal
+from onthedot.stores.memory.position import standing
 from onthedot.stores.memory.schedules import Schedules
 from onthedot.stores.memory.sessions import Session, Sessions
-from onthedot.stores.memory.standing import standing
-from onthedot.stores.memory.taking import Taking, resting, take_strays
-from onthedot.stores.records import ENDED, ENDING, back, crashed, ended, moved, past_with, settled_by
+from onthedot.stores.memory.tables import Board, Claim
+from onthedot.stores.rules.records import ENDED, ENDING, back, crashed, ended, moved, past_with, settled_by
 
 
 class MemoryStore:

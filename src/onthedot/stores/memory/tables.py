@@ -11,10 +11,10 @@ from heapq import heappop, heappush
 from math import ceil
 
 from onthedot.stores.contract import BATCH, FRESH, Added, NewTask, Past, Record, State, Why
-from onthedot.stores.limits import Limits, admitted
 from onthedot.stores.memory.results import Results
-from onthedot.stores.order import Order
-from onthedot.stores.records import (
+from onthedot.stores.rules.limits import Limits, admitted
+from onthedot.stores.rules.ordered_queue import Order
+from onthedot.stores.rules.records import (
     ENDED,
     ENDING,
     adopted,

@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
 from onthedot.errors import StoreRefused, StoreUnavailable
-from onthedot.stores.postgres.faults import explained, is_lost, is_withdrawn
+from onthedot.stores.postgres.errors import explained, is_lost, is_withdrawn
 from onthedot.stores.postgres.tls import tls_of
 from onthedot.stores.postgres.url import Address
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
 from onthedot.stores.postgres.tls import NO_TLS, WANTS_TLS, WAYS
-from onthedot.stores.trust import distrusted
+from onthedot.stores.tls_advice import distrusted
 
 _AGAIN = ("40001", "40P01")  # the server took it back so that others could go on
 _GONE = ("57P01", "57P02", "57P03", "08")  # the connection is of no use any more

@@ -21,6 +21,6 @@ def functions() -> tuple[list[str], list[str]]:
 
 def rights_text(role: str) -> str:
     verbs, readers = (", ".join(f"'{name}'" for name in names) for names in functions())
-    text = (HERE / "rights.sql").read_text("utf-8")
+    text = (HERE / "grants.sql").read_text("utf-8")
     quoted = '"' + role.replace('"', '""') + '"'
     return text.replace("{role}", quoted).replace("{verbs}", verbs).replace("{readers}", readers)

@@ -13,9 +13,9 @@ from uuid import uuid4
 import msgspec
 
 from onthedot.errors import StoreError
-from onthedot.stores.listeners import Listeners, Listening
-from onthedot.stores.postgres.faults import explained
-from onthedot.stores.postgres.lines import Connection, Line, connect
+from onthedot.stores.hint_streams import Listeners, Listening
+from onthedot.stores.postgres.connections import Connection, Line, connect
+from onthedot.stores.postgres.errors import explained
 from onthedot.stores.postgres.queries import SQL
 from onthedot.stores.postgres.url import Address
 

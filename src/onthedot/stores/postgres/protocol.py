@@ -28,7 +28,7 @@ from onthedot.stores.contract import (
     Record,
     Schedule,
 )
-from onthedot.stores.policies import policy_of, policy_text
+from onthedot.stores.policy_json import policy_of, policy_text
 
 
 class _New(Struct, omit_defaults=True):

@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from onthedot.stores.besides import Server
+from onthedot.stores.capabilities import Server
 from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
-from onthedot.stores.filters import FILTERS, check
-from onthedot.stores.limits import Bucket, Limits
-from onthedot.stores.postgres.lines import Line
+from onthedot.stores.postgres.connections import Line
+from onthedot.stores.postgres.protocol import seen
 from onthedot.stores.postgres.queries import SQL
-from onthedot.stores.postgres.wire import seen
-from onthedot.stores.standing import holds
+from onthedot.stores.rules.filters import FILTERS, check
+from onthedot.stores.rules.limits import Bucket, Limits
+from onthedot.stores.rules.position import holds
 
 _LOOK = 20_000  # records a call looks at
 _FILTERS = tuple(FILTERS)  # the last two are times

@@ -7,15 +7,15 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.postgres.faults import code_of
-from onthedot.stores.postgres.lines import Connection, Line
+from onthedot.stores.postgres.connections import Connection, Line
+from onthedot.stores.postgres.errors import code_of
 from onthedot.stores.postgres.queries import HERE, SQL
 from onthedot.stores.postgres.url import Address
 
 T = TypeVar("T")
 
 VERSION = 1
-_FLOW = ("base", "lanes", "add", "settle", "claim", "turn", "sessions", "moving", "control", "verbs")
+_FLOW = ("places", "lanes", "insert", "settle", "claim", "turn", "sessions", "transfer", "schedules", "verb_settings")
 _MIGRATIONS: dict[int, str] = {}  # from this version to the next; the first one is the whole text
 _LOCK = 1869897843  # one at a time makes or changes it
 

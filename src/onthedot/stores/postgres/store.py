@@ -9,7 +9,7 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from onthedot.clock import Clock, SystemClock
+from onthedot.clock.clock import Clock, SystemClock
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     Added,
@@ -28,13 +28,13 @@ from onthedot.stores.contract import (
     Turn,
     Verdict,
 )
-from onthedot.stores.postgres import wire
-from onthedot.stores.postgres.hearing import Hearing, Told, sources_told, told_of
-from onthedot.stores.postgres.joins import join, join_awaited
-from onthedot.stores.postgres.lines import Line, Lines
-from onthedot.stores.postgres.looking import Looking
+from onthedot.stores.postgres import protocol
+from onthedot.stores.postgres.connections import Line, Lines
+from onthedot.stores.postgres.notifier import Hearing, Told, sources_told, told_of
 from onthedot.stores.postgres.queries import SQL
+from onthedot.stores.postgres.reads import Looking
 from onthedot.stores.postgres.schema import prepare
+from onthedot.stores.postgres.transactions import join, join_awaited
 from onthedot.stores.postgres.url import Address
 
 
@@ -132,7 +132,7 @@ class PostgresStore(Looking):
         return app
 
     def _said(self, **said: Any) -> str:
-        return wire.encode({"app": self._name, "now": self._now(), **said})
+        return protocol.encode({"app": self._name, "now": self._now(), **said})
 
     def _tell(self, told: Told) -> None:
         if told:
@@ -143,38 +143,38 @@ class PostgresStore(Looking):
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         if not tasks:
             return []
-        row = await self._mine.add.row(SQL["add"], self._said(tasks=wire.said_tasks(tasks)))
+        row = await self._mine.add.row(SQL["add"], self._said(tasks=protocol.said_tasks(tasks)))
         self._tell(sources_told(row["sources"]))
         return _added(row)
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
-        asked = None if ask is None else wire.said_ask(ask, again=self._asked.get(session) == ask.number)
-        ends = wire.encode(wire.said_outcomes(outcomes))
+        asked = None if ask is None else protocol.said_ask(ask, again=self._asked.get(session) == ask.number)
+        ends = protocol.encode(protocol.said_outcomes(outcomes))
         whose = sorted({outcome.lease.session for outcome in outcomes})
         row = await self._mine.turn.row(SQL["turn"], self._said(session=session, ask=asked, sessions=whose), ends)
         self._tell(told_of(row["told"], but=session))
         if ask is None or not row["alive"]:
             return Turn(row["verdicts"] or [], alive=row["alive"])
         self._asked[session] = ask.number
-        return Turn(row["verdicts"] or [], wire.claimed(row))
+        return Turn(row["verdicts"] or [], protocol.claimed(row))
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
-        row = await self._mine.add.row(SQL["note"], self._said(notes=[wire.said_note(note) for note in notes]))
+        row = await self._mine.add.row(SQL["note"], self._said(notes=[protocol.said_note(note) for note in notes]))
         lost: Sequence[int] = row["lost"]
         return [notes[place - 1].lease for place in lost]
 
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
         row = await self._mine.add.row(SQL["cancel"], self._said(session=session, uuids=uuids))
         self._tell(told_of(row["told"], session, reason))
-        return Held(row["fence"], wire.records(row))
+        return Held(row["fence"], protocol.records(row))
 
     async def lift(self, session: str, uuids: Sequence[str]) -> Held:
         row = await self._mine.add.row(SQL["lift"], self._said(session=session, uuids=uuids))
         self._tell(told_of(row["told"], session))
-        return Held(row["fence"], wire.records(row))
+        return Held(row["fence"], protocol.records(row))
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
-        said = self._said(records=[wire.said_record(record) for record in records])
+        said = self._said(records=[protocol.said_record(record) for record in records])
         return _added(await self._mine.add.row(SQL["adopt"], said))
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
@@ -188,7 +188,7 @@ class PostgresStore(Looking):
     async def beat(self, session: str, info: bytes, lease: int) -> Beat:
         row = await self._mine.beat.row(SQL["beat"], self._said(session=session, info=info, lease=lease))
         self._tell(told_of(row["told"], but=session))
-        return Beat(True, wire.leases(row["cancel"], session)) if row["alive"] else Beat(False)
+        return Beat(True, protocol.leases(row["cancel"], session)) if row["alive"] else Beat(False)
 
     async def close(self, session: str) -> None:
         row = await self._mine.add.row(SQL["close"], self._said(session=session))
@@ -201,14 +201,14 @@ class PostgresStore(Looking):
     # -- control
 
     async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
-        said = self._said(schedules=schedules, limits=[wire.said_limit(limit) for limit in limits])
+        said = self._said(schedules=schedules, limits=[protocol.said_limit(limit) for limit in limits])
         row = await self._mine.add.row(SQL["put"], said)
         self._tell(told_of(row["told"]))
         answers: Sequence[bool] = row["answers"]
         return answers
 
     async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
-        row = await self._mine.add.row(SQL["fire"], self._said(fires=[wire.said_fire(fire) for fire in fires]))
+        row = await self._mine.add.row(SQL["fire"], self._said(fires=[protocol.said_fire(fire) for fire in fires]))
         self._tell(told_of(row["told"]))
         answers: Sequence[bool] = row["answers"]
         return answers
@@ -225,19 +225,19 @@ class PostgresStore(Looking):
 
     def add_in(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """Adds with the caller's commit, or not at all."""
-        return _added(join(connection, "add_v1", self._said(tasks=wire.said_tasks(tasks), joined=True)))
+        return _added(join(connection, "add_v1", self._said(tasks=protocol.said_tasks(tasks), joined=True)))
 
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         """Settles with the caller's commit. If the answer is not "ok", the caller should roll back."""
-        verdict: Verdict = join(connection, "settle_in_v1", self._said(outcomes=[wire.said_outcome(outcome)]))[0]
+        verdict: Verdict = join(connection, "settle_in_v1", self._said(outcomes=[protocol.said_outcome(outcome)]))[0]
         return verdict
 
     async def add_awaited(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        said = self._said(tasks=wire.said_tasks(tasks), joined=True)
+        said = self._said(tasks=protocol.said_tasks(tasks), joined=True)
         return _added(await join_awaited(connection, "add_v1", said))
 
     async def settle_awaited(self, connection: object, outcome: Outcome) -> Verdict:
-        said = self._said(outcomes=[wire.said_outcome(outcome)])
+        said = self._said(outcomes=[protocol.said_outcome(outcome)])
         verdict: Verdict = (await join_awaited(connection, "settle_in_v1", said))[0]
         return verdict
 

@@ -15,7 +15,7 @@ from urllib.parse import parse_qsl, unquote, urlsplit
 
 from onthedot.errors import StoreRefused
 from onthedot.stores.postgres.url import Address
-from onthedot.stores.trust import BUT, Ways
+from onthedot.stores.tls_advice import BUT, Ways
 
 WAYS = Ways("?sslrootcert=/path/to/ca.pem", "?sslcert=…&sslkey=…", "?sslmode=require encrypts without looking at it")
 NO_TLS = f"it does not offer TLS: turn it on there, or ?sslmode=disable, {BUT}"

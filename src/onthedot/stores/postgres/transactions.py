@@ -12,7 +12,7 @@ from importlib import import_module
 from typing import Any
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.postgres.faults import explained
+from onthedot.stores.postgres.errors import explained
 
 KNOWN = "asyncpg, psycopg (sync or async), or SQLAlchemy (Connection or Session, sync or async)"
 

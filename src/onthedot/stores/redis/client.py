@@ -13,20 +13,20 @@ from typing import Any, TypeAlias, cast
 
 from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.stores.redis import tls
-from onthedot.stores.redis.alert import alert_of
-from onthedot.stores.redis.door import Door, no_retry
-from onthedot.stores.redis.ear import Ear
-from onthedot.stores.redis.faults import explained, is_unknown_script, may_pass
-from onthedot.stores.redis.line import Line
-from onthedot.stores.redis.lines import Lines
+from onthedot.stores.redis.connection import Line
+from onthedot.stores.redis.connections import Lines
+from onthedot.stores.redis.connector import Door, no_retry
+from onthedot.stores.redis.errors import explained, is_unknown_script, may_pass
 from onthedot.stores.redis.scripts import SCRIPTS, TEXTS
+from onthedot.stores.redis.subscription import Ear
+from onthedot.stores.redis.tls_probe import alert_of
 from onthedot.stores.redis.url import Place, place_of
 
 PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for five
 _LISTEN = 1.0  # seconds, after all tries: for why a server hung up
 _CONFIRM = 2.0  # seconds for replicas to have it
 _ADDING = [verb for verb in SCRIPTS if verb.startswith(("add", "adopt"))]  # nothing brings it back, all else is redone
-_TELLING = ("add", "add_alike")  # somebody waits for what they bring
+_TELLING = ("add", "add_uniform")  # somebody waits for what they bring
 _SEARCH = 10.0  # seconds for turning over all keys of a server
 _COUNTS = "onthedot:{*}:count"  # every app has one
 _OLDEST = (6, 2)

@@ -8,7 +8,7 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, cast
 
-from onthedot.stores.redis.faults import Refusal
+from onthedot.stores.redis.errors import Refusal
 
 GOODBYE = 1.0  # seconds: with TLS both sides say it
 _PING = b"*1\r\n$4\r\nPING\r\n"

@@ -6,8 +6,8 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from onthedot.stores.redis.faults import is_answer
-from onthedot.stores.redis.line import Line
+from onthedot.stores.redis.connection import Line
+from onthedot.stores.redis.errors import is_answer
 
 
 class Lines:

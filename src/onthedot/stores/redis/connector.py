@@ -9,7 +9,7 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from onthedot.stores.redis import tls
-from onthedot.stores.redis.line import GOODBYE, Line
+from onthedot.stores.redis.connection import GOODBYE, Line
 from onthedot.stores.redis.url import Place
 
 CONNECT = 2.0  # seconds, with the greeting

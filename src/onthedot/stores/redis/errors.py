@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
-from onthedot.stores.trust import Ways, distrusted
+from onthedot.stores.tls_advice import Ways, distrusted
 
 _DOUBTS = "is it running, is the address right, and is TLS on both sides or on neither?"
 _WAYS = Ways("?tls_ca=/path/to/ca.pem", "?tls_cert=…&tls_key=…", "?tls_insecure=1")

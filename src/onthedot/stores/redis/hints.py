@@ -6,10 +6,10 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from onthedot.stores.contract import Held, Hint, Record
-from onthedot.stores.redis.ear import Ear
-from onthedot.stores.redis.faults import explained
-from onthedot.stores.redis.rows import decode, to_held, to_news
-from onthedot.stores.redis.uuids import to_uuids
+from onthedot.stores.redis.errors import explained
+from onthedot.stores.redis.record_format import decode, to_held, to_news
+from onthedot.stores.redis.subscription import Ear
+from onthedot.stores.redis.uuid_format import to_uuids
 
 
 class Listening:

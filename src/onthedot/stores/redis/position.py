@@ -6,9 +6,9 @@ from collections.abc import Sequence
 from typing import Any
 
 from onthedot.stores.contract import Limit, Standing
-from onthedot.stores.limits import Bucket, Limits
-from onthedot.stores.redis.rows import decode, learn, to_record
-from onthedot.stores.standing import holds
+from onthedot.stores.redis.record_format import decode, learn, to_record
+from onthedot.stores.rules.limits import Bucket, Limits
+from onthedot.stores.rules.position import holds
 
 
 def to_standing(answer: Sequence[Any]) -> Standing:

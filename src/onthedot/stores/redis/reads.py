@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from onthedot.stores.besides import Server
+from onthedot.stores.capabilities import Server
 from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
-from onthedot.stores.filters import check, fits
-from onthedot.stores.records import moved, past_with
 from onthedot.stores.redis.client import fields
-from onthedot.stores.redis.rows import learn, seq_bytes, to_note, to_record, to_schedule
-from onthedot.stores.redis.standing import to_limit, to_standing
-from onthedot.stores.redis.uuids import packed_uuid, to_uuid, to_uuids
+from onthedot.stores.redis.position import to_limit, to_standing
+from onthedot.stores.redis.record_format import learn, seq_bytes, to_note, to_record, to_schedule
+from onthedot.stores.redis.uuid_format import packed_uuid, to_uuid, to_uuids
+from onthedot.stores.rules.filters import check, fits
+from onthedot.stores.rules.records import moved, past_with
 
 _PIECE = 200  # records a script looks at
 _LOOK = 5_000  # records a find looks at
@@ -43,7 +43,7 @@ class Looking(ABC):
         return found
 
     async def _look(self, by: str, wanted: Sequence[bytes]) -> list[tuple[int, Record]]:
-        rows, now, policies = await self._call("look", by, *wanted)
+        rows, now, policies = await self._call("get", by, *wanted)
         for digest, text in zip(policies[::2], policies[1::2], strict=True):
             learn(digest, text)
         return [(row[0] - 1, _seen(row, float(now))) for row in rows]
@@ -93,7 +93,7 @@ class Looking(ABC):
         return tally
 
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
-        schedules, rules, limits, workers, leases = await self._call("state")
+        schedules, rules, limits, workers, leases = await self._call("snapshot")
         rule, alive = dict(_pairs(rules)), set(leases)
         return (
             [to_schedule(name, packed, rule[name]) for name, packed in _pairs(schedules)],
@@ -102,14 +102,14 @@ class Looking(ABC):
         )
 
     async def server(self) -> Server:
-        now, about, memory = await self._call("server")
+        now, about, memory = await self._call("server_info")
         said = fields(about) | fields(memory)
         kind = "valkey" if "valkey_version" in said else "redis"
         program = f"{kind.capitalize()} {said[f'{kind}_version']}"
         return Server(float(now), program, int(said["used_memory"]), int(said["maxmemory"]))
 
     async def standing(self, uuid: str) -> Standing | None:
-        answer = await self._call("stand", packed_uuid(uuid), AHEAD)
+        answer = await self._call("position", packed_uuid(uuid), AHEAD)
         return None if answer is None else to_standing(answer)
 
     async def changes(self, after: str, limit: int) -> list[tuple[str, bytes]]:
@@ -125,7 +125,7 @@ class Looking(ABC):
         names: dict[bytes, tuple[str, str]] = {}
         for start in range(0, len(seqs), 1000):
             piece = seqs[start : start + 1000]
-            answer = await self._call("names", *piece)
+            answer = await self._call("resolve_ids", *piece)
             for seq, uuid, source in zip(piece, answer[::2], answer[1::2], strict=True):
                 if uuid:
                     names[seq] = to_uuid(uuid), source.decode()

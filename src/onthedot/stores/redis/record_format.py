@@ -25,7 +25,7 @@ from onthedot.stores.contract import (
     Schedule,
     State,
 )
-from onthedot.stores.redis.uuids import packed_uuid, packed_uuids, uuid_at
+from onthedot.stores.redis.uuid_format import packed_uuid, packed_uuids, uuid_at
 
 _KEYS = {
     "priority": "p", "boost": "b", "cost": "c", "clash": "k", "unique_for": "u", "expires": "x", "max_crashes": "m",

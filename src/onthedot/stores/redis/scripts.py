@@ -9,7 +9,7 @@ from typing import NamedTuple
 _FOLDER = Path(__file__).parent / "lua"
 _USES = "-- uses:"
 _HERE = "-- here:"
-_GROUND = "later"  # what is used by most ends with it
+_GROUND = "write_buffer"  # what is used by most ends with it
 
 
 class Script(NamedTuple):
@@ -18,11 +18,13 @@ class Script(NamedTuple):
 
 
 def _read(verb: str) -> Script:
-    used = [name for line in _lines(verb) if line.startswith(_USES) for name in line.removeprefix(_USES).split()]
-    parts = [_plain(name) for name in used]
+    used = [
+        name for line in _lines(f"verbs/{verb}") if line.startswith(_USES) for name in line.removeprefix(_USES).split()
+    ]
+    parts = [_plain(f"lib/{name}") for name in used]
     if _GROUND in used:
         parts = _nested(parts, used.index(_GROUND) + 1)
-    text = "\n".join([*parts, _plain(verb), *(["end)()"] if _GROUND in used else [])])
+    text = "\n".join([*parts, _plain(f"verbs/{verb}"), *(["end)()"] if _GROUND in used else [])])
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
@@ -47,15 +49,16 @@ def _plain(name: str) -> str:
     for line in _lines(name):
         said = line.lstrip()
         if said.startswith(_HERE):
-            plain.append(_plain(said.removeprefix(_HERE).strip()))
+            plain.append(_plain("lib/" + said.removeprefix(_HERE).strip()))
         elif not said.startswith("--"):
             plain.append(line)
     return "\n".join(plain)
 
 
 VERBS = (
-    "add", "add_alike", "turn", "note", "cancel", "lift", "adopt", "revive", "beat", "close", "put", "fire", "drop",
-    "purge", "look", "names", "stand", "state", "server",
+    "add", "add_uniform", "turn", "note", "cancel", "lift", "adopt", "revive", "heartbeat", "close_session",
+    "put", "fire", "delete_schedules",
+    "purge", "get", "resolve_ids", "position", "snapshot", "server_info",
 )  # fmt: skip
 SCRIPTS: dict[str, Script] = {verb: _read(verb) for verb in VERBS}
 TEXTS: dict[str, str] = {script.sha: script.text for script in SCRIPTS.values()}

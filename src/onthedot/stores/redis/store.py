@@ -10,7 +10,7 @@ from functools import partial
 from struct import Struct
 from typing import Any, TypeVar, cast
 
-from onthedot.clock import Clock, SystemClock
+from onthedot.clock.clock import Clock, SystemClock
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     CLIENT_LEASE,
@@ -33,10 +33,9 @@ from onthedot.stores.contract import (
     Verdict,
 )
 from onthedot.stores.redis.client import Client, closed
-from onthedot.stores.redis.ear import Ear
 from onthedot.stores.redis.hints import Listening
-from onthedot.stores.redis.looking import Looking
-from onthedot.stores.redis.rows import (
+from onthedot.stores.redis.reads import Looking
+from onthedot.stores.redis.record_format import (
     UnknownPolicy,
     alike,
     decode,
@@ -51,8 +50,9 @@ from onthedot.stores.redis.rows import (
     to_records,
     to_schedule,
 )
+from onthedot.stores.redis.subscription import Ear
 from onthedot.stores.redis.url import place_of
-from onthedot.stores.redis.uuids import packed_uuid, to_uuid
+from onthedot.stores.redis.uuid_format import packed_uuid, to_uuid
 
 T = TypeVar("T")
 
@@ -133,7 +133,7 @@ class RedisStore(Looking):
         if not tasks:
             return []
         if alike(tasks):
-            return _added(tasks, await self._call("add_alike", *packed_alike(tasks)))
+            return _added(tasks, await self._call("add_uniform", *packed_alike(tasks)))
         return _added(tasks, await self._call("add", packed_policies(tasks), encode(times(tasks)), *payloads(tasks)))
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
@@ -178,7 +178,7 @@ class RedisStore(Looking):
     # -- sessions
 
     async def beat(self, session: str, info: bytes, lease: int) -> Beat:
-        while (answer := await self._call("beat", session, info, lease)) == b"more":
+        while (answer := await self._call("heartbeat", session, info, lease)) == b"more":
             pass  # dead, and what it held goes back a batch at a time
         if not answer[0]:
             return Beat(alive=False)
@@ -187,7 +187,7 @@ class RedisStore(Looking):
         return Beat(True, [Lease(to_uuid(uuid), fence, session) for uuid, fence in pairs])
 
     async def close(self, session: str) -> None:
-        while await self._call("close", session):
+        while await self._call("close_session", session):
             pass  # a batch at a time
 
     def hints(self, session: str) -> Hints:
@@ -215,7 +215,7 @@ class RedisStore(Looking):
 
     async def drop(self, schedules: Sequence[str]) -> None:
         if schedules:
-            await self._call("drop", *schedules)
+            await self._call("delete_schedules", *schedules)
 
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
         gone, dropped = 0, 0

@@ -6,7 +6,7 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from onthedot.stores.redis.line import Line
+from onthedot.stores.redis.connection import Line
 
 _QUIET = 15.0  # seconds after which a silent connection is asked whether it lives; a worker hears its own beats
 _ANSWER = 5.0

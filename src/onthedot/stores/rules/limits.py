@@ -8,7 +8,7 @@ from heapq import heappop, heappush
 from typing import Literal
 
 from onthedot.stores.contract import Limit, Record
-from onthedot.stores.order import Order
+from onthedot.stores.rules.ordered_queue import Order
 
 SWEEP = 5_000  # lanes a purge looks at
 _SLACK_MS = 1e-3  # what a moment may lose to rounding: the tokens of this time are lent, and stay owed

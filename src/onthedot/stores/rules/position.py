@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.stores.contract import Hold, Limit, Record
-from onthedot.stores.limits import Limits, shut
+from onthedot.stores.rules.limits import Limits, shut
 
 
 def holds(limits: Limits, record: Record, running: int, now: float) -> list[Hold]:

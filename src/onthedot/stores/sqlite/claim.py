@@ -8,11 +8,11 @@ from heapq import merge
 import msgspec
 
 from onthedot.stores.contract import BATCH, CHORES, Ask, Claimed, Pool, Record, Schedule
-from onthedot.stores.limits import admitted
-from onthedot.stores.sqlite.board import Board
+from onthedot.stores.rules.limits import admitted
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_record
 from onthedot.stores.sqlite.sessions import Session
+from onthedot.stores.sqlite.tables import Board
 
 _Ready = tuple[int, int, bool, Record, Row]  # rank and seq by which they come, a suspect, the task
 _MINE = 20_000  # claimed rows that are remembered

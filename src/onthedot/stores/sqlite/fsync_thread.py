@@ -15,7 +15,7 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.sqlite.desk import Call, answer
+from onthedot.stores.sqlite.request_thread import Call, answer
 
 _log = logging.getLogger("onthedot.store")
 _REST = 0.05  # seconds that what nobody waits for may be without

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onthedot.stores.contract import Lease, Note
-from onthedot.stores.sqlite.board import Board
 from onthedot.stores.sqlite.queries import SQL
+from onthedot.stores.sqlite.tables import Board
 
 
 def note(board: Board, notes: Sequence[Note]) -> list[Lease]:

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from onthedot.stores.contract import Limit
-from onthedot.stores.limits import SWEEP, Bucket, Lane, Limits, binds
+from onthedot.stores.rules.limits import SWEEP, Bucket, Lane, Limits, binds
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 import msgspec
 
-from onthedot.stores.listeners import Listener, Listeners
-from onthedot.stores.sqlite.told import Told
+from onthedot.stores.hint_streams import Listener, Listeners
+from onthedot.stores.sqlite.notifications import Told
 
 _LONGEST = 100  # bytes of a socket's path; the system's limit is 104 or 108
 _MOST = 30  # names in one datagram: a source has up to 200 letters

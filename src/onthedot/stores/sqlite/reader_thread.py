@@ -5,10 +5,10 @@ from __future__ import annotations
 from pathlib import Path
 
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.sqlite.desk import Call, Desk, answer
-from onthedot.stores.sqlite.faults import explained, inode
-from onthedot.stores.sqlite.looking import Looking
+from onthedot.stores.sqlite.errors import explained, inode
 from onthedot.stores.sqlite.queries import SQL
+from onthedot.stores.sqlite.reads import Looking
+from onthedot.stores.sqlite.request_thread import Call, Desk, answer
 from onthedot.stores.sqlite.schema import connect
 
 

@@ -10,14 +10,14 @@ from typing import Any
 import msgspec
 
 from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
-from onthedot.stores.filters import FILTERS, check
-from onthedot.stores.records import ENDED, ENDING, moved, past_with
-from onthedot.stores.sqlite.claiming import to_schedule
-from onthedot.stores.sqlite.lanes import Lanes
+from onthedot.stores.rules.filters import FILTERS, check
+from onthedot.stores.rules.position import holds
+from onthedot.stores.rules.records import ENDED, ENDING, moved, past_with
+from onthedot.stores.sqlite.claim import to_schedule
+from onthedot.stores.sqlite.limits import Lanes
 from onthedot.stores.sqlite.presence import is_gone
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_record
-from onthedot.stores.standing import holds
 
 _LOOK = 20_000  # records a call looks at
 _END = 2**62

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 from onthedot.stores.contract import FRESH, Past, Record
-from onthedot.stores.policies import policy_of
+from onthedot.stores.policy_json import policy_of
 
 Row = tuple[Any, ...]
 

@@ -8,10 +8,10 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from onthedot.stores.contract import Fire, Limit, Schedule
-from onthedot.stores.sqlite.board import Board
-from onthedot.stores.sqlite.claiming import to_schedule
+from onthedot.stores.sqlite.claim import to_schedule
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row
+from onthedot.stores.sqlite.tables import Board
 
 
 def put(board: Board, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> list[bool]:

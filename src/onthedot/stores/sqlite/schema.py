@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.sqlite.faults import explained
+from onthedot.stores.sqlite.errors import explained
 from onthedot.stores.sqlite.queries import SQL
 
 VERSION = 1

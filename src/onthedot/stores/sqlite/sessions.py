@@ -8,11 +8,11 @@ from typing import Any
 import msgspec
 
 from onthedot.stores.contract import CLIENT_LEASE, Beat, Held, Lease, Record
-from onthedot.stores.records import ENDED, ENDING, crashed, moved, past_with
-from onthedot.stores.sqlite.board import Board
+from onthedot.stores.rules.records import ENDED, ENDING, crashed, moved, past_with
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row
-from onthedot.stores.sqlite.settling import Settling
+from onthedot.stores.sqlite.settle import Settling
+from onthedot.stores.sqlite.tables import Board
 
 _GRAVES = 10_000  # how many dead names are remembered
 

@@ -8,12 +8,12 @@ from collections.abc import Sequence
 import msgspec
 
 from onthedot.stores.contract import FRESH, Again, Done, Ended, Lease, Note, Outcome, Record, State, Verdict
-from onthedot.stores.policies import policy_of
-from onthedot.stores.records import back, moved, settled_by
-from onthedot.stores.sqlite.board import Board
+from onthedot.stores.policy_json import policy_of
+from onthedot.stores.rules.records import back, moved, settled_by
 from onthedot.stores.sqlite.journal import write_note
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, is_suspect
+from onthedot.stores.sqlite.tables import Board
 
 _UNTOUCHED = (FRESH.why, FRESH.retries, FRESH.crashes, FRESH.earlier, int(FRESH.cancel))
 _End = tuple[Row, State, Lease, int | None, int, bytes | None, bytes | None, int | None]

@@ -10,7 +10,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from onthedot.clock import Clock, SystemClock
+from onthedot.clock.clock import Clock, SystemClock
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     Added,
@@ -32,17 +32,17 @@ from onthedot.stores.contract import (
     Turn,
     Verdict,
 )
-from onthedot.stores.records import ENDED
-from onthedot.stores.sqlite import control, journal, presence, sessions
-from onthedot.stores.sqlite.board import Board
-from onthedot.stores.sqlite.claiming import Claiming
-from onthedot.stores.sqlite.joins import join
-from onthedot.stores.sqlite.looking import Looking
-from onthedot.stores.sqlite.reader import Reader
+from onthedot.stores.rules.records import ENDED
+from onthedot.stores.sqlite import journal, presence, schedules as schedule_rules, sessions
+from onthedot.stores.sqlite.claim import Claiming
+from onthedot.stores.sqlite.notifier import Ears
+from onthedot.stores.sqlite.reader_thread import Reader
+from onthedot.stores.sqlite.reads import Looking
 from onthedot.stores.sqlite.schema import is_ready
-from onthedot.stores.sqlite.settling import Settling
-from onthedot.stores.sqlite.wake import Ears
-from onthedot.stores.sqlite.writer import Writer
+from onthedot.stores.sqlite.settle import Settling
+from onthedot.stores.sqlite.tables import Board
+from onthedot.stores.sqlite.transactions import join
+from onthedot.stores.sqlite.writer_thread import Writer
 
 T = TypeVar("T")
 
@@ -201,16 +201,16 @@ class SqliteStore:
     # -- control
 
     async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
-        return await self._write(lambda board: control.put(board, schedules, limits))
+        return await self._write(lambda board: schedule_rules.put(board, schedules, limits))
 
     async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
-        return await self._write(lambda board: [control.fire(board, fire) for fire in fires], early=True)
+        return await self._write(lambda board: [schedule_rules.fire(board, fire) for fire in fires], early=True)
 
     async def drop(self, schedules: Sequence[str]) -> None:
-        await self._write(lambda board: control.drop(board, schedules))
+        await self._write(lambda board: schedule_rules.drop(board, schedules))
 
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
-        return await self._write(lambda board: control.purge(board, limit, most), early=True)
+        return await self._write(lambda board: schedule_rules.purge(board, limit, most), early=True)
 
     # -- looking
 

@@ -8,9 +8,9 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onthedot.stores.contract import BATCH, Added, NewTask, Past, Record, State, Why
-from onthedot.stores.limits import admitted
-from onthedot.stores.policies import policy_of, policy_text
-from onthedot.stores.records import (
+from onthedot.stores.policy_json import policy_of, policy_text
+from onthedot.stores.rules.limits import admitted
+from onthedot.stores.rules.records import (
     ENDED,
     ENDING,
     adopted,
@@ -23,9 +23,9 @@ from onthedot.stores.records import (
     past_with,
     revived,
 )
-from onthedot.stores.sqlite.ledger import Ledger
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_save
+from onthedot.stores.sqlite.transaction_state import Ledger
 
 
 class Board(Ledger):

@@ -13,10 +13,10 @@ from typing import Any
 import msgspec
 
 from onthedot.stores.contract import Record, State
-from onthedot.stores.sqlite.lanes import Lanes
+from onthedot.stores.sqlite.limits import Lanes
+from onthedot.stores.sqlite.notifications import Told
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_record, to_save
-from onthedot.stores.sqlite.told import Told
 
 _MOST_MOVES = 100_000  # in the change log
 

@@ -8,10 +8,10 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.sqlite.board import Board
-from onthedot.stores.sqlite.faults import explained
+from onthedot.stores.sqlite.errors import explained
+from onthedot.stores.sqlite.notifications import Told
 from onthedot.stores.sqlite.schema import app_of
-from onthedot.stores.sqlite.told import Told
+from onthedot.stores.sqlite.tables import Board
 
 T = TypeVar("T")
 

@@ -17,16 +17,16 @@ from functools import partial
 from pathlib import Path
 
 from onthedot.errors import StoreError, StoreUnavailable
-from onthedot.stores.sqlite.board import Board
-from onthedot.stores.sqlite.desk import Call, Desk, answer
-from onthedot.stores.sqlite.disk import Disk
-from onthedot.stores.sqlite.faults import explained, inode, is_busy
+from onthedot.stores.sqlite.errors import explained, inode, is_busy
+from onthedot.stores.sqlite.fsync_thread import Disk
+from onthedot.stores.sqlite.notifications import Told
+from onthedot.stores.sqlite.notifier import Ears
 from onthedot.stores.sqlite.presence import Presence
 from onthedot.stores.sqlite.queries import SQL
+from onthedot.stores.sqlite.request_thread import Call, Desk, answer
 from onthedot.stores.sqlite.schema import BUSY_MS, app_of, connect, prepare
 from onthedot.stores.sqlite.sessions import bury_owner, close_owner
-from onthedot.stores.sqlite.told import Told
-from onthedot.stores.sqlite.wake import Ears
+from onthedot.stores.sqlite.tables import Board
 
 _JOINED = 60.0  # seconds that somebody's transaction may take before its tasks are left to the poll interval
 _CHECKPOINT, _TRUNCATE, _STEP = 4 << 20, 8 << 20, 1 << 20  # bytes of WAL

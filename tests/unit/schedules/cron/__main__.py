@@ -1,6 +1,6 @@
 """Compares cron with the oracle in full: every minute within 48 h of every change of the clocks, and 100,000 samples.
 
-    python -m tests.cron [--jobs 2] [--samples 100000] [--no-changes] [--day 2026-11-16]
+    python -m tests.unit.schedules.cron [--jobs 2] [--samples 100000] [--no-changes] [--day 2026-11-16]
 
 Every change of every zone, five years back and five ahead, is asked about with one expression; those that differ from
 all the others with three more. By estimate that is about 40 minutes of one core.
@@ -17,7 +17,7 @@ from collections.abc import Iterator
 from datetime import date
 from multiprocessing import get_context
 
-from tests.cron import drawing, sweep
+from tests.unit.schedules.cron import drawing, sweep
 
 _PORTION = 250  # samples
 

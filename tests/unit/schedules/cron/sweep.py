@@ -9,10 +9,10 @@ from collections.abc import Sequence
 from datetime import date, datetime, timedelta
 from zoneinfo import ZoneInfo
 
-from onthedot.cron import Cron
 from onthedot.errors import BadSchedule
-from tests.cron import drawing, oracle
-from tests.cron.oracle import DAY, MINUTE
+from onthedot.schedules.cron import Cron
+from tests.unit.schedules.cron import drawing, oracle
+from tests.unit.schedules.cron.oracle import DAY, MINUTE
 
 AROUND = timedelta(hours=48)
 BEYOND = timedelta(hours=26)  # so that what fires daily is also found after the last minute that is asked about

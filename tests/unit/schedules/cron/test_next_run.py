@@ -8,16 +8,16 @@ from datetime import UTC, datetime
 
 from hypothesis import given, settings, strategies as st
 
-from onthedot.clock import ManualClock
-from onthedot.engine.firing import Firing
-from onthedot.engine.source import Sources
+from onthedot.clock.clock import ManualClock
+from onthedot.definitions.sources import Sources
+from onthedot.engine.schedule_firer import Firing
 from onthedot.errors import BadSchedule
-from onthedot.observe.logs import Logs
-from onthedot.schedule import CatchUp, CronSchedule
-from onthedot.scheduled import Plan
+from onthedot.observability.logs import Logs
+from onthedot.schedules.rules import CatchUp, CronSchedule
+from onthedot.schedules.stored_rule import Plan
 from onthedot.stores.contract import Fire, NewTask, Schedule
 from onthedot.stores.memory import MemoryStore
-from tests.cron import drawing
+from tests.unit.schedules.cron import drawing
 
 START = datetime(2026, 3, 27, tzinfo=UTC)  # two days later clocks change in Europe
 

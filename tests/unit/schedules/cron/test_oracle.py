@@ -1,4 +1,4 @@
-"""A few of the comparisons of ``python -m tests.cron``: other ones every day, the same ones all day."""
+"""A few of the comparisons of ``python -m tests.unit.schedules.cron``: other ones every day, the same ones all day."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from onthedot.cron import Cron
 from onthedot.errors import BadSchedule
-from tests.cron import drawing, oracle, sweep
-from tests.cron.sweep import around, samples
+from onthedot.schedules.cron import Cron
+from tests.unit.schedules.cron import drawing, oracle, sweep
+from tests.unit.schedules.cron.sweep import around, samples
 
 TODAY = os.environ.get("ONTHEDOT_CRON_DAY") or date.today().isoformat()  # noqa: DTZ011 - any day will do
 YEAR = int(TODAY[:4])

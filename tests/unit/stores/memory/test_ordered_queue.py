@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from onthedot.stores.contract import DEFAULT, Record
-from onthedot.stores.order import Order
+from onthedot.stores.rules.ordered_queue import Order
 
 
 def record(seq: int) -> Record:

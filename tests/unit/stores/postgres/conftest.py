@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.services.postgres import Service
+from tests.support.services.postgres import Service
 
 
 @pytest.fixture

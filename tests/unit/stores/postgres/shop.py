@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 
 from onthedot.stores.contract import Ask, Claimed, Outcome, Pool, Store
 from onthedot.stores.postgres import PostgresStore
-from tests.services.postgres import Service
+from tests.support.services.postgres import Service
 
 LEASE = 60_000
 

@@ -15,8 +15,8 @@ from click.testing import CliRunner
 
 from onthedot import App, StoreRefused, TaskNotFound, current_task
 from onthedot.cli import main
-from tests.services.postgres import Service
-from tests.waiting import wait_until
+from tests.support.services.postgres import Service
+from tests.support.waits import wait_until
 
 SALES = "SELECT count(*) FROM sale"
 

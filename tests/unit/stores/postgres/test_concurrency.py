@@ -9,8 +9,8 @@ from contextlib import AsyncExitStack
 
 from onthedot.stores.contract import Again, Ask, Done, Ended, Lease, Limit, NewTask, Outcome, Policy, Pool, Store
 from tests.contract.invariants import check
-from tests.services.postgres import Service
-from tests.stores.postgres.shop import LEASE, Worker, opened
+from tests.support.services.postgres import Service
+from tests.unit.stores.postgres.shop import LEASE, Worker, opened
 
 WORKERS = 6
 

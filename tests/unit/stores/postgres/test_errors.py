@@ -14,10 +14,10 @@ from onthedot import App
 from onthedot.errors import StoreBusy, StoreRefused, StoreUnavailable
 from onthedot.stores.contract import Done, Lease, NewTask
 from onthedot.stores.postgres import PostgresStore
-from tests.services.postgres import Service
-from tests.services.postgres_server import Server, free_port
-from tests.stores.postgres.shop import LEASE, Worker, opened, states
-from tests.waiting import until
+from tests.support.services.postgres import Service
+from tests.support.services.postgres_server import Server, free_port
+from tests.support.waits import until
+from tests.unit.stores.postgres.shop import LEASE, Worker, opened, states
 
 KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'onthedot' AND pid <> ALL (%s)"
 

@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from onthedot import App
-from tests.services.postgres import Service
-from tests.stores.postgres.callers import DRIVERS
-from tests.waiting import wait_until
+from tests.support.services.postgres import Service
+from tests.support.waits import wait_until
+from tests.unit.stores.postgres.callers import DRIVERS
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 POINTS = ("effect", "complete", "commit")
 PATIENCE = 60.0  # seconds: a process that has to start, with every driver
 
@@ -24,7 +24,7 @@ PATIENCE = 60.0  # seconds: a process that has to start, with every driver
 @contextmanager
 def seller(url: str, name: str, file: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
     """Killed in the end, whatever it does."""
-    command = [sys.executable, "-m", "tests.processes.postgres_seller", url, name, str(file), *flags]
+    command = [sys.executable, "-m", "tests.support.programs.postgres_seller", url, name, str(file), *flags]
     with subprocess.Popen(command, cwd=ROOT) as process:
         try:
             yield process

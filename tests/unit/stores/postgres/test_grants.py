@@ -12,13 +12,13 @@ from click.testing import CliRunner
 
 from onthedot import App, AtMost, Rate, current_task
 from onthedot.cli import main
-from onthedot.clock import SystemClock
+from onthedot.clock.clock import SystemClock
 from onthedot.errors import StoreRefused
 from onthedot.operations.health import examine, look
-from onthedot.stores.besides import Served
+from onthedot.stores.capabilities import Served
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.rights import functions, rights_text
-from tests.services.postgres import Service
+from onthedot.stores.postgres.grants import functions, rights_text
+from tests.support.services.postgres import Service
 
 ROLE = "worker-1"
 

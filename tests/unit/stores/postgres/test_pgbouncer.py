@@ -9,10 +9,10 @@ import pytest
 
 from onthedot import App, AtMost, current_task
 from onthedot.errors import StoreRefused
-from onthedot.stores.postgres import PostgresStore, hearing
+from onthedot.stores.postgres import PostgresStore, notifier
 from onthedot.stores.postgres.url import Address
-from tests.services.pgbouncer import Pooled
-from tests.waiting import until
+from tests.support.services.pgbouncer import Pooled
+from tests.support.waits import until
 
 pytestmark = pytest.mark.fault
 
@@ -47,7 +47,7 @@ async def test_a_new_task_is_heard_of_where_the_server_is_named(pooled: Pooled) 
 async def test_without_it_tasks_are_found_by_polling_and_that_is_told(
     pooled: Pooled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(hearing, "_PROVEN", 0.3)
+    monkeypatch.setattr(notifier, "_PROVEN", 0.3)
     app, other = shop(pooled.deaf, poll_interval=0.2), App("shop", store=pooled.deaf, poll_interval=0.2)
     with caplog.at_level(logging.WARNING, "onthedot.store"):
         async with app.running(), other:
@@ -64,7 +64,7 @@ async def test_hints_that_do_come_through_are_not_doubted(
     await store.open()
     hints = store.hints("w")
     assert (await anext(aiter(hints))).resync
-    proof = store._mine.hearing._proof
+    proof = store._mine.notifier._proof
     assert proof is not None
     await asyncio.wait_for(proof, 20)
     await hints.aclose()

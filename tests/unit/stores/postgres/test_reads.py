@@ -6,8 +6,8 @@ import psycopg
 
 from onthedot.stores.contract import Ask, Limit, NewTask, Pool
 from onthedot.stores.postgres import PostgresStore
-from tests.stores.postgres.shop import LEASE
-from tests.waiting import until
+from tests.support.waits import until
+from tests.unit.stores.postgres.shop import LEASE
 
 SHUT, OTHERS = 800, 30
 LOOKS = "SELECT idx_scan FROM pg_stat_user_tables WHERE schemaname = 'onthedot' AND relname = 'place'"

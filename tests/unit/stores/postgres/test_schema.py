@@ -18,10 +18,10 @@ from onthedot import App, StoreRefused
 from onthedot.cli import main
 from onthedot.stores.contract import NewTask
 from onthedot.stores.postgres import PostgresStore, schema
-from onthedot.stores.postgres.rights import functions
-from tests.stores.postgres.shop import states
+from onthedot.stores.postgres.grants import functions
+from tests.unit.stores.postgres.shop import states
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 PROCESSES = 8
 
 

@@ -16,12 +16,12 @@ from onthedot.errors import StoreRefused
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.tls import tls_of
 from onthedot.stores.postgres.url import Address
-from tests.services import debian
-from tests.services.certificates import Certificates, Kind
-from tests.services.postgres import Service
-from tests.services.postgres_server import Server
-from tests.services.programs import Missing, give_up
-from tests.waiting import wait_until
+from tests.support.services import debian
+from tests.support.services.certificates import Certificates, Kind
+from tests.support.services.postgres import Service
+from tests.support.services.postgres_server import Server
+from tests.support.services.programs import Missing, give_up
+from tests.support.waits import wait_until
 
 SEEN = "SELECT ssl FROM pg_stat_ssl JOIN pg_stat_activity USING (pid) WHERE application_name = 'onthedot'"
 

@@ -15,10 +15,10 @@ from onthedot.errors import StoreRefused
 from onthedot.stores.contract import Done, Lease, Limit, NewTask, Policy
 from onthedot.stores.postgres import PostgresStore
 from tests.faults import scaled
-from tests.services.postgres import ROWS, Service
-from tests.stores.postgres.callers import DRIVERS, SYNC, by_asyncpg
-from tests.stores.postgres.shop import LEASE, Worker, opened, states
-from tests.waiting import until
+from tests.support.services.postgres import ROWS, Service
+from tests.support.waits import until
+from tests.unit.stores.postgres.callers import DRIVERS, SYNC, by_asyncpg
+from tests.unit.stores.postgres.shop import LEASE, Worker, opened, states
 
 SOON = 0.1  # seconds: what others may wait for a transaction that somebody keeps open
 NOTHING = "SELECT 1"

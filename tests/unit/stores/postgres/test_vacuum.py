@@ -8,8 +8,8 @@ import psycopg
 
 from onthedot.stores.contract import Again, Done, Ended, Lease, Limit, NewTask, Outcome
 from onthedot.stores.postgres import PostgresStore
-from tests.stores.postgres.shop import LEASE, Worker
-from tests.waiting import until
+from tests.support.waits import until
+from tests.unit.stores.postgres.shop import LEASE, Worker
 
 TASKS, ROUND = 2_000, 100
 WHO = "3f2b1c9e-5d44-4f0a-9a58-0d3c7c1e2b6a"  # as long as names are

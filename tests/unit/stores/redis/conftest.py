@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.services import valkey
+from tests.support.services import valkey
 
 
 @pytest.fixture

@@ -11,13 +11,13 @@ from click.testing import CliRunner
 
 from onthedot import App, AtMost, Rate, current_task
 from onthedot.cli import main
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.errors import StoreRefused
 from onthedot.stores.contract import Ask, Limit, NewTask
 from onthedot.stores.redis import RedisStore
-from onthedot.stores.redis.rights import commands
-from tests.services import valkey
-from tests.stores.redis.test_keys import _life
+from onthedot.stores.redis.acl import commands
+from tests.support.services import valkey
+from tests.unit.stores.redis.test_keys import _life
 
 RARE = {"sscan", "zremrangebyrank"}  # only for what is large, or old
 

@@ -8,12 +8,12 @@ from contextlib import asynccontextmanager
 import pytest
 import redis
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import BATCH, Again, Ask, Claimed, Done, Ended, Lease, NewTask, Policy, Pool
 from onthedot.stores.redis import RedisStore
-from onthedot.stores.redis.rows import decode
-from tests.services import valkey
-from tests.stores.redis.alarms import WIDTH, alarms_of
+from onthedot.stores.redis.record_format import decode
+from tests.support.services import valkey
+from tests.unit.stores.redis.alarms import WIDTH, alarms_of
 
 YEAR = 365 * 86_400_000
 START = 13_500_000 * WIDTH  # in 2026, where a bucket begins

@@ -8,11 +8,11 @@ from uuid import UUID
 
 import pytest
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import Again, Ask, Done, Ended, Lease, NewTask, Outcome, Policy, Pool, Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.redis import RedisStore
-from tests.services import valkey
+from tests.support.services import valkey
 
 POLICIES = [Policy()] * 4 + [Policy(max_crashes=1), Policy(reply_to="w"), Policy(tags=("x",)), Policy(unique_for=100)]
 

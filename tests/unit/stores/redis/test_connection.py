@@ -15,13 +15,13 @@ from typing import Any
 import pytest
 
 from onthedot.errors import StoreBusy, StoreRefused, StoreUnavailable
-from onthedot.stores.redis import RedisStore, client, ear
+from onthedot.stores.redis import RedisStore, client, subscription
 from onthedot.stores.redis.client import Client
-from onthedot.stores.redis.faults import may_pass
-from onthedot.stores.redis.line import Line
+from onthedot.stores.redis.connection import Line
+from onthedot.stores.redis.errors import may_pass
 from onthedot.stores.redis.url import place_of
-from tests.services import valkey
-from tests.waiting import SOON, until
+from tests.support.services import valkey
+from tests.support.waits import SOON, until
 
 pytestmark = pytest.mark.fault
 
@@ -250,8 +250,8 @@ async def test_a_master_that_became_a_replica_is_left(server: valkey.Server) -> 
 async def test_a_silent_subscription_is_asked_whether_it_lives(
     server: valkey.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(ear, "_QUIET", 0.02)
-    monkeypatch.setattr(ear, "_ANSWER", 1.0)
+    monkeypatch.setattr(subscription, "_QUIET", 0.02)
+    monkeypatch.setattr(subscription, "_ANSWER", 1.0)
     async with to(server.url) as here:
         heard = await here.listen("x", "onthedot:{x}:hints", "onthedot:{x}:to:me")
         before = pings(server)

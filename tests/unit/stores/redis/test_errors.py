@@ -14,12 +14,12 @@ import pytest
 
 from onthedot import App
 from onthedot.errors import StoreFull, StoreRefused, StoreUnavailable
-from onthedot.stores.about import apps_in
+from onthedot.model.task import new_uuid
 from onthedot.stores.contract import Ask, Done, Hint, Hints, Lease, NewTask, Pool
 from onthedot.stores.redis import RedisStore
-from onthedot.task import new_uuid
-from tests.services import valkey
-from tests.waiting import SOON, until
+from onthedot.stores.schemes import apps_in
+from tests.support.services import valkey
+from tests.support.waits import SOON, until
 
 pytestmark = pytest.mark.fault
 

@@ -11,14 +11,14 @@ import msgspec
 import pytest
 import redis
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
+from onthedot.model.task import new_uuid
 from onthedot.stores.contract import Limit, NewTask, Policy
 from onthedot.stores.redis import RedisStore
-from onthedot.task import new_uuid
 from tests.contract.steps import Worker, add, look, names, state, states, task, tasks
 from tests.contract.test_hints import Listener, listening
-from tests.services import valkey
-from tests.waiting import until
+from tests.support.services import valkey
+from tests.support.waits import until
 
 FOR = 1000.0
 

@@ -20,9 +20,9 @@ from onthedot.stores.redis import RedisStore
 from tests.faults import shop
 from tests.faults.fleet import fleet
 from tests.faults.ledger import Ledger
-from tests.services import valkey
-from tests.stores.redis.test_forgotten import forget
-from tests.waiting import SOON, until, wait_until
+from tests.support.services import valkey
+from tests.support.waits import SOON, until, wait_until
+from tests.unit.stores.redis.test_lost_settles import forget
 
 
 def calls(server: valkey.Server) -> int:

@@ -8,12 +8,12 @@ from pathlib import Path
 
 import redis
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import Ask, Done, Ended, Fire, Lease, Limit, NewTask, Note, Policy, Pool, Schedule
 from onthedot.stores.redis import RedisStore
-from tests.services import valkey
+from tests.support.services import valkey
 
-PAGE = Path(__file__).parents[3] / "docs" / "redis.md"
+PAGE = Path(__file__).parents[4] / "docs" / "redis.md"
 STAYS = {"count", "changes", "workers", "leases", "limits", "graves", "ids", "past", "held"}
 
 

@@ -9,11 +9,11 @@ from typing import Any
 import pytest
 
 from onthedot import App, AsyncTaskHandle
+from onthedot.model.task import new_uuid
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
-from onthedot.task import new_uuid
-from tests.services import valkey
-from tests.stores.redis.test_faults import opened
-from tests.waiting import SOON, until
+from tests.support.services import valkey
+from tests.support.waits import SOON, until
+from tests.unit.stores.redis.test_errors import opened
 
 pytestmark = pytest.mark.fault
 

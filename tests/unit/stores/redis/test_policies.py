@@ -5,11 +5,11 @@ from __future__ import annotations
 import pytest
 import redis
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import Ask, NewTask, Policy, Pool
-from onthedot.stores.redis import RedisStore, rows
-from tests.services import valkey
+from onthedot.stores.redis import RedisStore, record_format
+from tests.support.services import valkey
 
 ASK = Ask(1, [Pool(10, {"a": 10, "b": 10})])
 
@@ -23,7 +23,7 @@ async def test_sources_that_share_a_policy_and_one_that_is_gone(monkeypatch: pyt
     with redis.Redis.from_url(valkey.url()) as client:
         texts = client.hgetall(f"{store.prefix}policies")
         assert len(texts) == 2
-        monkeypatch.setattr(rows, "_policies", {})  # as in another process
+        monkeypatch.setattr(record_format, "_policies", {})  # as in another process
         client.delete(f"{store.prefix}policies")
         with pytest.raises(StoreUnavailable, match="gone"):
             await store.turn("w", [], ASK)

@@ -12,13 +12,13 @@ import pytest
 from onthedot import App
 from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.stores.redis import RedisStore, client
-from onthedot.stores.redis.alert import alert_of
+from onthedot.stores.redis.tls_probe import alert_of
 from onthedot.stores.redis.url import place_of
-from tests.services import debian, valkey
-from tests.services.certificates import Certificates, Kind
-from tests.services.constellations import cluster
-from tests.stores.redis.test_constellations import life
-from tests.waiting import SOON, until
+from tests.support.services import debian, valkey
+from tests.support.services.certificates import Certificates, Kind
+from tests.support.services.topologies import cluster
+from tests.support.waits import SOON, until
+from tests.unit.stores.redis.test_topologies import life
 
 
 class Secured(NamedTuple):

@@ -9,11 +9,11 @@ import pytest
 
 from onthedot import App
 from onthedot.errors import StoreUnavailable
+from onthedot.model.task import new_uuid
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
 from onthedot.stores.redis import RedisStore, client
-from onthedot.stores.redis.rights import rights_text
-from onthedot.task import new_uuid
-from tests.services.constellations import cluster, sentinels
+from onthedot.stores.redis.acl import rights_text
+from tests.support.services.topologies import cluster, sentinels
 
 pytestmark = [pytest.mark.fault, pytest.mark.once]
 

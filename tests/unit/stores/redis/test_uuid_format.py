@@ -7,8 +7,8 @@ import uuid
 import pytest
 from hypothesis import given, strategies as st
 
-from onthedot.stores.redis.uuids import packed_uuid, packed_uuids, to_uuid, to_uuids
-from onthedot.task import new_uuid
+from onthedot.model.task import new_uuid
+from onthedot.stores.redis.uuid_format import packed_uuid, packed_uuids, to_uuid, to_uuids
 
 USUAL = "0198a1b2-c3d4-7e5f-8123-456789abcdef"
 LIKE_IT = [

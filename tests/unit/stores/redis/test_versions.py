@@ -12,10 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from tests.services import versions
-from tests.services.programs import Missing, give_up
+from tests.support.services import versions
+from tests.support.services.programs import Missing, give_up
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 THESE = "redis and not test_versions and not test_tls and not test_constellations"
 
 

@@ -13,15 +13,15 @@ from typing import NamedTuple
 import pytest
 
 from onthedot.errors import StoreRefused, StoreUnavailable
+from onthedot.model.task import new_uuid
 from onthedot.stores.contract import Ask, NewTask, Pool
 from onthedot.stores.redis import client
-from onthedot.stores.redis.rights import rights_text
+from onthedot.stores.redis.acl import rights_text
 from onthedot.stores.redis.url import place_of
-from onthedot.task import new_uuid
-from tests.services import valkey, versions
-from tests.services.programs import Missing, give_up
-from tests.stores.redis.test_faults import opened
-from tests.waiting import wait_until
+from tests.support.services import valkey, versions
+from tests.support.services.programs import Missing, give_up
+from tests.support.waits import wait_until
+from tests.unit.stores.redis.test_errors import opened
 
 pytestmark = pytest.mark.fault
 

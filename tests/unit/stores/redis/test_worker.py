@@ -17,8 +17,8 @@ from onthedot.stores.contract import Record
 from tests.faults import shop
 from tests.faults.fleet import fleet, wait_for
 from tests.faults.ledger import Ledger, extra_runs, taken_over_after
-from tests.services import valkey
-from tests.waiting import until
+from tests.support.services import valkey
+from tests.support.waits import until
 
 pytestmark = pytest.mark.fault
 LEASE = 1.0

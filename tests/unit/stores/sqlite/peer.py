@@ -1,4 +1,4 @@
-"""Another process at the same file: `python -m tests.stores.sqlite.peer FILE SESSION`; a line asks, a line answers."""
+"""A second process on the same file: `python -m tests.unit.stores.sqlite.peer FILE SESSION`."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from typing import Any
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Policy, Pool
 from onthedot.stores.sqlite import SqliteStore
 
-ROOT = Path(__file__).parents[3]
+ROOT = Path(__file__).parents[4]
 FOREVER = 10**12
 
 
@@ -24,7 +24,7 @@ class Peer:
     """The near end."""
 
     def __init__(self, path: Path, session: str) -> None:
-        command = [sys.executable, "-m", "tests.stores.sqlite.peer", str(path), session]
+        command = [sys.executable, "-m", "tests.unit.stores.sqlite.peer", str(path), session]
         self.process = subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
         self.session = session
 

@@ -12,14 +12,14 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.clock import SystemClock
-from onthedot.engine.adder import Adder
+from onthedot.client.add_batcher import Adder
+from onthedot.clock.clock import SystemClock
 from onthedot.errors import StoreBusy, StoreFull, StoreRefused, StoreUnavailable
 from onthedot.stores import connect
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.sqlite.schema import VERSION, check, install, schema_text
-from tests.stores.sqlite.peer import FOREVER
+from tests.unit.stores.sqlite.peer import FOREVER
 
 
 async def opened(path: Path) -> SqliteStore:

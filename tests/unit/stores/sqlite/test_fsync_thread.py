@@ -15,9 +15,9 @@ import pytest
 
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
-from onthedot.stores.sqlite import SqliteStore, desk, disk
-from tests.stores.sqlite.peer import FOREVER
-from tests.waiting import until
+from onthedot.stores.sqlite import SqliteStore, fsync_thread, request_thread
+from tests.support.waits import until
+from tests.unit.stores.sqlite.peer import FOREVER
 
 
 class Slow:
@@ -43,8 +43,8 @@ class Slow:
 
 @pytest.fixture
 def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
-    slow = Slow(disk._sync)
-    monkeypatch.setattr(disk, "_sync", slow)
+    slow = Slow(fsync_thread._sync)
+    monkeypatch.setattr(fsync_thread, "_sync", slow)
     return slow
 
 
@@ -176,7 +176,7 @@ async def test_the_wal_is_held_open(tmp_path: Path, slow: Slow) -> None:
 async def test_a_disk_that_hangs_does_not_hold_up_the_end(
     tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(desk, "PATIENCE", 0.2)
+    monkeypatch.setattr(request_thread, "PATIENCE", 0.2)
     async with opened(tmp_path, slow) as store:
         slow.spins.clear()
         adding = asyncio.create_task(store.add([NewTask("u1", "a", b"")]))
@@ -194,7 +194,7 @@ async def test_a_disk_that_hangs_does_not_hold_up_the_end(
 
 async def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """After each answer, only what the last sync has written is there, as if the machine had been off since then."""
-    real, files = disk._sync, ("t.db", "t.db-wal")
+    real, files = fsync_thread._sync, ("t.db", "t.db-wal")
     synced: list[list[bytes]] = []
 
     def remembered(fd: int) -> None:
@@ -203,7 +203,7 @@ async def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, monkey
         real(fd)
         synced.append(now)
 
-    monkeypatch.setattr(disk, "_sync", remembered)
+    monkeypatch.setattr(fsync_thread, "_sync", remembered)
     async with opened(tmp_path, Slow(real)) as store:
 
         async def add(number: int) -> None:

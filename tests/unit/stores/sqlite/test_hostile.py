@@ -15,8 +15,8 @@ from onthedot import App, ArgumentError
 from onthedot.stores.contract import Ask, Limit, NewTask, Pool
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.sqlite.presence import Presence
-from tests.stores.sqlite.peer import FOREVER
-from tests.waiting import LONG
+from tests.support.waits import LONG
+from tests.unit.stores.sqlite.peer import FOREVER
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")

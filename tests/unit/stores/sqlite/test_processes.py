@@ -12,7 +12,7 @@ import pytest
 
 from onthedot.stores.contract import Ask, NewTask, Policy, Pool
 from onthedot.stores.sqlite import SqliteStore
-from tests.stores.sqlite.peer import FOREVER, peers
+from tests.unit.stores.sqlite.peer import FOREVER, peers
 
 AT_ONCE = 0.1  # seconds
 

@@ -13,7 +13,7 @@ import pytest
 from onthedot.errors import StoreBusy, StoreRefused
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Policy, Pool
 from onthedot.stores.sqlite import SqliteStore
-from tests.stores.sqlite.peer import FOREVER, peers
+from tests.unit.stores.sqlite.peer import FOREVER, peers
 
 
 @asynccontextmanager

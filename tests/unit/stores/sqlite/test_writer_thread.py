@@ -10,12 +10,12 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.clock import ManualClock
+from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import Ask, Done, Lease, NewTask, Policy, Pool
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.stores.sqlite.writer import Writer
-from tests.stores.sqlite.peer import FOREVER
-from tests.waiting import every_chance
+from onthedot.stores.sqlite.writer_thread import Writer
+from tests.support.waits import every_chance
+from tests.unit.stores.sqlite.peer import FOREVER
 
 
 @pytest.fixture

@@ -3,7 +3,7 @@
 -- KEYS[1]: prefix. ARGV: now, source, digest and text of the policy, boost, at ("": see after), after, head, uuids in one,
 --   then the body of each.
 -- Returns: for each: "" if it is new, else its uuid, which was there.
--- uses: call widening
+-- uses: prelude force_hashtable
 local source, digest, moment, after = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonumber(ARGV[7])
 local uuids = uuids_in(ARGV[9])
 local number = #uuids
@@ -40,7 +40,7 @@ local tell, handed
 if state == 'ready' then
   tell = call('EXISTS', READY .. source) == 0
   if tell then
-    -- here: handing
+    -- here: handoff
     handed = hand_out(source, tasks)
   end
   if not handed then many('ZADD', READY .. source, order) end

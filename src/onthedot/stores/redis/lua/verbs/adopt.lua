@@ -3,7 +3,7 @@
 -- KEYS[1]: prefix. ARGV: now, policies (msgpack {digest: text}), msgpack [[due, added, retries, crashes, earlier, started,
 --   hops, has an error], …], then head, uuid, body and error each.
 -- Returns: for each: "" if it is new, else the uuid of the one that was there.
--- uses: call later policies records counting limits lanes laning entering places steps keys ending widening adding logging telling
+-- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps unique_keys finish force_hashtable insert change_log notify
 local function adopt(r, head, body)
   local seq = call('HGET', IDS, r.uuid)
   local here = seq and load(seq)

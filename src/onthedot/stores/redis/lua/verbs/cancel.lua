@@ -1,7 +1,7 @@
 -- cancel: flags all that live; those not held are leased to the caller as chores.
 -- KEYS[1]: prefix. ARGV: now, session, reason, lease (ms that a session lives which only cancels), uuids.
 -- Returns: fence (0: nothing was leased), [seqs in one, tasks, pasts].
--- uses: call later policies records counting limits lanes laning entering places steps sessions logging telling leasing
+-- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps sessions change_log notify lease
 local session, leased, mine = ARGV[2], {}, {}
 caller, reason = session, ARGV[3]
 call('HDEL', COUNT, '') -- after a deletion, if only of nothing, a full server lets the rest through

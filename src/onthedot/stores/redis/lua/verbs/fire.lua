@@ -2,7 +2,7 @@
 -- KEYS[1]: prefix. ARGV: now, msgpack [[name, rev, next_at, last_at, [at, after] of its tasks], …], policies (msgpack
 --   {digest: text}), of each the uuids in one, head and body each.
 -- Returns: 1 or 0 for each.
--- uses: call later policies records counting limits lanes laning entering places steps keys widening adding adding_all scheduling logging telling
+-- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps unique_keys force_hashtable insert insert_payloads schedules change_log notify
 local answers = {}
 payload, texts = 3, unpacked(ARGV[3])
 for i, fire in ipairs(unpacked(ARGV[2])) do

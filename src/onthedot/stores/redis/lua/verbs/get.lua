@@ -2,7 +2,7 @@
 -- KEYS[1]: prefix. ARGV: now, "uuids" or "seqs", then these.
 -- Returns: for each that is there: its place in the question, seq, task, past, state, session and start if it runs;
 --   now; digest and text in turn of their policies.
--- uses: call later policies records
+-- uses: prelude write_buffer policies records
 local function place(r)
   if call('ZSCORE', queue(r), member(r)) then return 'ready' end
   return r.lane and call('ZSCORE', PARKED .. r.lane, r.seq) and 'parked' or 'scheduled'

@@ -1,7 +1,7 @@
 -- beat: a session is here for another lease; the first one opens it; lease 0: it is dead, reclaim at once.
 -- KEYS[1]: prefix. ARGV: now, session, info, lease.
 -- Returns: alive, uuid and fence in turn of its runs that are to be cancelled; or "more": dead, and not all is back yet.
--- uses: call later policies records counting limits lanes laning entering places steps sessions burying logging telling
+-- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps sessions reap change_log notify
 local session, lease, wanted = ARGV[2], tonumber(ARGV[4]), {}
 caller = session
 if lease <= 0 then

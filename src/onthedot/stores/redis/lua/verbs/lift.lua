@@ -1,7 +1,7 @@
 -- lift: tasks that wait, out of the order and leased to the caller, who moves them to another store.
 -- KEYS[1]: prefix. ARGV: now, session, lease (ms that a session lives which only lifts), uuids.
 -- Returns: fence (0: nothing was leased), [seqs in one, tasks, pasts].
--- uses: call later policies records counting limits lanes laning entering places steps sessions burying time logging telling leasing
+-- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps sessions reap due_work change_log notify lease
 local session, leased, mine = ARGV[2], {}, {}
 caller = session
 call('HDEL', COUNT, '') -- after a deletion, if only of nothing, a full server lets the rest through

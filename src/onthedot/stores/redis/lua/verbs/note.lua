@@ -1,7 +1,7 @@
 -- note: into the journals of tasks, under their leases.
 -- KEYS[1]: prefix. ARGV: now, then uuid, fence, session, kind, name, data each.
 -- Returns: for each: 1 if the lease holds, else 0.
--- uses: call later policies records noting
+-- uses: prelude write_buffer policies records journal
 call('HDEL', COUNT, '') -- after a deletion, if only of nothing, a full server lets the rest through
 local answers = {}
 for i = 2, #ARGV, 6 do

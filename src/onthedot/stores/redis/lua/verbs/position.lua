@@ -3,7 +3,7 @@
 -- Returns: nothing if it does not wait; else seq, task, past, state, now, how many of its source run, how many are before
 --   it, fields of limits and packed limits in turn, [running, admitted, pledged, tokens, at] of its source and of its lane;
 --   digest and text of its policy.
--- uses: call later policies records
+-- uses: prelude write_buffer policies records
 local seq, most = call('HGET', IDS, ARGV[2]), tonumber(ARGV[3])
 local asked = seq and call('HGET', TASK, seq)
 local r = asked and to_record(seq, asked, call('HGET', PAST, seq))

@@ -1,7 +1,7 @@
 -- purge: ended records past their time, or the oldest ends beyond the most; results past theirs, keys, idle lanes.
 -- KEYS[1]: prefix. ARGV: now, limit, most.
 -- Returns: how many records it dropped, and 1 if it looked at as much as a call may and there may be more.
--- uses: call later policies records counting limits lanes laning entering places steps keys ending purging logging telling
+-- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps unique_keys finish retention change_log notify
 local limit, most = tonumber(ARGV[2]), tonumber(ARGV[3])
 local dropped, looked = drop_kept('kept', limit, now, limit)
 flush()

@@ -2,7 +2,7 @@
 -- KEYS[1]: prefix. ARGV: now, msgpack [[name, declared, next_at, rev, paused, last_at, runs], …],
 --   msgpack [[name, by, cap, rate, burst, paused, reason], …], then the rules of the schedules.
 -- Returns: 1 or 0 for each schedule.
--- uses: call later policies records counting limits lanes laning entering places scheduling logging telling
+-- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit schedules change_log notify
 local function put(new, rule)
   local name, old = new[1], schedule(new[1])
   if new[4] > 0 then

@@ -1,7 +1,7 @@
 -- names: uuid and source of records by number, for whoever reads the change log. Reads only.
 -- KEYS[1]: prefix. ARGV: now, seqs.
 -- Returns: uuid and source in turn, "" for those that are gone.
--- uses: call later policies records
+-- uses: prelude write_buffer policies records
 local seqs, names = {}, {}
 for i = 2, #ARGV do seqs[#seqs + 1] = ARGV[i] end
 for i, asked in ipairs(several(TASK, seqs)) do

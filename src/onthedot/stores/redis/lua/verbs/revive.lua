@@ -1,7 +1,7 @@
 -- revive: failed or cancelled ones are due now; attempts kept, retries and crashes from 0.
 -- KEYS[1]: prefix. ARGV: now, uuids.
 -- Returns: the uuids of those that live now.
--- uses: call later policies records counting limits lanes laning entering places steps keys logging telling
+-- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps unique_keys change_log notify
 local function revive(r)
   if r.unique then
     local holder = key_holder(r.source, r.unique)

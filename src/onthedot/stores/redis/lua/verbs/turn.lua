@@ -6,8 +6,8 @@
 --   it adds the uuids in one, head and body each.
 -- Returns: verdicts (a letter each: o k, r epeat, l ost), alive, and with an ask of the living:
 --   msgpack [fence, rest, woke, next_in, more, now], tasks and chores as [seqs in one, tasks, pasts if any], schedules as [name, packed, rule].
--- uses: call later policies records counting limits lanes laning entering places steps keys widening adding adding_all ending sessions burying noting backing alike settling
--- uses: time rooms taking pools strays logging telling claiming
+-- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps unique_keys force_hashtable insert insert_payloads finish sessions reap journal requeue settle_uniform settle
+-- uses: due_work capacity claim_queues claim_pools strays change_log notify claim
 local session, verdicts = ARGV[2], {}
 caller, payload, texts = session, 6, unpacked(ARGV[6])
 for _, o in ipairs(ARGV[3] ~= '' and unpacked(ARGV[3]) or {}) do

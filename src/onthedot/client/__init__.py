@@ -1,0 +1,1 @@
+"""One event loop's access to the store."""

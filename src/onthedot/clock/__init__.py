@@ -1,0 +1,1 @@
+"""Time: the clock protocol, the system clock, a manual clock, precise timers."""

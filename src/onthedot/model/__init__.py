@@ -1,0 +1,1 @@
+"""The values around a task."""

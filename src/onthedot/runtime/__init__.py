@@ -1,0 +1,1 @@
+"""Wires store, client, engine and executors together."""

@@ -1,0 +1,1 @@
+"""Rules that create tasks over time."""

@@ -1,0 +1,1 @@
+"""The rules of the contract in Python, for the memory and SQLite stores."""

@@ -1,0 +1,1 @@
+"""The parent process of `onthedot worker`, and the entry point of its children."""
