@@ -14,7 +14,7 @@ from pathlib import Path
 from benchmarks.report import Figure
 from benchmarks.shared import countdown, drain_app, noop
 from onthedot import App
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Turn
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool, TurnResult
 from onthedot.stores.memory import MemoryStore
 
 
@@ -77,21 +77,21 @@ def growth(scale: float) -> list[Figure]:
 async def _cost(pending: int) -> tuple[float, float]:
     """Half of the pending are ready, half are due later, in no order."""
     store, chance = MemoryStore(), random.Random(1)
-    await store.beat("w", b"", 10**12)
+    await store.heartbeat("w", b"", 10**12)
     for start in range(0, pending, 1000):
         size = min(1000, pending - start)
         await store.add([_new(f"p{start + i}", chance.randrange(2) * chance.randrange(1, 10**9)) for i in range(size)])
-    adds, turns, turn = [], [], Turn(())
+    adds, turns, turn = [], [], TurnResult(())
     for number in range(1, 31):
         new = [_new(f"n{number}-{i}", chance.randrange(2) * chance.randrange(1, 10**9)) for i in range(100)]
         began = time.perf_counter()
         for each in new:
             await store.add((each,))
         adds.append((time.perf_counter() - began) / 100 * 1e6)
-        claimed = turn.claimed
-        outcomes = [Done(Lease(r.uuid, claimed.fence, "w")) for r in claimed.tasks] if claimed else []
+        claimed = turn.claim
+        outcomes = [Completed(Lease(r.uuid, claimed.fence, "w")) for r in claimed.tasks] if claimed else []
         began = time.perf_counter()
-        turn = await store.turn("w", outcomes, Ask(number, [Pool(20, {"send": 20})]))
+        turn = await store.turn("w", outcomes, ClaimRequest(number, [SlotPool(20, {"send": 20})]))
         turns.append((time.perf_counter() - began) * 1e6)
     return statistics.median(adds), statistics.median(turns)
 

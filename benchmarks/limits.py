@@ -19,7 +19,7 @@ from onthedot import App
 from onthedot.clock.clock import ManualClock, SystemClock
 from onthedot.definitions.functions import AGING
 from onthedot.stores import connect
-from onthedot.stores.contract import Ask, Done, Lease, Limit, NewTask, Policy, Pool, Store
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, Limit, NewTask, Policy, SlotPool, Store
 from onthedot.stores.memory import MemoryStore
 
 _CLAIMS = 60  # a round, of each of the two that are compared
@@ -30,11 +30,11 @@ class Queue:
 
     def __init__(self, store: Store) -> None:
         self.store, self._number = store, 0
-        self._outcomes: list[Done] = []
+        self._outcomes: list[Completed] = []
 
     async def open(self) -> None:
         await self.store.open()
-        await self.store.beat("w", b"", 10**12)
+        await self.store.heartbeat("w", b"", 10**12)
 
     async def fill(self, number: int, source: str, lane: str | None) -> None:
         """The older ones, which would be first. With a lane they are parked before anything is measured."""
@@ -52,16 +52,16 @@ class Queue:
         claimed = await self._turn(1)
         took = (time.perf_counter() - began) * 1e6
         assert [task.uuid for task in claimed.tasks] == [uuid], "it was not in the first claim"
-        self._outcomes = [Done(Lease(uuid, claimed.fence, "w"))]
+        self._outcomes = [Completed(Lease(uuid, claimed.fence, "w"))]
         return took
 
     async def _turn(self, total: int):  # type: ignore[no-untyped-def]
         self._number += 1
         outcomes, self._outcomes = self._outcomes, []
         room = {"work": total, "other": total, "paused": total}
-        turn = await self.store.turn("w", outcomes, Ask(self._number, [Pool(total, room)]))
-        assert turn.claimed is not None
-        return turn.claimed
+        turn = await self.store.turn("w", outcomes, ClaimRequest(self._number, [SlotPool(total, room)]))
+        assert turn.claim is not None
+        return turn.claim
 
 
 def _new(uuid: str, source: str, lane: str | None) -> NewTask:
@@ -102,8 +102,8 @@ class Pair:
 
     def close(self) -> None:
         for queue in (self._full, self._empty):
-            self._wait(queue.store.close("w"))
-            self._wait(queue.store.shut())
+            self._wait(queue.store.close_session("w"))
+            self._wait(queue.store.close())
         self._loop.close()
         shutil.rmtree(self._folder)
 
@@ -132,7 +132,7 @@ def paused_source(scale: float) -> list[Figure]:
     """A claim of another source beside a million older tasks of one that is paused, beside one without them."""
     figures, number = [], int(1_000_000 * scale)
     for kind in ("memory", "sqlite"):
-        held, limits = (number, "paused", None), [Limit("paused", paused=True, by="operator")]
+        held, limits = (number, "paused", None), [Limit("paused", paused=True, owner="operator")]
         pair = _pair("paused", kind, lambda kind=kind, held=held, limits=limits: Pair(kind, limits, held))
         ours, other = pair.measure("other", None)
         figures.append(Figure(ours, other, "µs", f"a claim on {kind} without 1M paused", 1.3, least=False))
@@ -167,7 +167,7 @@ async def _fresh(url: str, number: int) -> float:
                 await fresh.enqueue(time.monotonic())
                 while len(took) < count:  # noqa: ASYNC110 - as little as can be
                     await asyncio.sleep(0.001)
-            tally = await app._bridge.do(lambda link: link.store.tally())
+            tally = await app._portal.run(lambda link: link.store.tally())
             assert tally["old", "ready"] > 0, "there was nothing to be fair about"
     return statistics.median(took)
 
@@ -189,17 +189,17 @@ def aging_waits(step: int = 1_000) -> dict[int, int]:
 async def _waits(priority: int, step: int) -> int:
     clock = ManualClock()
     queue, waited, number = MemoryStore(clock), 0, 0
-    await queue.beat("w", b"", 10**12)
+    await queue.heartbeat("w", b"", 10**12)
     await queue.add([NewTask("low", "work", b"{}", policy=Policy(boost=priority * AGING))])
     while True:
         number += 1
         await queue.add([NewTask(f"high{number}", "work", b"{}", policy=Policy(boost=10 * AGING))])
-        turn = await queue.turn("w", [], Ask(number, [Pool(1, {"work": 1})]))
-        assert turn.claimed is not None
-        (task,) = turn.claimed.tasks
+        turn = await queue.turn("w", [], ClaimRequest(number, [SlotPool(1, {"work": 1})]))
+        assert turn.claim is not None
+        (task,) = turn.claim.tasks
         if task.uuid == "low":
             return waited
-        await queue.turn("w", [Done(Lease(task.uuid, turn.claimed.fence, "w"), keep=0)], None)
+        await queue.turn("w", [Completed(Lease(task.uuid, turn.claim.fence, "w"), keep=0)], None)
         clock.advance(step)
         waited += step
 

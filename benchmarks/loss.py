@@ -100,7 +100,7 @@ class Adding:
                     continue
                 self.acknowledged[task.uuid] = (began, time.time())
         finally:
-            await store.shut()
+            await store.close()
 
     async def stop(self) -> None:
         await asyncio.sleep(LINGER)
@@ -114,7 +114,7 @@ class Adding:
         await store.open()
         uuids = list(self.acknowledged)
         gone = [uuid for uuid, record in zip(uuids, await store.get(uuids), strict=True) if record is None]
-        await store.shut()
+        await store.close()
         times = [self.acknowledged[uuid][1] for uuid in gone] or [0.0]
         return Loss(len(uuids), len(gone), max(times) - min(times))
 
@@ -179,7 +179,7 @@ async def costs(setting: Setting, url: str, scale: float) -> None:
         await store.add([NewTask(new_uuid(), "mail", BODY)])
         if number >= 20:
             setting.cost.append((time.perf_counter() - began) * 1000)
-    await store.shut()
+    await store.close()
 
 
 async def die_alone(setting: Setting, seconds: float, scale: float) -> None:

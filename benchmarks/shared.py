@@ -13,7 +13,7 @@ from benchmarks.report import Figure
 from onthedot import App
 from onthedot.clock.clock import SystemClock
 from onthedot.stores import connect
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool, Store, Turn
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool, Store, TurnResult
 
 
 async def noop() -> None:
@@ -72,11 +72,11 @@ class Pending:
     def __init__(self, url: str) -> None:
         self._store: Store = connect(url, SystemClock(), "bench")
         self._chance = random.Random(1)
-        self._turn = Turn(())
+        self._turn = TurnResult(())
 
     async def fill(self, pending: int) -> None:
         await self._store.open()
-        await self._store.beat("w", b"", 10**12)
+        await self._store.heartbeat("w", b"", 10**12)
         for start in range(0, pending, 1000):
             number = min(1000, pending - start)
             await self._store.add([new_task(f"p{start + i:09}", self._chance) for i in range(number)])
@@ -87,19 +87,19 @@ class Pending:
         began = time.perf_counter()
         await self._store.add(new)
         added = time.perf_counter()
-        claimed = self._turn.claimed
-        outcomes = [Done(Lease(r.uuid, claimed.fence, "w")) for r in claimed.tasks] if claimed else []
+        claimed = self._turn.claim
+        outcomes = [Completed(Lease(r.uuid, claimed.fence, "w")) for r in claimed.tasks] if claimed else []
         ready = time.perf_counter()
-        self._turn = await self._store.turn("w", outcomes, Ask(number, [Pool(100, {"send": 100})]))
+        self._turn = await self._store.turn("w", outcomes, ClaimRequest(number, [SlotPool(100, {"send": 100})]))
         ended = time.perf_counter()
         await self._store.add(
             [new_task(f"r{number:05}-{i:03}") for i in range(50)]
         )  # so that as many are ready as before
         return (added - began) * 1e6, (ended - ready) * 1e6
 
-    async def shut(self) -> None:
-        await self._store.close("w")
-        await self._store.shut()
+    async def close(self) -> None:
+        await self._store.close_session("w")
+        await self._store.close()
 
 
 async def _in_turns(
@@ -115,7 +115,7 @@ async def _in_turns(
         for some, each in zip(costs, both, strict=True):
             some.append(await each.round(number))
     for each in both:
-        await each.shut()
+        await each.close()
     return [[statistics.median(kind) for kind in zip(*some, strict=True)] for some in costs]
 
 

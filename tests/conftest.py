@@ -160,7 +160,7 @@ def own_globals(no_thread_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
     monkeypatch.setattr("onthedot.api.scheduler._shared", None)
     yield
-    get_scheduler()._core.bridge.close()
+    get_scheduler()._runtime.portal.close()
 
 
 @pytest.fixture

@@ -60,7 +60,7 @@ def onthedot_app(onthedot_target: App[Any], onthedot_clock: ManualClock) -> Iter
 def _imported(named: str) -> App[Any]:
     from importlib import import_module
 
-    from onthedot.api.app import living
+    from onthedot.api.app import open_apps
 
     module, colon, path = named.partition(":")
     if not (module and colon and path):
@@ -68,7 +68,7 @@ def _imported(named: str) -> App[Any]:
     found: object = import_module(module)
     for name in path.split("."):
         found = getattr(found, name, None)
-    app = next((each for each in living if each is found), None)
+    app = next((each for each in open_apps if each is found), None)
     if app is None:
         pytest.fail(f"the setting onthedot_app is {named!r}, which is {found!r} and not an App", pytrace=False)
     return app
@@ -77,11 +77,11 @@ def _imported(named: str) -> App[Any]:
 def _only_one() -> App[Any]:
     import gc
 
-    from onthedot.api.app import living
+    from onthedot.api.app import open_apps
 
-    if len(living) > 1:
+    if len(open_apps) > 1:
         gc.collect()  # of earlier tests
-    apps = list(living)
+    apps = list(open_apps)
     if not apps:
         pytest.fail(f"no App has been made yet: import it before the test runs, or {_HOW}", pytrace=False)
     if len(apps) > 1:

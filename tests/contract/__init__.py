@@ -22,4 +22,4 @@ async def exercise(store: Store, test: Callable[[], Awaitable[None]]) -> None:
         await test()
         await check(store)
     finally:
-        await store.shut()
+        await store.close()

@@ -39,7 +39,7 @@ class Awaited:
         return call
 
     async def open(self) -> None: ...
-    async def shut(self) -> None: ...
+    async def close(self) -> None: ...
 
 
 FILES, NUMBERS = TemporaryDirectory(prefix="contract-"), count()  # gone with the run
@@ -51,7 +51,9 @@ STORES: dict[str, MakeStore] = {
     "limited": lambda clock: RedisStore(valkey.limited_url(), clock, valkey.new_name()),  # a user with few rights
 }
 SERVERS = ("postgres", "pooled")  # real ones, which a fixture starts; pooled: as a role with few rights, by PgBouncer
-WITHOUT = {"naive": ("besides", "bounds", "hints", "changes", "waits")}  # facets that a kind does not have
+WITHOUT = {
+    "naive": ("capabilities", "batch_bounds", "hints", "changes", "handoff_offer")
+}  # facets that a kind does not have
 VERSIONED = ("add", "claim_repeat", "hints", "settle")  # facets in which drivers meet every Python; the rest: the first
 ONLY = {  # other ways to a store that is tested in full: these facets, on one Python, unless ONTHEDOT_FAULTS=long
     "limited": ("hints", "notes", "schedules"),

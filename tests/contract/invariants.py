@@ -39,9 +39,9 @@ async def check(store: Inspect) -> None:
     assert not by_state["running"] & by_state["ready"]
 
     for row in rows:
-        past = row.past
-        assert (row.state in ENDED) == (past.ended is not None) == (past.keep_until is not None), row
+        history = row.history
+        assert (row.state in ENDED) == (history.ended is not None) == (history.keep_until is not None), row
         if row.state == "running":
-            assert past.session is not None, row
-        assert past.retries >= 0 <= past.crashes, row
+            assert history.session is not None, row
+        assert history.retries >= 0 <= history.crashes, row
         assert row.attempt >= 1, row

@@ -8,23 +8,23 @@ from typing import Any
 from uuid import UUID
 
 from onthedot.stores.contract import (
-    Again,
-    Also,
-    Ask,
-    Beat,
-    Claimed,
-    Done,
+    ClaimRequest,
+    ClaimResult,
+    Completed,
+    Effects,
     Ended,
+    HeartbeatResult,
     Lease,
     Limit,
     NewTask,
     Outcome,
     Policy,
-    Pool,
     Record,
+    Requeued,
+    SlotPool,
     State,
     Store,
-    Turn,
+    TurnResult,
     Verdict,
 )
 
@@ -82,8 +82,8 @@ class Worker:
         self.store, self.name, self.number = store, name, 0
         self.leases: dict[str, Lease] = {}
 
-    async def beat(self, lease: int = LEASE) -> Beat:
-        return await self.store.beat(self.name, b"info", lease)
+    async def heartbeat(self, lease: int = LEASE) -> HeartbeatResult:
+        return await self.store.heartbeat(self.name, b"info", lease)
 
     async def turn(
         self,
@@ -91,26 +91,26 @@ class Worker:
         outcomes: Sequence[Outcome] = (),
         total: int = 1000,
         room: Mapping[str, int] | None = None,
-        pools: Sequence[Pool] | None = None,
+        pools: Sequence[SlotPool] | None = None,
         suspects: int = 100,
         known: frozenset[str] | None = None,
         repeat: bool = False,
         **waits: Any,
-    ) -> Turn:
+    ) -> TurnResult:
         self.number += not repeat
         if pools is None:
-            pools = [Pool(total, room or dict.fromkeys(sources or ("a",), total))]
-        turn = await self.store.turn(self.name, outcomes, Ask(self.number, pools, suspects, known, **waits))
-        if turn.claimed is not None:
-            for record in (*turn.claimed.tasks, *turn.claimed.chores):
-                self.leases[record.uuid] = Lease(record.uuid, turn.claimed.fence, self.name)
+            pools = [SlotPool(total, room or dict.fromkeys(sources or ("a",), total))]
+        turn = await self.store.turn(self.name, outcomes, ClaimRequest(self.number, pools, suspects, known, **waits))
+        if turn.claim is not None:
+            for record in (*turn.claim.tasks, *turn.claim.chores):
+                self.leases[record.uuid] = Lease(record.uuid, turn.claim.fence, self.name)
         return turn
 
-    async def claim(self, *sources: str, **options: Any) -> Claimed:
+    async def claim(self, *sources: str, **options: Any) -> ClaimResult:
         turn = await self.turn(*sources, **options)
         assert turn.alive
-        assert turn.claimed is not None
-        return turn.claimed
+        assert turn.claim is not None
+        return turn.claim
 
     async def runs(self, *sources: str, **options: Any) -> list[str]:
         """Claims, and answers with the uuids of what it is to run."""
@@ -119,21 +119,21 @@ class Worker:
     async def chores(self, **options: Any) -> dict[str, str]:
         """Claims nothing but chores: uuid → why."""
         options = {"total": 0} | options
-        return {record.uuid: record.past.why for record in (await self.claim(**options)).chores}
+        return {record.uuid: record.history.reason for record in (await self.claim(**options)).chores}
 
     async def cancel(self, *uuids: str) -> list[str]:
-        held = await self.store.cancel(self.name, uuids)
-        for record in held.tasks:
-            self.leases[record.uuid] = Lease(record.uuid, held.fence, self.name)
-        return names(held.tasks)
+        leased = await self.store.cancel(self.name, uuids)
+        for record in leased.tasks:
+            self.leases[record.uuid] = Lease(record.uuid, leased.fence, self.name)
+        return names(leased.tasks)
 
     async def settle(self, *outcomes: Outcome) -> list[Verdict]:
         turn = await self.store.turn(self.name, outcomes, None)
-        assert turn.claimed is None
+        assert turn.claim is None
         return list(turn.verdicts)
 
-    def done(self, uuid: str, result: bytes = b"", *, adds: Sequence[NewTask] = (), **options: Any) -> Done:
-        return Done(self.leases[uuid], result, also=Also(tuple(adds)) if adds else None, **options)
+    def done(self, uuid: str, result: bytes = b"", *, adds: Sequence[NewTask] = (), **options: Any) -> Completed:
+        return Completed(self.leases[uuid], result, effects=Effects(tuple(adds)) if adds else None, **options)
 
     def failed(self, uuid: str, error: bytes = b"boom", **options: Any) -> Ended:
         return Ended(self.leases[uuid], "failed", error, **options)
@@ -141,14 +141,14 @@ class Worker:
     def cancelled(self, uuid: str, error: bytes = b"cancelled", **options: Any) -> Ended:
         return Ended(self.leases[uuid], "cancelled", error, **options)
 
-    def retry(self, uuid: str, after: int = 0, error: bytes = b"boom", **options: Any) -> Again:
-        return Again(self.leases[uuid], after, counted=True, error=error, **options)
+    def retry(self, uuid: str, after: int = 0, error: bytes = b"boom", **options: Any) -> Requeued:
+        return Requeued(self.leases[uuid], after, counted=True, error=error, **options)
 
-    def snooze(self, uuid: str, after: int = 0) -> Again:
-        return Again(self.leases[uuid], after, counted=False)
+    def snooze(self, uuid: str, after: int = 0) -> Requeued:
+        return Requeued(self.leases[uuid], after, counted=False)
 
-    def release(self, uuid: str) -> Again:
-        return Again(self.leases[uuid], None, counted=False)
+    def release(self, uuid: str) -> Requeued:
+        return Requeued(self.leases[uuid], None, counted=False)
 
     async def run_to_failure(self, uuid: str, source: str = "a") -> None:
         assert uuid in await self.runs(source)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from math import ceil, floor
 
 from onthedot.clock.clock import ManualClock
-from onthedot.stores.contract import BATCH, FRESH, Added, NewTask, Policy, Store
+from onthedot.stores.contract import BATCH, NO_HISTORY, Added, NewTask, Policy, Store
 from tests.contract.steps import Worker, add, look, state, states, task, tasks
 
 
@@ -40,7 +40,7 @@ async def test_due_times_are_rounded_up_and_adding_times_down(store: Store, cloc
 
 
 async def test_now_is_not_rounded_up(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     clock.advance(0.25)
     (uuid,) = await add(store, task())
     assert (await look(store, uuid)).due == floor(clock.now())
@@ -49,15 +49,22 @@ async def test_now_is_not_rounded_up(store: Store, worker: Worker, clock: Manual
 
 async def test_a_record_has_all_that_was_added(store: Store, clock: ManualClock) -> None:
     policy = Policy(
-        priority=7, boost=420_000, cost=2.5, clash="replace", unique_for=9, expires=8, max_crashes=4, tags=("x", "ü"),
+        priority=7,
+        boost=420_000,
+        cost=2.5,
+        on_conflict="replace",
+        unique_for=9,
+        expires=8,
+        max_crashes=4,
+        tags=("x", "ü"),
         reply_to="w9",
-    )  # fmt: skip
+    )
     body = bytes(range(256))
     await store.add([NewTask("u1", "a", body, at=floor(clock.now()) + 77, lane="a/ü", unique="k:1", policy=policy)])
     record = await look(store, "u1")
     assert (record.uuid, record.source, record.body, record.policy) == ("u1", "a", body, policy)
     assert (record.lane, record.unique, record.due) == ("a/ü", "k:1", floor(clock.now()) + 77)
-    assert record.past == FRESH
+    assert record.history == NO_HISTORY
     assert (record.attempt, record.rank) == (1, record.due - 420_000)
 
 
@@ -85,7 +92,7 @@ async def test_the_same_uuid_twice_in_one_call(store: Store) -> None:
 
 
 async def test_the_same_uuid_after_it_ended(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.run_to_failure(uuid)
     assert list(await store.add([task(uuid=uuid)])) == [Added(uuid, fresh=False)]
@@ -107,7 +114,7 @@ async def test_nothing_added(store: Store) -> None:
 
 
 async def test_a_full_batch(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     new = tasks(BATCH)
     answers = await store.add(new)
     assert [added.uuid for added in answers] == [one.uuid for one in new]
@@ -115,7 +122,7 @@ async def test_a_full_batch(store: Store, worker: Worker) -> None:
 
 
 async def test_a_batch_of_equals_that_is_due_later(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     new = tasks(1200, after=50, boost=7)  # a store may keep its books by the thousand
     assert all(added.fresh for added in await store.add(new))
     assert (await store.tally())["a", "scheduled"] == 1200
@@ -128,7 +135,7 @@ async def test_a_batch_of_equals_that_is_due_later(store: Store, worker: Worker,
 
 async def test_equals_but_for_their_names(store: Store, worker: Worker) -> None:
     """As long, longer, in other letters, of nothing but spaces: each is what it was."""
-    await worker.beat()
+    await worker.heartbeat()
     names = ["a1", "b2", "ü2", "c", "d" * 31, "e" * 32, " " * 32, "f" * 200]
     for chosen in (names, names[:2], names[2:3], names[4:5], names[6:7], names[7:]):
         fresh = [f"{len(chosen)}{name}" if chosen is names else name for name in chosen]

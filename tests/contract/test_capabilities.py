@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.clock.clock import ManualClock
-from onthedot.stores.capabilities import Served
+from onthedot.stores.capabilities import HasServerInfo
 from onthedot.stores.contract import Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
@@ -11,9 +11,9 @@ from onthedot.stores.sqlite import SqliteStore
 
 async def test_a_server_says_what_it_is_and_what_time_it_has(store: Store, clock: ManualClock) -> None:
     if isinstance(store, (MemoryStore, SqliteStore)):
-        assert not isinstance(store, Served)
+        assert not isinstance(store, HasServerInfo)
         return
-    assert isinstance(store, Served)
+    assert isinstance(store, HasServerInfo)
     server = await store.server()
     assert abs(server.now - clock.now()) <= 1
     program, version = server.program.split()

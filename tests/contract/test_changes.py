@@ -28,7 +28,7 @@ async def test_from_now_there_is_nothing_yet(store: Store) -> None:
 
 
 async def test_one_row_a_call(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     cursor = await now(store)
     first, second = await add(store, *tasks(2))
     rows = await store.changes(cursor, 10)
@@ -41,8 +41,8 @@ async def test_one_row_a_call(store: Store, worker: Worker) -> None:
 
 
 async def test_every_step_leaves_one(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (uuid,) = await add(store, task())
     cursor = await now(store)
 
@@ -63,7 +63,7 @@ async def test_every_step_leaves_one(store: Store, worker: Worker, other: Worker
     assert await seen()
     assert await worker.runs() == [uuid]
     assert await seen()
-    await worker.beat(0)
+    await worker.heartbeat(0)
     assert await seen()
     assert await other.runs() == [uuid]
     assert await seen()
@@ -85,7 +85,7 @@ async def test_reading_goes_on_from_a_cursor(store: Store) -> None:
 
 
 async def test_a_call_that_changes_nothing_leaves_none(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     new = task()
     await store.add([new])
     cursor = await now(store)
@@ -93,7 +93,7 @@ async def test_a_call_that_changes_nothing_leaves_none(store: Store, worker: Wor
     await store.revive([new.uuid])
     await worker.claim("none")
     await store.find({}, None, 10)
-    await store.standing(new.uuid)
+    await store.position(new.uuid)
     assert list(await store.changes(cursor, 10)) == []
 
 

@@ -10,63 +10,65 @@ from tests.contract.steps import Worker, add, limit, look, names, state, states,
 
 
 async def test_cancel_leases_what_nobody_holds(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/k", cap=0)
     ready, later, laned = await add(store, task(), task(after=1000), task(lane="a/k"))
     await worker.claim("b")
     assert await states(store, [ready, later, laned]) == ["ready", "scheduled", "parked"]
-    held = await store.cancel(worker.name, [ready, later, laned])
-    assert names(held.tasks) == [ready, later, laned]
-    assert held.fence > 0
-    assert [(record.past.why, record.past.cancel) for record in held.tasks] == [("cancel", True)] * 3
+    leased = await store.cancel(worker.name, [ready, later, laned])
+    assert names(leased.tasks) == [ready, later, laned]
+    assert leased.fence > 0
+    assert [(record.history.reason, record.history.cancel_requested) for record in leased.tasks] == [
+        ("cancel", True)
+    ] * 3
 
 
 async def test_what_is_cancelled_does_not_run(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     uuids = await add(store, task(), task(after=100), task(lane="a/k"))
     assert await worker.cancel(*uuids) == uuids
     clock.advance(100)
     assert await other.runs() == []
     assert await worker.settle(*(worker.cancelled(uuid) for uuid in uuids)) == ["ok"] * 3
     assert await states(store, uuids) == ["cancelled"] * 3
-    assert [(await look(store, uuid)).past.started for uuid in uuids] == [None] * 3
+    assert [(await look(store, uuid)).history.started for uuid in uuids] == [None] * 3
 
 
 async def test_cancel_flags_what_runs(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
-    held = await store.cancel(other.name, [uuid])
-    assert (held.fence, list(held.tasks)) == (0, [])
+    leased = await store.cancel(other.name, [uuid])
+    assert (leased.fence, list(leased.tasks)) == (0, [])
     record = await look(store, uuid)
-    assert (record.state, record.past.cancel, record.past.session) == ("running", True, worker.name)
+    assert (record.state, record.history.cancel_requested, record.history.session) == ("running", True, worker.name)
     assert await worker.settle(worker.done(uuid)) == ["ok"]
 
 
 async def test_cancel_again_doubles_nothing(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (uuid,) = await add(store, task())
     assert await worker.cancel(uuid, uuid) == [uuid]
-    held = await store.cancel(other.name, [uuid])
-    assert (held.fence, list(held.tasks)) == (0, [])
+    leased = await store.cancel(other.name, [uuid])
+    assert (leased.fence, list(leased.tasks)) == (0, [])
     assert await worker.settle(worker.cancelled(uuid)) == ["ok"]
 
 
 async def test_cancel_of_what_is_over_or_unknown_is_nothing(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.run_to_failure(uuid)
     before = await look(store, uuid)
-    held = await store.cancel(worker.name, [uuid, "nobody"])
-    assert (held.fence, list(held.tasks)) == (0, [])
+    leased = await store.cancel(worker.name, [uuid, "nobody"])
+    assert (leased.fence, list(leased.tasks)) == (0, [])
     assert await look(store, uuid) == before
 
 
 async def test_a_client_is_a_session_for_a_while(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     client = Worker(store, "client")
     first, second = await add(store, *tasks(2, after=1_000_000))
     assert await client.cancel(first, second) == [first, second]
@@ -82,31 +84,31 @@ async def test_a_client_is_a_session_for_a_while(store: Store, worker: Worker, c
 
 @pytest.mark.parametrize("how", ["retry", "snooze", "release"])
 async def test_what_is_flagged_does_not_run_again(store: Store, worker: Worker, other: Worker, how: str) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
     await store.cancel(other.name, [uuid])
     assert await worker.settle(getattr(worker, how)(uuid)) == ["ok"]
     claimed = await other.claim()
     assert list(claimed.tasks) == []
-    assert [(record.uuid, record.past.why) for record in claimed.chores] == [(uuid, "cancel")]
+    assert [(record.uuid, record.history.reason) for record in claimed.chores] == [(uuid, "cancel")]
     assert await other.settle(other.cancelled(uuid)) == ["ok"]
 
 
 @pytest.mark.parametrize("how", ["death", "close"])
 async def test_what_is_flagged_does_not_come_back(store: Store, worker: Worker, other: Worker, how: str) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
     await store.cancel(other.name, [uuid])
-    await (worker.beat(0) if how == "death" else store.close(worker.name))
+    await (worker.heartbeat(0) if how == "death" else store.close_session(worker.name))
     assert await other.chores() == {uuid: "cancel"}
 
 
 async def test_whatever_the_room_limits_and_pauses(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", cap=0, paused=True)
     await limit(store, "a/k", cap=0, rate=1.0, paused=True)
     uuids = await add(store, task(expires=10), task(lane="a/k", expires=10))
@@ -115,20 +117,20 @@ async def test_whatever_the_room_limits_and_pauses(store: Store, worker: Worker,
 
 
 async def test_a_chore_is_leased_like_a_run(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (uuid,) = await add(store, task(expires=10))
     clock.advance(10)
     assert await worker.chores() == {uuid: "expired"}
     assert (await other.chores(), await other.runs()) == ({}, [])
-    assert (await look(store, uuid)).past.ended is None
+    assert (await look(store, uuid)).history.ended is None
     assert await worker.settle(worker.cancelled(uuid)) == ["ok"]
     assert await worker.settle(worker.cancelled(uuid)) == ["repeat"]
     assert await state(store, uuid) == "cancelled"
 
 
 async def test_no_more_than_so_many_at_a_time(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     uuids = await add(store, *tasks(CHORES + 1, expires=10))
     clock.advance(10)
     claimed = await worker.claim(total=0)
@@ -140,31 +142,31 @@ async def test_no_more_than_so_many_at_a_time(store: Store, worker: Worker, cloc
 
 
 async def test_in_the_order_of_becoming_chores(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     late, early = await add(store, task(expires=20), task(expires=10))
     clock.advance(20)
     assert names((await worker.claim(total=0)).chores) == [early, late]
 
 
 async def test_strays_are_chores_where_nobody_else_could_know_them(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     mine, unasked, stray, later = await add(store, task("a"), task("b"), task("c"), task("c", after=1000))
     claimed = await worker.claim("a", known=frozenset({"a", "b"}))
     assert names(claimed.tasks) == [mine]
-    assert [(record.uuid, record.past.why) for record in claimed.chores] == [(stray, "stray")]
+    assert [(record.uuid, record.history.reason) for record in claimed.chores] == [(stray, "stray")]
     assert await states(store, [unasked, later]) == ["ready", "scheduled"]
     assert await worker.settle(worker.failed(stray)) == ["ok"]
 
 
 async def test_without_a_list_of_known_ones_strays_stay(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (stray,) = await add(store, task("c"))
     assert await worker.chores() == {}
     assert await state(store, stray) == "ready"
 
 
 async def test_cancel_opens_the_lane_for_the_next(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, *tasks(2, lane="a/k"))
     await worker.claim("b")
@@ -174,27 +176,27 @@ async def test_cancel_opens_the_lane_for_the_next(store: Store, worker: Worker) 
 
 
 async def test_cancelled_while_it_waits_for_a_retry(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
     await worker.settle(worker.retry(uuid, after=1000))
     assert await worker.cancel(uuid) == [uuid]
     assert await worker.settle(worker.cancelled(uuid)) == ["ok"]
-    assert (await look(store, uuid)).past.retries == 1
+    assert (await look(store, uuid)).history.retries == 1
 
 
 async def test_a_waiting_chore_that_is_cancelled_is_handed_out_once(
     store: Store, worker: Worker, other: Worker
 ) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (uuid,) = await add(store, task(max_crashes=1))
     await other.runs()
-    await other.beat(0)
-    held = await store.cancel("client", [uuid])
-    assert [(record.uuid, record.past.why) for record in held.tasks] == [(uuid, "cancel")]
+    await other.heartbeat(0)
+    leased = await store.cancel("client", [uuid])
+    assert [(record.uuid, record.history.reason) for record in leased.tasks] == [(uuid, "cancel")]
     client = Worker(store, "client")
-    client.leases[uuid] = Lease(uuid, held.fence, "client")
+    client.leases[uuid] = Lease(uuid, leased.fence, "client")
     assert await client.settle(client.cancelled(uuid)) == ["ok"]
     assert await worker.chores() == {}
     assert await state(store, uuid) == "cancelled"

@@ -8,7 +8,7 @@ from tests.contract.steps import Worker, add, look, names, state, states, task, 
 
 
 async def test_the_same_ask_gets_the_same(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await add(store, *tasks(3))
     first = await worker.claim(total=2)
     again = await worker.claim(total=2, repeat=True)
@@ -18,7 +18,7 @@ async def test_the_same_ask_gets_the_same(store: Store, worker: Worker) -> None:
 
 
 async def test_without_what_has_been_settled(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     first, second = await add(store, *tasks(2))
     fence = (await worker.claim()).fence
     await worker.settle(worker.done(first))
@@ -27,17 +27,17 @@ async def test_without_what_has_been_settled(store: Store, worker: Worker) -> No
 
 
 async def test_without_what_came_back_under_a_later_claim(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     first, second = await add(store, *tasks(2))
     await worker.claim(total=1)
     again = await worker.turn(outcomes=[worker.retry(first)], total=1, repeat=True)
-    assert again.claimed is not None
-    assert names(again.claimed.tasks) == []
+    assert again.claim is not None
+    assert names(again.claim.tasks) == []
     assert await worker.runs() == [first, second]
 
 
 async def test_nothing_new_even_if_there_is_something(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (first,) = await add(store, task())
     assert await worker.runs() == [first]
     (second,) = await add(store, task())
@@ -47,7 +47,7 @@ async def test_nothing_new_even_if_there_is_something(store: Store, worker: Work
 
 
 async def test_a_claim_that_took_nothing_takes_nothing_again(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     empty = await worker.claim()
     assert (empty.fence, list(empty.tasks), list(empty.chores)) == (0, [], [])
     (uuid,) = await add(store, task())
@@ -56,8 +56,8 @@ async def test_a_claim_that_took_nothing_takes_nothing_again(store: Store, worke
 
 
 async def test_the_numbers_are_each_sessions_own(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     first, second = await add(store, *tasks(2))
     assert await worker.runs(total=1) == [first]
     assert await other.runs(total=1) == [second]
@@ -66,8 +66,8 @@ async def test_the_numbers_are_each_sessions_own(store: Store, worker: Worker, o
 
 
 async def test_fences_only_grow_over_all_sessions(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     await add(store, *tasks(6))
     fences = [(await who.claim(total=1)).fence for who in (worker, other, other, worker)]
     (uuid,) = await add(store, task(after=1000))
@@ -78,7 +78,7 @@ async def test_fences_only_grow_over_all_sessions(store: Store, worker: Worker, 
 
 
 async def test_one_fence_a_claim(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     expired, _ = await add(store, task("b", expires=10), task("a"))
     clock.advance(10)
     claimed = await worker.claim()
@@ -88,7 +88,7 @@ async def test_one_fence_a_claim(store: Store, worker: Worker, clock: ManualCloc
 
 
 async def test_chores_are_repeated_too(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     first, second = await add(store, *tasks(2, expires=10))
     clock.advance(10)
     assert await worker.chores() == {first: "expired", second: "expired"}
@@ -99,8 +99,8 @@ async def test_chores_are_repeated_too(store: Store, worker: Worker, clock: Manu
 async def test_a_repeat_still_promotes_and_reaps(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
-    await worker.beat()
-    await other.beat(5000)
+    await worker.heartbeat()
+    await other.heartbeat(5000)
     crashed, later = await add(store, task(), task(after=5000))
     assert await other.runs() == [crashed]
     assert await worker.runs() == []
@@ -110,23 +110,23 @@ async def test_a_repeat_still_promotes_and_reaps(
 
 
 async def test_a_whole_turn_can_be_repeated(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     first, second = await add(store, *tasks(2))
     await worker.claim(total=1)
     outcome = worker.done(first, b"1")
     turn = await worker.turn(outcomes=[outcome])
     again = await worker.turn(outcomes=[outcome], repeat=True)
     assert (list(turn.verdicts), list(again.verdicts)) == (["ok"], ["repeat"])
-    assert turn.claimed is not None
-    assert again.claimed is not None
-    assert names(turn.claimed.tasks) == names(again.claimed.tasks) == [second]
-    assert turn.claimed.fence == again.claimed.fence
+    assert turn.claim is not None
+    assert again.claim is not None
+    assert names(turn.claim.tasks) == names(again.claim.tasks) == [second]
+    assert turn.claim.fence == again.claim.fence
 
 
 async def test_nobody_else_gets_what_is_held(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (uuid,) = await add(store, task())
     assert await worker.runs() == [uuid]
     assert await other.runs() == []
-    assert (await look(store, uuid)).past.session == worker.name
+    assert (await look(store, uuid)).history.session == worker.name

@@ -10,26 +10,26 @@ from tests.contract.steps import Worker, add, limit, look, state, task
 
 
 async def test_up_to_the_last_moment_it_runs(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     clock.advance(99.75)
     assert await worker.runs() == [uuid]
 
 
 async def test_then_it_is_a_chore(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     clock.advance(100)
     claimed = await worker.claim()
     assert list(claimed.tasks) == []
-    assert [(record.uuid, record.past.why) for record in claimed.chores] == [(uuid, "expired")]
+    assert [(record.uuid, record.history.reason) for record in claimed.chores] == [(uuid, "expired")]
     await worker.settle(worker.cancelled(uuid, b"expired"))
     record = await look(store, uuid)
-    assert (record.state, record.past.started) == ("cancelled", None)
+    assert (record.state, record.history.started) == ("cancelled", None)
 
 
 async def test_it_counts_from_the_due_time(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(after=1000, expires=100))
     clock.advance(1099)
     assert await worker.chores() == {}
@@ -38,7 +38,7 @@ async def test_it_counts_from_the_due_time(store: Store, worker: Worker, clock: 
 
 
 async def test_even_if_nobody_looked_in_between(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(after=1000, expires=100))
     clock.advance(60_000)
     claimed = await worker.claim()
@@ -46,13 +46,13 @@ async def test_even_if_nobody_looked_in_between(store: Store, worker: Worker, cl
 
 
 async def test_a_time_long_past_is_expired_when_added(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(at=int(clock.now()) - 5000, expires=100))
     assert await worker.chores(total=10) == {uuid: "expired"}
 
 
 async def test_parked_ones_expire_too(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=0)
     (uuid,) = await add(store, task(lane="a/k", expires=100))
     await worker.claim()
@@ -62,7 +62,7 @@ async def test_parked_ones_expire_too(store: Store, worker: Worker, clock: Manua
 
 
 async def test_an_expired_one_leaves_its_lane(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, task(lane="a/k", expires=100), task(lane="a/k"))
     await worker.claim("b")
@@ -72,7 +72,7 @@ async def test_an_expired_one_leaves_its_lane(store: Store, worker: Worker, cloc
 
 
 async def test_what_runs_is_not_touched(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     await worker.runs()
     clock.advance(1000)
@@ -84,7 +84,7 @@ async def test_what_runs_is_not_touched(store: Store, worker: Worker, clock: Man
 async def test_what_has_started_once_does_not_expire(
     store: Store, worker: Worker, clock: ManualClock, how: str
 ) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     await worker.runs()
     await worker.settle(getattr(worker, how)(uuid, after=50))
@@ -93,13 +93,13 @@ async def test_what_has_started_once_does_not_expire(
 
 
 async def test_what_crashed_has_started(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     await worker.runs()
     started = int(clock.now())
-    await worker.beat(0)
-    assert (await look(store, uuid)).past.started == started
+    await worker.heartbeat(0)
+    assert (await look(store, uuid)).history.started == started
     clock.advance(100)
     assert await other.runs() == [uuid]
 
@@ -108,17 +108,17 @@ async def test_what_crashed_has_started(store: Store, worker: Worker, other: Wor
 async def test_what_was_given_back_has_not_started(
     store: Store, worker: Worker, other: Worker, clock: ManualClock, how: str
 ) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     await worker.runs()
-    await (worker.settle(worker.release(uuid)) if how == "release" else store.close(worker.name))
+    await (worker.settle(worker.release(uuid)) if how == "release" else store.close_session(worker.name))
     clock.advance(100)
     assert await other.chores() == {uuid: "expired"}
 
 
 async def test_given_back_too_late(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     await worker.runs()
     clock.advance(500)
@@ -127,7 +127,7 @@ async def test_given_back_too_late(store: Store, worker: Worker, clock: ManualCl
 
 
 async def test_a_revived_one_that_had_started_does_not_expire(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     await worker.run_to_failure(uuid)
     await store.revive([uuid])
@@ -138,7 +138,7 @@ async def test_a_revived_one_that_had_started_does_not_expire(store: Store, work
 async def test_a_revived_one_that_never_started_has_its_time_again(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     clock.advance(100)
     await worker.chores()

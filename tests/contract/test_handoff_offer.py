@@ -35,7 +35,7 @@ async def test_it_is_handed_out_once(store: Store, worker: Worker, other: Worker
 
 async def test_who_asks_waits_no_more(store: Store, worker: Worker, other: Worker) -> None:
     listener = await listening(store, worker)
-    await other.beat()
+    await other.heartbeat()
     await worker.claim(waits={"a": 5}, waits_for=FOR)
     await worker.claim()
     (uuid,) = await add(store, task())
@@ -45,7 +45,7 @@ async def test_who_asks_waits_no_more(store: Store, worker: Worker, other: Worke
 
 async def test_it_takes_what_is_there_first(store: Store, worker: Worker, other: Worker) -> None:
     listener = await listening(store, worker)
-    await other.beat()
+    await other.heartbeat()
     (first,) = await add(store, task())
     assert names((await worker.claim(waits={"a": 5}, waits_for=FOR)).tasks) == [first]
     (second,) = await add(store, task())

@@ -40,7 +40,7 @@ class Listener:
 
 
 async def listening(store: Store, worker: Worker) -> Listener:
-    await worker.beat()
+    await worker.heartbeat()
     await worker.claim("none")
     listener = Listener(store, worker.name)
     await listener.connected()
@@ -76,23 +76,23 @@ async def test_a_task_with_a_lane(store: Store, worker: Worker) -> None:
 
 
 async def test_what_another_gives_back(store: Store, worker: Worker, other: Worker) -> None:
-    await other.beat()
+    await other.heartbeat()
     for how in ("retry", "release", "close", "death"):
         who = Worker(store, f"w-{how}")
-        await who.beat()
+        await who.heartbeat()
         (uuid,) = await add(store, task(how))
         assert await who.runs(how) == [uuid]
         listener = await listening(store, worker)
         if how in ("retry", "release"):
             await who.settle(getattr(who, how)(uuid))
         else:
-            await (store.close(who.name) if how == "close" else who.beat(0))
+            await (store.close_session(who.name) if how == "close" else who.heartbeat(0))
         await listener.hears_of(how)
         await listener.leave()
 
 
 async def test_freed_capacity(store: Store, worker: Worker, other: Worker) -> None:
-    await other.beat()
+    await other.heartbeat()
     await limit(store, "b", cap=1)
     await limit(store, "c/*", cap=1)
     b1, *_ = await add(store, *tasks(2, "b"))
@@ -107,16 +107,16 @@ async def test_freed_capacity(store: Store, worker: Worker, other: Worker) -> No
 
 
 async def test_a_changed_limit(store: Store, worker: Worker) -> None:
-    await limit(store, "b", paused=True, by="operator")
+    await limit(store, "b", paused=True, owner="operator")
     await add(store, task("b"))
     listener = await listening(store, worker)
-    await limit(store, "b", by="operator")
+    await limit(store, "b", owner="operator")
     await listener.hears_of("b")
     await listener.leave()
 
 
 async def test_revived(store: Store, worker: Worker, other: Worker) -> None:
-    await other.beat()
+    await other.heartbeat()
     (uuid,) = await add(store, task("b"))
     await other.run_to_failure(uuid, "b")
     listener = await listening(store, worker)
@@ -130,12 +130,12 @@ async def test_a_wanted_cancel_reaches_who_runs_it(store: Store, worker: Worker,
     (uuid,) = await add(store, task("b"))
     assert await worker.runs("b") == [uuid]
     await store.cancel(other.name, [uuid])
-    await listener.hears(lambda hint: uuid in hint.cancel)
+    await listener.hears(lambda hint: uuid in hint.cancel_requests)
     await listener.leave()
 
 
 async def test_an_end_reaches_who_waits_for_it(store: Store, worker: Worker, other: Worker) -> None:
-    await other.beat()
+    await other.heartbeat()
     for keep in (0, 1000):
         (uuid,) = await add(store, task("b", reply_to=worker.name))
         await other.runs("b")
@@ -146,7 +146,7 @@ async def test_an_end_reaches_who_waits_for_it(store: Store, worker: Worker, oth
 
 
 async def test_who_only_waits_needs_no_session(store: Store, other: Worker) -> None:
-    await other.beat()
+    await other.heartbeat()
     (uuid,) = await add(store, task("b", reply_to="client"))
     await other.runs("b")
     listener = Listener(store, "client")
@@ -188,9 +188,9 @@ async def test_a_closed_session_is_told_nothing_and_harms_nothing(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
     listener = await listening(store, worker)
-    await store.close(worker.name)
+    await store.close_session(worker.name)
     await add(store, *tasks(3, "b", reply_to=worker.name))
-    await other.beat()
+    await other.heartbeat()
     running = await other.runs("b")
     assert len(running) == 3
     assert await other.settle(*(other.done(uuid) for uuid in running)) == ["ok"] * 3

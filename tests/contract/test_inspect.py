@@ -19,13 +19,13 @@ async def test_get_in_the_order_asked(store: Store) -> None:
 
 
 async def test_a_run_is_seen_as_such(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     clock.advance(12.5)
     await worker.runs()
     record = await look(store, uuid)
     assert record.state == "running"
-    assert (record.past.session, record.past.started) == (worker.name, floor(clock.now()))
+    assert (record.history.session, record.history.started) == (worker.name, floor(clock.now()))
 
 
 async def test_newest_first_in_pages(store: Store) -> None:
@@ -46,7 +46,7 @@ async def test_what_is_added_meanwhile_does_not_disturb_a_reader(store: Store) -
 
 
 async def test_filters(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     start = floor(clock.now())
     await limit(store, "b/*", cap=0)
     await add(
@@ -89,7 +89,7 @@ async def test_a_page_of_a_filter_goes_on(store: Store) -> None:
 
 
 async def test_the_tally(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     a1, a2, *_ = await add(store, *tasks(3), *tasks(2, lane="a/k"), *tasks(2, "b", after=9))
     await worker.runs("a", total=2)
@@ -107,8 +107,8 @@ async def test_the_tally(store: Store, worker: Worker) -> None:
 async def test_running_ones_by_what_else_they_are(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     first, second, third = await add(store, task(), task("b", lane="b/k"), task())
     assert await worker.runs(total=1) == [first]
     assert await other.runs("a", "b") == [second, third]
@@ -126,13 +126,13 @@ async def test_running_ones_by_what_else_they_are(
     assert names(page.rows) == [third, second]
     assert names((await store.find({"state": "running"}, page.after, 2)).rows) == [first]
     (record,) = (await store.find({"state": "running", "source": "b"}, None, 5)).rows
-    assert (record.state, record.past.session) == ("running", "w2")
+    assert (record.state, record.history.session) == ("running", "w2")
     assert list(await store.get([second])) == [record]
 
 
 async def test_code_and_operator_are_kept_apart(store: Store) -> None:
     code = Limit("a", cap=3, rate=1.5, burst=4)
-    operator = Limit("a", cap=1, paused=True, reason="deploy", by="operator")
+    operator = Limit("a", cap=1, paused=True, reason="deploy", owner="operator")
     star = Limit("a/*", cap=2)
     assert list(await store.put([], [code, operator, star])) == [True] * 3
     limits = (await store.state())[1]
@@ -148,7 +148,7 @@ async def test_code_and_operator_are_kept_apart(store: Store) -> None:
 
 @pytest.mark.parametrize("number", [0, 1, 7])
 async def test_looking_changes_nothing(store: Store, worker: Worker, number: int) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     uuids = await add(store, *tasks(number))
     before = await store.get(uuids)
     for _ in range(2):

@@ -17,7 +17,7 @@ Way = Callable[[Store, str], Awaitable[object]]
 OUT: dict[str, Way] = {
     "cancel": lambda store, uuid: store.cancel("client", [uuid]),
     "lift": lambda store, uuid: store.lift("client", [uuid]),
-    "replace": lambda store, uuid: store.add([task(unique=uuid, lane="a/k", after=500, clash="replace")]),
+    "replace": lambda store, uuid: store.add([task(unique=uuid, lane="a/k", after=500, on_conflict="replace")]),
 }
 ways = pytest.mark.parametrize("way", list(OUT))
 
@@ -33,7 +33,7 @@ async def one_waits(store: Store, worker: Worker) -> str:
 
 @ways
 async def test_one_that_is_scheduled_is_not_in_it(store: Store, worker: Worker, clock: ManualClock, way: str) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (later,) = await add(store, task("a", "u", unique="u", lane="a/k", after=5000))
     parked = await one_waits(store, worker)
     clock.advance(1000)
@@ -47,13 +47,13 @@ async def test_one_that_is_scheduled_is_not_in_it(store: Store, worker: Worker, 
 async def test_one_that_was_lifted_is_not_in_it(
     store: Store, worker: Worker, clock: ManualClock, way: str, place: str
 ) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/k", cap=0 if place == "parked" else 1)
     (lifted,) = await add(store, task(lane="a/k"))
     await worker.claim("b")
     assert await state(store, lifted) == place
     await store.lift("mover", [lifted])
-    await store.close("mover")
+    await store.close_session("mover")
     parked = await one_waits(store, worker)
     clock.advance(1000)
     await OUT[way](store, lifted)
@@ -62,22 +62,22 @@ async def test_one_that_was_lifted_is_not_in_it(
 
 
 async def test_one_that_must_end_is_not_in_it(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     parked = await one_waits(store, worker)
     (doomed,) = await add(store, task(lane="a/k"))
     await worker.claim("b")
     await store.cancel("client", [doomed])
-    await store.close("client")
+    await store.close_session("client")
     clock.advance(1000)
-    (held,) = (await store.cancel("another", [doomed])).tasks
-    assert (held.uuid, held.state) == (doomed, "parked")
+    (leased,) = (await store.cancel("another", [doomed])).tasks
+    assert (leased.uuid, leased.state) == (doomed, "parked")
     assert await state(store, parked) == "parked"
     assert await worker.runs() == [parked]
 
 
 @ways
 async def test_one_that_is_ready_leaves_its_slot_to_the_next(store: Store, worker: Worker, way: str) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/k", cap=1)
     first, second = await add(store, task("a", "u", unique="u", lane="a/k"), task(lane="a/k"))
     await worker.claim("b")
@@ -90,7 +90,7 @@ async def test_one_that_is_ready_leaves_its_slot_to_the_next(store: Store, worke
 async def test_one_that_is_parked_no_longer_stands_before_those_that_need_less(
     store: Store, worker: Worker, clock: ManualClock, way: str
 ) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/k", rate=1.0, burst=2)
     dear = task("a", "u", unique="u", lane="a/k", cost=2)
     first, second, third = await add(store, task(lane="a/k", cost=2), dear, task(lane="a/k"))
@@ -105,7 +105,7 @@ async def test_one_that_finds_it_shut_leaves_its_tokens_to_those_that_need_less(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
     """It was let in before there was a rate; the next turn sees that the first of those that wait can start."""
-    await worker.beat()
+    await worker.heartbeat()
     dear, cheap = await add(store, task(lane="a/k", cost=2), task("b", lane="a/k", boost=1000))
     await worker.claim("c")
     await limit(store, "a/k", rate=1.0, burst=2)

@@ -11,7 +11,7 @@ async def written(store: Store, uuid: str) -> list[tuple[str, str, bytes]]:
 
 
 async def running(store: Store, worker: Worker) -> str:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
     return uuid
@@ -63,7 +63,7 @@ async def test_a_settled_lease_is_lost(store: Store, worker: Worker) -> None:
 
 async def test_a_dead_sessions_lease_is_lost(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
-    await worker.beat(0)
+    await worker.heartbeat(0)
     lease = worker.leases[uuid]
     assert list(await store.note([Note(lease, "progress", "p", b"late")])) == [lease]
 

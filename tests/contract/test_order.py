@@ -8,27 +8,27 @@ import pytest
 
 from onthedot.clock.clock import ManualClock
 from onthedot.definitions.functions import AGING
-from onthedot.stores.contract import BATCH, Pool, Store
+from onthedot.stores.contract import BATCH, SlotPool, Store
 from tests.contract.steps import Worker, add, look, states, task, tasks
 
 
 async def test_older_due_times_first_whatever_the_order_of_adding(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     now = floor(clock.now())
     late, early = await add(store, task(at=now - 1), task(at=now - 2))
     assert await worker.runs() == [early, late]
 
 
 async def test_the_same_due_time_by_order_of_adding(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     uuids = await add(store, *tasks(20, at=floor(clock.now())))
     assert await worker.runs() == uuids
 
 
 async def test_a_boost_goes_before_and_ages(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     now = floor(clock.now())
     old, plain, boosted = await add(store, task(at=now - 6000), task(at=now), task(at=now, boost=5000))
     assert await worker.runs() == [old, boosted, plain]
@@ -39,7 +39,7 @@ async def test_behind_an_endless_stream_of_the_highest_each_level_waits_a_minute
     store: Store, worker: Worker, clock: ManualClock, priority: int
 ) -> None:
     """There is always a fresh one of priority 10; nobody is before its time, and nobody waits longer than that."""
-    await worker.beat()
+    await worker.heartbeat()
     step, waited = 20_000, 0
     (low,) = await add(store, task(boost=priority * AGING))
     while True:
@@ -54,26 +54,26 @@ async def test_behind_an_endless_stream_of_the_highest_each_level_waits_a_minute
 
 
 async def test_equal_ranks_by_order_of_adding(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     now = floor(clock.now())
     uuids = await add(store, task(at=now, boost=500), task(at=now - 500), task(at=now - 100, boost=400))
     assert await worker.runs() == uuids
 
 
 async def test_one_order_over_all_asked_sources(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     uuids = await add(store, task("b"), task("a"), task("c"), task("a"), task("b"))
     assert await worker.runs("a", "b", "c") == uuids
 
 
 async def test_only_asked_sources(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     _, mine = await add(store, task("b"), task("a"))
     assert await worker.runs("a") == [mine]
 
 
 async def test_no_more_than_the_room_of_a_source_and_the_total(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     a1, a2, a3, b1, b2, b3 = await add(store, *tasks(3, "a"), *tasks(3, "b"))
     assert await worker.runs(room={"a": 1, "b": 2}, total=10) == [a1, b1, b2]
     assert await worker.runs(room={"a": 9, "b": 9}, total=2) == [a2, a3]
@@ -82,15 +82,15 @@ async def test_no_more_than_the_room_of_a_source_and_the_total(store: Store, wor
 
 
 async def test_pools_are_served_in_their_order(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     b1, a1, c1, a2, _ = await add(store, task("b"), task("a"), task("c"), task("a"), task("a"))
-    pools = [Pool(2, {"a": 5, "c": 5}), Pool(5, {"b": 5})]
+    pools = [SlotPool(2, {"a": 5, "c": 5}), SlotPool(5, {"b": 5})]
     assert await worker.runs(pools=pools) == [a1, c1, b1]
-    assert await worker.runs(pools=[Pool(1, {"a": 1})]) == [a2]
+    assert await worker.runs(pools=[SlotPool(1, {"a": 1})]) == [a2]
 
 
 async def test_nothing_runs_before_its_time(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     clock.advance(0.5)
     (uuid,) = await add(store, task(after=10))  # due on the whole millisecond after
     clock.advance(10.25)
@@ -100,7 +100,7 @@ async def test_nothing_runs_before_its_time(store: Store, worker: Worker, clock:
 
 
 async def test_a_claim_for_nobody_still_promotes(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     uuids = await add(store, task("a", after=10), task("b", after=10), task("c", after=11))
     clock.advance(10)
     assert await worker.runs(total=0) == []
@@ -108,7 +108,7 @@ async def test_a_claim_for_nobody_still_promotes(store: Store, worker: Worker, c
 
 
 async def test_promotion_is_bounded_and_by_alarm_then_seq(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     now = floor(clock.now())
     first = await add(store, *tasks(BATCH - 1, at=now + 2))
     last, earliest = await add(store, task(at=now + 2), task(at=now + 1))
@@ -121,7 +121,7 @@ async def test_promotion_is_bounded_and_by_alarm_then_seq(store: Store, worker: 
 
 
 async def test_a_retry_has_a_new_rank(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     first, second = await add(store, *tasks(2))
     await worker.runs(total=1)
     clock.advance(1)
@@ -130,7 +130,7 @@ async def test_a_retry_has_a_new_rank(store: Store, worker: Worker, clock: Manua
 
 
 async def test_a_released_task_keeps_its_rank(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     first, second = await add(store, *tasks(2))
     due = (await look(store, first)).due
     await worker.runs(total=1)
@@ -141,10 +141,10 @@ async def test_a_released_task_keeps_its_rank(store: Store, worker: Worker, cloc
 
 
 async def test_a_reclaimed_task_keeps_its_rank(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     first, second = await add(store, *tasks(2))
     assert await other.runs(total=1) == [first]
     clock.advance(1000)
-    await other.beat(0)
+    await other.heartbeat(0)
     assert await worker.runs() == [first, second]

@@ -5,23 +5,23 @@ from __future__ import annotations
 import pytest
 
 from onthedot.clock.clock import ManualClock
-from onthedot.stores.contract import Hold, Limit, Standing, Store
+from onthedot.stores.contract import Blocker, Limit, Position, Store
 from tests.contract.steps import Worker, add, limit, names, state, states, task, tasks
 
 
-async def stands(store: Store, uuid: str) -> Standing:
-    standing = await store.standing(uuid)
+async def stands(store: Store, uuid: str) -> Position:
+    standing = await store.position(uuid)
     assert standing is not None, f"{uuid} does not wait"
     return standing
 
 
 async def holds(store: Store, uuid: str) -> list[tuple[str, str, int]]:
     """By name, why, and how many run under it."""
-    return [(hold.limit.name, hold.why, hold.running) for hold in (await stands(store, uuid)).holds]
+    return [(hold.limit.name, hold.reason, hold.running) for hold in (await stands(store, uuid)).blockers]
 
 
-async def only_hold(store: Store, uuid: str) -> Hold:
-    (hold,) = (await stands(store, uuid)).holds
+async def only_hold(store: Store, uuid: str) -> Blocker:
+    (hold,) = (await stands(store, uuid)).blockers
     return hold
 
 
@@ -32,29 +32,29 @@ async def ahead(store: Store, *uuids: str) -> list[int]:
 async def test_nothing_in_its_way(store: Store) -> None:
     (uuid,) = await add(store, task())
     standing = await stands(store, uuid)
-    assert (list(standing.holds), standing.ahead) == ([], 0)
+    assert (list(standing.blockers), standing.ahead) == ([], 0)
 
 
 async def test_who_does_not_wait(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
-    assert await store.standing("nobody") is None
+    await worker.heartbeat()
+    assert await store.position("nobody") is None
     (uuid,) = await add(store, task())
     assert await worker.runs() == [uuid]
-    assert await store.standing(uuid) is None
+    assert await store.position(uuid) is None
     await worker.settle(worker.failed(uuid))
-    assert await store.standing(uuid) is None
+    assert await store.position(uuid) is None
     await store.revive([uuid])
     assert await ahead(store, uuid) == [0]
 
 
 async def test_a_chore_waits_for_its_end_only(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     expired, cancelled = await add(store, *tasks(2, expires=10))
     await worker.cancel(cancelled)
-    assert await store.standing(cancelled) is None
+    assert await store.position(cancelled) is None
     clock.advance(10)
     assert await worker.chores() == {expired: "expired"}
-    assert await store.standing(expired) is None
+    assert await store.position(expired) is None
 
 
 # -- who is before it
@@ -71,7 +71,7 @@ async def test_a_suspect_is_counted_like_all(store: Store) -> None:
 
 
 async def test_running_ones_are_not_before_it(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     uuids = await add(store, *tasks(5))
     assert await worker.runs(total=3) == uuids[:3]
     assert await ahead(store, *uuids[3:]) == [0, 1]
@@ -85,7 +85,7 @@ async def test_one_that_is_not_due_has_those_before_it_that_are(store: Store, cl
 
 
 async def test_a_parked_one_has_those_of_its_lane_too(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "@api", cap=1)
     runs, *parked = await add(store, *tasks(3, lane="@api"), task("b", lane="@api"), *tasks(2, lane="a/free"))
     assert await worker.runs(total=1) == [runs]
@@ -94,7 +94,7 @@ async def test_a_parked_one_has_those_of_its_lane_too(store: Store, worker: Work
 
 
 async def test_who_came_back_is_counted_once(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, *rest = await add(store, *tasks(4, lane="a/k"))
     for _ in range(3):  # into ready and back
@@ -117,15 +117,15 @@ async def test_many(store: Store) -> None:
 
 async def test_paused(store: Store) -> None:
     (uuid,) = await add(store, task())
-    await limit(store, "a", paused=True, by="operator", reason="deploy")
+    await limit(store, "a", paused=True, owner="operator", reason="deploy")
     hold = await only_hold(store, uuid)
-    assert (hold.why, hold.limit.paused, hold.limit.reason, hold.opens_in) == ("paused", True, "deploy", None)
-    await limit(store, "a", by="operator")
+    assert (hold.reason, hold.limit.paused, hold.limit.reason, hold.opens_in) == ("paused", True, "deploy", None)
+    await limit(store, "a", owner="operator")
     assert await holds(store, uuid) == []
 
 
 async def test_the_cap_of_the_source(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", cap=2)
     first, _, third = await add(store, *tasks(3))
     assert await holds(store, third) == []  # two are before it, but none runs
@@ -139,23 +139,23 @@ async def test_the_cap_of_the_source(store: Store, worker: Worker) -> None:
 
 
 async def test_the_limit_as_it_comes_to(store: Store, worker: Worker) -> None:
-    await worker.beat()
-    await limit(store, "a/*", cap=5, rate=1.0, burst=3, by="code")
-    await limit(store, "a/*", cap=2, by="operator")
-    await limit(store, "a/k", paused=True, reason="quiet", by="operator")
+    await worker.heartbeat()
+    await limit(store, "a/*", cap=5, rate=1.0, burst=3, owner="code")
+    await limit(store, "a/*", cap=2, owner="operator")
+    await limit(store, "a/k", paused=True, reason="quiet", owner="operator")
     (uuid,) = await add(store, task(lane="a/k"))
     found = (await only_hold(store, uuid)).limit
-    assert found == Limit("a/k", 2, 1.0, 3, True, "quiet", by=found.by)
+    assert found == Limit("a/k", 2, 1.0, 3, True, "quiet", owner=found.owner)
 
 
 async def test_the_rate_of_the_source(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", rate=2.0, burst=2)
     *running, uuid = await add(store, *tasks(3))
     assert await holds(store, uuid) == []
     assert await worker.runs() == running
     hold = await only_hold(store, uuid)
-    assert (hold.why, hold.running, hold.opens_in) == ("rate", 2, pytest.approx(500))
+    assert (hold.reason, hold.running, hold.opens_in) == ("rate", 2, pytest.approx(500))
     clock.advance(499)
     assert (await only_hold(store, uuid)).opens_in == pytest.approx(1)
     clock.advance(1)
@@ -164,7 +164,7 @@ async def test_the_rate_of_the_source(store: Store, worker: Worker, clock: Manua
 
 
 async def test_the_cap_of_its_lane(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second, other = await add(store, *tasks(2, lane="a/k"), task(lane="a/l"))
     assert await worker.runs(total=1) == [first]
@@ -175,7 +175,7 @@ async def test_the_cap_of_its_lane(store: Store, worker: Worker) -> None:
 
 
 async def test_who_is_let_in_takes_the_place_of_those_parked(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, *tasks(2, lane="a/k"))
     await worker.claim("b")
@@ -187,7 +187,7 @@ async def test_who_is_let_in_takes_the_place_of_those_parked(store: Store, worke
 
 
 async def test_the_rate_of_its_lane(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=2)
     *running, cheap, dear = await add(store, *tasks(3, lane="a/k"), task(lane="a/k", cost=2))
     assert await worker.runs() == running
@@ -201,31 +201,31 @@ async def test_the_rate_of_its_lane(store: Store, worker: Worker, clock: ManualC
 async def test_time_alone_does_not_bring_what_others_are_to_have(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=2)
     _, second, dear = await add(store, *tasks(2, lane="a/k"), task(lane="a/k", cost=2))
     await worker.claim("b")
     assert await states(store, [second, dear]) == ["ready", "parked"]
     hold = await only_hold(store, dear)
-    assert (hold.why, hold.opens_in) == ("rate", None)
+    assert (hold.reason, hold.opens_in) == ("rate", None)
 
 
 async def test_a_cost_beyond_the_burst_waits_for_a_full_bucket(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=2)
     first, dear = await add(store, task(lane="a/k", cost=2), task(lane="a/k", cost=3))
     assert await worker.runs() == [first]
     hold = await only_hold(store, dear)
-    assert (hold.why, hold.opens_in) == ("rate", pytest.approx(2000))
+    assert (hold.reason, hold.opens_in) == ("rate", pytest.approx(2000))
     clock.advance(2000)
     assert await holds(store, dear) == []
     assert await worker.runs() == [dear]
 
 
 async def test_the_sources_first_then_the_lanes(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", cap=1)
     await limit(store, "a/*", cap=1)
     first, second = await add(store, *tasks(2, lane="a/k"))
@@ -234,7 +234,7 @@ async def test_the_sources_first_then_the_lanes(store: Store, worker: Worker) ->
 
 
 async def test_one_that_is_not_due_stands_as_if_it_were(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, later = await add(store, task(lane="a/k"), task(lane="a/k", after=1000))
     assert await holds(store, later) == []
@@ -243,7 +243,7 @@ async def test_one_that_is_not_due_stands_as_if_it_were(store: Store, worker: Wo
 
 
 async def test_ready_ones_whose_lane_has_closed(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(lane="a/k"))
     await worker.claim("b")
     assert await state(store, uuid) == "ready"
@@ -253,7 +253,7 @@ async def test_ready_ones_whose_lane_has_closed(store: Store, worker: Worker) ->
 
 
 async def test_looking_changes_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", rate=1.0, burst=1)
     await limit(store, "b/*", cap=1, rate=1.0, burst=1)
     uuids = await add(store, *tasks(2), *tasks(2, "b", lane="b/k"))
@@ -267,8 +267,8 @@ async def test_looking_changes_nothing(store: Store, worker: Worker, clock: Manu
     assert names((await worker.claim("a", "b")).tasks) == [first, third]
     for step in (300, 300, 399):  # nothing is earlier or later for having been looked at
         clock.advance(step)
-        assert [hold.opens_in is None for hold in (await stands(store, fourth)).holds] == [True]
-        assert len((await stands(store, second)).holds) == 1
+        assert [hold.opens_in is None for hold in (await stands(store, fourth)).blockers] == [True]
+        assert len((await stands(store, second)).blockers) == 1
         assert await worker.runs("a", "b") == []
     clock.advance(1)
     await worker.settle(worker.done(third))

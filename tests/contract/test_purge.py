@@ -9,7 +9,7 @@ from tests.contract.steps import Worker, add, states, task, tasks
 
 async def ended(store: Store, worker: Worker, clock: ManualClock, *keeps: int) -> list[str]:
     """Tasks that ended one after the other, a millisecond apart."""
-    await worker.beat()
+    await worker.heartbeat()
     uuids = await add(store, *tasks(len(keeps)))
     await worker.runs()
     for uuid, keep in zip(uuids, keeps, strict=True):
@@ -43,7 +43,7 @@ async def test_by_the_end_of_their_time(store: Store, worker: Worker, clock: Man
 
 
 async def test_beyond_the_most_the_oldest_ends_go(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     uuids = await add(store, *tasks(4))
     await worker.runs()
     for uuid in reversed(uuids):
@@ -64,7 +64,7 @@ async def test_no_more_than_the_limit(store: Store, worker: Worker, clock: Manua
 
 
 async def test_what_lives_stays(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     running, ready, later = await add(store, task(), task("b"), task(after=1_000_000))
     await worker.runs()
     clock.advance(10_000)
@@ -82,7 +82,7 @@ async def test_what_is_gone_can_be_added_again(store: Store, worker: Worker, clo
 
 
 async def test_what_has_ended_twice_in_a_millisecond_is_dropped_once(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     twice, once = await add(store, *tasks(2))
     await worker.runs()
     await worker.settle(worker.failed(twice))

@@ -13,7 +13,7 @@ from tests.contract.steps import Worker, add, limit, look, state, task
 
 @pytest.mark.parametrize("how", ["failed", "cancelled"])
 async def test_it_runs_again_with_the_next_attempt(store: Store, worker: Worker, clock: ManualClock, how: str) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
     await worker.settle(worker.retry(uuid))
@@ -22,15 +22,15 @@ async def test_it_runs_again_with_the_next_attempt(store: Store, worker: Worker,
     clock.advance(5000)
     assert list(await store.revive([uuid])) == [uuid]
     record = await look(store, uuid)
-    past = record.past
+    history = record.history
     assert (record.state, record.due, record.attempt) == ("ready", floor(clock.now()), 3)
-    assert (past.earlier, past.retries, past.crashes, past.cancel) == (2, 0, 0, False)
-    assert (past.ended, past.keep_until, past.result) == (None, None, None)
+    assert (history.earlier, history.retries, history.crashes, history.cancel_requested) == (2, 0, 0, False)
+    assert (history.ended, history.keep_until, history.result) == (None, None, None)
     assert await worker.runs() == [uuid]
 
 
 async def test_attempts_only_grow(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     for attempt in range(1, 4):
         (record,) = (await worker.claim()).tasks
@@ -40,20 +40,20 @@ async def test_attempts_only_grow(store: Store, worker: Worker) -> None:
 
 
 async def test_what_has_crashed_too_often_may_crash_again(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (uuid,) = await add(store, task(max_crashes=1))
     await worker.runs()
-    await worker.beat(0)
+    await worker.heartbeat(0)
     assert await other.chores() == {uuid: "crashed"}
     await other.settle(other.failed(uuid))
     await store.revive([uuid])
     assert await other.runs() == [uuid]
-    assert (await look(store, uuid)).past.crashes == 0
+    assert (await look(store, uuid)).history.crashes == 0
 
 
 async def test_a_cancelled_one_is_not_flagged_any_more(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(after=1000))
     await worker.cancel(uuid)
     await worker.settle(worker.cancelled(uuid))
@@ -64,7 +64,7 @@ async def test_a_cancelled_one_is_not_flagged_any_more(store: Store, worker: Wor
 
 
 async def test_again_gives_the_same_answer(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.run_to_failure(uuid)
     assert list(await store.revive([uuid])) == [uuid]
@@ -74,7 +74,7 @@ async def test_again_gives_the_same_answer(store: Store, worker: Worker) -> None
 
 
 async def test_what_succeeded_or_is_unknown_stays(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
     await worker.settle(worker.done(uuid))
@@ -83,7 +83,7 @@ async def test_what_succeeded_or_is_unknown_stays(store: Store, worker: Worker) 
 
 
 async def test_with_a_lane_it_waits_for_its_alarm(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     (uuid,) = await add(store, task(lane="a/k"))
     await worker.run_to_failure(uuid)
@@ -97,7 +97,7 @@ async def test_with_a_lane_it_waits_for_its_alarm(store: Store, worker: Worker) 
 
 
 async def test_it_takes_its_key_again(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k"))
     await worker.run_to_failure(uuid)
     await store.revive([uuid])
@@ -105,7 +105,7 @@ async def test_it_takes_its_key_again(store: Store, worker: Worker) -> None:
 
 
 async def test_unless_another_has_it_by_now(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k"))
     await worker.run_to_failure(uuid)
     (other,) = await add(store, task(unique="k"))
@@ -118,7 +118,7 @@ async def test_unless_another_has_it_by_now(store: Store, worker: Worker) -> Non
 
 
 async def test_two_of_one_key_only_the_first(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     first = task(unique="k")
     second = task(unique="k")
     for new in (first, second):
@@ -128,7 +128,7 @@ async def test_two_of_one_key_only_the_first(store: Store, worker: Worker) -> No
 
 
 async def test_the_old_settlement_does_not_end_it_again(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.run_to_failure(uuid)
     await store.revive([uuid])
@@ -137,7 +137,7 @@ async def test_the_old_settlement_does_not_end_it_again(store: Store, worker: Wo
 
 
 async def test_purge_lets_it_live(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(after=0))
     await worker.runs()
     await worker.settle(worker.failed(uuid, keep=1000))

@@ -7,7 +7,7 @@ from math import floor
 from msgspec.structs import replace
 
 from onthedot.clock.clock import ManualClock
-from onthedot.stores.contract import Fire, Limit, Schedule, Store
+from onthedot.stores.contract import FireRequest, Limit, Schedule, Store
 from tests.contract.steps import Worker, look, state, task
 
 
@@ -37,20 +37,20 @@ async def test_a_changed_declaration_takes_over(store: Store) -> None:
     await store.put([replace(before, paused=True, runs=7, last_at=4000)], [])
     paused = await stored(store)
     after = await declare(store, 9999, b"other", "v2")
-    assert (after.rule, after.declared, after.next_at) == (b"other", "v2", 9999)
+    assert (after.rule, after.definition_digest, after.next_at) == (b"other", "v2", 9999)
     assert (after.paused, after.runs, after.last_at) == (True, 7, 4000)
     assert before.rev < paused.rev < after.rev
 
 
 async def test_data_is_always_taken(store: Store) -> None:
-    await declare(store, 5000, declared="")
-    after = await declare(store, 9999, b"other", declared="")
+    await declare(store, 5000, definition_digest="")
+    after = await declare(store, 9999, b"other", definition_digest="")
     assert (after.rule, after.next_at) == (b"other", 9999)
 
 
 async def test_compare_and_set(store: Store) -> None:
     before = await declare(store, 5000)
-    wanted = replace(before, rule=b"new", next_at=None, paused=True, last_at=1, runs=2, declared="v9")
+    wanted = replace(before, rule=b"new", next_at=None, paused=True, last_at=1, runs=2, definition_digest="v9")
     assert list(await store.put([wanted], [])) == [True]
     after = await stored(store)
     assert after.rev > before.rev
@@ -71,7 +71,7 @@ async def test_one_answer_each_schedules_first(store: Store) -> None:
 
 
 async def test_a_claim_hands_out_what_is_due(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     schedule = await declare(store, floor(clock.now()) + 1000)
     clock.advance(999)
     assert list((await worker.claim()).schedules) == []
@@ -80,12 +80,12 @@ async def test_a_claim_hands_out_what_is_due(store: Store, worker: Worker, clock
 
 
 async def test_until_it_is_fired(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     due = floor(clock.now())
     schedule = await declare(store, due)
     assert list((await worker.claim()).schedules) == list((await other.claim()).schedules) == [schedule]
-    fire = Fire("nightly", schedule.rev, (task(uuid="w1"),), due + 1000, due)
+    fire = FireRequest("nightly", schedule.rev, (task(uuid="w1"),), due + 1000, due)
     assert list(await store.fire([fire])) == [True]
     assert list((await worker.claim("b")).schedules) == []
     after = await stored(store)
@@ -95,10 +95,10 @@ async def test_until_it_is_fired(store: Store, worker: Worker, other: Worker, cl
 
 
 async def test_only_one_fires(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     due = floor(clock.now())
     schedule = await declare(store, due)
-    fires = [Fire("nightly", schedule.rev, (task(uuid=name),), due + 1000, due) for name in ("x", "y")]
+    fires = [FireRequest("nightly", schedule.rev, (task(uuid=name),), due + 1000, due) for name in ("x", "y")]
     assert list(await store.fire([fires[0]])) == [True]
     assert list(await store.fire([fires[1]])) == [False]
     assert list(await store.fire([fires[0]])) == [False]
@@ -109,7 +109,7 @@ async def test_only_one_fires(store: Store, worker: Worker, clock: ManualClock) 
 async def test_refused(store: Store, clock: ManualClock) -> None:
     due = floor(clock.now())
     schedule = await declare(store, due)
-    right = Fire("nightly", schedule.rev, (task(uuid="x"),), due + 1000)
+    right = FireRequest("nightly", schedule.rev, (task(uuid="x"),), due + 1000)
     assert list(await store.fire([replace(right, name="ghost"), replace(right, rev=schedule.rev + 1)])) == [False] * 2
     await store.put([replace(schedule, paused=True)], [])
     paused = await stored(store)
@@ -120,23 +120,23 @@ async def test_refused(store: Store, clock: ManualClock) -> None:
 
 async def test_an_edit_between_due_and_fire(store: Store, worker: Worker, clock: ManualClock) -> None:
     """Whoever decided on the old rule is refused, however the new one came: declared, or by compare-and-set."""
-    await worker.beat()
+    await worker.heartbeat()
     due = floor(clock.now())
     await declare(store, due)
     for edit in (Schedule("nightly", b"new", "v2", due), None):
         (seen,) = (await worker.claim()).schedules
         await store.put([edit or replace(seen, rule=b"newer")], [])
-        assert list(await store.fire([Fire("nightly", seen.rev, (task(uuid="x"),), due + 1000, due)])) == [False]
+        assert list(await store.fire([FireRequest("nightly", seen.rev, (task(uuid="x"),), due + 1000, due)])) == [False]
     assert list(await store.get(["x"])) == [None]
     after = await stored(store)
     assert (after.rule, after.next_at, after.last_at, after.runs) == (b"newer", due, None, 0)
 
 
 async def test_an_edit_that_was_read_before_a_firing(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     due = floor(clock.now())
     seen = await declare(store, due)
-    assert list(await store.fire([Fire("nightly", seen.rev, (task(uuid="x"),), due + 1000, due)])) == [True]
+    assert list(await store.fire([FireRequest("nightly", seen.rev, (task(uuid="x"),), due + 1000, due)])) == [True]
     assert list(await store.put([replace(seen, paused=True)], [])) == [False]
     after = await stored(store)
     assert (after.paused, after.next_at, after.runs) == (False, due + 1000, 1)
@@ -144,14 +144,14 @@ async def test_an_edit_that_was_read_before_a_firing(store: Store, worker: Worke
 
 async def test_a_claim_says_at_which_moment(store: Store, worker: Worker, clock: ManualClock) -> None:
     """The store's own: by it the windows of what is due are judged."""
-    await worker.beat()
+    await worker.heartbeat()
     clock.advance(1234)
     assert (await worker.claim()).now == clock.now()
     assert (await worker.claim(repeat=True)).now == clock.now()
 
 
 async def test_a_paused_one_is_not_handed_out(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     schedule = await declare(store, floor(clock.now()))
     await store.put([replace(schedule, paused=True)], [])
     assert list((await worker.claim()).schedules) == []
@@ -162,16 +162,16 @@ async def test_a_paused_one_is_not_handed_out(store: Store, worker: Worker, cloc
 async def test_a_skipped_window_has_no_task(store: Store, clock: ManualClock) -> None:
     due = floor(clock.now())
     schedule = await declare(store, due)
-    assert list(await store.fire([Fire("nightly", schedule.rev, (), due + 1000)])) == [True]
+    assert list(await store.fire([FireRequest("nightly", schedule.rev, (), due + 1000)])) == [True]
     after = await stored(store)
     assert (after.next_at, after.last_at, after.runs) == (due + 1000, None, 0)
 
 
 async def test_the_last_window(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     due = floor(clock.now())
     schedule = await declare(store, due)
-    await store.fire([Fire("nightly", schedule.rev, (task(uuid="x"),), None, due)])
+    await store.fire([FireRequest("nightly", schedule.rev, (task(uuid="x"),), None, due)])
     clock.advance(1_000_000)
     assert list((await worker.claim()).schedules) == []
     assert (await stored(store)).next_at is None
@@ -182,16 +182,16 @@ async def test_what_it_makes_is_added_as_by_add(store: Store, clock: ManualClock
     schedule = await declare(store, due)
     await store.add([task(uuid="x", body=b"first")])
     new = (task(uuid="x", body=b"second"), task(uuid="y", after=1000), task(uuid="z", lane="a/k"))
-    assert list(await store.fire([Fire("nightly", schedule.rev, new, due + 1000, due)])) == [True]
+    assert list(await store.fire([FireRequest("nightly", schedule.rev, new, due + 1000, due)])) == [True]
     assert (await look(store, "x")).body == b"first"
     assert [await state(store, uuid) for uuid in "xyz"] == ["ready", "scheduled", "scheduled"]
 
 
 async def test_drop(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     schedule = await declare(store, floor(clock.now()))
-    await store.drop(["nightly", "ghost"])
+    await store.delete_schedules(["nightly", "ghost"])
     assert list((await store.state())[0]) == []
     assert list((await worker.claim()).schedules) == []
-    assert list(await store.fire([Fire("nightly", schedule.rev, (task(),), None)])) == [False]
-    await store.drop(["nightly"])
+    assert list(await store.fire([FireRequest("nightly", schedule.rev, (task(),), None)])) == [False]
+    await store.delete_schedules(["nightly"])

@@ -12,30 +12,30 @@ from tests.contract.steps import Worker, add, look, state, states, task, tasks
 async def test_who_never_beat_gets_nothing(store: Store, worker: Worker) -> None:
     (uuid,) = await add(store, task())
     turn = await worker.turn()
-    assert (turn.alive, turn.claimed) == (False, None)
+    assert (turn.alive, turn.claim) == (False, None)
     assert await state(store, uuid) == "ready"
 
 
 async def test_the_first_beat_opens(store: Store, worker: Worker) -> None:
-    assert (await worker.beat()).alive
+    assert (await worker.heartbeat()).alive
     assert (await worker.turn()).alive
-    assert (await worker.beat()).alive
+    assert (await worker.heartbeat()).alive
 
 
 async def test_sessions_that_have_beaten_are_listed(store: Store, worker: Worker, other: Worker) -> None:
-    await store.beat("w1", b"one", 1000)
-    await store.beat("w2", b"two", 1000)
-    await store.beat("w1", b"one!", 1000)
+    await store.heartbeat("w1", b"one", 1000)
+    await store.heartbeat("w2", b"two", 1000)
+    await store.heartbeat("w1", b"one!", 1000)
     assert dict((await store.state())[2]) == {"w1": b"one!", "w2": b"two"}
-    await worker.beat(0)
-    await store.close("w2")
+    await worker.heartbeat(0)
+    await store.close_session("w2")
     assert dict((await store.state())[2]) == {}
 
 
 async def test_a_lease_that_is_over_is_not_listed_whoever_has_looked(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
-    await worker.beat(5000)
+    await worker.heartbeat(5000)
     (uuid,) = await add(store, task())
     assert await worker.runs() == [uuid]
     clock.advance(4999)
@@ -49,8 +49,8 @@ async def test_a_lease_that_is_over_is_not_listed_whoever_has_looked(
 async def test_a_lease_that_is_over_is_reaped_by_the_next_claim(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
-    await worker.beat(5000)
-    await other.beat()
+    await worker.heartbeat(5000)
+    await other.heartbeat()
     (uuid,) = await add(store, task())
     assert await worker.runs() == [uuid]
     started = floor(clock.now())
@@ -59,61 +59,61 @@ async def test_a_lease_that_is_over_is_reaped_by_the_next_claim(
     clock.advance(0.5)
     claimed = await other.claim()
     (record,) = claimed.tasks
-    assert (record.uuid, record.attempt, record.past.crashes, record.past.why) == (uuid, 2, 1, "crash")
+    assert (record.uuid, record.attempt, record.history.crashes, record.history.reason) == (uuid, 2, 1, "crash")
     assert claimed.fence > worker.leases[uuid].fence
-    assert record.past.started is not None
-    assert record.past.started >= started
+    assert record.history.started is not None
+    assert record.history.started >= started
 
 
 async def test_a_beat_extends_the_lease_from_now(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
-    await worker.beat(5000)
-    await other.beat()
+    await worker.heartbeat(5000)
+    await other.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
     for _ in range(4):
         clock.advance(4999)
-        assert (await worker.beat(5000)).alive
+        assert (await worker.heartbeat(5000)).alive
         assert await other.runs() == []
     clock.advance(5000)
     assert await other.runs() == [uuid]
 
 
 async def test_the_dead_stay_dead(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
-    await worker.beat(5000)
-    await other.beat()
+    await worker.heartbeat(5000)
+    await other.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
     clock.advance(5000)
     await other.claim(total=0)
-    assert not (await worker.beat()).alive
+    assert not (await worker.heartbeat()).alive
     turn = await worker.turn(outcomes=[worker.done(uuid)])
-    assert (turn.alive, turn.claimed, list(turn.verdicts)) == (False, None, ["lost"])
-    assert not (await worker.beat()).alive
+    assert (turn.alive, turn.claim, list(turn.verdicts)) == (False, None, ["lost"])
+    assert not (await worker.heartbeat()).alive
     assert await other.runs() == [uuid]
 
 
 async def test_who_only_settles_is_told_too(store: Store, worker: Worker) -> None:
     assert not (await store.turn(worker.name, [], None)).alive
-    await worker.beat()
+    await worker.heartbeat()
     assert (await store.turn(worker.name, [], None)).alive
-    await worker.beat(0)
+    await worker.heartbeat(0)
     assert not (await store.turn(worker.name, [], None)).alive
 
 
 async def test_who_comes_late_finds_itself_dead(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat(5000)
+    await worker.heartbeat(5000)
     (uuid,) = await add(store, task())
     await worker.runs()
     clock.advance(5000)
     turn = await worker.turn()
-    assert (turn.alive, turn.claimed) == (False, None)
+    assert (turn.alive, turn.claim) == (False, None)
     assert await state(store, uuid) == "ready"
 
 
 async def test_what_nobody_took_can_be_settled_late(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat(5000)
+    await worker.heartbeat(5000)
     (uuid,) = await add(store, task())
     await worker.runs()
     clock.advance(9000)
@@ -121,76 +121,76 @@ async def test_what_nobody_took_can_be_settled_late(store: Store, worker: Worker
 
 
 async def test_a_death_that_somebody_saw_is_reclaimed_at_once(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     uuids = await add(store, *tasks(2))
     await worker.runs()
-    await worker.beat(0)
+    await worker.heartbeat(0)
     assert await states(store, uuids) == ["ready", "ready"]
-    assert [record.past.crashes for record in (await other.claim()).tasks] == [1, 1]
-    assert not (await worker.beat()).alive
+    assert [record.history.crashes for record in (await other.claim()).tasks] == [1, 1]
+    assert not (await worker.heartbeat()).alive
 
 
 async def test_a_death_can_be_told_twice(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
-    await worker.beat(0)
-    await worker.beat(0)
-    assert (await look(store, uuid)).past.crashes == 1
+    await worker.heartbeat(0)
+    await worker.heartbeat(0)
+    assert (await look(store, uuid)).history.crashes == 1
 
 
 async def test_close_gives_back_uncounted(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     first, second = await add(store, *tasks(2))
     due = (await look(store, first)).due
     await worker.runs()
     clock.advance(100)
-    await store.close(worker.name)
+    await store.close_session(worker.name)
     record = await look(store, first)
-    assert (record.state, record.attempt, record.due, record.past.started) == ("ready", 1, due, None)
+    assert (record.state, record.attempt, record.due, record.history.started) == ("ready", 1, due, None)
     assert (await worker.turn()).alive is False
     assert await other.runs() == [first, second]
-    await store.close(worker.name)
+    await store.close_session(worker.name)
     assert await worker.settle(worker.done(first)) == ["lost"]
 
 
 async def test_closing_a_stranger_is_nothing(store: Store) -> None:
-    await store.close("nobody")
+    await store.close_session("nobody")
 
 
 async def test_the_last_crash_makes_a_chore(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(max_crashes=3))
     for number in range(1, 4):
         victim = Worker(store, f"v{number}")
-        await victim.beat()
+        await victim.heartbeat()
         (record,) = (await victim.claim()).tasks
-        assert (record.attempt, record.suspect) == (number, number == 3)
-        await victim.beat(0)
+        assert (record.attempt, record.is_suspect) == (number, number == 3)
+        await victim.heartbeat(0)
     assert await worker.chores() == {uuid: "crashed"}
-    assert (await look(store, uuid)).past.crashes == 3
+    assert (await look(store, uuid)).history.crashes == 3
     assert await worker.settle(worker.failed(uuid)) == ["ok"]
     assert await state(store, uuid) == "failed"
 
 
 async def test_a_suspect_is_counted_alone(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     poison, first, second = await add(store, task(max_crashes=1), *tasks(2))
     assert await worker.runs() == [poison, first, second]
-    await worker.beat(0)
+    await worker.heartbeat(0)
     records = [await look(store, uuid) for uuid in (first, second)]
-    assert [(record.state, record.attempt, record.past.crashes) for record in records] == [("ready", 1, 0)] * 2
+    assert [(record.state, record.attempt, record.history.crashes) for record in records] == [("ready", 1, 0)] * 2
     claimed = await other.claim()
-    assert [(record.uuid, record.past.why) for record in claimed.chores] == [(poison, "crashed")]
+    assert [(record.uuid, record.history.reason) for record in claimed.chores] == [(poison, "crashed")]
     assert [record.uuid for record in claimed.tasks] == [first, second]
 
 
 async def test_a_session_runs_so_many_suspects_at_once(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     first, plain, second = await add(store, task(max_crashes=1), task(), task(max_crashes=1))
     assert await worker.runs(suspects=1) == [first, plain]
     assert await worker.runs(suspects=1) == []
@@ -203,7 +203,7 @@ async def test_a_session_runs_so_many_suspects_at_once(store: Store, worker: Wor
 
 
 async def test_suspects_may_be_all_that_was_added(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     first, second = await add(store, *tasks(2, max_crashes=1))
     assert await worker.runs(suspects=1) == [first]
     assert await state(store, second) == "ready"
@@ -212,40 +212,40 @@ async def test_suspects_may_be_all_that_was_added(store: Store, worker: Worker) 
 async def test_chores_of_the_dead_go_back_uncounted(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     expired, run = await add(store, task("b", expires=10), task())
     clock.advance(10)
     claimed = await worker.claim()
     assert ([r.uuid for r in claimed.chores], [r.uuid for r in claimed.tasks]) == ([expired], [run])
-    await worker.beat(0)
+    await worker.heartbeat(0)
     assert await other.chores() == {expired: "expired"}
-    assert [(await look(store, uuid)).past.crashes for uuid in (expired, run)] == [0, 1]
+    assert [(await look(store, uuid)).history.crashes for uuid in (expired, run)] == [0, 1]
 
 
 async def test_chores_of_the_closed_go_back(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     (expired,) = await add(store, task(expires=10))
     clock.advance(10)
     await worker.chores()
-    await store.close(worker.name)
+    await store.close_session(worker.name)
     assert await worker.settle(worker.cancelled(expired)) == ["lost"]
     assert await other.chores() == {expired: "expired"}
 
 
 async def test_a_beat_tells_what_is_to_be_cancelled(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     mine, quiet, theirs = await add(store, task(), task(), task("b"))
     await worker.runs("a")
     await other.runs("b")
     await store.cancel("client", [mine, theirs])
-    assert list((await worker.beat()).cancel) == [worker.leases[mine]]
-    assert list((await worker.beat()).cancel) == [worker.leases[mine]]
-    assert list((await other.beat()).cancel) == [other.leases[theirs]]
+    assert list((await worker.heartbeat()).cancel_requests) == [worker.leases[mine]]
+    assert list((await worker.heartbeat()).cancel_requests) == [worker.leases[mine]]
+    assert list((await other.heartbeat()).cancel_requests) == [other.leases[theirs]]
     await worker.settle(worker.cancelled(mine))
-    assert list((await worker.beat()).cancel) == []
+    assert list((await worker.heartbeat()).cancel_requests) == []
     assert await state(store, quiet) == "running"
     assert isinstance(worker.leases[quiet], Lease)
 
@@ -254,10 +254,10 @@ async def test_two_deaths_two_crashes(store: Store, clock: ManualClock) -> None:
     (uuid,) = await add(store, task(max_crashes=10))
     for number in range(1, 4):
         victim = Worker(store, f"v{number}")
-        await victim.beat(1000)
+        await victim.heartbeat(1000)
         assert await victim.runs() == [uuid]
         clock.advance(1000)
     last = Worker(store, "last")
-    await last.beat()
+    await last.heartbeat()
     (record,) = (await last.claim()).tasks
-    assert (record.past.crashes, record.attempt) == (3, 4)
+    assert (record.history.crashes, record.attempt) == (3, 4)

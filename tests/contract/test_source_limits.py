@@ -8,8 +8,8 @@ from tests.contract.steps import Worker, add, limit, states, task, tasks
 
 
 async def test_a_cap_holds_over_all_sessions(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     await limit(store, "a", cap=3)
     uuids = await add(store, *tasks(5))
     assert await worker.runs(total=2) == uuids[:2]
@@ -21,7 +21,7 @@ async def test_a_cap_holds_over_all_sessions(store: Store, worker: Worker, other
 
 
 async def test_a_cap_does_not_count_chores(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", cap=1)
     (expired,) = await add(store, task(expires=10))
     clock.advance(10)
@@ -31,14 +31,14 @@ async def test_a_cap_does_not_count_chores(store: Store, worker: Worker, clock: 
 
 
 async def test_other_sources_are_not_held_up(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", cap=1)
     first, _, _, free = await add(store, *tasks(3), task("b"))
     assert await worker.runs("a", "b", total=2) == [first, free]
 
 
 async def test_a_lowered_cap_stops_no_run(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     uuids = await add(store, *tasks(4))
     assert await worker.runs(total=3) == uuids[:3]
     await limit(store, "a", cap=1)
@@ -50,49 +50,49 @@ async def test_a_lowered_cap_stops_no_run(store: Store, worker: Worker) -> None:
 
 
 async def test_death_frees_the_cap(store: Store, worker: Worker, other: Worker) -> None:
-    await worker.beat()
-    await other.beat()
+    await worker.heartbeat()
+    await other.heartbeat()
     await limit(store, "a", cap=1)
     first, _ = await add(store, *tasks(2))
     assert await worker.runs() == [first]
-    await worker.beat(0)
+    await worker.heartbeat(0)
     assert await other.runs() == [first]
 
 
 async def test_paused(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     uuids = await add(store, *tasks(2))
     assert await worker.runs(total=1) == uuids[:1]
-    await limit(store, "a", paused=True, by="operator", reason="deploy")
+    await limit(store, "a", paused=True, owner="operator", reason="deploy")
     assert await worker.runs() == []
     assert await worker.settle(worker.done(uuids[0])) == ["ok"]
-    await limit(store, "a", by="operator")
+    await limit(store, "a", owner="operator")
     assert await worker.runs() == uuids[1:]
 
 
 async def test_code_does_not_resume_what_the_operator_paused(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await add(store, task())
-    await limit(store, "a", paused=True, by="operator")
-    await limit(store, "a", cap=10, by="code")
+    await limit(store, "a", paused=True, owner="operator")
+    await limit(store, "a", cap=10, owner="code")
     assert await worker.runs() == []
 
 
 async def test_the_operator_wins_field_by_field(store: Store, worker: Worker) -> None:
-    await worker.beat()
-    await limit(store, "a", cap=1, by="code")
-    await limit(store, "a", rate=1.0, burst=5, by="operator")
+    await worker.heartbeat()
+    await limit(store, "a", cap=1, owner="code")
+    await limit(store, "a", rate=1.0, burst=5, owner="operator")
     uuids = await add(store, *tasks(9))
     assert await worker.runs() == uuids[:1]
-    await limit(store, "a", cap=3, by="operator")
+    await limit(store, "a", cap=3, owner="operator")
     assert await worker.runs() == uuids[1:3]
-    await limit(store, "a", cap=1, by="code")
+    await limit(store, "a", cap=1, owner="code")
     await worker.settle(*(worker.done(uuid) for uuid in uuids[:3]))
     assert await worker.runs() == uuids[3:6]
 
 
 async def test_a_rate_counts_starts(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", rate=2.0, burst=2)
     uuids = await add(store, *tasks(6, cost=7))  # a cost is for lanes
     assert await worker.runs() == uuids[:2]
@@ -106,7 +106,7 @@ async def test_a_rate_counts_starts(store: Store, worker: Worker, clock: ManualC
 
 
 async def test_parts_of_tokens_start_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", rate=1.0, burst=2.5)
     uuids = await add(store, *tasks(5))
     assert await worker.runs() == uuids[:2]
@@ -117,7 +117,7 @@ async def test_parts_of_tokens_start_nothing(store: Store, worker: Worker, clock
 
 
 async def test_a_source_and_a_lane_together(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", cap=2)
     await limit(store, "a/*", cap=1)
     k1, k2, l1, l2 = await add(store, *tasks(2, lane="a/k"), *tasks(2, lane="a/l"))

@@ -7,19 +7,19 @@ from math import floor
 import pytest
 
 from onthedot.clock.clock import ManualClock
-from onthedot.stores.contract import Fire, Schedule, Store
+from onthedot.stores.contract import FireRequest, Schedule, Store
 from tests.contract.steps import LEASE, Worker, add, limit, state, states, task, tasks
 
 
 async def test_the_next_due_time_with_fractions(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await add(store, task(after=5000), task("b", after=1000))
     clock.advance(0.25)
     assert (await worker.claim()).next_in == pytest.approx(999.75)
 
 
 async def test_at_that_moment_it_is_there(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     clock.advance(0.25)
     (uuid,) = await add(store, task(after=100))
     wait = (await worker.claim()).next_in
@@ -29,17 +29,17 @@ async def test_at_that_moment_it_is_there(store: Store, worker: Worker, clock: M
 
 
 async def test_sessions_that_may_die(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     assert (await worker.claim()).next_in == LEASE
-    await other.beat(5000)
+    await other.heartbeat(5000)
     clock.advance(1000)
     assert (await worker.claim()).next_in == pytest.approx(4000)
-    await store.close(other.name)
+    await store.close_session(other.name)
     assert (await worker.claim()).next_in == LEASE - 1000
 
 
 async def test_an_expiry(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=0)
     await add(store, task("b", expires=700), task(lane="a/k", expires=600))
     clock.advance(100)
@@ -50,24 +50,24 @@ async def test_an_expiry(store: Store, worker: Worker, clock: ManualClock) -> No
 
 
 async def test_what_was_taken_has_no_alarm(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await add(store, task(expires=100))
     await worker.runs()
     assert (await worker.claim()).next_in == LEASE
 
 
 async def test_a_schedule(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     now = floor(clock.now())
     await store.put([Schedule("s", b"", "v", now + 800)], [])
     assert (await worker.claim()).next_in == pytest.approx(800)
     (schedule,) = (await store.state())[0]
-    await store.fire([Fire("s", schedule.rev, (), now + 9000)])
+    await store.fire([FireRequest("s", schedule.rev, (), now + 9000)])
     assert (await worker.claim()).next_in == pytest.approx(9000)
 
 
 async def test_the_refill_of_a_lane(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", rate=2.0, burst=1)
     first, second = await add(store, *tasks(2, lane="a/k"))
     claimed = await worker.claim()
@@ -80,7 +80,7 @@ async def test_the_refill_of_a_lane(store: Store, worker: Worker, clock: ManualC
 @pytest.mark.parametrize("rate", [0.3, 3.0, 7.0, 1000 / 7])
 async def test_no_refill_needs_two_looks(store: Store, worker: Worker, clock: ManualClock, rate: float) -> None:
     """Whatever the floats do: at the moment that was told, a task is there."""
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", rate=rate, burst=1)
     await limit(store, "b", rate=rate, burst=1)
     await add(store, *tasks(20, lane="a/k"), *tasks(20, "b"))
@@ -94,14 +94,14 @@ async def test_no_refill_needs_two_looks(store: Store, worker: Worker, clock: Ma
 
 
 async def test_the_rate_of_a_source(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", rate=2.0, burst=1)
     _, second = await add(store, *tasks(2))
     await worker.runs()
     clock.advance(100)
     claimed = await worker.claim()
     assert claimed.next_in == pytest.approx(400)
-    assert claimed.rest["a"] == pytest.approx(400)
+    assert claimed.idle["a"] == pytest.approx(400)
     again = await worker.claim(repeat=True)
     assert again.next_in == pytest.approx(400)
     clock.advance(400)
@@ -109,69 +109,69 @@ async def test_the_rate_of_a_source(store: Store, worker: Worker, clock: ManualC
 
 
 async def test_sources_with_nothing_rest(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "paused", paused=True)
     await limit(store, "full", cap=1)
     await add(store, task("paused"), *tasks(2, "full"), *tasks(2, "busy"))
     claimed = await worker.claim(room={"idle": 1, "paused": 1, "full": 1, "busy": 1}, total=10)
     assert {record.source for record in claimed.tasks} == {"full", "busy"}
-    assert dict(claimed.rest) == {"idle": None, "paused": None, "full": None}
+    assert dict(claimed.idle) == {"idle": None, "paused": None, "full": None}
 
 
 async def test_what_is_left_for_want_of_room_does_not_rest(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await add(store, *tasks(2, "a"), *tasks(2, "b"))
-    assert dict((await worker.claim("a", "b", total=1)).rest) == {}
+    assert dict((await worker.claim("a", "b", total=1)).idle) == {}
 
 
 async def test_what_gets_ready_wakes_its_source(store: Store, worker: Worker, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await add(store, task("a", after=10), task("b", after=10), task("c", after=20))
-    assert not (await worker.claim("a")).woke
+    assert not (await worker.claim("a")).woken
     clock.advance(10)
-    assert {"a", "b"} <= (await worker.claim("a")).woke
-    assert "c" not in (await worker.claim("a")).woke
+    assert {"a", "b"} <= (await worker.claim("a")).woken
+    assert "c" not in (await worker.claim("a")).woken
 
 
 async def test_what_is_freed_wakes_its_source(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "b", cap=1)
     await limit(store, "@shared", cap=1)
     b1, _ = await add(store, *tasks(2, "b"))
     c1, _ = await add(store, task("c", lane="@shared"), task("d", lane="@shared"))
     await worker.runs("b", "c", "d")
     claimed = await worker.claim("a", outcomes=[worker.done(b1), worker.done(c1)])
-    assert {"b", "d"} <= claimed.woke
+    assert {"b", "d"} <= claimed.woken
 
 
 async def test_a_freed_suspect_wakes_the_next(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     first, second = await add(store, task("a", max_crashes=1), task("b", max_crashes=1))
     claimed = await worker.claim("a", "b", suspects=1)
-    assert "b" in claimed.rest
+    assert "b" in claimed.idle
     claimed = await worker.claim("a", suspects=1, outcomes=[worker.done(first)])
-    assert "b" in claimed.woke
+    assert "b" in claimed.woken
     assert await worker.runs("b", suspects=1) == [second]
 
 
 async def test_a_crash_wakes_its_source(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
-    await worker.beat()
-    await other.beat(1000)
+    await worker.heartbeat()
+    await other.heartbeat(1000)
     (uuid,) = await add(store, task("b"))
     assert await other.runs("b") == [uuid]
     clock.advance(1000)
-    assert "b" in (await worker.claim("a")).woke
+    assert "b" in (await worker.claim("a")).woken
     assert await state(store, uuid) == "ready"
 
 
 async def test_nothing_more(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await add(store, *tasks(5))
     assert not (await worker.claim(total=2)).more
 
 
 async def test_a_waiting_cap_sets_no_alarm(store: Store, worker: Worker) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     await limit(store, "a", cap=1)
     uuids = await add(store, *tasks(3, lane="a/k"))

@@ -55,7 +55,7 @@ class Commits:
 
 
 def _read(after: str, limit: int) -> Sequence[tuple[str, bytes]]:
-    return shop.app._core.bridge.call(lambda link: link.store.changes(after, limit))
+    return shop.app._runtime.portal.run_sync(lambda link: link.store.changes(after, limit))
 
 
 class Seen(NamedTuple):

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from onthedot.model.task import new_uuid
-from onthedot.stores.contract import Ask, Limit, NewTask, Pool
+from onthedot.stores.contract import ClaimRequest, Limit, NewTask, SlotPool
 from tests.faults import commits, shop
 from tests.faults.commits import Commits, Moves, replayed
 from tests.faults.grounds import GROUNDS, Ground
@@ -80,21 +80,21 @@ def test_a_file_that_lets_three_start_is_found_out(store: str) -> None:
 def three_at_once(follow: Callable[[], Commits]) -> None:
     """An operator has raised the limits, and nobody has told those who look."""
     sources = {"keyed": "keyed/1", "paired": None}
-    asked(lambda store: store.put([], [Limit(name, cap=3, by="operator") for name in ("keyed/*", "paired")]))
+    asked(lambda store: store.put([], [Limit(name, cap=3, owner="operator") for name in ("keyed/*", "paired")]))
     log, group_of = follow(), dict[str, object]()
     tasks = [NewTask(new_uuid(), source, b"{}", lane=lane) for source, lane in sources.items() for _ in range(5)]
     group_of |= {task.uuid: task.source for task in tasks}
     asked(lambda store: store.add(tasks))
-    asked(lambda store: store.beat("w", b"", 30_000))
+    asked(lambda store: store.heartbeat("w", b"", 30_000))
     for number in range(1, 6):  # one of each a commit
-        ask = Ask(number, [Pool(1, {source: 1}) for source in sources])
-        asked(lambda store, ask=ask: store.turn("w", [], ask))
+        request = ClaimRequest(number, [SlotPool(1, {source: 1}) for source in sources])
+        asked(lambda store, ask=request: store.turn("w", [], ask))
     asked(lambda store: store.close("w"))
     assert replayed(log.rows(), group_of).most == {"keyed": 3, "paired": 3}
 
 
 def asked(work: Callable[..., Any]) -> Any:
-    return shop.app._core.bridge.call(lambda link: work(link.store))
+    return shop.app._runtime.portal.run_sync(lambda link: work(link.store))
 
 
 @pytest.mark.parametrize("ground", ["postgres"], indirect=True)

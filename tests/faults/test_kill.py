@@ -24,13 +24,13 @@ def done() -> int:
 
 def counts() -> dict[str, int]:
     found: dict[str, int] = {}
-    for (_, state), number in shop.app._core.bridge.call(lambda link: link.store.tally()).items():
+    for (_, state), number in shop.app._runtime.portal.run_sync(lambda link: link.store.tally()).items():
         found[state] = found.get(state, 0) + number
     return found
 
 
 def sessions() -> int:
-    return len(shop.app._core.bridge.call(lambda link: link.store.state())[2])
+    return len(shop.app._runtime.portal.run_sync(lambda link: link.store.state())[2])
 
 
 def test_killed_workers_lose_nothing(store: str, ledger: Ledger, ledger_path: Path) -> None:

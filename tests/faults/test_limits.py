@@ -52,7 +52,7 @@ def workers(place: Place) -> Iterator[None]:
 
 
 def operate(work: Any) -> Any:
-    return shop.app._core.bridge.call(lambda link: work(link.operations))
+    return shop.app._runtime.portal.run_sync(lambda link: work(link.operations))
 
 
 def tasks_of(source: str, **where: Any) -> list[TaskInfo]:
@@ -66,7 +66,7 @@ def tasks_of(source: str, **where: Any) -> list[TaskInfo]:
 
 
 def left(source: str) -> int:
-    tally = shop.app._core.bridge.call(lambda link: link.store.tally())
+    tally = shop.app._runtime.portal.run_sync(lambda link: link.store.tally())
     return sum(n for (name, state), n in tally.items() if name == source and state not in ("succeeded", "cancelled"))
 
 

@@ -79,12 +79,12 @@ def way(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[list[A
 
 
 def url_of(app: App) -> str:
-    return str(app._core.url)
+    return str(app._runtime.url)
 
 
 def tally(app: App) -> Counter[str]:
     counts: Counter[str] = Counter()
-    for (_, state), number in app._core.bridge.call(lambda link: link.store.tally()).items():
+    for (_, state), number in app._runtime.portal.run_sync(lambda link: link.store.tally()).items():
         counts[state] += number
     return counts
 
@@ -108,7 +108,7 @@ def workers(app: App, ledger: Path) -> Iterator[None]:
 
 
 def pids(app: App) -> set[int]:
-    return {each.pid for each in app._core.bridge.call(lambda link: link.operations.workers())}
+    return {each.pid for each in app._runtime.portal.run_sync(lambda link: link.operations.workers())}
 
 
 def mover(source: App, target: App, *flags: str) -> subprocess.Popen[str]:

@@ -45,7 +45,7 @@ def wait_for_the_next_window(chance: random.Random) -> datetime:
 
 def pids() -> set[int]:
     """Of those that have started: the others would not be missed."""
-    return {each.pid for each in app._core.bridge.call(lambda link: link.operations.workers())}
+    return {each.pid for each in app._runtime.portal.run_sync(lambda link: link.operations.workers())}
 
 
 def given_up(entries: list[Entry]) -> set[int]:

@@ -85,7 +85,7 @@ def test_killed_workers_and_machines_lose_nothing(ground: Ground, ledger: Ledger
 
 def all_at_work(fleet: list[Machine]) -> bool:
     """One process each, which the store knows and its supervisor has heard of; and the store knows no other."""
-    pids = {worker.pid for worker in shop.app._core.bridge.call(lambda link: link.operations.workers())}
+    pids = {worker.pid for worker in shop.app._runtime.portal.run_sync(lambda link: link.operations.workers())}
     children = [machine.children() for machine in fleet]
     ready = all("worker ready" in machine.log.read_text() for machine in fleet)
     return ready and all(len(each) == 1 for each in children) and pids == {pid for each in children for pid in each}

@@ -10,17 +10,17 @@ from msgspec.structs import replace
 
 from onthedot.clock.clock import Clock
 from onthedot.stores.contract import (
-    AHEAD,
+    MAX_AHEAD,
     Added,
-    Fire,
+    FireRequest,
     Lease,
     Limit,
     NewTask,
     Note,
     Page,
+    Position,
     Record,
     Schedule,
-    Standing,
     State,
 )
 from tests.model.rows import Limits, Presence, Row
@@ -53,15 +53,17 @@ class Control:
             return False
         if old is None:
             self.schedules[new.name] = replace(new, rev=1)
-        elif new.declared == "" or new.declared != old.declared:
-            changed = replace(old, rule=new.rule, declared=new.declared, next_at=new.next_at, rev=old.rev + 1)
+        elif new.definition_digest == "" or new.definition_digest != old.definition_digest:
+            changed = replace(
+                old, rule=new.rule, definition_digest=new.definition_digest, next_at=new.next_at, rev=old.rev + 1
+            )
             self.schedules[new.name] = changed
         return True
 
-    def fire(self, fires: Sequence[Fire]) -> list[bool]:
+    def fire(self, fires: Sequence[FireRequest]) -> list[bool]:
         return [self._fire(fire) for fire in fires]
 
-    def _fire(self, fire: Fire) -> bool:
+    def _fire(self, fire: FireRequest) -> bool:
         old = self.schedules.get(fire.name)
         if old is None or old.rev != fire.rev or old.paused:
             return False
@@ -70,7 +72,7 @@ class Control:
         self.schedules[fire.name] = replace(old, rev=old.rev + 1, next_at=fire.next_at, last_at=last_at, runs=runs)
         return True
 
-    def drop(self, schedules: Sequence[str]) -> None:
+    def delete_schedules(self, schedules: Sequence[str]) -> None:
         for name in schedules:
             self.schedules.pop(name, None)
 
@@ -101,8 +103,8 @@ class Control:
         """What a purge drops: first what is past its time, then what ended first."""
         now = self.clock.now()
         ended = [row for row in self.rows.values() if not row.live]
-        over = [row for row in ended if (row.record.past.keep_until or 0) <= now]
-        over.sort(key=lambda row: (row.record.past.keep_until or 0, row.record.seq))
+        over = [row for row in ended if (row.record.history.keep_until or 0) <= now]
+        over.sort(key=lambda row: (row.record.history.keep_until or 0, row.record.seq))
         rest = sorted((row for row in ended if row not in over), key=lambda row: row.end)
         return (over + rest[: max(0, len(rest) - most)])[:limit]
 
@@ -128,7 +130,7 @@ class Control:
         seen = [row.seen() for row in self.rows.values()]
         return Counter((record.source, record.state) for record in seen)
 
-    def standing(self, uuid: str) -> Standing | None:
+    def position(self, uuid: str) -> Position | None:
         row = self.rows.get(uuid)
         if row is None or not row.live or row.hold is not None or row.chore is not None or row.lifted:
             return None
@@ -144,7 +146,7 @@ class Control:
         limits.buckets = buckets  # looking changes nothing
         others = limits.ready([record.source])
         others += limits.in_lane(record.lane, "parked") if record.state == "parked" else []
-        return Standing(holds, min(AHEAD, sum(other.place < row.place for other in others)))
+        return Position(holds, min(MAX_AHEAD, sum(other.place < row.place for other in others)))
 
     def state(self) -> tuple[list[Schedule], list[Limit], dict[str, bytes]]:
         alive = {name: p.info for name, p in self.sessions.items() if p.until > self.clock.now()}

@@ -12,7 +12,7 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from onthedot.stores.contract import Limit, NewTask, Past, Policy, Pool
+from onthedot.stores.contract import History, Limit, NewTask, Policy, SlotPool
 
 SOURCES = ("a", "b", "c")
 STRAY = "c"  # known by some sessions only
@@ -37,7 +37,7 @@ policies = each(
     (None, None, 1000),  # unique_for
     (None, None, None, 250, 1500),  # expires
     (3, 3, 2, 1),  # max_crashes
-).map(lambda p: Policy(boost=p[0], cost=p[1], clash=p[2], unique_for=p[3], expires=p[4], max_crashes=p[5]))
+).map(lambda p: Policy(boost=p[0], cost=p[1], on_conflict=p[2], unique_for=p[3], expires=p[4], max_crashes=p[5]))
 keys = (None, None, None, "k1", "k1", "k2")
 # A stray that leaves its lane lets in the next: whether in time for the same claim is each store's affair.
 places = st.sampled_from([
@@ -58,10 +58,10 @@ def new_tasks(draw: st.DrawFn) -> NewTask:
     return NewTask(uuid, source, body, at, after, lane, unique, draw(policies))
 
 
-def pasts() -> st.SearchStrategy[Past]:
+def pasts() -> st.SearchStrategy[History]:
     """Of tasks that come from elsewhere."""
     return st.builds(
-        Past,
+        History,
         st.sampled_from(["due", "crash", "lifted"]),
         retries=st.sampled_from([0, 0, 2]),
         crashes=st.sampled_from([0, 0, 1]),
@@ -84,12 +84,12 @@ asked = each(
 
 
 @st.composite
-def asks(draw: st.DrawFn) -> tuple[list[Pool], int, frozenset[str] | None]:
+def asks(draw: st.DrawFn) -> tuple[list[SlotPool], int, frozenset[str] | None]:
     together, suspects, known = draw(asked)
     made = []
     for sources in together:
         total, *room = draw(pools)
-        made.append(Pool(total, dict(zip(sources, room, strict=False))))
+        made.append(SlotPool(total, dict(zip(sources, room, strict=False))))
     return made, suspects, known
 
 
@@ -105,4 +105,4 @@ caps, paused, by = (1, 2, 1, 2, None, None, None, 0), (*[False] * 9, True), ("co
 limits = st.sampled_from([
     *product(("@s", "@s", "a/*", *LANES), caps, (None, None, 1.0, 1.0), paused, by),
     *product(SOURCES, caps, (None, None, None, 1.0), paused, by),  # a rate here lets hardly anything start
-]).map(lambda p: Limit(p[0], cap=p[1], rate=p[2], burst=2, paused=p[3], by=p[4]))  # fmt: skip
+]).map(lambda p: Limit(p[0], cap=p[1], rate=p[2], burst=2, paused=p[3], owner=p[4]))  # fmt: skip

@@ -11,21 +11,21 @@ from msgspec.structs import asdict, replace
 
 from onthedot.clock.clock import ManualClock
 from onthedot.stores.contract import (
-    Again,
-    Also,
-    Ask,
-    Claimed,
-    Done,
+    Blocker,
+    ClaimRequest,
+    ClaimResult,
+    Completed,
+    Effects,
     Ended,
-    Fire,
-    Hold,
+    FireRequest,
+    History,
     Lease,
     Limit,
     NewTask,
     Note,
     Outcome,
-    Past,
     Record,
+    Requeued,
     Schedule,
     Store,
 )
@@ -57,7 +57,7 @@ class Stores(RuleBasedStateMachine):
         self.naive = NaiveStore(self.clock)
         self.sessions: list[str] = []
         self.numbers: dict[str, int] = {}
-        self.last_ask: dict[str, Ask] = {}
+        self.last_ask: dict[str, ClaimRequest] = {}
         self.leases: list[Lease] = []  # all there ever were, with the naive store's fences
         self.uuids: list[str] = []
         self.next_in = 0.0
@@ -89,7 +89,7 @@ class Stores(RuleBasedStateMachine):
         match arg:
             case Lease():
                 return replace(arg, fence=self.fences.get(arg.fence, -1))
-            case Done() | Again() | Ended() | Note():
+            case Completed() | Requeued() | Ended() | Note():
                 return replace(arg, lease=self.translated(arg.lease))
             case list():
                 return [self.translated(each) for each in arg]
@@ -110,10 +110,10 @@ class Stores(RuleBasedStateMachine):
         plain = []
         for record in records:
             if record is not None:
-                past = asdict(record.past)
-                past["settled"] = self.fences[past["settled"]] if ours else past["settled"]
-                past["why"] = "due" if past["why"] == "crash" else past["why"]
-                plain.append(asdict(record) | past | {"past": None})
+                history = asdict(record.history)
+                history["settled_fence"] = self.fences[history["settled_fence"]] if ours else history["settled_fence"]
+                history["reason"] = "due" if history["reason"] == "crash" else history["reason"]
+                plain.append(asdict(record) | history | {"history": None})
         return plain
 
     def taken(self, records: Sequence[Record], *, ours: bool) -> list[dict[str, Any]]:
@@ -131,13 +131,13 @@ class Stores(RuleBasedStateMachine):
     def steady(self, new: list[Limit]) -> list[Limit]:
         """Each has one rate all its life, or none: whether a rate that went and came back has its old bucket, which
         was of no use meanwhile, is each store's affair."""
-        return [replace(each, rate=self.rates.setdefault((each.name, each.by), each.rate)) for each in new]
+        return [replace(each, rate=self.rates.setdefault((each.name, each.owner), each.rate)) for each in new]
 
     def arrive(self) -> str:
         name = f"w{len(self.numbers)}"
         self.numbers[name] = 0
         self.sessions.append(name)
-        self.same("beat", name, b"", LEASES[len(self.numbers) % 3])
+        self.same("heartbeat", name, b"", LEASES[len(self.numbers) % 3])
         return name
 
     def someone(self, which: int) -> str:
@@ -176,7 +176,7 @@ class Stores(RuleBasedStateMachine):
             row = data.draw(st.sampled_from([*(row for row in keyed if row.hold is not None), *keyed]))
             lane = None if row.record.source == STRAY else new.lane
             same = {"uuid": "", "source": row.record.source, "unique": row.record.unique, "lane": lane}
-            self.same("add", self.made_out([replace(new, **same, policy=replace(new.policy, clash="replace"))]))
+            self.same("add", self.made_out([replace(new, **same, policy=replace(new.policy, on_conflict="replace"))]))
 
     @often(3, data=st.data(), which=st.integers(0, 1), number=st.sampled_from([2, 3, 1]))
     def settle(self, data: st.DataObject, which: int, number: int) -> None:
@@ -199,7 +199,7 @@ class Stores(RuleBasedStateMachine):
     def ask(self, session: str, outcomes: list[Outcome], asked: Any) -> None:
         pools, suspects, known = asked
         self.numbers[session] += 1
-        self.last_ask[session] = Ask(self.numbers[session], pools, suspects, known)
+        self.last_ask[session] = ClaimRequest(self.numbers[session], pools, suspects, known)
         self.turn(session, outcomes, self.last_ask[session])
 
     @rule(data=st.data(), which=st.integers(0, 1), number=st.integers(0, 1))
@@ -218,32 +218,32 @@ class Stores(RuleBasedStateMachine):
         strangers = [Lease("u00", 0, "w0"), Lease("u01", 99, "w1")]
         lease = data.draw(st.sampled_from([*current * 9, *self.leases[-5:], *strangers]))
         how, keep, after, error, adds = data.draw(outcomes)
-        also = Also(tuple(self.made_out([data.draw(new_tasks())]))) if adds else None
+        also = Effects(tuple(self.made_out([data.draw(new_tasks())]))) if adds else None
         match how:
             case "done":
-                return Done(lease, b"result", keep, also)
+                return Completed(lease, b"result", keep, also)
             case "failed":
                 return Ended(lease, "failed", b"error", keep, also)
             case "cancelled":
                 return Ended(lease, "cancelled", b"why", keep, also)
             case "release":
-                return Again(lease, None, counted=False, also=also)
-        return Again(lease, after, how == "retry", error, also)
+                return Requeued(lease, None, counted=False, effects=also)
+        return Requeued(lease, after, how == "retry", error, also)
 
-    def turn(self, session: str, outcomes: list[Outcome], ask: Ask | None) -> None:
-        suspects = ask.suspects if ask else 0
+    def turn(self, session: str, outcomes: list[Outcome], ask: ClaimRequest | None) -> None:
+        suspects = ask.max_suspects if ask else 0
         before = {source for source in SOURCES if self.naive.takeable(source, session, suspects)}
         theirs, ours = self.call("turn", session, outcomes, ask)
         assert list(theirs.verdicts) == ours.verdicts
         assert theirs.alive == ours.alive
-        assert (theirs.claimed is None) == (ours.claimed is None)
-        if ours.claimed is not None and theirs.claimed is not None:
-            self.claimed(theirs.claimed, ours.claimed, session, suspects, before)
+        assert (theirs.claim is None) == (ours.claim is None)
+        if ours.claim is not None and theirs.claim is not None:
+            self.claimed(theirs.claim, ours.claim, session, suspects, before)
         if not ours.alive:
             self.sessions.remove(session)
             self.arrive()
 
-    def claimed(self, theirs: Claimed, ours: Claimed, session: str, suspects: int, before: set[str]) -> None:
+    def claimed(self, theirs: ClaimResult, ours: ClaimResult, session: str, suspects: int, before: set[str]) -> None:
         self.held(theirs, ours, session)
         _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
         by_uuid = [sorted(names.chores, key=lambda record: record.uuid) for names in (theirs, ours)]
@@ -251,14 +251,14 @@ class Stores(RuleBasedStateMachine):
         assert _schedules(theirs.schedules) == _schedules(ours.schedules)
         assert theirs.more == ours.more
         self.coming_back(theirs, ours, exact=not self.naive.limits.buckets)
-        for source, wait in theirs.rest.items():
+        for source, wait in theirs.idle.items():
             assert not self.naive.takeable(source, session, suspects), f"{source} rests and has something to take"
-            assert wait is None or abs(wait - (ours.rest[source] or 0)) < TICK
+            assert wait is None or abs(wait - (ours.idle[source] or 0)) < TICK
         woken = {source for source in SOURCES if self.naive.takeable(source, session, suspects)} - before
         timed = {source for source in SOURCES if self.naive.limits.effective(source).rate is not None}
-        assert woken - timed <= theirs.woke
+        assert woken - timed <= theirs.woken
 
-    def coming_back(self, theirs: Claimed, ours: Claimed, *, exact: bool) -> None:
+    def coming_back(self, theirs: ClaimResult, ours: ClaimResult, *, exact: bool) -> None:
         """Never later than there is something to do; where no rate ever was, to the moment."""
         if ours.next_in is None:
             assert theirs.next_in is None or not exact
@@ -293,7 +293,7 @@ class Stores(RuleBasedStateMachine):
         _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
 
     @rule(tasks=st.lists(new_tasks(), min_size=1, max_size=2), past=pasts(), ago=st.sampled_from([0, 600]))
-    def adopt(self, tasks: list[NewTask], past: Past, ago: int) -> None:
+    def adopt(self, tasks: list[NewTask], past: History, ago: int) -> None:
         now = int(self.clock.now())
         self.same(
             "adopt",
@@ -311,9 +311,9 @@ class Stores(RuleBasedStateMachine):
         self.same("revive", self.some(data, "failed", "cancelled"))
 
     @rule(which=st.integers(0, 1), lease=st.sampled_from(LEASES))
-    def beat(self, which: int, lease: int) -> None:
+    def heartbeat(self, which: int, lease: int) -> None:
         session = self.someone(which)
-        theirs, ours = self.call("beat", session, b"", lease)
+        theirs, ours = self.call("heartbeat", session, b"", lease)
         assert theirs.alive == ours.alive
         assert {lease.uuid: lease for lease in theirs.cancel} == {
             lease.uuid: self.translated(lease) for lease in ours.cancel
@@ -326,10 +326,10 @@ class Stores(RuleBasedStateMachine):
     def leave(self, which: int, dies: bool) -> None:
         session = self.someone(which)
         if dies:
-            self.call("beat", session, b"", 0)
-            self.same("beat", session, b"", 1000)
+            self.call("heartbeat", session, b"", 0)
+            self.same("heartbeat", session, b"", 1000)
         else:
-            self.call("close", session)
+            self.call("close_session", session)
         self.sessions.remove(session)
         self.arrive()
 
@@ -359,10 +359,10 @@ class Stores(RuleBasedStateMachine):
                 assert list(self.wait(self.store.put([theirs], []))) == self.naive.put([ours], [])
             case "fire":
                 tasks = self.made_out(data.draw(st.lists(new_tasks(), max_size=2)))
-                fires = [Fire(name, rev + off, tuple(tasks), next_at, now) for rev in self.revs(name)]
+                fires = [FireRequest(name, rev + off, tuple(tasks), next_at, now) for rev in self.revs(name)]
                 assert list(self.wait(self.store.fire(fires[:1]))) == self.naive.fire(fires[1:])
             case "drop":
-                self.call("drop", [name])
+                self.call("delete_schedules", [name])
 
     def revs(self, name: str) -> tuple[int, int]:
         """How it counts is each store's affair."""
@@ -374,7 +374,7 @@ class Stores(RuleBasedStateMachine):
     def look(self, data: st.DataObject) -> None:
         """How tasks stand. That looking changes nothing is seen from what follows."""
         for uuid in self.some(data, "scheduled", "ready", "parked"):
-            theirs, ours = self.call("standing", uuid)
+            theirs, ours = self.call("position", uuid)
             assert (theirs is None) == (ours is None), uuid
             if ours is not None:
                 assert theirs.ahead == ours.ahead
@@ -393,11 +393,11 @@ class Stores(RuleBasedStateMachine):
             del rows[uuid]
 
     def end(self, uuid: str) -> tuple[bool, int]:
-        past = self.naive.rows[uuid].record.past
-        assert past.keep_until is not None
-        assert past.ended is not None
-        over = past.keep_until <= self.clock.now()
-        return not over, past.keep_until if over else past.ended
+        history = self.naive.rows[uuid].record.history
+        assert history.keep_until is not None
+        assert history.ended is not None
+        over = history.keep_until <= self.clock.now()
+        return not over, history.keep_until if over else history.ended
 
     @often(3, ms=st.sampled_from(PAUSES))
     def advance(self, ms: float | None) -> None:
@@ -430,7 +430,9 @@ class Stores(RuleBasedStateMachine):
     def nothing_differs_in_control(self) -> None:
         theirs, ours = self.call("state")
         assert _schedules(theirs[0]) == _schedules(ours[0])
-        assert {(each.name, each.by): each for each in theirs[1]} == {(each.name, each.by): each for each in ours[1]}
+        assert {(each.name, each.owner): each for each in theirs[1]} == {
+            (each.name, each.owner): each for each in ours[1]
+        }
         assert dict(theirs[2]) == dict(ours[2])
 
 
@@ -446,8 +448,8 @@ def _agree(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> None:
         assert not differ, f"{our['uuid']}: {differ}"
 
 
-def _hold(hold: Hold) -> tuple[object, ...]:
-    return replace(hold.limit, by="code"), hold.why, hold.running, hold.opens_in is None
+def _hold(hold: Blocker) -> tuple[object, ...]:
+    return replace(hold.limit, owner="code"), hold.reason, hold.running, hold.opens_in is None
 
 
 def _note(entry: tuple[int, Note]) -> tuple[str, str, bytes]:
@@ -456,3 +458,7 @@ def _note(entry: tuple[int, Note]) -> tuple[str, str, bytes]:
 
 def _schedules(schedules: Sequence[Schedule]) -> Mapping[str, Schedule]:
     return {schedule.name: replace(schedule, rev=0) for schedule in schedules}
+
+
+def _by_owner(limits: Sequence[Limit]) -> dict[tuple[str, str], Limit]:
+    return {(limit.name, limit.owner): limit for limit in limits}

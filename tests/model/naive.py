@@ -16,23 +16,23 @@ from onthedot.stores.contract import (
     CHORES,
     CLIENT_LEASE,
     Added,
-    Again,
-    Ask,
-    Beat,
-    Claimed,
-    Done,
+    ClaimRequest,
+    ClaimResult,
+    Completed,
     Ended,
-    Held,
+    HeartbeatResult,
     Lease,
+    LeasedTasks,
     NewTask,
     Note,
     Outcome,
-    Pool,
+    Reason,
     Record,
+    Requeued,
+    SlotPool,
     State,
-    Turn,
+    TurnResult,
     Verdict,
-    Why,
 )
 from tests.model.control import Control
 from tests.model.rows import Hold, Presence, Row
@@ -66,7 +66,7 @@ class NaiveStore(Control):
         if task.uuid in self.rows:
             return Added(task.uuid, fresh=False)
         if (holder := self._holder(task.source, task.unique)) is not None:
-            if task.policy.clash == "replace":
+            if task.policy.on_conflict == "replace":
                 self._replace(holder, task, due)
             return Added(holder, fresh=False)
         self.seq += 1
@@ -106,7 +106,7 @@ class NaiveStore(Control):
             if record.state not in ("failed", "cancelled") or other:
                 continue
             row.change(
-                why="due", earlier=record.attempt, retries=0, crashes=0, cancel=False,
+                reason="due", earlier=record.attempt, retries=0, crashes=0, cancel_requested=False,
                 ended=None, keep_until=None, result=None, error=None,
             )  # fmt: skip
             row.record = replace(row.record, due=due_after(self.clock.now(), 0))
@@ -128,7 +128,7 @@ class NaiveStore(Control):
 
     def _file(self, row: Row) -> None:
         """Nobody holds it any more."""
-        if row.record.past.cancel:
+        if row.record.history.cancel_requested:
             row.move("ready", None)
             self._make_chore(row, "cancel")
         elif row.record.due > self.clock.now():
@@ -161,8 +161,8 @@ class NaiveStore(Control):
         self.woke.add(row.record.source)
         return True
 
-    def _make_chore(self, row: Row, why: Why) -> None:
-        row.change(why=why)
+    def _make_chore(self, row: Row, reason: Reason) -> None:
+        row.change(reason=reason)
         row.alarm, row.chore = None, self._count()
 
     def _promote(self) -> int:
@@ -183,27 +183,31 @@ class NaiveStore(Control):
     def _settle(self, outcome: Outcome) -> Verdict:
         lease, row = outcome.lease, self.rows.get(outcome.lease.uuid)
         if row is None or not row.under(lease) or row.hold is None:
-            past = row.record.past if row else None
-            return "repeat" if past and (past.settled, past.session) == (lease.fence, lease.session) else "lost"
-        release = isinstance(outcome, Again) and outcome.after is None
+            history = row.record.history if row else None
+            return (
+                "repeat"
+                if history and (history.settled_fence, history.session) == (lease.fence, lease.session)
+                else "lost"
+            )
+        release = isinstance(outcome, Requeued) and outcome.after is None
         if row.running and not release:
             row.change(started=floor(row.hold.at))
         if row.running:
             self._freed(row)
-        row.change(settled=lease.fence, session=lease.session)
+        row.change(settled_fence=lease.fence, session=lease.session)
         was_chore = row.hold.chore
         row.hold = row.chore = None
         match outcome:
-            case Done():
+            case Completed():
                 self._end(row, "succeeded", outcome.keep, result=outcome.result)
             case Ended():
                 self._end(row, outcome.state, outcome.keep, error=outcome.error)
-            case Again() if was_chore and not row.lifted:
-                self._make_chore(row, row.record.past.why)
-            case Again():
+            case Requeued() if was_chore and not row.lifted:
+                self._make_chore(row, row.record.history.reason)
+            case Requeued():
                 self._again(row, outcome)
         self._admit(row.record.lane, [row])
-        self.add(outcome.also.adds if outcome.also else ())
+        self.add(outcome.effects.tasks if outcome.effects else ())
         return "ok"
 
     def _end(self, row: Row, state: State, keep: int, **what: bytes) -> None:
@@ -217,58 +221,58 @@ class NaiveStore(Control):
         if keep == 0:
             del self.rows[row.record.uuid]
 
-    def _again(self, row: Row, outcome: Again) -> None:
+    def _again(self, row: Row, outcome: Requeued) -> None:
         if outcome.error:
             self._write(row, Note(outcome.lease, "error", str(row.record.attempt), outcome.error))
             row.change(error=outcome.error)
         if outcome.counted:
-            row.change(retries=row.record.past.retries + 1)
-        if outcome.after is not None and not row.record.past.cancel:
+            row.change(retries=row.record.history.retries + 1)
+        if outcome.after is not None and not row.record.history.cancel_requested:
             row.record = replace(row.record, due=due_after(self.clock.now(), outcome.after))
-        row.change(why="due")
+        row.change(reason="due")
         self._file(row)
 
     # -- claiming
 
-    def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+    def turn(self, session: str, outcomes: Sequence[Outcome], ask: ClaimRequest | None) -> TurnResult:
         self.woke = set()
         verdicts = [self._settle(outcome) for outcome in outcomes]
         if ask is None:
-            return Turn(verdicts, None, session in self.sessions and session not in self.graves)
+            return TurnResult(verdicts, None, session in self.sessions and session not in self.graves)
         self._reap()
         if session not in self.sessions or self.sessions[session].info is None:
-            return Turn(verdicts, None, alive=False)
+            return TurnResult(verdicts, None, alive=False)
         for lane in {row.record.lane for row in self.rows.values()}:
             self._admit(lane)
         promoted = self._promote()
-        return Turn(verdicts, self._claim(session, ask, promoted))
+        return TurnResult(verdicts, self._claim(session, ask, promoted))
 
-    def _claim(self, session: str, ask: Ask, promoted: int) -> Claimed:
+    def _claim(self, session: str, ask: ClaimRequest, promoted: int) -> ClaimResult:
         claims = self.sessions[session].claims
         fresh = ask.number not in claims
         fence = self.fence + 1 if fresh else claims[ask.number]
         if fresh:
-            self._take_chores(session, fence, ask.known)
+            self._take_chores(session, fence, ask.known_sources)
             for pool in ask.pools:
-                self._take(session, fence, pool, ask.suspects)
+                self._take(session, fence, pool, ask.max_suspects)
         mine = [row for row in self.rows.values() if row.hold and row.hold.fence == fence]
         if fresh:
             claims[ask.number] = fence if mine else 0
             self.fence = max(self.fence, claims[ask.number])
-        pools = {source: number for number, pool in enumerate(ask.pools) for source in pool.room}
+        pools = {source: number for number, pool in enumerate(ask.pools) for source in pool.capacity}
         tasks = [row for row in mine if row.running]
         tasks.sort(key=lambda row: (pools.get(row.record.source, -1), row.place))
         chores = sorted((row for row in mine if not row.running), key=lambda row: row.chore or 0)
-        asked = [source for pool in ask.pools for source, room in pool.room.items() if room > 0]
-        resting = [source for source in asked if not self.takeable(source, session, ask.suspects)]
-        rest = {source: self._rest(source, session, ask.suspects) for source in resting}
-        return Claimed(
+        asked = [source for pool in ask.pools for source, room in pool.capacity.items() if room > 0]
+        resting = [source for source in asked if not self.takeable(source, session, ask.max_suspects)]
+        rest = {source: self._rest(source, session, ask.max_suspects) for source in resting}
+        return ClaimResult(
             fence=fence if mine else 0,
             tasks=[row.record for row in tasks],
             chores=[row.record for row in chores],
             schedules=self.due_schedules(),
-            rest=rest,
-            woke=frozenset(self.woke),
+            idle=rest,
+            woken=frozenset(self.woke),
             next_in=self._next_in([wait for wait in rest.values() if wait is not None]),
             more=promoted == BATCH or len(chores) == CHORES,
             now=self.clock.now(),
@@ -286,8 +290,8 @@ class NaiveStore(Control):
                 row.hold = Hold(fence, session, self.clock.now(), chore=True)
                 self._admit(row.record.lane)
 
-    def _take(self, session: str, fence: int, pool: Pool, suspects: int) -> None:
-        total, room = pool.total, dict(pool.room)
+    def _take(self, session: str, fence: int, pool: SlotPool, suspects: int) -> None:
+        total, room = pool.total, dict(pool.capacity)
         for row in self.limits.ready([*room]):
             record, cost = row.record, row.record.policy.cost
             if total <= 0 or room[record.source] <= 0 or not self.limits.source_starts(record.source):
@@ -305,8 +309,8 @@ class NaiveStore(Control):
 
     def _crowded(self, row: Row, session: str, suspects: int) -> bool:
         """A suspect, and the session runs as many as it may."""
-        doubtful = [other for other in self._held(session) if other.running and other.record.suspect]
-        return row.record.suspect and len(doubtful) >= suspects
+        doubtful = [other for other in self._held(session) if other.running and other.record.is_suspect]
+        return row.record.is_suspect and len(doubtful) >= suspects
 
     def takeable(self, source: str, session: str, suspects: int) -> bool:
         ready = [row for row in self.limits.ready([source]) if not self._crowded(row, session, suspects)]
@@ -335,43 +339,51 @@ class NaiveStore(Control):
         if self.sessions.setdefault(session, Presence(until, None)).info is None:
             self.sessions[session].until = until
 
-    def lift(self, session: str, uuids: Sequence[str]) -> Held:
+    def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
         self._reap()
         self._present(session)
         taken = []
         for row in self._known(uuids):
             if row.live and row.hold is None and row.chore is None:
                 lane = row.in_lane
-                row.change(why="lifted")
+                row.change(reason="lifted")
                 row.alarm, row.hold = None, Hold(self.fence + 1, session, self.clock.now(), chore=True)
                 self._admit(lane)
                 taken.append(row)
         self.fence += bool(taken)
-        return Held(self.fence if taken else 0, [row.record for row in taken])
+        return LeasedTasks(self.fence if taken else 0, [row.record for row in taken])
 
     def adopt(self, records: Sequence[Record]) -> list[Added]:
         return [self._adopt(record) for record in records]
 
     def _adopt(self, record: Record) -> Added:
         here = self.rows.get(record.uuid)
-        if here is not None and not (here.gone and here.record.past.hops <= record.past.hops):
+        if here is not None and not (here.gone and here.record.history.hops <= record.history.hops):
             return Added(record.uuid, fresh=False)
         if (holder := self._holder(record.source, record.unique)) not in (None, record.uuid):
             return Added(str(holder), fresh=False)
         self.seq += 1
-        past = replace(record.past, why="lifted", cancel=False, settled=0, session=None, ended=None, keep_until=None)
-        past = replace(past, hops=past.hops + 1)
-        copy = replace(record, seq=self.seq, state="scheduled", past=replace(past, result=None))
+        history = replace(
+            record.history,
+            reason="lifted",
+            cancel_requested=False,
+            settled_fence=0,
+            session=None,
+            ended=None,
+            keep_until=None,
+        )
+        history = replace(history, hops=history.hops + 1)
+        copy = replace(record, seq=self.seq, state="scheduled", history=replace(history, result=None))
         self.rows[record.uuid] = Row(copy)
         self._hold_key(copy)
         return Added(record.uuid, fresh=True)
 
-    def cancel(self, session: str, uuids: Sequence[str]) -> Held:
+    def cancel(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
         self._present(session)
         taken = []
         for row in self._known(uuids):
             if row.live:
-                row.change(cancel=True)
+                row.change(cancel_requested=True)
                 if row.hold is None:
                     lane = row.in_lane
                     self._make_chore(row, "cancel")
@@ -379,22 +391,22 @@ class NaiveStore(Control):
                     self._admit(lane)
                     taken.append(row)
         self.fence += bool(taken)
-        return Held(self.fence if taken else 0, [row.record for row in taken])
+        return LeasedTasks(self.fence if taken else 0, [row.record for row in taken])
 
     # -- sessions
 
-    def beat(self, session: str, info: bytes, lease: int) -> Beat:
+    def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         if session not in self.graves:
             presence = self.sessions.setdefault(session, Presence(0, info))
             presence.until, presence.info = self.clock.now() + lease, info
             if lease == 0:
                 self._die(session)
         if session in self.graves:
-            return Beat(alive=False)
-        wanted = [row for row in self._held(session) if row.running and row.record.past.cancel]
-        return Beat(True, [Lease(row.record.uuid, row.hold.fence, session) for row in wanted if row.hold])
+            return HeartbeatResult(alive=False)
+        wanted = [row for row in self._held(session) if row.running and row.record.history.cancel_requested]
+        return HeartbeatResult(True, [Lease(row.record.uuid, row.hold.fence, session) for row in wanted if row.hold])
 
-    def close(self, session: str) -> None:
+    def close_session(self, session: str) -> None:
         if self.sessions.pop(session, None):
             self._give_back(self._held(session))
 
@@ -404,24 +416,24 @@ class NaiveStore(Control):
     def _die(self, session: str) -> None:
         del self.sessions[session]
         self.graves.add(session)
-        held = self._held(session)
-        runs = [row for row in held if row.running and row.hold]
-        counted = [row for row in runs if row.record.suspect] or runs
+        leased = self._held(session)
+        runs = [row for row in leased if row.running and row.hold]
+        counted = [row for row in runs if row.record.is_suspect] or runs
         for row in counted:
-            row.change(crashes=row.record.past.crashes + 1)
+            row.change(crashes=row.record.history.crashes + 1)
         for row in runs:
-            row.change(why="crash", started=floor(row.hold.at if row.hold else 0))
-        self._give_back(held, counted)
+            row.change(reason="crash", started=floor(row.hold.at if row.hold else 0))
+        self._give_back(leased, counted)
 
     def _give_back(self, rows: list[Row], crashed: Sequence[Row] = ()) -> None:
         for row in rows:
-            past, most = row.record.past, row.record.policy.max_crashes
+            history, most = row.record.history, row.record.policy.max_crashes
             if row.lifted:
-                if past.cancel:
+                if history.cancel_requested:
                     self._make_chore(row, "cancel")
             elif not row.running:
-                self._make_chore(row, past.why)
-            elif row in crashed and past.crashes >= most and not past.cancel:
+                self._make_chore(row, history.reason)
+            elif row in crashed and history.crashes >= most and not history.cancel_requested:
                 self._make_chore(row, "crashed")
             else:
                 self._file(row)
@@ -433,5 +445,5 @@ class NaiveStore(Control):
 
     def _freed(self, row: Row) -> None:
         """A run is over: whoever waited for a slot of its source or for a suspect's may start."""
-        sources = {other.record.source for other in self.rows.values() if other.record.suspect}
-        self.woke |= {row.record.source} | (sources if row.record.suspect else set())
+        sources = {other.record.source for other in self.rows.values() if other.record.is_suspect}
+        self.woke |= {row.record.source} | (sources if row.record.is_suspect else set())

@@ -9,7 +9,7 @@ from math import floor
 from msgspec.structs import replace
 
 from onthedot.clock.clock import Clock
-from onthedot.stores.contract import Hold as Standstill, Lease, Limit, Note, Record, State
+from onthedot.stores.contract import Blocker as Standstill, Lease, Limit, Note, Record, State
 
 ENDED = ("succeeded", "failed", "cancelled")
 MICROSECOND = 0.001  # ms; what epoch milliseconds in a float cannot tell apart for certain
@@ -40,11 +40,11 @@ class Row:
 
     @property
     def lifted(self) -> bool:
-        return self.live and self.record.past.why == "lifted"
+        return self.live and self.record.history.reason == "lifted"
 
     @property
     def gone(self) -> bool:
-        return not self.live and self.record.past.why == "lifted"
+        return not self.live and self.record.history.reason == "lifted"
 
     @property
     def running(self) -> bool:
@@ -58,7 +58,7 @@ class Row:
     def expiry(self) -> int | None:
         """Only what never started expires."""
         record = self.record
-        if record.policy.expires is None or record.past.started is not None:
+        if record.policy.expires is None or record.history.started is not None:
             return None
         return record.due + record.policy.expires
 
@@ -79,13 +79,13 @@ class Row:
         self.alarm, self.chore = alarm, None
 
     def change(self, **past: object) -> None:
-        self.record = replace(self.record, past=replace(self.record.past, **past))
+        self.record = replace(self.record, history=replace(self.record.history, **past))
 
     def seen(self) -> Record:
         if self.hold is None or self.hold.chore:
             return self.record
-        past = replace(self.record.past, session=self.hold.session, started=floor(self.hold.at))
-        return replace(self.record, state="running", past=past)
+        history = replace(self.record.history, session=self.hold.session, started=floor(self.hold.at))
+        return replace(self.record, state="running", history=history)
 
 
 @dataclass
@@ -110,7 +110,7 @@ class Limits:
         self.buckets: dict[str, Bucket] = {}
 
     def put(self, limit: Limit) -> None:
-        self.records[limit.name, limit.by] = limit
+        self.records[limit.name, limit.owner] = limit
 
     def effective(self, name: str) -> Limit:
         """Field by field: a name's own before its star's, the operator's before the code's."""

@@ -9,7 +9,7 @@ from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec.structs import replace
 
 from onthedot.clock.clock import ManualClock
-from onthedot.stores.contract import Ask, Done, Lease, Limit, NewTask, Policy, Pool, Record, Standing
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, Limit, NewTask, Policy, Position, Record, SlotPool
 from onthedot.stores.memory import MemoryStore
 from tests.model.draws import limits
 
@@ -57,7 +57,7 @@ class Life:
         self.uuids: list[str] = []
         self.leases: list[Lease] = []
         self.asked = 0
-        now_or_never(self.store.beat("w", b"", 10**12))
+        now_or_never(self.store.heartbeat("w", b"", 10**12))
         for step in plan:
             self.take(step)
 
@@ -72,14 +72,14 @@ class Life:
             case ("claim", room):
                 self.claim(dict.fromkeys(SOURCES, room))
             case ("done", _) if self.leases:
-                now_or_never(self.store.turn("w", [Done(self.leases.pop(0))], None))
+                now_or_never(self.store.turn("w", [Completed(self.leases.pop(0))], None))
             case ("advance", ms):
                 self.clock.advance(ms)
 
     def claim(self, room: dict[str, int]) -> list[str]:
         self.asked += 1
-        ask = Ask(self.asked, [Pool(100, room)], suspects=100)
-        claimed = now_or_never(self.store.turn("w", [], ask)).claimed
+        request = ClaimRequest(self.asked, [SlotPool(100, room)], max_suspects=100)
+        claimed = now_or_never(self.store.turn("w", [], request)).claim
         assert claimed is not None
         self.leases += [Lease(record.uuid, claimed.fence, "w") for record in claimed.tasks]
         return [record.uuid for record in claimed.tasks]
@@ -90,8 +90,8 @@ class Life:
         found = [record for record in records if record.state in states]
         return sorted(found, key=lambda record: (record.rank, record.seq))
 
-    def standing(self, uuid: str) -> Standing:
-        standing = now_or_never(self.store.standing(uuid))
+    def position(self, uuid: str) -> Position:
+        standing = now_or_never(self.store.position(uuid))
         assert standing is not None
         return standing
 
@@ -111,23 +111,23 @@ patient = settings(max_examples=100, deadline=None, suppress_health_check=list(H
 def test_a_claim_for_one_takes_the_first_that_nothing_holds(plan: list[Step], source: str) -> None:
     life = Life([*plan, ("claim", 0)])  # all that is due is promoted, all that is open let in
     ready = [record.uuid for record in life.waiting("ready") if record.source == source]
-    standings = {uuid: life.standing(uuid) for uuid in ready}
-    free = [uuid for uuid in ready if not standings[uuid].holds]
+    standings = {uuid: life.position(uuid) for uuid in ready}
+    free = [uuid for uuid in ready if not standings[uuid].blockers]
     assert [standings[uuid].ahead for uuid in ready] == list(range(len(ready)))
     taken = life.claim({source: 1})
     assert taken == free[:1]
     for uuid in ready:  # it is taken if, and only if, nothing holds it back and nobody is before it who would start
         blocked = sum(other not in free for other in ready[: ready.index(uuid)])
-        assert (taken == [uuid]) == (not standings[uuid].holds and standings[uuid].ahead == blocked)
+        assert (taken == [uuid]) == (not standings[uuid].blockers and standings[uuid].ahead == blocked)
 
 
 @patient
 @given(plans())
 def test_what_is_held_is_not_taken_however_much_room_there_is(plan: list[Step]) -> None:
     life = Life(plan)
-    held = [record.uuid for record in life.waiting("ready", "parked") if life.standing(record.uuid).holds]
+    leased = [record.uuid for record in life.waiting("ready", "parked") if life.position(record.uuid).blockers]
     taken = life.claim(dict.fromkeys(SOURCES, 100))
-    assert not set(taken) & set(held)
+    assert not set(taken) & set(leased)
 
 
 @patient
@@ -138,9 +138,9 @@ def test_the_first_of_a_lane_is_let_in_unless_the_lane_holds_it(plan: list[Step]
     for record in life.waiting("parked"):
         assert record.lane is not None
         firsts.setdefault(record.lane, record)
-    held = {lane: any(h.limit.name == lane for h in life.standing(r.uuid).holds) for lane, r in firsts.items()}
+    leased = {lane: any(h.limit.name == lane for h in life.position(r.uuid).blockers) for lane, r in firsts.items()}
     life.claim({})
     ready = [record.uuid for record in life.waiting("ready")]
     assert {lane: first.uuid in ready for lane, first in firsts.items()} == {
-        lane: not is_held for lane, is_held in held.items()
+        lane: not is_held for lane, is_held in leased.items()
     }

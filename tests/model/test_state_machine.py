@@ -42,7 +42,7 @@ class SqliteStores(Stores):
         return self.loop.run_until_complete(coroutine)
 
     def teardown(self) -> None:
-        self.wait(self.store.shut())
+        self.wait(self.store.close())
         self.loop.close()
         self.folder.cleanup()
 
@@ -62,7 +62,7 @@ class PostgresStores(Stores):
         return self.service.runner.run(coroutine)
 
     def teardown(self) -> None:
-        self.wait(self.store.shut())
+        self.wait(self.store.close())
         self.service.clean(self.app)
 
 
@@ -81,7 +81,7 @@ class RedisStores(Stores):
         return self.loop.run_until_complete(coroutine)
 
     def teardown(self) -> None:
-        self.wait(self.store.shut())
+        self.wait(self.store.close())
         self.loop.close()
         with redis.Redis.from_url(valkey.url()) as client:
             alarms_of(client, self.prefix)

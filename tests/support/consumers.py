@@ -71,7 +71,7 @@ async def running(
     """Runs a scheduler and checks that nothing of it is left afterwards."""
     before = asyncio.all_tasks()
     scheduler = scheduler_of(*consumers, **options)
-    with scheduler._core.override(None, clock):
+    with scheduler._runtime.override(None, clock):
         assert await scheduler.start() is True
         try:
             yield scheduler
@@ -82,10 +82,10 @@ async def running(
 
 async def idle(scheduler: Scheduler) -> None:
     """Until the loop has looked at everything and sleeps."""
-    worker = scheduler._core.worker
+    worker = scheduler._runtime.worker
     assert worker is not None
     await asyncio.sleep(0)
-    await until(worker.quiet.is_set)
+    await until(worker.idle.is_set)
 
 
 def status(door: Scheduler | App[Any]) -> str:

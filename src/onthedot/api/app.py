@@ -14,24 +14,24 @@ from weakref import WeakSet
 from onthedot.api.functions import Call, NamedTask, ScheduledFunction, TaskFunction
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.api.schedules import Schedules, SyncSchedules
-from onthedot.client.portal import Bridge
+from onthedot.client.portal import Portal
 from onthedot.clock.clock import Clock
 from onthedot.codec.functions import Caps, decode_open_result
-from onthedot.definitions.consumers import BaseTaskConsumer, ConsumerSource
-from onthedot.definitions.functions import Declared, Unseen
-from onthedot.definitions.registry import Declarations
+from onthedot.definitions.consumers import BaseTaskConsumer, ConsumerDefinition
+from onthedot.definitions.functions import FunctionDefinition, RemoteDefinition
+from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.engine.runner import Around
 from onthedot.errors import BadSchedule, SchedulerStateError
 from onthedot.executors.contract import Executor
 from onthedot.model.backoff import seconds
-from onthedot.model.options import Seconds, TaskOptions, bound_of, resolve
+from onthedot.model.options import Seconds, TaskOptions, parse_bound, resolve
 from onthedot.model.task import TaskInfo, check_name
-from onthedot.observability.logs import Logs
+from onthedot.observability.logs import LogObserver
 from onthedot.operations.explain import Explanation
-from onthedot.operations.task_queries import Found, Where
-from onthedot.runtime.runtime import Core, poll_interval_of, slots
+from onthedot.operations.task_queries import TaskFilter, TaskPage
+from onthedot.runtime.runtime import Runtime, poll_interval_of, slots
 from onthedot.runtime.settings import store_url
-from onthedot.runtime.user_code import Place, acts, goes_on, made_in
+from onthedot.runtime.user_code import ImportState, calling_module, extend_import_deadline, forbid_during_import
 from onthedot.schedules.cron import Zone
 
 if TYPE_CHECKING:
@@ -45,7 +45,7 @@ R = TypeVar("R")
 
 _DEFAULT_CAPS = Caps()
 
-living: WeakSet[App[Any]] = WeakSet()  # for the pytest plugin: the only app of a process needs no naming
+open_apps: WeakSet[App[Any]] = WeakSet()  # for the pytest plugin: the only app of a process needs no naming
 
 
 class _Decorator(Protocol):
@@ -94,10 +94,10 @@ class App(Generic[S]):
         logger: logging.Logger | None = None,
     ) -> None:
         self.name: str = check_name(name, "name of the app")
-        self._core = Core(
+        self._runtime = Runtime(
             self.name,
             store_url(store) if store is not None or "ONTHEDOT_STORE" in os.environ else None,
-            Logs(logger),
+            LogObserver(logger),
             slots(concurrency, threads, processes, max_workers),
             None if stop_timeout is None else seconds(stop_timeout, "stop_timeout"),
             poll_interval_of(poll_interval),
@@ -105,18 +105,18 @@ class App(Generic[S]):
             lifespan=lifespan,
             include=tuple(include),
             own_executors=dict(executors or {}),
-            module=made_in(),
-            most_kept=bound_of(max_kept, "max_kept", least=0),
-            max_pending=None if max_pending is None else bound_of(max_pending, "max_pending"),
+            module=calling_module(),
+            most_kept=parse_bound(max_kept, "max_kept", least=0),
+            max_pending=None if max_pending is None else parse_bound(max_pending, "max_pending"),
         )
-        self._bridge, self._service = self._core.bridge, self._core.service
+        self._portal, self._service = self._runtime.portal, self._runtime.service
         said: TaskOptions = {**(defaults or {})}
         if task_timeout is not None:
             said.setdefault("timeout", task_timeout)
-        self._declarations = Declarations(self._core, said, tz, caps)
-        self.schedules: Schedules = Schedules(self._core, tz)
-        self.sync: SyncOperations = SyncOperations(self._bridge, SyncSchedules(self._core, tz))
-        living.add(self)
+        self._declarations = DefinitionRegistry(self._runtime, said, tz, caps)
+        self.schedules: Schedules = Schedules(self._runtime, tz)
+        self.sync: SyncOperations = SyncOperations(self._portal, SyncSchedules(self._runtime, tz))
+        open_apps.add(self)
 
     # -- declaring
 
@@ -146,7 +146,7 @@ class App(Generic[S]):
 
         def decorate(function: Callable[..., Any]) -> Any:
             declared = self._declarations.function(function, name, aliases, schedule, cast(TaskOptions, options))
-            return TaskFunction[Any, Any, Any](self._bridge, declared)
+            return TaskFunction[Any, Any, Any](self._portal, declared)
 
         return decorate if function is None else decorate(function)
 
@@ -171,51 +171,51 @@ class App(Generic[S]):
         """Middleware: ``async def layer(task, call): return await call()``. The first declared is the outermost."""
         if not inspect.iscoroutinefunction(layer):
             raise TypeError(f"@app.around goes on an async function (task, call), not on {layer!r}")
-        self._core.around.append(layer)
+        self._runtime.around.append(layer)
         return layer
 
     # -- adding
 
     def named(self, name: str) -> NamedTask:
         """A task by name, to be added without having its code."""
-        source = self._core.sources.get(name)
-        if isinstance(source, Declared):
-            return NamedTask(self._bridge, source, {})
-        if isinstance(source, ConsumerSource):
-            return NamedTask(self._bridge, source.named(self._core), {})
+        source = self._runtime.sources.get(name)
+        if isinstance(source, FunctionDefinition):
+            return NamedTask(self._portal, source, {})
+        if isinstance(source, ConsumerDefinition):
+            return NamedTask(self._portal, source.as_remote(self._runtime), {})
         options = resolve(f"task {name!r}", self._declarations.defaults)
-        return NamedTask(self._bridge, Unseen(self._core, check_name(name, "name"), options), {})
+        return NamedTask(self._portal, RemoteDefinition(self._runtime, check_name(name, "name"), options), {})
 
     async def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[AsyncTaskHandle[Any]]:
         """Adds calls of any functions: ``await app.enqueue_many([send.s("a"), build.s("x")])``."""
-        made = [(call, call.make()) for call in calls]
-        many = await self._bridge.do(lambda link: link.add_many([new for _, new in made]))
+        made = [(call, call.new_task()) for call in calls]
+        many = await self._portal.run(lambda client: client.add_many([new for _, new in made]))
         return [call.async_handle(new, added) for (call, new), added in zip(made, many, strict=True)]
 
     def handle(self, uuid: str) -> TaskHandle[Any]:
         """The handle of any task, for sync code."""
-        return TaskHandle(self._bridge, uuid, decode_open_result, added=False)
+        return TaskHandle(self._portal, uuid, decode_open_result, added=False)
 
     def ahandle(self, uuid: str) -> AsyncTaskHandle[Any]:
         """The handle of any task, for async code."""
-        return AsyncTaskHandle(self._bridge, uuid, decode_open_result, added=False)
+        return AsyncTaskHandle(self._portal, uuid, decode_open_result, added=False)
 
     # -- running
 
     @property
     def state(self) -> S:
         """What ``lifespan`` yielded; there while a worker runs in this process."""
-        if self._core.lifespan is not None and not self._core.entered:
+        if self._runtime.lifespan is not None and not self._runtime.entered:
             raise SchedulerStateError("app.state is there only where tasks run: lifespan() has not been entered here")
-        return cast(S, self._core.state)
+        return cast(S, self._runtime.state)
 
     async def __aenter__(self) -> App[S]:
         """Connects on this event loop: can add and look, runs nothing."""
-        await self._bridge.connect()
+        await self._portal.connect()
         return self
 
     async def __aexit__(self, *exc: object) -> None:
-        await self._bridge.disconnect()
+        await self._portal.disconnect()
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[App[S], None]:
@@ -239,7 +239,7 @@ class App(Generic[S]):
 
     def run(self) -> None:
         """Works tasks in the foreground until Ctrl+C or SIGTERM."""
-        acts()
+        forbid_during_import()
         self._service.run()
 
     def start(self, auto: bool = False, threading: bool = True) -> bool:
@@ -248,15 +248,17 @@ class App(Generic[S]):
         threading says where a background scheduler lives, on a thread or in a process of its own, and where sync
         functions run that name no executor. A process imports the script: it finds what is declared at module level.
         """
-        if Place.marked and auto:  # this is an import by one of our own processes
-            goes_on(started=True)
+        if ImportState.marked and auto:  # this is an import by one of our own processes
+            extend_import_deadline(started=True)
             return True
         if self._service.status == "stopped":
-            self._core.sync_executor = "thread" if threading else "process"
+            self._runtime.sync_executor = "thread" if threading else "process"
         if not auto:
             self.run()
             return True
-        started = self._service.start_thread() if threading else self._service.start_process(self._core.start_process)
+        started = (
+            self._service.start_thread() if threading else self._service.start_process(self._runtime.start_process)
+        )
         if started:
             atexit.register(self.shutdown)
         return started
@@ -265,16 +267,16 @@ class App(Generic[S]):
         """Ends a background start; running tasks get `timeout` seconds (stop_timeout). True: this call did it."""
         atexit.unregister(self.shutdown)
         try:
-            return self._core.stop_background(timeout)
+            return self._runtime.stop_background(timeout)
         finally:
-            self._bridge.close()
+            self._portal.close()
 
     def status(self) -> dict[str, Any]:
         """What goes on: state, counts, what runs here, the last error.
 
         The first call waits for a look at the store, up to half a second; the others never: see `Scheduler.status()`.
         """
-        return self._core.status()
+        return self._runtime.status()
 
     @contextmanager
     def override(self, *, store: str | None = None, clock: Clock | None = None) -> Generator[App[S], None, None]:
@@ -285,70 +287,70 @@ class App(Generic[S]):
             with app.override(store="memory://", clock=ManualClock()):
                 ...
         """
-        with self._core.override(store, clock):
+        with self._runtime.override(store, clock):
             yield self
 
     # -- looking
 
     async def get(self, uuid: str) -> TaskInfo:
         """All that is known of a task; a beginning of its uuid is enough."""
-        return await self._bridge.do(lambda link: link.operations.get(uuid))
+        return await self._portal.run(lambda client: client.operations.get(uuid))
 
     async def explain(self, uuid: str) -> Explanation:
         """Why a task is not running, and when it may: by the rules of the claim."""
-        return await self._bridge.do(lambda link: link.operations.explain(uuid))
+        return await self._portal.run(lambda client: client.operations.explain(uuid))
 
-    async def find(self, **where: Unpack[Where]) -> Found:
+    async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
         """Tasks, newest first: ``await app.find(state="failed", source="send", limit=10)``."""
-        return await self._bridge.do(lambda link: link.operations.find(**where))
+        return await self._portal.run(lambda client: client.operations.find(**where))
 
     async def retry(self, *uuids: str) -> list[str]:
         """Runs failed or cancelled tasks again."""
-        return list(await self._bridge.do(lambda link: link.operations.retry(*uuids)))
+        return list(await self._portal.run(lambda client: client.operations.retry(*uuids)))
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """Cancels tasks; answers how many were alive."""
-        return await self._bridge.do(lambda link: link.operations.cancel(*uuids, reason=reason))
+        return await self._portal.run(lambda client: client.operations.cancel(*uuids, reason=reason))
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
         """Starts nothing more of a source, or of one key of it."""
-        await self._bridge.do(lambda link: link.operations.pause(source, key, reason))
+        await self._portal.run(lambda client: client.operations.pause(source, key, reason))
 
     async def resume(self, source: str, key: str | None = None) -> None:
-        await self._bridge.do(lambda link: link.operations.resume(source, key))
+        await self._portal.run(lambda client: client.operations.resume(source, key))
 
     async def purge(self, limit: int = 10_000) -> int:
         """Drops what is past its retention; workers do this by themselves."""
-        return await self._bridge.do(lambda link: link.operations.purge(limit))
+        return await self._portal.run(lambda client: client.operations.purge(limit))
 
 
 class SyncOperations:
     """What ``app.get``, ``app.find`` … do, for sync code: ``app.sync.get(uuid)``."""
 
-    def __init__(self, bridge: Bridge, schedules: SyncSchedules) -> None:
-        self._bridge = bridge
+    def __init__(self, portal: Portal, schedules: SyncSchedules) -> None:
+        self._portal = portal
         self.schedules = schedules
 
     def get(self, uuid: str) -> TaskInfo:
-        return self._bridge.call(lambda link: link.operations.get(uuid))
+        return self._portal.run_sync(lambda client: client.operations.get(uuid))
 
     def explain(self, uuid: str) -> Explanation:
-        return self._bridge.call(lambda link: link.operations.explain(uuid))
+        return self._portal.run_sync(lambda client: client.operations.explain(uuid))
 
-    def find(self, **where: Unpack[Where]) -> Found:
-        return self._bridge.call(lambda link: link.operations.find(**where))
+    def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
+        return self._portal.run_sync(lambda client: client.operations.find(**where))
 
     def retry(self, *uuids: str) -> list[str]:
-        return list(self._bridge.call(lambda link: link.operations.retry(*uuids)))
+        return list(self._portal.run_sync(lambda client: client.operations.retry(*uuids)))
 
     def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
-        return self._bridge.call(lambda link: link.operations.cancel(*uuids, reason=reason))
+        return self._portal.run_sync(lambda client: client.operations.cancel(*uuids, reason=reason))
 
     def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
-        self._bridge.call(lambda link: link.operations.pause(source, key, reason))
+        self._portal.run_sync(lambda client: client.operations.pause(source, key, reason))
 
     def resume(self, source: str, key: str | None = None) -> None:
-        self._bridge.call(lambda link: link.operations.resume(source, key))
+        self._portal.run_sync(lambda client: client.operations.resume(source, key))
 
     def purge(self, limit: int = 10_000) -> int:
-        return self._bridge.call(lambda link: link.operations.purge(limit))
+        return self._portal.run_sync(lambda client: client.operations.purge(limit))

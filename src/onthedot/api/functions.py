@@ -7,9 +7,10 @@ import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
-from onthedot.api.handles import AsyncTaskHandle, Door, TaskHandle
+from onthedot.api.handles import AsyncTaskHandle, TaskHandle
+from onthedot.client.portal import Portal
 from onthedot.codec.annotations import signature_of
-from onthedot.definitions.functions import Declared, Unseen, check_conflict
+from onthedot.definitions.functions import FunctionDefinition, RemoteDefinition, check_conflict
 from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError
 from onthedot.model.options import AddOptions, check_call
 from onthedot.stores.contract import Added, NewTask
@@ -22,19 +23,19 @@ C = TypeVar("C")
 class Call(Generic[R]):
     """A call that has not been made: ``send.s("ann")``, for ``enqueue_many``, ``ctx.spawn`` and schedules."""
 
-    __slots__ = ("_declared", "_door", "_said", "args", "kwargs")
+    __slots__ = ("_call_options", "_declared", "_portal", "args", "kwargs")
 
     def __init__(
         self,
-        door: Door,
-        declared: Declared | Unseen,
+        portal: Portal,
+        declared: FunctionDefinition | RemoteDefinition,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
         said: AddOptions,
     ) -> None:
-        self._door = door
+        self._portal = portal
         self._declared = declared
-        self._said = said
+        self._call_options = said
         self.args: tuple[Any, ...] = args
         self.kwargs: Mapping[str, Any] = kwargs
 
@@ -42,92 +43,94 @@ class Call(Generic[R]):
     def source(self) -> str:
         return self._declared.name
 
-    def make(self) -> NewTask:
-        return self._declared.make(self.args, self.kwargs, self._said)
+    def new_task(self) -> NewTask:
+        return self._declared.new_task(self.args, self.kwargs, self._call_options)
 
     def handle(self, uuid: str) -> TaskHandle[R]:
-        return TaskHandle(self._door, uuid, self._declared.decode_result)
+        return TaskHandle(self._portal, uuid, self._declared.decode_result)
 
     def async_handle(self, new: NewTask, added: Added) -> AsyncTaskHandle[R]:
         fresh = check_conflict(self.source, self._declared.options, new, added)
-        return AsyncTaskHandle(self._door, added.uuid, self._declared.decode_result, fresh)
+        return AsyncTaskHandle(self._portal, added.uuid, self._declared.decode_result, fresh)
 
     def __repr__(self) -> str:
         shown = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
         return f"{self.source}({', '.join(shown)})"
 
 
-class Adding(Generic[P, R]):
+class Enqueuer(Generic[P, R]):
     """The verbs that add: the same on a function and on ``function.options(…)``."""
 
-    def __init__(self, door: Door, declared: Declared | Unseen, said: AddOptions) -> None:
-        self._door = door
+    def __init__(self, portal: Portal, declared: FunctionDefinition | RemoteDefinition, said: AddOptions) -> None:
+        self._portal = portal
         self._declared = declared
-        self._said = said
+        self._call_options = said
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
         """Adds a call; stored when this returns. For sync code: in async code write ``await f.enqueue(…)``."""
-        new = self._declared.make(args, kwargs, self._said)
-        if "connection" in self._said:
-            (added,) = self._joined([new])
+        new = self._declared.new_task(args, kwargs, self._call_options)
+        if "connection" in self._call_options:
+            (added,) = self._add_in_transaction([new])
         else:
-            added = self._door.call(lambda link: link.add(new))
-        return TaskHandle(self._door, added.uuid, self._declared.decode_result, self._told(new, added))
+            added = self._portal.run_sync(lambda client: client.add(new))
+        return TaskHandle(self._portal, added.uuid, self._declared.decode_result, self._check_added(new, added))
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
         """Adds a call; stored when this returns."""
-        new = self._declared.make(args, kwargs, self._said)
-        if "connection" in self._said:
+        new = self._declared.new_task(args, kwargs, self._call_options)
+        if "connection" in self._call_options:
             (added,) = await self._joined_awaited([new])
         else:
-            added = await self._door.do(lambda link: link.add(new))
-        return AsyncTaskHandle(self._door, added.uuid, self._declared.decode_result, self._told(new, added))
+            added = await self._portal.run(lambda client: client.add(new))
+        return AsyncTaskHandle(self._portal, added.uuid, self._declared.decode_result, self._check_added(new, added))
 
     def delay_many(self, calls: Iterable[Mapping[str, Any]]) -> list[TaskHandle[R]]:
         """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
-        news = [self._declared.make((), kwargs, self._said) for kwargs in calls]
-        joins = "connection" in self._said
-        many = self._joined(news) if joins else self._door.call(lambda link: link.add_many(news))
+        news = [self._declared.new_task((), kwargs, self._call_options) for kwargs in calls]
+        joins = "connection" in self._call_options
+        many = self._add_in_transaction(news) if joins else self._portal.run_sync(lambda client: client.add_many(news))
         decode = self._declared.decode_result
         return [
-            TaskHandle(self._door, added.uuid, decode, self._told(new, added))
+            TaskHandle(self._portal, added.uuid, decode, self._check_added(new, added))
             for new, added in zip(news, many, strict=True)
         ]
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[AsyncTaskHandle[R]]:
         """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
-        news = [self._declared.make((), kwargs, self._said) for kwargs in calls]
-        joins = "connection" in self._said
-        many = await (self._joined_awaited(news) if joins else self._door.do(lambda link: link.add_many(news)))
+        news = [self._declared.new_task((), kwargs, self._call_options) for kwargs in calls]
+        joins = "connection" in self._call_options
+        many = await (self._joined_awaited(news) if joins else self._portal.run(lambda client: client.add_many(news)))
         decode = self._declared.decode_result
         return [
-            AsyncTaskHandle(self._door, added.uuid, decode, self._told(new, added))
+            AsyncTaskHandle(self._portal, added.uuid, decode, self._check_added(new, added))
             for new, added in zip(news, many, strict=True)
         ]
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """The call, not yet made."""
-        if "connection" in self._said:
+        if "connection" in self._call_options:
             raise ArgumentError(
                 f"{self._declared.name}.options(connection=…).s(…): a call that is not made joins nothing"
             )
         self._declared.bind(args, kwargs)
-        return Call(self._door, self._declared, args, kwargs, self._said)
+        return Call(self._portal, self._declared, args, kwargs, self._call_options)
 
-    def _joined(self, news: Sequence[NewTask]) -> Sequence[Added]:
+    def _add_in_transaction(self, news: Sequence[NewTask]) -> Sequence[Added]:
         """Written now, on the caller's connection; there with the caller's commit, or never."""
-        if isinstance(self._declared, Unseen):
-            news = self._door.call(lambda link: link.placed(news))
-        return self._door.join(lambda store: store.add_in(self._said.get("connection"), news))
+        if isinstance(self._declared, RemoteDefinition):
+            news = self._portal.run_sync(lambda client: client.route(news))
+        return self._portal.in_transaction(lambda store: store.add_in(self._call_options.get("connection"), news))
 
     async def _joined_awaited(self, news: Sequence[NewTask]) -> Sequence[Added]:
-        return await self._door.join_awaited(lambda store: store.add_awaited(self._said.get("connection"), news))
+        return await self._portal.in_transaction_awaited(
+            lambda store: store.add_awaited(self._call_options.get("connection"), news)
+        )
 
-    def _told(self, new: NewTask, added: Added) -> bool:
+    def _check_added(self, new: NewTask, added: Added) -> bool:
         return check_conflict(self._declared.name, self._declared.options, new, added)
 
 
-class TaskFunction(Adding[P, R], Generic[P, C, R]):
+class TaskFunction(Enqueuer[P, R], Generic[P, C, R]):
     """A declared function. Calling it runs it here and now; ``delay`` and ``enqueue`` hand it to a worker.
 
     >>> from onthedot import App
@@ -142,9 +145,9 @@ class TaskFunction(Adding[P, R], Generic[P, C, R]):
     42
     """
 
-    def __init__(self, door: Door, declared: Declared) -> None:
+    def __init__(self, portal: Portal, declared: FunctionDefinition) -> None:
         self._function = declared.function
-        super().__init__(door, declared, {})
+        super().__init__(portal, declared, {})
         functools.update_wrapper(cast(Any, self), declared.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
@@ -155,16 +158,16 @@ class TaskFunction(Adding[P, R], Generic[P, C, R]):
         """The source of its tasks."""
         return self._declared.name
 
-    def options(self, **options: Unpack[AddOptions]) -> Adding[P, R]:
+    def options(self, **options: Unpack[AddOptions]) -> Enqueuer[P, R]:
         """The same verbs, with options for the calls made through them."""
-        return Adding(self._door, self._declared, _checked(self.name, options))
+        return Enqueuer(self._portal, self._declared, _checked(self.name, options))
 
     def handle(self, uuid: str) -> TaskHandle[R]:
         """The handle of a task that was added elsewhere."""
-        return TaskHandle(self._door, uuid, self._declared.decode_result, added=False)
+        return TaskHandle(self._portal, uuid, self._declared.decode_result, added=False)
 
     def ahandle(self, uuid: str) -> AsyncTaskHandle[R]:
-        return AsyncTaskHandle(self._door, uuid, self._declared.decode_result, added=False)
+        return AsyncTaskHandle(self._portal, uuid, self._declared.decode_result, added=False)
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
@@ -173,7 +176,7 @@ class TaskFunction(Adding[P, R], Generic[P, C, R]):
 class ScheduledFunction(Generic[P, C]):
     """A function that runs only on schedule: it has no ``delay``."""
 
-    def __init__(self, declared: Declared) -> None:
+    def __init__(self, declared: FunctionDefinition) -> None:
         self._declared = declared
         functools.update_wrapper(cast(Any, self), declared.function)
 
@@ -189,12 +192,12 @@ class ScheduledFunction(Generic[P, C]):
         return f"<scheduled {self.name}>"
 
 
-class NamedTask(Adding[..., Any]):
+class NamedTask(Enqueuer[..., Any]):
     """A task by name, added without having its code: arguments by keyword, checked by whoever runs it."""
 
-    def options(self, **options: Unpack[AddOptions]) -> Adding[..., Any]:
+    def options(self, **options: Unpack[AddOptions]) -> Enqueuer[..., Any]:
         """The same verbs, with options for the calls made through them."""
-        return Adding(self._door, self._declared, _checked(self._declared.name, options))
+        return Enqueuer(self._portal, self._declared, _checked(self._declared.name, options))
 
 
 def _checked(name: str, options: AddOptions) -> AddOptions:

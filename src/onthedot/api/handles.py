@@ -4,48 +4,28 @@ from __future__ import annotations
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Coroutine, Generator, Iterable
+from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import suppress
-from typing import Any, Generic, Protocol, TypeVar
+from typing import Any, Generic, TypeVar
 
-from onthedot.client.client import Link
+from onthedot.client.portal import Portal
 from onthedot.errors import SchedulerStateError, TaskError
-from onthedot.model.failures import as_error, read_result
+from onthedot.model.failures import error_from_record, read_result
 from onthedot.model.task import TaskInfo, TaskState
-from onthedot.stores.capabilities import Joins, JoinsAwaited
 from onthedot.stores.contract import Record
 
 R = TypeVar("R")
 R_co = TypeVar("R_co", covariant=True)
 T = TypeVar("T")
-Work = Callable[[Link], Coroutine[Any, Any, T]]
-
-
-class Door(Protocol):
-    """Whoever can reach the store, from sync and from async code."""
-
-    async def do(self, work: Work[T], *, waits: bool = False) -> T: ...
-    def call(self, work: Work[T], *, waits: bool = False) -> T: ...
-    def join(self, work: Callable[[Joins], T]) -> T:
-        """On this thread, inside the caller's transaction."""
-        ...
-
-    async def join_awaited(self, work: Callable[[JoinsAwaited], Coroutine[Any, Any, T]]) -> T:
-        """On this loop, likewise."""
-        ...
-
-    def works_here(self) -> bool:
-        """Would the task run on the event loop of this very thread?"""
-        ...
 
 
 class _Handle:
     """What both colours share."""
 
-    __slots__ = ("_decode", "_door", "added", "uuid")
+    __slots__ = ("_decode", "_portal", "added", "uuid")
 
-    def __init__(self, door: Door, uuid: str, decode: Callable[[bytes], Any], added: bool = True) -> None:
-        self._door = door
+    def __init__(self, portal: Portal, uuid: str, decode: Callable[[bytes], Any], added: bool = True) -> None:
+        self._portal = portal
         self._decode = decode
         self.uuid: str = uuid
         self.added: bool = added
@@ -66,7 +46,7 @@ class AsyncTaskHandle(_Handle, Generic[R_co]):
         return (await self.info()).state
 
     async def info(self) -> TaskInfo:
-        return await self._door.do(lambda link: link.operations.get(self.uuid))
+        return await self._portal.run(lambda client: client.operations.get(self.uuid))
 
     async def done(self) -> bool:
         return (await self.state()).ended
@@ -78,18 +58,18 @@ class AsyncTaskHandle(_Handle, Generic[R_co]):
     async def exception(self, timeout: float | None = None) -> TaskError | None:
         """Waits for the end; None if it succeeded."""
         record = await self._end(timeout)
-        return None if record.state == "succeeded" else as_error(record)
+        return None if record.state == "succeeded" else error_from_record(record)
 
     async def cancel(self) -> bool:
         """True: it was still alive. A waiting task ends at once, a running one is told."""
-        return await self._door.do(lambda link: link.operations.cancel(self.uuid)) > 0
+        return await self._portal.run(lambda client: client.operations.cancel(self.uuid)) > 0
 
     async def retry(self) -> bool:
         """Runs a failed or cancelled task again. True: it is alive now."""
-        return bool(await self._door.do(lambda link: link.operations.retry(self.uuid)))
+        return bool(await self._portal.run(lambda client: client.operations.retry(self.uuid)))
 
     async def _end(self, timeout: float | None) -> Record:
-        return await self._door.do(lambda link: link.ended(self.uuid, timeout), waits=True)
+        return await self._portal.run(lambda client: client.wait_for_end(self.uuid, timeout), waits=True)
 
     def __await__(self) -> Generator[Any, None, R_co]:
         return self.result().__await__()
@@ -106,7 +86,7 @@ class TaskHandle(_Handle, Generic[R_co]):
 
     def info(self) -> TaskInfo:
         """All that is known of it."""
-        return self._door.call(lambda link: link.operations.get(self.uuid))
+        return self._portal.run_sync(lambda client: client.operations.get(self.uuid))
 
     def done(self) -> bool:
         """Has it ended?"""
@@ -119,23 +99,23 @@ class TaskHandle(_Handle, Generic[R_co]):
     def exception(self, timeout: float | None = None) -> TaskError | None:
         """Waits for the end; None if it succeeded."""
         record = self._end(timeout)
-        return None if record.state == "succeeded" else as_error(record)
+        return None if record.state == "succeeded" else error_from_record(record)
 
     def cancel(self) -> bool:
         """True: it was still alive. A waiting task ends at once, a running one is told."""
-        return self._door.call(lambda link: link.operations.cancel(self.uuid)) > 0
+        return self._portal.run_sync(lambda client: client.operations.cancel(self.uuid)) > 0
 
     def retry(self) -> bool:
         """Runs a failed or cancelled task again. True: it is alive now."""
-        return bool(self._door.call(lambda link: link.operations.retry(self.uuid)))
+        return bool(self._portal.run_sync(lambda client: client.operations.retry(self.uuid)))
 
     def _end(self, timeout: float | None) -> Record:
-        if self._door.works_here():
+        if self._portal.on_worker_loop():
             raise SchedulerStateError(
                 f"result() of task {self.uuid} would block the very event loop that runs it: "
                 "write `h = await f.enqueue(…)` and `await h` here"
             )
-        return self._door.call(lambda link: link.ended(self.uuid, timeout), waits=True)
+        return self._portal.run_sync(lambda client: client.wait_for_end(self.uuid, timeout), waits=True)
 
 
 async def as_completed(

@@ -10,17 +10,17 @@ from typing import Any, TypedDict, Unpack
 from onthedot.api.functions import Call
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.codec.functions import decode_open_result
-from onthedot.definitions.consumers import ConsumerSource, new_task
+from onthedot.definitions.consumers import ConsumerDefinition, new_task
 from onthedot.definitions.functions import AGING
 from onthedot.errors import BadSchedule
 from onthedot.model.backoff import Duration
 from onthedot.model.task import Task, check_name
 from onthedot.operations.schedule_preview import PlannedRun
 from onthedot.operations.schedules import Infos, Runs, ScheduleInfo
-from onthedot.runtime.runtime import Core
+from onthedot.runtime.runtime import Runtime
 from onthedot.schedules.cron import Zone
 from onthedot.schedules.rules import CatchUp, CronSchedule, DailySchedule, Overlap, RuleSchedule, as_schedule
-from onthedot.schedules.stored_rule import Plan
+from onthedot.schedules.stored_rule import ScheduleDefinition
 from onthedot.stores.contract import NewTask, Policy
 
 __all__ = ["PlannedRun", "ScheduleInfo", "ScheduleOptions", "Schedules", "SyncSchedules"]
@@ -39,7 +39,7 @@ class ScheduleOptions(TypedDict, total=False):
     end: datetime
 
 
-class Span(TypedDict, total=False):
+class PlanRange(TypedDict, total=False):
     """How far `plan` looks: so many hours (24), or until a moment; and at most so many runs (1000)."""
 
     hours: float
@@ -47,14 +47,16 @@ class Span(TypedDict, total=False):
     limit: int
 
 
-class _Making:
+class _ScheduleBuilder:
     """What both colours share: a plan out of what was said."""
 
-    def __init__(self, core: Core, tz: Zone) -> None:
-        self._core = core
+    def __init__(self, runtime: Runtime, tz: Zone) -> None:
+        self._runtime = runtime
         self._tz = tz
 
-    def _plan(self, name: str, call: object, schedule: object, tz: Zone | None, options: ScheduleOptions) -> Plan:
+    def _plan(
+        self, name: str, call: object, schedule: object, tz: Zone | None, options: ScheduleOptions
+    ) -> ScheduleDefinition:
         where = f"schedule {name!r}"
         try:
             check_name(name, "name of the schedule")
@@ -79,28 +81,28 @@ class _Making:
             )
         if rule.args is not None:
             raise BadSchedule(f"{where}: the arguments are those of the call; leave args={rule.args!r} out")
-        return Plan(name, rule, self._task(where, call))
+        return ScheduleDefinition(name, rule, self._task(where, call))
 
     def _task(self, where: str, call: object) -> NewTask:
         if isinstance(call, Call):
-            if wrong := [name for name in _NO_SUCH if name in call._said]:
+            if wrong := [name for name in _NO_SUCH if name in call._call_options]:
                 raise BadSchedule(f"{where}: options({wrong[0]}=…) is for one call; the schedule says when it runs")
-            return call.make()
+            return call.new_task()
         if isinstance(call, Task):  # as a consumer's produce() makes it
-            source = self._core.sources.get(call.source)
-            if isinstance(source, ConsumerSource):
-                return source.make(call, self._core.client, timed=False)
+            source = self._runtime.sources.get(call.source)
+            if isinstance(source, ConsumerDefinition):
+                return source.new_task(call, self._runtime.client, timed=False)
             return new_task(call, None, Policy(boost=5 * AGING), 0, timed=False)
         raise BadSchedule(
             f"{where}: {call!r} is of type {type(call).__name__}; pass a call that is not made, as in send.s('ann')"
         )
 
     def _decoder(self, source: str) -> Callable[[bytes], Any]:
-        known = self._core.sources.get(source)
+        known = self._runtime.sources.get(source)
         return decode_open_result if known is None else known.decode_result
 
 
-class Schedules(_Making):
+class Schedules(_ScheduleBuilder):
     """Schedules in the store, whoever made them. For sync code the same under ``app.sync.schedules``.
 
     >>> import asyncio
@@ -120,39 +122,39 @@ class Schedules(_Making):
         """Makes or changes one: a call such as ``send.s("x")`` and a cron str, timedelta, time, aware datetime or
         …Schedule. The same again changes nothing; a change of call or rule gives it a fresh next run."""
         plan = self._plan(name, call, schedule, tz, options)
-        return await self._core.bridge.do(lambda link: link.operations.schedules.put(plan))
+        return await self._runtime.portal.run(lambda client: client.operations.schedules.put(plan))
 
     async def get(self, name: str) -> ScheduleInfo:
         """All that is known of it."""
-        return await self._core.bridge.do(lambda link: link.operations.schedules.get(name))
+        return await self._runtime.portal.run(lambda client: client.operations.schedules.get(name))
 
     async def list(self) -> Infos:
         """All of them, by name."""
-        return await self._core.bridge.do(lambda link: link.operations.schedules.list())
+        return await self._runtime.portal.run(lambda client: client.operations.schedules.list())
 
     async def pause(self, name: str, reason: str = "") -> ScheduleInfo:
         """It does not fire until `resume`, also after a restart; what it has added runs."""
-        return await self._core.bridge.do(lambda link: link.operations.schedules.pause(name, reason))
+        return await self._runtime.portal.run(lambda client: client.operations.schedules.pause(name, reason))
 
     async def resume(self, name: str) -> ScheduleInfo:
         """It goes on with its next window; those that passed meanwhile are told in the log and not caught up."""
-        return await self._core.bridge.do(lambda link: link.operations.schedules.resume(name))
+        return await self._runtime.portal.run(lambda client: client.operations.schedules.resume(name))
 
     async def run(self, name: str) -> AsyncTaskHandle[Any]:
         """Runs it now, also while it is paused; its next run stays. ``added`` is False if `overlap` forbade it."""
-        ran = await self._core.bridge.do(lambda link: link.operations.schedules.run(name))
-        return AsyncTaskHandle(self._core.bridge, ran.uuid, self._decoder(ran.source), ran.fresh)
+        ran = await self._runtime.portal.run(lambda client: client.operations.schedules.run(name))
+        return AsyncTaskHandle(self._runtime.portal, ran.uuid, self._decoder(ran.source), ran.fresh)
 
     async def delete(self, name: str) -> None:
         """Removes one that is data, or an orphan. One that code declares would come back: BadSchedule."""
-        await self._core.bridge.do(lambda link: link.operations.schedules.delete(name))
+        await self._runtime.portal.run(lambda client: client.operations.schedules.delete(name))
 
-    async def plan(self, name: str | None = None, **span: Unpack[Span]) -> Runs:
+    async def plan(self, name: str | None = None, **span: Unpack[PlanRange]) -> Runs:
         """The next runs, in order: of one schedule, or of all that fire."""
-        return await self._core.bridge.do(lambda link: link.operations.schedules.plan(name, **span))
+        return await self._runtime.portal.run(lambda client: client.operations.schedules.plan(name, **span))
 
 
-class SyncSchedules(_Making):
+class SyncSchedules(_ScheduleBuilder):
     """What ``app.schedules`` does, for sync code: ``app.sync.schedules.pause("nightly")``."""
 
     def put(
@@ -160,26 +162,26 @@ class SyncSchedules(_Making):
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:  # fmt: skip
         plan = self._plan(name, call, schedule, tz, options)
-        return self._core.bridge.call(lambda link: link.operations.schedules.put(plan))
+        return self._runtime.portal.run_sync(lambda client: client.operations.schedules.put(plan))
 
     def get(self, name: str) -> ScheduleInfo:
-        return self._core.bridge.call(lambda link: link.operations.schedules.get(name))
+        return self._runtime.portal.run_sync(lambda client: client.operations.schedules.get(name))
 
     def list(self) -> Infos:
-        return self._core.bridge.call(lambda link: link.operations.schedules.list())
+        return self._runtime.portal.run_sync(lambda client: client.operations.schedules.list())
 
     def pause(self, name: str, reason: str = "") -> ScheduleInfo:
-        return self._core.bridge.call(lambda link: link.operations.schedules.pause(name, reason))
+        return self._runtime.portal.run_sync(lambda client: client.operations.schedules.pause(name, reason))
 
     def resume(self, name: str) -> ScheduleInfo:
-        return self._core.bridge.call(lambda link: link.operations.schedules.resume(name))
+        return self._runtime.portal.run_sync(lambda client: client.operations.schedules.resume(name))
 
     def run(self, name: str) -> TaskHandle[Any]:
-        ran = self._core.bridge.call(lambda link: link.operations.schedules.run(name))
-        return TaskHandle(self._core.bridge, ran.uuid, self._decoder(ran.source), ran.fresh)
+        ran = self._runtime.portal.run_sync(lambda client: client.operations.schedules.run(name))
+        return TaskHandle(self._runtime.portal, ran.uuid, self._decoder(ran.source), ran.fresh)
 
     def delete(self, name: str) -> None:
-        self._core.bridge.call(lambda link: link.operations.schedules.delete(name))
+        self._runtime.portal.run_sync(lambda client: client.operations.schedules.delete(name))
 
-    def plan(self, name: str | None = None, **span: Unpack[Span]) -> Runs:
-        return self._core.bridge.call(lambda link: link.operations.schedules.plan(name, **span))
+    def plan(self, name: str | None = None, **span: Unpack[PlanRange]) -> Runs:
+        return self._runtime.portal.run_sync(lambda client: client.operations.schedules.plan(name, **span))

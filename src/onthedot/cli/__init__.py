@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from onthedot.cli.interrupt import INTERRUPTED
-from onthedot.cli.options import Said, shared
+from onthedot.cli.options import GlobalOptions, shared
 from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError, StoreError, meant
 from onthedot.runtime.settings import version
 
@@ -90,7 +90,7 @@ class _Commands(click.Group):
             formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.ensure_object(Said).json = "--json" in args  # also if a mistake comes before anybody has read it
+        ctx.ensure_object(GlobalOptions).json = "--json" in args  # also if a mistake comes before anybody has read it
         with _told(ctx):
             return super().parse_args(ctx, args)
 
@@ -107,12 +107,12 @@ def _told(ctx: click.Context) -> Generator[None, None, None]:
     except OnTheDotError as error:
         message, code, shown = str(error), exit_code(error), f"onthedot: {error}"
     except click.ClickException as error:
-        if not ctx.ensure_object(Said).json:
+        if not ctx.ensure_object(GlobalOptions).json:
             raise
         message, code, shown = error.format_message(), error.exit_code, ""
     else:
         return
-    if ctx.ensure_object(Said).json:
+    if ctx.ensure_object(GlobalOptions).json:
         shown = msgspec.json.encode({"error": {"code": _CODES.get(code, "failed"), "message": message}}).decode()
     click.echo(shown, err=True)
     ctx.exit(code)

@@ -10,8 +10,8 @@ import click
 import msgspec
 
 from onthedot import App, TaskError
-from onthedot.api.functions import Adding
-from onthedot.cli.options import Mistake, Said, moment, shared
+from onthedot.api.functions import Enqueuer
+from onthedot.cli.options import CliError, GlobalOptions, moment, shared
 from onthedot.cli.output import clean, write_json
 from onthedot.cli.target import shown, target
 from onthedot.errors import meant
@@ -34,7 +34,7 @@ _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", re.DOTALL)
 @click.option("--unique", metavar="KEY", help="Nothing is added while another with this key is alive.")
 @click.pass_obj
 def add(
-    said: Said, /, name: str, arguments: tuple[str, ...], wait: bool, timeout: float | None, **more: Any
+    said: GlobalOptions, /, name: str, arguments: tuple[str, ...], wait: bool, timeout: float | None, **more: Any
 ) -> None:  # fmt: skip
     """Add a task and print its uuid.
 
@@ -45,17 +45,17 @@ def add(
     try:
         task, given = _call(app, name, arguments, _options(more), checked=said.module is not None)
         if not is_there:  # after what is typed wrong: that would be wrong for every app
-            raise Mistake(f"whose task? {shown(str(app._core.url))} has no app yet; say -A app.py, or -n NAME")
+            raise CliError(f"whose task? {shown(str(app._runtime.url))} has no app yet; say -A app.py, or -n NAME")
         handle = task.delay(**given)
         if wait:
             _warn_if_nobody(app, name)
         result = handle.result(timeout) if wait else None
     except TimeoutError as error:
-        raise Mistake(str(error), 124) from None
+        raise CliError(str(error), 124) from None
     except TaskError as error:
-        raise Mistake(clean(str(error)), 1) from None
+        raise CliError(clean(str(error)), 1) from None
     finally:
-        app._bridge.close()
+        app._portal.close()
     if said.json:
         write_json({"uuid": handle.uuid, "added": handle.added} | ({"result": result} if wait else {}))
     elif wait:
@@ -68,14 +68,14 @@ def add(
 
 def _warn_if_nobody(app: App[Any], name: str) -> None:
     """Who waits for what nobody can run would wait in silence, and for ever."""
-    workers = app._bridge.call(lambda link: link.operations.present())
+    workers = app._portal.run_sync(lambda client: client.operations.present())
     known = {source for worker in workers for source in worker.sources}
     if name not in known:
         there = meant(name, known) if workers else "; there is none at all: onthedot worker APP starts one"
         click.echo(f"waiting, but no live worker knows {name!r}{there}", err=True)
 
 
-def _app(said: Said) -> tuple[App[Any], bool]:
+def _app(said: GlobalOptions) -> tuple[App[Any], bool]:
     """False: nobody has said whose task it is, and the store does not know either."""
     name = ""
     if said.module is None:
@@ -84,9 +84,9 @@ def _app(said: Said) -> tuple[App[Any], bool]:
     else:
         app = load_app(said.module)
         if said.store is not None:
-            app._core.url = store_url(said.store)
-    if (app._core.url or store_url(None)).startswith("memory:"):
-        raise Mistake("memory:// lives inside one process: what is added here would be gone at once; name a --store")
+            app._runtime.url = store_url(said.store)
+    if (app._runtime.url or store_url(None)).startswith("memory:"):
+        raise CliError("memory:// lives inside one process: what is added here would be gone at once; name a --store")
     return app, bool(said.module or name)
 
 
@@ -101,14 +101,14 @@ def _options(given: dict[str, Any]) -> AddOptions:
 
 def _call(
     app: App[Any], name: str, arguments: tuple[str, ...], options: AddOptions, *, checked: bool
-) -> tuple[Adding[..., Any], dict[str, Any]]:
+) -> tuple[Enqueuer[..., Any], dict[str, Any]]:
     try:
-        task: Adding[..., Any] = app.named(name).options(**options)
+        task: Enqueuer[..., Any] = app.named(name).options(**options)
     except (ValueError, TypeError) as error:
-        raise Mistake(str(error)) from None
-    source = app._core.sources.get(name)
+        raise CliError(str(error)) from None
+    source = app._runtime.sources.get(name)
     if checked and source is None:
-        raise Mistake(f"app {app.name!r} has no task {name!r}{meant(name, app._core.sources.known)}")
+        raise CliError(f"app {app.name!r} has no task {name!r}{meant(name, app._runtime.sources.known)}")
     function = getattr(source, "function", None)
     return task, _read(arguments, {} if function is None else get_type_hints(function))
 

@@ -16,11 +16,11 @@ import click
 
 from onthedot import Rate, StoreError
 from onthedot.cli.interrupt import INTERRUPTED, ctrl_c
-from onthedot.cli.options import Mistake, Said, as_where, filters, shared
+from onthedot.cli.options import CliError, GlobalOptions, as_where, filters, shared
 from onthedot.cli.output import Screen, screen, write_json
-from onthedot.cli.target import ask
+from onthedot.cli.target import with_operations
 from onthedot.operations import Operations
-from onthedot.operations.task_queries import Where
+from onthedot.operations.task_queries import TaskFilter
 
 _CHUNK = 100
 
@@ -41,7 +41,9 @@ def bulk(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def act_on(said: Said, given: dict[str, Any], verbs: tuple[str, str], states: tuple[str, ...], act: Act) -> None:
+def run_bulk(
+    said: GlobalOptions, given: dict[str, Any], verbs: tuple[str, str], states: tuple[str, ...], act: Act
+) -> None:
     """verbs: cancel, cancelled; states: where those are that filters without --state mean."""
     named, dry, rate, yes = (given.pop(name) for name in ("uuids", "dry_run", "rate", "yes"))
     where = as_where(given)
@@ -54,20 +56,20 @@ def act_on(said: Said, given: dict[str, Any], verbs: tuple[str, str], states: tu
         _tell(said, verbs[1], len(uuids), 0, f"{len(uuids)} would be {verbs[1]}")
         return
     if not (yes or named or said.json or not uuids or _agreed(f"{verbs[0]} {len(uuids)} tasks?")):
-        raise Mistake("nothing was done", 1)
+        raise CliError("nothing was done", 1)
     out = Screen() if said.json else screen()
     with out.progress(verbs[1], len(uuids)) as tell:
-        done, came_to = ask(said, lambda operations: _paced(operations, uuids, act, pace, tell))
+        done, came_to = with_operations(said, lambda operations: _paced(operations, uuids, act, pace, tell))
     if came_to < len(uuids):
         rest = f"{len(uuids) - came_to} are as they were; the same command goes on with them"
         _tell(said, verbs[1], len(uuids), done, f"interrupted: {verbs[1]} {done} of {len(uuids)}, {rest}", True)
         raise SystemExit(INTERRUPTED)
     _tell(said, verbs[1], len(uuids), done, f"{verbs[1]} {done} of {len(uuids)}")
     if named and not done:
-        raise Mistake(f"none was {verbs[1]}: see `onthedot task show` for where they are", 1)
+        raise CliError(f"none was {verbs[1]}: see `onthedot task show` for where they are", 1)
 
 
-def _tell(said: Said, verb: str, found: int, done: int, text: str, interrupted: bool = False) -> None:
+def _tell(said: GlobalOptions, verb: str, found: int, done: int, text: str, interrupted: bool = False) -> None:
     if said.json:
         write_json({"found": found, verb: done} | ({"interrupted": True} if interrupted else {}))
     else:
@@ -79,7 +81,7 @@ def _agreed(question: str) -> bool:
     return not (sys.stdin.isatty() and sys.stdout.isatty()) or click.confirm(question)
 
 
-def _found(said: Said, named: Sequence[str], where: Where, states: tuple[str, ...]) -> list[str]:
+def _found(said: GlobalOptions, named: Sequence[str], where: TaskFilter, states: tuple[str, ...]) -> list[str]:
     async def work(operations: Operations) -> list[str]:
         if named:
             return [(await operations.get(each)).uuid for each in named]
@@ -90,9 +92,9 @@ def _found(said: Said, named: Sequence[str], where: Where, states: tuple[str, ..
         return list(dict.fromkeys(found))  # one that moves on between two looks is seen twice
 
     try:
-        return ask(said, work)
+        return with_operations(said, work)
     except KeyboardInterrupt:
-        raise Mistake("interrupted while looking for them: nothing was done", INTERRUPTED) from None
+        raise CliError("interrupted while looking for them: nothing was done", INTERRUPTED) from None
 
 
 async def _paced(

@@ -23,8 +23,8 @@ from onthedot import App, AsyncTaskHandle, AtMost, current_task
 from onthedot.cli.output import Screen, screen
 from onthedot.clock.clock import Timer
 from onthedot.model.task import TaskInfo
-from onthedot.supervisor.messages import Config
-from onthedot.supervisor.worker_process import Child
+from onthedot.supervisor.messages import LaunchOptions
+from onthedot.supervisor.worker_process import WorkerProcess
 
 _quiet = logging.getLogger("onthedot-demo")
 _quiet.setLevel(logging.CRITICAL + 1)  # the screen says it all
@@ -44,7 +44,7 @@ class Stage:
     def now(self) -> float:
         return (self._anchor + (time.monotonic() - self._began) * self.speed) * 1000
 
-    def ahead(self) -> float:
+    def wall_clock_jump(self) -> float:
         return 0.0
 
     def call_later(self, ms: float, callback: Callable[[], object]) -> Timer:
@@ -232,7 +232,7 @@ async def whoever_is_stuck(handle: AsyncTaskHandle[int]) -> int:
     while True:
         info = await handle.info()
         if info.progress is not None and info.progress[0] == 5:
-            workers = await press._bridge.do(lambda link: link.operations.workers())
+            workers = await press._portal.run(lambda client: client.operations.workers())
             return next(worker.pid for worker in workers if worker.id == info.worker)
         await asyncio.sleep(0.02)
 
@@ -240,8 +240,8 @@ async def whoever_is_stuck(handle: AsyncTaskHandle[int]) -> int:
 @asynccontextmanager
 async def presses(url: str) -> AsyncGenerator[None, None]:
     """Two worker processes, started while the tour begins. They go when this process goes, however that may be."""
-    config = Config("onthedot.cli.demo:press", url, stop_timeout=0.2)
-    children = [await Child.start(config) for _ in range(2)]
+    config = LaunchOptions("onthedot.cli.demo:press", url, stop_timeout=0.2)
+    children = [await WorkerProcess.start(config) for _ in range(2)]
     try:
         yield
     finally:

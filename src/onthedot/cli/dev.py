@@ -11,13 +11,13 @@ from pathlib import Path
 
 import click
 
-from onthedot.cli.options import Said, shared
+from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.worker import app_given, needs_unix
 from onthedot.observability.log_format import say
 from onthedot.supervisor.app_loader import where
-from onthedot.supervisor.heartbeats import all_told
-from onthedot.supervisor.messages import Config
-from onthedot.supervisor.worker_process import STARTING, Child, how, signals
+from onthedot.supervisor.heartbeats import wait_for_reaps
+from onthedot.supervisor.messages import LaunchOptions
+from onthedot.supervisor.worker_process import STARTING, WorkerProcess, how, signals
 
 _LEAST = 0.2  # seconds between two looks
 _SHARE = 0.02  # of a core, at most, for looking
@@ -30,20 +30,20 @@ _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 @click.option("--stop-timeout", type=click.FloatRange(0), default=5.0, show_default=True,
               help="Seconds that running tasks get when you save or stop; then they go back.")  # fmt: skip
 @click.pass_obj
-def dev(said: Said, app: str | None, stop_timeout: float) -> None:
+def dev(said: GlobalOptions, app: str | None, stop_timeout: float) -> None:
     """Run the tasks of APP (app.py or module:app) and reload when you save."""
     needs_unix("dev")
-    config = Config(app_given(said, app), said.store, stop_timeout=stop_timeout, foreground=True)
+    config = LaunchOptions(app_given(said, app), said.store, stop_timeout=stop_timeout, foreground=True)
     folder, _ = where(config.app.partition(":")[0])
     sys.exit(asyncio.run(_Dev(config, folder).run()))
 
 
 class _Dev:
-    def __init__(self, config: Config, folder: Path) -> None:
+    def __init__(self, config: LaunchOptions, folder: Path) -> None:
         self._config = config
         self._folder = folder
         self._stop = asyncio.Event()
-        self._child: Child | None = None
+        self._child: WorkerProcess | None = None
         self._old: set[asyncio.Task[bool]] = set()
 
     async def run(self) -> int:
@@ -64,7 +64,7 @@ class _Dev:
                 self._retire()
             if self._old:
                 await asyncio.wait(self._old)
-            await all_told()
+            await wait_for_reaps()
         say("stopped")
         return 0
 
@@ -86,7 +86,7 @@ class _Dev:
     async def _start(self) -> None:
         """Until it runs; what dies by itself is started again, what cannot start waits for the next save."""
         while True:
-            self._child = child = await asyncio.shield(asyncio.ensure_future(Child.start(self._config)))
+            self._child = child = await asyncio.shield(asyncio.ensure_future(WorkerProcess.start(self._config)))
             if not await child.started(STARTING):
                 message = child.error or f"it ended before it was ready, {how(await child.ended())}"
                 print(f"onthedot: {message}\nwaiting for the next save", file=sys.stderr, flush=True)

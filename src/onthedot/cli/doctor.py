@@ -15,9 +15,9 @@ from pathlib import Path
 
 import click
 
-from onthedot.cli.options import Mistake, Said, shared
+from onthedot.cli.options import CliError, GlobalOptions, shared
 from onthedot.cli.output import screen, write_json
-from onthedot.cli.target import ask, shown, target
+from onthedot.cli.target import shown, target, with_operations
 from onthedot.errors import OnTheDotError, StoreError, StoreUnavailable
 from onthedot.operations import Operations
 from onthedot.operations.doctor import diagnose
@@ -36,7 +36,7 @@ _DRIVERS = {"redis": ("redis", "redis"), "postgres": ("asyncpg", "postgres")}  #
 @click.command()
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def doctor(said: Said) -> None:
+def doctor(said: GlobalOptions) -> None:
     """Is everything as it should be? Exit code 1 if not, 3 if the store cannot be reached."""
     findings, code = list(_here()), 0
     if said.module is not None:
@@ -44,8 +44,8 @@ def doctor(said: Said) -> None:
     try:
         for finding in _store(said):
             findings.append(finding)  # noqa: PERF402 - what was found before one fails is told, too
-    except (OnTheDotError, Mistake) as error:
-        text = error.message if isinstance(error, Mistake) else str(error)
+    except (OnTheDotError, CliError) as error:
+        text = error.message if isinstance(error, CliError) else str(error)
         findings.append(Check(False, "store", text, "name the right one by --store or ONTHEDOT_STORE"))
         code = 3
     code = code or int(not all(finding.ok for finding in findings))
@@ -68,20 +68,20 @@ def _here() -> Iterator[Check]:
     yield Check(2024 <= time.gmtime().tm_year < 2100, "clock", now, "set this machine's clock")
 
 
-def _app(said: Said, module: str) -> Check:
+def _app(said: GlobalOptions, module: str) -> Check:
     """If it cannot be imported, the store that is said elsewhere is looked at all the same."""
     from onthedot.supervisor.app_loader import load_app
     from onthedot.supervisor.banner import count
 
     try:
         app = load_app(module)
-    except Mistake as error:
+    except CliError as error:
         said.module = None
         return Check(False, "app", error.message, "mend it, or name the right one by -A")
-    return Check(True, "app", f"{app.name} in {module}, {count(len(app._core.sources.known), 'source')}")
+    return Check(True, "app", f"{app.name} in {module}, {count(len(app._runtime.sources.known), 'source')}")
 
 
-def _store(said: Said) -> Iterator[Check]:
+def _store(said: GlobalOptions) -> Iterator[Check]:
     url = store_url(said.store) if said.module is None else target(said)[0]
     yield from _driver(url)
     path = file_of(url)
@@ -90,7 +90,7 @@ def _store(said: Said) -> Iterator[Check]:
     url, name = target(said)
     if not name and path is None:  # nobody's yet, but the server can be looked at
         said.app_name = "onthedot"
-    inside = ask(said, _inside)
+    inside = with_operations(said, _inside)
     yield Check(True, "store", f"{shown(url)}, {f'app {name}' if name else 'in which nobody has tasks yet'}")
     yield from inside
 

@@ -6,27 +6,27 @@ from datetime import datetime
 
 import click
 
-from onthedot.cli.options import Said, shared
+from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.output import Screen, clean, screen, write_json
-from onthedot.cli.target import ask
-from onthedot.operations.explain import Explanation, Reason
+from onthedot.cli.target import with_operations
+from onthedot.operations.explain import Explanation, ExplanationReason
 
 
 @click.command()
 @click.argument("uuid")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def explain(said: Said, uuid: str) -> None:
+def explain(said: GlobalOptions, uuid: str) -> None:
     """Why a task is not running, and when it may; a beginning of its uuid is enough.
 
     By the rules that workers go by when they take tasks; looking changes nothing.
     """
-    told = ask(said, lambda operations: operations.explain(uuid))
+    told = with_operations(said, lambda operations: operations.explain(uuid))
     if said.json:
         write_json(told)
         return
     out = screen()
-    reasons: list[Explanation | Reason] = [told, *told.also]
+    reasons: list[Explanation | ExplanationReason] = [told, *told.also]
     click.echo(f"{told.uuid}  {clean(told.source)}  {told.state.value}\n")
     out.table(("", ""), [[each.reason, f"{each.text}{_soon(out, each.until)}"] for each in reasons])
     for each in reasons:

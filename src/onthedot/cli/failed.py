@@ -6,9 +6,9 @@ from datetime import datetime
 
 import click
 
-from onthedot.cli.options import Said, shared, span
+from onthedot.cli.options import GlobalOptions, shared, span
 from onthedot.cli.output import clean, screen, write_json
-from onthedot.cli.target import ask
+from onthedot.cli.target import with_operations
 
 
 @click.command()
@@ -16,9 +16,9 @@ from onthedot.cli.target import ask
 @click.option("--source", help="What kind of task.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def failed(said: Said, since: datetime | None, source: str | None) -> None:
+def failed(said: GlobalOptions, since: datetime | None, source: str | None) -> None:
     """What has failed, grouped by error: same source, type, line of code, and message up to numbers and names in it."""
-    groups = ask(said, lambda operations: operations.failures(since, source))
+    groups = with_operations(said, lambda operations: operations.failures(since, source))
     if said.json:
         write_json({"groups": groups})
         return

@@ -9,11 +9,11 @@ from dataclasses import asdict
 import click
 
 from onthedot.cli.interrupt import ctrl_c
-from onthedot.cli.options import Mistake, Said, shared
+from onthedot.cli.options import CliError, GlobalOptions, shared
 from onthedot.cli.output import Screen, screen, write_json
 from onthedot.cli.target import check_there, shown, target
 from onthedot.clock.clock import SystemClock
-from onthedot.operations.move import Move, Moved, counted, of
+from onthedot.operations.move import Move, MoveResult, counted, plural
 from onthedot.runtime.settings import store_url
 from onthedot.stores import connect
 from onthedot.stores.contract import Store
@@ -32,7 +32,7 @@ from onthedot.stores.schemes import file_of
 @click.option("--dry-run", is_flag=True, help="Only say what there is to move.")
 @shared("name", "json")
 @click.pass_obj
-def move(said: Said, source: str, to: str, wait: bool, release: bool, dry_run: bool) -> None:
+def move(said: GlobalOptions, source: str, to: str, wait: bool, release: bool, dry_run: bool) -> None:
     """Tasks that wait, schedules and the operator's limits to another store; workers go on, on both sides.
 
     A task runs once, wherever it is. What runs stays, and is moved if it comes back (--wait). What has ended stays.
@@ -42,7 +42,7 @@ def move(said: Said, source: str, to: str, wait: bool, release: bool, dry_run: b
     url, name = target(said)
     check_there(url, name)
     if store_url(to).startswith("memory:"):
-        raise Mistake("memory:// lives inside one process: nothing can be moved into another's")
+        raise CliError("memory:// lives inside one process: nothing can be moved into another's")
     if dry_run:
         asyncio.run(_count(said, url, name))
         return
@@ -54,7 +54,7 @@ def move(said: Said, source: str, to: str, wait: bool, release: bool, dry_run: b
     raise SystemExit(int(moved.stopped or bool(moved.kept or moved.arriving or moved.unclear or moved.busy)))
 
 
-async def _count(said: Said, url: str, name: str) -> None:
+async def _count(said: GlobalOptions, url: str, name: str) -> None:
     async with AsyncExitStack() as stack:
         tasks, schedules, limits = await counted(await _opened(stack, url, name))
     if said.json:
@@ -65,7 +65,7 @@ async def _count(said: Said, url: str, name: str) -> None:
     screen().table(("WHAT", "NAME", "WOULD MOVE"), rows)
 
 
-async def _move(said: Said, urls: tuple[str, str], name: str, *, wait: bool, release: bool) -> Moved:
+async def _move(said: GlobalOptions, urls: tuple[str, str], name: str, *, wait: bool, release: bool) -> MoveResult:
     async with AsyncExitStack() as stack:
         asked = stack.enter_context(ctrl_c("stopping after this batch; Ctrl+C again stops now"))
         source, into = [await _opened(stack, url, name) for url in urls]
@@ -90,13 +90,13 @@ def _called(url: str) -> str:
 async def _opened(stack: AsyncExitStack, url: str, name: str) -> Store:
     store = connect(url, SystemClock(), name)
     await store.open()
-    stack.push_async_callback(store.shut)
+    stack.push_async_callback(store.close)
     return store
 
 
-def _report(moved: Moved, to: str) -> None:
-    limits = f", {of(len(moved.limits), 'limit')}" if moved.limits else ""
-    click.echo(f"moved {of(moved.tasks, 'task')}, {of(len(moved.schedules), 'schedule')}{limits} to {to}")
+def _report(moved: MoveResult, to: str) -> None:
+    limits = f", {plural(len(moved.limits), 'limit')}" if moved.limits else ""
+    click.echo(f"moved {plural(moved.tasks, 'task')}, {plural(len(moved.schedules), 'schedule')}{limits} to {to}")
     if moved.cancelled:
         click.echo(f"{moved.cancelled} were cancelled on their way")
     if moved.running:
@@ -113,7 +113,7 @@ def _report(moved: Moved, to: str) -> None:
         click.echo(f"{moved.busy} are in the hands of another move: when that is over, run this again")
     if moved.unclear:
         click.echo(
-            f"{of(len(moved.unclear), 'task')} on their way at the target, but nothing here says that they are from "
+            f"{plural(len(moved.unclear), 'task')} on their way at the target, but nothing here says they are from "
             f"here: {moved.unclear[0]} …; if they are (by another name of the store), run this with --release"
         )
     if moved.stopped:

@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from onthedot.model.task import TaskState, check_name
-from onthedot.operations.task_queries import Where
+from onthedot.operations.task_queries import TaskFilter
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -21,7 +21,7 @@ _VALUE = re.compile(r"([^=]*[^=:])(:?=)(.*)", re.DOTALL)
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
 
 
-class Mistake(click.ClickException):
+class CliError(click.ClickException):
     """Something a person can mend: told in one line."""
 
     def __init__(self, message: str, code: int = 2) -> None:
@@ -33,7 +33,7 @@ class Mistake(click.ClickException):
 
 
 @dataclass
-class Said:
+class GlobalOptions:
     """The shared options, wherever they stood: before the command or after it."""
 
     store: str | None = None
@@ -43,7 +43,7 @@ class Said:
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None:
-    said = ctx.ensure_object(Said)
+    said = ctx.ensure_object(GlobalOptions)
     if value not in (None, False):
         assert param.name is not None
         setattr(said, param.name, value)
@@ -137,5 +137,5 @@ def filters(command: F) -> F:
     return command
 
 
-def as_where(given: dict[str, Any]) -> Where:
-    return cast(Where, {name: value for name, value in given.items() if value is not None})
+def as_where(given: dict[str, Any]) -> TaskFilter:
+    return cast(TaskFilter, {name: value for name, value in given.items() if value is not None})

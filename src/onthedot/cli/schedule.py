@@ -8,12 +8,12 @@ from typing import Any, TypeVar
 
 import click
 
-from onthedot.cli.options import Mistake, Said, moment, shared
+from onthedot.cli.options import CliError, GlobalOptions, moment, shared
 from onthedot.cli.output import Screen, clean, screen, write_json
-from onthedot.cli.target import ask
+from onthedot.cli.target import with_operations
 from onthedot.errors import BadSchedule
 from onthedot.operations.schedule_preview import PlannedRun
-from onthedot.operations.schedules import ScheduleInfo, Schedules
+from onthedot.operations.schedules import ScheduleInfo, ScheduleOperations
 
 T = TypeVar("T")
 
@@ -23,11 +23,11 @@ _MARKS = {
 }  # fmt: skip
 
 
-def _ask(said: Said, work: Callable[[Schedules], Awaitable[T]]) -> T:
+def _ask(said: GlobalOptions, work: Callable[[ScheduleOperations], Awaitable[T]]) -> T:
     try:
-        return ask(said, lambda operations: work(operations.schedules))
+        return with_operations(said, lambda operations: work(operations.schedules))
     except BadSchedule as error:  # the command was right: the answer is no
-        raise Mistake(str(error), 1) from None
+        raise CliError(str(error), 1) from None
 
 
 def _state(info: ScheduleInfo) -> str:
@@ -41,7 +41,7 @@ def _state(info: ScheduleInfo) -> str:
 @click.command("list")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def listed(said: Said) -> None:
+def listed(said: GlobalOptions) -> None:
     """All schedules, whether code declares them or they were put at run time (data)."""
     infos = _ask(said, lambda schedules: schedules.list())
     if said.json:
@@ -70,17 +70,17 @@ def _until(_: click.Context, __: click.Parameter, value: str | None) -> datetime
 @click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Runs shown.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def plan(said: Said, /, name: str | None, **span: Any) -> None:
+def plan(said: GlobalOptions, /, name: str | None, **span: Any) -> None:
     """The next runs of NAME, or of all that fire; and how many there are in each hour of the next 24.
 
     In wall time and in UTC: where clocks change, it says so.
     """
 
-    async def work(schedules: Schedules) -> tuple[Sequence[PlannedRun], Sequence[tuple[datetime, int]], str]:
+    async def work(schedules: ScheduleOperations) -> tuple[Sequence[PlannedRun], Sequence[tuple[datetime, int]], str]:
         info = None if name is None else await schedules.get(name)
         stands = "" if info is None or _state(info) in ("enabled", "over") else f"{name}: {_state(info)}"
-        why = f" ({info.reason})" if info is not None and info.reason else ""
-        return await schedules.plan(name, **span), await schedules.load(name), stands and stands + why
+        reason = f" ({info.reason})" if info is not None and info.reason else ""
+        return await schedules.plan(name, **span), await schedules.load(name), stands and stands + reason
 
     runs, load, stands = _ask(said, work)
     if said.json:
@@ -122,7 +122,7 @@ def _draw(out: Screen, load: Sequence[tuple[datetime, int]]) -> None:
 @click.option("--reason", default="", help="Why: shown by `schedule list`.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def pause(said: Said, name: str, reason: str) -> None:
+def pause(said: GlobalOptions, name: str, reason: str) -> None:
     """NAME does not fire until `resume`, also after a restart or a deploy."""
     _show(said, _ask(said, lambda schedules: schedules.pause(name, reason)), "paused")
 
@@ -131,12 +131,12 @@ def pause(said: Said, name: str, reason: str) -> None:
 @click.argument("name")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def resume(said: Said, name: str) -> None:
+def resume(said: GlobalOptions, name: str) -> None:
     """NAME goes on with its next window; those that passed meanwhile are not caught up."""
     _show(said, _ask(said, lambda schedules: schedules.resume(name)), "resumed")
 
 
-def _show(said: Said, info: ScheduleInfo, verb: str) -> None:
+def _show(said: GlobalOptions, info: ScheduleInfo, verb: str) -> None:
     if said.json:
         write_json(info)
         return
@@ -148,11 +148,11 @@ def _show(said: Said, info: ScheduleInfo, verb: str) -> None:
 @click.argument("name")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def run(said: Said, name: str) -> None:
+def run(said: GlobalOptions, name: str) -> None:
     """Run NAME now; its next run stays. Prints the uuid of the task."""
     ran = _ask(said, lambda schedules: schedules.run(name))
     if not ran.fresh:
-        raise Mistake(f"schedule {name} runs already, and its overlap forbids another: {ran.uuid}", 1)
+        raise CliError(f"schedule {name} runs already, and its overlap forbids another: {ran.uuid}", 1)
     if said.json:
         write_json({"uuid": ran.uuid, "source": ran.source})
     else:
@@ -163,7 +163,7 @@ def run(said: Said, name: str) -> None:
 @click.argument("name")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def delete(said: Said, name: str) -> None:
+def delete(said: GlobalOptions, name: str) -> None:
     """Remove NAME: one that was put at run time, or an orphan. What it has added runs."""
     _ask(said, lambda schedules: schedules.delete(name))
     if said.json:

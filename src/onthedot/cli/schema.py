@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from onthedot.cli.options import Mistake, Said, shared
+from onthedot.cli.options import CliError, GlobalOptions, shared
 from onthedot.cli.output import write_json
 from onthedot.cli.target import check_there, target
 from onthedot.stores.schemes import check_schema, file_of, is_postgres, rights_text, schema_text
@@ -15,18 +15,18 @@ from onthedot.stores.schemes import check_schema, file_of, is_postgres, rights_t
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
-def _where(said: Said, *, there: bool = False) -> Path | str:
+def _where(said: GlobalOptions, *, there: bool = False) -> Path | str:
     """The file, or the URL of a database."""
     url, _ = target(said, named=False)
     path = url if is_postgres(url) else file_of(url)
     if path is None:
-        raise Mistake(f"{url.partition('://')[0]}:// has no schema to look after")
+        raise CliError(f"{url.partition('://')[0]}:// has no schema to look after")
     if there:
         check_there(url)
     return path
 
 
-def _tell(said: Said, ok: bool, text: str) -> None:
+def _tell(said: GlobalOptions, ok: bool, text: str) -> None:
     if said.json:
         write_json({"ok": ok, "message": text})
     else:
@@ -40,7 +40,7 @@ def _tell(said: Said, ok: bool, text: str) -> None:
 )
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def show(said: Said, role: str | None) -> None:
+def show(said: GlobalOptions, role: str | None) -> None:
     """The schema, as SQL; with --role the rights of a user, for psql or redis-cli."""
     if role is not None:
         key, text = "rights", _rights(said, role)
@@ -53,20 +53,20 @@ def show(said: Said, role: str | None) -> None:
         click.echo(text.rstrip())
 
 
-def _rights(said: Said, role: str) -> str:
+def _rights(said: GlobalOptions, role: str) -> str:
     if not _ROLE.fullmatch(role):
-        raise Mistake(f"--role: {role!r} is no name of a user: letters, digits, _ and - are")
+        raise CliError(f"--role: {role!r} is no name of a user: letters, digits, _ and - are")
     url, app = target(said, named=False)
     text = rights_text(url, role, app)
     if text is None:
-        raise Mistake(f"{url.partition('://')[0]}:// has no users: whoever may write the file may do anything")
+        raise CliError(f"{url.partition('://')[0]}:// has no users: whoever may write the file may do anything")
     return text
 
 
 @click.command()
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def install(said: Said) -> None:
+def install(said: GlobalOptions) -> None:
     """Make or upgrade the store's schema; nothing happens where it is up to date."""
     _tell(said, *check_schema(_where(said), install=True))
 
@@ -74,6 +74,6 @@ def install(said: Said) -> None:
 @click.command()
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def check(said: Said) -> None:
+def check(said: GlobalOptions) -> None:
     """Is the store's schema the one of this version? Exit code 1 if not."""
     _tell(said, *check_schema(_where(said, there=True)))

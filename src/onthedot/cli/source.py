@@ -6,9 +6,9 @@ from collections.abc import Iterable
 
 import click
 
-from onthedot.cli.options import Mistake, Said, shared
+from onthedot.cli.options import CliError, GlobalOptions, shared
 from onthedot.cli.output import Screen, screen, write_json
-from onthedot.cli.target import ask
+from onthedot.cli.target import with_operations
 from onthedot.errors import meant
 from onthedot.model.limits import rate_text
 from onthedot.operations import Operations
@@ -22,12 +22,12 @@ _MANY = 3  # keys with a limit or pause of their own that a table shows
 @click.command("list")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def listed(said: Said) -> None:
+def listed(said: GlobalOptions) -> None:
     """Every source: what waits, runs and ended, its limits, who could run it, whether it is paused.
 
     PARKED ones are due and held back by the limit of their key. A name with @ is a lane that sources share.
     """
-    sources = ask(said, lambda operations: operations.sources())
+    sources = with_operations(said, lambda operations: operations.sources())
     if said.json:
         write_json({"sources": sources})
         return
@@ -86,7 +86,7 @@ def _shortened(texts: list[str], most: int) -> str:
 @click.option("--force", is_flag=True, help="Also a source that nobody knows yet.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def pause(said: Said, source: str, key: str | None, reason: str, force: bool) -> None:
+def pause(said: GlobalOptions, source: str, key: str | None, reason: str, force: bool) -> None:
     """Start nothing more of SOURCE, in no process, until `source resume`; what runs goes on."""
 
     async def work(operations: Operations) -> SourceInfo:
@@ -95,7 +95,7 @@ def pause(said: Said, source: str, key: str | None, reason: str, force: bool) ->
         await operations.pause(source, key, reason)
         return _of(await operations.sources(), source)
 
-    found = ask(said, work)
+    found = with_operations(said, work)
     if said.json:
         write_json({"source": found})
         return
@@ -108,14 +108,14 @@ def pause(said: Said, source: str, key: str | None, reason: str, force: bool) ->
 @click.option("--key", help="Only this key.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def resume(said: Said, source: str, key: str | None) -> None:
+def resume(said: GlobalOptions, source: str, key: str | None) -> None:
     """Let SOURCE go on."""
 
     async def work(operations: Operations) -> tuple[bool, SourceInfo]:
         _of(await operations.sources(), source)
         return await operations.resume(source, key), _of(await operations.sources(), source)
 
-    was, found = ask(said, work)
+    was, found = with_operations(said, work)
     if said.json:
         write_json({"source": found, "resumed": was})
         return
@@ -136,15 +136,17 @@ def resume(said: Said, source: str, key: str | None) -> None:
 @click.option("--burst", type=float, help="So many of a rate at once after a pause; else one second's worth.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def limit(said: Said, source: str, key: str | None, at_once: str | None, rate: str | None, burst: float | None) -> None:
+def limit(
+    said: GlobalOptions, source: str, key: str | None, at_once: str | None, rate: str | None, burst: float | None
+) -> None:
     """Limit SOURCE, or a lane that sources share (@name), in all processes and from now on.
 
     It stands over what the code says until it is given back: --at-once code, --rate code. What runs goes on.
     """
     if (at_once, rate, burst) == (None, None, None):
-        raise Mistake("nothing to change: say --at-once, --rate or --burst")
+        raise CliError("nothing to change: say --at-once, --rate or --burst")
     if at_once not in (None, _CODE) and not at_once.isdecimal():
-        raise Mistake(f"--at-once {at_once!r} is no number")
+        raise CliError(f"--at-once {at_once!r} is no number")
     cap = ... if at_once is None else None if at_once == _CODE else int(at_once)
     pace = ... if rate is None else None if rate == _CODE else rate
 
@@ -154,19 +156,19 @@ def limit(said: Said, source: str, key: str | None, at_once: str | None, rate: s
         name, of = (f"{source}/*", None) if key == "*" else (source, key)
         return await operations.set_limit(name, of, cap=cap, rate=pace, burst=... if burst is None else burst)
 
-    found = ask(said, work)
+    found = with_operations(said, work)
     if said.json:
         write_json({"limit": found})
         return
-    holds = [] if found.cap is None else [f"{found.cap} at once"]
-    holds += [] if found.rate is None else [f"{rate_text(found.rate)} (burst {found.burst:g})"]
-    click.echo(f"{source}{_whose(found.name)}: {', '.join(holds) or 'no limit'}")
+    blockers = [] if found.cap is None else [f"{found.cap} at once"]
+    blockers += [] if found.rate is None else [f"{rate_text(found.rate)} (burst {found.burst:g})"]
+    click.echo(f"{source}{_whose(found.name)}: {', '.join(blockers) or 'no limit'}")
 
 
 def _of(sources: Iterable[SourceInfo], name: str) -> SourceInfo:
     known = {each.name: each for each in sources}
     if name not in known:
-        raise Mistake(f"no source {name!r} here{meant(name, known)}", 1)
+        raise CliError(f"no source {name!r} here{meant(name, known)}", 1)
     return known[name]
 
 

@@ -8,20 +8,20 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
-from onthedot.cli.options import Mistake, Said
+from onthedot.cli.options import CliError, GlobalOptions
 from onthedot.clock.clock import SystemClock
 from onthedot.model.task import new_uuid
 from onthedot.operations import Operations
-from onthedot.operations.limits import Code
+from onthedot.operations.limits import CodeDefinitions
 from onthedot.runtime.settings import store_url
-from onthedot.schedules.stored_rule import Plan
+from onthedot.schedules.stored_rule import ScheduleDefinition
 from onthedot.stores import connect
 from onthedot.stores.schemes import apps_in, check_schema, file_of, is_postgres
 
 T = TypeVar("T")
 
 
-def ask(said: Said, work: Callable[[Operations], Awaitable[T]]) -> T:
+def with_operations(said: GlobalOptions, work: Callable[[Operations], Awaitable[T]]) -> T:
     """Opens the store, asks, closes it. A file that is not there is not made by looking."""
     url, name = target(said)  # which may ask a server, on a loop of its own
     check_there(url, name)
@@ -30,9 +30,9 @@ def ask(said: Said, work: Callable[[Operations], Awaitable[T]]) -> T:
         store = connect(url, SystemClock(), name)
         await store.open()
         try:
-            return await work(Operations(store, new_uuid(), code=Code(plans=_plans(said))))
+            return await work(Operations(store, new_uuid(), code=CodeDefinitions(plans=_plans(said))))
         finally:
-            await store.shut()
+            await store.close()
 
     return asyncio.run(asking())
 
@@ -40,7 +40,7 @@ def ask(said: Said, work: Callable[[Operations], Awaitable[T]]) -> T:
 def check_there(url: str, name: str | None = None) -> None:
     """What only looks makes nothing: no file, no tables, no app."""
     if url.startswith("memory:"):
-        raise Mistake("memory:// lives inside one process: there is nothing to see from another; name a --store")
+        raise CliError("memory:// lives inside one process: there is nothing to see from another; name a --store")
     path = file_of(url)
     if path is None:
         _check_server(url, name)
@@ -48,25 +48,25 @@ def check_there(url: str, name: str | None = None) -> None:
     if not path.exists():
         other = "".join(f"; here is {each}: --store sqlite:///{each}" for each in _beside(path))
         words = f"there is no file {path.absolute()}; a worker of your app makes it, or name a --store"
-        raise Mistake(words + other, 3)
+        raise CliError(words + other, 3)
     if name is None:
         return
     ok, told = check_schema(path)
     if not ok:
-        raise Mistake(told, 3)
+        raise CliError(told, 3)
     if name == "":
-        raise Mistake(f"nobody has added anything to {path} yet", 3)
+        raise CliError(f"nobody has added anything to {path} yet", 3)
     if name not in (apps := apps_in(path)):
-        raise Mistake(f"{path} has nothing of an app {name!r}; it has: {', '.join(apps) or 'none yet'}", 3)
+        raise CliError(f"{path} has nothing of an app {name!r}; it has: {', '.join(apps) or 'none yet'}", 3)
 
 
 def _check_server(url: str, name: str | None) -> None:
     if name is not None and is_postgres(url):
         ok, told = check_schema(url)
         if not ok:
-            raise Mistake(told, 3)
+            raise CliError(told, 3)
     if name == "":
-        raise Mistake(f"nobody has added anything to {shown(url)} yet", 3)
+        raise CliError(f"nobody has added anything to {shown(url)} yet", 3)
 
 
 def _beside(path: Path) -> list[Path]:
@@ -75,27 +75,27 @@ def _beside(path: Path) -> list[Path]:
     return found if len(found) == 1 else []
 
 
-def target(said: Said, *, named: bool = True) -> tuple[str, str]:
+def target(said: GlobalOptions, *, named: bool = True) -> tuple[str, str]:
     """URL of the store and name of the app. User code is imported only if -A says so."""
     if said.module is not None:
         from onthedot.supervisor.app_loader import load_app
 
         app = load_app(said.module)
-        return store_url(said.store if said.store is not None else app._core.url), app.name
+        return store_url(said.store if said.store is not None else app._runtime.url), app.name
     url = store_url(said.store)
     return url, said.app_name or (_only_app(url) if named else "")
 
 
-def _plans(said: Said) -> Mapping[str, Plan]:
+def _plans(said: GlobalOptions) -> Mapping[str, ScheduleDefinition]:
     """With -A: rules of the user's own can be computed here."""
     if said.module is None:
         return {}
     from onthedot.supervisor.app_loader import load_app
 
-    core = load_app(said.module)._core
-    for module in core.include:
+    runtime = load_app(said.module)._runtime
+    for module in runtime.include:
         import_module(module)
-    return core.plans
+    return runtime.schedules
 
 
 def _only_app(url: str) -> str:
@@ -105,7 +105,7 @@ def _only_app(url: str) -> str:
         return ""
     names = apps_in(path or url)
     if len(names) > 1:
-        raise Mistake(f"{path or shown(url)} has tasks of several apps: {', '.join(names)}; say which by -n")
+        raise CliError(f"{path or shown(url)} has tasks of several apps: {', '.join(names)}; say which by -n")
     return names[0] if names else ""  # nobody's yet
 
 

@@ -9,13 +9,13 @@ import click
 import msgspec
 
 from onthedot import TaskError
-from onthedot.cli.bulk import act_on, bulk
-from onthedot.cli.options import Said, as_where, filters, shared
+from onthedot.cli.bulk import bulk, run_bulk
+from onthedot.cli.options import GlobalOptions, as_where, filters, shared
 from onthedot.cli.output import clean, screen, write_json
-from onthedot.cli.target import ask
+from onthedot.cli.target import with_operations
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.operations import Operations
-from onthedot.operations.task_queries import Found, Where
+from onthedot.operations.task_queries import TaskFilter, TaskPage
 
 _LONG = 2000  # characters of a result
 _LIVE = ("scheduled", "ready", "running")
@@ -32,9 +32,9 @@ def shown_arguments(info: TaskInfo) -> str:
 @click.option("--cursor", help="Go on where the last page ended.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def listed(said: Said, /, **given: Any) -> None:
+def listed(said: GlobalOptions, /, **given: Any) -> None:
     """Tasks, newest first."""
-    found = ask(said, lambda operations: _page(operations, as_where(given)))
+    found = with_operations(said, lambda operations: _page(operations, as_where(given)))
     if said.json:
         write_json({"tasks": found.tasks, "cursor": found.cursor})
         return
@@ -52,13 +52,13 @@ def listed(said: Said, /, **given: Any) -> None:
         click.echo(f"there may be more: --cursor {found.cursor}", err=True)
 
 
-async def _page(operations: Operations, where: Where) -> Found:
+async def _page(operations: Operations, where: TaskFilter) -> TaskPage:
     """A full one, if there are so many: who asks for the needle wants all of the haystack looked through."""
     wanted, found = where.get("limit", 0), await operations.find(**where)
     while found.cursor is not None and len(found) < wanted:
         where["limit"], where["cursor"] = wanted - len(found), found.cursor
         more = await operations.find(**where)
-        found = Found(found.tasks + more.tasks, more.cursor)
+        found = TaskPage(found.tasks + more.tasks, more.cursor)
     return found
 
 
@@ -66,9 +66,9 @@ async def _page(operations: Operations, where: Where) -> Found:
 @click.argument("uuid")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def show(said: Said, uuid: str) -> None:
+def show(said: GlobalOptions, uuid: str) -> None:
     """All that is known of a task; a beginning of its uuid is enough."""
-    info, result = ask(said, lambda operations: _with_result(operations, uuid))
+    info, result = with_operations(said, lambda operations: _with_result(operations, uuid))
     if said.json:
         write_json(msgspec.to_builtins(info, enc_hook=str) | result)
         return
@@ -117,21 +117,21 @@ def _tamed(text: str) -> str:
 
 @click.command()
 @bulk
-def cancel(said: Said, /, **given: Any) -> None:
+def cancel(said: GlobalOptions, /, **given: Any) -> None:
     """End tasks: those with these uuids (a beginning is enough), or all that match. Running ones are told."""
 
     async def act(operations: Operations, uuids: Sequence[str]) -> int:
         return await operations.cancel(*uuids)
 
-    act_on(said, given, ("cancel", "cancelled"), _LIVE, act)
+    run_bulk(said, given, ("cancel", "cancelled"), _LIVE, act)
 
 
 @click.command()
 @bulk
-def retry(said: Said, /, **given: Any) -> None:
+def retry(said: GlobalOptions, /, **given: Any) -> None:
     """Run tasks again: those with these uuids (a beginning is enough), or all failed ones that match."""
 
     async def act(operations: Operations, uuids: Sequence[str]) -> int:
         return len(await operations.retry(*uuids))
 
-    act_on(said, given, ("retry", "retried"), ("failed",), act)
+    run_bulk(said, given, ("retry", "retried"), ("failed",), act)

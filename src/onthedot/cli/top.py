@@ -12,16 +12,16 @@ import click
 import msgspec
 
 from onthedot.cli.interrupt import ctrl_c
-from onthedot.cli.options import Said, shared
+from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.output import RichScreen, Screen, screen
-from onthedot.cli.target import ask, shown, target
+from onthedot.cli.target import shown, target, with_operations
 from onthedot.cli.top_view import picture
 from onthedot.operations import Operations
-from onthedot.operations.live_view import Frame
+from onthedot.operations.live_view import LiveSnapshot
 
 _FIRST = 1.0  # seconds after which a single picture has something to say about rates
 
-Draw = Callable[[Frame], None]
+Draw = Callable[[LiveSnapshot], None]
 
 
 @click.command()
@@ -30,7 +30,7 @@ Draw = Callable[[Frame], None]
 @click.option("--every", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between two.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def top(said: Said, once: bool, frames: int | None, every: float) -> None:
+def top(said: GlobalOptions, once: bool, frames: int | None, every: float) -> None:
     """What goes on, as it happens: throughput, sources, workers, the newest failures.
 
     q or Ctrl+C leaves, p holds the picture. --json writes an object a line, until Ctrl+C or for --frames N.
@@ -40,7 +40,7 @@ def top(said: Said, once: bool, frames: int | None, every: float) -> None:
     if once or not (frames or said.json or out.live):
         frames, every = 1, _FIRST
 
-    def write(frame: Frame) -> None:
+    def write(frame: LiveSnapshot) -> None:
         if said.json:
             click.echo(msgspec.json.encode(frame, enc_hook=str))
         else:
@@ -53,7 +53,7 @@ def top(said: Said, once: bool, frames: int | None, every: float) -> None:
             with ctrl_c() as asked:
                 await _watch(operations, write, every, frames, asked)
 
-    ask(said, work)
+    with_operations(said, work)
 
 
 async def _watch(operations: Operations, draw: Draw, every: float, frames: int | None, asked: asyncio.Event) -> None:
@@ -72,21 +72,21 @@ async def _watch(operations: Operations, draw: Draw, every: float, frames: int |
 
 async def _live(operations: Operations, out: RichScreen, title: str, every: float) -> None:
     with ctrl_c() as asked, out.whole() as show:
-        held, last = False, None
+        leased, last = False, None
 
-        def draw(frame: Frame) -> None:
+        def draw(frame: LiveSnapshot) -> None:
             nonlocal last
-            if not held:
+            if not leased:
                 last = frame
                 show(*picture(out, title, frame, out.height))
 
         def pressed(key: str) -> None:
-            nonlocal held
+            nonlocal leased
             if key in "qQ":
                 asked.set()
             elif key in "pP" and last is not None:
-                held = not held
-                show(*picture(out, f"{title} · held, p goes on" if held else title, last, out.height))
+                leased = not leased
+                show(*picture(out, f"{title} · held, p goes on" if leased else title, last, out.height))
 
         with _keys(pressed):
             await _watch(operations, draw, every, None, asked)

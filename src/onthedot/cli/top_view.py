@@ -7,14 +7,14 @@ from datetime import UTC, datetime
 
 from onthedot.cli.output import Block, Screen, ago, clean
 from onthedot.cli.source import pauses_text
-from onthedot.operations.live_view import Frame
+from onthedot.operations.live_view import LiveSnapshot
 from onthedot.operations.sources import SourceInfo
 
 _BARS = "_▁▂▃▄▅▆▇█"
 _FEW = 5  # workers, where there is no room for more
 
 
-def picture(out: Screen, title: str, frame: Frame, height: int | None = None) -> tuple[list[str], list[Block]]:
+def picture(out: Screen, title: str, frame: LiveSnapshot, height: int | None = None) -> tuple[list[str], list[Block]]:
     """height: of a screen that cannot be scrolled; the busiest sources come first."""
     workers = _workers(out, frame, None if height is None else _FEW)
     failures = _failures(out, frame)
@@ -22,7 +22,7 @@ def picture(out: Screen, title: str, frame: Frame, height: int | None = None) ->
     return _head(title, frame), [block for block in (_sources(out, frame, rest), workers, failures) if block[1]]
 
 
-def _head(title: str, frame: Frame) -> list[str]:
+def _head(title: str, frame: LiveSnapshot) -> list[str]:
     rates, counts = frame.rates, [(each.ready + each.parked, each.running, each.failed) for each in frame.sources]
     ready, running, failed = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0, 0)
     lines = [
@@ -46,7 +46,7 @@ def spark(values: Sequence[int]) -> str:
     return "".join(_BARS[-(-value * (len(_BARS) - 1) // most)] for value in values)
 
 
-def _sources(out: Screen, frame: Frame, most: int | None) -> Block:
+def _sources(out: Screen, frame: LiveSnapshot, most: int | None) -> Block:
     def busy(each: SourceInfo) -> tuple[float, int, str]:
         return -frame.by_source[each.name].done, -(each.running + each.ready + each.parked), each.name
 
@@ -62,7 +62,7 @@ def _sources(out: Screen, frame: Frame, most: int | None) -> Block:
     return ("SOURCE", "READY", "RUNNING", "SCHEDULED", "DONE/S", "FAILED/S", "FAILED", "WORKERS", "PAUSED"), rows
 
 
-def _workers(out: Screen, frame: Frame, most: int | None) -> Block:
+def _workers(out: Screen, frame: LiveSnapshot, most: int | None) -> Block:
     rows = [
         [each.id, each.host, str(each.pid), str(max(each.concurrency.values(), default=0)), out.when(each.started),
          ", ".join(each.sources)[:60]]
@@ -73,7 +73,7 @@ def _workers(out: Screen, frame: Frame, most: int | None) -> Block:
     return ("WORKER", "HOST", "PID", "SLOTS", "SINCE", "SOURCES"), rows
 
 
-def _failures(out: Screen, frame: Frame) -> Block:
+def _failures(out: Screen, frame: LiveSnapshot) -> Block:
     rows = [
         [each.uuid, out.when(each.at), each.source, clean(f"{each.type}: {each.message}")[:80]]
         for each in frame.failures

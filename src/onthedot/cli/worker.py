@@ -12,12 +12,12 @@ from typing import Any, Literal
 
 import click
 
-from onthedot.cli.options import Mistake, Said, shared
+from onthedot.cli.options import CliError, GlobalOptions, shared
 from onthedot.cli.output import screen, write_json
-from onthedot.cli.target import ask
+from onthedot.cli.target import with_operations
 from onthedot.operations.workers import WorkerInfo
 from onthedot.supervisor.health_port import address
-from onthedot.supervisor.messages import Config
+from onthedot.supervisor.messages import LaunchOptions
 from onthedot.supervisor.supervisor import Supervisor
 
 
@@ -36,7 +36,7 @@ from onthedot.supervisor.supervisor import Supervisor
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[as your code says, else console]")
 @click.pass_obj
 def worker(
-    said: Said,
+    said: GlobalOptions,
     /,
     app: str | None,
     processes: int,
@@ -50,11 +50,11 @@ def worker(
     after the other. A process that dies is started again.
     """
     needs_unix("worker")
-    config = Config(app_given(said, app), said.store, log_format=log_format, **more)
+    config = LaunchOptions(app_given(said, app), said.store, log_format=log_format, **more)
     sys.exit(asyncio.run(Supervisor(config, processes, health).run()))
 
 
-def app_given(said: Said, app: str | None) -> str:
+def app_given(said: GlobalOptions, app: str | None) -> str:
     if app is not None and said.module is not None and app != said.module:
         raise click.UsageError(f"which app, {app} or -A {said.module}?")
     found = app or said.module
@@ -65,15 +65,15 @@ def app_given(said: Said, app: str | None) -> str:
 
 def needs_unix(command: str) -> None:
     if os.name != "posix":
-        raise Mistake(f"`onthedot {command}` needs Linux or macOS; here write `app.run()` in a script", 1)
+        raise CliError(f"`onthedot {command}` needs Linux or macOS; here write `app.run()` in a script", 1)
 
 
 @click.command()
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def listed(said: Said) -> None:
+def listed(said: GlobalOptions) -> None:
     """Who works on this store."""
-    workers = ask(said, lambda operations: operations.workers())
+    workers = with_operations(said, lambda operations: operations.workers())
     if said.json:
         write_json({"workers": workers})
         return
@@ -93,16 +93,16 @@ def listed(said: Said) -> None:
 @click.argument("id", metavar="ID")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def drain(said: Said, id: str) -> None:  # noqa: A002 - what the help calls it
+def drain(said: GlobalOptions, id: str) -> None:  # noqa: A002 - what the help calls it
     """Tell a worker of this host to finish and go; a beginning of its ID is enough.
 
     It takes no more tasks, finishes those it runs, and is not started again by its supervisor.
     """
-    workers = ask(said, lambda operations: operations.workers())
+    workers = with_operations(said, lambda operations: operations.workers())
     found = [each for each in workers if each.id.startswith(id) or each.id.endswith(id)]
     if len(found) != 1:
         ids = ", ".join(each.id for each in workers) or "none"
-        raise Mistake(f"{'no' if not found else 'more than one'} worker {id}; there are: {ids}", 1)
+        raise CliError(f"{'no' if not found else 'more than one'} worker {id}; there are: {ids}", 1)
     _check_drainable(found[0])
     os.kill(found[0].pid, signal.SIGTERM)
     if said.json:
@@ -113,12 +113,12 @@ def drain(said: Said, id: str) -> None:  # noqa: A002 - what the help calls it
 
 def _check_drainable(found: WorkerInfo) -> None:
     if found.host != platform.node():
-        raise Mistake(f"worker {found.id} is on {found.host or 'an unknown host'}: run this there", 1)
+        raise CliError(f"worker {found.id} is on {found.host or 'an unknown host'}: run this there", 1)
     told = subprocess.run(["ps", "-o", "args=", "-p", str(found.pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607 - ps is where the system has it
     command = told.stdout.strip()
     if not command:
-        raise Mistake(f"worker {found.id}: there is no process {found.pid} here any more", 1)
+        raise CliError(f"worker {found.id}: there is no process {found.pid} here any more", 1)
     if "onthedot _child" not in command:
-        raise Mistake(
+        raise CliError(
             f"worker {found.id} lives inside another program, which a signal would end: pid {found.pid}, {command}", 1
         )

@@ -13,20 +13,20 @@ from onthedot.stores.contract import BATCH, Added, NewTask, Store
 _Asked: TypeAlias = "tuple[Sequence[NewTask], asyncio.Future[Sequence[Added]]]"
 
 
-class Adder:
+class AddBatcher:
     def __init__(self, store: Store, timeout: float = 5.0) -> None:
         self._store = store
         self._timeout = timeout
         self._waiting: deque[_Asked] = deque()
         self._writer: asyncio.Task[None] | None = None
-        self._alone = False  # somebody writes its own task, and nobody else's
-        self._crowd = False  # the last write was of several: they come again, and together
+        self._solo_write = False  # somebody writes its own task, and nobody else's
+        self._batching = False  # the last write was of several: they come again, and together
 
     async def add(self, task: NewTask) -> Added:
         """Stored when this returns."""
         if self._store.immediate:
             return (await self._store.add((task,)))[0]
-        if self._store.direct and self._writer is None and not self._alone and not self._crowd:
+        if self._store.direct and self._writer is None and not self._solo_write and not self._batching:
             return (await self._write_alone(task))[0]
         return (await self._ask((task,)))[0]
 
@@ -49,7 +49,7 @@ class Adder:
         return future
 
     def _begin(self) -> None:
-        if self._writer is not None or self._alone:
+        if self._writer is not None or self._solo_write:
             return
         if any(not future.done() for _, future in self._waiting):
             self._writer = asyncio.create_task(self._write())
@@ -58,7 +58,7 @@ class Adder:
 
     async def _write_alone(self, task: NewTask) -> Sequence[Added]:
         """Without a task for it, half of the turns of the loop: nothing in it is of others, who gather meanwhile."""
-        self._alone = True
+        self._solo_write = True
         try:
             return await self._store.add((task,))
         except StoreError:
@@ -66,7 +66,7 @@ class Adder:
         except Exception as error:
             raise _not_taken(error) from error
         finally:
-            self._alone = False
+            self._solo_write = False
             self._begin()
 
     async def _write(self) -> None:
@@ -82,7 +82,7 @@ class Adder:
         while self._waiting and len(self._waiting[0][0]) <= room:
             batch.append(self._waiting.popleft())
             room -= len(batch[-1][0])
-        self._crowd = len(batch) > 1
+        self._batching = len(batch) > 1
         return batch
 
     async def _write_batch(self, batch: list[_Asked]) -> None:

@@ -15,7 +15,7 @@ _WAITING: tuple[State, ...] = ("scheduled", "ready", "parked")
 
 
 @dataclass
-class Bounds:
+class PendingLimits:
     """What was said. It costs an addition one look at these where nothing was."""
 
     sources: Sources
@@ -35,20 +35,20 @@ class Bounds:
         return (self._by_source or {}).get(source) if source in self.sources.known else self.other
 
 
-class Backlog:
+class PendingGate:
     """Looks at the store's tally before it adds, and counts what it is adding itself.
 
     Exact for those who add one after the other. Those who add at the same moment on other loops or in other processes
     do not see each other: together they may go past the bound by what they add at once.
     """
 
-    def __init__(self, store: Store, bounds: Bounds) -> None:
+    def __init__(self, store: Store, bounds: PendingLimits) -> None:
         self.bounds = bounds
         self._store = store
         self._adding: Counter[str] = Counter()
         self._lock = threading.Lock()  # to a store that never suspends, threads add through one of these
 
-    async def enter(self, tasks: Sequence[NewTask]) -> Counter[str]:
+    async def reserve(self, tasks: Sequence[NewTask]) -> Counter[str]:
         """StoreFull: nothing may be added. Else they count until `leave`."""
         coming = Counter(task.source for task in tasks)
         with self._lock:
@@ -61,11 +61,11 @@ class Backlog:
                 _check(f"{source}: ", before[source], number, self.bounds.of(source))
             _check("", before.total(), coming.total(), self.bounds.all)
         except BaseException:
-            self.leave(coming)
+            self.release(coming)
             raise
         return coming
 
-    def leave(self, coming: Counter[str]) -> None:
+    def release(self, coming: Counter[str]) -> None:
         with self._lock:
             self._adding -= coming  # drops what is zero
 

@@ -9,13 +9,13 @@ from collections.abc import Callable, Coroutine
 from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
-from onthedot.client.client import Link
+from onthedot.client.client import StoreClient
 from onthedot.errors import ArgumentError, StoreRefused
-from onthedot.stores.capabilities import NO_TRANSACTION, Joins, JoinsAwaited
+from onthedot.stores.capabilities import NO_TRANSACTION, AsyncTransactions, SyncTransactions
 from onthedot.stores.contract import Store
 
 T = TypeVar("T")
-Work = Callable[[Link], Coroutine[Any, Any, T]]
+Work = Callable[[StoreClient], Coroutine[Any, Any, T]]
 
 
 class LoopThread:
@@ -51,58 +51,60 @@ class LoopThread:
         self._thread.join()
 
 
-class Bridge:
+class Portal:
     """Links by loop: the user's where they connected one, else one on a thread of our own, made when first needed."""
 
-    def __init__(self, link: Callable[[], Link], store: Callable[[], Store]) -> None:
-        self._new_link = link
+    def __init__(self, client: Callable[[], StoreClient], store: Callable[[], Store]) -> None:
+        self._new_client = client
         self._store = store
-        self._here: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[Link, int]] = weakref.WeakKeyDictionary()
+        self._here: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[StoreClient, int]] = (
+            weakref.WeakKeyDictionary()
+        )
         self._lock = threading.Lock()
-        self._inline: Link | None = None
+        self._inline: StoreClient | None = None
         self._thread: LoopThread | None = None
-        self._links: weakref.WeakKeyDictionary[LoopThread, Link] = weakref.WeakKeyDictionary()
+        self._clients: weakref.WeakKeyDictionary[LoopThread, StoreClient] = weakref.WeakKeyDictionary()
         self._opening: Future[None] | None = None
         self.worker_loop: asyncio.AbstractEventLoop | None = None
 
-    def works_here(self) -> bool:
+    def on_worker_loop(self) -> bool:
         """Would a task run on the event loop of this very thread?"""
         return self.worker_loop is not None and asyncio._get_running_loop() is self.worker_loop
 
     # -- on the user's own loop
 
-    async def connect(self) -> Link:
+    async def connect(self) -> StoreClient:
         """May be done more than once on a loop: the last to disconnect closes."""
         loop = asyncio.get_running_loop()
-        link, times = self._here.get(loop, (None, 0))
-        if link is None:
-            link = self._new_link()
-            await link.open()
-        self._here[loop] = (link, times + 1)
-        return link
+        client, times = self._here.get(loop, (None, 0))
+        if client is None:
+            client = self._new_client()
+            await client.open()
+        self._here[loop] = (client, times + 1)
+        return client
 
     async def disconnect(self) -> None:
         loop = asyncio.get_running_loop()
-        link, times = self._here.pop(loop)
+        client, times = self._here.pop(loop)
         if times > 1:
-            self._here[loop] = (link, times - 1)
+            self._here[loop] = (client, times - 1)
         else:
-            await link.close()
+            await client.close()
 
-    async def do(self, work: Work[T], *, waits: bool = False) -> T:
+    async def run(self, work: Work[T], *, waits: bool = False) -> T:
         """From a coroutine, on whatever loop. waits: it may suspend even on a store that never does."""
         here = self._here.get(asyncio.get_running_loop())
         if here is not None:
             return await work(here[0])
         if not waits and self._store().immediate:
-            return await work(self._inline_link())
+            return await work(self._inline_client())
         return await asyncio.wrap_future(self._submit(work))
 
     # -- from sync code
 
-    def call(self, work: Work[T], *, waits: bool = False) -> T:
+    def run_sync(self, work: Work[T], *, waits: bool = False) -> T:
         if not waits and self._store().immediate:
-            return _drive(work(self._inline_link()))
+            return run_without_loop(work(self._inline_client()))
         future = self._submit(work)
         try:
             return future.result()
@@ -110,41 +112,41 @@ class Bridge:
             future.cancel()
             raise
 
-    def join(self, work: Callable[[Joins], T]) -> T:
+    def in_transaction(self, work: Callable[[SyncTransactions], T]) -> T:
         """On this very thread: the caller's connection, and the transaction on it, are of this thread."""
         store = self._joinable()
-        opening = self.begin()
-        if opening is not None and isinstance(store, JoinsAwaited):
+        opening = self.ensure_open()
+        if opening is not None and isinstance(store, AsyncTransactions):
             opening.result()  # elsewhere it may have to wait for the very transaction that is joined
         return work(store)
 
-    async def join_awaited(self, work: Callable[[JoinsAwaited], Coroutine[Any, Any, T]]) -> T:
+    async def in_transaction_awaited(self, work: Callable[[AsyncTransactions], Coroutine[Any, Any, T]]) -> T:
         """On this very loop, likewise."""
         store = self._joinable()
-        if not isinstance(store, JoinsAwaited):
+        if not isinstance(store, AsyncTransactions):
             raise ArgumentError("connection=…: on this store it is sync, so write .delay(…) instead of .enqueue(…)")
-        if (opening := self.begin()) is not None:
+        if (opening := self.ensure_open()) is not None:
             await asyncio.wrap_future(opening)
         return await work(store)
 
-    def _joinable(self) -> Joins:
+    def _joinable(self) -> SyncTransactions:
         store = self._store()
-        if not isinstance(store, Joins):
+        if not isinstance(store, SyncTransactions):
             raise StoreRefused(f"connection=…: {NO_TRANSACTION}; sqlite:/// and postgresql:// do")
         return store
 
-    def begin(self) -> Future[None] | None:
+    def ensure_open(self) -> Future[None] | None:
         """Has a link opened, if there is none, and answers with what to wait for."""
-        if self._links or self._here:
+        if self._clients or self._here:
             return None
         if self._opening is None or self._opening.done():
-            self._opening = self._submit(Link.opened)
+            self._opening = self._submit(StoreClient.ready)
         return self._opening
 
-    def _inline_link(self) -> Link:
+    def _inline_client(self) -> StoreClient:
         """For a store that never suspends: no loop and no thread is needed."""
         if self._inline is None:
-            self._inline = self._new_link()
+            self._inline = self._new_client()
         return self._inline
 
     def _submit(self, work: Work[T]) -> Future[T]:
@@ -154,14 +156,14 @@ class Bridge:
             return self._thread.submit(self._on_thread(self._thread, work))
 
     async def _on_thread(self, thread: LoopThread, work: Work[T]) -> T:
-        link = self._links.get(thread)
-        if link is None:
-            link = self._new_link()
-            await link.open()
-            if thread in self._links:  # somebody else was faster
-                await link.close()
-            link = self._links.setdefault(thread, link)
-        return await work(link)
+        client = self._clients.get(thread)
+        if client is None:
+            client = self._new_client()
+            await client.open()
+            if thread in self._clients:  # somebody else was faster
+                await client.close()
+            client = self._clients.setdefault(thread, client)
+        return await work(client)
 
     def close(self) -> None:
         """Ends the thread, if there is one; it comes back when needed."""
@@ -169,24 +171,24 @@ class Bridge:
             thread, self._thread = self._thread, None
             self._inline = None
         if thread is not None:
-            link = self._links.pop(thread, None)
-            if link is not None:
-                thread.submit(self._last(link)).result()
+            client = self._clients.pop(thread, None)
+            if client is not None:
+                thread.submit(self._last(client)).result()
             thread.close()
 
-    async def _last(self, link: Link) -> None:
-        await link.settled(1.0)
-        await link.close()
+    async def _last(self, client: StoreClient) -> None:
+        await client.drain_waiters(1.0)
+        await client.close()
 
     def forked(self) -> None:
         """In the child nothing of the parent's threads and connections is alive."""
         self._lock = threading.Lock()
         self._here = weakref.WeakKeyDictionary()
-        self._links = weakref.WeakKeyDictionary()
+        self._clients = weakref.WeakKeyDictionary()
         self._inline = self._thread = self._opening = self.worker_loop = None
 
 
-def _drive(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     """Runs a coroutine that does not suspend."""
     try:
         coroutine.send(None)

@@ -11,32 +11,32 @@ from typing import NamedTuple
 
 from onthedot.clock.clock import Clock
 from onthedot.errors import StoreError
-from onthedot.observability.logs import Logs
+from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import Added, NewTask, Store
 
 _PATIENCE = 0.5  # seconds that a start, a stop or a first addition waits for a look
 _OLD = 1.0  # seconds after which a look that is off by what was being added is better than none
 
 
-class Seen(NamedTuple):
+class StatusSnapshot(NamedTuple):
     ready: int = 0
     delayed: int = 0
     schedules: int = 0
     enabled: int = 0  # of the schedules: those that are not paused
 
 
-class Counts:
+class StatusCounts:
     """Nobody who asks waits for the store: `keep` looks on the side, and `now` tells what it saw last.
 
     What this process adds is counted as it goes. A look that an addition runs into cannot tell whether it has seen it:
     it is thrown away and taken again, unless additions never pause. Nobody pays for this who never asks: `watched`.
     """
 
-    def __init__(self, clock: Clock, logs: Logs, watched: bool) -> None:
+    def __init__(self, clock: Clock, logs: LogObserver, watched: bool) -> None:
         self._clock = clock
         self._logs = logs
         self.watched: bool = watched
-        self._seen = Seen()
+        self._seen = StatusSnapshot()
         self._added = (0, 0)  # ready, delayed: since the look that counts
         self._at = float("-inf")  # when that look was taken
         self._counts = self._looks = 0  # its number, and that of the last one begun
@@ -49,7 +49,7 @@ class Counts:
         self._keepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []
         self._begun = self._ended = 0
 
-    def now(self) -> Seen:
+    def now(self) -> StatusSnapshot:
         """As of the last look, and what was added here since."""
         with self._lock:
             ready, delayed = self._added
@@ -57,13 +57,13 @@ class Counts:
 
     # -- what this process adds
 
-    def adding(self) -> None:
+    def add_started(self) -> None:
         with self._lock:
             self._begun += 1
 
-    def added(self, tasks: Sequence[NewTask], answers: Sequence[Added]) -> None:
+    def add_finished(self, tasks: Sequence[NewTask], answers: Sequence[Added]) -> None:
         """No answers: it went wrong. If it was stored all the same, the next look tells."""
-        now = self._clock.now() + self._clock.ahead()
+        now = self._clock.now() + self._clock.wall_clock_jump()
         fresh = [task for task, answer in zip(tasks, answers, strict=False) if answer.fresh]
         ready = sum(task.lane is None and (task.after <= 0 if task.at is None else task.at <= now) for task in fresh)
         with self._lock:
@@ -72,7 +72,7 @@ class Counts:
 
     # -- looking
 
-    async def look(self, store: Store) -> Seen:
+    async def refresh(self, store: Store) -> StatusSnapshot:
         with self._lock:
             self._looks += 1
             number, begun, began = self._looks, self._begun, time.monotonic()
@@ -83,22 +83,22 @@ class Counts:
             if state in counts:
                 counts[state] += count
         enabled = sum(not schedule.paused for schedule in schedules)
-        seen = Seen(counts["ready"] + counts["parked"], counts["scheduled"], len(schedules), enabled)
+        seen = StatusSnapshot(counts["ready"] + counts["parked"], counts["scheduled"], len(schedules), enabled)
         with self._lock:
             alone = alone and begun == self._begun
             if number > self._counts and (alone or began - self._at > _OLD):
                 self._seen, self._added, self._at, self._counts = seen, (0, 0), began, number
         if not alone:
-            self.stale()
+            self.mark_stale()
         return seen
 
     async def look_now(self, store: Store) -> None:
         """Right when this returns, unless the store takes too long: then a later look will be."""
         with suppress(StoreError, TimeoutError):  # whoever adds or works is told what is wrong with the store
             async with asyncio.timeout(_PATIENCE):
-                await self.look(store)
+                await self.refresh(store)
 
-    async def keep(self, store: Store) -> None:
+    async def run(self, store: Store) -> None:
         """Looks whenever what it saw is stale, on this loop, until it is cancelled."""
         keeper = (asyncio.get_running_loop(), asyncio.Event())
         self._keepers.append(keeper)
@@ -108,16 +108,16 @@ class Counts:
                 keeper[1].clear()
                 began = time.monotonic()
                 try:
-                    await self.look(store)
+                    await self.refresh(store)
                 except StoreError:
                     pass  # whoever adds or works is told
                 except Exception as error:  # noqa: BLE001 - told; what was seen last stays
-                    self._logs.trouble("counting", error)
+                    self._logs.error_throttled("counting", error)
                 await asyncio.sleep(pause_after(time.monotonic() - began))
         finally:
             self._keepers.remove(keeper)
 
-    def stale(self) -> bool:
+    def mark_stale(self) -> bool:
         """Something may have moved: look again, soon. From any thread; False: nobody here can."""
         for loop, event in reversed(self._keepers):
             if event.is_set():

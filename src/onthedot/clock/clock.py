@@ -11,7 +11,7 @@ from itertools import count
 from math import ceil
 from typing import Protocol
 
-from onthedot.clock.precise_timer import Alarm
+from onthedot.clock.precise_timer import PreciseTimer
 
 
 class Timer(Protocol):
@@ -23,7 +23,7 @@ class Clock(Protocol):
         """Milliseconds since the epoch, UTC, with fractions."""
         ...
 
-    def ahead(self) -> float:
+    def wall_clock_jump(self) -> float:
         """By how many ms the wall clock has jumped ahead of this one."""
         ...
 
@@ -42,12 +42,12 @@ class SystemClock:
     def now(self) -> float:
         return (self._anchor + time.monotonic_ns()) / 1e6
 
-    def ahead(self) -> float:
+    def wall_clock_jump(self) -> float:
         jumped = time.time_ns() / 1e6 - self.now()
         return jumped if abs(jumped) >= _JUMP else 0.0
 
     def call_later(self, ms: float, callback: Callable[[], object]) -> Timer:
-        return Alarm(ms / 1000, callback)
+        return PreciseTimer(ms / 1000, callback)
 
 
 class ManualClock:
@@ -68,7 +68,7 @@ class ManualClock:
     def now(self) -> float:
         return self._now
 
-    def ahead(self) -> float:
+    def wall_clock_jump(self) -> float:
         return 0.0
 
     def call_later(self, ms: float, callback: Callable[[], object]) -> Timer:

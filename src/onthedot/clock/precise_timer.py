@@ -34,7 +34,7 @@ def _kernel() -> _Kernel | None:
     return cast("_Kernel", libc) if hasattr(libc, "timerfd_create") else None
 
 
-class Alarm:
+class PreciseTimer:
     """Calls back on the running loop, once, unless it is cancelled before."""
 
     def __init__(self, seconds: float, callback: Callable[[], object]) -> None:
@@ -44,7 +44,9 @@ class Alarm:
         self._timer: asyncio.TimerHandle | None = None
         if seconds > _NEAR:
             # Half of what is near is left: the coarse timer may ring late by a millisecond, or more on a busy loop.
-            self._timer = self._loop.call_later(seconds - _NEAR / 2, self._come_near, self._loop.time() + seconds)
+            self._timer = self._loop.call_later(
+                seconds - _NEAR / 2, self._switch_to_timerfd, self._loop.time() + seconds
+            )
         else:
             self._set(seconds)
 
@@ -56,7 +58,7 @@ class Alarm:
             os.close(self._fd)
             self._fd = -1
 
-    def _come_near(self, moment: float) -> None:
+    def _switch_to_timerfd(self, moment: float) -> None:
         self._set(moment - self._loop.time())
 
     def _set(self, seconds: float) -> None:
@@ -68,8 +70,8 @@ class Alarm:
         wait = max(0, int(seconds * 1e9)) + 1  # never early; and 0 would disarm it
         kernel.timerfd_settime(fd, 0, struct.pack("@4q", 0, 0, *divmod(wait, 10**9)), None)
         self._fd = fd
-        self._loop.add_reader(fd, self._ring)
+        self._loop.add_reader(fd, self._fire)
 
-    def _ring(self) -> None:
+    def _fire(self) -> None:
         self.cancel()
         self._callback()

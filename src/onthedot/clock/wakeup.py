@@ -8,7 +8,7 @@ from collections.abc import Callable
 from onthedot.clock.clock import Clock
 
 
-class Wake:
+class WakeUp:
     """First clear, then look, then wait: what comes in between is not lost. `set` on the loop, `set_soon` anywhere."""
 
     def __init__(self, clock: Clock) -> None:
@@ -26,7 +26,7 @@ class Wake:
             if self._waiter is not None and not self._waiter.done():
                 self._waiter.set_result(None)
 
-    def set_soon(self) -> None:
+    def set_threadsafe(self) -> None:
         """From any thread."""
         if not self._set:
             self.call_soon(self.set)
@@ -39,7 +39,7 @@ class Wake:
             if not self._loop.is_closed():
                 raise
 
-    async def until(self, ms: float | None) -> None:
+    async def wait(self, ms: float | None) -> None:
         if self._set:
             return
         self._waiter = self._loop.create_future()

@@ -33,7 +33,18 @@ from typing import (
 
 import msgspec
 
-from onthedot.codec.tagged_json import MEMBER, Classes, TooDeep, Unstorable, each, is_model, same, tag, type_name, untag
+from onthedot.codec.tagged_json import (
+    MEMBER,
+    Classes,
+    TooDeep,
+    Unstorable,
+    deep_equal,
+    from_tagged,
+    is_model,
+    map_with_path,
+    to_tagged,
+    type_name,
+)
 
 _UNIONS = (Union, UnionType)
 _EXACT = (str, int, bool, NoneType)
@@ -80,7 +91,7 @@ def reader(kind: Any) -> Callable[[bytes], Any]:
     return msgspec.json.Decoder(kind, dec_hook=_read_hook).decode
 
 
-class Slot:
+class ValueCodec:
     """One annotated place.
 
     >>> typed, raw = Slot(list[int]).store([1, 2], 64)
@@ -100,12 +111,12 @@ class Slot:
         self.read: Callable[[bytes], Any] | None = None
         if not _is_open(annotation):
             with suppress(Exception):  # msgspec cannot build every annotation; the open form does without
-                self.type, self.read = _widened(annotation), reader(_widened(annotation))
+                self.type, self.read = _with_int_for_float(annotation), reader(_with_int_for_float(annotation))
         # The types whose values come back as they are, floats only if finite: known without trying.
         self.exact: frozenset[type] = _exact(annotation)
 
     @classmethod
-    def of(cls, parameter: inspect.Parameter, hints: Mapping[str, object]) -> Slot:
+    def of(cls, parameter: inspect.Parameter, hints: Mapping[str, object]) -> ValueCodec:
         annotation: Any = hints.get(parameter.name, Any)
         if parameter.kind is parameter.VAR_POSITIONAL:
             annotation = GenericAlias(tuple, (annotation, ...))
@@ -129,11 +140,11 @@ class Slot:
             if self.read is not None:
                 with suppress(Exception):  # whatever went wrong, it is judged below
                     raw = write(value)
-                    if same(value, self.read(raw), depth):
+                    if deep_equal(value, self.read(raw), depth):
                         return True, msgspec.Raw(raw)
             if checked:
-                fit(self.annotation, value)
-            tagged = tag(value, self.classes, depth)
+                check_type(self.annotation, value)
+            tagged = to_tagged(value, self.classes, depth)
             if self.classes:  # their own code makes these objects again, so only trying tells
                 _try_back(value, tagged, self.classes, depth)
         except RecursionError:
@@ -143,26 +154,26 @@ class Slot:
     def load(self, tagged: object, path: str) -> Any:
         """What was stored open. It must fit here, too: the annotation may be another one by now."""
         if self.annotation is Any:
-            return untag(tagged)
-        value = untag(tagged, self.classes)
+            return from_tagged(tagged)
+        value = from_tagged(tagged, self.classes)
         self.check(value, path)
         return value
 
     def check(self, value: object, path: str) -> None:
         try:
-            fit(self.annotation, value)
+            check_type(self.annotation, value)
         except Unstorable as error:
             raise ValueError(f"{error.path(path)} {error.text}") from None
 
 
-class Proofs(dict[tuple[type, ...], tuple[int, ...] | None]):
+class RoundTripCache(dict[tuple[type, ...], tuple[int, ...] | None]):
     """By the types of the arguments: the places of floats, which must be finite; None if the types prove nothing.
 
     >>> Proofs([Slot(str), Slot(float)])[str, float]
     (1,)
     """
 
-    def __init__(self, slots: Sequence[Slot]) -> None:
+    def __init__(self, slots: Sequence[ValueCodec]) -> None:
         super().__init__()
         self._exact = [slot.exact | {Absent} for slot in slots]
 
@@ -177,16 +188,16 @@ class Proofs(dict[tuple[type, ...], tuple[int, ...] | None]):
 
 def _try_back(value: object, tagged: object, classes: Classes, depth: int) -> None:
     try:
-        why = "" if same(value, untag(tagged, classes), depth) else "comes out different"
+        reason = "" if deep_equal(value, from_tagged(tagged, classes), depth) else "comes out different"
     except Exception as error:  # noqa: BLE001 - a class of the user's may raise anything
-        why = f"fails with {type_name(type(error))}: {str(error)[:200]}"
-    if why:
+        reason = f"fails with {type_name(type(error))}: {str(error)[:200]}"
+    if reason:
         raise Unstorable(
-            f"is of type {type_name(type(value))}, and making it again from its fields {why}; pass plain values"
+            f"is of type {type_name(type(value))}, and making it again from its fields {reason}; pass plain values"
         )
 
 
-def fit(annotation: Any, value: Any) -> None:
+def check_type(annotation: Any, value: Any) -> None:
     """Unstorable unless a type checker would take the value, as far as this can be told; classes are not looked into.
 
     >>> fit(list[float], [1, True, 2.5])
@@ -200,7 +211,7 @@ def fit(annotation: Any, value: Any) -> None:
     if origin is Annotated:
         if any(isinstance(note, msgspec.Meta) for note in arguments[1:]):
             _fit_constraints(annotation, value)
-        fit(arguments[0], value)
+        check_type(arguments[0], value)
     elif origin in _UNIONS:
         if not any(_fits(option, value) for option in arguments):
             raise _misfit(annotation, value)
@@ -208,9 +219,9 @@ def fit(annotation: Any, value: Any) -> None:
         if not any(type(option) is type(value) and option == value for option in arguments):
             raise Unstorable(f"is not one of {', '.join(map(repr, arguments))}")
     elif isinstance(annotation, NewType):
-        fit(annotation.__supertype__, value)
+        check_type(annotation.__supertype__, value)
     elif type(annotation).__name__ == "TypeAliasType":
-        fit(annotation.__value__, value)
+        check_type(annotation.__value__, value)
     elif is_typeddict(origin or annotation):
         _fit_typed_dict(origin or annotation, value)
     else:
@@ -218,12 +229,12 @@ def fit(annotation: Any, value: Any) -> None:
 
 
 def _fit_pair(pair: tuple[object, object]) -> None:
-    fit(*pair)
+    check_type(*pair)
 
 
 def _fits(annotation: object, value: object) -> bool:
     try:
-        fit(annotation, value)
+        check_type(annotation, value)
     except Unstorable:
         return False
     return True
@@ -251,7 +262,7 @@ def _fit_typed_dict(kind: Any, value: Any) -> None:
             raise Unstorable(f"is missing the key {key!r}")
     if any(key not in hints for key in value):
         raise Unstorable(f"has a key that is not in {kind.__name__}")
-    each(((key, (hints[key], item)) for key, item in value.items()), _fit_pair)
+    map_with_path(((key, (hints[key], item)) for key, item in value.items()), _fit_pair)
 
 
 def _fit_class(kind: Any, arguments: tuple[Any, ...], value: Any) -> None:
@@ -266,13 +277,13 @@ def _fit_class(kind: Any, arguments: tuple[Any, ...], value: Any) -> None:
     if kind is tuple and arguments and arguments[-1] is not ...:
         if len(value) != len(arguments):
             raise Unstorable(f"has {len(value)} items where {len(arguments)} are declared")
-        each(enumerate(zip(arguments, value, strict=True)), _fit_pair)
+        map_with_path(enumerate(zip(arguments, value, strict=True)), _fit_pair)
     elif len(arguments) == 2 and isinstance(value, Mapping):
-        each(((key, key) for key in value), partial(fit, arguments[0]))
-        each(value.items(), partial(fit, arguments[1]))
+        map_with_path(((key, key) for key in value), partial(check_type, arguments[0]))
+        map_with_path(value.items(), partial(check_type, arguments[1]))
     elif arguments and isinstance(value, Collection):
         steps = ((MEMBER, item) for item in value) if isinstance(value, set | frozenset) else enumerate(value)
-        each(steps, partial(fit, arguments[0]))
+        map_with_path(steps, partial(check_type, arguments[0]))
 
 
 def _is_open(annotation: Any) -> bool:
@@ -290,7 +301,7 @@ def _is_open(annotation: Any) -> bool:
     return any(map(_is_open, arguments))
 
 
-def _widened(annotation: Any) -> Any:
+def _with_int_for_float(annotation: Any) -> Any:
     """With int wherever float is declared, as for type checkers: an int stays one."""
     origin: Any = get_origin(annotation)
     arguments = get_args(annotation)
@@ -298,11 +309,11 @@ def _widened(annotation: Any) -> Any:
         return int | float
     if origin in _UNIONS:
         union: Any = Union
-        return union[tuple(map(_widened, arguments))]
+        return union[tuple(map(_with_int_for_float, arguments))]
     if origin in (list, set, frozenset, tuple):
-        return GenericAlias(origin, tuple(map(_widened, arguments)))
+        return GenericAlias(origin, tuple(map(_with_int_for_float, arguments)))
     if origin is dict:
-        return GenericAlias(dict, (arguments[0], _widened(arguments[1])))
+        return GenericAlias(dict, (arguments[0], _with_int_for_float(arguments[1])))
     return annotation
 
 
@@ -348,7 +359,7 @@ def _is_record(kind: type) -> bool:
 
 
 def arguments_struct(
-    parameters: list[inspect.Parameter], slots: Mapping[str, Slot], strict: bool
+    parameters: list[inspect.Parameter], slots: Mapping[str, ValueCodec], strict: bool
 ) -> type[msgspec.Struct]:
     """The arguments as a struct: it binds them in C, and reads them; strict: what is required must be there."""
     fields: tuple[list[Any], list[Any]] = ([], [])

@@ -24,8 +24,8 @@ from msgspec.structs import asdict, astuple
 from onthedot.codec.annotations import (
     ABSENT,
     VARIADIC,
-    Proofs,
-    Slot,
+    RoundTripCache,
+    ValueCodec,
     arguments_struct,
     hints_of,
     reader,
@@ -33,7 +33,7 @@ from onthedot.codec.annotations import (
     write,
     write_exact,
 )
-from onthedot.codec.tagged_json import Classes, TooDeep, Unstorable, tag, type_name, untag
+from onthedot.codec.tagged_json import Classes, TooDeep, Unstorable, from_tagged, to_tagged, type_name
 from onthedot.errors import ArgumentError, DeclarationError
 
 _EMPTY = inspect.Parameter.empty
@@ -93,13 +93,13 @@ _read_body = reader(_Body)
 _read_result = reader(_Result)
 
 
-class _Plan:
+class _SignatureCodec:
     """What follows from the annotations, once they are resolved."""
 
     def __init__(self, signature: inspect.Signature, hints: Mapping[str, object]) -> None:
         parameters = list(signature.parameters.values())
-        self.slots = {p.name: Slot.of(p, hints) for p in parameters}
-        self.result = Slot(hints.get("return", Any))
+        self.slots = {p.name: ValueCodec.of(p, hints) for p in parameters}
+        self.result = ValueCodec(hints.get("return", Any))
         self.bound = arguments_struct(parameters, self.slots, strict=True)
         self.optional = [p.name for p in parameters if p.default is not _EMPTY or p.kind in VARIADIC]
         self.read_any = _body_reader(arguments_struct(parameters, self.slots, strict=False), strict=False)
@@ -108,7 +108,7 @@ class _Plan:
         # Of both kinds, the arguments belong into two objects: then each goes its own way.
         self.mixed, self.open = len(typed) == 2, typed == {False}
         self.read = None if False in typed else _body_reader(self.bound, strict=True)
-        self.proofs = Proofs([self.slots[name] for name in self.bound.__struct_fields__])
+        self.proofs = RoundTripCache([self.slots[name] for name in self.bound.__struct_fields__])
 
 
 class FunctionCodec:
@@ -142,7 +142,7 @@ class FunctionCodec:
         )
         self._by_name = not any(p.kind in VARIADIC or p.kind is p.POSITIONAL_ONLY for p in parameters)
         self._others = next((p.name for p in parameters if p.kind is p.VAR_KEYWORD), None)
-        self._plan: _Plan | None = None
+        self._plan: _SignatureCodec | None = None
 
     def bind(self, args: tuple[object, ...], kwargs: Mapping[str, object]) -> dict[str, object]:
         """The given arguments by name, without defaults; ArgumentError if the function would not take them."""
@@ -184,7 +184,7 @@ class FunctionCodec:
                 pass  # a lone surrogate, or an integer too long for decimal digits
         return self._encode_each(plan, _given(given), headers)
 
-    def _encode_each(self, plan: _Plan, given: Mapping[str, object], headers: Headers) -> bytes:
+    def _encode_each(self, plan: _SignatureCodec, given: Mapping[str, object], headers: Headers) -> bytes:
         typed: dict[str, object] = {}
         tagged: dict[str, object] = {}
         for name, value in given.items():
@@ -213,7 +213,7 @@ class FunctionCodec:
         except Exception:  # noqa: BLE001 - it has headers or open arguments, or is wrong: the long way says it
             return self._decode_each(plan, body)
 
-    def _decode_each(self, plan: _Plan, body: bytes) -> tuple[dict[str, object], Headers]:
+    def _decode_each(self, plan: _SignatureCodec, body: bytes) -> tuple[dict[str, object], Headers]:
         try:
             stored = plan.read_any(body)
             given = self._load(plan.slots, _given(stored.args), stored.open)
@@ -222,7 +222,7 @@ class FunctionCodec:
             raise Undecodable(f"{self.name}: the stored arguments cannot be read: {error}") from error
 
     def _load(
-        self, slots: Mapping[str, Slot], given: dict[str, Any], tagged: Mapping[str, object]
+        self, slots: Mapping[str, ValueCodec], given: dict[str, Any], tagged: Mapping[str, object]
     ) -> dict[str, object]:
         for name, value in given.items():
             if slots[name].read is None:
@@ -256,13 +256,13 @@ class FunctionCodec:
         plan = self._plan or self._resolve()
         return _load_result(data, plan.read_result, plan.result.classes)
 
-    def _resolve(self) -> _Plan:
+    def _resolve(self) -> _SignatureCodec:
         # At the first use and not at the declaration: annotations may name what is defined further down.
-        self._plan = plan = _Plan(self._signature, hints_of(self.function))
+        self._plan = plan = _SignatureCodec(self._signature, hints_of(self.function))
         return plan
 
 
-def encode_open(
+def encode_untyped(
     args: Mapping[str, object], headers: Headers = NO_HEADERS, caps: Caps = _DEFAULT_CAPS, name: str = "task"
 ) -> bytes:
     """A body for arguments without a signature.
@@ -275,20 +275,20 @@ def encode_open(
     if not isinstance(args, Mapping):
         raise ArgumentError(f"{name}: the arguments are of type {type_name(type(args))}; pass a dict")
     try:
-        tagged = tag(dict(args), depth=caps.depth + 1)
+        tagged = to_tagged(dict(args), depth=caps.depth + 1)
     except Unstorable as error:
         what = f"argument {error.steps[-1]!r}" if error.steps and type(error.steps[-1]) is str else "the arguments"
         raise _refusal(name, what, error.path(), error, caps) from None
     return _finish(name, {}, tagged, headers, caps)
 
 
-def decode_open(body: bytes) -> tuple[dict[str, object], Headers]:
+def decode_untyped(body: bytes) -> tuple[dict[str, object], Headers]:
     """Any body, without its code: what an annotation would have to read comes as plain JSON."""
     try:
         stored = _read_body(body)
         given = {} if stored.args is ABSENT else dict(stored.args)
         if stored.open is not ABSENT:
-            given |= untag(stored.open, None)
+            given |= from_tagged(stored.open, None)
         return given, _headers(stored)
     except Exception as error:
         raise Undecodable(f"the stored arguments cannot be read: {error}") from error
@@ -306,10 +306,10 @@ def decode_open_result(data: bytes) -> object:
     return _load_result(data, _read_result, None)
 
 
-_ANYTHING = Slot(Any)
+_ANYTHING = ValueCodec(Any)
 
 
-def _write_result(value: object, slot: Slot, caps: Caps, name: str) -> bytes:
+def _write_result(value: object, slot: ValueCodec, caps: Caps, name: str) -> bytes:
     if value is None:
         return b""
     if type(value) in slot.exact and (type(value) is not float or isfinite(value)):
@@ -328,7 +328,7 @@ def _write_result(value: object, slot: Slot, caps: Caps, name: str) -> bytes:
     return data
 
 
-def _stored_result(value: object, slot: Slot, caps: Caps, name: str) -> tuple[bool, object]:
+def _stored_result(value: object, slot: ValueCodec, caps: Caps, name: str) -> tuple[bool, object]:
     try:
         return slot.store(value, caps.depth, checked=False)
     except Unstorable as error:
@@ -340,7 +340,7 @@ def _load_result(data: bytes, read: Callable[[bytes], Any], classes: Classes | N
         return None
     try:
         stored = read(data)
-        value = stored.value if stored.open is ABSENT else untag(stored.open, classes)
+        value = stored.value if stored.open is ABSENT else from_tagged(stored.open, classes)
     except Exception as error:
         raise Undecodable(f"the stored result cannot be read: {error}") from error
     if value is ABSENT:
@@ -363,7 +363,7 @@ def _given(arguments: Struct) -> dict[str, Any]:
 
 
 def _headers(stored: Any) -> Headers:
-    metadata: dict[str, Any] | None = None if stored.metadata is None else untag(stored.metadata)
+    metadata: dict[str, Any] | None = None if stored.metadata is None else from_tagged(stored.metadata)
     if not isinstance(metadata, dict | None):
         raise TypeError("the metadata is no object")
     headers = Headers(at=stored.at, scheduled_for=stored.scheduled_for, label=stored.label, metadata=metadata)
@@ -388,10 +388,10 @@ def _finish(name: str, typed: dict[str, object], tagged: Any, headers: Headers, 
 def _headed(body: _Body, headers: Headers, name: str, caps: Caps) -> _Body:
     what, metadata = "label", headers.metadata
     try:
-        label = str(tag(headers.label))
+        label = str(to_tagged(headers.label))
         what = "metadata"
         if metadata is not None:
-            metadata = cast("dict[str, Any]", tag(metadata, depth=caps.depth + 1))
+            metadata = cast("dict[str, Any]", to_tagged(metadata, depth=caps.depth + 1))
     except Unstorable as error:
         raise _refusal(name, f"its {what}", error.path(f"$.{what}"), error, caps) from None
     return _Body(

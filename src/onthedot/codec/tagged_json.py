@@ -76,7 +76,7 @@ class TooDeep(Unstorable):
         super().__init__("is nested too deep")
 
 
-def tag(value: object, classes: Classes = NO_CLASSES, depth: int = DEPTH) -> object:
+def to_tagged(value: object, classes: Classes = NO_CLASSES, depth: int = DEPTH) -> object:
     """The open form of a value, made of what JSON has; Unstorable if there is none."""
     kind = type(value)
     if kind is str:
@@ -94,13 +94,13 @@ def tag(value: object, classes: Classes = NO_CLASSES, depth: int = DEPTH) -> obj
     return _tag_container(value, classes, depth - 1)
 
 
-def untag(value: object, classes: Classes | None = NO_CLASSES) -> Any:
+def from_tagged(value: object, classes: Classes | None = NO_CLASSES) -> Any:
     """What `tag` was given. Without `classes` (None) an instance is shown as its fields.
 
     Raises ValueError, TypeError or the like on what `tag` never writes.
     """
     if type(value) is list:
-        return [untag(item, classes) for item in value]
+        return [from_tagged(item, classes) for item in value]
     if type(value) is not dict:
         return value
     if len(value) == 1:
@@ -109,10 +109,10 @@ def untag(value: object, classes: Classes | None = NO_CLASSES) -> Any:
             return _untag_object(key, content, classes)
     if any(key[:1] == "!" for key in value):
         raise ValueError("an object with a tag among its keys")
-    return {key: untag(item, classes) for key, item in value.items()}
+    return {key: from_tagged(item, classes) for key, item in value.items()}
 
 
-def same(a: object, b: object, depth: int = DEPTH) -> bool:
+def deep_equal(a: object, b: object, depth: int = DEPTH) -> bool:
     """Equal and of the same type, all the way down; nan is the same as nan.
 
     Datetimes are the same at the same instant with the same offset, whatever class their zone is.
@@ -138,7 +138,7 @@ def same(a: object, b: object, depth: int = DEPTH) -> bool:
     if isinstance(a, set | frozenset):
         return _same_members(a, b, depth)  # type: ignore[arg-type]
     if names := fields_of(kind):
-        return all(same(getattr(a, name, ...), getattr(b, name, ...), depth - 1) for name in names)
+        return all(deep_equal(getattr(a, name, ...), getattr(b, name, ...), depth - 1) for name in names)
     return bool(a == b)
 
 
@@ -175,7 +175,7 @@ def type_name(kind: object) -> str:
     return str(kind).replace("typing.", "").replace("__main__.", "")
 
 
-def each(pairs: Iterable[tuple[object, _V]], visit: Callable[[_V], _R]) -> list[_R]:
+def map_with_path(pairs: Iterable[tuple[object, _V]], visit: Callable[[_V], _R]) -> list[_R]:
     """Visits every value; what is refused on the way learns where it was found."""
     visited = []
     for step, value in pairs:
@@ -214,22 +214,22 @@ def _text(value: Any) -> str:
 
 def _tag_container(value: Any, classes: Classes, depth: int) -> object:
     def inner(item: object) -> object:
-        return tag(item, classes, depth)
+        return to_tagged(item, classes, depth)
 
     kind = type(value)
     if kind is dict:
         if _is_plain(value):
             return dict(value)
         if all(type(key) is str and key[:1] != "!" for key in value):
-            return dict(zip(map(_text, value), each(value.items(), inner), strict=True))
-        keys = _distinct(each(((key, key) for key in value), inner), classes)
-        return {"!dict": [list(pair) for pair in zip(keys, each(value.items(), inner), strict=True)]}
+            return dict(zip(map(_text, value), map_with_path(value.items(), inner), strict=True))
+        keys = _distinct(map_with_path(((key, key) for key in value), inner), classes)
+        return {"!dict": [list(pair) for pair in zip(keys, map_with_path(value.items(), inner), strict=True)]}
     if kind is list:
-        return each(enumerate(value), inner)
+        return map_with_path(enumerate(value), inner)
     if kind is tuple:
-        return {"!tuple": each(enumerate(value), inner)}
+        return {"!tuple": map_with_path(enumerate(value), inner)}
     if kind is set or kind is frozenset:
-        return {f"!{kind.__name__}": _distinct(each(((MEMBER, member) for member in value), inner), classes)}
+        return {f"!{kind.__name__}": _distinct(map_with_path(((MEMBER, member) for member in value), inner), classes)}
     if classes.get(kind.__name__) is not kind:
         raise Unstorable(f"is of type {type_name(kind)}, which cannot be stored; {_advice(kind)}")
     return {"!of": [kind.__name__, _tag_instance(value, inner)]}
@@ -257,7 +257,7 @@ def _is_plain(value: dict[Any, Any]) -> bool:
 
 def _distinct(tagged: list[object], classes: Classes) -> list[object]:
     # In a repeated hour, Python holds a datetime for unequal to the same instant with a fixed offset, which it becomes.
-    if len({untag(member, classes) for member in tagged}) < len(tagged):
+    if len({from_tagged(member, classes) for member in tagged}) < len(tagged):
         raise Unstorable("holds datetimes that are the same instant; convert them to UTC")
     return tagged
 
@@ -266,9 +266,9 @@ def _tag_instance(value: Any, inner: Callable[[object], object]) -> object:
     if isinstance(value, Enum):
         return value.name
     if isinstance(value, tuple):
-        return each(enumerate(value), inner)
+        return map_with_path(enumerate(value), inner)
     names = [name for name in fields_of(type(value)) if hasattr(value, name) and not name.startswith("__pydantic_")]
-    return dict(zip(names, each(((name, getattr(value, name)) for name in names), inner), strict=True))
+    return dict(zip(names, map_with_path(((name, getattr(value, name)) for name in names), inner), strict=True))
 
 
 def _advice(kind: type) -> str:
@@ -286,13 +286,13 @@ def _untag_object(key: str, content: Any, classes: Classes | None) -> object:
     if type(content) is not list:
         raise ValueError("a list belongs under the tag " + key[:20])
     if container := _CONTAINERS.get(key):
-        return container(untag(item, classes) for item in content)
+        return container(from_tagged(item, classes) for item in content)
     if key == "!dict":
-        return {untag(name, classes): untag(item, classes) for name, item in content}
+        return {from_tagged(name, classes): from_tagged(item, classes) for name, item in content}
     if key != "!of":
         raise ValueError(f"unknown tag {key[:20]!r}")
     name, payload = content
-    fields = untag(payload, classes)
+    fields = from_tagged(payload, classes)
     if classes is None:
         return fields
     if (kind := classes.get(name)) is None:
@@ -316,14 +316,15 @@ def _instance(kind: Any, fields: Any) -> object:
 
 
 def _all_same(a: Any, b: Any, depth: int) -> bool:
-    return len(a) == len(b) and all(same(x, y, depth - 1) for x, y in zip(a, b, strict=True))
+    return len(a) == len(b) and all(deep_equal(x, y, depth - 1) for x, y in zip(a, b, strict=True))
 
 
 def _same_members(a: set[object], b: set[object], depth: int) -> bool:
     found = {member: member for member in b}
     # The search past the lookup is for what is not equal to itself: nan.
     return len(a) == len(b) and all(
-        same(member, found.get(member), depth - 1) or any(same(member, other, depth - 1) for other in b) for member in a
+        deep_equal(member, found.get(member), depth - 1) or any(deep_equal(member, other, depth - 1) for other in b)
+        for member in a
     )
 
 

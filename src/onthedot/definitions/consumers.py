@@ -10,18 +10,25 @@ from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
 from onthedot.clock.clock import to_ms
-from onthedot.codec.functions import Headers, decode_open, decode_open_result, encode_open, encode_open_result
-from onthedot.definitions.functions import Home, Unseen, filled, headers, policy_of, unique_key
+from onthedot.codec.functions import Headers, decode_open_result, decode_untyped, encode_open_result, encode_untyped
+from onthedot.definitions.functions import (
+    RemoteDefinition,
+    TaskOwner,
+    build_headers,
+    policy_of,
+    render_template,
+    unique_key,
+)
 from onthedot.errors import DeclarationError, DuplicateTask
 from onthedot.model.context import current_task
-from onthedot.model.limits import Limits, share
-from onthedot.model.options import Options, TaskOptions, resolve
+from onthedot.model.limits import LimitDefinitions, check_shared_lanes
+from onthedot.model.options import ResolvedOptions, TaskOptions, resolve
 from onthedot.model.task import Task, check_name
 from onthedot.model.task_info import schedule_at
 from onthedot.runtime.user_code import module_of
 from onthedot.schedules.cron import Zone
 from onthedot.schedules.rules import as_schedule
-from onthedot.schedules.stored_rule import Plan
+from onthedot.schedules.stored_rule import ScheduleDefinition
 from onthedot.stores.contract import Limit, NewTask, Policy
 
 _log = logging.getLogger("onthedot.scheduler")
@@ -52,7 +59,7 @@ class BaseTaskConsumer(ABC):
         """Does the task: an ``async def``, or a plain one, which runs in a thread."""
 
 
-class ConsumerSource:
+class ConsumerDefinition:
     """A consumer, as the engine sees it."""
 
     def __init__(self, consumer: BaseTaskConsumer, defaults: TaskOptions | None = None) -> None:
@@ -61,8 +68,10 @@ class ConsumerSource:
         self.module: str = module_of(type(consumer))
         names = TaskOptions.__annotations__
         said = {name: getattr(consumer, name) for name in names if getattr(consumer, name, None) is not None}
-        self.options: Options = resolve(f"consumer {self.name!r}", defaults or {}, cast(TaskOptions, said))
-        self._limits = Limits(self.name, self.options.concurrency, self.options.rate_limit, self.options.limits, None)
+        self.options: ResolvedOptions = resolve(f"consumer {self.name!r}", defaults or {}, cast(TaskOptions, said))
+        self._limits = LimitDefinitions(
+            self.name, self.options.concurrency, self.options.rate_limit, self.options.limits, None
+        )
         self._is_async = inspect.iscoroutinefunction(consumer.consume)
         if self._is_async and self.options.executor == "thread":
             raise DeclarationError(f"consumer {self.name!r}: an async consume runs on the event loop, not in a thread")
@@ -73,13 +82,13 @@ class ConsumerSource:
             )
         self._warned = False
         self._policies: dict[object, Policy] = {}
-        self.plan("")  # refuses a schedule that cannot be
+        self.schedule_definition("")  # refuses a schedule that cannot be
 
     @property
     def executor(self) -> str:
         return self.options.executor or ("async" if self._is_async else "thread")
 
-    def room(self) -> int:
+    def max_running(self) -> int:
         """Read at each claim, so that it can be changed while running."""
         try:
             count = self.consumer.concurrent_count
@@ -94,7 +103,7 @@ class ConsumerSource:
         return 1
 
     def decode(self, body: bytes) -> tuple[dict[str, Any], Headers]:
-        return decode_open(body)
+        return decode_untyped(body)
 
     def call(self, arguments: dict[str, Any]) -> object:
         run = current_task()
@@ -108,27 +117,27 @@ class ConsumerSource:
         return decode_open_result(data)
 
     def limits(self, name: str) -> list[Limit]:
-        return self._limits.told(name)
+        return self._limits.to_limits(name)
 
-    def named(self, home: Home) -> Unseen:
+    def as_remote(self, home: TaskOwner) -> RemoteDefinition:
         """For those who add it by name: its options and limits are known."""
-        return Unseen(home, self.name, self.options, self._limits)
+        return RemoteDefinition(home, self.name, self.options, self._limits)
 
-    def make(self, task: Task, client: str, now: float = 0, *, timed: bool = True) -> NewTask:
+    def new_task(self, task: Task, client: str, now: float = 0, *, timed: bool = True) -> NewTask:
         """timed: with the moment it was made for, to the microsecond."""
         lane, cost = self._limits.lane(task.args)
         policy = policy_of(self._policies, self.options, {}, client, cost)
         unique = unique_key(self.name, self.options, task.args)
-        label = filled(self.name, "label", self.options.label, task.args)
+        label = render_template(self.name, "label", self.options.label, task.args)
         return new_task(task, lane, policy, now, timed, unique, label)
 
-    def plan(self, client: str, tz: Zone = "UTC") -> Plan | None:
+    def schedule_definition(self, client: str, tz: Zone = "UTC") -> ScheduleDefinition | None:
         """A consumer may carry a schedule; its name is the source's."""
         schedule = getattr(self.consumer, "schedule", None)
         if schedule is None:
             return None
         rule = as_schedule(schedule, tz)
-        return Plan(self.name, rule, self.make(self.consumer.produce(rule.args), client, timed=False))
+        return ScheduleDefinition(self.name, rule, self.new_task(self.consumer.produce(rule.args), client, timed=False))
 
 
 def new_task(
@@ -142,9 +151,9 @@ def new_task(
 ) -> NewTask:
     """now: of the clock by which it is going to be due."""
     task = Task(task.source, task.args, task.schedule_at, task.uuid)  # its fields may have been set since it was made
-    body = encode_open(task.args, headers({"at": task.schedule_at} if timed else {}, label), name=task.source)
-    at, past = to_ms(task.schedule_at), task.schedule_at.microsecond % 1000
-    if past and at - 1 + past / 1000 <= now:
+    body = encode_untyped(task.args, build_headers({"at": task.schedule_at} if timed else {}, label), name=task.source)
+    at, history = to_ms(task.schedule_at), task.schedule_at.microsecond % 1000
+    if history and at - 1 + history / 1000 <= now:
         at -= 1  # its moment has come: it is due at once, not from the next whole millisecond on
     return NewTask(task.uuid, task.source, body, at, 0, lane, unique, policy)
 
@@ -196,7 +205,7 @@ class TaskConsumerRegistry:
             raise DuplicateTask(
                 f"{name!r} is taken by {type(there).__qualname__}: {type(consumer).__qualname__} needs another"
             )
-        source = ConsumerSource(consumer)  # refuses options that cannot be
+        source = ConsumerDefinition(consumer)  # refuses options that cannot be
         if source.options.executor not in (None, "async", "thread", "process"):
             raise DeclarationError(f"consumer {name!r}: no executor {source.options.executor!r}")
         cls._check_lanes(source)
@@ -204,12 +213,12 @@ class TaskConsumerRegistry:
         cls._changed()
 
     @on_class_or_instance
-    def _check_lanes(cls, source: ConsumerSource) -> None:
+    def _check_lanes(cls, source: ConsumerDefinition) -> None:
         limits, lanes = source.limits(source.name), dict[str, Limit]()
         if any(limit.name[0] == "@" for limit in limits):
             for other in cls.sources.values():
-                share(lanes, other.name, ConsumerSource(other).limits(other.name))
-            share(lanes, source.name, limits)
+                check_shared_lanes(lanes, other.name, ConsumerDefinition(other).limits(other.name))
+            check_shared_lanes(lanes, source.name, limits)
 
     @on_class_or_instance
     def unregister(cls, name: str) -> None:

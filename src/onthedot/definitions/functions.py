@@ -9,11 +9,11 @@ from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
 from onthedot.clock.clock import to_ms
-from onthedot.codec.functions import NO_HEADERS, Caps, FunctionCodec, Headers, decode_open_result, encode_open
+from onthedot.codec.functions import NO_HEADERS, Caps, FunctionCodec, Headers, decode_open_result, encode_untyped
 from onthedot.errors import ArgumentError, DeclarationError, DuplicateTask
 from onthedot.model.backoff import seconds, to_duration_ms
-from onthedot.model.limits import Limits
-from onthedot.model.options import AddOptions, Options, priority_of, tags_of
+from onthedot.model.limits import LimitDefinitions
+from onthedot.model.options import AddOptions, ResolvedOptions, parse_priority, parse_tags
 from onthedot.model.task import check_uuid, new_uuid
 from onthedot.runtime.user_code import module_of
 from onthedot.stores.contract import Added, Limit, NewTask, Policy
@@ -24,17 +24,19 @@ _NO_OPTIONS: AddOptions = {}
 _CAPS = Caps()
 
 
-class Home(Protocol):
+class TaskOwner(Protocol):
     """The app, as far as its tasks need it."""
 
     client: str
     sync_executor: str
 
 
-class Declared:
+class FunctionDefinition:
     """A function as a source. The engine reads, calls and encodes through it."""
 
-    def __init__(self, home: Home, function: Callable[..., object], name: str, options: Options, caps: Caps) -> None:
+    def __init__(
+        self, home: TaskOwner, function: Callable[..., object], name: str, options: ResolvedOptions, caps: Caps
+    ) -> None:
         self.name = name
         self.options = options
         self.function = function
@@ -51,7 +53,7 @@ class Declared:
             for parameter in inspect.signature(function).parameters.values()
             if parameter.default is not parameter.empty
         }
-        self._limits = Limits(
+        self._limits = LimitDefinitions(
             name, options.concurrency, options.rate_limit, options.limits, self.codec.parameters, self._defaults
         )
         self._policies: dict[object, Policy] = {}
@@ -78,11 +80,11 @@ class Declared:
     def executor(self) -> str:
         return self.options.executor or ("async" if self.is_async else self._home.sync_executor)
 
-    def room(self) -> int | None:
+    def max_running(self) -> int | None:
         return None
 
     def limits(self, name: str) -> list[Limit]:
-        return self._limits.told(name)
+        return self._limits.to_limits(name)
 
     # -- for those who add
 
@@ -92,21 +94,21 @@ class Declared:
     def decode_result(self, data: bytes) -> Any:
         return self.codec.decode_result(data)
 
-    def make(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], said: AddOptions = _NO_OPTIONS) -> NewTask:
+    def new_task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], said: AddOptions = _NO_OPTIONS) -> NewTask:
         """Binds, checks and encodes, before anything is stored."""
         if self._plain and not said:
             return NewTask(new_uuid(), self.name, self.codec.encode(args, kwargs), policy=self._policy(said))
         given = {**self._defaults, **self.codec.bind(args, kwargs)}
         body = self.codec.encode(args, kwargs, self._headers(given, said))
         lane, cost = self._limits.lane(given)
-        at, after = when(said)
+        at, after = due_time(said)
         uuid = check_uuid(said["uuid"]) if "uuid" in said else new_uuid()
         unique = unique_key(self.name, self.options, given, said, self._caps)
         return NewTask(uuid, self.name, body, at, after, lane, unique, self._policy(said, cost))
 
     def _headers(self, given: Mapping[str, Any], said: AddOptions) -> Headers:
-        label = said["label"] if "label" in said else filled(self.name, "label", self.options.label, given)
-        return headers(said, label)
+        label = said["label"] if "label" in said else render_template(self.name, "label", self.options.label, given)
+        return build_headers(said, label)
 
     def _policy(self, said: AddOptions, cost: float = 1) -> Policy:
         return policy_of(self._policies, self.options, said, self._home.client, cost)
@@ -116,10 +118,12 @@ class Unplaced(NewTask, frozen=True, gc=False):
     """Made without its code: whoever adds it asks the store which lane its source's limits put it on."""
 
 
-class Unseen:
+class RemoteDefinition:
     """A task without a signature: whoever runs it checks its arguments. Its code is elsewhere, or a consumer's here."""
 
-    def __init__(self, home: Home, name: str, options: Options, limits: Limits | None = None) -> None:
+    def __init__(
+        self, home: TaskOwner, name: str, options: ResolvedOptions, limits: LimitDefinitions | None = None
+    ) -> None:
         self.name = name
         self.options = options
         self._limits = limits  # None: its code is elsewhere
@@ -134,8 +138,8 @@ class Unseen:
     def decode_result(self, data: bytes) -> Any:
         return decode_open_result(data)
 
-    def make(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], said: AddOptions = _NO_OPTIONS) -> NewTask:
-        given, (at, after) = self.bind(args, kwargs), when(said)
+    def new_task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], said: AddOptions = _NO_OPTIONS) -> NewTask:
+        given, (at, after) = self.bind(args, kwargs), due_time(said)
         uuid = check_uuid(said["uuid"]) if "uuid" in said else new_uuid()
         if self._limits is None:
             if (key := said.get("unique")) is True:
@@ -143,13 +147,13 @@ class Unseen:
                     f"{self.name}.options(unique=True): which arguments have defaults is not known without its code, "
                     "so two equal calls could differ; give it a key, as in unique='2026-11-16'"
                 )
-            body = encode_open(given, headers(said, said.get("label", "")), name=self.name)
+            body = encode_untyped(given, build_headers(said, said.get("label", "")), name=self.name)
             return Unplaced(
                 uuid, self.name, body, at, after, None, None if key is False else key, self._policy(said, 1)
             )
         lane, cost = self._limits.lane(given)
-        label = said["label"] if "label" in said else filled(self.name, "label", self.options.label, given)
-        body = encode_open(given, headers(said, label), name=self.name)
+        label = said["label"] if "label" in said else render_template(self.name, "label", self.options.label, given)
+        body = encode_untyped(given, build_headers(said, label), name=self.name)
         unique = unique_key(self.name, self.options, given, said)
         return NewTask(uuid, self.name, body, at, after, lane, unique, self._policy(said, cost))
 
@@ -158,18 +162,18 @@ class Unseen:
 
 
 def unique_key(
-    name: str, options: Options, given: Mapping[str, Any], said: AddOptions = _NO_OPTIONS, caps: Caps = _CAPS
+    name: str, options: ResolvedOptions, given: Mapping[str, Any], said: AddOptions = _NO_OPTIONS, caps: Caps = _CAPS
 ) -> str | None:
     """As the call says it, else all arguments, or what the declaration's template makes of them."""
     unique = said.get("unique", options.unique)
     if unique is None or unique is False:
         return None
     if unique is True:
-        return hashlib.sha256(encode_open(given, NO_HEADERS, caps, name)).hexdigest()
-    return unique if "unique" in said else filled(name, "unique", unique, given)
+        return hashlib.sha256(encode_untyped(given, NO_HEADERS, caps, name)).hexdigest()
+    return unique if "unique" in said else render_template(name, "unique", unique, given)
 
 
-def filled(name: str, what: str, template: str, given: Mapping[str, Any]) -> str:
+def render_template(name: str, what: str, template: str, given: Mapping[str, Any]) -> str:
     """
     >>> filled("report", "label", "report {day} for {customer}", {"day": "monday", "customer": "ann"})
     'report monday for ann'
@@ -182,14 +186,14 @@ def filled(name: str, what: str, template: str, given: Mapping[str, Any]) -> str
         raise ArgumentError(f"{name}: {what}={template!r} does not fit the arguments of this call: {error}") from None
 
 
-def check_conflict(name: str, options: Options, new: NewTask, added: Added) -> bool:
+def check_conflict(name: str, options: ResolvedOptions, new: NewTask, added: Added) -> bool:
     """Was it fresh? on_conflict="error" takes no other answer, but the same uuid again is no conflict."""
     if added.uuid != new.uuid and options.on_conflict == "error":
         raise DuplicateTask(f"{name}: a task with unique key {new.unique!r} is alive already: {added.uuid}")
     return added.fresh
 
 
-def headers(said: AddOptions, label: str) -> Headers:
+def build_headers(said: AddOptions, label: str) -> Headers:
     at, metadata = said.get("at"), said.get("metadata")
     if not (label or at or metadata):
         return NO_HEADERS
@@ -197,7 +201,7 @@ def headers(said: AddOptions, label: str) -> Headers:
     return Headers(at=iso, scheduled_for=None, label=label, metadata=None if metadata is None else dict(metadata))
 
 
-def when(said: AddOptions) -> tuple[int | None, float]:
+def due_time(said: AddOptions) -> tuple[int | None, float]:
     """(at, after) in milliseconds."""
     if not said:
         return None, 0
@@ -208,7 +212,9 @@ def when(said: AddOptions) -> tuple[int | None, float]:
     return None, round(seconds(said.get("after", 0), "options(after)") * 1000, 3)
 
 
-def policy_of(cache: dict[object, Policy], options: Options, said: AddOptions, client: str, cost: float) -> Policy:
+def policy_of(
+    cache: dict[object, Policy], options: ResolvedOptions, said: AddOptions, client: str, cost: float
+) -> Policy:
     """One object for all tasks that are treated alike: a million pending ones share it."""
     if not said:
         key: object = (client, cost)
@@ -223,7 +229,7 @@ def policy_of(cache: dict[object, Policy], options: Options, said: AddOptions, c
         )
     policy = cache.get(key)
     if policy is None:
-        priority = priority_of(said["priority"]) if "priority" in said else options.priority
+        priority = parse_priority(said["priority"]) if "priority" in said else options.priority
         expires = said.get("expires")  # given as None: this one does not expire, whatever the declaration says
         if expires is not None:
             expires = to_duration_ms(expires, "options(expires)")
@@ -231,11 +237,11 @@ def policy_of(cache: dict[object, Policy], options: Options, said: AddOptions, c
             priority=priority,
             boost=priority * AGING,
             cost=cost,
-            clash="replace" if options.on_conflict == "replace" else "keep",
+            on_conflict="replace" if options.on_conflict == "replace" else "keep",
             unique_for=options.unique_for,
             expires=expires if "expires" in said else options.expires,
             max_crashes=options.max_crashes,
-            tags=tags_of(said["tags"]) if "tags" in said else options.tags,
+            tags=parse_tags(said["tags"]) if "tags" in said else options.tags,
             reply_to=client,
         )
         if len(cache) >= 1000:  # tags and costs may be anything

@@ -7,30 +7,30 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from onthedot.codec import Caps
-from onthedot.definitions.consumers import BaseTaskConsumer, ConsumerSource
-from onthedot.definitions.functions import Declared
+from onthedot.definitions.consumers import BaseTaskConsumer, ConsumerDefinition
+from onthedot.definitions.functions import FunctionDefinition
 from onthedot.definitions.sources import Source
 from onthedot.errors import BadLimit, BadSchedule, DeclarationError, DuplicateTask
-from onthedot.model.limits import share
-from onthedot.model.options import Options, TaskOptions, resolve
+from onthedot.model.limits import check_shared_lanes
+from onthedot.model.options import ResolvedOptions, TaskOptions, resolve
 from onthedot.model.task import check_name
-from onthedot.runtime.runtime import Core
-from onthedot.runtime.user_code import goes_on
+from onthedot.runtime.runtime import Runtime
+from onthedot.runtime.user_code import extend_import_deadline
 from onthedot.schedules.cron import Zone, zone_of
 from onthedot.schedules.rules import as_schedule
-from onthedot.schedules.stored_rule import Plan
+from onthedot.schedules.stored_rule import ScheduleDefinition
 from onthedot.stores.contract import Limit
 
 
-class Declarations:
-    def __init__(self, core: Core, defaults: TaskOptions, tz: Zone, caps: Caps) -> None:
-        self._core = core
+class DefinitionRegistry:
+    def __init__(self, runtime: Runtime, defaults: TaskOptions, tz: Zone, caps: Caps) -> None:
+        self._runtime = runtime
         self.defaults = defaults
         self._tz = tz
         self._caps = caps
         self._places: dict[str, str] = {}
         self._shared: dict[str, Limit] = {}  # lanes, as all who share them say it
-        core.bounds.other = resolve("App(defaults=…)", defaults).max_pending
+        runtime.bounds.other = resolve("App(defaults=…)", defaults).max_pending
         zone_of(tz)  # refuses one that is not there
 
     def function(
@@ -40,11 +40,11 @@ class Declarations:
         aliases: Iterable[str],
         schedule: object,
         options: TaskOptions,
-    ) -> Declared:
+    ) -> FunctionDefinition:
         if not callable(function):
             raise DeclarationError(f"@app.task goes on a function, not on {function!r}")
         own_name = name if name is not None else getattr(function, "__name__", type(function).__name__)
-        place = _place(function)
+        place = _location(function)
         where = f"task {own_name!r} ({place})"
         if isinstance(aliases, str):
             raise DeclarationError(f"{where}: aliases must be a list of names, not the string {aliases!r}")
@@ -52,45 +52,45 @@ class Declarations:
         resolved = resolve(where, self.defaults, options)
         self._check_executor(resolved, where)
         try:
-            declared = Declared(self._core, function, own_name, resolved, self._caps)
+            declared = FunctionDefinition(self._runtime, function, own_name, resolved, self._caps)
         except BadLimit as error:
             raise BadLimit(f"{where}: {error}") from None
         plan = None if schedule is None else self._plan(declared, schedule, where)
-        self._put(declared, names, place, plan)
+        self._register(declared, names, place, plan)
         return declared
 
-    def _check_executor(self, options: Options, where: str) -> None:
-        known = ("async", "thread", "process", *self._core.own_executors)
+    def _check_executor(self, options: ResolvedOptions, where: str) -> None:
+        known = ("async", "thread", "process", *self._runtime.own_executors)
         if options.executor is not None and options.executor not in known:
             raise DeclarationError(f"{where}: no executor {options.executor!r}; there are {', '.join(known)}")
 
     def consumer(self, consumer: BaseTaskConsumer) -> None:
         if isinstance(consumer, type) or not isinstance(consumer, BaseTaskConsumer):
             raise DeclarationError(f"app.register() takes a consumer instance, not {consumer!r}")
-        place = _place(type(consumer))
+        place = _location(type(consumer))
         where = f"consumer {type(consumer).__name__} ({place})"
         name = _checked(consumer.name, where)
-        source = ConsumerSource(consumer, self.defaults)
+        source = ConsumerDefinition(consumer, self.defaults)
         self._check_executor(source.options, where)
-        self._put(source, [name], place, source.plan(self._core.client, self._tz))
+        self._register(source, [name], place, source.schedule_definition(self._runtime.client, self._tz))
 
-    def _put(self, source: Source, names: list[str], place: str, plan: Plan | None) -> None:
+    def _register(self, source: Source, names: list[str], place: str, plan: ScheduleDefinition | None) -> None:
         for name in names:
             if name in self._places:
                 raise DuplicateTask(
                     f"task {name!r} is declared twice: {self._places[name]} and {place}; give one of them name=…"
                 )
-        share(self._shared, source.name, source.limits(source.name))
+        check_shared_lanes(self._shared, source.name, source.limits(source.name))
         for name in names:
             self._places[name] = place
         if plan is not None:
-            self._core.plans[source.name] = plan
-        self._core.service.declared(source.name, source.module)
-        self._core.sources.put(source, *names[1:])
-        goes_on()
-        self._core.logs.scheduler.info("Task registered: %s", source.name)
+            self._runtime.schedules[source.name] = plan
+        self._runtime.service.ensure_known(source.name, source.module)
+        self._runtime.sources.put(source, *names[1:])
+        extend_import_deadline()
+        self._runtime.logs.scheduler.info("Task registered: %s", source.name)
 
-    def _plan(self, declared: Declared, schedule: object, where: str) -> Plan:
+    def _plan(self, declared: FunctionDefinition, schedule: object, where: str) -> ScheduleDefinition:
         try:
             rule = as_schedule(schedule, self._tz)
         except BadSchedule as error:
@@ -99,7 +99,7 @@ class Declarations:
         missing = [name for name in declared.codec.required if name not in args]
         if missing:
             raise BadSchedule(f"{where}: the schedule has no value for {', '.join(missing)}; give it args={{…}}")
-        return Plan(declared.name, rule, declared.make((), args))
+        return ScheduleDefinition(declared.name, rule, declared.new_task((), args))
 
 
 def _checked(name: str, where: str) -> str:
@@ -109,7 +109,7 @@ def _checked(name: str, where: str) -> str:
         raise DeclarationError(f"{where}: {error}") from None
 
 
-def _place(thing: Any) -> str:
+def _location(thing: Any) -> str:
     try:
         file = inspect.getsourcefile(thing) or "?"
         line = inspect.getsourcelines(thing)[1]

@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
 from onthedot.codec.functions import Headers
-from onthedot.model.options import Options
+from onthedot.model.options import ResolvedOptions
 from onthedot.stores.contract import Limit
 
 
@@ -14,12 +14,12 @@ class Source(Protocol):
     """A decorated function or a consumer, as the engine sees it."""
 
     name: str
-    options: Options
+    options: ResolvedOptions
     module: str  # where its code is, for a process that must import it
 
     @property
     def executor(self) -> str: ...
-    def room(self) -> int | None:
+    def max_running(self) -> int | None:
         """How many of it may run in this process at once, read at each claim; None: only the slots limit it."""
         ...
 

@@ -9,14 +9,14 @@ from onthedot.stores.contract import Ended, Lease, Record
 _KEEP, _KEEP_FAILED = 7 * 86_400_000, 30 * 86_400_000  # of sources that this process does not know
 
 
-def end_of(record: Record, lease: Lease, source: Source | None) -> Ended:
+def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> Ended:
     keep, keep_failed = (source.options.keep, source.options.keep_failed) if source else (_KEEP, _KEEP_FAILED)
-    match record.past.why:
+    match record.history.reason:
         case "stray":
             reason = f"unknown source {record.source!r}: nobody in this process declares it"
             return Ended(lease, "failed", write_reason(reason, kind="UnknownSource"), keep_failed)
         case "crashed":
-            reason = f"its worker died {record.past.crashes} times over it"
+            reason = f"its worker died {record.history.crashes} times over it"
             return Ended(lease, "failed", write_reason(reason, record.attempt - 1, "WorkerDied"), keep_failed)
         case "expired":
             return Ended(lease, "cancelled", write_reason("expired"), keep)

@@ -9,9 +9,9 @@ from contextlib import suppress
 from typing import Any, Protocol
 
 from onthedot.clock.clock import Clock, SystemClock
-from onthedot.clock.wakeup import Wake
-from onthedot.observability.logs import Logs
-from onthedot.stores.contract import Beat, Store
+from onthedot.clock.wakeup import WakeUp
+from onthedot.observability.logs import LogObserver
+from onthedot.stores.contract import HeartbeatResult, Store
 
 _HELP = 10_000.0  # ms that a session waits for a helper before it begins without
 FOREVER = 100 * 365 * 86_400_000
@@ -23,7 +23,7 @@ Heard = Callable[[float, bool, Sequence[str]], None]
 """How long ago, in ms, the beat was sent that was answered; whether the session lives; its runs that shall end."""
 
 
-class Helper(Protocol):
+class HeartbeatDelegate(Protocol):
     """Beats from another process, which nothing that runs in this one can hinder: the supervisor's, if there is one."""
 
     def keep(self, session: str, info: bytes, lease: int, heard: Heard) -> None:
@@ -39,7 +39,7 @@ class Helper(Protocol):
         ...
 
 
-class Keeper:
+class Heartbeat:
     """Opens the session, then beats three times a lease.
 
     No answered beat for a whole lease, by the monotonic clock: others may run what runs here, so it is ended (the
@@ -50,19 +50,25 @@ class Keeper:
     """
 
     def __init__(
-        self, store: Store, session: str, info: bytes, clock: Clock, logs: Logs, helper: Helper | None = None
+        self,
+        store: Store,
+        session: str,
+        info: bytes,
+        clock: Clock,
+        logs: LogObserver,
+        helper: HeartbeatDelegate | None = None,
     ) -> None:
         self._store = store
         self._session = session
         self._info = info
         self._clock = clock
         self._logs = logs
-        self._helper = None if store.lease is None else helper
+        self._delegate = None if store.lease is None else helper
         self._task: asyncio.Task[None] | None = None
         self._thread: _Thread | None = None
         self._opened = True  # on the loop that beats
-        self._begun: Wake | None = None  # here: the helper has
-        self._wake: Wake | None = None  # on the loop that beats
+        self._begun: WakeUp | None = None  # here: the helper has
+        self._wake: WakeUp | None = None  # on the loop that beats
         self._alive = True
         self._answered = self._next = 0.0  # when the last beat that was answered was sent; when to send one
         self._cancel: Cancel = repr
@@ -71,14 +77,14 @@ class Keeper:
         """cancel(uuid): somebody wants this run to end. lost(): the session is dead, what runs counts no more."""
         lease, self._answered = self._store.lease or FOREVER, self._clock.now()
         self._next = self._answered + lease / 3
-        self._begun = Wake(self._clock)
-        self._ask_helper()  # first: if this process dies now, it knows what to bury
-        await self._store.beat(self._session, self._info, lease)
+        self._begun = WakeUp(self._clock)
+        self._ask_delegate()  # first: if this process dies now, it knows what to bury
+        await self._store.heartbeat(self._session, self._info, lease)
         if self._store.lease is None:
             return
         if not isinstance(self._clock, SystemClock):
             self._cancel = cancel
-            self._task = asyncio.create_task(self._beat(lease, lost))
+            self._task = asyncio.create_task(self._send_heartbeats(lease, lost))
             return
         loop = asyncio.get_running_loop()
 
@@ -89,28 +95,28 @@ class Keeper:
             loop.call_soon_threadsafe(lost)
 
         self._cancel = cancel_there
-        self._thread = _Thread(self._apart(self._beat(lease, lost_there)))
-        if self._helper is not None:
-            await self._begun.until(_HELP)  # else the very first task could cost the session
+        self._thread = _Thread(self._apart(self._send_heartbeats(lease, lost_there)))
+        if self._delegate is not None:
+            await self._begun.wait(_HELP)  # else the very first task could cost the session
 
-    def sure(self) -> bool:
+    def is_confirmed(self) -> bool:
         """The session lives: a beat that was sent less than a lease ago was answered."""
         return self._alive and self._clock.now() < self._answered + (self._store.lease or FOREVER)
 
-    async def tell(self, info: bytes) -> None:
+    async def update_info(self, info: bytes) -> None:
         """What the session says of itself; written only if it is something new."""
         if info != self._info:
             before, self._info = self._info, info
             try:
-                self._ask_helper()
-                await self._store.beat(self._session, info, self._store.lease or FOREVER)
+                self._ask_delegate()
+                await self._store.heartbeat(self._session, info, self._store.lease or FOREVER)
             except BaseException:
                 self._info = before
                 raise
 
-    def _ask_helper(self) -> None:
-        if self._helper is not None:
-            self._helper.keep(self._session, self._info, self._store.lease or FOREVER, self._heard)
+    def _ask_delegate(self) -> None:
+        if self._delegate is not None:
+            self._delegate.keep(self._session, self._info, self._store.lease or FOREVER, self._heard)
 
     def _heard(self, ago: float, alive: bool, cancel: Sequence[str]) -> None:
         self._answered = max(self._answered, self._clock.now() - ago)
@@ -119,9 +125,9 @@ class Keeper:
         for uuid in cancel:
             self._cancel(uuid)
         if self._begun is not None:
-            self._begun.set_soon()
+            self._begun.set_threadsafe()
         if not alive and self._wake is not None:
-            self._wake.set_soon()
+            self._wake.set_threadsafe()
 
     async def _apart(self, beating: Coroutine[Any, Any, None]) -> None:
         """On the loop of the thread, where the store has to be opened, too: with the first beat."""
@@ -130,54 +136,54 @@ class Keeper:
             await beating
         finally:
             if self._opened:
-                await self._store.shut()
+                await self._store.close()
 
-    async def _ask(self, lease: int) -> Beat:
+    async def _ask(self, lease: int) -> HeartbeatResult:
         if not self._opened:
             await self._store.open()
             self._opened = True
-        return await self._store.beat(self._session, self._info, lease)
+        return await self._store.heartbeat(self._session, self._info, lease)
 
-    async def _beat(self, lease: int, lost: Lost) -> None:
-        self._wake = Wake(self._clock)
+    async def _send_heartbeats(self, lease: int, lost: Lost) -> None:
+        self._wake = WakeUp(self._clock)
         while True:
             self._wake.clear()
-            if self._helper is not None:
-                self._helper.look()  # this process may have been stopped, while the helper went on
+            if self._delegate is not None:
+                self._delegate.look()  # this process may have been stopped, while the helper went on
             now = self._clock.now()
             left = self._answered + lease - now
             if left <= 0 or not self._alive:
                 break
             if now < self._next:
-                await self._wake.until(min(self._next - now, left))
+                await self._wake.wait(min(self._next - now, left))
             else:
-                await self._beat_once(lease, now, left)
+                await self._send_heartbeat(lease, now, left)
         lost()
         if self._alive:
-            await self._die(lease)
+            await self._report_death(lease)
 
-    async def _beat_once(self, lease: int, sent: float, left: float) -> None:
+    async def _send_heartbeat(self, lease: int, sent: float, left: float) -> None:
         try:
             async with asyncio.timeout(max(0.001, left / 1000)):
                 beat = await self._ask(lease)
         except Exception as error:  # noqa: BLE001 - told, and tried again soon
-            self._logs.trouble("beat", error)
+            self._logs.error_throttled("beat", error)
             self._next = self._clock.now() + lease / 10
             return
         self._alive = beat.alive
         self._answered, self._next = max(self._answered, sent), sent + lease / 3
-        for lease_of in beat.cancel:
+        for lease_of in beat.cancel_requests:
             self._cancel(lease_of.uuid)
 
-    async def _die(self, lease: int) -> None:
+    async def _report_death(self, lease: int) -> None:
         """Its runs have been ended: as soon as the store can be reached, others shall have them."""
         while True:
             try:
                 await self._ask(0)
                 return
             except Exception as error:  # noqa: BLE001 - likewise
-                self._logs.trouble("beat", error)
-            await Wake(self._clock).until(lease / 10)
+                self._logs.error_throttled("beat", error)
+            await WakeUp(self._clock).wait(lease / 10)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -188,10 +194,10 @@ class Keeper:
             await self._thread.stop()
             self._thread = None
         try:
-            await self._store.close(self._session)
+            await self._store.close_session(self._session)
         finally:
-            if self._helper is not None:
-                self._helper.leave(self._session)  # also if the store was not reached: the helper goes on trying
+            if self._delegate is not None:
+                self._delegate.leave(self._session)  # also if the store was not reached: the helper goes on trying
 
 
 class _Thread:

@@ -70,9 +70,9 @@ class Lifecycle:
         await asyncio.shield(self._ending)
         return first
 
-    def failed(self, why: BaseException) -> None:
+    def failed(self, reason: BaseException) -> None:
         """The engine ended by itself: no retry mends it."""
-        self._log.error("Scheduler stopped: %s: %s", type(why).__name__, why)
+        self._log.error("Scheduler stopped: %s: %s", type(reason).__name__, reason)
         if self._ending is None:
             self.status = "stopping"
             self._ending = asyncio.ensure_future(self._end(0))

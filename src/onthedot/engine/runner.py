@@ -12,14 +12,14 @@ from types import CoroutineType
 from typing import Any, TypeAlias
 
 from onthedot.clock.clock import Clock, Timer
-from onthedot.clock.wakeup import Wake
+from onthedot.clock.wakeup import WakeUp
 from onthedot.codec.functions import Undecodable
 from onthedot.errors import TaskTimeout
-from onthedot.executors.contract import Encoded, Executor
+from onthedot.executors.contract import EncodedResult, Executor
 from onthedot.model.context import TaskContext, reset_current, set_current
-from onthedot.model.failures import NOT_STORED, cancelled, failed, verdict
-from onthedot.observability.logs import Logs
-from onthedot.stores.contract import Again, Also, Done, Lease, Outcome
+from onthedot.model.failures import NOT_STORED, cancelled, failed, outcome_for_error
+from onthedot.observability.logs import LogObserver
+from onthedot.stores.contract import Completed, Effects, Lease, Outcome, Requeued
 
 Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]
 
@@ -49,8 +49,8 @@ class Runner:
         around: Sequence[Around],
         clock: Clock,
         random: randomness.Random,
-        logs: Logs,
-        wake: Wake,
+        logs: LogObserver,
+        wake: WakeUp,
     ) -> None:
         self._around = around
         self._clock = clock
@@ -61,20 +61,20 @@ class Runner:
         self._servers: set[asyncio.Task[None]] = set()
         self._helper_coming = False
         self.runs: dict[str, Run] = {}
-        self.early: dict[str, str] = {}  # cancels since the last ask, of what its answer may tell of
+        self.pending_cancels: dict[str, str] = {}  # cancels since the last ask, of what its answer may tell of
         self.outcomes: list[tuple[Outcome, Run]] = []  # what the next turn settles
         self.freed: list[str] = []  # sources of slots that are free since the last turn
 
-    def begin(self, runs: Sequence[Run]) -> None:
+    def start(self, runs: Sequence[Run]) -> None:
         for run in runs:
             self.runs[run.record.uuid] = run
         self._queue.extend(runs)
-        for run in runs if self.early else ():
-            if run.record.uuid in self.early:
-                self.end(run.record.uuid, "cancel", self.early.pop(run.record.uuid))
+        for run in runs if self.pending_cancels else ():
+            if run.record.uuid in self.pending_cancels:
+                self.cancel(run.record.uuid, "cancel", self.pending_cancels.pop(run.record.uuid))
         self._call_helper()
 
-    def goes_on(self, lease: Lease) -> bool:
+    def adopt_lease(self, lease: Lease) -> bool:
         """What a store has forgotten to have given out, and gives out again to who still runs it: under this lease."""
         run = self.runs.get(lease.uuid)
         if run is None or run.stop or run.over:
@@ -82,21 +82,21 @@ class Runner:
         run.lease = lease
         return True
 
-    def runs_under(self, lease: Lease) -> bool:
+    def holds(self, lease: Lease) -> bool:
         run = self.runs.get(lease.uuid)
         return run is not None and run.lease == lease
 
-    def give_back(self) -> None:
+    def release_queued(self) -> None:
         """What has not begun goes back as if it had not been claimed."""
         while self._queue:
             run = self._queue.popleft()
-            self._finish(run, Again(run.lease, None, counted=False))
+            self._finish(run, Requeued(run.lease, None, counted=False))
 
-    def end(self, uuid: str, why: str, reason: str = "") -> None:
+    def cancel(self, uuid: str, why: str, reason: str = "") -> None:
         """Ends a run from outside: at once where the executor can, else by asking."""
         run = self.runs.get(uuid)
         if run is None and why == "cancel":
-            self.early[uuid] = reason
+            self.pending_cancels[uuid] = reason
         if run is None or run.stop or run.over:
             return
         run.stop = why
@@ -118,11 +118,11 @@ class Runner:
         self.outcomes.append((self._stopped(run), run))
         self._wake.set()
 
-    def abandon(self) -> None:
+    def abandon_running(self) -> None:
         """What does not end although it was cancelled is left alone, and goes back as if it had been cut off."""
         for run in list(self.runs.values()):
             if not run.over:
-                self._logs.stubborn(run.record)
+                self._logs.ignored_cancel(run.record)
                 run.stop = "shutdown"
                 self._abandon(run)
 
@@ -163,8 +163,8 @@ class Runner:
                 if type(value) is _COROUTINE:  # a sync function, or a wrapper of one, that gave a coroutine back
                     value = await value
                 result = b"" if value is None else self._encoded(run, value)
-                also = None if run.spawned is None else Also(tuple(run.spawned))
-                outcome: Outcome | None = Done(run.lease, result, options.keep, also, options.keep_result)
+                also = None if run.spawned is None else Effects(tuple(run.spawned))
+                outcome: Outcome | None = Completed(run.lease, result, options.keep, also, options.keep_result)
             except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
                 outcome = self._raised(run, error)
             reset_current(token)
@@ -210,7 +210,7 @@ class Runner:
 
     def _limit(self, run: Run, timeout: int) -> None:
         run.deadline_ms = self._clock.now() + timeout
-        run.timer = self._clock.call_later(timeout, lambda: self.end(run.record.uuid, "timeout"))
+        run.timer = self._clock.call_later(timeout, lambda: self.cancel(run.record.uuid, "timeout"))
 
     async def _through(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
         if getattr(run.executor, "encodes", False):
@@ -222,10 +222,12 @@ class Runner:
     async def _opened(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
         """The value itself for the layers; one that could not be encoded is out of reach and goes through as it is."""
         value = await call()
-        return run.declared.decode_result(value.data) if isinstance(value, Encoded) and not value.problem else value
+        return (
+            run.declared.decode_result(value.data) if isinstance(value, EncodedResult) and not value.problem else value
+        )
 
     def _encoded(self, run: Run, value: object) -> bytes:
-        if type(value) is Encoded:
+        if type(value) is EncodedResult:
             if value.problem:
                 self._logs.result_not_stored(run.record, ValueError(value.problem))
             return value.data
@@ -244,8 +246,8 @@ class Runner:
 
     def _judged(self, error: BaseException, run: Run) -> Outcome:
         options = run.declared.options
-        outcome, error = verdict(error, run.record, run.lease, options, self._random)
-        self._logs.raised(run.record, error, outcome, options.max_retries)
+        outcome, error = outcome_for_error(error, run.record, run.lease, options, self._random)
+        self._logs.error_classified(run.record, error, outcome, options.max_retries)
         return outcome
 
     def _stopped(self, run: Run) -> Outcome:
@@ -257,7 +259,7 @@ class Runner:
             case "cancel":
                 return cancelled(run.record, run.lease, run.declared.options, run.cancel_wanted)
             case _:
-                return Again(run.lease, None, counted=False)
+                return Requeued(run.lease, None, counted=False)
 
 
 _REASONS = {"cancel": "cancelled", "timeout": "timed out", "shutdown": "shutdown", "lost": "lease lost"}

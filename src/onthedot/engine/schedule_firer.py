@@ -12,11 +12,19 @@ from onthedot.clock.clock import Clock, from_ms, to_ms
 from onthedot.definitions.sources import Sources
 from onthedot.errors import StoreBusy
 from onthedot.model.backoff import seconds
-from onthedot.model.limits import joined
-from onthedot.observability.logs import Logs
+from onthedot.model.limits import merge_by_name
+from onthedot.observability.logs import LogObserver
 from onthedot.schedules.rules import due_windows
-from onthedot.schedules.stored_rule import Plan, moment_in, read, rule_of, skipping, task_of, write
-from onthedot.stores.contract import Fire, Limit, Schedule, Store
+from onthedot.schedules.stored_rule import (
+    ScheduleDefinition,
+    read,
+    rule_of,
+    store_now,
+    task_for_window,
+    with_skipped,
+    write,
+)
+from onthedot.stores.contract import FireRequest, Limit, Schedule, Store
 
 _TRIES = 10  # at a compare-and-set that others were faster at
 
@@ -24,21 +32,21 @@ _TRIES = 10  # at a compare-and-set that others were faster at
 @dataclass(frozen=True)
 class _Decision:
     before: Schedule
-    fire: Fire
+    fire: FireRequest
     windows: tuple[int, ...]  # the nominal times of its tasks
     missed: int  # windows that are gone for good
 
 
-class Firing:
+class ScheduleFirer:
     """Declares what code says at start, and fires what is due."""
 
     def __init__(
         self,
         store: Store,
         sources: Sources,
-        plans: Mapping[str, Plan],
+        plans: Mapping[str, ScheduleDefinition],
         clock: Clock,
-        logs: Logs,
+        logs: LogObserver,
         trouble: Callable[[Exception], object],
     ) -> None:
         """trouble: told of what keeps one schedule from firing, while the others go on."""
@@ -56,14 +64,14 @@ class Firing:
         """Limits and schedules, as code says them now; repeated when a source comes later."""
         plans = dict(self._plans)
         said = [limit for name, source in self._sources.items() for limit in source.limits(name)]
-        limits = joined([*said, *(limit for plan in plans.values() for limit in plan.limits())])
+        limits = merge_by_name([*said, *(limit for plan in plans.values() for limit in plan.limits())])
         limits += await self._said_no_more({limit.name for limit in limits})
         for _ in range(_TRIES):
-            now, there = moment_in(self._store, self._clock), await self._records()
+            now, there = store_now(self._store, self._clock), await self._records()
             put = [new for plan in plans.values() if (new := self._over(plan, there, now)) is not None]
             answers = await self._store.put(put, limits)
             for new, stood in zip(put, answers, strict=False):
-                if stood and (old := there.get(new.name)) is not None and not old.declared:
+                if stood and (old := there.get(new.name)) is not None and not old.definition_digest:
                     self._logs.scheduler.warning("schedule %s was put at run time; code declares it now", new.name)
             if all(answers):
                 break
@@ -72,10 +80,10 @@ class Firing:
         self._running = True
         await self._tell_new(plans.keys() - self._told)
 
-    def _over(self, plan: Plan, there: Mapping[str, Schedule], now: float) -> Schedule | None:
+    def _over(self, plan: ScheduleDefinition, there: Mapping[str, Schedule], now: float) -> Schedule | None:
         """A rule of the user's own that fails stops a start, but not a worker that runs."""
         try:
-            return plan.over(there.get(plan.name), now)
+            return plan.merged_with(there.get(plan.name), now)
         except Exception as error:
             if not self._running:
                 raise
@@ -98,7 +106,7 @@ class Firing:
     async def _said_no_more(self, names: set[str]) -> list[Limit]:
         """What earlier code said of these sources and today's does not: else the old limit would hold for ever."""
         known, (_, limits, _) = self._sources.known, await self._store.state()
-        ours = [limit for limit in limits if limit.by == "code" and limit.name.partition("/")[0] in known]
+        ours = [limit for limit in limits if limit.owner == "code" and limit.name.partition("/")[0] in known]
         return [Limit(limit.name) for limit in ours if limit.name not in names and limit != Limit(limit.name)]
 
     async def fire(self, due: Sequence[Schedule], now: float) -> bool:
@@ -130,7 +138,7 @@ class Firing:
             self._logs.scheduler.error("schedule %s cannot be fired: %s", name, error, exc_info=error)
 
     def _decide(self, record: Schedule, now: float) -> _Decision | None:
-        if record.declared and record.name not in self._plans:
+        if record.definition_digest and record.name not in self._plans:
             return None  # another process's code declares it, or none any more
         stored = read(record)
         rule = rule_of(record.name, stored, self._plans)
@@ -140,13 +148,14 @@ class Firing:
         moment = from_ms(max(now, record.next_at))  # the store says that it is due
         on_time = moment - timedelta(seconds=seconds(rule.grace, "grace"))
         windows = due_windows(rule, from_ms(record.next_at), moment, rule.catch_up, rule.grace)
-        ahead = self._clock.ahead() if self._store.private else 0.0
+        ahead = self._clock.wall_clock_jump() if self._store.private else 0.0
         tasks = tuple(
-            task_of(record.name, stored, rule, window, missed=window < on_time, ahead=ahead) for window in windows.run
+            task_for_window(record.name, stored, rule, window, missed=window < on_time, ahead=ahead)
+            for window in windows.run
         )
         next_at = None if windows.next_at is None else to_ms(windows.next_at)
         nominal = tuple(map(to_ms, windows.run))
-        fire = Fire(record.name, record.rev, tasks, next_at, nominal[-1] if nominal else None)
+        fire = FireRequest(record.name, record.rev, tasks, next_at, nominal[-1] if nominal else None)
         return _Decision(record, fire, nominal, windows.skipped)
 
     # -- windows that do not run
@@ -156,7 +165,7 @@ class Firing:
         keyed = [task.uuid for each in fired for task in each.fire.tasks if task.unique is not None]
         found = await self._store.get(keyed) if keyed else ()
         absent = {uuid for uuid, record in zip(keyed, found, strict=True) if record is None}
-        self._logs.queued([task for each in fired for task in each.fire.tasks if task.uuid not in absent])
+        self._logs.tasks_added([task for each in fired for task in each.fire.tasks if task.uuid not in absent])
         for each in fired:
             if each.missed or any(task.uuid in absent for task in each.fire.tasks):
                 await self._skip(each, absent)
@@ -168,12 +177,12 @@ class Firing:
         overlaps = len(tasks) - len(ran)
         if record is not None:  # one that ran and is not kept is absent, too
             overlaps = min(overlaps, max(0, len(tasks) - (record.runs - each.before.runs)))
-        self._logs.skipped(name, "grace", each.missed)
-        self._logs.skipped(name, "overlap", overlaps)
+        self._logs.windows_skipped(name, "grace", each.missed)
+        self._logs.windows_skipped(name, "overlap", overlaps)
         for _ in range(_TRIES if overlaps or each.missed else 0):  # the count is for people; the log has it, too
             if record is None:
                 return
-            stored = skipping(skipping(read(record), "grace", each.missed), "overlap", overlaps)
+            stored = with_skipped(with_skipped(read(record), "grace", each.missed), "overlap", overlaps)
             last_at = record.last_at
             if overlaps and last_at == each.fire.last_at:  # the last one that ran, not the last that might have
                 last_at = ran[-1] if ran else each.before.last_at

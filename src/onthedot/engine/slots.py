@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 
 from onthedot.definitions.sources import Source, Sources
-from onthedot.stores.contract import Pool
+from onthedot.stores.contract import SlotPool
 
 _FEW = 20  # to ask so many in vain costs no more than another turn
 
@@ -44,7 +44,7 @@ class Slots:
     def running(self) -> int:
         return sum(self._busy.values())
 
-    def ask(self, now: float, *, rang: bool = False, polls: bool = False) -> Sequence[Pool]:
+    def pools(self, now: float, *, rang: bool = False, polls: bool = False) -> Sequence[SlotPool]:
         """Max-min: no source gets more than its share of a pool while others may have work.
 
         rang: an alarm has come, and it may be anybody's. A few who rest are asked as well, if slots are left for all of
@@ -64,7 +64,7 @@ class Slots:
         pools = [pool for pool in self._totals if active[pool] or resting[pool]]
         return [self._pool(pool, active[pool], resting[pool], polls=polls) for pool in pools]
 
-    def free(self) -> dict[str, int]:
+    def offer(self) -> dict[str, int]:
         """How many could be taken, of one source or another."""
         free = {pool: total - self._busy[pool] for pool, total in self._totals.items()}
         if self._batch is not None:
@@ -73,11 +73,11 @@ class Slots:
 
     def _pool(
         self, pool: str, active: list[tuple[str, Source]], resting: list[tuple[str, Source]], *, polls: bool
-    ) -> Pool:
+    ) -> SlotPool:
         free = self._totals[pool] - self._busy[pool]
         if free <= 0:
             self.wake([name for name, _ in resting if polls])  # asked when a slot is free
-            return Pool(0, {})
+            return SlotPool(0, {})
         free = free if self._batch is None else min(free, self._batch)
         room = self._shared(pool, active, free)
         left = free - sum(room.values())
@@ -87,7 +87,7 @@ class Slots:
             room |= {name: self._room(name, source, 1) for name, source in resting}
         room = {name: most for name, most in room.items() if most > 0}
         self.wake(room)
-        return Pool(free, room)
+        return SlotPool(free, room)
 
     def _shared(self, pool: str, sources: list[tuple[str, Source]], free: int) -> dict[str, int]:
         room = {name: self._room(name, source, free) for name, source in sources}
@@ -97,10 +97,10 @@ class Slots:
         return room
 
     def _room(self, name: str, source: Source, free: int) -> int:
-        own = source.room()
+        own = source.max_running()
         return free if own is None else max(0, min(free, own - self._running[name]))
 
-    def hungry(self) -> bool:
+    def has_work(self) -> bool:
         """Is there a free slot, and somebody who may have work for it?"""
         for name, source in self._active.items():
             pool = self._pools[name]
@@ -119,7 +119,7 @@ class Slots:
             self._busy[self._pools[name]] += number
             self._running[name] += number
 
-    def rest(self, sources: Mapping[str, float | None], now: float) -> None:
+    def mark_idle(self, sources: Mapping[str, float | None], now: float) -> None:
         for name, wait in sources.items():
             if name in self._hinted:
                 continue

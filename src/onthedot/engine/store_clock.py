@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import inf
 
-from onthedot.observability.logs import Logs
+from onthedot.observability.logs import LogObserver
 
 LEAST = 1_000.0  # ms; less is a network that stumbled, or a clock that is being slowed down
 _DRIFT = 1e-5  # by which two clocks may go apart
@@ -17,13 +17,13 @@ class StoreClock:
     known as a range. A step is what no two places in the ranges of two turns can explain.
     """
 
-    def __init__(self, logs: Logs) -> None:
+    def __init__(self, logs: LogObserver) -> None:
         self._logs = logs
         self._range: tuple[float, float] | None = None
         self._ahead = inf  # at most, by what the quickest questions of late have told
         self._asked = 0.0
 
-    def seen(self, asked: float, store: float, answered: float) -> float:
+    def observe(self, asked: float, store: float, answered: float) -> float:
         """When to have asked, by our clock, for the store to look at just this moment.
 
         If the question went as quickly as the quickest of late. So what is due at a moment of the store's is asked for

@@ -20,7 +20,7 @@ class Executor(Protocol):
         ...
 
 
-class Encoded:
+class EncodedResult:
     """What an executor gives back whose results were encoded where they came about."""
 
     __slots__ = ("data", "problem")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, cast
 _COROUTINE: type[CoroutineType[Any, Any, object]] = CoroutineType  # so that its value is an object, not unknown
 
 
-class Inline:
+class EventLoopExecutor:
     hard = True
 
     def run(self, call: Callable[..., object], *args: object) -> Awaitable[object]:

@@ -18,7 +18,7 @@ from onthedot.model.context import running_task
 _Call = tuple[contextvars.Context, Callable[..., object], tuple[object, ...], "asyncio.Future[object]"]
 
 
-class Threads:
+class ThreadExecutor:
     hard = False
 
     def __init__(self, name: str = "onthedot") -> None:

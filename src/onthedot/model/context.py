@@ -13,7 +13,7 @@ from onthedot.clock.clock import from_ms
 from onthedot.codec.functions import NO_HEADERS
 from onthedot.errors import TaskCancelled
 from onthedot.model.task import TaskFailure
-from onthedot.stores.contract import Also, Done
+from onthedot.stores.contract import Completed, Effects
 
 if TYPE_CHECKING:
     from onthedot.api.functions import Call
@@ -28,7 +28,7 @@ set_current: Callable[[TaskContext], Token[TaskContext]] = _current.set
 reset_current: Callable[[Token[TaskContext]], None] = _current.reset
 
 
-class Reports(Protocol):
+class ReportSink(Protocol):
     """Where a running task's words go."""
 
     @property
@@ -53,7 +53,7 @@ class TaskContext:
     arguments: Mapping[str, Any] = MappingProxyType({})  # until the body is read
     headers = NO_HEADERS
 
-    def __init__(self, source: Source, record: Record, lease: Lease, reports: Reports) -> None:
+    def __init__(self, source: Source, record: Record, lease: Lease, reports: ReportSink) -> None:
         self.declared = source
         self.record = record
         self.lease = lease
@@ -80,13 +80,13 @@ class TaskContext:
     @property
     def is_last_attempt(self) -> bool:
         """No retry is left after this run."""
-        return self.record.past.retries >= self.declared.options.max_retries
+        return self.record.history.retries >= self.declared.options.max_retries
 
     @property
     def last_error(self) -> TaskFailure | None:
-        from onthedot.model.failures import read_failure
+        from onthedot.model.failures import decode_failure
 
-        return read_failure(self.record.past.error)
+        return decode_failure(self.record.history.error)
 
     @property
     def fence(self) -> int:
@@ -145,7 +145,7 @@ class TaskContext:
 
             ctx.spawn(send.s("ann"))
         """
-        new = call.make()
+        new = call.new_task()
         if self.spawned is None:
             self.spawned = []
         self.spawned.append(new)
@@ -169,8 +169,8 @@ class TaskContext:
         """
         data = b"" if result is None else self.declared.encode(result)
         options = self.declared.options
-        also = None if self.spawned is None else Also(tuple(self.spawned))
-        done = Done(self.lease, data, options.keep, also, options.keep_result)
+        also = None if self.spawned is None else Effects(tuple(self.spawned))
+        done = Completed(self.lease, data, options.keep, also, options.keep_result)
         verdict = await self._reports.settle_in(connection, done)
         if verdict == "lost":
             raise TaskCancelled("its lease is lost: somebody else has it by now", self.uuid)

@@ -52,7 +52,7 @@ _FRAME = re.compile(r'^  File "(?P<file>.*)", line \d+, in (?P<function>.*)\n(?:
 _LIBRARY = re.compile(r"[\\/](?:site-packages|dist-packages|lib[\\/]python3\.\d+)[\\/]|^<")
 
 
-def group_of(source: str, error: TaskFailure) -> str:
+def fingerprint(source: str, error: TaskFailure) -> str:
     """A short name for errors that are alike.
 
     >>> one, two = TaskFailure("KeyError", "no order 17 for 'ann'"), TaskFailure("KeyError", "no order 4 for 'bob'")

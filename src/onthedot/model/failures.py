@@ -24,9 +24,9 @@ from onthedot.errors import (
     TaskTimeout,
 )
 from onthedot.model.backoff import to_duration_ms
-from onthedot.model.options import Options
+from onthedot.model.options import ResolvedOptions
 from onthedot.model.task import TaskFailure
-from onthedot.stores.contract import Again, Ended, Lease, Outcome, Record
+from onthedot.stores.contract import Ended, Lease, Outcome, Record, Requeued
 
 _PACKAGE = str(Path(__file__).parents[1])
 NOT_STORED = b"!"  # stands where a result should be that could not be encoded
@@ -44,7 +44,7 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Failure).decode
 
 
-def write_failure(error: BaseException, attempt: int) -> bytes:
+def encode_failure(error: BaseException, attempt: int) -> bytes:
     known = getattr(error, "failure", None)
     if isinstance(known, TaskFailure):  # it comes from another process, as text
         return _encode(_Failure(known.type, _short(known.message), _short(known.traceback), attempt))
@@ -60,32 +60,34 @@ def write_reason(reason: str, attempt: int = 1, kind: str = "") -> bytes:
     return _encode(_Failure(kind, _short(reason), "", attempt))
 
 
-def read_failure(data: bytes | None) -> TaskFailure | None:
+def decode_failure(data: bytes | None) -> TaskFailure | None:
     if not data:
         return None
     found = _decode(data)
     return TaskFailure(found.type, found.message, found.traceback, found.attempt)
 
 
-def verdict(
-    error: BaseException, record: Record, lease: Lease, options: Options, random: randomness.Random
+def outcome_for_error(
+    error: BaseException, record: Record, lease: Lease, options: ResolvedOptions, random: randomness.Random
 ) -> tuple[Outcome, BaseException]:
     """What a run came to, and by which error: judging may raise one too. What was judged where it ran stands."""
     known = getattr(error, "outcome", None)
-    if isinstance(known, Again | Ended) and known.lease == lease:
+    if isinstance(known, Requeued | Ended) and known.lease == lease:
         return known, error
     try:
-        return judge(error, record, lease, options, random), error
+        return classify_error(error, record, lease, options, random), error
     except Exception as broken:  # noqa: BLE001 - a backoff of the user's own, or a Retry(after) that is no time
         broken.__context__ = error
         return failed(broken, record, lease, options), broken
 
 
-def judge(error: BaseException, record: Record, lease: Lease, options: Options, random: randomness.Random) -> Outcome:
+def classify_error(
+    error: BaseException, record: Record, lease: Lease, options: ResolvedOptions, random: randomness.Random
+) -> Outcome:
     """An exception, seen by the options of its task."""
     match error:
         case Snooze():
-            return Again(lease, to_duration_ms(error.after, "Snooze(after)"), counted=False)
+            return Requeued(lease, to_duration_ms(error.after, "Snooze(after)"), counted=False)
         case Cancel():
             return cancelled(record, lease, options, error.reason or "Cancel")
         case Reject():
@@ -97,24 +99,24 @@ def judge(error: BaseException, record: Record, lease: Lease, options: Options, 
         case _:
             after = None
     wanted = isinstance(error, (Retry, TaskTimeout, *options.retry_on))
-    if not wanted or isinstance(error, options.reject_on) or record.past.retries >= options.max_retries:
+    if not wanted or isinstance(error, options.reject_on) or record.history.retries >= options.max_retries:
         return failed(error, record, lease, options)
     if after is None:
-        after = options.backoff.delay_ms(record.past.retries + 1, error, random)
-    return Again(lease, after, counted=True, error=write_failure(error, record.attempt))
+        after = options.backoff.delay_ms(record.history.retries + 1, error, random)
+    return Requeued(lease, after, counted=True, error=encode_failure(error, record.attempt))
 
 
-def cancelled(record: Record, lease: Lease, options: Options, reason: str) -> Ended:
+def cancelled(record: Record, lease: Lease, options: ResolvedOptions, reason: str) -> Ended:
     return Ended(lease, "cancelled", write_reason(reason, record.attempt), options.keep)
 
 
-def failed(error: BaseException, record: Record, lease: Lease, options: Options) -> Ended:
-    return Ended(lease, "failed", write_failure(error, record.attempt), options.keep_failed)
+def failed(error: BaseException, record: Record, lease: Lease, options: ResolvedOptions) -> Ended:
+    return Ended(lease, "failed", encode_failure(error, record.attempt), options.keep_failed)
 
 
-def as_error(record: Record) -> TaskFailed | TaskCancelled:
+def error_from_record(record: Record) -> TaskFailed | TaskCancelled:
     """What waiting for this ended task raises."""
-    failure = read_failure(record.past.error) or TaskFailure("", "", "", record.attempt)
+    failure = decode_failure(record.history.error) or TaskFailure("", "", "", record.attempt)
     if record.state == "cancelled":
         return TaskCancelled(failure.message, record.uuid)
     kind = TaskTimeout if failure.type.endswith("TaskTimeout") else TaskFailed
@@ -124,8 +126,8 @@ def as_error(record: Record) -> TaskFailed | TaskCancelled:
 def read_result(record: Record, decode: Callable[[bytes], Any]) -> Any:
     """Of an ended task; raises what waiting for it raises."""
     if record.state != "succeeded":
-        raise as_error(record)
-    data = record.past.result
+        raise error_from_record(record)
+    data = record.history.result
     if data is None:
         raise ResultExpired(f"task {record.uuid} succeeded, but its result is not kept any more")
     if data == NOT_STORED:

@@ -126,7 +126,7 @@ class LaneRule(msgspec.Struct, frozen=True, omit_defaults=True):
             cost = _check_cost(value, self.most, f"{source}: argument {cost!r}", least=0)
         if self.by is None:
             return self.lane, float(cost)
-        return f"{self.lane}/{key_text(self._value(source, self.by, arguments, 'by'))}", float(cost)
+        return f"{self.lane}/{lane_key(self._value(source, self.by, arguments, 'by'))}", float(cost)
 
     def _value(self, source: str, name: str, arguments: Mapping[str, object], what: str) -> object:
         value = arguments.get(name, self.defaults.get(name, _MISSING))
@@ -148,7 +148,7 @@ class LaneRule(msgspec.Struct, frozen=True, omit_defaults=True):
 def lane_rule(limits: Iterable[Limit], source: str) -> LaneRule | None:
     """What the code of a source said of its lane, as the store has it."""
     for limit in limits:
-        if limit.name == source and limit.by == "code" and limit.reason:
+        if limit.name == source and limit.owner == "code" and limit.reason:
             try:
                 return msgspec.json.decode(limit.reason, type=LaneRule)
             except msgspec.DecodeError:  # another version's
@@ -156,7 +156,7 @@ def lane_rule(limits: Iterable[Limit], source: str) -> LaneRule | None:
     return None
 
 
-class Limits:
+class LimitDefinitions:
     """All limits of one task, and the lane that a call of it takes.
 
     `parameters` are the names that the function takes (None: not known), `defaults` the values of those left out.
@@ -197,7 +197,7 @@ class Limits:
         """As code says it."""
         return list(self._records)
 
-    def told(self, name: str) -> list[Limit]:
+    def to_limits(self, name: str) -> list[Limit]:
         """What the store is told under one of the task's names; its own record says how the lane is made."""
         records = [limit if limit.name[0] == "@" else _renamed(limit, self.source, name) for limit in self._records]
         if self._rule is None:
@@ -211,7 +211,7 @@ class Limits:
         return (None, 1.0) if self._rule is None else self._rule.of(self.source, arguments)
 
 
-def share(lanes: dict[str, Limit], source: str, limits: Iterable[Limit]) -> None:
+def check_shared_lanes(lanes: dict[str, Limit], source: str, limits: Iterable[Limit]) -> None:
     """Takes what a source says of shared lanes into what others have said; BadLimit if these differ."""
     for limit in limits:
         if limit.name[0] != "@":
@@ -224,10 +224,10 @@ def share(lanes: dict[str, Limit], source: str, limits: Iterable[Limit]) -> None
                 f"{source}: the shared lane {limit.name} has {_words(there)} elsewhere and {_words(limit)} here; "
                 "all who share it must say the same"
             )
-        (lanes[limit.name],) = joined([there, limit])
+        (lanes[limit.name],) = merge_by_name([there, limit])
 
 
-def joined(limits: Iterable[Limit]) -> list[Limit]:
+def merge_by_name(limits: Iterable[Limit]) -> list[Limit]:
     """One record a name: of a shared lane, one task may say how many at once and another how many a second."""
     found: dict[str, Limit] = {}
     for limit in limits:
@@ -248,7 +248,7 @@ def _renamed(limit: Limit, source: str, name: str) -> Limit:
     return limit if name == source else replace(limit, name=name + limit.name.removeprefix(source))
 
 
-def key_text(value: object) -> str:
+def lane_key(value: object) -> str:
     """What stands for a value in the name of a lane: bounded, and different for different values of a type.
 
     >>> key_text("acme"), key_text(17), key_text("a/b")

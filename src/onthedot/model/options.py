@@ -67,7 +67,7 @@ class AddOptions(TypedDict, total=False):
 
 
 @dataclass(frozen=True, slots=True)
-class Options:
+class ResolvedOptions:
     """TaskOptions, checked and whole: what the engine works with. Times in milliseconds."""
 
     executor: str | None
@@ -93,7 +93,7 @@ class Options:
     tags: tuple[str, ...]
 
 
-def resolve(where: str, *layers: TaskOptions) -> Options:
+def resolve(where: str, *layers: TaskOptions) -> ResolvedOptions:
     """Later layers win. `where` names the task in errors."""
     said: dict[str, Any] = {}
     for layer in layers:
@@ -109,8 +109,8 @@ def resolve(where: str, *layers: TaskOptions) -> Options:
         raise DeclarationError(f"{where}: {error}") from None
 
 
-def _checked(said: Mapping[str, Any]) -> Options:
-    return Options(
+def _checked(said: Mapping[str, Any]) -> ResolvedOptions:
+    return ResolvedOptions(
         executor=_optional(said, "executor", _word),
         timeout=_optional(said, "timeout", _positive),
         max_retries=_count(said.get("max_retries", 0), "max_retries"),
@@ -118,24 +118,24 @@ def _checked(said: Mapping[str, Any]) -> Options:
         retry_on=_errors(said.get("retry_on", (Exception,)), "retry_on"),
         reject_on=_errors(said.get("reject_on", ()), "reject_on"),
         max_crashes=_count(said.get("max_crashes", 3), "max_crashes", least=1),
-        priority=priority_of(said.get("priority", 5)),
-        concurrency=_optional(said, "concurrency", bound_of),
+        priority=parse_priority(said.get("priority", 5)),
+        concurrency=_optional(said, "concurrency", parse_bound),
         rate_limit=said.get("rate_limit"),
         limits=_limits(said.get("limits", ())),
-        unique=unique_of(said.get("unique")),
+        unique=parse_unique(said.get("unique")),
         unique_for=_optional(said, "unique_for", to_duration_ms),
-        on_conflict=_one_of(said.get("on_conflict", "keep"), "on_conflict", ("keep", "replace", "error")),
+        on_conflict=parse__one(said.get("on_conflict", "keep"), "on_conflict", ("keep", "replace", "error")),
         expires=_optional(said, "expires", _positive),
-        max_pending=_optional(said, "max_pending", bound_of),
+        max_pending=_optional(said, "max_pending", parse_bound),
         keep=_keep(said, "keep", 7 * 24 * _HOUR),
         keep_failed=_keep(said, "keep_failed", _keep(said, "keep", 30 * 24 * _HOUR)),
         keep_result=_keep(said, "keep_result", _keep(said, "keep", 24 * _HOUR)),
         label=_text(said.get("label", ""), "label"),
-        tags=tags_of(said.get("tags", ())),
+        tags=parse_tags(said.get("tags", ())),
     )
 
 
-def priority_of(value: object) -> int:
+def parse_priority(value: object) -> int:
     """
     >>> priority_of("high"), priority_of(3)
     (10, 3)
@@ -147,13 +147,13 @@ def priority_of(value: object) -> int:
     raise ValueError(f"priority must be 1 to 10 (10 first), 'low', 'normal' or 'high', not {value!r}")
 
 
-def tags_of(value: Sequence[Any]) -> tuple[str, ...]:
+def parse_tags(value: Sequence[Any]) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(tag, str) for tag in value):
         raise ValueError(f"tags must be a list of strings, not {value!r}")
     return tuple(value)
 
 
-def unique_of(value: object) -> bool | str | None:
+def parse_unique(value: object) -> bool | str | None:
     if value is None or isinstance(value, bool | str):
         return value
     raise ValueError(f"unique must be True (all arguments) or a string, not {value!r}")
@@ -175,10 +175,10 @@ def check_call(said: AddOptions) -> AddOptions:
         _positive(said["expires"], "expires")
     if "metadata" in said and not isinstance(said["metadata"], Mapping):
         raise TypeError(f"metadata must be a dict, not {said['metadata']!r}")
-    priority_of(said.get("priority", 5))
-    unique_of(said.get("unique"))
+    parse_priority(said.get("priority", 5))
+    parse_unique(said.get("unique"))
     _text(said.get("label", ""), "label")
-    tags_of(said.get("tags", ()))
+    parse_tags(said.get("tags", ()))
     return said
 
 
@@ -205,7 +205,7 @@ def _positive(value: Any, what: str) -> int:
     return ms
 
 
-def bound_of(value: object, what: str, least: int = 1) -> int:
+def parse_bound(value: object, what: str, least: int = 1) -> int:
     """How many there may be."""
     return _count(value, what, least)
 
@@ -228,7 +228,7 @@ def _text(value: object, what: str) -> str:
     return value
 
 
-def _one_of(value: Any, what: str, allowed: tuple[str, ...]) -> Any:
+def parse__one(value: Any, what: str, allowed: tuple[str, ...]) -> Any:
     if value not in allowed:
         raise ValueError(f"{what} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
     return value

@@ -148,7 +148,7 @@ def check_uuid(uuid: object) -> str:
     return uuid
 
 
-class _Uuids:
+class _Uuid7Generator:
     """Version 7: ordered by time, so that stores append; then a counter, then random bits of this process.
 
     The counter is one atomic step, so that threads need no lock.
@@ -174,7 +174,7 @@ class _Uuids:
         return f"{head}{number >> 14 & 0xFFF:03x}-{0x8000 | number & 0x3FFF:04x}-{self._tail}"
 
 
-_uuids = _Uuids()
+_uuids = _Uuid7Generator()
 new_uuid: Callable[[], str] = _uuids.next
 if hasattr(os, "register_at_fork"):
     os.register_at_fork(after_in_child=_uuids.reseed)

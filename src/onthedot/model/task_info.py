@@ -8,15 +8,15 @@ from datetime import datetime
 import msgspec
 
 from onthedot.clock.clock import from_ms
-from onthedot.codec.functions import NO_HEADERS, Headers, Undecodable, decode_open
-from onthedot.model.failures import read_failure
+from onthedot.codec.functions import NO_HEADERS, Headers, Undecodable, decode_untyped
+from onthedot.model.failures import decode_failure
 from onthedot.model.task import Task, TaskInfo, TaskState
 from onthedot.stores.contract import Note, Record
 
 
-def read_body(record: Record) -> tuple[dict[str, object], Headers]:
+def decode_body(record: Record) -> tuple[dict[str, object], Headers]:
     try:
-        return decode_open(record.body)
+        return decode_untyped(record.body)
     except Undecodable:
         return {"undecodable": record.body.decode(errors="backslashreplace")}, NO_HEADERS
 
@@ -26,17 +26,17 @@ def schedule_at(record: Record, headers: Headers) -> datetime:
     return from_ms(record.due) if headers.at is None else datetime.fromisoformat(headers.at)
 
 
-def as_task(record: Record) -> Task:
-    arguments, headers = read_body(record)
+def task_from_record(record: Record) -> Task:
+    arguments, headers = decode_body(record)
     return Task(record.source, arguments, schedule_at(record, headers), record.uuid)
 
 
-def as_info(record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
-    arguments, headers = read_body(record)
-    past = record.past
-    failure = read_failure(past.error)
+def task_info(record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
+    arguments, headers = decode_body(record)
+    history = record.history
+    failure = decode_failure(history.error)
     state = TaskState.READY if record.state == "parked" else TaskState(record.state)
-    errors = [read_failure(note.data) for note in notes if note.kind == "error"]
+    errors = [decode_failure(note.data) for note in notes if note.kind == "error"]
     progress = [note.data for note in notes if note.kind == "progress"]
     return TaskInfo(
         uuid=record.uuid,
@@ -45,13 +45,13 @@ def as_info(record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
         args=arguments,
         priority=record.policy.priority,
         attempt=record.attempt,
-        retries=past.retries,
-        crashes=past.crashes,
+        retries=history.retries,
+        crashes=history.crashes,
         added_at=from_ms(record.added),
         schedule_at=schedule_at(record, headers),
-        started_at=None if past.started is None else from_ms(past.started),
-        ended_at=None if past.ended is None else from_ms(past.ended),
-        worker=past.session,
+        started_at=None if history.started is None else from_ms(history.started),
+        ended_at=None if history.ended is None else from_ms(history.ended),
+        worker=history.session,
         label=headers.label,
         tags=record.policy.tags,
         metadata=headers.metadata or {},
@@ -61,5 +61,5 @@ def as_info(record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
         error=failure if failure is not None and failure.type and record.state != "succeeded" else None,
         errors=tuple(error for error in errors if error is not None),
         progress=msgspec.json.decode(progress[-1], type=tuple[float, float]) if progress else None,
-        cancel_wanted=past.cancel and not state.ended,
+        cancel_wanted=history.cancel_requested and not state.ended,
     )

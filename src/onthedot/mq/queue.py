@@ -16,9 +16,9 @@ from onthedot.model.backoff import to_duration_ms
 from onthedot.model.options import AddOptions, Priority
 from onthedot.model.task import TaskInfo, check_name, check_uuid
 from onthedot.mq.config import MQConfig
-from onthedot.operations.health import Health, examine, look
-from onthedot.operations.monitor import Monitor
-from onthedot.operations.task_queries import Where
+from onthedot.operations.health import HealthReport, examine, look
+from onthedot.operations.monitor import HealthMonitor
+from onthedot.operations.task_queries import TaskFilter
 
 H = TypeVar("H", bound=Callable[[Any], Any])
 
@@ -51,10 +51,13 @@ class MessageQueue:
             poll_interval=self.config.delay_fallback_interval,
             logger=logger,
         )
-        self._core, self._service = self.app._core, self.app._service
-        self._core.one_pool, self._core.totals = True, {"async": self.config.max_workers}  # sync and async together
-        self._core.batch = self.config.batch_size
-        self._core.keeps_waiting = True  # a stop is not the end of the messages, also in memory
+        self._runtime, self._service = self.app._runtime, self.app._service
+        self._runtime.one_pool, self._runtime.slots = (
+            True,
+            {"async": self.config.max_workers},
+        )  # sync and async together
+        self._runtime.claim_batch = self.config.batch_size
+        self._runtime.keep_pending_on_stop = True  # a stop is not the end of the messages, also in memory
         self._handlers: dict[str, Callable[[Any], Any]] = {}
         self._ended: asyncio.Event = asyncio.Event()
 
@@ -109,7 +112,7 @@ class MessageQueue:
     async def run(self, duration: float | None = None) -> None:
         """Handles messages for so many seconds, or until Ctrl+C or SIGTERM; a second one ends what still runs."""
         try:
-            await self._service.until_signal("loop", duration)
+            await self._service.run_until_signal("loop", duration)
         finally:  # also if this call was cancelled
             await self.stop()
 
@@ -129,10 +132,10 @@ class MessageQueue:
     @asynccontextmanager
     async def _alive(self) -> AsyncGenerator[None, None]:
         """As long as it handles messages, whichever way it was started."""
-        core, self._ended = self._core, asyncio.Event()
-        if core.store.lease is not None:
-            core.store.lease = min(core.store.lease, int(self.config.processing_timeout * 1000) or 1)
-        async with Monitor(core).watching(self.config.monitor_interval):
+        runtime, self._ended = self._runtime, asyncio.Event()
+        if runtime.store.lease is not None:
+            runtime.store.lease = min(runtime.store.lease, int(self.config.processing_timeout * 1000) or 1)
+        async with HealthMonitor(runtime).watching(self.config.monitor_interval):
             yield
         self._ended.set()
 
@@ -142,7 +145,7 @@ class MessageQueue:
     @property
     def status(self) -> dict[str, Any]:
         """What goes on in this process; asks nobody."""
-        worker = self._core.worker
+        worker = self._runtime.worker
         return {
             "status": self._service.status,
             "topics": sorted(self._handlers),
@@ -150,17 +153,17 @@ class MessageQueue:
             "last_error": repr(worker.last_error) if worker and worker.last_error else None,
         }
 
-    async def health_check(self) -> Health:
+    async def health_check(self) -> HealthReport:
         """False if something is wrong with the store or the fleet: ``.checks`` says what."""
-        return await examine(self.app._bridge.do(lambda link: look(link.store, self._core.clock.now())))
+        return await examine(self.app._portal.run(lambda client: look(client.store, self._runtime.clock.now())))
 
     async def metrics(self) -> dict[str, dict[str, int]]:
         """How many messages there are in the store, by topic and state."""
-        return await self.app._bridge.do(lambda link: link.operations.by_source())
+        return await self.app._portal.run(lambda client: client.operations.by_source())
 
     async def dead_letters(self, topic: str | None = None, *, limit: int = 1000) -> list[TaskInfo]:
         """Messages that failed for good, newest first: ``.uuid``, ``.args["payload"]``, ``.error``, ``.attempt``."""
-        where: Where = {"state": "failed", "limit": limit}
+        where: TaskFilter = {"state": "failed", "limit": limit}
         return list(await self.app.find(**where if topic is None else {**where, "source": topic}))
 
     async def retry(self, ids: str | Sequence[str]) -> list[str]:

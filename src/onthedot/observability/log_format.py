@@ -32,7 +32,7 @@ class TaskFields(logging.Filter):
         return True
 
 
-class Json(logging.Formatter):
+class JsonFormatter(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -46,7 +46,7 @@ class Json(logging.Formatter):
         return msgspec.json.encode(line, enc_hook=str).decode()
 
 
-class Console(logging.Formatter):
+class ConsoleFormatter(logging.Formatter):
     def __init__(self, colours: bool) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
         self._colours = colours
@@ -64,11 +64,11 @@ class Console(logging.Formatter):
 def configure(wanted: Format | None, app: App[Any]) -> None:
     """Unless user code has set up logging by itself, or the command line says how it is to be."""
     root = logging.getLogger()
-    own = app._core.logs.task.logger
+    own = app._runtime.logs.task.logger
     if wanted is None and (root.handlers or own.hasHandlers()):
         return
     handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(Json() if wanted == "json" else Console(sys.stderr.isatty()))
+    handler.setFormatter(JsonFormatter() if wanted == "json" else ConsoleFormatter(sys.stderr.isatty()))
     handler.addFilter(TaskFields())
     root.handlers = [handler]
     if root.level in (logging.NOTSET, logging.WARNING):
@@ -80,7 +80,7 @@ def say(text: str, wanted: Format | None = None) -> None:
     line, to = text, sys.stdout
     if wanted == "json":
         line, to = (
-            Json().format(logging.LogRecord("onthedot.scheduler", logging.INFO, "", 0, text, None, None)),
+            JsonFormatter().format(logging.LogRecord("onthedot.scheduler", logging.INFO, "", 0, text, None, None)),
             sys.stderr,
         )
     with contextlib.suppress(OSError):

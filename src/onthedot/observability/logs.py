@@ -10,22 +10,22 @@ from datetime import UTC, datetime, timedelta
 from typing import Any, Literal, Protocol
 
 from onthedot.errors import StoreError
-from onthedot.model.task_info import as_task
-from onthedot.stores.contract import Again, Done, Ended, NewTask, Outcome, Record, Verdict
+from onthedot.model.task_info import task_from_record
+from onthedot.stores.contract import Completed, Ended, NewTask, Outcome, Record, Requeued, Verdict
 
 _QUIET = 60.0  # seconds for which the same trouble of a loop is told once
 _PAUSE = 10.0  # and any: one that goes on has many words
 _MOST = 100  # troubles that are counted apart
 
 
-class Began(Protocol):
+class StartedRun(Protocol):
     @property
     def record(self) -> Record: ...
     @property
     def started(self) -> float: ...
 
 
-class Lines(logging.LoggerAdapter[logging.Logger]):
+class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     """A logger whose handlers may fail: a full disk under the log must not stop the tasks."""
 
     def __init__(self, logger: logging.Logger) -> None:
@@ -44,14 +44,14 @@ class Lines(logging.LoggerAdapter[logging.Logger]):
                 sys.stderr.write(f"onthedot: logging to {self.logger.name} fails: {error!r}\n")
 
 
-class Logs:
+class LogObserver:
     """Lines about tasks. Whether INFO is wanted is looked up once a batch, not once a task."""
 
     def __init__(self, root: logging.Logger | None, worker: str = "") -> None:
         root = root or logging.getLogger("onthedot")
-        self.scheduler: Lines = Lines(root.getChild("scheduler"))
-        self.task: Lines = Lines(root.getChild("task"))
-        self.store: Lines = Lines(root.getChild("store"))
+        self.scheduler: SafeLogger = SafeLogger(root.getChild("scheduler"))
+        self.task: SafeLogger = SafeLogger(root.getChild("task"))
+        self.store: SafeLogger = SafeLogger(root.getChild("store"))
         self.worker = worker
         self._told: dict[str, tuple[float, int]] = {}
         self._last = -_PAUSE
@@ -59,7 +59,7 @@ class Logs:
     def _fields(self, record: Record) -> dict[str, object]:
         return {"uuid": record.uuid, "source": record.source, "attempt": record.attempt, "worker": self.worker}
 
-    def queued(self, tasks: Sequence[NewTask]) -> None:
+    def tasks_added(self, tasks: Sequence[NewTask]) -> None:
         if self.task.isEnabledFor(logging.INFO):
             for task in tasks:
                 fields = {"uuid": task.uuid, "source": task.source, "attempt": 1, "worker": self.worker}
@@ -71,7 +71,9 @@ class Logs:
             new.uuid, record.body, new.body, extra=self._fields(record),
         )  # fmt: skip
 
-    def settled(self, ended: Sequence[tuple[Outcome, Began]], verdicts: Sequence[Verdict], now: float) -> None:
+    def tasks_settled(
+        self, ended: Sequence[tuple[Outcome, StartedRun]], verdicts: Sequence[Verdict], now: float
+    ) -> None:
         """Verdicts of runs come first, in their order."""
         info = self.task.isEnabledFor(logging.INFO)
         if not info and "lost" not in verdicts:
@@ -83,18 +85,18 @@ class Logs:
                     "[lost] task %s from %s: somebody else has it by now, this run does not count",
                     record.uuid, record.source, extra=self._fields(record),
                 )  # fmt: skip
-            elif info and isinstance(outcome, Done):
+            elif info and isinstance(outcome, Completed):
                 self.task.info(
                     "[done] task %s from %s in %.1f ms",
                     record.uuid, record.source, now - run.started, extra=self._fields(record),
                 )  # fmt: skip
 
-    def raised(self, record: Record, error: BaseException, outcome: Outcome, most: int) -> None:
+    def error_classified(self, record: Record, error: BaseException, outcome: Outcome, most: int) -> None:
         match outcome:
-            case Again(counted=True):
+            case Requeued(counted=True):
                 self.task.warning(
                     "[retry] task %s from %s again at %s (%d/%d): %s: %s",
-                    record.uuid, record.source, _at(outcome.after or 0), record.past.retries + 1, most,
+                    record.uuid, record.source, _at(outcome.after or 0), record.history.retries + 1, most,
                     getattr(error, "error_type", type(error).__name__), error, extra=self._fields(record),
                 )  # fmt: skip
             case Ended(state="failed"):
@@ -109,10 +111,10 @@ class Logs:
     def undecodable(self, record: Record, error: Exception) -> None:
         self.task.error("[fail] task %s from %s: %s", record.uuid, record.source, error, extra=self._fields(record))
 
-    def chore(self, record: Record) -> None:
-        match record.past.why:
+    def chores_ended(self, record: Record) -> None:
+        match record.history.reason:
             case "stray":
-                shown = as_task(record).to_dict()
+                shown = task_from_record(record).to_dict()
                 self.task.error("[drop] Unknown task source: %s %s", record.source, shown, extra=self._fields(record))
             case "expired":
                 self.task.warning(
@@ -122,7 +124,7 @@ class Logs:
             case "crashed":
                 self.task.error(
                     "[fail] task %s from %s: its worker died %d times over it",
-                    record.uuid, record.source, record.past.crashes, extra=self._fields(record),
+                    record.uuid, record.source, record.history.crashes, extra=self._fields(record),
                 )  # fmt: skip
             case _:
                 self.task.info("[cancelled] task %s from %s", record.uuid, record.source, extra=self._fields(record))
@@ -134,7 +136,7 @@ class Logs:
             record.uuid, record.source, thread, extra=self._fields(record),
         )  # fmt: skip
 
-    def stubborn(self, record: Record) -> None:
+    def ignored_cancel(self, record: Record) -> None:
         self.task.warning(
             "task %s from %s was cancelled and goes on: it swallows CancelledError; it is left behind and goes back",
             record.uuid, record.source, extra=self._fields(record),
@@ -146,12 +148,12 @@ class Logs:
             record.uuid, record.source, error, extra=self._fields(record),
         )  # fmt: skip
 
-    def skipped(self, schedule: str, why: Literal["overlap", "grace", "paused"], windows: int) -> None:
+    def windows_skipped(self, schedule: str, reason: Literal["overlap", "grace", "paused"], windows: int) -> None:
         if windows:
             several = f" ({windows} windows)" if windows > 1 else ""
-            self.scheduler.warning("[skipped] schedule %s: %s%s", schedule, why, several)
+            self.scheduler.warning("[skipped] schedule %s: %s%s", schedule, reason, several)
 
-    def trouble(self, where: str, error: BaseException) -> None:
+    def error_throttled(self, where: str, error: BaseException) -> None:
         """Something that will be tried again: a line in ten seconds at most, the same in a minute, with a count."""
         now, key = time.monotonic(), f"{where}: {type(error).__name__}: {error}"
         last, times = self._told.get(key, (-_QUIET, 0))

@@ -33,7 +33,7 @@ async def diagnose(operations: Operations) -> list[Check]:
     found.append(Check(True, "workers", f"{len(workers)}" + (f" on {hosts}" if hosts else "")))
     found += _late(await _oldest(operations, sources), {each.name: each for each in sources}, workers)
     found += _paused(sources)
-    found += _running(Counter([each.past.session async for each in operations.counted("running")]), workers)
+    found += _running(Counter([each.history.session async for each in operations.counted("running")]), workers)
     found.append(await _failed(operations, sources))
     found += _schedules(await operations.schedules.list(), workers)
     found += await _clocks(operations, workers)
@@ -100,20 +100,20 @@ def _paused(sources: Iterable[SourceInfo]) -> Iterator[Check]:
 def _pause(source: SourceInfo, pause: Pause) -> Check:
     whose = source.name if pause.key is None else f"{source.name} for {pause.key}"
     waits = f"; {source.ready + source.parked} ready ones wait" if pause.key is None else ""
-    why = f": {pause.reason}" if pause.reason else ""
+    reason = f": {pause.reason}" if pause.reason else ""
     since = "nobody knows since when" if pause.since is None else ago((pause.since - datetime.now(UTC)).total_seconds())
     ok = pause.since is not None and datetime.now(UTC) - pause.since < FORGOTTEN
     key = "" if pause.key is None else f" --key '{pause.key}'"
-    return Check(ok, "paused", f"{whose}, {since}{why}{waits}", f"onthedot source resume {source.name}{key}")
+    return Check(ok, "paused", f"{whose}, {since}{reason}{waits}", f"onthedot source resume {source.name}{key}")
 
 
 # -- what runs, and how it ended
 
 
-def _running(held: Mapping[str | None, int], workers: Sequence[WorkerInfo]) -> Iterator[Check]:
+def _running(leased: Mapping[str | None, int], workers: Sequence[WorkerInfo]) -> Iterator[Check]:
     alive = {worker.id for worker in workers}
-    dead = sum(number for session, number in held.items() if session not in alive)
-    running, slots = sum(held.values()), sum(sum(worker.concurrency.values()) for worker in workers)
+    dead = sum(number for session, number in leased.items() if session not in alive)
+    running, slots = sum(leased.values()), sum(sum(worker.concurrency.values()) for worker in workers)
     if dead:
         yield Check(
             False, "running", f"{dead} are held by workers that are dead",
@@ -147,17 +147,17 @@ def _schedules(schedules: Iterable[ScheduleInfo], workers: Sequence[WorkerInfo])
     """Where nobody works, only what is overdue is told: the rest fires as soon as somebody does."""
     bad: list[Check] = []
     for each in (each for each in schedules if each.enabled):
-        name, why = each.name, f": {each.reason}" if each.reason else ""
+        name, reason = each.name, f": {each.reason}" if each.reason else ""
         late = 0.0 if each.next_run is None else (datetime.now(UTC) - each.next_run).total_seconds()
         if late > _LATE:
             remedy = f"start a worker whose app declares it; if none does any more: onthedot schedule delete {name}"
-            bad.append(Check(False, "schedule", f"{name} was due {ago(-late)}, and nobody fires it{why}", remedy))
+            bad.append(Check(False, "schedule", f"{name} was due {ago(-late)}, and nobody fires it{reason}", remedy))
         elif workers and each.orphan:
             remedy = f"run its app again, or: onthedot schedule delete {name}"
-            bad.append(Check(False, "schedule", f"{name} does not fire{why}", remedy))
+            bad.append(Check(False, "schedule", f"{name} does not fire{reason}", remedy))
         elif each.next_run is None and not each.run_count:
             remedy = "its rule has no moment in the future; give it another"
-            bad.append(Check(False, "schedule", f"{name} has never fired, and never will{why}", remedy))
+            bad.append(Check(False, "schedule", f"{name} has never fired, and never will{reason}", remedy))
     return bad[:_SOME]
 
 

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from onthedot.clock.clock import from_ms
-from onthedot.model.error_fingerprint import blanked, group_of, place_of
-from onthedot.model.failures import read_failure
+from onthedot.model.error_fingerprint import blanked, fingerprint, place_of
+from onthedot.model.failures import decode_failure
 from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Record
 
@@ -35,22 +35,22 @@ class _Group:
 
     def add(self, record: Record, error: TaskFailure) -> None:
         self.count += 1
-        if (record.past.ended or 0) > (self.record.past.ended or 0):
+        if (record.history.ended or 0) > (self.record.history.ended or 0):
             self.record, self.error = record, error
 
     def told(self, name: str) -> FailureGroup:
         record, error = self.record, self.error
         shown = blanked(error.message) if self.count > 1 else error.message
-        last = None if record.past.ended is None else from_ms(record.past.ended)
+        last = None if record.history.ended is None else from_ms(record.history.ended)
         return FailureGroup(name, record.source, error.type, shown, place_of(error), self.count, last, record.uuid)
 
 
-async def grouped(failed: AsyncIterable[Record]) -> list[FailureGroup]:
+async def group_failures(failed: AsyncIterable[Record]) -> list[FailureGroup]:
     """By error, the most frequent first."""
     groups: dict[str, _Group] = {}
     async for record in failed:
-        error = read_failure(record.past.error)
+        error = decode_failure(record.history.error)
         if error is not None and error.type:
-            name = group_of(record.source, error)
+            name = fingerprint(record.source, error)
             groups.setdefault(name, _Group(record, error)).add(record, error)
     return sorted((group.told(name) for name, group in groups.items()), key=lambda group: -group.count)

@@ -7,8 +7,8 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 
 from onthedot.errors import StoreError
-from onthedot.operations.workers import WorkerInfo, as_worker
-from onthedot.stores.capabilities import Served, Server
+from onthedot.operations.workers import WorkerInfo, worker_info
+from onthedot.stores.capabilities import HasServerInfo, ServerInfo
 from onthedot.stores.contract import State, Store
 
 LATE = 60_000  # ms that a ready task may wait where nobody could take it
@@ -32,7 +32,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Health:
+class HealthReport:
     """All that was looked at; true if nothing of it is wrong."""
 
     checks: tuple[Check, ...]
@@ -49,27 +49,27 @@ class Vitals:
     tally: Mapping[tuple[str, State], int]
     workers: Sequence[WorkerInfo]
     unserved: Mapping[str, int]  # sources that no live worker knows: since when the longest of their ready tasks is due
-    server: Server | None = None  # None: the store has no machine and no memory of its own
+    server: ServerInfo | None = None  # None: the store has no machine and no memory of its own
 
 
 async def look(store: Store, now: float) -> Vitals:
     tally = await store.tally()
     _, _, sessions = await store.state()
-    workers = [as_worker(name, info, 0) for name, info in sessions.items()]
+    workers = [worker_info(name, info, 0) for name, info in sessions.items()]
     known = {source for worker in workers for source in worker.sources}
     ready = {source for (source, state), count in tally.items() if state == "ready" and count > 0}
     unserved = {source: await _longest(store, source, int(now)) for source in sorted(ready - known)}
-    server = await store.server() if isinstance(store, Served) else None
+    server = await store.server() if isinstance(store, HasServerInfo) else None
     return Vitals(now, tally, workers, unserved, server)
 
 
-async def examine(looking: Awaitable[Vitals]) -> Health:
+async def examine(looking: Awaitable[Vitals]) -> HealthReport:
     """Checks what a look brings; that it brings nothing is what is wrong then."""
     try:
         vitals = await looking
     except StoreError as error:
-        return Health((Check(False, "store", str(error)),))
-    return Health((Check(True, "store", "answers"), *checks(vitals)))
+        return HealthReport((Check(False, "store", str(error)),))
+    return HealthReport((Check(True, "store", "answers"), *checks(vitals)))
 
 
 async def _longest(store: Store, source: str, now: int) -> int:
@@ -141,7 +141,7 @@ def failing(tally: Mapping[tuple[str, State], int], before: Mapping[tuple[str, S
     return Check(failed <= MOST_FAILED * runs, "failures", text)
 
 
-def clock(server: Server, now: float) -> Check:
+def clock(server: ServerInfo, now: float) -> Check:
     """
     >>> clock(Server(now=10_000), now=12_500).text
     "this machine's clock is 2.5 s ahead of the store's: due times go by the store's; mend one of them"
@@ -153,7 +153,7 @@ def clock(server: Server, now: float) -> Check:
     return Check(False, "clock", f"{text}: due times go by the store's; mend one of them", MEND_CLOCKS)
 
 
-def memory(server: Server) -> list[Check]:
+def memory(server: ServerInfo) -> list[Check]:
     """Nothing, where there is no limit.
 
     >>> memory(Server(now=0, memory=900, memory_limit=1000))[0].text

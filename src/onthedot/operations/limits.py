@@ -10,10 +10,10 @@ from types import EllipsisType
 from msgspec.structs import replace
 
 from onthedot.errors import ArgumentError, BadLimit
-from onthedot.model.limits import AtMost, Rate, key_text, lane_rule
+from onthedot.model.limits import AtMost, Rate, lane_key, lane_rule
 from onthedot.operations.sources import read_reason
-from onthedot.operations.task_queries import Finding
-from onthedot.schedules.stored_rule import Plan
+from onthedot.operations.task_queries import TaskQueries
+from onthedot.schedules.stored_rule import ScheduleDefinition
 from onthedot.stores.contract import Limit, Store
 
 _NAME = re.compile(r"@?[A-Za-z0-9_.:-]{1,200}(/[^/\x00-\x1f\x7f]{1,200})?")
@@ -21,13 +21,13 @@ _WEEK = 7 * 86_400_000
 
 
 @dataclass(frozen=True)
-class Code:
+class CodeDefinitions:
     """What this process's code says, where there is any: the command line has none."""
 
     limits: Callable[[], Iterable[Limit]] = tuple[Limit, ...]
     keep: Callable[[str], int] = lambda _: _WEEK  # ms that a cancelled task of a source stays
     most_kept: int = 1_000_000  # ended tasks
-    plans: Mapping[str, Plan] = field(default_factory=dict[str, Plan])  # its schedules
+    plans: Mapping[str, ScheduleDefinition] = field(default_factory=dict[str, ScheduleDefinition])  # its schedules
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,8 +47,8 @@ class LimitInfo:
     changed: tuple[str, ...] = ()
 
 
-class Limiting(Finding):
-    def __init__(self, store: Store, code: Code) -> None:
+class LimitOperations(TaskQueries):
+    def __init__(self, store: Store, code: CodeDefinitions) -> None:
         super().__init__(store)
         self._code = code
 
@@ -96,12 +96,14 @@ class Limiting(Finding):
             )
         _, stored, _ = await self._store.state()
         name = self._full_name(name, key, [*stored, *self._code.limits()])
-        mine = next((limit for limit in stored if (limit.name, limit.by) == (name, "operator")), None)
-        return name, mine or Limit(name, by="operator"), [*stored]
+        mine = next((limit for limit in stored if (limit.name, limit.owner) == (name, "operator")), None)
+        return name, mine or Limit(name, owner="operator"), [*stored]
 
     def _full_name(self, name: str, key: str | None, known: list[Limit]) -> str:
         """A lane that nobody's code has is refused: the operator would believe that it is limited."""
-        names = {limit.name for limit in known if limit.by == "code" and not (limit.cap is None and limit.rate is None)}
+        names = {
+            limit.name for limit in known if limit.owner == "code" and not (limit.cap is None and limit.rate is None)
+        }
         if key is None and "/" not in name:
             if name[0] != "@" or name in names:
                 return name
@@ -109,7 +111,7 @@ class Limiting(Finding):
                 return f"{name}/*"
         head = name.partition("/")[0]
         if f"{head}/*" in names:
-            return name if key is None else f"{head}/{key_text(key)}"
+            return name if key is None else f"{head}/{lane_key(key)}"
         rule = lane_rule(known, head)
         if rule is not None and rule.lane != head:
             raise ArgumentError(f"the tasks of {head} go by the shared lane {rule.lane}: name that one instead")
@@ -118,7 +120,7 @@ class Limiting(Finding):
 
 
 def _info(name: str, limits: Iterable[Limit]) -> LimitInfo:
-    by = {limit.by: limit for limit in limits if limit.name == name}
+    by = {limit.owner: limit for limit in limits if limit.name == name}
     said = [limit for who in ("operator", "code") if (limit := by.get(who)) is not None]
     rated = next((limit for limit in said if limit.rate is not None), None)
     paused = next((limit for limit in said if limit.paused), None)

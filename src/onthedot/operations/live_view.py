@@ -6,13 +6,14 @@ import time
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from math import inf
 
 from onthedot.clock.clock import from_ms
 from onthedot.errors import StoreError
-from onthedot.model.failures import read_failure
-from onthedot.operations.sources import SourceInfo, as_sources
-from onthedot.operations.throughput import ENDS, Pace, Step
-from onthedot.operations.workers import WorkerInfo, as_worker
+from onthedot.model.failures import decode_failure
+from onthedot.operations.sources import SourceInfo, source_infos
+from onthedot.operations.throughput import ENDS, Step, Throughput
+from onthedot.operations.workers import WorkerInfo, worker_info
 from onthedot.stores.contract import Record, Store
 
 _ROWS, _READS = 500, 20  # of the log in one read, and reads for one picture: who is behind catches up over several
@@ -32,7 +33,7 @@ class Rates:
 
 
 @dataclass(frozen=True, slots=True)
-class Failed:
+class FailedTask:
     """One of the newest failures."""
 
     uuid: str
@@ -43,7 +44,7 @@ class Failed:
 
 
 @dataclass(frozen=True, slots=True)
-class Frame:
+class LiveSnapshot:
     """One picture. history: how many ended in each of the last 60 seconds."""
 
     at: datetime
@@ -52,28 +53,29 @@ class Frame:
     history: tuple[int, ...]
     sources: tuple[SourceInfo, ...]
     workers: tuple[WorkerInfo, ...]
-    failures: tuple[Failed, ...]  # the newest first
+    failures: tuple[FailedTask, ...]  # the newest first
     trouble: str = ""  # the store does not answer: everything else is as it was last seen
     since: datetime | None = None  # likewise
 
 
-class Watch:
+class LiveView:
     """Follows the log; counts are asked for now and then, and never more than once a second."""
 
     def __init__(self, store: Store) -> None:
         self._store = store
-        self._pace = Pace(_clock())
+        self._pace = Throughput(_clock())
         self._cursor = ""
-        self._counted = self._heard = 0.0
+        self._counted = -inf
+        self._heard = 0.0
         self._stale = True
         self._sources: list[SourceInfo] = []
         self._workers: list[WorkerInfo] = []
         self._first = True
         self._asked: set[str] = set()  # failures that were looked at
-        self._failures: list[Failed] = []
+        self._failures: list[FailedTask] = []
         self._away: tuple[str, datetime] | None = None
 
-    async def look(self) -> Frame:
+    async def look(self) -> LiveSnapshot:
         """Never fails for what the store does: the picture says so."""
         try:
             await self._follow()
@@ -102,8 +104,8 @@ class Watch:
         if now - self._counted < (_COUNTS if self._stale else _QUIET) and self._away is None:
             return
         _, limits, sessions = await self._store.state()
-        self._workers = [as_worker(name, info, 0) for name, info in sorted(sessions.items())]
-        self._sources = as_sources(await self._store.tally(), limits, self._workers)
+        self._workers = [worker_info(name, info, 0) for name, info in sorted(sessions.items())]
+        self._sources = source_infos(await self._store.tally(), limits, self._workers)
         self._counted, self._stale = now, False
 
     async def _look_at_failures(self) -> None:
@@ -119,10 +121,10 @@ class Watch:
         merged = {each.uuid: each for each in [*self._failures, *filter(None, map(_failed, found))]}
         self._failures = sorted(merged.values(), key=lambda each: each.at or _NEVER, reverse=True)[:_SHOWN]
 
-    def _frame(self) -> Frame:
+    def _frame(self) -> LiveSnapshot:
         trouble, since = self._away or ("", None)
         rates = self._pace.rates()
-        return Frame(
+        return LiveSnapshot(
             at=datetime.now(UTC),
             rates=_rates(rates, [source for source, _ in rates]),
             by_source={source.name: _rates(rates, [source.name]) for source in self._sources},
@@ -144,12 +146,12 @@ def _rates(rates: Mapping[tuple[str, Step], float], sources: Iterable[str]) -> R
     return Rates(of("started"), of(*ENDS), of("failed"), of("retried"))
 
 
-def _failed(record: Record | None) -> Failed | None:
-    error = None if record is None or record.state != "failed" else read_failure(record.past.error)
+def _failed(record: Record | None) -> FailedTask | None:
+    error = None if record is None or record.state != "failed" else decode_failure(record.history.error)
     if record is None or error is None:
         return None
-    at = None if record.past.ended is None else from_ms(record.past.ended)
-    return Failed(record.uuid, record.source, at, error.type, error.message)
+    at = None if record.history.ended is None else from_ms(record.history.ended)
+    return FailedTask(record.uuid, record.source, at, error.type, error.message)
 
 
 def _clock() -> float:

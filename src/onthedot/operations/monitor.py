@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Protocol
 
 from onthedot.clock.clock import Clock
-from onthedot.clock.wakeup import Wake
-from onthedot.observability.logs import Logs
+from onthedot.clock.wakeup import WakeUp
+from onthedot.observability.logs import LogObserver
 from onthedot.operations.health import Vitals, checks, look
 from onthedot.stores.contract import Store
 
@@ -19,25 +19,25 @@ QUIET = 600_000  # ms for which the same trouble is told once
 class Watched(Protocol):
     """A process of the fleet, as far as a monitor needs it."""
 
-    logs: Logs
+    logs: LogObserver
     clock: Clock
 
     @property
     def store(self) -> Store: ...
     @property
-    def worker(self) -> Session | None: ...
+    def worker(self) -> MonitoredWorker | None: ...
 
 
-class Session(Protocol):
+class MonitoredWorker(Protocol):
     @property
     def session(self) -> str: ...
 
 
-class Monitor:
+class HealthMonitor:
     """The oldest of the workers looks: nobody is elected, and when it goes the next one is the oldest."""
 
-    def __init__(self, core: Watched) -> None:
-        self._core = core
+    def __init__(self, runtime: Watched) -> None:
+        self._runtime = runtime
         self._told: dict[str, float] = {}
         self._before: Vitals | None = None
 
@@ -56,17 +56,17 @@ class Monitor:
             try:
                 await self.warn()
             except Exception as error:  # noqa: BLE001 - told, and tried again the next time
-                self._core.logs.trouble("system_monitor", error)
-            await Wake(self._core.clock).until(interval * 1000)
+                self._runtime.logs.error_throttled("system_monitor", error)
+            await WakeUp(self._runtime.clock).wait(interval * 1000)
 
     async def warn(self) -> None:
         """Of what has gone wrong since the last look, and of what is wrong now; the first look only begins."""
-        before, vitals = self._before, await look(self._core.store, self._core.clock.now())
+        before, vitals = self._before, await look(self._runtime.store, self._runtime.clock.now())
         self._before = vitals
         oldest = min((worker.id for worker in vitals.workers), default=None)
-        if before is None or self._core.worker is None or self._core.worker.session != oldest:
+        if before is None or self._runtime.worker is None or self._runtime.worker.session != oldest:
             return
         for trouble in (check for check in checks(vitals, before) if not check.ok):
             if vitals.now - self._told.get(trouble.what, -QUIET) >= QUIET:
                 self._told[trouble.what] = vitals.now
-                self._core.logs.scheduler.warning("[monitor] %s: %s", trouble.what, trouble.text)
+                self._runtime.logs.scheduler.warning("[monitor] %s: %s", trouble.what, trouble.text)

@@ -13,11 +13,11 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from onthedot.errors import StoreRefused
-from onthedot.model.failures import read_failure, write_reason
+from onthedot.model.failures import decode_failure, write_reason
 from onthedot.model.task import new_uuid
 from onthedot.operations.move_schedules import move_schedules
-from onthedot.stores.contract import CLIENT_LEASE, Added, Again, Ended, Lease, Outcome, Record, Store
-from onthedot.stores.rules.records import ENDED, ENDING, gone
+from onthedot.stores.contract import CLIENT_LEASE, Added, Ended, Lease, Outcome, Record, Requeued, Store
+from onthedot.stores.rules.records import CHORE_REASONS, ENDED, is_superseded
 
 _BATCH = 500
 _KEEP = 7 * 86_400_000  # so that the same uuid, added here once more, is known
@@ -30,7 +30,7 @@ _Fate: TypeAlias = Literal["alive", "ours", "unwanted", "unclear"]
 
 
 @dataclass
-class Moved:
+class MoveResult:
     """What a move has done so far, and what it leaves."""
 
     tasks: int = 0
@@ -68,11 +68,11 @@ class Move:
         self._seconds = seconds
         self._release = False
         self._session = new_uuid()
-        self._moved = Moved()
+        self._moved = MoveResult()
         self._late: set[str] = set()  # counted as moved, but not put down yet: another mover has them there
         self._left = 0  # so many were not put down when it was tried last
 
-    async def run(self, *, wait: bool = False, release: bool = False) -> Moved:
+    async def run(self, *, wait: bool = False, release: bool = False) -> MoveResult:
         """wait: for what runs here, and comes back. release: what an unfinished move has left on either side, too."""
         self._release = release
         await self._check()
@@ -94,20 +94,20 @@ class Move:
     async def _check(self) -> None:
         """Nothing can be moved to where it is, under whatever name."""
         probe = new_uuid()
-        await self._source.beat(probe, b"{}", CLIENT_LEASE)
+        await self._source.heartbeat(probe, b"{}", CLIENT_LEASE)
         try:
             if probe in (await self._target.state())[2]:
                 raise StoreRefused("a move from a store to itself: --from and --to are the same one")
         finally:
-            await self._source.close(probe)
+            await self._source.close_session(probe)
 
     async def _running(self) -> int:
         return sum(count for (_, state), count in (await self._source.tally()).items() if state == "running")
 
     async def _limits(self) -> None:
         """The operator's; where there is one already, it stands. First, so that no task runs there without them."""
-        theirs = {limit.name for limit in (await self._target.state())[1] if limit.by == "operator"}
-        mine = [limit for limit in (await self._source.state())[1] if limit.by == "operator"]
+        theirs = {limit.name for limit in (await self._target.state())[1] if limit.owner == "operator"}
+        mine = [limit for limit in (await self._source.state())[1] if limit.owner == "operator"]
         await self._target.put([], [limit for limit in mine if limit.name not in theirs])
         self._moved.limits = [limit.name for limit in mine if limit.name not in theirs]
 
@@ -128,25 +128,29 @@ class Move:
                 return
 
     async def _batch(self, records: Sequence[Record]) -> None:
-        mine = [record for record in records if self._release or not record.arriving]
+        mine = [record for record in records if self._release or not record.is_arriving]
         self._moved.arriving += len(records) - len(mine)
-        free = [record.uuid for record in mine if record.past.why not in ENDING or record.past.why == "lifted"]
+        free = [
+            record.uuid
+            for record in mine
+            if record.history.reason not in CHORE_REASONS or record.history.reason == "lifted"
+        ]
         since = self._seconds()
-        held = await self._source.lift(self._session, free)
-        taken = {record.uuid for record in held.tasks}
-        self._moved.busy += sum(record.past.why == "lifted" and record.uuid not in taken for record in mine)
+        leased = await self._source.lift(self._session, free)
+        taken = {record.uuid for record in leased.tasks}
+        self._moved.busy += sum(record.history.reason == "lifted" and record.uuid not in taken for record in mine)
         if not taken:
             return
         if self._seconds() - since >= _LEASE:  # it took so long that another mover may have brought them by now
             self._moved.busy += len(taken)
             return
         outcomes: list[Outcome] = []
-        adopted = await self._target.adopt(held.tasks)
-        left = await self._left_meanwhile(held.tasks, adopted)
-        for record, added in zip(held.tasks, adopted, strict=True):
-            lease = Lease(record.uuid, held.fence, self._session)
+        adopted = await self._target.adopt(leased.tasks)
+        left = await self._left_meanwhile(leased.tasks, adopted)
+        for record, added in zip(leased.tasks, adopted, strict=True):
+            lease = Lease(record.uuid, leased.fence, self._session)
             if added.uuid != record.uuid:  # its key is another's there: this one is as good here as before
-                outcomes.append(Again(lease, None, counted=False))
+                outcomes.append(Requeued(lease, None, counted=False))
                 self._moved.kept[record.uuid] = added.uuid
             elif record.uuid not in left:
                 outcomes.append(Ended(lease, "cancelled", write_reason(self._reason), _KEEP))
@@ -167,7 +171,9 @@ class Move:
         old = [record for record, added in zip(records, adopted, strict=True) if not added.fresh]
         found = await self._target.get([record.uuid for record in old]) if old else ()
         left = {
-            there.uuid for there, record in zip(found, old, strict=True) if there is not None and gone(there, record)
+            there.uuid
+            for there, record in zip(found, old, strict=True)
+            if there is not None and is_superseded(there, record)
         }
         self._moved.busy += len(left)
         return left
@@ -178,15 +184,15 @@ class Move:
         Answers with those that are no more on their way.
         """
         found = await self._source.get(uuids)
-        unwanted = {record.uuid for record in found if record is not None and record.past.cancel}
-        held = await self._target.lift(self._session, uuids)
+        unwanted = {record.uuid for record in found if record is not None and record.history.cancel_requested}
+        leased = await self._target.lift(self._session, uuids)
         outcomes: list[Outcome] = []
-        for record in held.tasks:
-            lease = Lease(record.uuid, held.fence, self._session)
+        for record in leased.tasks:
+            lease = Lease(record.uuid, leased.fence, self._session)
             if record.uuid in unwanted:
                 outcomes.append(Ended(lease, "cancelled", write_reason("cancelled"), _KEEP))
             else:
-                outcomes.append(Again(lease, None, counted=False))
+                outcomes.append(Requeued(lease, None, counted=False))
         turn = await self._target.turn(self._session, outcomes, None)
         verdicts = zip(outcomes, turn.verdicts, strict=True)
         put = {outcome.lease.uuid for outcome, verdict in verdicts if verdict != "lost"}
@@ -214,7 +220,7 @@ class Move:
 
     async def _pause(self, number: int, what: str) -> None:
         if what not in self._said:
-            self.say(f"waiting for {of(number, 'task')} {what}")
+            self.say(f"waiting for {plural(number, 'task')} {what}")
         self._said.add(what)
         await asyncio.sleep(_PAUSE)
 
@@ -223,7 +229,7 @@ class Move:
         self._moved.unclear.clear()
         self._left = 0
         async for copies in _pages(self._target, "scheduled"):
-            left = [copy for copy in copies if copy.arriving]
+            left = [copy for copy in copies if copy.is_arriving]
             here = await self._source.get([copy.uuid for copy in left])
             fates: dict[str, _Fate] = {
                 copy.uuid: self._fate(copy, record) for copy, record in zip(left, here, strict=True)
@@ -243,13 +249,13 @@ class Move:
         reason = "" if record is None else _reason(record)
         if record is not None and not was_moved(record):  # it was put down after all, and has had its end
             return "unwanted"
-        if record is not None and record.past.hops >= copy.past.hops:  # it has come back since, and gone again
+        if record is not None and record.history.hops >= copy.history.hops:  # it has come back since, and gone again
             return "unwanted"
         return "ours" if reason == self._reason or self._release else "unclear"
 
     async def _drop(self, uuids: Sequence[str]) -> None:
-        held = await self._target.lift(self._session, uuids)
-        leases = [Lease(record.uuid, held.fence, self._session) for record in held.tasks]
+        leased = await self._target.lift(self._session, uuids)
+        leases = [Lease(record.uuid, leased.fence, self._session) for record in leased.tasks]
         error = write_reason("it has ended in the store it was to be moved from")
         # Not kept: it was never this store's. Whoever revives it where it has ended may move it here again.
         await self._target.turn(self._session, [Ended(lease, "cancelled", error, 0) for lease in leases], None)
@@ -266,7 +272,7 @@ async def _pages(store: Store, state: str) -> AsyncIterator[Sequence[Record]]:
             return
 
 
-def of(number: int, what: str) -> str:
+def plural(number: int, what: str) -> str:
     """
     >>> of(1, "task"), of(2, "task")
     ('1 task', '2 tasks')
@@ -284,7 +290,7 @@ def was_moved(record: Record) -> bool:
 
 
 def _reason(record: Record) -> str:
-    failure = read_failure(record.past.error) if record.state == "cancelled" else None
+    failure = decode_failure(record.history.error) if record.state == "cancelled" else None
     return failure.message if failure is not None and not failure.type else ""
 
 
@@ -296,4 +302,4 @@ async def counted(source: Store) -> tuple[dict[str, int], list[str], list[str]]:
             tasks[name] = tasks.get(name, 0) + count
     schedules, limits, _ = await source.state()
     alive = [each.name for each in schedules if not (each.paused and each.next_at is None)]
-    return tasks, alive, [limit.name for limit in limits if limit.by == "operator"]
+    return tasks, alive, [limit.name for limit in limits if limit.owner == "operator"]

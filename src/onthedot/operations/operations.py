@@ -10,31 +10,36 @@ from datetime import datetime
 
 from onthedot.clock.clock import Clock, SystemClock, from_ms, to_ms
 from onthedot.model.failures import write_reason
-from onthedot.observability.logs import Logs
+from onthedot.observability.logs import LogObserver
 from onthedot.operations.explain import Explanation, explain
-from onthedot.operations.failures import FailureGroup, grouped
-from onthedot.operations.limits import Code, Limiting
-from onthedot.operations.live_view import Watch
+from onthedot.operations.failures import FailureGroup, group_failures
+from onthedot.operations.limits import CodeDefinitions, LimitOperations
+from onthedot.operations.live_view import LiveView
 from onthedot.operations.move import was_moved
-from onthedot.operations.schedules import Schedules
-from onthedot.operations.sources import SourceInfo, as_sources, written_reason
+from onthedot.operations.schedules import ScheduleOperations
+from onthedot.operations.sources import SourceInfo, source_infos, written_reason
 from onthedot.operations.task_queries import MANY
-from onthedot.operations.workers import WorkerInfo, as_worker
-from onthedot.stores.capabilities import Served, Server
+from onthedot.operations.workers import WorkerInfo, worker_info
+from onthedot.stores.capabilities import HasServerInfo, ServerInfo
 from onthedot.stores.contract import Ended, Lease, Limit, NewTask, Record, Store
 
-NO_CODE = Code()
+NO_CODE = CodeDefinitions()
 _WAITING = ("scheduled", "ready", "parked")
 
 
-class Operations(Limiting):
+class Operations(LimitOperations):
     def __init__(
-        self, store: Store, client: str, clock: Clock | None = None, code: Code = NO_CODE, logs: Logs | None = None
+        self,
+        store: Store,
+        client: str,
+        clock: Clock | None = None,
+        code: CodeDefinitions = NO_CODE,
+        logs: LogObserver | None = None,
     ) -> None:
         super().__init__(store, code)
         self._client = client
         self._clock = clock or SystemClock()
-        self.schedules: Schedules = Schedules(store, client, self._clock, logs, code.plans)
+        self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, logs, code.plans)
 
     async def explain(self, uuid: str) -> Explanation:
         """Why a task is not running, by the rules of the claim; a beginning of its uuid is enough."""
@@ -42,56 +47,56 @@ class Operations(Limiting):
 
     async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
         """What has failed (since then, of this source), grouped by error, the most frequent first."""
-        return await grouped(self._failed(None if since is None else to_ms(since), source))
+        return await group_failures(self._failed(None if since is None else to_ms(since), source))
 
     async def _failed(self, since: int | None, source: str | None) -> AsyncIterator[Record]:
         async for record in self.counted("failed", source):
-            if since is None or record.past.ended is None or record.past.ended >= since:
+            if since is None or record.history.ended is None or record.history.ended >= since:
                 yield record
 
     async def workers(self) -> list[WorkerInfo]:
         """Who lives, the oldest first, and how many tasks each of them runs."""
-        running = Counter([record.past.session async for record in self.counted("running")])
+        running = Counter([record.history.session async for record in self.counted("running")])
         return [replace(worker, running=running[worker.id]) for worker in await self.present()]
 
     async def present(self) -> list[WorkerInfo]:
         """Who lives, without looking for what they run."""
         _, _, sessions = await self._store.state()
-        return [as_worker(name, info, 0) for name, info in sorted(sessions.items())]
+        return [worker_info(name, info, 0) for name, info in sorted(sessions.items())]
 
-    async def server(self) -> Server | None:
+    async def server(self) -> ServerInfo | None:
         """The program behind the store; None where the store is a part of this one."""
-        return await self._store.server() if isinstance(self._store, Served) else None
+        return await self._store.server() if isinstance(self._store, HasServerInfo) else None
 
-    def watch(self) -> Watch:
+    def watch(self) -> LiveView:
         """What goes on, one picture after the other."""
-        return Watch(self._store)
+        return LiveView(self._store)
 
     async def sources(self) -> list[SourceInfo]:
         """Every source with what waits, runs and ended, its limits and pauses, and who could run it."""
         _, limits, _ = await self._store.state()
-        return as_sources(await self._store.tally(), limits, await self.present())
+        return source_infos(await self._store.tally(), limits, await self.present())
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """Waiting ones end at once, running ones are told. Answers how many were still alive."""
-        alive = [r for r in await self._store.get(uuids) if r is not None and r.past.ended is None]
-        held = await self._store.cancel(self._client, uuids, reason)
+        alive = [r for r in await self._store.get(uuids) if r is not None and r.history.ended is None]
+        leased = await self._store.cancel(self._client, uuids, reason)
         await self._store.turn(
             self._client,
             [
                 Ended(
-                    Lease(record.uuid, held.fence, self._client),
+                    Lease(record.uuid, leased.fence, self._client),
                     "cancelled",
                     write_reason(reason),
                     self._code.keep(record.source),
                 )
-                for record in held.tasks
+                for record in leased.tasks
             ],
             None,
         )
         return len(alive)
 
-    async def waiting(self) -> list[NewTask]:
+    async def pending(self) -> list[NewTask]:
         """All that wait, as they would be added to another store."""
         return [
             NewTask(record.uuid, record.source, record.body, record.due, 0, record.lane, record.unique, record.policy)
@@ -99,7 +104,7 @@ class Operations(Limiting):
             async for record in self.records({"state": state}, most=None)
         ]
 
-    async def end_waiting(self, reason: str) -> int:
+    async def cancel_pending(self, reason: str) -> int:
         """Ends all that wait: a private store is about to go."""
         ended, counts = 0, await self.counts()
         if not (counts.get("scheduled") or counts.get("ready")):
@@ -130,7 +135,7 @@ class Operations(Limiting):
     async def _set_pause(self, source: str, key: str | None, *, paused: bool, reason: str) -> bool:
         name, mine, _ = await self._operators(source, key)
         reason = written_reason(reason, mine, from_ms(self._clock.now())) if paused else ""
-        changed = Limit(name, mine.cap, mine.rate, mine.burst, paused, reason, by="operator")
+        changed = Limit(name, mine.cap, mine.rate, mine.burst, paused, reason, owner="operator")
         await self._store.put([], [changed])
         return mine.paused
 

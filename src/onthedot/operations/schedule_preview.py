@@ -9,7 +9,7 @@ from itertools import islice, pairwise
 
 from onthedot.clock.clock import from_ms, to_ms
 from onthedot.schedules.cron import Mark, cron_in, zone_of
-from onthedot.schedules.rules import CronSchedule, DailySchedule, IntervalSchedule, Schedule, due_windows, jitter_of
+from onthedot.schedules.rules import CronSchedule, DailySchedule, IntervalSchedule, ScheduleRule, due_windows, jitter_of
 from onthedot.stores import contract
 
 HOUR = timedelta(hours=1)
@@ -27,7 +27,7 @@ class PlannedRun:
     mark: Mark = ""  # gap: its hour is left out, so it runs right after · first, second: its hour comes twice
 
 
-def run_at(name: str, rule: Schedule | None, at: datetime) -> PlannedRun:
+def run_at(name: str, rule: ScheduleRule | None, at: datetime) -> PlannedRun:
     due = at
     if rule is not None and rule.jitter:
         due += timedelta(milliseconds=jitter_of(name, to_ms(at), rule.jitter))
@@ -38,13 +38,13 @@ def run_at(name: str, rule: Schedule | None, at: datetime) -> PlannedRun:
     return PlannedRun(name, at, at.astimezone(zone_of(zone)), due, cron_in(expr, zone).mark(at))
 
 
-def coming(record: contract.Schedule, rule: Schedule, now: float) -> Iterator[datetime]:
+def coming(record: contract.Schedule, rule: ScheduleRule, now: float) -> Iterator[datetime]:
     """Windows from now on, and those before that are still to run. Of a paused one: as if it went on now."""
     if record.next_at is None:
         return
     moment, at = from_ms(now), from_ms(record.next_at)
     if isinstance(rule, IntervalSchedule):
-        rule = rule.anchored(at)
+        rule = rule.with_anchor(at)
     if at <= moment:
         due = due_windows(rule, at, moment, "none" if record.paused else rule.catch_up, rule.grace)
         yield from () if record.paused else due.run
@@ -56,7 +56,7 @@ def coming(record: contract.Schedule, rule: Schedule, now: float) -> Iterator[da
         following = rule.next_after(following)
 
 
-def count_by_hour(record: contract.Schedule, rule: Schedule, now: float, hours: int) -> list[int]:
+def count_by_hour(record: contract.Schedule, rule: ScheduleRule, now: float, hours: int) -> list[int]:
     """How many windows there are in each hour, from the one that has begun."""
     begin = from_ms(now).replace(minute=0, second=0, microsecond=0)
     counts = [0] * hours

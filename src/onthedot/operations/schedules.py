@@ -12,14 +12,24 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from msgspec.structs import replace
 
 from onthedot.clock.clock import Clock, SystemClock, from_ms
-from onthedot.codec.functions import NO_HEADERS, Headers, Undecodable, decode_open
+from onthedot.codec.functions import NO_HEADERS, Headers, Undecodable, decode_untyped
 from onthedot.errors import BadSchedule, StoreBusy, TaskNotFound
 from onthedot.model.task import new_uuid
-from onthedot.observability.logs import Logs
+from onthedot.observability.logs import LogObserver
 from onthedot.operations.schedule_preview import HOUR, PlannedRun, coming, count_by_hour, run_at
-from onthedot.operations.workers import WorkerInfo, as_worker
-from onthedot.schedules.rules import Schedule
-from onthedot.schedules.stored_rule import Plan, Stored, key_of, moment_in, read, resumed, rule_of, rule_text, write
+from onthedot.operations.workers import WorkerInfo, worker_info
+from onthedot.schedules.rules import ScheduleRule
+from onthedot.schedules.stored_rule import (
+    ScheduleDefinition,
+    StoredRule,
+    after_resume,
+    read,
+    rule_of,
+    rule_text,
+    store_now,
+    unique_key_for,
+    write,
+)
 from onthedot.stores import contract
 from onthedot.stores.contract import NewTask, Store
 
@@ -49,7 +59,7 @@ class ScheduleInfo:
     skipped: Mapping[str, int] = field(default_factory=dict[str, int])  # windows that did not run, by reason
 
 
-class Ran(NamedTuple):
+class RunNowResult(NamedTuple):
     """What `run` has added; not fresh: the run that was alive already."""
 
     source: str
@@ -62,7 +72,7 @@ Runs: TypeAlias = list[PlannedRun]
 _Change: TypeAlias = Callable[[contract.Schedule], contract.Schedule]
 
 
-class Schedules:
+class ScheduleOperations:
     """plans: those whose code is in this process, so that rules of the user's own can be computed."""
 
     def __init__(
@@ -70,14 +80,14 @@ class Schedules:
         store: Store,
         client: str,
         clock: Clock | None = None,
-        logs: Logs | None = None,
-        plans: Mapping[str, Plan] | None = None,
+        logs: LogObserver | None = None,
+        plans: Mapping[str, ScheduleDefinition] | None = None,
     ) -> None:
         self._store = store
         self._client = client
         self._clock = clock or SystemClock()
-        self._logs = logs or Logs(None)
-        self._plans: Mapping[str, Plan] = {} if plans is None else plans
+        self._logs = logs or LogObserver(None)
+        self._plans: Mapping[str, ScheduleDefinition] = {} if plans is None else plans
 
     # -- looking
 
@@ -132,14 +142,14 @@ class Schedules:
 
     # -- changing
 
-    async def put(self, plan: Plan) -> ScheduleInfo:
+    async def put(self, plan: ScheduleDefinition) -> ScheduleInfo:
         """Makes or changes one that is data. The same again changes nothing; another rule begins afresh."""
         name = plan.name
         for _ in range(_TRIES):
             old = next((each for each in (await self._store.state())[0] if each.name == name), None)
-            if name in self._plans or (old is not None and old.declared):
+            if name in self._plans or (old is not None and old.definition_digest):
                 raise BadSchedule(f"schedule {name!r} is declared by code: change it there, or take another name")
-            new = plan.over(old, self._now(), data=True)
+            new = plan.merged_with(old, self._now(), data=True)
             if new is not None and new.next_at is None and new.rev == 0:
                 raise BadSchedule(f"schedule {name!r} would never run: {plan.schedule!r} has no moment to come")
             if new is None or (await self._store.put([new], plan.limits()))[0]:
@@ -152,7 +162,7 @@ class Schedules:
 
         def change(record: contract.Schedule) -> contract.Schedule:
             try:
-                rule = write(replace(read(record), why=why))
+                rule = write(replace(read(record), reason=why))
             except BadSchedule:  # it may be paused because of that
                 rule = record.rule
             return replace(record, paused=True, rule=rule)
@@ -171,41 +181,41 @@ class Schedules:
             rule, now = self._rule(record), self._now()
             if rule is None and record.next_at is not None and record.next_at <= now:
                 raise self._not_here(name, "resume")
-            record, passed = resumed(record, rule, now)
+            record, passed = after_resume(record, rule, now)
             return record
 
         await self._change(name, change)
-        self._logs.skipped(name, "paused", passed)
+        self._logs.windows_skipped(name, "paused", passed)
         return await self.get(name)
 
-    async def run(self, name: str) -> Ran:
+    async def run(self, name: str) -> RunNowResult:
         """Adds a run now. Its next run, last run and run count stay; `overlap` holds as for any window."""
         record = _named((await self._look())[0], name)
         stored = read(record)
         policy = replace(stored.policy, reply_to=self._client)
-        key = key_of(name, stored)
+        key = unique_key_for(name, stored)
         new = NewTask(new_uuid(), stored.source, stored.body.encode(), None, 0, stored.lane, key, policy)
         (added,) = await self._store.add([new])
         if added.fresh:
-            self._logs.queued((new,))
-        return Ran(stored.source, added.uuid, added.fresh)
+            self._logs.tasks_added((new,))
+        return RunNowResult(stored.source, added.uuid, added.fresh)
 
     async def delete(self, name: str) -> None:
         """One that is data, or an orphan. What it has added runs."""
         records, workers = await self._look()
         record = _named(records, name)
-        if record.declared and (name in self._plans or not _is_orphan(record, workers)):
+        if record.definition_digest and (name in self._plans or not _is_orphan(record, workers)):
             raise BadSchedule(
                 f"schedule {name!r} is declared by code and would come back with the next start: "
                 "take it out of the code, or pause it"
             )
-        await self._store.drop([name])
+        await self._store.delete_schedules([name])
 
     # -- below
 
     async def _look(self) -> tuple[Sequence[contract.Schedule], Sequence[WorkerInfo]]:
         schedules, _, sessions = await self._store.state()
-        workers = [as_worker(name, info, 0) for name, info in sessions.items()]
+        workers = [worker_info(name, info, 0) for name, info in sessions.items()]
         return sorted(schedules, key=lambda each: each.name), workers
 
     async def _change(self, name: str, change: _Change) -> None:
@@ -218,9 +228,9 @@ class Schedules:
         raise _busy(name)
 
     def _now(self) -> float:
-        return moment_in(self._store, self._clock)
+        return store_now(self._store, self._clock)
 
-    def _rule(self, record: contract.Schedule, *, alone: bool = True) -> Schedule | None:
+    def _rule(self, record: contract.Schedule, *, alone: bool = True) -> ScheduleRule | None:
         """Among others, one that cannot be read is left out."""
         try:
             return rule_of(record.name, read(record), self._plans)
@@ -249,7 +259,7 @@ def _busy(name: str) -> StoreBusy:
 
 
 def _is_orphan(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> bool:
-    return bool(record.declared) and not any(record.name in worker.schedules for worker in workers)
+    return bool(record.definition_digest) and not any(record.name in worker.schedules for worker in workers)
 
 
 def _nobody(record: contract.Schedule, source: str, workers: Sequence[WorkerInfo]) -> str:
@@ -263,7 +273,7 @@ def _nobody(record: contract.Schedule, source: str, workers: Sequence[WorkerInfo
 
 
 def _info(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> ScheduleInfo:
-    stored, rule, broken = Stored("", ""), "?", ""
+    stored, rule, broken = StoredRule("", ""), "?", ""
     try:
         stored = read(record)
         rule = rule_text(stored)
@@ -278,23 +288,23 @@ def _info(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> ScheduleI
         next_run=None if record.next_at is None else from_ms(record.next_at),
         last_run=None if record.last_at is None else from_ms(record.last_at),
         run_count=record.runs,
-        owner="code" if record.declared else "data",
+        owner="code" if record.definition_digest else "data",
         orphan=_is_orphan(record, workers),
-        reason="; ".join(filter(None, (broken, stored.why, _nobody(record, stored.source, workers)))),
+        reason="; ".join(filter(None, (broken, stored.reason, _nobody(record, stored.source, workers)))),
         args=args,
         options=_options(stored, headers),
         skipped=stored.skipped,
     )
 
 
-def _body(stored: Stored) -> tuple[dict[str, object], Headers]:
+def _body(stored: StoredRule) -> tuple[dict[str, object], Headers]:
     try:
-        return decode_open(stored.body.encode())
+        return decode_untyped(stored.body.encode())
     except Undecodable:
         return {}, NO_HEADERS
 
 
-def _options(stored: Stored, headers: Headers) -> dict[str, object]:
+def _options(stored: StoredRule, headers: Headers) -> dict[str, object]:
     """What differs from the defaults, and the four that say what becomes of a window."""
     said: dict[str, Any] = {"catch_up": "latest", "grace": 60.0} | dict(stored.rule or {})
     policy = stored.policy

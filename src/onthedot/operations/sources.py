@@ -53,7 +53,7 @@ class SourceInfo:
     paused_keys: tuple[Pause, ...] = ()
 
 
-def as_sources(
+def source_infos(
     tally: Mapping[tuple[str, State], int], limits: Sequence[Limit], workers: Sequence[WorkerInfo]
 ) -> list[SourceInfo]:
     """All that have tasks, limits or a worker, by name; shared lanes last."""
@@ -83,15 +83,15 @@ def as_sources(
 def _in_force(limits: Iterable[Limit]) -> Iterable[SourceLimit]:
     """Field by field the operator's stands before code's: what does not hold is not shown."""
     by_name: dict[str, list[Limit]] = {}
-    for limit in sorted(limits, key=lambda limit: (limit.name, limit.by == "code")):
+    for limit in sorted(limits, key=lambda limit: (limit.name, limit.owner == "code")):
         by_name.setdefault(limit.name, []).append(limit)
     for name, both in by_name.items():
         capped = next((limit for limit in both if limit.cap is not None), None)
         rated = next((limit for limit in both if limit.rate is not None), None)
         if capped is not None:
-            yield SourceLimit(name, capped.cap, None, 1, capped.by)
+            yield SourceLimit(name, capped.cap, None, 1, capped.owner)
         if rated is not None:
-            yield SourceLimit(name, None, rated.rate, rated.burst, rated.by)
+            yield SourceLimit(name, None, rated.rate, rated.burst, rated.owner)
 
 
 def _pause(limit: Limit) -> Pause:

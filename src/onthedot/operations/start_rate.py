@@ -12,7 +12,7 @@ _FEW = 5  # runs that say little
 _AGE = 1.5  # a run takes so many times what those that run have taken so far: 2 if all take alike, 1 if they vary much
 
 
-async def some(store: Store, where: Mapping[str, str], most: int) -> AsyncIterator[Record]:
+async def sample(store: Store, where: Mapping[str, str], most: int) -> AsyncIterator[Record]:
     """The newest ones, as far as a bounded look goes."""
     cursor: str | None = None
     for _ in range(_PAGES):
@@ -25,7 +25,7 @@ async def some(store: Store, where: Mapping[str, str], most: int) -> AsyncIterat
             return
 
 
-async def pace(store: Store, source: str, lane: str | None, now: float) -> float | None:
+async def start_rate(store: Store, source: str, lane: str | None, now: float) -> float | None:
     """Turns a millisecond of a source, or of a lane that it goes by; None: nothing of it has ended yet, or runs."""
     where = {"source": source} if lane is None else {"lane": lane}
     tally, runs = await store.tally(), list[tuple[int, int]]()
@@ -35,7 +35,7 @@ async def pace(store: Store, source: str, lane: str | None, now: float) -> float
         runs += await _runs(store, {**where, "state": "failed"})
     if len(runs) >= _FEW:
         return speed(runs)
-    running = [record.past.started or now async for record in some(store, {**where, "state": "running"}, _SAMPLE)]
+    running = [record.history.started or now async for record in sample(store, {**where, "state": "running"}, _SAMPLE)]
     if not running:
         return None
     age = sum(now - started for started in running) / len(running)
@@ -45,9 +45,9 @@ async def pace(store: Store, source: str, lane: str | None, now: float) -> float
 async def _runs(store: Store, where: Mapping[str, str]) -> list[tuple[int, int]]:
     """When each began and ended; the records may be large, and are not kept."""
     return [
-        (record.past.started, record.past.ended)
-        async for record in some(store, where, _SAMPLE)
-        if record.past.started is not None and record.past.ended is not None
+        (record.history.started, record.history.ended)
+        async for record in sample(store, where, _SAMPLE)
+        if record.history.started is not None and record.history.ended is not None
     ]
 
 

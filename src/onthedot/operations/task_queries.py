@@ -11,10 +11,10 @@ from typing import Any, TypedDict, Unpack
 from onthedot.clock.clock import to_ms
 from onthedot.codec.functions import decode_open_result
 from onthedot.errors import ArgumentError, TaskNotFound
-from onthedot.model.error_fingerprint import group_of
-from onthedot.model.failures import read_failure, read_result
+from onthedot.model.error_fingerprint import fingerprint
+from onthedot.model.failures import decode_failure, read_result
 from onthedot.model.task import TaskInfo, TaskState
-from onthedot.model.task_info import as_info, read_body
+from onthedot.model.task_info import decode_body, task_info
 from onthedot.operations.argument_filter import check, has
 from onthedot.stores.contract import Page, Record, State, Store
 
@@ -26,7 +26,7 @@ _PARKED = "parked:"  # of a cursor: it has come to those that their lane holds b
 
 
 @dataclass(frozen=True, slots=True)
-class Found:
+class TaskPage:
     """A page of tasks, newest first, and the cursor of the next."""
 
     tasks: tuple[TaskInfo, ...]
@@ -39,7 +39,7 @@ class Found:
         return len(self.tasks)
 
 
-class Where(TypedDict, total=False):
+class TaskFilter(TypedDict, total=False):
     """Filters of ``find``.
 
     error: a part of the error's type or message; group: as ``failures`` shows it; where: values of arguments or
@@ -57,7 +57,7 @@ class Where(TypedDict, total=False):
     cursor: str | None
 
 
-class Finding:
+class TaskQueries:
     def __init__(self, store: Store) -> None:
         self._store = store
 
@@ -65,7 +65,7 @@ class Finding:
         """By uuid, or by an unambiguous beginning of one."""
         record = await self._record(uuid)
         notes = await self._store.notes(record.uuid, 0, 1000)
-        return as_info(record, [note for _, note in notes])
+        return task_info(record, [note for _, note in notes])
 
     async def _record(self, uuid: str) -> Record:
         (record,) = await self._store.get((uuid,))
@@ -88,17 +88,17 @@ class Finding:
             )
         return found[0]
 
-    async def find(self, **where: Unpack[Where]) -> Found:
+    async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
         """Newest first. A page may be short and still have a cursor: each looks at a bounded number of tasks."""
         records, cursor = await self._find(where)
-        return Found(tuple([await self._with_errors(record) for record in records]), cursor)
+        return TaskPage(tuple([await self._with_errors(record) for record in records]), cursor)
 
     async def _with_errors(self, record: Record) -> TaskInfo:
         """With those of the attempts before, if there were any."""
         notes = await self._store.notes(record.uuid, 0, MANY) if record.attempt > 1 else ()
-        return as_info(record, [note for _, note in notes])
+        return task_info(record, [note for _, note in notes])
 
-    async def _find(self, where: Where) -> tuple[list[Record], str | None]:
+    async def _find(self, where: TaskFilter) -> tuple[list[Record], str | None]:
         limit, cursor = where.get("limit", _PAGE), where.get("cursor")
         if cursor is not None and not _CURSOR.fullmatch(cursor):
             raise ArgumentError(f"cursor {cursor!r} is not one that an earlier page ended with")
@@ -126,7 +126,7 @@ class Finding:
         page = await self._store.find(where, cursor, size)
         return Page(page.rows, _PARKED) if page.after is None and where.get("state") == "ready" else page
 
-    async def matching(self, **where: Unpack[Where]) -> list[str]:
+    async def matching(self, **where: Unpack[TaskFilter]) -> list[str]:
         """The uuids of all that fit, whatever their number."""
         where["limit"] = MANY
         uuids: list[str] = []
@@ -157,7 +157,7 @@ class Finding:
                 return
 
 
-def _for_store(where: Where) -> dict[str, str]:
+def _for_store(where: TaskFilter) -> dict[str, str]:
     _check(where)
     plain = (("state", where.get("state")), ("source", where.get("source")), ("tag", where.get("tag")))
     said = {name: str(value) for name, value in plain if value is not None}
@@ -166,28 +166,28 @@ def _for_store(where: Where) -> dict[str, str]:
     return said
 
 
-def _check(where: Where) -> None:
+def _check(where: TaskFilter) -> None:
     """A filter that is not known would match everything, and a state that is none nothing."""
-    unknown = where.keys() - Where.__annotations__.keys()
+    unknown = where.keys() - TaskFilter.__annotations__.keys()
     if unknown:
-        there = ", ".join(Where.__annotations__)
+        there = ", ".join(TaskFilter.__annotations__)
         raise ArgumentError(f"find(): no filter {', '.join(map(repr, sorted(unknown)))}; there are {there}")
     states = [state.value for state in TaskState]
     if (state := where.get("state")) is not None and state not in states:
         raise ArgumentError(f"find(state={state!r}): no such state; there are {', '.join(states)}")
 
 
-def _wanted(record: Record, where: Where) -> bool:
+def _wanted(record: Record, where: TaskFilter) -> bool:
     text, group, wanted = where.get("error"), where.get("group"), where.get("where")
     if text is not None or group is not None:
-        error = None if record.state == "succeeded" else read_failure(record.past.error)
+        error = None if record.state == "succeeded" else decode_failure(record.history.error)
         if error is None or not error.type:  # a reason, such as of a cancel, is no error
             return False
         if text is not None and text not in error.type and text not in error.message:
             return False
-        if group is not None and group_of(record.source, error) != group:
+        if group is not None and fingerprint(record.source, error) != group:
             return False
     if not wanted:
         return True
-    arguments, headers = read_body(record)
+    arguments, headers = decode_body(record)
     return has(wanted, arguments, headers.metadata or {})

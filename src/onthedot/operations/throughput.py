@@ -20,7 +20,7 @@ _NOTHING: Counter[tuple[str, Step]] = Counter()
 _read = msgspec.json.Decoder(list[tuple[int, str, str, str]]).decode
 
 
-class Pace:
+class Throughput:
     """Knows neither a store nor a clock: it is told rows of the log, and what time it is by any clock in ms.
 
     Rows carry the store's time. How far that is ahead of the clock is seen from the newest row, so that two machines

@@ -29,7 +29,7 @@ class WorkerInfo:
     max_retries: Mapping[str, int] = field(default_factory=dict[str, int])  # of sources that have any
 
 
-def as_worker(name: str, info: bytes, running: int) -> WorkerInfo:
+def worker_info(name: str, info: bytes, running: int) -> WorkerInfo:
     try:
         said: dict[str, Any] = msgspec.json.decode(info) if info else {}
     except msgspec.DecodeError:  # another version's, or another program's

@@ -14,57 +14,57 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from onthedot.errors import DeclarationError, SchedulerStateError
-from onthedot.executors.processes.fork_server import Shepherd, how, method_of, supported
+from onthedot.executors.processes.fork_server import ForkServer, describe_exit, method_of, supported
 from onthedot.executors.processes.messages import (
-    Answer,
-    Ask,
-    Boot,
-    Frames,
+    BootMessage,
+    FrameReader,
     FromChild,
-    Ready,
-    Refused,
-    Stop,
-    Stopped,
+    KnownQuery,
+    KnownReply,
+    ReadyMessage,
+    RefusedMessage,
+    StopMessage,
+    StoppedMessage,
     ToChild,
     frame,
     read_from_child,
     read_to_child,
 )
-from onthedot.model.failures import read_failure, write_failure
+from onthedot.model.failures import decode_failure, encode_failure
 from onthedot.runtime.user_code import load_modules
 
 if TYPE_CHECKING:
-    from onthedot.runtime.runtime import Core
+    from onthedot.runtime.runtime import Runtime
 
 _BOOT_TIMEOUT = 60.0  # seconds in which it must have imported the code and begun
 _GRACE = 2.0  # seconds after its own time to stop, until it is killed
 
 
-class Background:
+class BackgroundProcess:
     """The end of whoever started it. Ready when this is made; else it raises what the other side said."""
 
-    def __init__(self, boot: Boot, stop_timeout: float | None, folder: str = "") -> None:
-        check_place(boot)
+    def __init__(self, boot: BootMessage, stop_timeout: float | None, folder: str = "") -> None:
+        require_importable(boot)
         self._stop_timeout = stop_timeout
         self._lock = threading.Lock()
-        self._frames = Frames(read_from_child)
-        self._shepherd = Shepherd(method_of(None), folder)
+        self._frames = FrameReader(read_from_child)
+        self._fork_server = ForkServer(method_of(None), folder)
         self._pipe, theirs = socket.socketpair()
         with theirs:
-            self._shepherd.launch(1, theirs)
+            self._fork_server.launch(1, theirs)
         try:
             self._known = set(self._begin(boot))
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, boot: Boot) -> list[str]:
+    def _begin(self, boot: BootMessage) -> list[str]:
         self._say(boot)
         match self._hear(_BOOT_TIMEOUT):
-            case Ready() as ready:
+            case ReadyMessage() as ready:
                 return ready.known
-            case Refused() as refused:
-                failure = read_failure(refused.error)
+            case RefusedMessage() as refused:
+                failure = decode_failure(refused.error)
                 assert failure is not None
                 error = SchedulerStateError(
                     f"the background process cannot run app {boot.app!r}: {failure.type}: {failure.message}"
@@ -95,17 +95,17 @@ class Background:
         return None
 
     def _end(self) -> str:
-        status = self._shepherd.last_end(1.0)
-        return "has ended" if status is None else how(status)
+        status = self._fork_server.last_end(1.0)
+        return "has ended" if status is None else describe_exit(status)
 
-    def declared(self, name: str, module: str) -> None:
+    def ensure_known(self, name: str, module: str) -> None:
         """A task that is declared here must be known there, or its tasks would wait for ever."""
         with self._lock:
             if name in self._known:
                 return
-            self._say(Ask(name, module))
+            self._say(KnownQuery(name, module))
             answer = self._hear(_BOOT_TIMEOUT)
-            if isinstance(answer, Answer) and answer.problem:
+            if isinstance(answer, KnownReply) and answer.problem:
                 raise DeclarationError(answer.problem)
             self._known.add(name)
 
@@ -122,21 +122,21 @@ class Background:
         """Running tasks get `timeout` seconds (stop_timeout); after that it is killed with all it has started."""
         timeout = self._stop_timeout if timeout is None else timeout
         with self._lock, suppress(SchedulerStateError):
-            self._say(Stop(timeout))
-            while not isinstance(self._hear(None if timeout is None else timeout + _GRACE), Stopped | None):
+            self._say(StopMessage(timeout))
+            while not isinstance(self._hear(None if timeout is None else timeout + _GRACE), StoppedMessage | None):
                 pass
         self.close()
 
     def close(self) -> None:
         self._pipe.close()
-        self._shepherd.finish(0.2)
+        self._fork_server.finish(0.2)
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         self._pipe.close()
-        self._shepherd.forked()
+        self._fork_server.forked()
 
 
-def check_place(boot: Boot) -> None:
+def require_importable(boot: BootMessage) -> None:
     if not supported():
         raise SchedulerStateError(
             "a background process needs process groups and descriptors that can be handed over, which this system does "
@@ -152,49 +152,52 @@ def check_place(boot: Boot) -> None:
 # -- in the background process
 
 
-def host(app: Core, pipe: socket.socket) -> None:
+def run_hosted(app: Runtime, pipe: socket.socket) -> None:
     """Runs the app until the pipe says stop, or ends."""
     app.sync_executor = "process"
     asyncio.run(_serve(app, pipe))
 
 
-async def _serve(app: Core, pipe: socket.socket) -> None:
+async def _serve(app: Runtime, pipe: socket.socket) -> None:
     pipe.setblocking(False)
     loop = asyncio.get_running_loop()
     try:
         await app.service.start("main")
     except Exception as error:  # noqa: BLE001 - told to whoever waits for it
-        await loop.sock_sendall(pipe, frame(Refused(write_failure(error, 1))))
+        await loop.sock_sendall(pipe, frame(RefusedMessage(encode_failure(error, 1))))
         return
-    await loop.sock_sendall(pipe, frame(Ready(os.getpid(), sorted(app.sources.known))))
+    await loop.sock_sendall(pipe, frame(ReadyMessage(os.getpid(), sorted(app.sources.known))))
     orders = asyncio.ensure_future(_orders(app, pipe))
     while app.service.status == "running" and not orders.done():
         await asyncio.wait([orders], timeout=1)  # the engine may also end by itself
     orders.cancel()
     await app.service.stop(orders.result() if orders.done() and not orders.cancelled() else None)
     with suppress(OSError):
-        await loop.sock_sendall(pipe, frame(Stopped()))
+        await loop.sock_sendall(pipe, frame(StoppedMessage()))
 
 
-async def _orders(app: Core, pipe: socket.socket) -> float | None:
+async def _orders(app: Runtime, pipe: socket.socket) -> float | None:
     """Until a stop, or the end of the pipe; answers with the time that running tasks have."""
-    loop, frames = asyncio.get_running_loop(), Frames(read_to_child)
+    loop, frames = asyncio.get_running_loop(), FrameReader(read_to_child)
     with suppress(OSError):
         while data := await loop.sock_recv(pipe, 65536):
             for message in frames.feed(data):
-                if isinstance(message, Stop):
+                if isinstance(message, StopMessage):
                     return message.timeout
-                if isinstance(message, Ask):
-                    await loop.sock_sendall(pipe, frame(Answer(_look(app, message))))
+                if isinstance(message, KnownQuery):
+                    await loop.sock_sendall(pipe, frame(KnownReply(_look(app, message))))
     return None
 
 
-def _look(app: Core, ask: Ask) -> str:
+def _look(app: Runtime, request: KnownQuery) -> str:
     from onthedot.runtime.pool_child import not_found
 
     try:
-        if ask.name not in app.sources.known and ask.module != "__main__":
-            load_modules([ask.module])
+        if request.name not in app.sources.known and request.module != "__main__":
+            load_modules([request.module])
     except Exception as error:  # noqa: BLE001 - told to whoever declares it
-        return f"task {ask.name!r}: the background process cannot import {ask.module}: {type(error).__name__}: {error}"
-    return "" if ask.name in app.sources.known else not_found(ask.name, ask.module, "the background process")
+        reason = f"{type(error).__name__}: {error}"
+        return f"task {request.name!r}: the background process cannot import {request.module}: {reason}"
+    return (
+        "" if request.name in app.sources.known else not_found(request.name, request.module, "the background process")
+    )

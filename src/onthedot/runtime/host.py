@@ -13,13 +13,13 @@ from typing import Any, Literal
 from onthedot.client.portal import LoopThread
 from onthedot.engine.lifecycle import Lifecycle, Status
 from onthedot.errors import SchedulerStateError
-from onthedot.observability.logs import Logs
-from onthedot.runtime.background_process import Background
+from onthedot.observability.logs import LogObserver
+from onthedot.runtime.background_process import BackgroundProcess
 
 Mode = Literal["loop", "thread", "main", "process"]
 
 
-class Service:
+class WorkerHost:
     """Start and stop for every door: ``running()`` (here), ``background()`` (a thread), ``run()`` (until a signal)."""
 
     def __init__(
@@ -27,7 +27,7 @@ class Service:
         begin: Callable[[], Awaitable[None]],
         halt: Callable[[], None],
         finish: Callable[[float | None], Awaitable[None]],
-        logs: Logs,
+        logs: LogObserver,
         stop_timeout: float | None,
         hurry: Callable[[], None],
     ) -> None:
@@ -41,7 +41,7 @@ class Service:
         self._lifecycle: Lifecycle | None = None
         self._mode: Mode | None = None
         self._thread: LoopThread | None = None
-        self._process: Background | None = None
+        self._process: BackgroundProcess | None = None
         self.loop: asyncio.AbstractEventLoop | None = None
 
     @property
@@ -50,11 +50,11 @@ class Service:
             return "running" if self._process.alive() else "stopped"
         return "stopped" if self._lifecycle is None else self._lifecycle.status
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In the child nothing of the parent's is running."""
         self._lock = threading.Lock()
         if self._process is not None:
-            self._process.forked()
+            self._process.after_fork()
             self._process = None
         self._lifecycle = self._mode = self._thread = self.loop = None
 
@@ -114,7 +114,7 @@ class Service:
 
     # -- in a process of its own
 
-    def start_process(self, begin: Callable[[], Background]) -> bool:
+    def start_process(self, begin: Callable[[], BackgroundProcess]) -> bool:
         with self._lock:
             if not self._may_start("process"):
                 return False
@@ -132,10 +132,10 @@ class Service:
         process.stop(timeout)
         return True
 
-    def declared(self, name: str, module: str) -> None:
+    def ensure_known(self, name: str, module: str) -> None:
         """Whoever runs tasks elsewhere must know this one too. Raises if it cannot."""
         if self._process is not None:
-            self._process.declared(name, module)
+            self._process.ensure_known(name, module)
 
     # -- the end of a thread
 
@@ -157,9 +157,9 @@ class Service:
             raise SchedulerStateError(
                 "this blocks, and an event loop is running here: write `async with app.running(): …` instead"
             )
-        asyncio.run(self.until_signal("main"))
+        asyncio.run(self.run_until_signal("main"))
 
-    async def until_signal(self, mode: Mode, duration: float | None = None) -> None:
+    async def run_until_signal(self, mode: Mode, duration: float | None = None) -> None:
         """Works on this loop until Ctrl+C or SIGTERM, or for so many seconds, and stops in order."""
         asked = asyncio.Event()
         stopping: asyncio.Task[bool] | None = None

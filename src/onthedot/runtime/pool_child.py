@@ -13,34 +13,34 @@ import threading
 from contextlib import AsyncExitStack, suppress
 from contextvars import copy_context
 
-from onthedot.definitions.consumers import ConsumerSource, TaskConsumerRegistry
+from onthedot.definitions.consumers import ConsumerDefinition, TaskConsumerRegistry
 from onthedot.definitions.sources import Source
 from onthedot.errors import DeclarationError, TaskControl
 from onthedot.executors.processes.messages import (
-    Boot,
-    Call,
-    Frames,
+    BootMessage,
+    FrameReader,
     FromChild,
-    Progress,
-    Raised,
-    Ready,
-    Refused,
-    Returned,
+    ProgressMessage,
+    RaisedMessage,
+    ReadyMessage,
+    RefusedMessage,
+    ReturnedMessage,
+    RunMessage,
     frame,
     read_to_child,
 )
 from onthedot.model.context import TaskContext, set_current
-from onthedot.model.failures import NOT_STORED, verdict, write_failure
+from onthedot.model.failures import NOT_STORED, encode_failure, outcome_for_error
 from onthedot.runtime import runtime
-from onthedot.runtime.user_code import Place, load_modules, load_script, settle_in
-from onthedot.stores.capabilities import JoinsAwaited
-from onthedot.stores.contract import Done, Outcome, Verdict
+from onthedot.runtime.user_code import ImportState, enter_location, load_modules, load_script
+from onthedot.stores.capabilities import AsyncTransactions
+from onthedot.stores.contract import Completed, Outcome, Verdict
 
 
-class Child:
+class PoolChild:
     """One at a time: call in, answer out. The end of the pipe is the end of the child."""
 
-    def __init__(self, pipe: socket.socket, boot: Boot) -> None:
+    def __init__(self, pipe: socket.socket, boot: BootMessage) -> None:
         self._pipe = pipe
         self._boot = boot
         self._lock = threading.Lock()  # a task's threads may report progress
@@ -48,17 +48,17 @@ class Child:
         self._random = randomness.Random()
         self._loop = asyncio.Runner()
         self._inside = AsyncExitStack()
-        self._core: runtime.Core | None = None
+        self._runtime: runtime.Runtime | None = None
         self._found: dict[str, Source] = {}
 
     def serve(self) -> None:
-        frames = Frames(read_to_child)
+        frames = FrameReader(read_to_child)
         with self._loop:
             if not self._start():
                 return
             while data := self._pipe.recv(65536):
                 for message in frames.feed(data):
-                    assert isinstance(message, Call)
+                    assert isinstance(message, RunMessage)
                     self._say(copy_context().run(self._run, message))
             self._loop.run(self._inside.aclose())
 
@@ -73,25 +73,25 @@ class Child:
     def _start(self) -> bool:
         try:
             _settle_in(self._boot)
-            for each in runtime.living(self._boot.app):
+            for each in runtime.runtimes_named(self._boot.app):
                 self._enter(each)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for this child
-            self._say(Refused(write_failure(error, 1)))
+            self._say(RefusedMessage(encode_failure(error, 1)))
             return False
-        self._say(Ready(self._pid))
+        self._say(ReadyMessage(self._pid))
         return True
 
-    def _enter(self, app: runtime.Core) -> None:
+    def _enter(self, app: runtime.Runtime) -> None:
         """Once a child: its store is the worker's, and its state what lifespan() yields here."""
-        if self._core is None:
-            self._core, app.url = app, self._boot.url
+        if self._runtime is None:
+            self._runtime, app.url = app, self._boot.url
             if app.lifespan is not None:
                 app.state = self._loop.run(self._inside.enter_async_context(app.lifespan()))
                 app.entered = True
 
     # -- finding
 
-    def _find(self, call: Call) -> Source:
+    def _find(self, call: RunMessage) -> Source:
         """Where it was declared; else in the script, which may declare what other modules define."""
         name = call.record.source
         if (found := self._found.get(name)) is not None:
@@ -108,20 +108,20 @@ class Child:
         return found
 
     def _declared(self, name: str) -> Source | None:
-        for app in runtime.living(self._boot.app):
+        for app in runtime.runtimes_named(self._boot.app):
             if (source := app.sources.get(name)) is not None:
                 self._enter(app)
                 return source
         consumer = TaskConsumerRegistry.find(name)  # of a Scheduler, which need not have been made here
-        return None if consumer is None else ConsumerSource(consumer)
+        return None if consumer is None else ConsumerDefinition(consumer)
 
     # -- running
 
-    def _run(self, call: Call) -> Returned | Raised | Refused:
+    def _run(self, call: RunMessage) -> ReturnedMessage | RaisedMessage | RefusedMessage:
         try:
             source = self._find(call)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for this task
-            return Refused(write_failure(error, call.record.attempt), final=True)
+            return RefusedMessage(encode_failure(error, call.record.attempt), final=True)
         context = TaskContext(source, call.record, call.lease, self)
         context.deadline_ms = call.deadline
         set_current(context)
@@ -134,36 +134,36 @@ class Child:
         except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
             return self._raised(context, error)
 
-    def _returned(self, context: TaskContext, value: object) -> Returned:
+    def _returned(self, context: TaskContext, value: object) -> ReturnedMessage:
         adds = tuple(context.spawned or ())
         if value is None:
-            return Returned(b"", adds)
+            return ReturnedMessage(b"", adds)
         try:
-            return Returned(context.declared.encode(value), adds)
+            return ReturnedMessage(context.declared.encode(value), adds)
         except ValueError as error:
-            return Returned(NOT_STORED, adds, str(error))
+            return ReturnedMessage(NOT_STORED, adds, str(error))
 
-    def _raised(self, context: TaskContext, error: BaseException) -> Raised:
-        outcome, error = verdict(error, context.record, context.lease, context.declared.options, self._random)
-        assert not isinstance(outcome, Done)
+    def _raised(self, context: TaskContext, error: BaseException) -> RaisedMessage:
+        outcome, error = outcome_for_error(error, context.record, context.lease, context.declared.options, self._random)
+        assert not isinstance(outcome, Completed)
         control = type(error).__name__ if isinstance(error, TaskControl) else ""
-        return Raised(outcome, outcome.error or write_failure(error, context.attempt), control)
+        return RaisedMessage(outcome, outcome.error or encode_failure(error, context.attempt), control)
 
     # -- what running tasks say
 
     @property
     def log(self) -> logging.Logger:
-        return logging.getLogger("onthedot.task") if self._core is None else self._core.logs.task.logger
+        return logging.getLogger("onthedot.task") if self._runtime is None else self._runtime.logs.task.logger
 
     def progress(self, context: TaskContext, done: float, total: float) -> None:  # noqa: ARG002 - it is the only one
-        self._say(Progress(done, total))
+        self._say(ProgressMessage(done, total))
 
     async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
-        assert self._core is not None
-        bridge = self._core.bridge
-        if isinstance(self._core.store, JoinsAwaited):
-            return await bridge.join_awaited(lambda store: store.settle_awaited(connection, outcome))
-        return bridge.join(lambda store: store.settle_in(connection, outcome))
+        assert self._runtime is not None
+        portal = self._runtime.portal
+        if isinstance(self._runtime.store, AsyncTransactions):
+            return await portal.in_transaction_awaited(lambda store: store.settle_awaited(connection, outcome))
+        return portal.in_transaction(lambda store: store.settle_in(connection, outcome))
 
 
 async def _awaited(value: object) -> object:
@@ -171,10 +171,10 @@ async def _awaited(value: object) -> object:
 
 
 def not_found(name: str, module: str, where: str) -> str:
-    if Place.ended:
+    if ImportState.ended:
         return (
-            f"task {name!r} is not known in {where}: the import stopped at {Place.ended}, which acts; declare the task "
-            "above that line, or put what acts under `if __name__ == '__main__':`"
+            f"task {name!r} is not known in {where}: the import stopped at {ImportState.ended}, which acts; declare "
+            "the task above that line, or put what acts under `if __name__ == '__main__':`"
         )
     return (
         f"task {name!r} is not known in {where}, although {module} was imported there: declare it at module level, not "
@@ -182,31 +182,31 @@ def not_found(name: str, module: str, where: str) -> str:
     )
 
 
-def _settle_in(boot: Boot) -> None:
+def _settle_in(boot: BootMessage) -> None:
     if boot.memory_limit is not None:
         _limit_memory(boot.memory_limit)
-    settle_in(boot.code)
+    enter_location(boot.code)
     if "__main__" in boot.modules:
         load_script(boot.code)
     load_modules(name for name in boot.modules if name != "__main__")
 
 
-def _host(pipe: socket.socket, boot: Boot) -> None:
+def _host(pipe: socket.socket, boot: BootMessage) -> None:
     """Not a pool child: a scheduler in the background."""
-    from onthedot.runtime.background_process import host
+    from onthedot.runtime.background_process import run_hosted
 
     try:
         _settle_in(boot)
         app = _app(boot)
     except BaseException as error:  # noqa: BLE001 - told to whoever waits for it
-        pipe.sendall(frame(Refused(write_failure(error, 1))))
+        pipe.sendall(frame(RefusedMessage(encode_failure(error, 1))))
         return
     app.url = boot.url
-    host(app, pipe)
+    run_hosted(app, pipe)
 
 
-def _app(boot: Boot) -> runtime.Core:
-    for app in runtime.living(boot.app):
+def _app(boot: BootMessage) -> runtime.Runtime:
+    for app in runtime.runtimes_named(boot.app):
         return app
     raise DeclarationError(
         f"app {boot.app!r} is not made by the import of {', '.join(boot.modules)}: make it at module level, or use "
@@ -242,13 +242,13 @@ def main(descriptor: int | str) -> None:
         if boot is not None and boot.hosts:
             _host(pipe, boot)
         elif boot is not None:
-            Child(pipe, boot).serve()
+            PoolChild(pipe, boot).serve()
 
 
-def _first_word(pipe: socket.socket) -> Boot | None:
-    frames = Frames(read_to_child)
+def _first_word(pipe: socket.socket) -> BootMessage | None:
+    frames = FrameReader(read_to_child)
     while data := pipe.recv(65536):
         for message in frames.feed(data):
-            assert isinstance(message, Boot)
+            assert isinstance(message, BootMessage)
             return message
     return None

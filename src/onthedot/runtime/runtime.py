@@ -17,73 +17,73 @@ from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
-from onthedot.client.client import Link, Shared
-from onthedot.client.pending_gate import Bounds
-from onthedot.client.portal import Bridge
-from onthedot.client.status_counts import Counts, Seen
+from onthedot.client.client import ClientConfig, StoreClient
+from onthedot.client.pending_gate import PendingLimits
+from onthedot.client.portal import Portal
+from onthedot.client.status_counts import StatusCounts, StatusSnapshot
 from onthedot.clock.clock import Clock, SystemClock
 from onthedot.definitions.sources import Sources
-from onthedot.engine.heartbeat import Helper
+from onthedot.engine.heartbeat import HeartbeatDelegate
 from onthedot.engine.lifecycle import Status
 from onthedot.engine.runner import Around
-from onthedot.engine.schedule_firer import Firing
-from onthedot.engine.worker import Parts, Worker
+from onthedot.engine.schedule_firer import ScheduleFirer
+from onthedot.engine.worker import Worker, WorkerConfig
 from onthedot.errors import SchedulerStateError, StoreRefused
 from onthedot.executors.contract import Executor
-from onthedot.executors.event_loop import Inline
+from onthedot.executors.event_loop import EventLoopExecutor
 from onthedot.executors.processes import Processes
-from onthedot.executors.processes.messages import Boot
-from onthedot.executors.threads import Threads
+from onthedot.executors.processes.messages import BootMessage
+from onthedot.executors.threads import ThreadExecutor
 from onthedot.model.backoff import seconds
 from onthedot.model.options import Seconds
 from onthedot.model.task import new_uuid
-from onthedot.observability.logs import Logs
-from onthedot.operations.limits import Code
+from onthedot.observability.logs import LogObserver
+from onthedot.operations.limits import CodeDefinitions
 from onthedot.operations.operations import NO_CODE
-from onthedot.runtime.background_process import Background, check_place
-from onthedot.runtime.host import Service
+from onthedot.runtime.background_process import BackgroundProcess, require_importable
+from onthedot.runtime.host import WorkerHost
 from onthedot.runtime.settings import store_url, version
-from onthedot.runtime.user_code import Place, acts, described
-from onthedot.schedules.stored_rule import Plan
+from onthedot.runtime.user_code import ImportState, current_location, forbid_during_import
+from onthedot.schedules.stored_rule import ScheduleDefinition
 from onthedot.stores import connect
 from onthedot.stores.contract import Limit, Store
 from onthedot.stores.schemes import absolute
 
 
 @dataclass(eq=False)
-class Core:
+class Runtime:
     """Store, links, worker and their life, for whoever declares sources."""
 
     name: str
     url: str | None
-    logs: Logs
-    totals: dict[str, int]  # slots by executor
+    logs: LogObserver
+    slots: dict[str, int]  # slots by executor
     stop_timeout: float | None
     poll_interval: float
     one_pool: bool = False
-    batch: int | None = None  # the most that a claim takes; None: as many as there are free slots
-    keeps_waiting: bool = False  # what waits in a private store is kept for the next start
+    claim_batch: int | None = None  # the most that a claim takes; None: as many as there are free slots
+    keep_pending_on_stop: bool = False  # what waits in a private store is kept for the next start
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None
     include: tuple[str, ...] = ()
     own_executors: Mapping[str, Executor] = field(default_factory=dict[str, Executor])
     around: list[Around] = field(default_factory=list[Around])
     clock: Clock = field(default_factory=SystemClock)
     sources: Sources = field(default_factory=Sources)
-    plans: dict[str, Plan] = field(default_factory=dict[str, Plan])
+    schedules: dict[str, ScheduleDefinition] = field(default_factory=dict[str, ScheduleDefinition])
     watched: bool = False  # its status() never waits, the first time neither
     sync_executor: str = "thread"
     module: str = "__main__"  # where it is made
     most_kept: int = 1_000_000  # ended tasks
     max_pending: int | None = None
-    helper: Helper | None = None  # beats for this process
+    heartbeat_delegate: HeartbeatDelegate | None = None  # beats for this process
 
     def __post_init__(self) -> None:
-        self.bounds: Bounds = Bounds(self.sources, self.max_pending)
+        self.bounds: PendingLimits = PendingLimits(self.sources, self.max_pending)
         self.client: str = new_uuid()
-        self.counts: Counts = Counts(self.clock, self.logs, self.watched)
-        self.bridge: Bridge = Bridge(self._new_link, lambda: self.store)
-        self.service: Service = Service(
-            self._begin, self._halt, self._finish, self.logs, self.stop_timeout, self._hurry
+        self.counts: StatusCounts = StatusCounts(self.clock, self.logs, self.watched)
+        self.portal: Portal = Portal(self._new_link, lambda: self.store)
+        self.service: WorkerHost = WorkerHost(
+            self._start, self._stop_claiming, self._stop, self.logs, self.stop_timeout, self._cancel_running
         )
         self.worker: Worker | None = None
         self.state: object = None
@@ -91,7 +91,7 @@ class Core:
         self._store: Store | None = None
         self._connecting = threading.Lock()
         self._inside = AsyncExitStack()
-        self._imported: bool = Place.marked
+        self._imported: bool = ImportState.marked
         self._cut_off: bool = False  # by a fork from the process that works on its memory store
         self.folder: str = ""  # of an ephemeral file that stands for a memory store
         _alive.add(self)
@@ -101,7 +101,7 @@ class Core:
     @property
     def store(self) -> Store:
         if self._store is None:
-            acts()
+            forbid_during_import()
             with self._connecting:  # two threads may be the first: then they must not get a store each
                 self._store = self._store or self._connect()
         return self._store
@@ -116,17 +116,17 @@ class Core:
         self.url = absolute(url)  # for processes of ours that have another folder, or after a chdir()
         return connect(self.url, self.clock, self.name)
 
-    def _new_link(self) -> Link:
-        return Link(self.store, self.shared())
+    def _new_link(self) -> StoreClient:
+        return StoreClient(self.store, self.shared())
 
-    def shared(self) -> Shared:
+    def shared(self) -> ClientConfig:
         """What all links have in common."""
-        return Shared(self.client, self.logs, self.clock, self.counts, self.code, self.bounds)
+        return ClientConfig(self.client, self.logs, self.clock, self.counts, self.code, self.bounds)
 
     @property
-    def code(self) -> Code:
+    def code(self) -> CodeDefinitions:
         """What this process's code says to those who operate."""
-        return Code(self._limits, self._keep, self.most_kept, self.plans)
+        return CodeDefinitions(self._limits, self._keep, self.most_kept, self.schedules)
 
     def _limits(self) -> list[Limit]:
         return [limit for name, source in self.sources.items() for limit in source.limits(name)]
@@ -138,29 +138,29 @@ class Core:
     def _leave(self) -> None:
         self.state, self.entered = None, False
 
-    async def _begin(self) -> None:
+    async def _start(self) -> None:
         for module in self.include:
             importlib.import_module(module)
         async with AsyncExitStack() as stack:
-            await self.bridge.connect()
-            stack.push_async_callback(self.bridge.disconnect)
+            await self.portal.connect()
+            stack.push_async_callback(self.portal.disconnect)
             executors = self._executors(stack)
             if self.lifespan is not None:
                 self.state = await stack.enter_async_context(self.lifespan())
                 self.entered = True
                 stack.callback(self._leave)
-            firing = Firing(self.store, self.sources, self.plans, self.clock, self.logs, self._troubled)
+            firing = ScheduleFirer(self.store, self.sources, self.schedules, self.clock, self.logs, self._troubled)
             self.worker = Worker(self._parts(executors, firing))
             await self.worker.start()
             self._inside = stack.pop_all()
-        self.bridge.worker_loop = asyncio.get_running_loop()
+        self.portal.worker_loop = asyncio.get_running_loop()
 
-    def _parts(self, executors: Mapping[str, Executor], firing: Firing) -> Parts:
-        return Parts(
+    def _parts(self, executors: Mapping[str, Executor], firing: ScheduleFirer) -> WorkerConfig:
+        return WorkerConfig(
             store=self.store,
             sources=self.sources,
             executors=executors,
-            totals=self.totals | {name: self._slots(each) for name, each in self.own_executors.items()},
+            totals=self.slots | {name: self._slots(each) for name, each in self.own_executors.items()},
             clock=self.clock,
             random=randomness.Random(),
             logs=self.logs,
@@ -168,25 +168,25 @@ class Core:
             app=self.name,
             version=version(),
             one_pool=self.one_pool,
-            batch=self.batch,
+            batch=self.claim_batch,
             poll_interval=self.poll_interval * 1000,
             most_kept=self.most_kept,
             declare=lambda: self._declare(firing),
             fire=firing.fire,
-            plans=self.plans,
-            fatal=self.service.failed,
-            turned=self.counts.stale,
-            helper=self.helper,
+            plans=self.schedules,
+            on_fatal=self.service.failed,
+            on_turn=self.counts.mark_stale,
+            helper=self.heartbeat_delegate,
         )
 
-    async def _declare(self, firing: Firing) -> None:
+    async def _declare(self, firing: ScheduleFirer) -> None:
         await firing.declare()
         await self._recount()
 
     def _executors(self, stack: AsyncExitStack) -> dict[str, Executor]:
         executors: dict[str, Executor] = {
-            "async": Inline(),
-            "thread": Threads(f"onthedot-{self.name}"),
+            "async": EventLoopExecutor(),
+            "thread": ThreadExecutor(f"onthedot-{self.name}"),
             "process": Processes(),
         }
         for executor in executors.values():
@@ -199,70 +199,72 @@ class Core:
 
     def _slots(self, executor: Executor) -> int:
         slots: int | None = getattr(executor, "slots", None)
-        return slots or self.totals["process" if isinstance(executor, Processes) else "async"]
+        return slots or self.slots["process" if isinstance(executor, Processes) else "async"]
 
-    def start_process(self) -> Background:
+    def start_process(self) -> BackgroundProcess:
         """This app, run by a process of its own. With a memory store, both work on a file that ends with this one."""
         modules = {each.module for each in self.sources} | {self.module, *self.include}
         url = absolute(self.url or store_url(None))
-        boot = Boot(self.name, url, described(), sorted(modules), hosts=True)
-        check_place(boot)
+        boot = BootMessage(self.name, url, current_location(), sorted(modules), hosts=True)
+        require_importable(boot)
         if not boot.url.startswith("memory:"):
-            return Background(boot, self.stop_timeout, self.folder)
+            return BackgroundProcess(boot, self.stop_timeout, self.folder)
         folder = tempfile.mkdtemp(prefix="onthedot-")
         boot.url = f"sqlite:///{folder}/tasks.db"
         try:
-            background = Background(boot, self.stop_timeout, folder)
+            background = BackgroundProcess(boot, self.stop_timeout, folder)
         except BaseException:
             shutil.rmtree(folder)
             raise
-        self._move_to(boot.url, folder)
+        self._replace_memory_store(boot.url, folder)
         return background
 
-    def _move_to(self, url: str, folder: str) -> None:
-        waiting = [] if self._store is None else self.bridge.call(lambda link: link.operations.waiting())
-        self.bridge.close()
+    def _replace_memory_store(self, url: str, folder: str) -> None:
+        waiting = [] if self._store is None else self.portal.run_sync(lambda client: client.operations.pending())
+        self.portal.close()
         self.url, self._store, self.folder = url, None, folder
-        self.counts = Counts(self.clock, self.logs, self.counts.watched)
+        self.counts = StatusCounts(self.clock, self.logs, self.counts.watched)
         _kept.append(self)  # until the exit, when the folder goes
         if waiting:
-            self.bridge.call(lambda link: link.take_in(waiting))
+            self.portal.run_sync(lambda link: link.import_tasks(waiting))
 
     def stop_background(self, timeout: float | None) -> bool:
         if not self.service.stop_process(timeout):
             return self.service.stop_thread(timeout)
         if self.folder:  # it stands for a memory store
             with suppress(RuntimeError):  # at exit no thread can be started any more, and nobody waits
-                self.bridge.call(lambda link: link.operations.end_waiting("shutdown"))
+                self.portal.run_sync(lambda client: client.operations.cancel_pending("shutdown"))
         return True
 
-    def _boot(self) -> Boot:
+    def _boot(self) -> BootMessage:
         """What a pool child must know of this app."""
         there = {each.module for each in self.sources if each.executor not in ("async", "thread")}
-        return Boot(self.name, self.url or store_url(None), described(), sorted(there.union(self.include)))
+        return BootMessage(
+            self.name, self.url or store_url(None), current_location(), sorted(there.union(self.include))
+        )
 
-    async def _finish(self, timeout: float | None) -> None:
+    async def _stop(self, timeout: float | None) -> None:
         assert self.worker is not None
         try:
             await self.worker.stop(timeout)
             await self._recount()
-            if self.store.private and not self.keeps_waiting:
-                await self.bridge.do(lambda link: link.operations.end_waiting("shutdown"))
+            if self.store.private and not self.keep_pending_on_stop:
+                await self.portal.run(lambda client: client.operations.cancel_pending("shutdown"))
         finally:
-            self.bridge.worker_loop = None
+            self.portal.worker_loop = None
             await self._inside.aclose()
 
-    def _halt(self) -> None:
+    def _stop_claiming(self) -> None:
         if self.worker is not None:
-            self.worker.halt()
+            self.worker.stop_claiming()
 
     def _troubled(self, error: Exception) -> None:
         if self.worker is not None:
             self.worker.last_error = error
 
-    def _hurry(self) -> None:
+    def _cancel_running(self) -> None:
         if self.worker is not None:
-            self.worker.hurry()
+            self.worker.cancel_running()
 
     def status(self) -> dict[str, Any]:
         """What goes on, at once."""
@@ -285,17 +287,19 @@ class Core:
             "last_error": None if error is None else f"{type(error).__name__}: {error}",
         }
 
-    def _counted(self, status: Status) -> Seen:
+    def _counted(self, status: Status) -> StatusSnapshot:
         """A store that answers at once is asked; of any other, the last look is told, and the next one is begun."""
         if self._store is None:  # never used: nothing to count, and no reason to connect
-            return Seen()
+            return StatusSnapshot()
         if self._store.immediate:
-            return self.bridge.call(lambda link: self.counts.look(link.store))
+            return self.portal.run_sync(lambda client: self.counts.refresh(client.store))
         if not self.counts.watched:
             self.counts.watched = True
-            self.bridge.call(Link.watch)
-        elif not self.counts.stale() and status == "running":  # in a process of its own; a stopped one opens nothing
-            self.bridge.begin()
+            self.portal.run_sync(StoreClient.watch)
+        elif (
+            not self.counts.mark_stale() and status == "running"
+        ):  # in a process of its own; a stopped one opens nothing
+            self.portal.ensure_open()
         return self.counts.now()
 
     async def _recount(self) -> None:
@@ -309,14 +313,14 @@ class Core:
         if self.service.status != "stopped":
             raise SchedulerStateError(f"override() while {self.service.status}: stop it first")
         before = (self.url, self.clock, self._store, self.counts)
-        self.bridge.close()
+        self.portal.close()
         self.url = self.url if store is None else store_url(store)
         self.clock = clock or self.clock
-        self._store, self.counts = None, Counts(self.clock, self.logs, self.counts.watched)
+        self._store, self.counts = None, StatusCounts(self.clock, self.logs, self.counts.watched)
         try:
             yield
         finally:
-            self.bridge.close()
+            self.portal.close()
             self.url, self.clock, self._store, self.counts = before
 
 
@@ -341,13 +345,13 @@ def slots(concurrency: int, threads: int | None, processes: int | None, max_work
     }
 
 
-_alive: weakref.WeakSet[Core] = weakref.WeakSet()
-_kept: list[Core] = []  # made by an import, which looks for them afterwards; or with something to tidy up
+_alive: weakref.WeakSet[Runtime] = weakref.WeakSet()
+_kept: list[Runtime] = []  # made by an import, which looks for them afterwards; or with something to tidy up
 
 
-def living(name: str) -> list[Core]:
+def runtimes_named(name: str) -> list[Runtime]:
     """The apps and schedulers of this name in this process."""
-    return [core for core in list(_alive) if core.name == name]
+    return [runtime for runtime in list(_alive) if runtime.name == name]
 
 
 def _forked() -> None:
@@ -355,24 +359,24 @@ def _forked() -> None:
 
     A memory store is copied as it was; but who adds to the copy of one that is being worked on would wait for ever.
     """
-    for core in list(_alive):
-        if core.service.status != "stopped" and core._store is not None and core._store.private:
-            core._store, core._cut_off = None, True
-        core.client = new_uuid()
-        core.worker = None
-        core.folder = ""  # the parent's to remove
-        core._connecting = threading.Lock()
-        core.service.forked()
-        core.bridge.forked()
-        core.counts.forked()
+    for runtime in list(_alive):
+        if runtime.service.status != "stopped" and runtime._store is not None and runtime._store.private:
+            runtime._store, runtime._cut_off = None, True
+        runtime.client = new_uuid()
+        runtime.worker = None
+        runtime.folder = ""  # the parent's to remove
+        runtime._connecting = threading.Lock()
+        runtime.service.after_fork()
+        runtime.portal.forked()
+        runtime.counts.forked()
 
 
 def _close() -> None:
     """At exit: a thread that only waited must not be cut off in the middle of a word."""
-    for core in list(_alive):
-        core.bridge.close()
-        if core.folder:
-            shutil.rmtree(core.folder, ignore_errors=True)
+    for runtime in list(_alive):
+        runtime.portal.close()
+        if runtime.folder:
+            shutil.rmtree(runtime.folder, ignore_errors=True)
 
 
 if hasattr(os, "register_at_fork"):

@@ -25,11 +25,11 @@ _MAIN = "__mp_main__"  # multiprocessing's word, which pickle and others know
 _PATIENCE = 2.0  # seconds a script may go on after start() without declaring anything
 
 
-class EndOfImport(BaseException):
+class StopImport(BaseException):
     """Ends the import of a script, whatever it catches."""
 
 
-class Code(Struct):
+class CodeLocation(Struct):
     """Where a process has its code from, so that another can import it."""
 
     path: list[str]
@@ -43,7 +43,7 @@ class Code(Struct):
         return self.name is not None or self.file is not None
 
 
-class Place:
+class ImportState:
     """How far the import of a script has come."""
 
     marked: bool = False
@@ -58,7 +58,7 @@ def module_of(thing: object) -> str:
     return "__main__" if module in (None, _MAIN) else str(module)
 
 
-def made_in() -> str:
+def calling_module() -> str:
     """The module of the code that called into this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "onthedot":
@@ -67,7 +67,7 @@ def made_in() -> str:
     return "__main__" if name in (None, _MAIN) else str(name)
 
 
-def described() -> Code:
+def current_location() -> CodeLocation:
     """This process's code, as multiprocessing would hand it over."""
     main = sys.modules["__main__"]
     name: str | None = getattr(main.__spec__, "name", None)
@@ -77,10 +77,10 @@ def described() -> Code:
     elif name is not None or (file is not None and (Path(file).stem == "ipython" or not Path(file).is_file())):
         file = None
     where = None if file is None else str(Path(file).absolute())
-    return Code([os.fspath(each) for each in sys.path], list(sys.argv), str(Path.cwd()), name, where)
+    return CodeLocation([os.fspath(each) for each in sys.path], list(sys.argv), str(Path.cwd()), name, where)
 
 
-def settle_in(code: Code) -> None:
+def enter_location(code: CodeLocation) -> None:
     """Makes this process look for modules and files where the other one does."""
     sys.path[:] = code.path
     sys.argv[:] = code.argv
@@ -93,18 +93,18 @@ def load_modules(names: Iterable[str]) -> None:
             importlib.import_module(name)
 
 
-def load_script(code: Code) -> None:
+def load_script(code: CodeLocation) -> None:
     """Runs the main script under another name, once. Without one, nothing happens."""
-    if Place.loaded or not code.has_script:
+    if ImportState.loaded or not code.has_script:
         return
-    Place.loaded = True
+    ImportState.loaded = True
     module, compiled = _script(code)
     sys.modules["__main__"] = sys.modules[_MAIN] = module
     with _mark():
         exec(compiled, module.__dict__)  # noqa: S102 - the user's own script
 
 
-def _script(code: Code) -> tuple[ModuleType, CodeType]:
+def _script(code: CodeLocation) -> tuple[ModuleType, CodeType]:
     module = ModuleType(_MAIN)
     if code.name is not None:
         spec = importlib.util.find_spec(code.name)
@@ -122,42 +122,42 @@ def _script(code: Code) -> tuple[ModuleType, CodeType]:
 # -- the mark
 
 
-def acts() -> None:
+def forbid_during_import() -> None:
     """Whoever starts, stores or waits calls this first."""
-    if Place.marked:
+    if ImportState.marked:
         # A thread of the script's own ends without a word too.
-        raise EndOfImport if threading.current_thread() is threading.main_thread() else SystemExit
+        raise StopImport if threading.current_thread() is threading.main_thread() else SystemExit
 
 
-def goes_on(*, started: bool = False) -> None:
+def extend_import_deadline(*, started: bool = False) -> None:
     """Under the mark a start in the background was passed, or something is declared: there may be more to come.
 
     But not for ever: what follows a start is often a loop that sleeps, and it would never end here.
     """
-    if Place.marked:
-        Place.started = Place.started or started
-        if Place.started and hasattr(signal, "setitimer"):
+    if ImportState.marked:
+        ImportState.started = ImportState.started or started
+        if ImportState.started and hasattr(signal, "setitimer"):
             signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
 
 
 @contextmanager
 def _mark() -> Generator[None, None, None]:
     before = signal.signal(signal.SIGALRM, _alarmed) if hasattr(signal, "setitimer") else None
-    Place.marked = True
+    ImportState.marked = True
     try:
         yield
-    except EndOfImport as end:
+    except StopImport as end:
         own = [frame for frame in traceback.extract_tb(end.__traceback__) if not _ours(frame.filename)]
-        Place.ended = f"{own[0].filename}:{own[0].lineno}" if own else ""
+        ImportState.ended = f"{own[0].filename}:{own[0].lineno}" if own else ""
     finally:
-        Place.marked = False
+        ImportState.marked = False
         if before is not None:
             signal.setitimer(signal.ITIMER_REAL, 0)
             signal.signal(signal.SIGALRM, before)
 
 
 def _alarmed(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
-    acts()
+    forbid_during_import()
 
 
 def _ours(file: str) -> bool:

@@ -15,7 +15,7 @@ from onthedot.schedules.cron import Zone, cron_in, daily, zone_name
 
 Overlap: TypeAlias = Literal["skip", "allow", "queue"]
 CatchUp: TypeAlias = Literal["latest", "all", "none"]
-LOOKED = 1000  # the most windows that one decision looks at
+MAX_WINDOWS = 1000  # the most windows that one decision looks at
 _TICK = timedelta(microseconds=1)
 
 
@@ -27,7 +27,7 @@ class Rule(Protocol):
         ...
 
 
-class NaiveMoment(BadSchedule, ValueError):
+class NaiveDatetime(BadSchedule, ValueError):
     """A moment without a time zone."""
 
 
@@ -38,7 +38,7 @@ class _Common:
     catch_up: CatchUp = "latest"
     grace: Duration = 60
 
-    def within(self, tz: Zone) -> Self:  # noqa: ARG002 - those that go by wall clocks use it
+    def in_zone(self, tz: Zone) -> Self:  # noqa: ARG002 - those that go by wall clocks use it
         """The same in this zone, if it goes by wall clocks and has named no zone."""
         return self
 
@@ -78,7 +78,7 @@ class IntervalSchedule(_Common):
     def step(self) -> timedelta:
         return timedelta(seconds=seconds(self.interval, "interval"))
 
-    def anchored(self, moment: datetime) -> IntervalSchedule:
+    def with_anchor(self, moment: datetime) -> IntervalSchedule:
         """Its grid starts here, unless it has one."""
         return self if self.start or self.anchor else replace(self, anchor=moment)
 
@@ -112,7 +112,7 @@ class CronSchedule(_Bounded):
         if self.tz and self.start and self.end and self.next_after(self.start - _TICK) is None:
             raise BadSchedule(f"CronSchedule: {self.expr!r} never fires between {self.start} and {self.end}")
 
-    def within(self, tz: Zone) -> Self:
+    def in_zone(self, tz: Zone) -> Self:
         return replace(self, tz=tz) if self.tz is None else self
 
     def next_after(self, moment: datetime) -> datetime | None:
@@ -142,7 +142,7 @@ class DailySchedule(_Bounded):
         for name, value in (("at", at), ("weekdays", weekdays), ("_expr", expr)):
             _set(self, name, value)
 
-    def within(self, tz: Zone) -> Self:
+    def in_zone(self, tz: Zone) -> Self:
         return replace(self, tz=tz) if self.tz is None else self
 
     def next_after(self, moment: datetime) -> datetime | None:
@@ -189,8 +189,8 @@ class RuleSchedule(_Bounded):
         return _until(self.end, found)
 
 
-Schedule: TypeAlias = IntervalSchedule | CronSchedule | DailySchedule | OnceSchedule | RuleSchedule
-_KINDS: dict[str, type[Schedule]] = {
+ScheduleRule: TypeAlias = IntervalSchedule | CronSchedule | DailySchedule | OnceSchedule | RuleSchedule
+_KINDS: dict[str, type[ScheduleRule]] = {
     "interval": IntervalSchedule,
     "cron": CronSchedule,
     "daily": DailySchedule,
@@ -198,7 +198,7 @@ _KINDS: dict[str, type[Schedule]] = {
 }
 
 
-def as_schedule(value: object, tz: Zone = "UTC") -> Schedule:
+def as_schedule(value: object, tz: Zone = "UTC") -> ScheduleRule:
     """What may stand for a schedule, as one, in its own zone or else in this one.
 
     >>> as_schedule(timedelta(minutes=5)) == IntervalSchedule(300)
@@ -206,20 +206,20 @@ def as_schedule(value: object, tz: Zone = "UTC") -> Schedule:
     """
     match value:
         case IntervalSchedule() | CronSchedule() | DailySchedule() | OnceSchedule() | RuleSchedule():
-            return value.within(tz)
+            return value.in_zone(tz)
         case str():
             return CronSchedule(value, tz)
         case timedelta():
             return IntervalSchedule(value)
         case time():
-            return DailySchedule(value).within(tz)
+            return DailySchedule(value).in_zone(tz)
         case datetime():
             return OnceSchedule(value)
         case _:
-            return _own(value)
+            return _custom_rule(value)
 
 
-def _own(value: object) -> RuleSchedule:
+def _custom_rule(value: object) -> RuleSchedule:
     if isinstance(value, type) or not callable(getattr(value, "next_after", None)):
         raise BadSchedule(
             f"schedule: {value!r} is of type {type(value).__name__}; pass a cron str, a timedelta, a time of day, an "
@@ -230,7 +230,7 @@ def _own(value: object) -> RuleSchedule:
     return RuleSchedule(cast(Rule, value), **said)
 
 
-def to_data(schedule: Schedule) -> dict[str, object]:
+def to_data(schedule: ScheduleRule) -> dict[str, object]:
     """As plain JSON data, without `args`: those are encoded with the task they are for.
 
     >>> to_data(CronSchedule("@daily", grace=5))
@@ -249,7 +249,7 @@ def to_data(schedule: Schedule) -> dict[str, object]:
     return data
 
 
-def from_data(data: Mapping[str, Any], args: Mapping[str, object] | None = None) -> Schedule:
+def from_data(data: Mapping[str, Any], args: Mapping[str, object] | None = None) -> ScheduleRule:
     """The way back.
 
     >>> from_data({"type": "interval", "interval": 5}) == IntervalSchedule(5)
@@ -268,7 +268,7 @@ def from_data(data: Mapping[str, Any], args: Mapping[str, object] | None = None)
         raise BadSchedule(f"stored schedule {data!r} cannot be read: {error}") from error
 
 
-class Plan(NamedTuple):
+class DueWindows(NamedTuple):
     """What to do about a schedule now."""
 
     run: list[datetime]  # the windows that run, oldest first
@@ -276,7 +276,7 @@ class Plan(NamedTuple):
     next_at: datetime | None  # may be due already: look again
 
 
-def first_run(schedule: Schedule, moment: datetime) -> datetime | None:
+def first_run(schedule: ScheduleRule, moment: datetime) -> datetime | None:
     """The first window of a schedule that is stored at this moment: what lies before is not its own.
 
     >>> now = datetime(2026, 1, 1, tzinfo=UTC)
@@ -294,7 +294,7 @@ def first_run(schedule: Schedule, moment: datetime) -> datetime | None:
 
 def due_windows(
     rule: Rule, next_at: datetime, now: datetime, catch_up: CatchUp = "latest", grace: Duration = 60
-) -> Plan:
+) -> DueWindows:
     """Which windows from `next_at` up to `now` run, and which one is next. `next_at` only grows.
 
     A window that is up to `grace` late is on time and runs. Of those missed, "all" runs every one (some at a time),
@@ -307,7 +307,7 @@ def due_windows(
     """
     next_at, now = _utc(next_at), _utc(now)
     if isinstance(rule, IntervalSchedule):
-        rule = rule.anchored(next_at)
+        rule = rule.with_anchor(next_at)
     on_time = now - timedelta(seconds=seconds(grace, "grace"))
     at: datetime | None = next_at
     run: list[datetime] = []
@@ -318,10 +318,10 @@ def due_windows(
         if catch_up == "latest" and (at is None or at > now):
             run.append(_newest(rule, next_at, on_time))
             skipped -= 1
-    while at is not None and at <= now and len(run) < LOOKED:
+    while at is not None and at <= now and len(run) < MAX_WINDOWS:
         run.append(at)
         at = rule.next_after(at)
-    return Plan(run, skipped, at)
+    return DueWindows(run, skipped, at)
 
 
 def _newest(rule: Rule, window: datetime, before: datetime) -> datetime:
@@ -345,7 +345,7 @@ def _count(rule: Rule, first: datetime, before: datetime) -> int:
         second, last = rule.next_after(first), min(before, (rule.end or before) + _TICK) - _TICK
         return 1 if second is None or second > last else 2 + (last - second) // rule.step
     count, window = 0, first
-    while count < LOOKED and window < before:
+    while count < MAX_WINDOWS and window < before:
         count += 1
         following = rule.next_after(window)
         if following is None:
@@ -380,7 +380,7 @@ def _digest(purpose: str, name: str, nominal_ms: int) -> bytes:
     return sha256(f"{purpose}\0{nominal_ms}\0{name}".encode("utf-8", "surrogatepass")).digest()
 
 
-def _check(schedule: Schedule) -> None:
+def _check(schedule: ScheduleRule) -> None:
     """Checks what all have in common, and brings it into one form: seconds as float, moments in UTC."""
     what = type(schedule).__name__
     for name, kind in (("overlap", Overlap), ("catch_up", CatchUp)):
@@ -409,7 +409,7 @@ def _aware(moment: object, what: str) -> datetime:
     if not isinstance(moment, datetime):
         raise BadSchedule(f"{what}: {moment!r} is of type {type(moment).__name__}; it must be an aware datetime")
     if moment.utcoffset() is None:
-        raise NaiveMoment(f"{what}: {moment!r} has no time zone; pass an aware datetime, for example with tzinfo=UTC")
+        raise NaiveDatetime(f"{what}: {moment!r} has no time zone; pass an aware datetime, for example with tzinfo=UTC")
     return moment.astimezone(UTC)
 
 

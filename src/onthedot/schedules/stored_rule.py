@@ -20,7 +20,7 @@ from onthedot.schedules.rules import (
     IntervalSchedule,
     Overlap,
     RuleSchedule,
-    Schedule,
+    ScheduleRule,
     due_windows,
     first_run,
     from_data,
@@ -34,7 +34,7 @@ from onthedot.stores.contract import Limit, NewTask, Policy, Store
 _ADDRESS = re.compile(r" at 0x[0-9a-f]+")
 
 
-class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
+class StoredRule(msgspec.Struct, frozen=True, omit_defaults=True):
     """What a schedule's record holds: enough to fire it without the code, unless the rule is the user's own."""
 
     source: str
@@ -45,16 +45,16 @@ class Stored(msgspec.Struct, frozen=True, omit_defaults=True):
     lane: str | None = None
     unique: str | None = None
     policy: Policy = contract.DEFAULT
-    why: str = ""  # it is paused: an operator's words
+    reason: str = ""  # it is paused: an operator's words
     skipped: dict[str, int] = {}  # windows that did not run, by reason
 
 
 @dataclass(frozen=True)
-class Plan:
+class ScheduleDefinition:
     """A schedule and the task it makes: declared by code, or put at run time."""
 
     name: str
-    schedule: Schedule
+    schedule: ScheduleRule
     task: NewTask
 
     def __post_init__(self) -> None:
@@ -84,7 +84,7 @@ class Plan:
         said = [self.task.source, self.task.body.decode(), rule]
         return hashlib.sha256(msgspec.json.encode(said)).hexdigest()
 
-    def over(self, old: contract.Schedule | None, now: float, *, data: bool = False) -> contract.Schedule | None:
+    def merged_with(self, old: contract.Schedule | None, now: float, *, data: bool = False) -> contract.Schedule | None:
         """What is to be put over the record that is there; None: it is so already."""
         new, declared = self._stored(now), "" if data else self.digest
         if old is None:
@@ -92,9 +92,9 @@ class Plan:
         try:
             before = read(old)
         except BadSchedule:
-            return replace(old, rule=write(new), declared=declared, next_at=self._first(now))
-        new = replace(new, why=before.why, skipped=before.skipped)
-        if old.declared == declared and (not data or _same(before, new)):
+            return replace(old, rule=write(new), definition_digest=declared, next_at=self._first(now))
+        new = replace(new, reason=before.reason, skipped=before.skipped)
+        if old.definition_digest == declared and (not data or _same(before, new)):
             rule = write(replace(new, rule=before.rule))  # its grid stays where it was
             return None if rule == old.rule else replace(old, rule=rule)
         return contract.Schedule(self.name, write(new), declared, self._first(now))
@@ -103,12 +103,12 @@ class Plan:
         first = first_run(self.schedule, from_ms(now))
         return None if first is None else to_ms(first)
 
-    def _stored(self, now: float) -> Stored:
+    def _stored(self, now: float) -> StoredRule:
         rule, task = self.schedule, self.task
         if isinstance(rule, IntervalSchedule):
-            rule = rule.anchored(from_ms(ceil(now)))
+            rule = rule.with_anchor(from_ms(ceil(now)))
         own = isinstance(rule, RuleSchedule)
-        return Stored(
+        return StoredRule(
             task.source,
             task.body.decode(),
             None if own else to_data(rule),
@@ -120,30 +120,30 @@ class Plan:
         )
 
 
-def _same(one: Stored, two: Stored) -> bool:
-    def said(stored: Stored) -> tuple[object, ...]:
+def _same(one: StoredRule, two: StoredRule) -> bool:
+    def said(stored: StoredRule) -> tuple[object, ...]:
         rule = {name: value for name, value in (stored.rule or {}).items() if name != "anchor"}
         return stored.source, stored.body, rule
 
     return said(one) == said(two)
 
 
-_decode = msgspec.json.Decoder(Stored).decode
+_decode = msgspec.json.Decoder(StoredRule).decode
 _encode = msgspec.json.Encoder().encode
 
 
-def write(stored: Stored) -> bytes:
+def write(stored: StoredRule) -> bytes:
     return _encode(stored)
 
 
-def read(record: contract.Schedule) -> Stored:
+def read(record: contract.Schedule) -> StoredRule:
     try:
         return _decode(record.rule)
     except msgspec.MsgspecError as error:
         raise BadSchedule(f"schedule {record.name!r}: what is stored of it cannot be read: {error}") from error
 
 
-def rule_of(name: str, stored: Stored, plans: Mapping[str, Plan]) -> Schedule | None:
+def rule_of(name: str, stored: StoredRule, plans: Mapping[str, ScheduleDefinition]) -> ScheduleRule | None:
     """As it is stored; None: it is a rule of the user's own, and these plans do not have it."""
     if stored.rule is not None:
         return from_data(stored.rule)
@@ -151,8 +151,8 @@ def rule_of(name: str, stored: Stored, plans: Mapping[str, Plan]) -> Schedule | 
     return plan.schedule if plan is not None and isinstance(plan.schedule, RuleSchedule) else None
 
 
-def task_of(
-    name: str, stored: Stored, rule: Schedule, nominal: datetime, *, missed: bool = False, ahead: float = 0
+def task_for_window(
+    name: str, stored: StoredRule, rule: ScheduleRule, nominal: datetime, *, missed: bool = False, ahead: float = 0
 ) -> NewTask:
     """The task of a window: the same, whoever makes it. missed: it is caught up.
 
@@ -162,45 +162,45 @@ def task_of(
     body = msgspec.json.decode(stored.body)
     body["for"] = at
     jitter = jitter_of(name, at, rule.jitter) if rule.jitter else 0
-    unique = key_of(name, stored, all_run=missed and rule.catch_up == "all")
+    unique = unique_key_for(name, stored, all_run=missed and rule.catch_up == "all")
     uuid, body = nominal_uuid(name, at), msgspec.json.encode(body)
     return NewTask(uuid, stored.source, body, ceil(at + jitter + ahead), 0, stored.lane, unique, stored.policy)
 
 
-def key_of(name: str, stored: Stored, *, all_run: bool = False) -> str | None:
+def unique_key_for(name: str, stored: StoredRule, *, all_run: bool = False) -> str | None:
     """One at a time: while a task with this key lives, the next window adds nothing. all_run: it does."""
     if stored.unique is not None or stored.overlap != "skip" or all_run:
         return stored.unique
     return f"schedule:{name}"
 
 
-def resumed(record: contract.Schedule, rule: Schedule | None, now: float) -> tuple[contract.Schedule, int]:
+def after_resume(record: contract.Schedule, rule: ScheduleRule | None, now: float) -> tuple[contract.Schedule, int]:
     """As it goes on after a pause, and how many windows passed meanwhile: they are not caught up."""
     passed = 0
     if record.next_at is not None and rule is not None:
         windows = due_windows(rule, from_ms(record.next_at), from_ms(now), "none", grace=0)
         passed = windows.skipped + len(windows.run)
         record = replace(record, next_at=None if windows.next_at is None else to_ms(windows.next_at))
-    stored = skipping(read(record), "paused", passed)
-    return replace(record, paused=False, rule=write(replace(stored, why=""))), passed
+    stored = with_skipped(read(record), "paused", passed)
+    return replace(record, paused=False, rule=write(replace(stored, reason=""))), passed
 
 
-def skipping(stored: Stored, why: str, windows: int) -> Stored:
+def with_skipped(stored: StoredRule, reason: str, windows: int) -> StoredRule:
     """With so many windows more that did not run."""
     if not windows:
         return stored
-    return replace(stored, skipped=stored.skipped | {why: stored.skipped.get(why, 0) + windows})
+    return replace(stored, skipped=stored.skipped | {reason: stored.skipped.get(reason, 0) + windows})
 
 
-def moment_in(store: Store, clock: Clock) -> float:
+def store_now(store: Store, clock: Clock) -> float:
     """Now, as near to the store's own clock as one can say from outside."""
-    return clock.now() + (0.0 if store.private else clock.ahead())
+    return clock.now() + (0.0 if store.private else clock.wall_clock_jump())
 
 
 _UNITS = (("day", 86_400.0), ("h", 3600.0), ("min", 60.0))
 
 
-def rule_text(stored: Stored) -> str:
+def rule_text(stored: StoredRule) -> str:
     """The rule, as people read it.
 
     >>> rule_text(Stored("send", "{}", {"type": "interval", "interval": 5400}))

@@ -13,7 +13,7 @@ NO_TRANSACTION = "memory:// and redis:// have no transaction to join"
 
 
 @runtime_checkable
-class Joins(Protocol):
+class SyncTransactions(Protocol):
     """SQL stores: a verb inside the caller's transaction, on the caller's thread and connection. Never suspends."""
 
     def add_in(self, connection: Any, tasks: Sequence[NewTask]) -> Sequence[Added]: ...
@@ -21,14 +21,14 @@ class Joins(Protocol):
 
 
 @runtime_checkable
-class JoinsAwaited(Joins, Protocol):
+class AsyncTransactions(SyncTransactions, Protocol):
     """Through an async connection as well: awaited, on the caller's loop."""
 
     async def add_awaited(self, connection: Any, tasks: Sequence[NewTask]) -> Sequence[Added]: ...
     async def settle_awaited(self, connection: Any, outcome: Outcome) -> Verdict: ...
 
 
-class Server(Struct, frozen=True):
+class ServerInfo(Struct, frozen=True):
     """The machine and program behind a store."""
 
     now: float  # ms, by its clock
@@ -38,7 +38,7 @@ class Server(Struct, frozen=True):
 
 
 @runtime_checkable
-class Served(Protocol):
+class HasServerInfo(Protocol):
     """Stores with a clock of their own."""
 
-    async def server(self) -> Server: ...
+    async def server(self) -> ServerInfo: ...

@@ -12,7 +12,7 @@ from onthedot.stores.contract import Hint
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
-class Listener:
+class HintBuffer:
     """Gathers hints until its loop has time; told from any thread, under the store's lock."""
 
     def __init__(self) -> None:
@@ -63,11 +63,11 @@ class Listener:
         return hint
 
 
-class Listeners:
+class HintHub:
     """All listeners by session. A session may have several, one a loop."""
 
     def __init__(self) -> None:
-        self._by_session: dict[str, list[Listener]] = {}
+        self._by_session: dict[str, list[HintBuffer]] = {}
 
     def __contains__(self, session: object) -> bool:
         return session in self._by_session
@@ -91,16 +91,16 @@ class Listeners:
                 if not listener.tell(resync=True):
                     self.remove(session, listener)
 
-    def listen(self, session: str, first: Callable[[], Awaitable[object]] | None = None) -> Listening:
+    def listen(self, session: str, first: Callable[[], Awaitable[object]] | None = None) -> HintStream:
         """first: what must be there before anything can be heard."""
-        return Listening(self, session, first)
+        return HintStream(self, session, first)
 
-    def add(self, session: str) -> Listener:
-        listener = Listener()
+    def add(self, session: str) -> HintBuffer:
+        listener = HintBuffer()
         self._by_session.setdefault(session, []).append(listener)
         return listener
 
-    def remove(self, session: str, listener: Listener) -> None:
+    def remove(self, session: str, listener: HintBuffer) -> None:
         there = self._by_session.get(session, [])
         if listener in there:
             there.remove(listener)
@@ -108,18 +108,16 @@ class Listeners:
             self._by_session.pop(session, None)
 
 
-class Listening:
+class HintStream:
     """A class and not a generator: one that is thrown away in mid-wait must not complain about it."""
 
-    def __init__(
-        self, listeners: Listeners, session: str, first: Callable[[], Awaitable[object]] | None = None
-    ) -> None:
+    def __init__(self, listeners: HintHub, session: str, first: Callable[[], Awaitable[object]] | None = None) -> None:
         self._first = first
         self._listeners = listeners
         self._session = session
-        self._listener: Listener | None = None
+        self._listener: HintBuffer | None = None
 
-    def __aiter__(self) -> Listening:
+    def __aiter__(self) -> HintStream:
         return self
 
     async def __anext__(self) -> Hint:

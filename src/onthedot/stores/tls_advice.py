@@ -7,7 +7,7 @@ from typing import NamedTuple
 BUT = "but then others may read and change tasks"
 
 
-class Ways(NamedTuple):
+class TlsAdvice(NamedTuple):
     """How a URL of this kind says it."""
 
     ca: str
@@ -23,7 +23,7 @@ _WORDS = (  # of OpenSSL, in the order they are looked for
 )
 
 
-def distrusted(text: str, ways: Ways) -> str | None:
+def tls_advice(text: str, ways: TlsAdvice) -> str | None:
     """Advice on an error of TLS; None: it is about something else. No second try mends it.
 
     >>> ways = Ways("tls_ca=FILE", "tls_cert=FILE", "tls_insecure=1")

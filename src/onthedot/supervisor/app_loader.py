@@ -10,7 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from onthedot.cli.options import Mistake
+from onthedot.cli.options import CliError
 
 if TYPE_CHECKING:
     from onthedot import App  # at run time only where user code is loaded: a supervisor does without
@@ -21,7 +21,7 @@ _IMPORTLIB = os.sep + "importlib" + os.sep
 
 def load_app(text: str) -> App[Any]:
     """The app behind -A. Whatever is wrong, it says what was tried and what is there."""
-    from onthedot.api.app import App, living
+    from onthedot.api.app import App, open_apps
 
     place, _, attribute = text.partition(":") if ":" in text else (text, "", "")
     folder, name = where(place)
@@ -34,11 +34,11 @@ def load_app(text: str) -> App[Any]:
     found: object = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
-    app = next((app for app in living if app is found), None)
+    app = next((app for app in open_apps if app is found), None)
     if app is not None:
         return app
     kind = "has no" if found is None else "has no App in"
-    raise Mistake(f"{place} {kind} {attribute!r}; {_told(apps, place)}")
+    raise CliError(f"{place} {kind} {attribute!r}; {_told(apps, place)}")
 
 
 def where(place: str) -> tuple[Path, str]:
@@ -47,7 +47,7 @@ def where(place: str) -> tuple[Path, str]:
         return Path.cwd(), place
     file = Path(place).resolve()
     if file.is_dir() or not file.exists():
-        raise Mistake(f"there is no file {file}; {_there(file.parent)}")
+        raise CliError(f"there is no file {file}; {_there(file.parent)}")
     folder, parts = file.parent, [] if file.name == "__init__.py" else [file.stem]
     while (folder / "__init__.py").exists():
         folder, parts = folder.parent, [folder.name, *parts]
@@ -59,12 +59,12 @@ def _import(name: str, place: str, folder: Path) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise Mistake(_trouble(place, error)) from None
-        raise Mistake(f"there is no module {error.name!r} in {folder}, nor installed; {_there(folder)}") from None
+            raise CliError(_trouble(place, error)) from None
+        raise CliError(f"there is no module {error.name!r} in {folder}, nor installed; {_there(folder)}") from None
     except SyntaxError as error:
-        raise Mistake(f"{error.filename}:{error.lineno}: {error.msg}: {(error.text or '').strip()}") from None
+        raise CliError(f"{error.filename}:{error.lineno}: {error.msg}: {(error.text or '').strip()}") from None
     except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may do anything while it is imported
-        raise Mistake(_trouble(place, error)) from None
+        raise CliError(_trouble(place, error)) from None
 
 
 def _trouble(place: str, error: BaseException) -> str:
@@ -86,8 +86,8 @@ def _only(apps: dict[str, App[Any]], place: str) -> App[Any]:
     if "app" in apps:
         return apps["app"]
     if not apps:
-        raise Mistake(_told(apps, place))
-    raise Mistake(f"which app? {_told(apps, place)}")
+        raise CliError(_told(apps, place))
+    raise CliError(f"which app? {_told(apps, place)}")
 
 
 def _told(apps: dict[str, App[Any]], place: str) -> str:

@@ -11,22 +11,24 @@ from onthedot.cli.output import ago
 from onthedot.clock.clock import from_ms
 
 
-async def ready_line(app: App[Any]) -> str:
+async def banner_line(app: App[Any]) -> str:
     """2 tasks · 1 schedule (weekly_report: Mon 09:00, in 3 days)"""
-    core = app._core
-    tasks = len(list(core.sources))
+    runtime = app._runtime
+    tasks = len(list(runtime.sources))
     parts = [count(tasks, "task")]
-    if core.plans:
-        schedules, _, _ = await core.store.state()
-        coming = sorted((each.next_at, each.name) for each in schedules if each.name in core.plans and each.next_at)
+    if runtime.schedules:
+        schedules, _, _ = await runtime.store.state()
+        coming = sorted(
+            (each.next_at, each.name) for each in schedules if each.name in runtime.schedules and each.next_at
+        )
         shown = ""
         if coming:
             at, name = coming[0]
-            zone = getattr(core.plans[name].schedule, "tz", None) or "UTC"
-            first = "" if len(core.plans) == 1 else "first "
+            zone = getattr(runtime.schedules[name].schedule, "tz", None) or "UTC"
+            first = "" if len(runtime.schedules) == 1 else "first "
             shown = f" ({first}{name}: {_moment(from_ms(at), str(zone))})"
-        parts.append(count(len(core.plans), "schedule") + shown)
-    if core.store.private:
+        parts.append(count(len(runtime.schedules), "schedule") + shown)
+    if runtime.store.private:
         parts.append("memory://, so only for what this process itself adds")
     return " · ".join(parts)
 

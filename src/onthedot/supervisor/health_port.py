@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 import click
 import msgspec
 
-from onthedot.cli.options import Mistake
+from onthedot.cli.options import CliError
 
 _PATIENCE = 5.0  # seconds for a request
 
@@ -23,16 +23,16 @@ def address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[s
     return host.strip("[]") or "127.0.0.1", int(port)
 
 
-class Health:
+class HealthPort:
     def __init__(self, host: str, port: int, trouble: Callable[[], Mapping[str, str]]) -> None:
         self._host, self._port = host, port
         self._trouble = trouble
 
-    async def __aenter__(self) -> Health:
+    async def __aenter__(self) -> HealthPort:
         try:
             self._server = await asyncio.start_server(self._serve, self._host, self._port)
         except OSError as error:
-            raise Mistake(f"--health: cannot listen on {self._host}:{self._port}: {error.strerror}", 1) from None
+            raise CliError(f"--health: cannot listen on {self._host}:{self._port}: {error.strerror}", 1) from None
         return self
 
     async def __aexit__(self, *exc: object) -> None:

@@ -9,13 +9,13 @@ from collections.abc import Callable
 
 from onthedot.clock.clock import SystemClock
 from onthedot.stores import connect
-from onthedot.supervisor.messages import Session, Word
+from onthedot.supervisor.messages import SessionSpec, SupervisorMessage
 
 _LAST_WORDS = 2.0  # seconds that a supervisor which ends gives the stores
 _under_way: set[asyncio.Task[None]] = set()
 
 
-async def all_told() -> None:
+async def wait_for_reaps() -> None:
     """The sessions of processes that have ended are in no store any more, or it cannot be told."""
     if _under_way:
         await asyncio.wait(_under_way, timeout=_LAST_WORDS)
@@ -25,13 +25,13 @@ async def all_told() -> None:
         await asyncio.wait(_under_way)
 
 
-class Keeping:
+class ChildHeartbeat:
     """One session, over a connection of its own.
 
     What goes wrong here is not told: the worker hears of no beat, beats by itself, and tells.
     """
 
-    def __init__(self, session: Session, say: Callable[[Word], None]) -> None:
+    def __init__(self, session: SessionSpec, say: Callable[[SupervisorMessage], None]) -> None:
         self.session = session  # may be replaced by one of the same name that says more
         self._say = say
         self._store = connect(session.store, SystemClock(), session.app)
@@ -64,7 +64,7 @@ class Keeping:
             await self._bury()
         finally:
             if self._opened:
-                await self._store.shut()
+                await self._store.close()
 
     async def _beat(self, lease: float) -> bool:
         async with asyncio.timeout(lease):
@@ -72,8 +72,12 @@ class Keeping:
                 await self._store.open()
                 self._opened = True
             sent, said = time.monotonic(), self.session
-            beat = await self._store.beat(said.name, said.info, said.lease)
-        self._say(Word(session=said.name, sent=sent, alive=beat.alive, cancel=tuple(each.uuid for each in beat.cancel)))
+            beat = await self._store.heartbeat(said.name, said.info, said.lease)
+        self._say(
+            SupervisorMessage(
+                session=said.name, sent=sent, alive=beat.alive, cancel=tuple(each.uuid for each in beat.cancel_requests)
+            )
+        )
         return beat.alive
 
     async def _bury(self) -> None:
@@ -86,9 +90,9 @@ class Keeping:
                         await self._store.open()
                         self._opened = True
                     if self._died:
-                        await self._store.beat(self.session.name, self.session.info, 0)
+                        await self._store.heartbeat(self.session.name, self.session.info, 0)
                     else:
-                        await self._store.close(self.session.name)
+                        await self._store.close_session(self.session.name)
                 return
             except Exception:  # noqa: BLE001 - likewise
                 await asyncio.sleep(pause)

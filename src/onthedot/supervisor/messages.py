@@ -17,7 +17,7 @@ _ALONE = 5.0  # seconds an orphan has for giving back what it holds
 _PATIENT = 1_000_000  # bytes that wait for a supervisor that does not listen
 
 
-class Config(msgspec.Struct, frozen=True):
+class LaunchOptions(msgspec.Struct, frozen=True):
     """What a worker process is told."""
 
     app: str
@@ -31,7 +31,7 @@ class Config(msgspec.Struct, frozen=True):
     stall_limit: float = 0.0  # seconds for which its event loop may say nothing; 0: for ever
 
 
-class Session(msgspec.Struct, frozen=True):
+class SessionSpec(msgspec.Struct, frozen=True):
     """What must be known to beat for it."""
 
     name: str
@@ -41,7 +41,7 @@ class Session(msgspec.Struct, frozen=True):
     app: str
 
 
-class Report(msgspec.Struct, omit_defaults=True):
+class WorkerReport(msgspec.Struct, omit_defaults=True):
     """What it says, a line each."""
 
     ready: str = ""  # its part of the ready line
@@ -50,11 +50,11 @@ class Report(msgspec.Struct, omit_defaults=True):
     stopping: bool = False  # it takes no more tasks
     patience: float = 60.0  # seconds within which it asks, also when there is nothing to do
     over: bool = False  # it has been told to end, and has
-    session: Session | None = None  # then nothing else is said: somebody has to beat for this one
+    session: SessionSpec | None = None  # then nothing else is said: somebody has to beat for this one
     left: str = ""  # likewise: this session is closed, or shall be
 
 
-class Word(msgspec.Struct, omit_defaults=True):
+class SupervisorMessage(msgspec.Struct, omit_defaults=True):
     """What it is told, a line each."""
 
     hurry: bool = False  # what still runs is to be cancelled
@@ -64,10 +64,10 @@ class Word(msgspec.Struct, omit_defaults=True):
     cancel: tuple[str, ...] = ()
 
 
-_word = msgspec.json.Decoder(Word)
+_word = msgspec.json.Decoder(SupervisorMessage)
 
 
-class Parent:
+class ParentChannel:
     """The way to the one that started this process, who beats for it if a store needs that: it is a Helper."""
 
     def __init__(self, fd: int) -> None:
@@ -81,7 +81,7 @@ class Parent:
         self._heard: Callable[[float, bool, Sequence[str]], None] | None = None
         self.store: Callable[[], tuple[str, str]] = lambda: ("", "")  # its URL, and the app's name
 
-    def tell(self, report: Report) -> None:
+    def tell(self, report: WorkerReport) -> None:
         """What it has no time to hear now is told with the next report, in order; but not without end."""
         if len(self._unsent) < _PATIENT:
             self._unsent += msgspec.json.encode(report) + b"\n"
@@ -92,11 +92,11 @@ class Parent:
 
     def keep(self, session: str, info: bytes, lease: int, heard: Callable[[float, bool, Sequence[str]], None]) -> None:
         self._kept, self._heard = session, heard
-        self.tell(Report(session=Session(session, info, lease, *self.store())))
+        self.tell(WorkerReport(session=SessionSpec(session, info, lease, *self.store())))
 
     def leave(self, session: str) -> None:
         self._heard = None
-        self.tell(Report(left=session))
+        self.tell(WorkerReport(left=session))
 
     # -- hearing
 
@@ -129,7 +129,7 @@ class Parent:
                 pass
             return False
 
-    def _take(self, word: Word) -> None:
+    def _take(self, word: SupervisorMessage) -> None:
         if word.hurry:
             self._hurry()
         if self._heard is not None and word.session == self._kept:

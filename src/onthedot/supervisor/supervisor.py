@@ -10,10 +10,10 @@ import sys
 import time
 
 from onthedot.observability.log_format import say
-from onthedot.supervisor.health_port import Health
-from onthedot.supervisor.heartbeats import all_told
-from onthedot.supervisor.messages import Config
-from onthedot.supervisor.worker_process import STARTING, Child, how, signals
+from onthedot.supervisor.health_port import HealthPort
+from onthedot.supervisor.heartbeats import wait_for_reaps
+from onthedot.supervisor.messages import LaunchOptions
+from onthedot.supervisor.worker_process import STARTING, WorkerProcess, how, signals
 
 _FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before one that died young is started again
 _YOUNG = 10.0
@@ -21,10 +21,10 @@ _TRIES = 3  # times that the first of a slot may end without a word before it wa
 
 
 class Supervisor:
-    def __init__(self, config: Config, processes: int, health: tuple[str, int] | None) -> None:
+    def __init__(self, config: LaunchOptions, processes: int, health: tuple[str, int] | None) -> None:
         self._config = config
-        self._slots: list[Child | None] = [None] * processes
-        self._next: dict[int, Child] = {}  # by slot: the successor of a rolling restart
+        self._slots: list[WorkerProcess | None] = [None] * processes
+        self._next: dict[int, WorkerProcess] = {}  # by slot: the successor of a rolling restart
         self._health = health
         self._stop = asyncio.Event()
         self._done: set[int] = set()  # slots that shall stay empty: drained, or --burst
@@ -41,14 +41,14 @@ class Supervisor:
             asked = {signal.SIGTERM: self._asked, signal.SIGINT: self._asked}
             stack.enter_context(signals({**asked, signal.SIGHUP: self._hung_up}))
             if self._health is not None:
-                await stack.enter_async_context(Health(*self._health, self.trouble))
+                await stack.enter_async_context(HealthPort(*self._health, self.trouble))
             keepers = [asyncio.create_task(self._keep(slot)) for slot in range(len(self._slots))]
             stopping = asyncio.create_task(self._stop_all())
             await asyncio.gather(*keepers)
             if self._stop.is_set():
                 await stopping  # the successors of a rolling restart, too
             stopping.cancel()
-            await all_told()
+            await wait_for_reaps()
             if self._failed is None and not self._config.burst:
                 self._say("worker stopped" + (" · killed what did not stop in time" if self._killed else ""))
         return self._failed or int(self._killed)
@@ -68,7 +68,7 @@ class Supervisor:
         """One process after the other, until it is enough."""
         pause, tries = _FIRST_PAUSE, 0
         while not self._stop.is_set():
-            child = self._slots[slot] = self._next.pop(slot, None) or await Child.start(self._config)
+            child = self._slots[slot] = self._next.pop(slot, None) or await WorkerProcess.start(self._config)
             if self._stop.is_set():  # since the start was begun
                 await child.stop()
             elif await child.started():
@@ -92,14 +92,14 @@ class Supervisor:
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
 
-    def _give_up(self, child: Child, code: int) -> None:
+    def _give_up(self, child: WorkerProcess, code: int) -> None:
         """It could not start, and said why, or often enough: starting it again would change nothing."""
         self._failed = code if code > 0 else 1
         message = child.error or f"the worker ended before it was ready, {how(code)}"
         print(f"onthedot: {message}", file=sys.stderr, flush=True)
         self._stop.set()
 
-    def _one_ready(self, slot: int, child: Child) -> None:
+    def _one_ready(self, slot: int, child: WorkerProcess) -> None:
         self._ready.add(slot)
         if len(self._ready) == len(self._slots) and not self._all_ready:
             self._all_ready = True
@@ -117,7 +117,7 @@ class Supervisor:
             self._stop.set()
             self._say(f"stopping · running tasks have {self._config.stop_timeout:g} s (again: cancel them now)")
 
-    def _living(self) -> list[Child]:
+    def _living(self) -> list[WorkerProcess]:
         known = [*self._slots, *self._next.values()]
         return [child for child in known if child is not None and child.alive]
 
@@ -144,7 +144,7 @@ class Supervisor:
         for slot, old in enumerate(self._slots):
             if old is None or not old.alive:
                 continue
-            new = await Child.start(self._config)
+            new = await WorkerProcess.start(self._config)
             self._next[slot] = new
             if not (await new.started(STARTING) and new.alive):
                 self._next.pop(slot, None)

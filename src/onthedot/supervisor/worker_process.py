@@ -13,8 +13,8 @@ from collections.abc import Callable, Generator, Mapping
 
 import msgspec
 
-from onthedot.supervisor.heartbeats import Keeping
-from onthedot.supervisor.messages import Config, Report, Session, Word
+from onthedot.supervisor.heartbeats import ChildHeartbeat
+from onthedot.supervisor.messages import LaunchOptions, SessionSpec, SupervisorMessage, WorkerReport
 
 STARTING = 60.0  # seconds until one that says nothing is not even starting
 SILENT = 5.0  # seconds without a word from its event loop: it does not get on
@@ -24,12 +24,12 @@ _DUMP = 1.0  # seconds for writing its stacks
 KILL_AFTER = 3.0  # seconds beyond stop_timeout: what had to be cancelled may tidy up and go back
 
 
-class Child:
+class WorkerProcess:
     """One process. It dies when its supervisor does: the socket between them ends."""
 
     def __init__(
         self,
-        config: Config,
+        config: LaunchOptions,
         process: asyncio.subprocess.Process,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
@@ -39,19 +39,19 @@ class Child:
         self.process = process
         self.ready: asyncio.Event = asyncio.Event()
         now = time.monotonic()
-        self.told: Report = Report()
+        self.told: WorkerReport = WorkerReport()
         self.error: str = ""
         self.began: float = now
         self.heard: float = now
         self.turned: float = now
         self.stalled: bool = False  # it was killed for that
         self.over: bool = False  # it ended because it was told to, by whomever
-        self._keeping: Keeping | None = None  # its session, if a store wants beats
+        self._keeping: ChildHeartbeat | None = None  # its session, if a store wants beats
         self._listening = asyncio.create_task(self._listen(reader))
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
-    async def start(cls, config: Config) -> Child:
+    async def start(cls, config: LaunchOptions) -> WorkerProcess:
         ours, theirs = socket.socketpair()
         with theirs:
             fd = theirs.fileno()
@@ -72,7 +72,7 @@ class Child:
     async def _listen(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(ConnectionError):
             async for line in reader:
-                report = msgspec.json.decode(line, type=Report)
+                report = msgspec.json.decode(line, type=WorkerReport)
                 if report.session is not None or report.left:
                     self._keep(report.session)
                     continue
@@ -84,7 +84,7 @@ class Child:
                 self.error, self.over = report.error or self.error, report.over
                 self.told = report if not self.told.ready else msgspec.structs.replace(report, ready=self.told.ready)
 
-    def _keep(self, session: Session | None) -> None:
+    def _keep(self, session: SessionSpec | None) -> None:
         """Beats for this one from now on, and for no other."""
         kept = self._keeping
         if kept is not None and session is not None and kept.session.name == session.name:
@@ -92,9 +92,9 @@ class Child:
             return
         if kept is not None:
             kept.end(died=session is not None)  # a new name without an end of the old one: it was lost
-        self._keeping = None if session is None else Keeping(session, self._say)
+        self._keeping = None if session is None else ChildHeartbeat(session, self._say)
 
-    def _say(self, word: Word) -> None:
+    def _say(self, word: SupervisorMessage) -> None:
         if self.alive:
             self._writer.write(msgspec.json.encode(word) + b"\n")
 
@@ -155,7 +155,7 @@ class Child:
     def hurry(self) -> None:
         """What still runs is cancelled and goes back. Not by a second signal: two of a kind may come as one."""
         if self.alive:
-            self._say(Word(hurry=True))
+            self._say(SupervisorMessage(hurry=True))
 
     async def stop(self) -> bool:
         """Running tasks finish or go back. False: it had to be killed."""

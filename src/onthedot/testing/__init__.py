@@ -17,17 +17,17 @@ from onthedot.api.app import App
 from onthedot.clock.clock import ManualClock
 from onthedot.errors import SchedulerStateError
 from onthedot.model.backoff import Duration, to_duration_ms
-from onthedot.model.failures import as_error
+from onthedot.model.failures import error_from_record
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.testing.assertions import AddedTasks, shown
-from onthedot.testing.driver import Drive, Pace, PatientLink, driving, schedules_paused
+from onthedot.testing.driver import BoundedClient, ClockDriver, DriverLimits, drive, schedules_paused
 
 __all__ = ["ManualClock", "TestApp"]
 
 T = TypeVar("T")
 
 
-class Span(TypedDict, total=False):
+class AdvanceArgs(TypedDict, total=False):
     """The other units of ``advance``."""
 
     weeks: float
@@ -37,7 +37,7 @@ class Span(TypedDict, total=False):
     milliseconds: float
 
 
-class TestApp(Pace):
+class TestApp(DriverLimits):
     """An app under test: on ``memory://``, by a clock that stands still until it is turned.
 
     >>> app = App("shop")
@@ -78,18 +78,18 @@ class TestApp(Pace):
         self.app = app
         self.clock: ManualClock = clock or ManualClock()
         self.sync: SyncTestApp = SyncTestApp(self)
-        self._core = app._core
+        self._runtime = app._runtime
         self._stack: ExitStack | None = None
         self._driven = False
 
     def __enter__(self) -> TestApp:
-        core = self._core
+        runtime = self._runtime
         with ExitStack() as stack:
             stack.enter_context(self.app.override(store="memory://", clock=self.clock))
             for target, name, value in (
-                (core, "keeps_waiting", True),
-                (core, "poll_interval", inf),  # so that every timer is an alarm
-                (core.bridge, "_new_link", lambda: PatientLink(core, self)),
+                (runtime, "keep_pending_on_stop", True),
+                (runtime, "poll_interval", inf),  # so that every timer is an alarm
+                (runtime.portal, "_new_client", lambda: BoundedClient(runtime, self)),
             ):
                 stack.callback(setattr, target, name, getattr(target, name))
                 setattr(target, name, value)
@@ -106,7 +106,7 @@ class TestApp(Pace):
 
     # -- running
 
-    async def advance(self, seconds: Duration = 0, *, raise_failures: bool = False, **more: Unpack[Span]) -> int:
+    async def advance(self, seconds: Duration = 0, *, raise_failures: bool = False, **more: Unpack[AdvanceArgs]) -> int:
         """Turns the clock by seconds or a timedelta, and by ``weeks, days, hours, minutes, milliseconds``.
 
         It goes from alarm to alarm: each task, retry and schedule runs at its very moment, in order.
@@ -128,27 +128,27 @@ class TestApp(Pace):
         Schedules never end, so they stand still meanwhile, as if paused: what they had added runs, but windows that the
         clock passes over add nothing, and are not caught up later. Tasks of a paused source stay.
         """
-        async with self._driving(raise_failures) as drive, schedules_paused(self._core):
+        async with self._driving(raise_failures) as drive, schedules_paused(self._runtime):
             await drive.to_the_end()
         return drive.runs.total()
 
     @asynccontextmanager
-    async def _driving(self, raise_failures: bool) -> AsyncGenerator[Drive, None]:
+    async def _driving(self, raise_failures: bool) -> AsyncGenerator[ClockDriver, None]:
         self._check_entered()
         if self._driven:
             raise SchedulerStateError("advance(), run_until_idle() or drain() is under way already: one at a time")
         self._driven = True
         try:
-            async with driving(self._core, self.clock, self) as drive:
-                yield drive
+            async with drive(self._runtime, self.clock, self) as driver:
+                yield driver
         finally:
             self._driven = False
         if raise_failures:
-            await self._raise(drive.failed)
+            await self._raise(driver.failed)
 
     async def _raise(self, uuids: Iterable[str]) -> None:
-        found = await self._core.store.get(list(uuids))
-        errors = [as_error(record) for record in found if record is not None and record.state == "failed"]
+        found = await self._runtime.store.get(list(uuids))
+        errors = [error_from_record(record) for record in found if record is not None and record.state == "failed"]
         if errors:
             for other in errors[1:]:
                 errors[0].add_note(f"and {other}")
@@ -163,7 +163,7 @@ class TestApp(Pace):
     @property
     def _added(self) -> AddedTasks:
         self._check_entered()
-        return AddedTasks(self._core)
+        return AddedTasks(self._runtime)
 
     def now(self) -> datetime:
         """Where the clock stands."""
@@ -210,7 +210,7 @@ class SyncTestApp:
     def __init__(self, test: TestApp) -> None:
         self._test = test
 
-    def advance(self, seconds: Duration = 0, *, raise_failures: bool = False, **more: Unpack[Span]) -> int:
+    def advance(self, seconds: Duration = 0, *, raise_failures: bool = False, **more: Unpack[AdvanceArgs]) -> int:
         return self._run(self._test.advance(seconds, raise_failures=raise_failures, **more))
 
     def run_until_idle(self, *, raise_failures: bool = False) -> int:
@@ -223,7 +223,7 @@ class SyncTestApp:
         if asyncio._get_running_loop() is not None:
             verb.close()
             raise SchedulerStateError("an event loop is running here: write `await test.advance(…)`, without `.sync`")
-        service = self._test.app._core.service
+        service = self._test.app._runtime.service
         if service.status != "stopped" and service.loop is not None:  # app.background(), or a web server under test
             return asyncio.run_coroutine_threadsafe(verb, service.loop).result()
         # With a factory, so that the thread's own event loop is not touched.

@@ -9,14 +9,14 @@ from datetime import UTC, datetime
 from inspect import Parameter, signature
 from typing import Any
 
-from onthedot.client.client import Link
+from onthedot.client.client import StoreClient
 from onthedot.clock.clock import from_ms
 from onthedot.definitions.consumers import BaseTaskConsumer
-from onthedot.definitions.functions import Declared, Unseen
+from onthedot.definitions.functions import FunctionDefinition, RemoteDefinition
 from onthedot.errors import ArgumentError
 from onthedot.model.task import TaskInfo, TaskState
-from onthedot.model.task_info import as_info
-from onthedot.runtime.runtime import Core
+from onthedot.model.task_info import task_info
+from onthedot.runtime.runtime import Runtime
 from onthedot.stores.contract import Note, Record
 
 _SHOWN = 20  # tasks in a message
@@ -25,12 +25,12 @@ _SHOWN = 20  # tasks in a message
 class AddedTasks:
     """The tasks in an app's store, with their arguments as the functions get them."""
 
-    def __init__(self, core: Core) -> None:
-        self._core = core
+    def __init__(self, runtime: Runtime) -> None:
+        self._runtime = runtime
 
     def all(self, source: str | None = None) -> list[TaskInfo]:
         """In the order of adding."""
-        infos = self._core.bridge.call(self._read)
+        infos = self._runtime.portal.run_sync(self._read)
         return [info for info in infos if source in (None, info.source)]
 
     def like(self, source: str, wanted: Mapping[str, Any]) -> list[TaskInfo]:
@@ -46,17 +46,17 @@ class AddedTasks:
     def source(self, task: object) -> str:
         """The name behind a function, a consumer, an alias."""
         declared = getattr(task, "_declared", None)
-        if isinstance(declared, Unseen):
+        if isinstance(declared, RemoteDefinition):
             return declared.name
-        if isinstance(declared, Declared):
-            known: object = self._core.sources.get(declared.name)
+        if isinstance(declared, FunctionDefinition):
+            known: object = self._runtime.sources.get(declared.name)
             if known is not declared:
-                raise ValueError(f"{task!r} is of another app than {self._core.name!r}")
+                raise ValueError(f"{task!r} is of another app than {self._runtime.name!r}")
             return declared.name
         name = task.name if isinstance(task, BaseTaskConsumer) else task
         if not isinstance(name, str):
             raise TypeError(f"pass a task function, a consumer or a name, not {task!r}")
-        source = self._core.sources.get(name)
+        source = self._runtime.sources.get(name)
         return name if source is None else source.name
 
     def told(self, source: str) -> str:
@@ -64,7 +64,7 @@ class AddedTasks:
         every = self.all()
         infos = [info for info in every if info.source == source]
         others = Counter(info.source for info in every if info.source != source)
-        now = _moment(from_ms(self._core.clock.now()))
+        now = _moment(from_ms(self._runtime.clock.now()))
         lines = [f"at {now} there is of {source}:" if infos else f"there is no {source}"]
         lines += [f"  {shown(source, info.args)} {_fate(info)}" for info in infos[-_SHOWN:]]
         if len(infos) > _SHOWN:
@@ -74,23 +74,23 @@ class AddedTasks:
         return "\n".join(lines)
 
     def _parameters(self, source: str) -> Mapping[str, Parameter]:
-        declared = self._core.sources.get(source)
-        return signature(declared.function).parameters if isinstance(declared, Declared) else {}
+        declared = self._runtime.sources.get(source)
+        return signature(declared.function).parameters if isinstance(declared, FunctionDefinition) else {}
 
-    async def _read(self, link: Link) -> list[TaskInfo]:
+    async def _read(self, client: StoreClient) -> list[TaskInfo]:
         infos: list[TaskInfo] = []
         cursor: str | None = None
         while True:
-            page = await link.store.find({}, cursor, 1000)
-            infos += [self._info(record, await link.store.notes(record.uuid, 0, 1000)) for record in page.rows]
+            page = await client.store.find({}, cursor, 1000)
+            infos += [self._info(record, await client.store.notes(record.uuid, 0, 1000)) for record in page.rows]
             cursor = page.after
             if cursor is None:
                 return infos[::-1]
 
     def _info(self, record: Record, notes: Sequence[tuple[int, Note]]) -> TaskInfo:
-        info = as_info(record, [note for _, note in notes])
-        declared = self._core.sources.get(record.source)
-        if not isinstance(declared, Declared):
+        info = task_info(record, [note for _, note in notes])
+        declared = self._runtime.sources.get(record.source)
+        if not isinstance(declared, FunctionDefinition):
             return info
         try:
             args: dict[str, Any] = dict(declared.codec.decode(record.body)[0])

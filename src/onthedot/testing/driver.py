@@ -15,11 +15,11 @@ from math import ceil, inf
 import msgspec
 from msgspec.structs import replace
 
-from onthedot.client.client import Link
+from onthedot.client.client import StoreClient
 from onthedot.clock.clock import ManualClock, from_ms
 from onthedot.errors import SchedulerStateError
-from onthedot.runtime.runtime import Core
-from onthedot.schedules.stored_rule import read, resumed, rule_of
+from onthedot.runtime.runtime import Runtime
+from onthedot.schedules.stored_rule import after_resume, read, rule_of
 from onthedot.stores.contract import Lease, Record
 from onthedot.testing.assertions import shown
 
@@ -28,7 +28,7 @@ _ENDED = ("succeeded", "failed", "cancelled")
 
 
 @dataclass(eq=False)
-class Pace:
+class DriverLimits:
     """How long is waited, really, and how much is too much."""
 
     patience: float = 1.0
@@ -36,27 +36,27 @@ class Pace:
     most_runs: int = 10_000
 
 
-class PatientLink(Link):
+class BoundedClient(StoreClient):
     """Does not wait for ever for a task that nobody runs."""
 
-    def __init__(self, core: Core, pace: Pace) -> None:
-        super().__init__(core.store, core.shared())
+    def __init__(self, runtime: Runtime, pace: DriverLimits) -> None:
+        super().__init__(runtime.store, runtime.shared())
         self._pace = pace
 
-    async def ended(self, uuid: str, timeout: float | None) -> Record:
+    async def wait_for_end(self, uuid: str, timeout: float | None) -> Record:
         try:
-            return await super().ended(uuid, self._pace.give_up if timeout is None else timeout)
+            return await super().wait_for_end(uuid, self._pace.give_up if timeout is None else timeout)
         except TimeoutError as error:
             how = "in a test tasks run inside advance(), run_until_idle() and drain(): call one of them first"
             raise TimeoutError(f"{error}; {how}") from None  # a note would not come over from another thread
 
 
-class Drive:
+class ClockDriver:
     """One call of a verb: it turns the clock and waits, really, for what runs."""
 
-    def __init__(self, core: Core, clock: ManualClock, pace: Pace) -> None:
-        assert core.worker is not None
-        self._worker, self._store, self._clock, self._pace = core.worker, core.store, clock, pace
+    def __init__(self, runtime: Runtime, clock: ManualClock, pace: DriverLimits) -> None:
+        assert runtime.worker is not None
+        self._worker, self._store, self._clock, self._pace = runtime.worker, runtime.store, clock, pace
         self._cursor = ""
         self._most = 0
         self._here = 0  # runs at this moment
@@ -95,17 +95,17 @@ class Drive:
         """Runs what is due. False: something runs that has not moved for a while."""
         worker = self._worker
         while True:
-            worker.quiet.clear()
+            worker.idle.clear()
             worker._look_again()  # and once more after a look that moved something
             try:
                 async with asyncio.timeout(self._pace.patience):
-                    await worker.quiet.wait()
+                    await worker.idle.wait()
             except TimeoutError:
                 self._check_runs()
             if worker.last_error is not None:
                 raise worker.last_error
             if not await self._moved():
-                return worker.quiet.is_set()
+                return worker.idle.is_set()
 
     def _check_runs(self) -> None:
         now = time.monotonic()
@@ -156,35 +156,35 @@ class Drive:
 
 
 @asynccontextmanager
-async def driving(core: Core, clock: ManualClock, pace: Pace) -> AsyncGenerator[Drive, None]:
+async def drive(runtime: Runtime, clock: ManualClock, pace: DriverLimits) -> AsyncGenerator[ClockDriver, None]:
     """With a worker that lives as long as the block does, or with the one that works on this loop already."""
-    service = core.service
+    service = runtime.service
     own = service.status == "stopped"
     if not own and service.loop is not asyncio.get_running_loop():
-        raise SchedulerStateError(f"app {core.name!r} works on another event loop: `.sync` drives it there")
+        raise SchedulerStateError(f"app {runtime.name!r} works on another event loop: `.sync` drives it there")
     before = set(threading.enumerate())
     if own:
         await service.start()
     try:
-        drive = Drive(core, clock, pace)
+        drive = ClockDriver(runtime, clock, pace)
         await drive.begin()
         yield drive
     finally:
         if own:
-            await _stop(core, before)
+            await _stop(runtime, before)
 
 
-async def _stop(core: Core, before: set[threading.Thread]) -> None:
+async def _stop(runtime: Runtime, before: set[threading.Thread]) -> None:
     """Nothing is left: no task on this loop, and no thread but one that will not return."""
-    worker = core.worker
+    worker = runtime.worker
     assert worker is not None
-    await core.service.stop(0)
+    await runtime.service.stop(0)
     waiting = {run.server for run in worker.runner.runs.values() if run.server is not None}
     for server in waiting:
         server.cancel()
     if waiting:
         await asyncio.wait(waiting)
-    ours = re.compile(rf"onthedot-{re.escape(core.name)}-\d+")
+    ours = re.compile(rf"onthedot-{re.escape(runtime.name)}-\d+")
     deadline = time.monotonic() + (0.05 if waiting else 1.0)
     for thread in set(threading.enumerate()) - before:
         if ours.fullmatch(thread.name):
@@ -192,9 +192,9 @@ async def _stop(core: Core, before: set[threading.Thread]) -> None:
 
 
 @asynccontextmanager
-async def schedules_paused(core: Core) -> AsyncGenerator[None, None]:
+async def schedules_paused(runtime: Runtime) -> AsyncGenerator[None, None]:
     """No schedule fires; windows that pass meanwhile are not caught up."""
-    store = core.store
+    store = runtime.store
     alive = [each for each in (await store.state())[0] if not each.paused]
     names = {each.name for each in alive}
     await store.put([replace(each, paused=True) for each in alive], [])
@@ -203,6 +203,6 @@ async def schedules_paused(core: Core) -> AsyncGenerator[None, None]:
     finally:
         paused = [each for each in (await store.state())[0] if each.paused and each.name in names]
         for each in paused:
-            after, passed = resumed(each, rule_of(each.name, read(each), core.plans), core.clock.now())
+            after, passed = after_resume(each, rule_of(each.name, read(each), runtime.schedules), runtime.clock.now())
             await store.put([after], [])
-            core.logs.skipped(each.name, "paused", passed)
+            runtime.logs.windows_skipped(each.name, "paused", passed)

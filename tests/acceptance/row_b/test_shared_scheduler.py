@@ -45,9 +45,9 @@ def test_before_the_first_start(store: str, file: Path) -> None:
 def test_one_object_with_the_settings_of_the_seed(store: str, file: Path) -> None:
     scheduler = get_scheduler()
     assert scheduler is get_scheduler()
-    core = scheduler._core
-    assert (core.url, core.name) == (f"sqlite:///{file}" if store == "sqlite" else "memory://", "onthedot")
-    assert (core.totals["async"], core.one_pool, core.poll_interval, core.stop_timeout) == (1, True, 10, 5)
+    runtime = scheduler._runtime
+    assert (runtime.url, runtime.name) == (f"sqlite:///{file}" if store == "sqlite" else "memory://", "onthedot")
+    assert (runtime.slots["async"], runtime.one_pool, runtime.poll_interval, runtime.stop_timeout) == (1, True, 10, 5)
     assert scheduler.registry is TaskConsumerRegistry
 
 
@@ -77,7 +77,7 @@ class Interrupted:
 
 def test_ten_threads_start_at_once() -> None:
     """Each on a loop of its own: one starts it, the others are told that it runs elsewhere."""
-    get_scheduler()._core.service._lock = Interrupted()
+    get_scheduler()._runtime.service._lock = Interrupted()
     for _ in range(3):
         answers: list[bool | str] = []
         barrier = threading.Barrier(10)
@@ -182,7 +182,7 @@ async def test_a_schedule_makes_a_task_and_moves_on(store: str) -> None:
             await asleep(clock, 10)
             clock.advance(10_000)
             await until(lambda runs=runs: len(tick.ended) == runs)
-            ((record,), _, _) = await get_scheduler()._core.store.state()
+            ((record,), _, _) = await get_scheduler()._runtime.store.state()
             nominal = int(clock.now())
             assert (record.runs, record.last_at, record.next_at) == (runs, nominal, nominal + 10_000)
         await stop_scheduler()
@@ -241,15 +241,15 @@ async def test_a_task_of_sixty_seconds_is_cut_off_after_five(
     for scheduler, handle in zip(schedulers, handles, strict=True):
         assert (handle.state(), handle.info().attempt) == ("ready", 1)
         (record,) = await asyncio.to_thread(record_of, scheduler, handle.uuid)
-        assert (record.past.retries, record.past.crashes, record.past.earlier) == (0, 0, 0)
+        assert (record.history.retries, record.history.crashes, record.history.earlier) == (0, 0, 0)
         status = scheduler.status()
         assert (status["status"], status["queue_count"], status["running_count"]) == ("stopped", 1, 0)
-        scheduler._core.bridge.close()
+        scheduler._runtime.portal.close()
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 def record_of(scheduler: Scheduler, uuid: str) -> Any:
-    return scheduler._core.bridge.call(lambda link: link.store.get((uuid,)))
+    return scheduler._runtime.portal.run_sync(lambda link: link.store.get((uuid,)))
 
 
 async def test_what_ends_within_five_seconds_is_waited_for(store: str) -> None:
@@ -330,7 +330,7 @@ async def test_a_loop_that_fails_is_told_and_goes_on(store: str, caplog: pytest.
     register(work)
     await start_scheduler()
     await idle(get_scheduler())
-    real = get_scheduler()._core.store
+    real = get_scheduler()._runtime.store
     turn, failures = real.turn, 2
 
     async def fails(*args: Any) -> Any:

@@ -22,14 +22,14 @@ import pytest
 
 from onthedot.clock.clock import Clock
 from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.connections import Line
-from onthedot.stores.postgres.notifier import Hearing
+from onthedot.stores.postgres.connections import PostgresConnection
+from onthedot.stores.postgres.notifier import Notifier
 from onthedot.stores.postgres.store import _Here
 from tests.support.services.postgres_server import Server
 from tests.support.services.programs import Missing, give_up
 
 
-class KeptLine(Line):
+class KeptLine(PostgresConnection):
     """Stays from test to test: a connection's first calls take a hundred times as long as all that follow."""
 
     async def close(self) -> None: ...
@@ -48,7 +48,7 @@ class KeptStore(PostgresStore):
             here = self._here[loop] = _Here(self.address, self._name)
             for name in ("turn", "add", "beat", "look"):
                 setattr(here, name, self._lines.setdefault(name, KeptLine(self.address)))
-            here.hearing = Hearing(self.address, self._name, here.beat)
+            here.hearing = Notifier(self.address, self._name, here.beat)
         await super().open()
 
 
@@ -102,7 +102,7 @@ class Service:
         if self._connection is not None:
             self._connection.close()
         for line in self._lines.values():
-            self.runner.run(Line.close(line))
+            self.runner.run(PostgresConnection.close(line))
         self.runner.close()
 
     def left(self) -> list[tuple[Any, ...]]:

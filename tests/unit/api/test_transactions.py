@@ -99,8 +99,8 @@ def test_complete_after_the_lease_is_lost(app: App[None], db: sqlite3.Connection
     @app.task
     async def sell() -> None:
         context = current_task()
-        store = app._core.store
-        await store.beat(context.lease.session, b"", 0)  # the store believes that this worker is dead
+        store = app._runtime.store
+        await store.heartbeat(context.lease.session, b"", 0)  # the store believes that this worker is dead
         with closing(sqlite3.connect(tmp_path / "shop.db")) as mine, mine:
             mine.execute("INSERT INTO sale VALUES (1)")
             try:

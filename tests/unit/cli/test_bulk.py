@@ -62,7 +62,7 @@ def test_ctrl_c_says_how_far_it_came_and_the_same_command_goes_on(desk: Desk, fo
 
 def test_a_store_that_fails_in_the_middle(desk: Desk, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Another program holds the file for longer than anybody waits."""
-    monkeypatch.setattr("onthedot.stores.sqlite.desk.PATIENCE", 0.5)
+    monkeypatch.setattr("onthedot.stores.sqlite.request_thread.PATIENCE", 0.5)
     for number in range(50):
         desk.add("greet", name=str(number))
     with closing(

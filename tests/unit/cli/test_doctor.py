@@ -23,7 +23,7 @@ from onthedot import App
 from onthedot.cli import main
 from onthedot.clock.clock import ManualClock, to_ms
 from onthedot.operations.sources import written_reason
-from onthedot.stores.contract import Ask, Limit, Pool, Schedule, Store
+from onthedot.stores.contract import ClaimRequest, Limit, Schedule, SlotPool, Store
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Desk, Shop
 
@@ -49,7 +49,7 @@ def only(desk: Desk, *arguments: str, code: int = 1) -> tuple[str, str, str]:
 
 
 def on(desk: Desk, work: Callable[[Store], Awaitable[None]]) -> None:
-    desk.app._bridge.call(lambda link: work(link.store))  # type: ignore[arg-type]
+    desk.app._portal.run_sync(lambda link: work(link.store))  # type: ignore[arg-type]
 
 
 def test_a_healthy_store_has_no_fault(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -91,7 +91,7 @@ def test_workers_that_do_not_come_to_it(desk: Desk) -> None:
     desk.app.named("greet").options(at=LONG_AGO).delay(name="ann")
 
     async def busy(store: Store) -> None:
-        await store.beat("w", b'{"host":"h","pid":1,"sources":["greet"],"concurrency":{"async":1}}', 10**9)
+        await store.heartbeat("w", b'{"host":"h","pid":1,"sources":["greet"],"concurrency":{"async":1}}', 10**9)
 
     on(desk, busy)
     _, text, remedy = only(desk)
@@ -100,7 +100,7 @@ def test_workers_that_do_not_come_to_it(desk: Desk) -> None:
 
 
 def test_the_oldest_is_found_behind_many_that_came_since(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onthedot.operations.diagnosis._LOOK", 10)
+    monkeypatch.setattr("onthedot.operations.doctor._LOOK", 10)
     with desk.app.override(clock=ManualClock(LONG_AGO)):
         desk.add("greet", name="old")
     for number in range(20):
@@ -113,7 +113,7 @@ def test_a_pause_that_was_forgotten(desk: Desk, key: str | None) -> None:
     async def pause(store: Store) -> None:
         name = "greet" if key is None else f"greet/{key}"
         await store.put(
-            [], [Limit(name, paused=True, reason=written_reason("deploy", Limit(name), LONG_AGO), by="operator")]
+            [], [Limit(name, paused=True, reason=written_reason("deploy", Limit(name), LONG_AGO), owner="operator")]
         )
 
     desk.add("greet", name="ann")
@@ -152,8 +152,8 @@ def test_more_runs_than_there_are_slots(desk: Desk) -> None:
         desk.add("greet", name=str(number))
 
     async def hold(store: Store) -> None:
-        await store.beat("w", b'{"host":"h","pid":1,"sources":["greet"],"concurrency":{"async":1}}', 10**9)
-        await store.turn("w", [], Ask(1, [Pool(3, {"greet": 3})]))
+        await store.heartbeat("w", b'{"host":"h","pid":1,"sources":["greet"],"concurrency":{"async":1}}', 10**9)
+        await store.turn("w", [], ClaimRequest(1, [SlotPool(3, {"greet": 3})]))
 
     on(desk, hold)
     assert only(desk)[:2] == ("running", "3, and all workers together have 1 slots")

@@ -8,9 +8,9 @@ from pathlib import Path
 
 import msgspec
 
-from onthedot.codec.functions import encode_open
+from onthedot.codec.functions import encode_untyped
 from onthedot.model.task import TaskFailure
-from onthedot.stores.contract import Ask, Ended, Lease, NewTask, Pool
+from onthedot.stores.contract import ClaimRequest, Ended, Lease, NewTask, SlotPool
 from onthedot.stores.sqlite import SqliteStore
 from tests.unit.cli.conftest import Desk
 from tests.unit.operations.error_corpus import errors
@@ -20,19 +20,19 @@ async def failed(path: Path, found: list[TaskFailure]) -> None:
     """As a worker would have left them."""
     store, number = SqliteStore(path, name="shop"), 0
     await store.open()
-    await store.beat("me", b"", 10**9)
+    await store.heartbeat("me", b"", 10**9)
     for first in range(0, len(found), 1000):
         some, number = found[first : first + 1000], number + 1
-        await store.add([NewTask(f"t{first + place}", "import", encode_open({})) for place in range(len(some))])
-        turn = await store.turn("me", [], Ask(number, [Pool(1000, {"import": 1000})]))
-        assert turn.claimed is not None
+        await store.add([NewTask(f"t{first + place}", "import", encode_untyped({})) for place in range(len(some))])
+        turn = await store.turn("me", [], ClaimRequest(number, [SlotPool(1000, {"import": 1000})]))
+        assert turn.claim is not None
         ended = [
-            Ended(Lease(record.uuid, turn.claimed.fence, "me"), "failed", msgspec.json.encode(error))
-            for record, error in zip(turn.claimed.tasks, some, strict=True)
+            Ended(Lease(record.uuid, turn.claim.fence, "me"), "failed", msgspec.json.encode(error))
+            for record, error in zip(turn.claim.tasks, some, strict=True)
         ]
         await store.turn("me", ended, None)
-    await store.close("me")
-    await store.shut()
+    await store.close_session("me")
+    await store.close()
 
 
 def test_ten_thousand_errors_of_seven_causes(desk: Desk, tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from click.testing import CliRunner
 
 from onthedot.cli import main
-from onthedot.observability.log_format import Console, Json
+from onthedot.observability.log_format import ConsoleFormatter, JsonFormatter
 from tests.unit.cli.conftest import Desk, Shop
 
 
@@ -166,10 +166,10 @@ def test_the_kind_is_a_field_in_json() -> None:
     record = logging.LogRecord(
         "onthedot.task", logging.ERROR, "", 0, "[fail] task %s from %s: %s", ("1", "a", "x"), None
     )
-    assert json.loads(Json().format(record)).keys() == {"time", "level", "logger", "message"}
+    assert json.loads(JsonFormatter().format(record)).keys() == {"time", "level", "logger", "message"}
     record.error_type = "KeyError"
-    assert json.loads(Json().format(record))["error_type"] == "KeyError"
-    assert Console(colours=False).format(record).endswith("[fail] task 1 from a: x (KeyError)")
+    assert json.loads(JsonFormatter().format(record))["error_type"] == "KeyError"
+    assert ConsoleFormatter(colours=False).format(record).endswith("[fail] task 1 from a: x (KeyError)")
 
 
 def test_dev_says_that_it_stops(shop: Shop) -> None:

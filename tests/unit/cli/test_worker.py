@@ -163,10 +163,10 @@ def test_burst(shop: Shop) -> None:
 
 
 def test_burst_does_not_wait_for_what_is_paused(shop: Shop) -> None:
-    held, free = shop.add("greet", name="ann"), shop.add("email.send", to="ann")
+    leased, free = shop.add("greet", name="ann"), shop.add("email.send", to="ann")
     shop.app.sync.pause("greet")
     assert shop.worker("--burst").ended(10) == 0
-    assert (shop.state(held), shop.state(free)) == ("ready", "succeeded")
+    assert (shop.state(leased), shop.state(free)) == ("ready", "succeeded")
 
 
 def test_burst_with_nothing_to_do(shop: Shop) -> None:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 
 import pytest
 
-from onthedot.client.add_batcher import Adder
+from onthedot.client.add_batcher import AddBatcher
 from onthedot.clock.clock import ManualClock
 from onthedot.errors import ArgumentError, StoreFull
 from onthedot.stores.contract import Added, NewTask
@@ -48,7 +48,7 @@ def new(uuid: str, body: bytes = b"{}") -> NewTask:
     return NewTask(uuid, "a", body)
 
 
-async def begun(adder: Adder, store: Gate, *uuids: str) -> list[asyncio.Task[Added]]:
+async def begun(adder: AddBatcher, store: Gate, *uuids: str) -> list[asyncio.Task[Added]]:
     """All have asked, and the first is being written."""
     adding = [asyncio.create_task(adder.add(new(uuid))) for uuid in uuids]
     await until(lambda: store.began)
@@ -57,7 +57,7 @@ async def begun(adder: Adder, store: Gate, *uuids: str) -> list[asyncio.Task[Add
 
 async def test_what_gathers_goes_together(gated: Gated) -> None:
     store = gated()
-    adder = Adder(store)
+    adder = AddBatcher(store)
     first = await begun(adder, store, "a")
     rest = [asyncio.create_task(adder.add(new(uuid))) for uuid in "bcd"]
     await asyncio.sleep(0)
@@ -70,7 +70,7 @@ async def test_what_gathers_goes_together(gated: Gated) -> None:
 
 async def test_who_gives_up_does_not_take_others_along(gated: Gated) -> None:
     store = gated()
-    adder = Adder(store)
+    adder = AddBatcher(store)
     (first,) = await begun(adder, store, "a")
     second, third = (asyncio.create_task(adder.add(new(uuid))) for uuid in "bc")
     await asyncio.sleep(0)
@@ -86,7 +86,7 @@ async def test_who_gives_up_does_not_take_others_along(gated: Gated) -> None:
 async def test_what_cannot_be_stored_is_told_to_who_added_it(gated: Gated, body: bytes, kind: type[Exception]) -> None:
     store = gated()
     store.open.set()
-    adder = Adder(store)
+    adder = AddBatcher(store)
     with pytest.raises(kind, match=r"no room|cannot take it: TypeError: odd"):
         await adder.add(new("a", body))
     results = await asyncio.gather(
@@ -101,7 +101,7 @@ def test_a_loop_that_ends_in_the_middle_leaves_nothing(gated: Gated) -> None:
     async def work() -> None:
         asyncio.get_running_loop().set_exception_handler(lambda _, context: wrong.append(context))
         store = gated()
-        adding.extend(await begun(Adder(store), store, *"abc"))
+        adding.extend(await begun(AddBatcher(store), store, *"abc"))
 
     adding: list[asyncio.Task[Added]] = []
     asyncio.run(work())

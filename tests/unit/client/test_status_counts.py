@@ -9,9 +9,9 @@ from typing import Any
 import pytest
 
 from onthedot.client import status_counts
-from onthedot.client.status_counts import Counts, Seen
+from onthedot.client.status_counts import StatusCounts, StatusSnapshot
 from onthedot.clock.clock import ManualClock
-from onthedot.observability.logs import Logs
+from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import NewTask
 from onthedot.stores.memory import MemoryStore
 from tests.support.waits import until
@@ -37,95 +37,95 @@ def store(clock: ManualClock) -> Slow:
 
 
 @pytest.fixture
-def kept(clock: ManualClock) -> Counts:
-    return Counts(clock, Logs(None), watched=True)
+def kept(clock: ManualClock) -> StatusCounts:
+    return StatusCounts(clock, LogObserver(None), watched=True)
 
 
 def task(n: int, **fields: Any) -> NewTask:
     return NewTask(f"u{n}", "work", b"{}", **fields)
 
 
-async def add(store: Slow, kept: Counts, *tasks: NewTask) -> None:
-    kept.adding()
-    kept.added(tasks, await store.add(tasks))
+async def add(store: Slow, kept: StatusCounts, *tasks: NewTask) -> None:
+    kept.add_started()
+    kept.add_finished(tasks, await store.add(tasks))
 
 
-async def look(store: Slow, kept: Counts) -> asyncio.Task[Seen]:
+async def look(store: Slow, kept: StatusCounts) -> asyncio.Task[StatusSnapshot]:
     """One that is under way."""
-    before, looking = len(store.asked), asyncio.ensure_future(kept.look(store))
+    before, looking = len(store.asked), asyncio.ensure_future(kept.refresh(store))
     await until(lambda: len(store.asked) > before)
     return looking
 
 
-async def test_what_is_added_counts_at_once(store: Slow, kept: Counts, clock: ManualClock) -> None:
+async def test_what_is_added_counts_at_once(store: Slow, kept: StatusCounts, clock: ManualClock) -> None:
     later = int(clock.now()) + 1000
     await add(store, kept, task(1), task(2, at=0), task(3, at=later), task(4, after=5), task(5, lane="work/x"))
-    assert kept.now() == Seen(ready=2, delayed=3)
+    assert kept.now() == StatusSnapshot(ready=2, delayed=3)
     await add(store, kept, task(1))
-    assert kept.now() == Seen(ready=2, delayed=3), "it was there before"
-    kept.adding()
-    kept.added([task(6)], [])
-    assert kept.now() == Seen(ready=2, delayed=3), "it was not stored"
+    assert kept.now() == StatusSnapshot(ready=2, delayed=3), "it was there before"
+    kept.add_started()
+    kept.add_finished([task(6)], [])
+    assert kept.now() == StatusSnapshot(ready=2, delayed=3), "it was not stored"
     looking = await look(store, kept)
     store.asked[0].set()
     await looking
-    assert kept.now() == Seen(ready=2, delayed=3), "and the store says the same"
+    assert kept.now() == StatusSnapshot(ready=2, delayed=3), "and the store says the same"
 
 
 @pytest.mark.parametrize("seen", [False, True])
-async def test_a_look_that_an_addition_runs_into_does_not_count(store: Slow, kept: Counts, seen: bool) -> None:
+async def test_a_look_that_an_addition_runs_into_does_not_count(store: Slow, kept: StatusCounts, seen: bool) -> None:
     """It may have seen it or not: it would be counted twice, or not at all."""
     looking = await look(store, kept)
     store.asked[0].set()
     await looking
     tasks = [task(1)]
     if seen:
-        kept.adding()
+        kept.add_started()
         answers = await store.add(tasks)
         looking = await look(store, kept)
-        kept.added(tasks, answers)
+        kept.add_finished(tasks, answers)
     else:
         looking = await look(store, kept)
         await add(store, kept, *tasks)
     store.asked[1].set()
     await looking
-    assert kept.now() == Seen(ready=1)
+    assert kept.now() == StatusSnapshot(ready=1)
 
 
-async def test_additions_that_never_pause(store: Slow, kept: Counts, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_additions_that_never_pause(store: Slow, kept: StatusCounts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then a look that may be off by what was being added is better than none."""
     monkeypatch.setattr(status_counts, "_OLD", 0.0)
     await store.add([task(n) for n in range(10)])  # by somebody else
-    kept.adding()
+    kept.add_started()
     looking = await look(store, kept)
     store.asked[0].set()
     await looking
-    assert kept.now() == Seen(ready=10)
+    assert kept.now() == StatusSnapshot(ready=10)
 
 
-async def test_a_late_look_does_not_undo_a_later_one(store: Slow, kept: Counts) -> None:
+async def test_a_late_look_does_not_undo_a_later_one(store: Slow, kept: StatusCounts) -> None:
     early = await look(store, kept)
     await store.add([task(1)])
     late = await look(store, kept)
     store.asked[1].set()
     await late
-    assert kept.now() == Seen(ready=1)
+    assert kept.now() == StatusSnapshot(ready=1)
     store.asked[0].set()
-    assert await early == Seen()
-    assert kept.now() == Seen(ready=1)
+    assert await early == StatusSnapshot()
+    assert kept.now() == StatusSnapshot(ready=1)
 
 
-async def test_a_keeper_looks_when_something_moved(store: Slow, kept: Counts) -> None:
-    assert kept.stale() is False, "nobody is there to look"
-    keeper = asyncio.ensure_future(kept.keep(store))
-    await until(kept.stale)
+async def test_a_keeper_looks_when_something_moved(store: Slow, kept: StatusCounts) -> None:
+    assert kept.mark_stale() is False, "nobody is there to look"
+    keeper = asyncio.ensure_future(kept.run(store))
+    await until(kept.mark_stale)
     await until(lambda: store.asked)
     await store.add([task(1)])
-    kept.stale()  # after the look has begun: it is taken again
+    kept.mark_stale()  # after the look has begun: it is taken again
     store.asked[0].set()
     await until(lambda: len(store.asked) == 2)
     store.asked[1].set()
-    await until(lambda: kept.now() == Seen(ready=1))
+    await until(lambda: kept.now() == StatusSnapshot(ready=1))
     keeper.cancel()
     await asyncio.wait([keeper])
-    assert kept.stale() is False
+    assert kept.mark_stale() is False

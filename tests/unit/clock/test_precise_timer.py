@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.clock import precise_timer
-from onthedot.clock.precise_timer import Alarm
+from onthedot.clock.precise_timer import PreciseTimer
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has timerfd")
 
@@ -24,7 +24,7 @@ async def ring_after(seconds: float) -> float:
     """By how many ms it came late."""
     rang = asyncio.get_running_loop().create_future()
     began = time.monotonic()
-    Alarm(seconds, lambda: rang.set_result(time.monotonic()))
+    PreciseTimer(seconds, lambda: rang.set_result(time.monotonic()))
     return (await rang - began - seconds) * 1000
 
 
@@ -54,7 +54,7 @@ async def test_it_is_nearer_than_a_timer_of_asyncio() -> None:
 async def test_rung_or_cancelled_it_leaves_no_descriptor(seconds: float) -> None:
     before = descriptors()
     await ring_after(seconds)
-    cancelled = Alarm(seconds, lambda: pytest.fail("it was cancelled"))
+    cancelled = PreciseTimer(seconds, lambda: pytest.fail("it was cancelled"))
     cancelled.cancel()
     cancelled.cancel()
     await ring_after(seconds + 0.01)
@@ -64,5 +64,5 @@ async def test_rung_or_cancelled_it_leaves_no_descriptor(seconds: float) -> None
 async def test_without_the_kernel_s_timer_asyncio_rings(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precise_timer, "_kernel", lambda: None)
     assert await ring_after(0.03) >= 0
-    Alarm(0.001, lambda: pytest.fail("it was cancelled")).cancel()
+    PreciseTimer(0.001, lambda: pytest.fail("it was cancelled")).cancel()
     await asyncio.sleep(0.005)

@@ -19,9 +19,9 @@ from onthedot.codec.functions import (
     Headers,
     ResultNotEncodable,
     Undecodable,
-    decode_open,
     decode_open_result,
-    encode_open,
+    decode_untyped,
+    encode_untyped,
 )
 from onthedot.errors import ArgumentError, DeclarationError
 
@@ -170,8 +170,8 @@ def test_headers_travel_with_the_arguments() -> None:
         given = tasks.bind((1,), {}) if function is variadic else {"to": "x"}
         body = tasks.encode(tuple(given.values()), {}, headers)
         assert tasks.decode(body) == (given, headers)
-        assert decode_open(body) == (given, headers)
-    assert decode_open(encode_open({}, headers)) == ({}, headers)
+        assert decode_untyped(body) == (given, headers)
+    assert decode_untyped(encode_untyped({}, headers)) == ({}, headers)
     assert codec(nothing).decode(codec(nothing).encode((), {}, Headers(label="x"))) == ({}, Headers(label="x"))
     for wrong in (Headers(label="\ud800"), Headers(metadata={"a": [object()]})):
         with pytest.raises(ArgumentError, match=r"shop\.send: its (label|metadata) cannot be stored: \$\.(label|meta)"):
@@ -180,15 +180,15 @@ def test_headers_travel_with_the_arguments() -> None:
 
 def test_any_body_is_shown_without_its_code() -> None:
     tasks = codec(later)
-    shown = decode_open(tasks.encode((Node("a"), (1, 2)), {}))[0]
+    shown = decode_untyped(tasks.encode((Node("a"), (1, 2)), {}))[0]
     assert shown == {"node": {"name": "a", "children": []}, "when": (1, 2)}
     assert decode_open_result(b'{"open":{"!of":["Node",{"name":{"!tuple":[]}}]}}') == {"name": ()}
-    assert decode_open(encode_open({1: 2, "!a": 3}))[0] == {1: 2, "!a": 3}  # type: ignore[dict-item]
+    assert decode_untyped(encode_untyped({1: 2, "!a": 3}))[0] == {1: 2, "!a": 3}  # type: ignore[dict-item]
 
 
 def test_a_body_written_without_the_signature_is_read_with_it() -> None:
-    assert codec(send).decode(encode_open({"to": "x", "copies": 2}))[0] == {"to": "x", "copies": 2}
-    assert codec(variadic).decode(encode_open({"a": 1, "rest": (2,), "k": "v"}))[0] == {
+    assert codec(send).decode(encode_untyped({"to": "x", "copies": 2}))[0] == {"to": "x", "copies": 2}
+    assert codec(variadic).decode(encode_untyped({"a": 1, "rest": (2,), "k": "v"}))[0] == {
         "a": 1,
         "rest": (2,),
         "options": {"k": "v"},
@@ -219,9 +219,9 @@ def looped() -> list[Any]:
 def test_depth_has_a_limit(wrap: Callable[[object], object]) -> None:
     tasks = codec(untyped)
     assert tasks.decode(tasks.encode((nested(64, wrap),), {}))[0] == {"to": nested(64, wrap)}
-    assert decode_open(encode_open({"x": nested(64, wrap)}))[0] == {"x": nested(64, wrap)}
+    assert decode_untyped(encode_untyped({"x": nested(64, wrap)}))[0] == {"x": nested(64, wrap)}
     for value in (nested(65, wrap), nested(5000, wrap)):
-        for encode in (lambda v: tasks.encode((v,), {}), lambda v: encode_open({"to": v})):
+        for encode in (lambda v: tasks.encode((v,), {}), lambda v: encode_untyped({"to": v})):
             with pytest.raises(ArgumentError, match=r"argument 'to'.* 65 levels deep or .* the limit is 64"):
                 encode(value)
 
@@ -235,7 +235,7 @@ def test_what_contains_itself_is_refused() -> None:
         with pytest.raises(ArgumentError, match="contains itself"):
             codec(function).encode((value, 1), {})
     with pytest.raises(ArgumentError, match="contains itself"):
-        encode_open(own)
+        encode_untyped(own)
     with pytest.raises(ResultNotEncodable, match=r"the result .*contains itself, the limit is 64"):
         codec(send).encode_result(looped())
 
@@ -246,7 +246,7 @@ def test_size_has_a_limit() -> None:
         with pytest.raises(ArgumentError, match=r"take \d{3} bytes \(most in '(body|rest)'\), the limit is 100"):
             codec(function, caps).encode((1, 2, *range(50)) if function is variadic else ("a", "b" * 100), {})
     with pytest.raises(ArgumentError, match=r"mail: the arguments take 1,048,599 bytes \(most in 'b'\)"):
-        encode_open({"a": 1, "b": "x" * (1 << 20)}, name="mail")
+        encode_untyped({"a": 1, "b": "x" * (1 << 20)}, name="mail")
     with pytest.raises(ArgumentError, match="the limit is 100"):
         codec(send, caps).encode(("a",), {}, Headers(metadata={"m": "x" * 100}))
     with pytest.raises(ResultNotEncodable, match="the result takes 110 bytes, the limit is 50"):
@@ -299,7 +299,7 @@ TAGS = "tuple set frozenset dict bytes bytearray datetime date time timedelta de
 )
 def test_a_tag_with_the_wrong_content_is_undecodable(tag: str, content: str) -> None:
     body = f'{{"!{tag}":{content}}}'
-    for read in (codec(untyped).decode, decode_open):
+    for read in (codec(untyped).decode, decode_untyped):
         try:
             read(f'{{"open":{{"to":{body}}}}}'.encode())
         except Undecodable:
@@ -317,6 +317,6 @@ JSON = st.recursive(
 @given(st.binary() | JSON.map(json.dumps).map(str.encode), st.sampled_from([send, untyped, later, variadic, mixed]))
 def test_whatever_the_bytes_nothing_but_undecodable_is_raised(data: bytes, function: Callable[..., object]) -> None:
     tasks = codec(function)
-    for read in (tasks.decode, tasks.decode_result, decode_open, decode_open_result):
+    for read in (tasks.decode, tasks.decode_result, decode_untyped, decode_open_result):
         with suppress(Undecodable):
             read(data)

@@ -29,7 +29,7 @@ DAY = 24 * HOUR
 
 
 def record_of(app: App, handle: TaskHandle[Any]) -> Record:
-    (record,) = app._bridge.call(lambda link: link.store.get([handle.uuid]))
+    (record,) = app._portal.run_sync(lambda link: link.store.get([handle.uuid]))
     assert record is not None
     return record
 
@@ -94,7 +94,7 @@ class Email(BaseTaskConsumer):
 def check_email(app_or_scheduler: Any, handle: TaskHandle[Any]) -> None:
     info = handle.info()
     assert (info.unique, info.label, info.tags, info.priority) == ("ann", "to ann", ("mail",), 10)
-    (record,) = app_or_scheduler._core.bridge.call(lambda link: link.store.get([handle.uuid]))
+    (record,) = app_or_scheduler._runtime.portal.run_sync(lambda link: link.store.get([handle.uuid]))
     assert record.policy.expires == 60_000
 
 
@@ -211,7 +211,7 @@ def test_threads_that_add_at_once_leave_nothing_behind(app: App) -> None:
     with ThreadPoolExecutor(8) as threads:
         added = sum(threads.map(add, range(400)))
     assert 400 < added <= 500 + 8 * 5
-    assert app._bridge.call(lambda link: link.operations.counts()) == {"ready": added}
+    assert app._portal.run_sync(lambda link: link.operations.counts()) == {"ready": added}
     for info in app.sync.find(limit=100):
         app.sync.cancel(info.uuid)
     assert len(task.delay_many([{"key": "x"}] * (600 - added))) == 600 - added
@@ -252,14 +252,14 @@ async def test_how_long(app: App, clock: ManualClock, options: dict[str, Any], k
     async with app.running():
         await until(lambda: good.done() and bad.done())
     for handle, keep in ((stopped, kept[0]), (good, kept[0]), (bad, kept[1])):
-        past = record_of(app, handle).past
-        assert past.ended is not None
-        assert past.keep_until == past.ended + keep
+        history = record_of(app, handle).history
+        assert history.ended is not None
+        assert history.keep_until == history.ended + keep
     clock.advance(kept[2] - 1)
-    assert record_of(app, good).past.result is not None
+    assert record_of(app, good).history.result is not None
     clock.advance(1)
     if kept[2] < kept[0]:
-        assert record_of(app, good).past.result is None
+        assert record_of(app, good).history.result is None
     clock.advance(kept[0])
     await app.purge()
     assert {info.uuid for info in await app.find()} == ({bad.uuid} if kept[1] > kept[0] + kept[2] else set())
@@ -270,7 +270,7 @@ async def test_not_kept_at_all(app: App) -> None:
     handle = task.delay("x")
     async with app.running():
         await until(lambda: not app.sync.find().tasks)
-    assert app._bridge.call(lambda link: link.store.get([handle.uuid])) == [None]
+    assert app._portal.run_sync(lambda link: link.store.get([handle.uuid])) == [None]
 
 
 async def test_at_most_so_many_while_it_works(clock: ManualClock) -> None:
@@ -280,7 +280,7 @@ async def test_at_most_so_many_while_it_works(clock: ManualClock) -> None:
     @app.task
     async def work() -> None:
         clock.advance(100)
-        kept = (await app._bridge.do(lambda link: link.store.tally())).get(("work", "succeeded"), 0)
+        kept = (await app._portal.run(lambda link: link.store.tally())).get(("work", "succeeded"), 0)
         most[0] = max(most[0], kept)
 
     with app.override(clock=clock):
@@ -299,7 +299,7 @@ async def test_a_backlog_of_the_past_is_dropped_at_once_and_not_a_batch_a_minute
     async def work() -> None: ...
 
     def counts() -> dict[str, int]:
-        return app._bridge.call(lambda link: link.operations.counts())
+        return app._portal.run_sync(lambda link: link.operations.counts())
 
     with app.override(clock=clock):
         work.delay_many([{}] * 11_000)

@@ -318,11 +318,11 @@ async def test_pause_and_resume_of_a_source(make: Callable[[int], App], seats: S
         await work.enqueue("before")
         await until(lambda: seats.began == ["before"])
         await app.pause("work", reason="the bank is down")
-        held = await work.enqueue("held")
+        leased = await work.enqueue("held")
         await (await probe.enqueue())  # others go on
         seats.leave("before")  # and what runs
         await until(lambda: not seats.sitting)
-        assert await held.state() == "ready"
+        assert await leased.state() == "ready"
         assert seats.began == ["before"]
         await app.resume("work")
         await until(lambda: seats.began == ["before", "held"])

@@ -11,11 +11,11 @@ from contextlib import asynccontextmanager
 import msgspec
 
 from onthedot.clock.clock import ManualClock
-from onthedot.engine.heartbeat import Heard, Keeper
-from onthedot.observability.logs import Logs
-from onthedot.stores.contract import Beat
+from onthedot.engine.heartbeat import Heard, Heartbeat
+from onthedot.observability.logs import LogObserver
+from onthedot.stores.contract import HeartbeatResult
 from onthedot.stores.memory import MemoryStore
-from onthedot.supervisor.messages import Parent, Report, Word
+from onthedot.supervisor.messages import ParentChannel, SupervisorMessage, WorkerReport
 from tests.support.waits import every_chance, until
 
 LEASE = 3000
@@ -31,9 +31,9 @@ class Leased(MemoryStore):
         self.clock = clock
         self.beats: list[tuple[float, int]] = []
 
-    async def beat(self, session: str, info: bytes, lease: int) -> Beat:
+    async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         self.beats.append((self.clock.now(), lease))
-        return await super().beat(session, info, lease)
+        return await super().heartbeat(session, info, lease)
 
 
 class Helping:
@@ -66,8 +66,8 @@ class Kept:
         self.clock, self.store, self.helper = clock, Leased(clock), helper
         self.cancelled: list[str] = []
         self.lost = 0
-        logs = Logs(logging.getLogger("onthedot"))
-        self.keeper = Keeper(self.store, "w", b"first", clock, logs, helper)
+        logs = LogObserver(logging.getLogger("onthedot"))
+        self.keeper = Heartbeat(self.store, "w", b"first", clock, logs, helper)
 
     def _lost(self) -> None:
         self.lost += 1
@@ -156,8 +156,8 @@ async def test_a_session_that_the_helper_finds_dead_is_lost(clock: ManualClock) 
 async def test_the_helper_is_told_what_is_new(clock: ManualClock) -> None:
     helper = Helping()
     async with kept(clock, helper) as it:
-        await it.keeper.tell(b"second")
-        await it.keeper.tell(b"second")
+        await it.keeper.update_info(b"second")
+        await it.keeper.update_info(b"second")
     assert helper.kept == [b"first", b"second"]
 
 
@@ -165,22 +165,22 @@ def test_parent_and_child_speak_in_lines() -> None:
     """Whatever the pieces are that arrive, and also if nobody reads for a while."""
     ours, theirs = socket.socketpair()
     with ours:
-        parent, heard = Parent(theirs.detach()), list[tuple[bool, Sequence[str]]]()
+        parent, heard = ParentChannel(theirs.detach()), list[tuple[bool, Sequence[str]]]()
         parent.store = lambda: ("redis://cache", "shop")
         parent.keep("w", b"x" * 500_000, LEASE, lambda _, alive, cancel: heard.append((alive, cancel)))
         for number in range(100):
-            parent.tell(Report(turns=number))
+            parent.tell(WorkerReport(turns=number))
         said = b""
         while b'"turns":99' not in said:
             said += ours.recv(65_536)
-            parent.tell(Report())  # what could not be sent goes with the next
-        first = msgspec.json.decode(said.splitlines()[0], type=Report).session
+            parent.tell(WorkerReport())  # what could not be sent goes with the next
+        first = msgspec.json.decode(said.splitlines()[0], type=WorkerReport).session
         assert first is not None
         assert (first.name, len(first.info), first.store, first.app) == ("w", 500_000, "redis://cache", "shop")
-        word = msgspec.json.encode(Word(session="w", sent=time.monotonic(), cancel=("u1",))) + b"\n"
+        word = msgspec.json.encode(SupervisorMessage(session="w", sent=time.monotonic(), cancel=("u1",))) + b"\n"
         ours.sendall(word[:10])
         assert parent.look()
-        ours.sendall(word[10:] + msgspec.json.encode(Word(session="other", alive=False)) + b"\n")
+        ours.sendall(word[10:] + msgspec.json.encode(SupervisorMessage(session="other", alive=False)) + b"\n")
         assert parent.look()
         assert heard == [(True, ("u1",))]
         ours.shutdown(socket.SHUT_WR)

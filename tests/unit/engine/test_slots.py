@@ -21,7 +21,7 @@ class Kind:
     executor: str = "async"
     own: int | None = None
 
-    def room(self) -> int | None:
+    def max_running(self) -> int | None:
         return self.own
 
 
@@ -30,10 +30,10 @@ def test_a_claim_takes_no_more_than_a_batch() -> None:
     for name in ("a", "b"):
         sources.put(cast("Source", Kind(name)))
     slots = Slots(sources, {"async": 10}, batch=4)
-    (pool,) = slots.ask(0)
-    assert (pool.total, sum(pool.room.values())) == (4, 4)
+    (pool,) = slots.pools(0)
+    assert (pool.total, sum(pool.capacity.values())) == (4, 4)
     slots.count(["a"] * 8, +1)
-    assert slots.ask(0)[0].total == 2, "no more than there are free slots"
+    assert slots.pools(0)[0].total == 2, "no more than there are free slots"
 
 
 class Desk:
@@ -61,11 +61,13 @@ class Desk:
         """One turn, checked. False: it took nothing, and put nobody to rest."""
         taken: list[str] = []
         rest: dict[str, float | None] = {}
-        for pool in self.slots.ask(0):
+        for pool in self.slots.pools(0):
             left = pool.total
-            for name in sorted(pool.room):
-                assert 0 < pool.room[name] <= pool.total <= self.totals[self.pools[name]] - self.busy(self.pools[name])
-                took = min(pool.room[name], self.work[name], left)
+            for name in sorted(pool.capacity):
+                assert (
+                    0 < pool.capacity[name] <= pool.total <= self.totals[self.pools[name]] - self.busy(self.pools[name])
+                )
+                took = min(pool.capacity[name], self.work[name], left)
                 taken += [name] * took
                 self.work[name] -= took
                 left -= took
@@ -73,7 +75,7 @@ class Desk:
                     rest[name] = None
         self.slots.count(taken, +1)
         self.running.update(taken)
-        self.slots.rest(rest, 0)
+        self.slots.mark_idle(rest, 0)
         return bool(taken or rest)
 
     def fill(self) -> None:
@@ -145,30 +147,30 @@ def test_an_alarm_costs_nobody_his_slots() -> None:
     """It may be of anybody who rests: they are asked too, if one question has room for all of them."""
     desk = Desk([Kind(name) for name in "abcdef"], {"async": 6})
     desk.fill()  # nobody has anything
-    assert [pool.room for pool in desk.slots.ask(0)] == []
+    assert [pool.capacity for pool in desk.slots.pools(0)] == []
     desk.slots.count(["a"], +1)
-    assert [pool.room for pool in desk.slots.ask(0, rang=True)] == [{}], "of six, five would have to be chosen"
-    assert not desk.slots.hungry(), "nor is there another turn for it"
+    assert [pool.capacity for pool in desk.slots.pools(0, rang=True)] == [{}], "of six, five would have to be chosen"
+    assert not desk.slots.has_work(), "nor is there another turn for it"
     desk.slots.count(["a"], -1)
-    assert [set(pool.room) for pool in desk.slots.ask(0, rang=True)] == [set("abcdef")]
+    assert [set(pool.capacity) for pool in desk.slots.pools(0, rang=True)] == [set("abcdef")]
     desk.fill()
     desk.add({"a": 1000})
-    assert [pool.room for pool in desk.slots.ask(0, rang=True)] == [{"a": 6}]
+    assert [pool.capacity for pool in desk.slots.pools(0, rang=True)] == [{"a": 6}]
 
 
 def test_a_poll_is_one_question() -> None:
     """However many rest; who has work keeps his share."""
     desk = Desk([Kind(name) for name in "abcdefgh"], {"async": 2})
     desk.fill()
-    assert [pool.room for pool in desk.slots.ask(0, polls=True)] == [dict.fromkeys("abcdefgh", 1)]
+    assert [pool.capacity for pool in desk.slots.pools(0, polls=True)] == [dict.fromkeys("abcdefgh", 1)]
     desk.fill()
     desk.add({"a": 1000})
-    assert [pool.room for pool in desk.slots.ask(0, polls=True)] == [{"a": 2} | dict.fromkeys("bcdefgh", 1)]
-    desk.slots.rest(dict.fromkeys("bcdefgh"), 0)
+    assert [pool.capacity for pool in desk.slots.pools(0, polls=True)] == [{"a": 2} | dict.fromkeys("bcdefgh", 1)]
+    desk.slots.mark_idle(dict.fromkeys("bcdefgh"), 0)
     desk.slots.count(["a", "a"], +1)
-    assert [pool.room for pool in desk.slots.ask(0, polls=True)] == [{}]
+    assert [pool.capacity for pool in desk.slots.pools(0, polls=True)] == [{}]
     desk.slots.count(["a"], -1)
-    assert set(desk.slots.ask(0)[0].room) & set("bcdefgh"), "asked late, since there was no slot"
+    assert set(desk.slots.pools(0)[0].capacity) & set("bcdefgh"), "asked late, since there was no slot"
 
 
 def test_who_rests_is_not_asked_until_hint_time_or_refresh() -> None:
@@ -176,17 +178,17 @@ def test_who_rests_is_not_asked_until_hint_time_or_refresh() -> None:
     slots = desk.slots
 
     def asked(now: float = 0) -> set[str]:
-        return {name for pool in slots.ask(now) for name in pool.room}
+        return {name for pool in slots.pools(now) for name in pool.capacity}
 
     assert asked() == {"a", "b", "c"}
-    slots.rest({"a": None, "b": 50.0}, now=100)
+    slots.mark_idle({"a": None, "b": 50.0}, now=100)
     assert asked(149) == {"c"}
     assert asked(150) == {"b", "c"}
     assert slots.wake(["a", "nobody"])
     assert not slots.wake(["a"])
     assert asked(150) == {"a", "b", "c"}
     slots.hint(["c"])  # after the ask: its answer is older than the hint
-    slots.rest({"a": None, "c": None}, now=150)
+    slots.mark_idle({"a": None, "c": None}, now=150)
     assert asked(150) == {"b", "c"}
     slots.refresh()
     assert asked(150) == {"a", "b", "c"}
@@ -195,12 +197,12 @@ def test_who_rests_is_not_asked_until_hint_time_or_refresh() -> None:
 def test_a_source_that_comes_later_is_asked_for() -> None:
     sources = Sources()
     slots = Slots(sources, {"async": 2})
-    assert list(slots.ask(0)) == []
+    assert list(slots.pools(0)) == []
     sources.put(cast("Source", Kind("late")))
     slots.refresh()
-    assert [dict(pool.room) for pool in slots.ask(0)] == [{"late": 2}]
+    assert [dict(pool.capacity) for pool in slots.pools(0)] == [{"late": 2}]
 
 
 def test_one_slot_for_all_is_offered_to_all() -> None:
     desk = Desk([Kind("a"), Kind("b", "thread")], {"async": 1, "thread": 9}, one_pool=True)
-    assert [(pool.total, dict(pool.room)) for pool in desk.slots.ask(0)] == [(1, {"a": 1, "b": 1})]
+    assert [(pool.total, dict(pool.capacity)) for pool in desk.slots.pools(0)] == [(1, {"a": 1, "b": 1})]

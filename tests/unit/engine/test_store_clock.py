@@ -7,7 +7,7 @@ import logging
 import pytest
 
 from onthedot.engine.store_clock import StoreClock
-from onthedot.observability.logs import Logs
+from onthedot.observability.logs import LogObserver
 
 
 @pytest.mark.parametrize(
@@ -23,10 +23,10 @@ from onthedot.observability.logs import Logs
     ],
 )
 def test_steps(turns: list[tuple[float, float, float]], told: list[str], caplog: pytest.LogCaptureFixture) -> None:
-    clock = StoreClock(Logs(None))
+    clock = StoreClock(LogObserver(None))
     with caplog.at_level(logging.WARNING):
         for turn in turns:
-            clock.seen(*turn)
+            clock.observe(*turn)
     assert len(caplog.messages) == len(told)
     for message, says in zip(caplog.messages, told, strict=True):
         assert f"[clock] the store's clock was set {says}" in message
@@ -43,11 +43,11 @@ def test_steps(turns: list[tuple[float, float, float]], told: list[str], caplog:
     ],
 )
 def test_when_to_ask(turns: list[tuple[float, float, float]], moments: list[float]) -> None:
-    clock = StoreClock(Logs(None))
-    assert [clock.seen(*turn) for turn in turns] == pytest.approx(moments, abs=0.01)
+    clock = StoreClock(LogObserver(None))
+    assert [clock.observe(*turn) for turn in turns] == pytest.approx(moments, abs=0.01)
 
 
 def test_what_was_learnt_long_ago_counts_less() -> None:
-    clock = StoreClock(Logs(None))
-    assert clock.seen(0, 0, 0) == 0
-    assert clock.seen(100_000, 100_020, 100_020) == pytest.approx(100_019, abs=0.01)
+    clock = StoreClock(LogObserver(None))
+    assert clock.observe(0, 0, 0) == 0
+    assert clock.observe(100_000, 100_020, 100_020) == pytest.approx(100_019, abs=0.01)

@@ -13,7 +13,7 @@ import pytest
 
 from onthedot import App, AsyncTaskHandle, Cancel, Retry, TaskCancelled, TaskFailed, TaskTimeout, current_task
 from onthedot.clock.clock import ManualClock
-from onthedot.executors.threads import Threads
+from onthedot.executors.threads import ThreadExecutor
 from tests.support.waits import SOON, until
 
 pytestmark = pytest.mark.usefixtures("no_thread_left")
@@ -378,14 +378,14 @@ def test_background_and_shutdown_leave_no_thread() -> None:
 
 
 async def test_idle_threads_are_used_again() -> None:
-    threads = Threads("reuse")
+    threads = ThreadExecutor("reuse")
     names = [await threads.run(lambda: threading.current_thread().name) for _ in range(50)]
     assert set(names) == {"reuse-1"}
     threads.close()
 
 
 async def test_a_burst_makes_as_many_threads_as_calls_and_keeps_their_results_apart() -> None:
-    threads, gate = Threads("burst"), threading.Barrier(20)
+    threads, gate = ThreadExecutor("burst"), threading.Barrier(20)
 
     def call(number: int) -> int:
         gate.wait(SOON)
@@ -399,7 +399,7 @@ async def test_a_burst_makes_as_many_threads_as_calls_and_keeps_their_results_ap
 
 
 async def test_giving_up_on_a_call_leaves_the_others_alone(gate: threading.Event) -> None:
-    threads = Threads("given-up")
+    threads = ThreadExecutor("given-up")
     stuck = asyncio.ensure_future(threads.run(lambda: gate.wait(SOON)))
     await asyncio.sleep(0)
     stuck.cancel()
@@ -411,7 +411,7 @@ async def test_giving_up_on_a_call_leaves_the_others_alone(gate: threading.Event
 
 
 def test_a_thread_may_outlive_its_loop(gate: threading.Event) -> None:
-    threads = Threads("outlives")
+    threads = ThreadExecutor("outlives")
 
     async def leave() -> None:
         call = asyncio.ensure_future(threads.run(lambda: gate.wait(SOON)))

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from onthedot.errors import BadLimit, DeclarationError
-from onthedot.model.limits import AtMost, Limits, Rate, key_text
+from onthedot.model.limits import AtMost, LimitDefinitions, Rate, lane_key
 from onthedot.stores.contract import Limit
 
 
@@ -82,7 +82,7 @@ def test_faulty_caps(n: Any) -> None:
         AtMost(n)
     if n is not None:
         with pytest.raises(BadLimit, match="concurrency"):
-            Limits("send", concurrency=n)
+            LimitDefinitions("send", concurrency=n)
 
 
 def test_limits_are_values() -> None:
@@ -93,17 +93,17 @@ def test_limits_are_values() -> None:
 
 
 def test_no_limit_is_no_record_and_no_lane() -> None:
-    limits = Limits("send")
+    limits = LimitDefinitions("send")
     assert limits.records() == []
     assert limits.lane({"x": 1}) == (None, 1.0)
 
 
 def test_the_sources_own_limits() -> None:
     wanted = [Limit("send", cap=2, rate=10.0, burst=10.0)]
-    assert Limits("send", concurrency=2, rate_limit="10/s").records() == wanted
-    assert Limits("send", limits=[AtMost(2), Rate("10/s")]).records() == wanted
-    assert Limits("send", rate_limit="10/s").records() == [Limit("send", rate=10.0, burst=10.0)]
-    assert Limits("send", 2, "10/s").lane({"x": 1}) == (None, 1.0)
+    assert LimitDefinitions("send", concurrency=2, rate_limit="10/s").records() == wanted
+    assert LimitDefinitions("send", limits=[AtMost(2), Rate("10/s")]).records() == wanted
+    assert LimitDefinitions("send", rate_limit="10/s").records() == [Limit("send", rate=10.0, burst=10.0)]
+    assert LimitDefinitions("send", 2, "10/s").lane({"x": 1}) == (None, 1.0)
 
 
 @pytest.mark.parametrize(
@@ -116,7 +116,7 @@ def test_the_sources_own_limits() -> None:
 )
 def test_lanes(keywords: dict[str, str], record: str, lane: str) -> None:
     both: list[Rate | AtMost] = [Rate("10/s", burst=5, cost=2, **keywords), AtMost(3, **keywords)]
-    limits = Limits("send", concurrency=9, limits=both)
+    limits = LimitDefinitions("send", concurrency=9, limits=both)
     assert limits.records() == [Limit("send", cap=9), Limit(record, cap=3, rate=10.0, burst=5.0)]
     assert limits.lane({"customer": "acme", "other": 1}) == (lane, 2.0)
 
@@ -131,40 +131,42 @@ def test_lanes(keywords: dict[str, str], record: str, lane: str) -> None:
 )
 def test_one_lane_a_task(limits: list[Rate | AtMost]) -> None:
     with pytest.raises(BadLimit, match="send: limits on two lanes"):
-        Limits("send", limits=limits)
+        LimitDefinitions("send", limits=limits)
 
 
 def test_one_thing_is_limited_once() -> None:
     for said in ([AtMost(2, by="a"), AtMost(3, by="a")], [Rate("1/s", by="a"), Rate("9/m", by="a")], [AtMost(1)]):
         with pytest.raises(BadLimit, match="keep one"):
-            Limits("send", concurrency=2, limits=said)
+            LimitDefinitions("send", concurrency=2, limits=said)
     with pytest.raises(BadLimit, match="rate_limit is for the whole source"):
-        Limits("send", rate_limit=Rate("1/s", by="a"))
+        LimitDefinitions("send", rate_limit=Rate("1/s", by="a"))
     with pytest.raises(BadLimit, match="it takes Rate"):
-        Limits("send", limits=["10/s"])  # type: ignore[list-item]
+        LimitDefinitions("send", limits=["10/s"])  # type: ignore[list-item]
 
 
 def test_the_argument_must_be_a_parameter() -> None:
     by, cost = AtMost(2, by="customer"), Rate("10/s", name="n", cost="tokens")
-    Limits("send", limits=[by])
-    Limits("send", limits=[by], parameters=("customer",))
+    LimitDefinitions("send", limits=[by])
+    LimitDefinitions("send", limits=[by], parameters=("customer",))
     for limit in (by, cost):
         with pytest.raises(
             BadLimit, match=r"send: (by='customer'|cost='tokens') is not a parameter; it takes to, body"
         ):
-            Limits("send", limits=[limit], parameters=("to", "body"))
+            LimitDefinitions("send", limits=[limit], parameters=("to", "body"))
 
 
 def test_an_argument_left_out_has_its_default() -> None:
-    limits = Limits("send", limits=[AtMost(2, by="customer")], defaults={"customer": "nobody"})
+    limits = LimitDefinitions("send", limits=[AtMost(2, by="customer")], defaults={"customer": "nobody"})
     assert limits.lane({}) == ("send/nobody", 1.0)
     assert limits.lane({"customer": None}) == ("send/None", 1.0)
     with pytest.raises(BadLimit, match="the call passes no 'customer'"):
-        Limits("send", limits=[AtMost(2, by="customer")]).lane({})
+        LimitDefinitions("send", limits=[AtMost(2, by="customer")]).lane({})
 
 
 def test_the_cost_of_a_call() -> None:
-    limits = Limits("ask", limits=[Rate("100/s", name="openai", burst=500, cost="tokens")], defaults={"tokens": 10})
+    limits = LimitDefinitions(
+        "ask", limits=[Rate("100/s", name="openai", burst=500, cost="tokens")], defaults={"tokens": 10}
+    )
     assert limits.lane({"tokens": 500}) == ("@openai", 500.0)
     assert limits.lane({}) == ("@openai", 10.0)
     assert limits.lane({"tokens": 0}) == ("@openai", 0.0)
@@ -202,18 +204,18 @@ class Colour(enum.Enum):
     ],
 )
 def test_keys(value: object, text: str) -> None:
-    assert key_text(value) == text
+    assert lane_key(value) == text
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, (1,), object(), {1}])
 def test_what_is_no_key(value: object) -> None:
     with pytest.raises(BadLimit, match="cannot be the key of a limit"):
-        key_text(value)
+        lane_key(value)
 
 
 @given(st.text(max_size=400), st.text(max_size=400))
 def test_keys_are_bounded_and_different(one: str, other: str) -> None:
-    first, second = key_text(one), key_text(other)
+    first, second = lane_key(one), lane_key(other)
     assert len(first) <= 200
     assert not set(first) & set("/*\0\n")
     first.encode()
@@ -221,10 +223,10 @@ def test_keys_are_bounded_and_different(one: str, other: str) -> None:
 
 
 def test_long_keys_differ_and_are_not_keys_of_something_else() -> None:
-    one, other = key_text("x" * 300), key_text("x" * 301)
+    one, other = lane_key("x" * 300), lane_key("x" * 301)
     assert one != other
-    assert key_text(one) != one
-    assert key_text("x" * 200) == "x" * 200
+    assert lane_key(one) != one
+    assert lane_key("x" * 200) == "x" * 200
 
 
 def test_a_bad_limit_is_an_error_of_declaration() -> None:

@@ -9,8 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from onthedot.clock.clock import ManualClock
-from onthedot.operations.move import Move, Moved
-from onthedot.stores.contract import CLIENT_LEASE, Fire, NewTask, Schedule, Store
+from onthedot.operations.move import Move, MoveResult
+from onthedot.stores.contract import CLIENT_LEASE, FireRequest, NewTask, Schedule, Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.redis import RedisStore
@@ -91,11 +91,11 @@ class World:
         self.where: dict[str, str] = {}
         self.windows: Counter[int] = Counter()
 
-    async def move(self, life: Life | None = None, **how: bool) -> Moved:
+    async def move(self, life: Life | None = None, **how: bool) -> MoveResult:
         life = life or Life()
         return await Move(life.watched(self.source, "source"), life.watched(self.target, "target"), "there").run(**how)
 
-    async def back(self, life: Life | None = None, **how: bool) -> Moved:
+    async def back(self, life: Life | None = None, **how: bool) -> MoveResult:
         """The other way."""
         life = life or Life()
         return await Move(life.watched(self.target, "source"), life.watched(self.source, "target"), "here").run(**how)
@@ -123,7 +123,7 @@ class World:
     async def _fire(self, store: Store, schedule: Schedule) -> None:
         assert schedule.next_at is not None
         new = NewTask(f"{schedule.name}-{schedule.next_at}", "a", b"{}")
-        fire = Fire(schedule.name, schedule.rev, (new,), schedule.next_at + WINDOW, schedule.next_at)
+        fire = FireRequest(schedule.name, schedule.rev, (new,), schedule.next_at + WINDOW, schedule.next_at)
         if list(await store.fire([fire])) == [True]:
             self.windows[schedule.next_at] += 1
 
@@ -137,11 +137,11 @@ async def world(way: str, folder: Path) -> AsyncIterator[World]:
     await made.target.open()
     try:
         for worker in made.workers:
-            await worker.beat(LEASE)
+            await worker.heartbeat(LEASE)
         yield made
     finally:
-        await made.source.shut()
-        await made.target.shut()
+        await made.source.close()
+        await made.target.close()
 
 
 async def fill(made: World) -> list[str]:
@@ -158,7 +158,7 @@ async def fill(made: World) -> list[str]:
         *(task("a", f"ready{n}") for n in range(3)),
         *(task("a", f"later{n}", after=700 * n) for n in range(1, 6)),
         *(task("a", f"laned{n}", lane="a/k") for n in range(3)),
-        task("a", "keyed", unique="k", clash="replace"),
+        task("a", "keyed", unique="k", on_conflict="replace"),
         task("a", "lasting", expires=60_000),
     )
     return [*retried, *uuids]

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-from onthedot.model.error_fingerprint import blanked, group_of, place_of
+from onthedot.model.error_fingerprint import blanked, fingerprint, place_of
 from onthedot.model.task import TaskFailure
 from tests.unit.operations.error_corpus import CAUSES, errors
 
@@ -16,7 +16,7 @@ from tests.unit.operations.error_corpus import CAUSES, errors
 def test_one_group_a_cause(seed: int) -> None:
     groups: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for cause, error in errors(1000, seed):
-        groups[cause].setdefault(group_of("import", error), error.message)
+        groups[cause].setdefault(fingerprint("import", error), error.message)
     assert {cause: list(found.values()) for cause, found in groups.items() if len(found) > 1} == {}
     assert len({group for found in groups.values() for group in found}) == len(CAUSES) == 7
 
@@ -59,7 +59,7 @@ def test_one_group_a_cause(seed: int) -> None:
     ],
 )
 def test_what_varies(one: str, other: str) -> None:
-    assert group_of("a", TaskFailure("E", one)) == group_of("a", TaskFailure("E", other)), (
+    assert fingerprint("a", TaskFailure("E", one)) == fingerprint("a", TaskFailure("E", other)), (
         blanked(one),
         blanked(other),
     )
@@ -81,12 +81,14 @@ def test_what_varies(one: str, other: str) -> None:
     ],
 )
 def test_what_tells_causes_apart(one: str, other: str) -> None:
-    assert group_of("a", TaskFailure("E", one)) != group_of("a", TaskFailure("E", other))
+    assert fingerprint("a", TaskFailure("E", one)) != fingerprint("a", TaskFailure("E", other))
 
 
 def test_source_and_type_tell_apart() -> None:
     error = TaskFailure("KeyError", "'x'")
-    assert len({group_of("a", error), group_of("b", error), group_of("a", TaskFailure("ValueError", "'x'"))}) == 3
+    assert (
+        len({fingerprint("a", error), fingerprint("b", error), fingerprint("a", TaskFailure("ValueError", "'x'"))}) == 3
+    )
 
 
 TRACE = """Traceback (most recent call last):
@@ -105,7 +107,7 @@ def test_the_line_of_code_tells_apart_what_the_words_do_not() -> None:
     """Each would say only 'x' or 'y': a missing field, and another one."""
     one, moved = trace(17, 'total = order["x"]'), trace(23, 'total = order["x"]', LIBRARY)
     other = trace(18, 'name = order["y"]')
-    assert group_of("a", one) == group_of("a", moved) != group_of("a", other)
+    assert fingerprint("a", one) == fingerprint("a", moved) != fingerprint("a", other)
     assert place_of(one) == 'charge: total = order["x"]'
     assert place_of(TaskFailure("KeyError", "'x'")) == ""
 

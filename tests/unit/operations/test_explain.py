@@ -14,11 +14,11 @@ import pytest
 
 from onthedot import App, TaskNotFound
 from onthedot.clock.clock import ManualClock, from_ms
-from onthedot.model.failures import write_failure, write_reason
+from onthedot.model.failures import encode_failure, write_reason
 from onthedot.model.task import TaskState
 from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation
-from onthedot.stores.contract import Again, Beat, Lease, Store
+from onthedot.stores.contract import HeartbeatResult, Lease, Requeued, Store
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 from tests.contract import exercise
@@ -33,9 +33,9 @@ class Worker(AnyWorker):
 
     sources: tuple[str, ...] = ("a", "b")
 
-    async def beat(self, lease: int = LEASE) -> Beat:
+    async def heartbeat(self, lease: int = LEASE) -> HeartbeatResult:
         said = {"host": "vm", "pid": 7, "sources": self.sources, "max_retries": {"a": 3}}
-        return await self.store.beat(self.name, msgspec.json.encode(said), lease)
+        return await self.store.heartbeat(self.name, msgspec.json.encode(said), lease)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -83,7 +83,7 @@ def later(clock: ManualClock, ms: float) -> datetime:
 
 
 async def test_not_due(store: Store, worker: Worker, operations: Operations, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(after=MINUTE))
     told = await operations.explain(uuid)
     assert (told.reason, told.state, told.until) == ("not_due", TaskState.SCHEDULED, later(clock, MINUTE))
@@ -94,7 +94,7 @@ async def test_not_due(store: Store, worker: Worker, operations: Operations, clo
 
 
 async def test_a_paused_source(store: Store, worker: Worker, operations: Operations) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     await operations.pause("a", reason="deploy until noon")
     told = await operations.explain(uuid)
@@ -104,7 +104,7 @@ async def test_a_paused_source(store: Store, worker: Worker, operations: Operati
 
 
 async def test_a_paused_key(store: Store, worker: Worker, operations: Operations) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=5)
     uuid, other = await add(store, task(lane="a/acme"), task(lane="a/other"))
     await operations.pause("a", key="acme", reason="they asked for it")
@@ -116,7 +116,7 @@ async def test_a_paused_key(store: Store, worker: Worker, operations: Operations
 
 
 async def test_the_limit_of_a_source(store: Store, worker: Worker, operations: Operations) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", cap=2)
     first, second, third = await add(store, *tasks(3))
     assert await worker.runs() == [first, second]
@@ -131,7 +131,7 @@ async def test_the_limit_of_a_source(store: Store, worker: Worker, operations: O
 
 
 async def test_the_limit_of_a_key(store: Store, worker: Worker, operations: Operations) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, *tasks(2, lane="a/acme"))
     assert await worker.runs() == [first]
@@ -146,7 +146,7 @@ async def test_the_limit_of_a_key(store: Store, worker: Worker, operations: Oper
 async def test_a_rate(
     store: Store, worker: Worker, operations: Operations, clock: ManualClock, lane: str | None
 ) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, lane or "a", rate=0.5, burst=1)
     first, second = await add(store, *tasks(2, lane=lane))
     assert await worker.runs() == [first]
@@ -162,18 +162,18 @@ async def test_a_rate(
 
 async def test_unknown_to_live_workers(store: Store, worker: Worker, operations: Operations) -> None:
     worker.sources = ("b", "c")
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     told = await operations.explain(uuid)
     assert (told.reason, told.text) == ("unknown", "the only live worker does not know a; known are: b, c")
     assert [(each.worker, each.where) for each in told.by] == [("w1", "vm:7")]
     worker.sources = ("a",)
-    await worker.beat()
+    await worker.heartbeat()
     assert (await operations.explain(uuid)).reason == "behind"
 
 
 async def test_held_by_a_dead_worker(store: Store, worker: Worker, operations: Operations, clock: ManualClock) -> None:
-    await worker.beat(5000)
+    await worker.heartbeat(5000)
     (uuid,) = await add(store, task())
     assert await worker.runs() == [uuid]
     assert (await operations.explain(uuid)).reason == "running"
@@ -182,14 +182,14 @@ async def test_held_by_a_dead_worker(store: Store, worker: Worker, operations: O
     assert (told.reason, told.state, others(told)) == ("dead_worker", TaskState.RUNNING, ["no_worker"])
     assert "held by worker w1, which is not alive any more" in told.text
     other = Worker(store, "w2")
-    await other.beat()
+    await other.heartbeat()
     assert others(await operations.explain(uuid)) == []
     await other.claim("none")
     assert (await operations.explain(uuid)).reason == "behind"
 
 
 async def test_behind_others(store: Store, worker: Worker, operations: Operations, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     ended = await add(store, *tasks(6))
     for uuid in ended:  # one every two seconds
         assert await worker.runs(total=1) == [uuid]
@@ -214,7 +214,7 @@ async def test_expired(store: Store, worker: Worker, operations: Operations, clo
     told = await operations.explain(uuid)
     assert (told.reason, others(told)) == ("expired", ["no_worker"])
     assert told.text == "it expired at 2026-01-01 00:00:01 UTC: a worker ends it without a run at its next turn"
-    await worker.beat()
+    await worker.heartbeat()
     assert await worker.chores() == {uuid: "expired"}
     assert (await operations.explain(uuid)).reason == "expired"
     await worker.settle(worker.cancelled(uuid, write_reason("expired")))
@@ -229,17 +229,17 @@ async def test_no_worker_at_all(store: Store, worker: Worker, operations: Operat
     (uuid,) = await add(store, task())
     told = await operations.explain(uuid)
     assert (told.reason, told.estimated_start) == ("no_worker", None)
-    await worker.beat()
+    await worker.heartbeat()
     assert (await operations.explain(uuid)).reason == "behind"
-    await store.close("w1")
+    await store.close_session("w1")
     assert (await operations.explain(uuid)).reason == "no_worker"
 
 
 async def test_a_retry(store: Store, worker: Worker, operations: Operations, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
     assert await worker.runs() == [uuid]
-    await worker.settle(worker.retry(uuid, 5000, write_failure(ValueError("no order 7"), 1)))
+    await worker.settle(worker.retry(uuid, 5000, encode_failure(ValueError("no order 7"), 1)))
     told = await operations.explain(uuid)
     assert (told.reason, told.until) == ("retry", later(clock, 5000))
     assert told.text == "it waits for retry 1 of 3 at 2026-01-01 00:00:05 UTC, after ValueError: no order 7"
@@ -248,7 +248,7 @@ async def test_a_retry(store: Store, worker: Worker, operations: Operations, clo
 
 
 async def test_running_and_ended(store: Store, worker: Worker, operations: Operations, clock: ManualClock) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     good, bad = await add(store, *tasks(2))
     assert await worker.runs() == [good, bad]
     clock.advance(3000)
@@ -256,7 +256,7 @@ async def test_running_and_ended(store: Store, worker: Worker, operations: Opera
     assert (told.reason, told.state) == ("running", TaskState.RUNNING)
     assert told.text == "runs on worker w1 (vm:7) since 2026-01-01 00:00:00 UTC"
     assert [(each.uuid, each.worker, each.since) for each in told.by] == [(good, "w1", later(clock, -3000))]
-    await worker.settle(worker.done(good), worker.failed(bad, write_failure(KeyError("x"), 1)))
+    await worker.settle(worker.done(good), worker.failed(bad, encode_failure(KeyError("x"), 1)))
     told = await operations.explain(good)
     assert (told.reason, told.text) == ("ended", "succeeded at 2026-01-01 00:00:03 UTC")
     assert (await operations.explain(bad)).text == "failed at 2026-01-01 00:00:03 UTC: KeyError: 'x'"
@@ -274,7 +274,7 @@ async def test_no_such_task_and_beginnings(store: Store, operations: Operations)
 
 
 async def test_a_cancel_under_way(store: Store, worker: Worker, operations: Operations) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     running, waiting = await add(store, *tasks(2))
     assert await worker.runs(total=1) == [running]
     await store.cancel("client", [running, waiting])
@@ -286,28 +286,28 @@ async def test_a_cancel_under_way(store: Store, worker: Worker, operations: Oper
 
 
 async def test_one_that_crashed_too_often(store: Store, worker: Worker, operations: Operations) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task(max_crashes=1))
     assert await worker.runs() == [uuid]
-    await worker.beat(0)
+    await worker.heartbeat(0)
     told = await operations.explain(uuid)
     assert (told.reason, told.text[:26]) == ("ending", "its worker died 1 times ov")
 
 
 async def test_a_suspect_waits_for_a_worker_without_one(store: Store, worker: Worker, operations: Operations) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     first, second = await add(store, *tasks(2, max_crashes=1))
     assert await worker.runs(suspects=1) == [first]
     told = await operations.explain(second)
     assert (told.reason, uuids(told)) == ("suspect", [first])
     other = Worker(store, "w2")
-    await other.beat()
+    await other.heartbeat()
     assert (await operations.explain(second)).reason == "behind"
 
 
 async def test_what_else_is_in_its_way(store: Store, worker: Worker, operations: Operations) -> None:
     worker.sources = ("b",)
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", cap=1)
     await limit(store, "a/acme", rate=1.0, burst=1)
     first, _, uuid = await add(store, task(lane="a/acme"), task(), task(lane="a/acme", after=MINUTE))
@@ -319,7 +319,7 @@ async def test_what_else_is_in_its_way(store: Store, worker: Worker, operations:
 
 
 async def test_those_that_are_let_in_but_do_not_run_yet(store: Store, worker: Worker, operations: Operations) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "@api", cap=2)
     first, second, third = await add(store, *tasks(3, lane="@api"))
     assert await worker.runs(total=1) == [first]
@@ -331,7 +331,7 @@ async def test_those_that_are_let_in_but_do_not_run_yet(store: Store, worker: Wo
 async def test_a_cost_that_no_bucket_holds_waits_for_a_full_one(
     store: Store, worker: Worker, operations: Operations, clock: ManualClock
 ) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=2)
     first, uuid = await add(store, task(lane="a/acme", cost=2), task(lane="a/acme", cost=3))
     assert await worker.runs() == [first]
@@ -340,18 +340,18 @@ async def test_a_cost_that_no_bucket_holds_waits_for_a_full_one(
 
 
 async def test_between_two_stores(store: Store, worker: Worker, operations: Operations) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     (uuid,) = await add(store, task())
-    held = await store.lift("mover", [uuid])
+    leased = await store.lift("mover", [uuid])
     assert (await operations.explain(uuid)).reason == "moving"
-    await store.turn("mover", [Again(Lease(uuid, held.fence, "mover"), None, counted=False)], None)
+    await store.turn("mover", [Requeued(Lease(uuid, leased.fence, "mover"), None, counted=False)], None)
     assert (await operations.explain(uuid)).reason == "behind"
 
 
 async def test_who_holds_a_limit_is_seen_behind_all_that_wait(
     store: Store, worker: Worker, operations: Operations
 ) -> None:
-    await worker.beat()
+    await worker.heartbeat()
     await limit(store, "a", cap=1)
     (first,) = await add(store, task())
     assert await worker.runs() == [first]

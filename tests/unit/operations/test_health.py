@@ -9,7 +9,7 @@ from onthedot.errors import StoreUnavailable
 from onthedot.operations import health
 from onthedot.operations.health import Vitals, checks, clock, crowded, examine, failing, look, memory, unserved
 from onthedot.operations.workers import WorkerInfo
-from onthedot.stores.capabilities import Server
+from onthedot.stores.capabilities import ServerInfo
 from onthedot.stores.memory import MemoryStore
 from tests.contract.steps import Worker, add, task
 
@@ -46,30 +46,30 @@ def test_failing_counts_from_an_earlier_look_and_what_was_purged_says_nothing() 
 
 
 def test_the_clock_may_be_off_by_a_second() -> None:
-    assert clock(Server(now=5_000), now=6_000).ok
-    assert clock(Server(now=6_000), now=5_000).ok
-    assert "2.0 s behind the store's" in clock(Server(now=5_000), now=3_000).text
-    assert not clock(Server(now=5_000), now=6_001).ok
+    assert clock(ServerInfo(now=5_000), now=6_000).ok
+    assert clock(ServerInfo(now=6_000), now=5_000).ok
+    assert "2.0 s behind the store's" in clock(ServerInfo(now=5_000), now=3_000).text
+    assert not clock(ServerInfo(now=5_000), now=6_001).ok
 
 
 def test_memory_may_be_four_fifths_full() -> None:
-    assert memory(Server(now=0, memory=900)) == []
-    assert [check.ok for check in memory(Server(now=0, memory=80, memory_limit=100))] == [True]
-    assert [check.ok for check in memory(Server(now=0, memory=81, memory_limit=100))] == [False]
+    assert memory(ServerInfo(now=0, memory=900)) == []
+    assert [check.ok for check in memory(ServerInfo(now=0, memory=80, memory_limit=100))] == [True]
+    assert [check.ok for check in memory(ServerInfo(now=0, memory=81, memory_limit=100))] == [False]
 
 
 class Elsewhere(MemoryStore):
     """As if it were a server's."""
 
-    async def server(self) -> Server:
-        return Server(now=1, memory=1, memory_limit=1)
+    async def server(self) -> ServerInfo:
+        return ServerInfo(now=1, memory=1, memory_limit=1)
 
 
 async def test_a_look() -> None:
     clock = ManualClock()
     store, start = MemoryStore(clock), int(clock.now())
     worker = Worker(store, "w1")
-    await store.beat("w1", b'{"sources": ["a"], "concurrency": {"async": 1}}', 1_000_000)
+    await store.heartbeat("w1", b'{"sources": ["a"], "concurrency": {"async": 1}}', 1_000_000)
     await add(store, task("a"), task("b", after=1_000), task("b", after=5_000), task("c", after=100_000))
     clock.advance(70_000)
     await worker.claim("a")
@@ -96,7 +96,7 @@ async def test_a_look_far_back(monkeypatch: pytest.MonkeyPatch) -> None:
 async def test_a_store_with_a_clock_of_its_own_is_asked() -> None:
     vitals = await look(Elsewhere(ManualClock()), 0)
     assert [check.what for check in checks(vitals)] == ["served", "running", "failures", "clock", "memory"]
-    assert vitals.server == Server(now=1, memory=1, memory_limit=1)
+    assert vitals.server == ServerInfo(now=1, memory=1, memory_limit=1)
 
 
 async def test_health_is_true_if_nothing_is_wrong() -> None:

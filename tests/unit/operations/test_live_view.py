@@ -6,11 +6,11 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.codec.functions import encode_open
-from onthedot.model.failures import write_failure
+from onthedot.codec.functions import encode_untyped
+from onthedot.model.failures import encode_failure
 from onthedot.operations import Operations, live_view
-from onthedot.operations.live_view import Watch
-from onthedot.stores.contract import Ask, Done, Ended, Lease, Limit, NewTask, Outcome, Pool
+from onthedot.operations.live_view import LiveView
+from onthedot.stores.contract import ClaimRequest, Completed, Ended, Lease, Limit, NewTask, Outcome, SlotPool
 from onthedot.stores.sqlite import SqliteStore
 
 
@@ -21,26 +21,26 @@ class Shop:
         self.store, self.other = SqliteStore(path), SqliteStore(path)
         self.numbers = 0
 
-    async def open(self) -> Watch:
+    async def open(self) -> LiveView:
         await self.store.open()
         await self.other.open()
-        await self.store.beat("me", b'{"host":"h","pid":1,"sources":["a"]}', 10**9)
+        await self.store.heartbeat("me", b'{"host":"h","pid":1,"sources":["a"]}', 10**9)
         return Operations(self.other, "you").watch()
 
     async def run(self, *uuids: str, error: str = "") -> None:
-        await self.store.add([NewTask(uuid, "a", encode_open({})) for uuid in uuids])
+        await self.store.add([NewTask(uuid, "a", encode_untyped({})) for uuid in uuids])
         self.numbers += 1
-        turn = await self.store.turn("me", [], Ask(self.numbers, [Pool(100, {"a": 100})]))
-        assert turn.claimed is not None
-        leases = [Lease(record.uuid, turn.claimed.fence, "me") for record in turn.claimed.tasks]
-        failure = write_failure(ValueError(error), 1)
-        outcomes: list[Outcome] = [Ended(lease, "failed", failure) if error else Done(lease) for lease in leases]
+        turn = await self.store.turn("me", [], ClaimRequest(self.numbers, [SlotPool(100, {"a": 100})]))
+        assert turn.claim is not None
+        leases = [Lease(record.uuid, turn.claim.fence, "me") for record in turn.claim.tasks]
+        failure = encode_failure(ValueError(error), 1)
+        outcomes: list[Outcome] = [Ended(lease, "failed", failure) if error else Completed(lease) for lease in leases]
         await self.store.turn("me", outcomes, None)
 
     async def close(self) -> None:
-        await self.store.close("me")
-        await self.store.shut()
-        await self.other.shut()
+        await self.store.close_session("me")
+        await self.store.close()
+        await self.other.close()
 
 
 @pytest.fixture
@@ -59,7 +59,7 @@ async def test_a_picture(tmp_path: Path) -> None:
     assert [(each.uuid, each.message) for each in first.failures] == [("before", "an old one")]
     await shop.run("1", "2", "3")
     await shop.run("4", error="no card")
-    await shop.store.put([], [Limit("a", paused=True, reason="deploy", by="operator")])
+    await shop.store.put([], [Limit("a", paused=True, reason="deploy", owner="operator")])
     frame = await watch.look()
     assert frame.rates.done == 4 * frame.rates.failed > 0
     assert frame.by_source["a"] == frame.rates
@@ -125,7 +125,7 @@ async def test_another_store_in_its_place_is_followed_from_its_end(
     for number in range(50):
         await shop.run(str(number))
     await watch.look()
-    await shop.store.shut()
+    await shop.store.close()
     for end in ("", "-wal", "-shm"):
         (tmp_path / f"t.db{end}").unlink(missing_ok=True)
     new = Shop(tmp_path / "t.db")
@@ -136,4 +136,4 @@ async def test_another_store_in_its_place_is_followed_from_its_end(
     frame = await watch.look()
     assert "2" in [each.uuid for each in frame.failures]
     await new.close()
-    await shop.other.shut()
+    await shop.other.close()

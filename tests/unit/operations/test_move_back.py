@@ -58,8 +58,8 @@ async def test_what_waits_goes_to_and_fro_as_it_is(tmp_path: Path) -> None:
         for move, store in ((made.move, made.target), (made.back, made.source)) * 3:
             assert (await move()).tasks == 1
             found = await look(store, "t1")
-            assert found == replace(before, seq=found.seq, past=found.past)
-        assert found.past.hops == 6
+            assert found == replace(before, seq=found.seq, history=found.history)
+        assert found.history.hops == 6
         assert {state: n for (_, state), n in (await made.source.tally()).items() if n} == {"scheduled": 1}
 
 
@@ -104,7 +104,7 @@ async def test_what_is_not_put_down_yet_is_not_moved_on(tmp_path: Path) -> None:
         moved = await Move(made.target, third, "third").run()
         assert (moved.tasks, moved.arriving) == (3, 0)
         made.workers.append(Worker(third, "third"))
-        await made.workers[-1].beat(LEASE)
+        await made.workers[-1].heartbeat(LEASE)
         made.clock.advance(100)
         await made.work()
         assert made.where == dict.fromkeys([*uuids, "own"], "third")
@@ -122,7 +122,7 @@ async def test_what_a_lost_store_has_left_is_released(tmp_path: Path) -> None:
         assert (moved.tasks, moved.arriving) == (1, 0)
         await made.move()
         made.workers.append(Worker(third, "third"))
-        await made.workers[-1].beat(LEASE)
+        await made.workers[-1].heartbeat(LEASE)
         made.clock.advance(100)
         await made.work()
         assert (made.ran, made.where) == ({"t1": 1}, {"t1": "third"})

@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from onthedot.clock.clock import ManualClock
 from onthedot.errors import StoreRefused
 from onthedot.operations import Operations
-from onthedot.operations.move import Move, Moved, counted
+from onthedot.operations.move import Move, MoveResult, counted
 from onthedot.stores.contract import CLIENT_LEASE, Limit
 from onthedot.stores.sqlite import SqliteStore
 from tests.contract.steps import add, limit, look, task
@@ -30,15 +30,15 @@ async def test_what_a_task_keeps(way: str, tmp_path: Path) -> None:
         for uuid in uuids:
             here, there, was = await look(made.source, uuid), await look(made.target, uuid), before[uuid]
             assert here.state == "cancelled"
-            assert b"moved to there" in (here.past.error or b"")
-            assert there == replace(was, seq=there.seq, state=there.state, past=there.past)
-            assert (there.attempt, there.past.started, there.past.error) == (
+            assert b"moved to there" in (here.history.error or b"")
+            assert there == replace(was, seq=there.seq, state=there.state, history=there.history)
+            assert (there.attempt, there.history.started, there.history.error) == (
                 was.attempt,
-                was.past.started,
-                was.past.error,
+                was.history.started,
+                was.history.error,
             )
         assert (await look(made.target, "retried0")).attempt == 2
-        assert await made.move() == Moved(schedules=[]), "and nothing is left to do"
+        assert await made.move() == MoveResult(schedules=[]), "and nothing is left to do"
 
 
 async def test_what_runs_stays_until_it_comes_back(tmp_path: Path) -> None:
@@ -59,7 +59,7 @@ async def test_what_runs_stays_until_it_comes_back(tmp_path: Path) -> None:
 
 async def test_a_key_that_is_taken_there(tmp_path: Path) -> None:
     async with world("memory-memory", tmp_path) as made:
-        await add(made.source, task("a", "mine", unique="k", clash="replace"), task("a", "other"))
+        await add(made.source, task("a", "mine", unique="k", on_conflict="replace"), task("a", "other"))
         await add(made.target, task("a", "theirs", b"body", unique="k"))
         moved = await made.move()
         assert (moved.tasks, moved.kept) == (1, {"mine": "theirs"})
@@ -80,17 +80,17 @@ async def test_the_same_uuid_is_there_already(tmp_path: Path) -> None:
 
 async def test_the_operators_limits_move_first(tmp_path: Path) -> None:
     async with world("memory-memory", tmp_path) as made:
-        await limit(made.source, "a", paused=True, reason="stock", by="operator")
-        await limit(made.source, "b", cap=3, by="operator")
+        await limit(made.source, "a", paused=True, reason="stock", owner="operator")
+        await limit(made.source, "b", cap=3, owner="operator")
         await limit(made.source, "c", cap=3)
-        await limit(made.target, "b", cap=7, by="operator")
+        await limit(made.target, "b", cap=7, owner="operator")
         await add(made.source, task("a", "held"))
         moved = await made.move()
         assert (moved.limits, moved.tasks) == (["a"], 1)
         limits = {each.name: each for each in (await made.target.state())[1]}
         assert limits == {
-            "a": Limit("a", paused=True, reason="stock", by="operator"),
-            "b": Limit("b", cap=7, by="operator"),
+            "a": Limit("a", paused=True, reason="stock", owner="operator"),
+            "b": Limit("b", cap=7, owner="operator"),
         }
         await made.work()
         assert made.ran == {}
@@ -112,7 +112,7 @@ async def test_a_cancel_on_the_way_holds(tmp_path: Path) -> None:
             await made.move(life)
             made.clock.advance(500)
             await made.work()
-            heard = (await look(made.source, "t1")).past.cancel
+            heard = (await look(made.source, "t1")).history.cancel_requested
             both_ways.add(heard)
             assert made.ran == ({} if heard else {"t1": 1}), f"at call {number}"
     assert both_ways == {True, False}
@@ -130,8 +130,8 @@ async def test_not_onto_itself(tmp_path: Path) -> None:
         assert (await look(one, uuid)).state == "ready"
         assert (await one.state())[2] == {}, "and no trace of the question"
     finally:
-        await one.shut()
-        await alias.shut()
+        await one.close()
+        await alias.close()
 
 
 async def test_what_is_left_by_a_move_to_elsewhere_is_not_touched(tmp_path: Path) -> None:

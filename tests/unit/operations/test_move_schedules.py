@@ -35,15 +35,17 @@ async def the(store: Store) -> Schedule:
     return replace(found, rev=0)
 
 
-@pytest.mark.parametrize("declared", ["", "digest"])
+@pytest.mark.parametrize("definition_digest", ["", "digest"])
 @pytest.mark.parametrize("paused", [True, False])
-async def test_a_schedule_goes_on_there_as_it_was(declared: str, paused: bool) -> None:
-    source, target = await both(schedule(declared=declared, paused=paused), None)
+async def test_a_schedule_goes_on_there_as_it_was(definition_digest: str, paused: bool) -> None:
+    source, target = await both(schedule(definition_digest=definition_digest, paused=paused), None)
     assert await move_schedules(source, target) == (["tick"], [])
-    assert await the(target) == schedule(declared=declared, paused=paused)
-    assert await the(source) == schedule(declared=declared, paused=True, next_at=None)
+    assert await the(target) == schedule(definition_digest=definition_digest, paused=paused)
+    assert await the(source) == schedule(definition_digest=definition_digest, paused=True, next_at=None)
     assert await move_schedules(source, target) == ([], [])
-    await source.put([schedule(declared=declared, next_at=9_000)], [])  # by a worker that starts here again
+    await source.put(
+        [schedule(definition_digest=definition_digest, next_at=9_000)], []
+    )  # by a worker that starts here again
     assert (await the(source)).paused
 
 
@@ -58,9 +60,11 @@ async def test_one_that_is_there_already_goes_on_from_where_either_has_come_to()
 
 async def test_what_comes_back_is_newer_than_what_is_left_there() -> None:
     """Its rule may have changed where it was."""
-    source, target = await both(schedule(rule=b"new", declared="new", runs=7), schedule(next_at=None, paused=True))
+    source, target = await both(
+        schedule(rule=b"new", definition_digest="new", runs=7), schedule(next_at=None, paused=True)
+    )
     assert await move_schedules(source, target) == (["tick"], [])
-    assert await the(target) == schedule(rule=b"new", declared="new", runs=7)
+    assert await the(target) == schedule(rule=b"new", definition_digest="new", runs=7)
 
 
 async def test_one_that_was_only_laid_is_not_moved_back() -> None:
@@ -91,9 +95,9 @@ async def test_a_pause_by_an_operator_there_stays() -> None:
 
 
 async def test_another_rule_under_the_same_name_stands() -> None:
-    source, target = await both(schedule(), schedule(rule=b"new", declared="new", next_at=6_000))
+    source, target = await both(schedule(), schedule(rule=b"new", definition_digest="new", next_at=6_000))
     assert await move_schedules(source, target) == (["tick"], [])
-    assert await the(target) == schedule(rule=b"new", declared="new", next_at=6_000)
+    assert await the(target) == schedule(rule=b"new", definition_digest="new", next_at=6_000)
     assert (await the(source)).paused
 
 
@@ -128,11 +132,11 @@ async def test_a_declared_schedule_fires_where_it_was_moved_to(to: str, tmp_path
                 clock.advance(10_000)
                 await until(lambda n=n: len(fired) == n)
             clock.advance(5_000)
-            moved = await Move(here._core.store, there._core.store, "there").run()
+            moved = await Move(here._runtime.store, there._runtime.store, "there").run()
             assert moved.schedules == ["tick"]
             async with there.running():
                 for n in range(3, 6):
-                    await until(lambda: all(app._core.worker and app._core.worker.quiet.is_set() for app in apps))
+                    await until(lambda: all(app._runtime.worker and app._runtime.worker.idle.is_set() for app in apps))
                     clock.advance(10_000 if n > 3 else 5_000)
                     await until(lambda n=n: len(fired) == n)
                 await every_chance()

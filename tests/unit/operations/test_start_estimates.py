@@ -41,7 +41,7 @@ class Run:
         self.store = MemoryStore(self.clock)
         self.operations = Operations(self.store, "client", self.clock)
         self.worker = Worker(self.store, "w1")
-        await self.store.beat("w1", msgspec.json.encode({"sources": ["a"]}), LEASE)
+        await self.store.heartbeat("w1", msgspec.json.encode({"sources": ["a"]}), LEASE)
         for name, fields in self.limits.items():
             await limit(self.store, name, **fields)
         self.number, self.waiting, self.ends = 0, list[str](), list[tuple[float, str]]()

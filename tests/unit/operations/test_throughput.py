@@ -5,7 +5,7 @@ from __future__ import annotations
 import msgspec
 import pytest
 
-from onthedot.operations.throughput import ENDS, Pace
+from onthedot.operations.throughput import ENDS, Throughput
 
 AT = 1_800_000_000_000  # the store's clock; the other one begins at 0
 
@@ -14,7 +14,7 @@ class Log:
     """What a store would have written, and a pace that is told of it."""
 
     def __init__(self, ahead: int = AT) -> None:
-        self.pace = Pace(0)
+        self.pace = Throughput(0)
         self.ahead = ahead
 
     def tell(self, clock: int, *moves: tuple[str, str, str], late: int = 0) -> None:
@@ -31,7 +31,7 @@ class Log:
 
 
 def test_nothing_yet() -> None:
-    pace = Pace(0)
+    pace = Throughput(0)
     assert pace.fold([("7", b"[]"), ("8", b"")], 500) == 0
     assert pace.rates() == {}
     assert pace.history(*ENDS) == [0] * 59
@@ -121,7 +121,7 @@ def test_a_store_whose_clock_is_an_hour_off_or_steps_back() -> None:
 
 
 def test_what_is_never_seen_to_end_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onthedot.operations.pace._MOST_RUNNING", 1000)
+    monkeypatch.setattr("onthedot.operations.throughput._MOST_RUNNING", 1000)
     log = Log()
     for number in range(1200):
         log.tell(1000, (str(number), "a", "running"))

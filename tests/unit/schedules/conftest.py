@@ -28,12 +28,14 @@ class Shop:
         self.stack.callback(app.shutdown)
         self.apps.append(app)
         if self._url == "memory://":  # what is private to a process is shared by those of the test
-            app._core._store = store = self.apps[0]._core.store
+            app._runtime._store = store = self.apps[0]._runtime.store
             store.private = False
         return app
 
     def _workers(self) -> list[Worker]:
-        return [app._core.worker for app in self.apps if app._core.service.status == "running" and app._core.worker]
+        return [
+            app._runtime.worker for app in self.apps if app._runtime.service.status == "running" and app._runtime.worker
+        ]
 
     async def turn(self, **span: float) -> None:
         """The clock, while nobody is in the middle of a look: a wait begins when it is set, not when it was told."""

@@ -17,7 +17,7 @@ class Jumping(ManualClock):
 
     jumped = 0.0
 
-    def ahead(self) -> float:
+    def wall_clock_jump(self) -> float:
         return self.jumped
 
 
@@ -35,11 +35,11 @@ async def test_a_wall_clock_that_jumps_ahead(
         await shop.looked()  # before and after: else nobody could tell that it has jumped
         clock.jumped = 3 * 3_600_000.0 + 600_000
         await shop.looked()
-        if app._core.store.immediate:  # memory goes by the monotonic clock: nothing is due
+        if app._runtime.store.immediate:  # memory goes by the monotonic clock: nothing is due
             assert nominal == []
             return
         await until(lambda: nominal == hours(3))
-        worker = app._core.worker
+        worker = app._runtime.worker
         assert worker is not None
         turns = worker._number
         await shop.looked()
@@ -53,12 +53,12 @@ async def test_a_wall_clock_that_jumps_ahead(
 
 @pytest.mark.parametrize("jumped", [-3_600_000.0, 3_600_000.0])
 async def test_a_jump_neither_delays_nor_hastens_in_memory(shop: Shop, clock: Jumping, app: App, jumped: float) -> None:
-    if not app._core.store.immediate:
+    if not app._runtime.store.immediate:
         pytest.skip("a file goes by the wall clock, which its processes share")
     nominal = ticking(app, CronSchedule("0 * * * *"))
     async with app.running():
         clock.jumped = jumped
-        app._core.store.private = True
+        app._runtime.store.private = True
         await shop.turn(hours=1, milliseconds=-1)
         await shop.looked()
         assert nominal == []

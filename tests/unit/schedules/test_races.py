@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from onthedot import App, CronSchedule
-from onthedot.stores.contract import Fire, Limit, Schedule as Record
+from onthedot.stores.contract import FireRequest, Limit, Schedule as Record
 from tests.support.waits import until
 from tests.unit.schedules.conftest import Shop
 from tests.unit.schedules.test_api import BEGIN, HOUR
@@ -50,7 +50,7 @@ async def test_one_that_cannot_be_read(shop: Shop, app: App, caplog: pytest.LogC
             zone = records["zone"].rule.replace(b'"UTC"', b'"Mars/Base"')
             await link.store.put([replace(records["bytes"], rule=b"\xff"), replace(records["zone"], rule=zone)], [])
 
-        await app._core.bridge.do(spoil)
+        await app._runtime.portal.run(spoil)
         for number in range(1, 4):
             await shop.turn(hours=1)
             await until(lambda number=number: len(nominal) == number)
@@ -100,13 +100,13 @@ def told_of(records: Sequence[logging.LogRecord], name: str) -> str:
 async def test_a_pause_between_due_and_fire(shop: Shop, app: App) -> None:
     refused: list[str] = []
 
-    async def pause(fire: Fire) -> None:
+    async def pause(fire: FireRequest) -> None:
         if not refused:
             refused.append(fire.name)
             await app.schedules.pause("tick")
 
     nominal = ticking(app, CronSchedule("0 * * * *"))
-    watch(app._core.store, pause)
+    watch(app._runtime.store, pause)
     async with app.running():
         await shop.turn(hours=1)
         await until(lambda: refused)
@@ -123,12 +123,12 @@ async def test_an_edit_between_due_and_fire(shop: Shop, app: App) -> None:
     async def send(to: str) -> None:
         edited.append(to)
 
-    async def edit(_: Fire) -> None:
+    async def edit(_: FireRequest) -> None:
         if not edited:
             edited.append("once")
             await app.schedules.put("mail", send.s("bob"), "30 * * * *")
 
-    watch(app._core.store, edit)
+    watch(app._runtime.store, edit)
     async with app.running():
         await app.schedules.put("mail", send.s("ann"), "0 * * * *")
         await shop.turn(hours=1)
@@ -142,7 +142,7 @@ async def test_an_edit_between_due_and_fire(shop: Shop, app: App) -> None:
 async def test_an_edit_that_loses_the_race_is_tried_again(shop: Shop, app: App) -> None:
     """A pause that was read before a firing and written after it must not undo that firing."""
     nominal = ticking(app, CronSchedule("0 * * * *"))
-    store, late = app._core.store, [True]
+    store, late = app._runtime.store, [True]
     put = store.put
 
     async def slow(schedules: Sequence[Record], limits: Sequence[Limit]) -> Sequence[bool]:

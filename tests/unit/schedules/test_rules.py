@@ -14,7 +14,7 @@ from hypothesis import given, settings, strategies as st
 from onthedot.clock.clock import from_ms, to_ms
 from onthedot.errors import BadSchedule
 from onthedot.schedules.rules import (
-    LOOKED,
+    MAX_WINDOWS,
     CatchUp,
     CronSchedule,
     DailySchedule,
@@ -22,7 +22,7 @@ from onthedot.schedules.rules import (
     OnceSchedule,
     Rule,
     RuleSchedule,
-    Schedule,
+    ScheduleRule,
     as_schedule,
     due_windows,
     first_run,
@@ -61,10 +61,10 @@ class Says:
         return self.answer(moment) if callable(self.answer) else self.answer  # type: ignore[no-any-return]
 
 
-ALL: list[Schedule] = [
+ALL: list[ScheduleRule] = [
     IntervalSchedule(90, start=NOW),
-    IntervalSchedule(0.25).anchored(NOW),
-    IntervalSchedule(7, immediately=True, end=after(3600)).anchored(NOW),
+    IntervalSchedule(0.25).with_anchor(NOW),
+    IntervalSchedule(7, immediately=True, end=after(3600)).with_anchor(NOW),
     CronSchedule("*/5 * * * *", tz="Europe/Berlin"),
     CronSchedule("30 2 * * *", tz="Europe/Berlin", start=NOW, end=after(1e7)),
     DailySchedule("02:30", tz="Europe/Berlin"),
@@ -75,7 +75,7 @@ ALL: list[Schedule] = [
 
 
 @given(st.sampled_from(ALL), moments(BERLIN))
-def test_the_next_time_is_aware_strictly_later_and_skips_nothing(schedule: Schedule, moment: datetime) -> None:
+def test_the_next_time_is_aware_strictly_later_and_skips_nothing(schedule: ScheduleRule, moment: datetime) -> None:
     found = schedule.next_after(moment)
     if found is not None:
         assert found.tzinfo is UTC
@@ -84,14 +84,14 @@ def test_the_next_time_is_aware_strictly_later_and_skips_nothing(schedule: Sched
 
 
 @pytest.mark.parametrize("schedule", ALL)
-def test_naive_moments_are_refused(schedule: Schedule) -> None:
+def test_naive_moments_are_refused(schedule: ScheduleRule) -> None:
     with pytest.raises(ValueError, match="time zone"):
         schedule.next_after(NAIVE)
 
 
 def test_intervals_stay_on_their_grid() -> None:
-    every = IntervalSchedule(interval=0.1).anchored(NOW)
-    assert every.anchored(after(5)) is every
+    every = IntervalSchedule(interval=0.1).with_anchor(NOW)
+    assert every.with_anchor(after(5)) is every
     moment: datetime | None = NOW
     for _ in range(1000):
         assert moment is not None
@@ -103,7 +103,7 @@ def test_intervals_stay_on_their_grid() -> None:
 
 def test_an_interval_with_a_start_begins_there() -> None:
     every = IntervalSchedule(60, NOW, after(120), 5, True)
-    assert every.anchored(after(7)) is every
+    assert every.with_anchor(after(7)) is every
     assert [every.next_after(after(s)) for s in (-100, 0, 60, 119, 120)] == [after(s) for s in (0, 60, 120, 120)] + [
         None
     ]
@@ -116,8 +116,8 @@ def test_an_interval_that_knows_no_grid_begins_at_the_moment() -> None:
 
 def test_the_first_run() -> None:
     every = IntervalSchedule(60)
-    assert first_run(every.anchored(NOW), NOW) == after(60)
-    assert first_run(IntervalSchedule(60, immediately=True).anchored(NOW), NOW) == NOW
+    assert first_run(every.with_anchor(NOW), NOW) == after(60)
+    assert first_run(IntervalSchedule(60, immediately=True).with_anchor(NOW), NOW) == NOW
     assert first_run(IntervalSchedule(60, start=after(5), immediately=True), NOW) == after(5)
     assert first_run(IntervalSchedule(60, start=after(-5), immediately=True), NOW) == NOW
     assert first_run(IntervalSchedule(60, end=after(-5), immediately=True), NOW) is None
@@ -129,18 +129,18 @@ def test_the_first_run() -> None:
 
 
 def test_immediately_is_the_first_of_the_grid() -> None:
-    every = IntervalSchedule(60, immediately=True).anchored(NOW)
+    every = IntervalSchedule(60, immediately=True).with_anchor(NOW)
     assert [every.next_after(after(s)) for s in (-1, 0)] == [NOW, after(60)]
 
 
 def test_the_zone_is_the_apps_unless_named() -> None:
-    assert CronSchedule("0 3 * * *").within("Asia/Tokyo") == CronSchedule("0 3 * * *", "Asia/Tokyo")
-    assert CronSchedule("0 3 * * *", BERLIN).within("Asia/Tokyo").tz == "Europe/Berlin"
-    assert DailySchedule("03:00").within(BERLIN).tz == "Europe/Berlin"
-    assert DailySchedule(time(3, tzinfo=BERLIN)).within(UTC).tz == "Europe/Berlin"
+    assert CronSchedule("0 3 * * *").in_zone("Asia/Tokyo") == CronSchedule("0 3 * * *", "Asia/Tokyo")
+    assert CronSchedule("0 3 * * *", BERLIN).in_zone("Asia/Tokyo").tz == "Europe/Berlin"
+    assert DailySchedule("03:00").in_zone(BERLIN).tz == "Europe/Berlin"
+    assert DailySchedule(time(3, tzinfo=BERLIN)).in_zone(UTC).tz == "Europe/Berlin"
     assert CronSchedule("0 3 * * *").next_after(NOW) == datetime(2026, 8, 2, 3, tzinfo=UTC)
     for schedule in (IntervalSchedule(5), OnceSchedule(NOW), RuleSchedule(Fridays())):
-        assert schedule.within("Asia/Tokyo") is schedule
+        assert schedule.in_zone("Asia/Tokyo") is schedule
 
 
 def test_days_follow_the_wall_clock() -> None:
@@ -168,7 +168,7 @@ def test_start_and_end_belong_to_it() -> None:
         (CronSchedule("@daily"), CronSchedule("@daily", "Europe/Berlin")),
     ],
 )
-def test_what_stands_for_a_schedule(value: object, wanted: Schedule) -> None:
+def test_what_stands_for_a_schedule(value: object, wanted: ScheduleRule) -> None:
     assert as_schedule(value, "Europe/Berlin") == wanted
 
 
@@ -261,7 +261,7 @@ def test_schedules_are_values() -> None:
 
 
 @pytest.mark.parametrize("schedule", ALL[:-1])
-def test_data_goes_there_and_back(schedule: Schedule) -> None:
+def test_data_goes_there_and_back(schedule: ScheduleRule) -> None:
     data = json.loads(json.dumps(to_data(schedule)))
     assert from_data(data) == schedule
     assert to_data(from_data(data)) == data
@@ -309,16 +309,16 @@ def test_windows(late: float, catch_up: CatchUp, run: list[int], skipped: int) -
 
 
 def test_every_window_on_time_runs() -> None:
-    plan = due_windows(IntervalSchedule(1).anchored(NOW), after(1), after(5.5), "latest", 3)
+    plan = due_windows(IntervalSchedule(1).with_anchor(NOW), after(1), after(5.5), "latest", 3)
     assert plan.run == [after(s) for s in (3, 4, 5)]
     assert (plan.skipped, plan.next_at) == (2, after(6))
 
 
 def test_all_comes_in_portions() -> None:
-    every, next_at, seen = IntervalSchedule(1).anchored(NOW), after(1), list[datetime]()
+    every, next_at, seen = IntervalSchedule(1).with_anchor(NOW), after(1), list[datetime]()
     while True:
         plan = due_windows(every, next_at, after(2500.5), "all")
-        assert len(plan.run) <= LOOKED
+        assert len(plan.run) <= MAX_WINDOWS
         seen += plan.run
         assert plan.next_at is not None
         if not plan.run:
@@ -328,9 +328,9 @@ def test_all_comes_in_portions() -> None:
     assert seen == [after(s) for s in range(1, 2501)]
 
 
-@pytest.mark.parametrize("rule", [IntervalSchedule(0.001).anchored(NOW), CronSchedule("* * * * * *")])
+@pytest.mark.parametrize("rule", [IntervalSchedule(0.001).with_anchor(NOW), CronSchedule("* * * * * *")])
 @pytest.mark.parametrize("catch_up", ["latest", "none"])
-def test_a_year_away_is_not_walked_through(rule: Schedule, catch_up: CatchUp) -> None:
+def test_a_year_away_is_not_walked_through(rule: ScheduleRule, catch_up: CatchUp) -> None:
     asked = 0
 
     class Counted:
@@ -341,7 +341,7 @@ def test_a_year_away_is_not_walked_through(rule: Schedule, catch_up: CatchUp) ->
 
     now = after(366 * 86_400 + 0.0005)
     plan = due_windows(Counted(), after(1), now, catch_up, 0)
-    assert asked < LOOKED + 250
+    assert asked < MAX_WINDOWS + 250
     assert plan.run == ([plan.run[-1]] if catch_up == "latest" else [])
     assert plan.next_at == rule.next_after(now)
     assert all(rule.next_after(window) == plan.next_at for window in plan.run)
@@ -352,7 +352,7 @@ def test_a_year_away_is_not_walked_through(rule: Schedule, catch_up: CatchUp) ->
 
 
 def test_the_end_of_a_schedule_is_the_end() -> None:
-    every = IntervalSchedule(60, end=after(150)).anchored(NOW)
+    every = IntervalSchedule(60, end=after(150)).with_anchor(NOW)
     assert due_windows(every, after(60), after(1000), "latest") == ([after(120)], 1, None)
     assert due_windows(every, after(60), after(1000), "none") == ([], 2, None)
     assert due_windows(OnceSchedule(NOW), NOW, after(1000), "none") == ([], 1, None)
@@ -382,11 +382,11 @@ def test_windows_as_walked_one_by_one(rule: Rule, begin: datetime, late: int, ca
     missed = windows[: len(windows) - len(on_time)]
     run = {"all": windows, "none": on_time, "latest": on_time or missed[-1:]}[catch_up]
     plan = due_windows(rule, next_at, now, catch_up, grace)
-    assert plan.run == run[:LOOKED]
+    assert plan.run == run[:MAX_WINDOWS]
     assert plan.next_at is None or plan.next_at > next_at
-    if len(run) <= LOOKED:
+    if len(run) <= MAX_WINDOWS:
         assert plan.next_at == at
-    if len(missed) < LOOKED:
+    if len(missed) < MAX_WINDOWS:
         assert plan.skipped == len(windows) - len(run)
 
 

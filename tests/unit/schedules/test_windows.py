@@ -11,7 +11,7 @@ import pytest
 
 from onthedot import App, AtMost, CronSchedule, IntervalSchedule, OnceSchedule, Retry, current_task
 from onthedot.clock.clock import ManualClock
-from onthedot.schedules.rules import LOOKED
+from onthedot.schedules.rules import MAX_WINDOWS
 from onthedot.stores.contract import Store
 from tests.support.waits import until
 from tests.unit.schedules.conftest import Shop
@@ -84,13 +84,13 @@ async def test_thousands_of_windows(shop: Shop, app: App) -> None:
     async with app.running():
         pass
     fired: list[int] = []
-    watch(app._core.store, lambda fire: fired.append(len(fire.tasks)))
-    await shop.turn(minutes=2 * LOOKED + 500)
+    watch(app._runtime.store, lambda fire: fired.append(len(fire.tasks)))
+    await shop.turn(minutes=2 * MAX_WINDOWS + 500)
     async with app.running():
-        await until(lambda: len(nominal) == 2 * LOOKED + 500, 30)
+        await until(lambda: len(nominal) == 2 * MAX_WINDOWS + 500, 30)
         info = await app.schedules.get("tick")
-    assert sorted(nominal) == [BEGIN + timedelta(minutes=number) for number in range(1, 2 * LOOKED + 501)]
-    assert (fired, max(fired)) == ([LOOKED, LOOKED, 500], LOOKED)
+    assert sorted(nominal) == [BEGIN + timedelta(minutes=number) for number in range(1, 2 * MAX_WINDOWS + 501)]
+    assert (fired, max(fired)) == ([MAX_WINDOWS, MAX_WINDOWS, 500], MAX_WINDOWS)
     assert (info.run_count, info.next_run) == (2500, BEGIN + timedelta(minutes=2501))
 
 
@@ -216,7 +216,7 @@ async def test_skips_are_counted(shop: Shop, app: App) -> None:
 async def test_a_run_that_is_not_kept_was_no_skip(shop: Shop, app: App, caplog: pytest.LogCaptureFixture) -> None:
     """keep=0: it may be gone before anybody looks whether it was added."""
     nominal = ticking(app, IntervalSchedule(3600), keep=0)
-    gone_at_once(app._core.store, nominal)
+    gone_at_once(app._runtime.store, nominal)
     async with app.running():
         await shop.turn(hours=1)
         await until(lambda: app.sync.schedules.get("tick").run_count == 1)

@@ -8,7 +8,7 @@ from datetime import datetime
 from typing import Any
 
 from onthedot import App, current_task
-from onthedot.stores.contract import Fire, Store
+from onthedot.stores.contract import FireRequest, Store
 from tests.unit.schedules.test_api import BEGIN, HOUR
 
 
@@ -29,11 +29,11 @@ def hours(*numbers: float) -> list[datetime]:
     return [BEGIN + number * HOUR for number in numbers]
 
 
-def watch(store: Store, seen: Callable[[Fire], object]) -> None:
+def watch(store: Store, seen: Callable[[FireRequest], object]) -> None:
     """Every firing, before it happens."""
     fire = store.fire
 
-    async def watched(fires: Sequence[Fire]) -> Sequence[bool]:
+    async def watched(fires: Sequence[FireRequest]) -> Sequence[bool]:
         for each in fires:
             answer = seen(each)
             if asyncio.iscoroutine(answer):

@@ -127,7 +127,7 @@ async def clock(tried: Tried) -> str:
     await store.open()
     await store.add([NewTask("now", "known", b"{}")])
     (record,) = await store.get(["now"])
-    await store.shut()
+    await store.close()
     assert record is not None
     if here.now() - record.added < HOUR / 2:
         return "the app's clock, which no step of the wall clock moves"
@@ -156,7 +156,7 @@ async def observed(kind: str, server: str = "") -> dict[str, str]:
         url = url_of(kind, server, folder)
         for title, look in ROWS.items():
             app = App(APP, store=url, stop_timeout=0, poll_interval=0.2)
-            store = connect(url, app._core.clock, APP)
+            store = connect(url, app._runtime.clock, APP)
             cells[title] = await look(Tried(app, store, url))
             app.shutdown()
     return cells

@@ -91,13 +91,13 @@ async def test_messages(test: TestApp, shop: SimpleNamespace) -> None:
 
 
 async def test_a_wrong_question_is_refused(app: App, test: TestApp, shop: SimpleNamespace) -> None:
-    for ask in (test.assert_added, test.refute_added):
+    for request in (test.assert_added, test.refute_added):
         with pytest.raises(ArgumentError, match=r"send\(\) has no parameter too; it has to, body, times"):
-            ask(shop.send, too="ann")
+            request(shop.send, too="ann")
         with pytest.raises(TypeError, match="pass a task function"):
-            ask(print)
+            request(print)
         with pytest.raises(ValueError, match="another app than 'shop'"):
-            ask(App("other", store="memory://").task(none))
+            request(App("other", store="memory://").task(none))
 
 
 async def test_tasks_by_name_and_consumers(app: App, test: TestApp) -> None:

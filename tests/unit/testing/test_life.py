@@ -119,15 +119,27 @@ async def test_two_loops_one_after_the_other(app: App, test: TestApp) -> None:
 
 
 async def test_the_app_is_as_before_afterwards(app: App) -> None:
-    core = app._core
-    before = (core.url, core.clock, core.poll_interval, core.keeps_waiting, core.bridge._new_link)
+    runtime = app._runtime
+    before = (
+        runtime.url,
+        runtime.clock,
+        runtime.poll_interval,
+        runtime.keep_pending_on_stop,
+        runtime.portal._new_client,
+    )
     with TestApp(app) as test:
         await test.run_until_idle()
         with TestApp(app) as inner:
             await inner.advance(5)
         assert test.now() == START
         await test.advance(1)
-    assert (core.url, core.clock, core.poll_interval, core.keeps_waiting, core.bridge._new_link) == before
+    assert (
+        runtime.url,
+        runtime.clock,
+        runtime.poll_interval,
+        runtime.keep_pending_on_stop,
+        runtime.portal._new_client,
+    ) == before
 
 
 async def test_each_block_begins_empty(app: App) -> None:

@@ -41,7 +41,7 @@ def method_of(said: Method | None) -> Method:
     return said
 
 
-def how(status: int) -> str:
+def describe_exit(status: int) -> str:
     """
     >>> how(3), how(-9)
     ('ended with exit code 3', 'was killed by signal 9 (SIGKILL)')
@@ -58,7 +58,7 @@ def supported() -> bool:
     return all(hasattr(os, name) for name in ("fork", "setsid", "killpg")) and hasattr(socket, "send_fds")
 
 
-class Shepherd:
+class ForkServer:
     """The worker's end. It belongs to the process that made it."""
 
     def __init__(self, method: Method, folder: str = "") -> None:
@@ -137,7 +137,7 @@ def _python(module: str, *arguments: object) -> list[str]:
 # -- in the shepherd's own process
 
 
-class _Flock:
+class _ForkServerLoop:
     def __init__(self, control: socket.socket, worker: int, begin: Callable[[int], object]) -> None:
         self._control = control
         self._begin = begin
@@ -184,7 +184,7 @@ class _Flock:
             self._deadline = time.monotonic() + number / 1000
 
     def _launch(self, number: int, descriptor: int) -> None:
-        shepherd = os.getpid()
+        fork_server = os.getpid()
         try:
             pid = os.fork()
         except OSError:  # too many processes, or no memory: that one launch has failed, and nobody else
@@ -196,7 +196,7 @@ class _Flock:
             os.close(descriptor)
             return
         os.setsid()
-        _die_with(shepherd)
+        _die_with(fork_server)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
         for each in (self._selector, self._control, self._ended, self._wakeup):
@@ -242,7 +242,7 @@ def main(descriptor: str, worker: str, method: Method, folder: str = "") -> None
         gc.freeze()  # so that children share its pages
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what tasks leave behind ends up here, and is not left as a zombie
     if os.getppid() == int(worker):
-        flock = _Flock(socket.socket(fileno=int(descriptor)), int(worker), begin)
+        flock = _ForkServerLoop(socket.socket(fileno=int(descriptor)), int(worker), begin)
         flock.watch()
         if folder and not flock.finishes:
             shutil.rmtree(folder, ignore_errors=True)

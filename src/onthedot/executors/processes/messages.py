@@ -8,82 +8,84 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from onthedot.runtime.user_code import Code
-from onthedot.stores.contract import Again, Ended, Lease, NewTask, Record
+from onthedot.runtime.user_code import CodeLocation
+from onthedot.stores.contract import Ended, Lease, NewTask, Record, Requeued
 
 T = TypeVar("T")
 
 
-class Boot(Struct, tag=True):
+class BootMessage(Struct, tag=True):
     """The first word to a child: what it must know before it can take a task."""
 
     app: str
     url: str
-    code: Code
+    code: CodeLocation
     modules: list[str]  # where tasks are declared; "__main__" is the script
     memory_limit: int | None = None
     hosts: bool = False  # not a pool child: it runs the app
 
 
-class Call(Struct, tag=True, gc=False):
+class RunMessage(Struct, tag=True, gc=False):
     module: str
     record: Record
     lease: Lease
     deadline: float | None
 
 
-class Ask(Struct, tag=True):
+class KnownQuery(Struct, tag=True):
     """To a background process: is this task known?"""
 
     name: str
     module: str
 
 
-class Stop(Struct, tag=True):
+class StopMessage(Struct, tag=True):
     timeout: float | None
 
 
-class Ready(Struct, tag=True):
+class ReadyMessage(Struct, tag=True):
     pid: int
     known: list[str] = []
 
 
-class Refused(Struct, tag=True):
+class RefusedMessage(Struct, tag=True):
     """It cannot take tasks: its code cannot be imported, or lifespan() raised. final: this one is not to be found."""
 
     error: bytes
     final: bool = False
 
 
-class Progress(Struct, tag=True):
+class ProgressMessage(Struct, tag=True):
     done: float
     total: float
 
 
-class Returned(Struct, tag=True, gc=False):
+class ReturnedMessage(Struct, tag=True, gc=False):
     result: bytes = b""
     adds: tuple[NewTask, ...] = ()
     problem: str = ""  # why the result could not be encoded
 
 
-class Raised(Struct, tag=True):
+class RaisedMessage(Struct, tag=True):
     """Judged in the child, where the class of the error is known."""
 
-    outcome: Again | Ended
+    outcome: Requeued | Ended
     error: bytes
     control: str = ""  # Retry, Snooze, Reject, Cancel
 
 
-class Answer(Struct, tag=True):
+class KnownReply(Struct, tag=True):
     problem: str  # "": it is known
 
 
-class Stopped(Struct, tag=True):
+class StoppedMessage(Struct, tag=True):
     pass
 
 
-ToChild: TypeAlias = Boot | Call | Ask | Stop
-FromChild: TypeAlias = Ready | Refused | Progress | Returned | Raised | Answer | Stopped
+ToChild: TypeAlias = BootMessage | RunMessage | KnownQuery | StopMessage
+FromChild: TypeAlias = (
+    ReadyMessage | RefusedMessage | ProgressMessage | ReturnedMessage | RaisedMessage | KnownReply | StoppedMessage
+)
 
 _encode = msgspec.msgpack.Encoder().encode_into
 read_to_child: Callable[[bytes], ToChild] = msgspec.msgpack.Decoder(ToChild).decode
@@ -97,7 +99,7 @@ def frame(message: ToChild | FromChild) -> bytearray:
     return data
 
 
-class Frames(Generic[T]):
+class FrameReader(Generic[T]):
     """Bytes in, messages out."""
 
     def __init__(self, read: Callable[[bytes], T]) -> None:

@@ -18,22 +18,22 @@ from contextvars import Context
 from itertools import count
 
 from onthedot.errors import DeclarationError
-from onthedot.executors.contract import Encoded
-from onthedot.executors.processes.fork_server import METHODS, Method, Shepherd, how, method_of, supported
+from onthedot.executors.contract import EncodedResult
+from onthedot.executors.processes.fork_server import METHODS, ForkServer, Method, describe_exit, method_of, supported
 from onthedot.executors.processes.messages import (
-    Boot,
-    Call,
-    Frames,
+    BootMessage,
+    FrameReader,
     FromChild,
-    Progress,
-    Raised,
-    Ready,
-    Refused,
-    Returned,
+    ProgressMessage,
+    RaisedMessage,
+    ReadyMessage,
+    RefusedMessage,
+    ReturnedMessage,
+    RunMessage,
     frame,
     read_from_child,
 )
-from onthedot.executors.processes.remote_errors import WorkerDied, judged_there, raised_there
+from onthedot.executors.processes.remote_errors import WorkerDied, error_from_reply, remote_error
 from onthedot.model.context import TaskContext, current_task
 
 _GRACE = 1.0  # seconds for a child to leave its lifespan when all ends
@@ -43,7 +43,7 @@ _LEAVE = 5.0  # and when it has had its number of tasks
 class _Job:
     __slots__ = ("answer", "child", "run")
 
-    def __init__(self, run: TaskContext, answer: asyncio.Future[Returned]) -> None:
+    def __init__(self, run: TaskContext, answer: asyncio.Future[ReturnedMessage]) -> None:
         self.run = run
         self.answer = answer
         self.child: _Child | None = None
@@ -66,7 +66,7 @@ class _Child:
         self.unread = False  # it ended before it had read what was sent
         self._pipe = pipe
         self._hear = hear
-        self._frames = Frames(read_from_child)
+        self._frames = FrameReader(read_from_child)
         self._unsent = memoryview(b"")
         self._loop = asyncio.get_running_loop()
         pipe.setblocking(False)
@@ -157,20 +157,20 @@ class Processes:
         self._most_tasks = max_tasks_per_child
         self._memory_limit = memory_limit
         self._boot_timeout = boot_timeout
-        self._boot: Callable[[], Boot] | None = None
+        self._boot: Callable[[], BootMessage] | None = None
         self._numbers = count(1)
         self._forget()
         _pools.add(self)
 
     def _forget(self) -> None:
-        self._shepherd: Shepherd | None = None
+        self._fork_server: ForkServer | None = None
         self._children: dict[int, _Child] = {}
         self._idle: list[_Child] = []  # the last one is the warmest
         self._booting = 0
         self._waiting: deque[_Job] = deque()
         self._any_ready = False
 
-    def open(self, boot: Callable[[], Boot]) -> None:
+    def open(self, boot: Callable[[], BootMessage]) -> None:
         """What a child must be told first. The first task starts the first child."""
         self._boot = boot
 
@@ -188,7 +188,7 @@ class Processes:
             raise
         if returned.adds:
             run.spawned = [*(run.spawned or ()), *returned.adds]
-        return Encoded(returned.result, returned.problem) if returned.result else None
+        return EncodedResult(returned.result, returned.problem) if returned.result else None
 
     def _place(self, job: _Job) -> None:
         if self._idle:
@@ -202,14 +202,14 @@ class Processes:
         if run.begun is not None:
             run.begun()
             run.begun = None
-        child.send(frame(Call(run.declared.module, run.record, run.lease, run.deadline_ms)))
+        child.send(frame(RunMessage(run.declared.module, run.record, run.lease, run.deadline_ms)))
 
     def _drop(self, job: _Job) -> None:
         """Nobody wants it any more: the child and all it has forked are killed, the others do not notice."""
         if job.child is None:
             with suppress(ValueError):
                 self._waiting.remove(job)
-        elif job.child.job is job and self._shepherd is not None:
+        elif job.child.job is job and self._fork_server is not None:
             job.child.job = None
             self._end(job.child)
             self._grow()
@@ -226,15 +226,15 @@ class Processes:
         boot = self._boot()
         _check_code(boot)
         loop = asyncio.get_running_loop()
-        if self._shepherd is None:
-            self._shepherd = Shepherd(method_of(self._method))
+        if self._fork_server is None:
+            self._fork_server = ForkServer(method_of(self._method))
             self._any_ready = False
-            Context().run(loop.add_reader, self._shepherd, self._told)
+            Context().run(loop.add_reader, self._fork_server, self._told)
         boot.memory_limit = self._memory_limit
         ours, theirs = socket.socketpair()
         with theirs:
             child = _Child(next(self._numbers), ours, self._heard)
-            self._shepherd.launch(child.number, theirs)
+            self._fork_server.launch(child.number, theirs)
         child.left = self._most_tasks
         child.send(frame(boot))
         self._children[child.number] = child
@@ -253,16 +253,16 @@ class Processes:
     def _heard(self, child: _Child, message: FromChild) -> None:
         job = child.job
         match message:
-            case Returned() if job is not None:
+            case ReturnedMessage() if job is not None:
                 if not job.answer.done():
                     job.answer.set_result(message)
                 self._next(child)
-            case Raised() | Refused() if job is not None:
-                job.fail(judged_there(job.run, message))
+            case RaisedMessage() | RefusedMessage() if job is not None:
+                job.fail(error_from_reply(job.run, message))
                 self._next(child)
-            case Progress() if job is not None:
+            case ProgressMessage() if job is not None:
                 job.run.progress(message.done, message.total)
-            case Ready():
+            case ReadyMessage():
                 child.pid = message.pid
                 self._any_ready = True
                 self._no_longer_booting(child)
@@ -270,9 +270,9 @@ class Processes:
                     self._give(child, self._waiting.popleft())
                 else:
                     self._idle.insert(0, child)  # a spare one: those that have worked are warmer
-            case Refused():
+            case RefusedMessage():
                 child.problem = "refused"
-                self._boot_failed(lambda run: raised_there(run, message.error))
+                self._boot_failed(lambda run: remote_error(run, message.error))
             case _:
                 pass  # it has been given up on
 
@@ -315,19 +315,19 @@ class Processes:
         child.close()
 
     def _kill(self, child: _Child) -> None:
-        if self._shepherd is not None:
-            self._shepherd.kill(child.number)
+        if self._fork_server is not None:
+            self._fork_server.kill(child.number)
 
     def _told(self) -> None:
         """The shepherd knows who has ended, and how."""
-        assert self._shepherd is not None
-        events = self._shepherd.events()
+        assert self._fork_server is not None
+        events = self._fork_server.events()
         if events is None:
             self._abandoned()
             return
         for number, status in events:
             if (child := self._children.pop(number, None)) is not None:
-                self._gone(child, f"its process {how(status)}")
+                self._gone(child, f"its process {describe_exit(status)}")
 
     def _gone(self, child: _Child, how: str) -> None:
         child.listen()  # its last words may still be in the pipe
@@ -367,26 +367,26 @@ class Processes:
         """Idle children end; nothing is waited for, and nothing stays."""
         for child in self._children.values():
             child.close()
-        if self._shepherd is not None:
+        if self._fork_server is not None:
             self._leave()
 
     def _leave(self) -> None:
-        assert self._shepherd is not None
+        assert self._fork_server is not None
         with suppress(RuntimeError):  # the loop is closed
-            asyncio.get_running_loop().remove_reader(self._shepherd)
-        self._shepherd.finish(_GRACE)
+            asyncio.get_running_loop().remove_reader(self._fork_server)
+        self._fork_server.finish(_GRACE)
         self._forget()
 
     def forked(self) -> None:
         """In a fork of the worker: the pool stays the parent's."""
         for child in self._children.values():
             child.forked()
-        if self._shepherd is not None:
-            self._shepherd.forked()
+        if self._fork_server is not None:
+            self._fork_server.forked()
         self._forget()
 
 
-def _check_code(boot: Boot) -> None:
+def _check_code(boot: BootMessage) -> None:
     if not supported():
         raise DeclarationError(
             "executor='process' needs process groups and descriptors that can be handed over, which this system does "

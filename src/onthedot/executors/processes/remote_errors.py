@@ -5,11 +5,11 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from onthedot.errors import Cancel, Reject, Retry, Snooze, TaskControl, TaskFailed
-from onthedot.executors.processes.messages import Raised, Refused
+from onthedot.executors.processes.messages import RaisedMessage, RefusedMessage
 from onthedot.model.context import TaskContext
-from onthedot.model.failures import failed, read_failure
+from onthedot.model.failures import decode_failure, failed
 from onthedot.model.task import TaskFailure
-from onthedot.stores.contract import Again, Ended
+from onthedot.stores.contract import Ended, Requeued
 
 _CONTROLS: dict[str, Callable[[str], TaskControl]] = {
     "Retry": lambda _: Retry(),
@@ -19,10 +19,10 @@ _CONTROLS: dict[str, Callable[[str], TaskControl]] = {
 }
 
 
-class Elsewhere(TaskFailed):
+class RemoteError(TaskFailed):
     """What happened to a task in its process, as far as text can carry it."""
 
-    outcome: Again | Ended | None = None  # set: it was judged there
+    outcome: Requeued | Ended | None = None  # set: it was judged there
 
     def __init__(self, run: TaskContext, failure: TaskFailure) -> None:
         super().__init__(run.uuid, failure.type, failure.message, failure.traceback, run.attempt)
@@ -32,16 +32,16 @@ class Elsewhere(TaskFailed):
         return self.message
 
 
-class WorkerDied(Elsewhere):
+class WorkerDied(RemoteError):
     """The process of a task ended under it: killed, crashed, or by its own os._exit."""
 
     def __init__(self, run: TaskContext, how: str) -> None:
         super().__init__(run, TaskFailure("onthedot.WorkerDied", how, "", run.attempt))
 
 
-def judged_there(run: TaskContext, message: Raised | Refused) -> BaseException:
-    error = raised_there(run, message.error)
-    if isinstance(message, Refused):
+def error_from_reply(run: TaskContext, message: RaisedMessage | RefusedMessage) -> BaseException:
+    error = remote_error(run, message.error)
+    if isinstance(message, RefusedMessage):
         error.outcome = failed(error, run.record, run.lease, run.declared.options)
         return error
     error.outcome = message.outcome
@@ -52,7 +52,7 @@ def judged_there(run: TaskContext, message: Raised | Refused) -> BaseException:
     return error
 
 
-def raised_there(run: TaskContext, data: bytes) -> Elsewhere:
-    failure = read_failure(data)
+def remote_error(run: TaskContext, data: bytes) -> RemoteError:
+    failure = decode_failure(data)
     assert failure is not None
-    return Elsewhere(run, failure)
+    return RemoteError(run, failure)

@@ -33,11 +33,11 @@ from msgspec import Struct
 BATCH = 1000  # the most an add takes and a turn promotes; part of the semantics, the same in every store
 CHORES = 100  # the most chores a turn hands out
 CLIENT_LEASE = 10_000  # ms a session lives that cancels without having beaten
-AHEAD = 100_000  # the most that standing counts
+MAX_AHEAD = 100_000  # the most that standing counts
 
 State: TypeAlias = Literal["scheduled", "parked", "ready", "running", "succeeded", "failed", "cancelled"]
 """parked: due, but held back by its lane; the public word for it is ready."""
-Why: TypeAlias = Literal["due", "crash", "cancel", "expired", "crashed", "stray", "lifted"]
+Reason: TypeAlias = Literal["due", "crash", "cancel", "expired", "crashed", "stray", "lifted"]
 """lifted: on its way to another store."""
 Verdict: TypeAlias = Literal["ok", "repeat", "lost"]
 """repeat: this very lease has settled before; lost: somebody else's by now, or nobody's."""
@@ -49,7 +49,7 @@ class Policy(Struct, frozen=True, gc=False):
     priority: int = 5
     boost: int = 0  # priority × aging; rank = due − boost
     cost: float = 1  # tokens a start takes from the lane's rate
-    clash: Literal["keep", "replace"] = "keep"
+    on_conflict: Literal["keep", "replace"] = "keep"
     unique_for: int | None = None  # the key is held this long from adding; None: until the task ends
     expires: int | None = None  # ms after due at which a task that never started becomes a chore
     max_crashes: int = 3
@@ -71,15 +71,15 @@ class NewTask(Struct, frozen=True, gc=False):
     policy: Policy = DEFAULT
 
 
-class Past(Struct, frozen=True, gc=False):
+class History(Struct, frozen=True, gc=False):
     """What has happened to a task; written at settle, cancel, crash and revive."""
 
-    why: Why = "due"  # why it is where it is; for a chore: why it must end
+    reason: Reason = "due"  # why it is where it is; for a chore: why it must end
     retries: int = 0  # counted ones since the last revive
     crashes: int = 0
     earlier: int = 0  # attempts before the last revive
-    cancel: bool = False
-    settled: int = 0  # the last fence that settled, and whose it was
+    cancel_requested: bool = False
+    settled_fence: int = 0  # the last fence that settled, and whose it was
     session: str | None = None
     started: int | None = None  # the last start that was not given back
     ended: int | None = None
@@ -89,7 +89,7 @@ class Past(Struct, frozen=True, gc=False):
     hops: int = 0  # from store to store, so far
 
 
-FRESH = Past()
+NO_HISTORY = History()
 
 
 class Record(Struct, frozen=True, gc=False):
@@ -105,7 +105,7 @@ class Record(Struct, frozen=True, gc=False):
     seq: int  # the order of adding
     added: int
     state: State
-    past: Past = FRESH
+    history: History = NO_HISTORY
 
     @property
     def rank(self) -> int:
@@ -115,17 +115,17 @@ class Record(Struct, frozen=True, gc=False):
     @property
     def attempt(self) -> int:
         """The number that a run of it has, from 1."""
-        return self.past.earlier + 1 + self.past.retries + self.past.crashes
+        return self.history.earlier + 1 + self.history.retries + self.history.crashes
 
     @property
-    def arriving(self) -> bool:
+    def is_arriving(self) -> bool:
         """A copy that was not put down yet: the store that it comes from has it, too."""
-        return self.past.why == "lifted" and self.past.hops > 0 and not self.past.settled
+        return self.history.reason == "lifted" and self.history.hops > 0 and not self.history.settled_fence
 
     @property
-    def suspect(self) -> bool:
+    def is_suspect(self) -> bool:
         """Its next crash would be the last."""
-        return self.past.crashes + 1 >= self.policy.max_crashes
+        return self.history.crashes + 1 >= self.policy.max_crashes
 
 
 class Lease(Struct, frozen=True, gc=False):
@@ -136,21 +136,21 @@ class Lease(Struct, frozen=True, gc=False):
     session: str
 
 
-class Also(Struct, frozen=True, gc=False):
+class Effects(Struct, frozen=True, gc=False):
     """Takes effect with the outcome, or not at all. Grows by signals and events with their first user."""
 
-    adds: tuple[NewTask, ...] = ()
+    tasks: tuple[NewTask, ...] = ()
 
 
-class Done(Struct, frozen=True, tag=True, gc=False):
+class Completed(Struct, frozen=True, tag=True, gc=False):
     lease: Lease
     result: bytes = b""
     keep: int = 604_800_000  # ms the record stays; 0: gone at once
-    also: Also | None = None
+    effects: Effects | None = None
     keep_result: int | None = None  # ms the result stays; None: as long as the record
 
 
-class Again(Struct, frozen=True, tag=True, gc=False):
+class Requeued(Struct, frozen=True, tag=True, gc=False):
     """Retry (counted), snooze (not), release (after=None: due and rank kept, as if it had not been claimed).
 
     A task that is flagged to be cancelled becomes a chore instead, and a chore stays one: it must end. A lifted one is
@@ -161,7 +161,7 @@ class Again(Struct, frozen=True, tag=True, gc=False):
     after: int | None
     counted: bool
     error: bytes = b""
-    also: Also | None = None
+    effects: Effects | None = None
 
 
 class Ended(Struct, frozen=True, tag=True, gc=False):
@@ -169,29 +169,29 @@ class Ended(Struct, frozen=True, tag=True, gc=False):
     state: Literal["failed", "cancelled"]
     error: bytes
     keep: int = 604_800_000
-    also: Also | None = None
+    effects: Effects | None = None
 
 
-Outcome: TypeAlias = Done | Again | Ended
+Outcome: TypeAlias = Completed | Requeued | Ended
 
 
-class Pool(Struct, frozen=True):
+class SlotPool(Struct, frozen=True):
     """Sources that share slots. Taken by (rank, seq) over all, at most `room` of a source and `total` in all."""
 
     total: int
-    room: Mapping[str, int]
+    capacity: Mapping[str, int]
 
 
-class Ask(Struct, frozen=True):
+class ClaimRequest(Struct, frozen=True):
     """One in flight a session. The same number again gives what still runs under it again, and nothing new.
 
     total=0 is legal: promote, reclaim, expire, fire still happen. If it takes nothing, a hint may answer `waits`.
     """
 
     number: int  # from 1, and one more for every ask that was answered
-    pools: Sequence[Pool]
-    suspects: int = 1  # how many tasks whose next crash would be the last may run in this session at once
-    known: frozenset[str] | None = None  # private store: ready tasks of other sources come as chores ("stray")
+    pools: Sequence[SlotPool]
+    max_suspects: int = 1  # how many tasks whose next crash would be the last may run in this session at once
+    known_sources: frozenset[str] | None = None  # private store: ready tasks of other sources come as chores ("stray")
     waits: Mapping[str, int] | None = None  # so many of one of these would be held as the next number's, if they come
     waits_for: float = 0  # ms
 
@@ -199,7 +199,7 @@ class Ask(Struct, frozen=True):
 class Schedule(Struct, frozen=True):
     name: str
     rule: bytes  # rule, source, args, options, policy: opaque
-    declared: str  # digest of what code declared, "" for data
+    definition_digest: str  # digest of what code declared, "" for data
     next_at: int | None
     rev: int = 0
     paused: bool = False
@@ -222,29 +222,29 @@ class Limit(Struct, frozen=True):
     burst: float = 1
     paused: bool = False
     reason: str = ""
-    by: Literal["code", "operator"] = "code"
+    owner: Literal["code", "operator"] = "code"
 
 
-class Held(Struct, frozen=True):  # what one claim took
+class LeasedTasks(Struct, frozen=True):  # what one claim took
     fence: int  # the same for all
     tasks: Sequence[Record]
 
 
-class Claimed(Struct, frozen=True):
+class ClaimResult(Struct, frozen=True):
     fence: int
     tasks: Sequence[Record]
     chores: Sequence[Record]  # to be ended without running; past.why says why
     schedules: Sequence[Schedule]  # due now; answer with fire()
-    rest: Mapping[str, float | None]  # asked sources with nothing to take now: ms until worth asking, None = on a hint
-    woke: frozenset[str]  # sources that got ready tasks or freed capacity in this call
+    idle: Mapping[str, float | None]  # asked sources with nothing to take now: ms until worth asking, None = on a hint
+    woken: frozenset[str]  # sources that got ready tasks or freed capacity in this call
     next_in: float | None  # ms to the next alarm of any kind, fractions kept; None: nothing is set
     more: bool  # promoted or handed out a full batch: come again
     now: float = 0  # the store's moment, in ms: by it schedules are judged
 
 
-class Turn(Struct, frozen=True):
+class TurnResult(Struct, frozen=True):
     verdicts: Sequence[Verdict]
-    claimed: Claimed | None = None  # None: nothing was asked, or the session is not alive
+    claim: ClaimResult | None = None  # None: nothing was asked, or the session is not alive
     alive: bool = True
 
 
@@ -262,7 +262,7 @@ class Note(Struct, frozen=True, gc=False):
     data: bytes
 
 
-class Fire(Struct, frozen=True):
+class FireRequest(Struct, frozen=True):
     """Refused unless the schedule still has this rev and is not paused; rev grows on every change."""
 
     name: str
@@ -272,20 +272,20 @@ class Fire(Struct, frozen=True):
     last_at: int | None = None  # the nominal time of the last window; None leaves it
 
 
-class Beat(Struct, frozen=True):
+class HeartbeatResult(Struct, frozen=True):
     alive: bool  # False: it died before; take a new name
-    cancel: Sequence[Lease] = ()  # its runs that somebody wants cancelled
+    cancel_requests: Sequence[Lease] = ()  # its runs that somebody wants cancelled
 
 
 class Hint(Struct, frozen=True):
     """May be lost, doubled, late; resync after every (re)connect."""
 
     sources: frozenset[str] = frozenset()  # have ready tasks, or an earlier alarm
-    cancel: Mapping[str, str] = MappingProxyType({})  # own runs that somebody wants to end, and why
+    cancel_requests: Mapping[str, str] = MappingProxyType({})  # own runs that somebody wants to end, and why
     ended: frozenset[str] = frozenset()  # uuids of tasks whose policy says reply_to this session
     resync: bool = False
     number: int = 0  # of the ask that waited, and has got this; asked again, it gets the same
-    held: Held | None = None
+    held: LeasedTasks | None = None
 
 
 class Hints(Protocol):
@@ -301,17 +301,17 @@ class Page(Struct, frozen=True):
     after: str | None  # cursor of the next page; None: that was all
 
 
-class Hold(Struct, frozen=True):  # a limit that a claim would stop at now: the source's own, or the lane's
+class Blocker(Struct, frozen=True):  # a limit that a claim would stop at now: the source's own, or the lane's
     limit: Limit  # as it comes to: code's, the operator's and the star's put together; `by` says nothing
-    why: Literal["paused", "cap", "rate"]
+    reason: Literal["paused", "cap", "rate"]
     running: int = 0  # under it, and no others: what a lane has let into ready counts for its cap, but does not run
     opens_in: float | None = None  # rate: ms until it lets this one through, as the next; None: time alone will not
 
 
-class Standing(Struct, frozen=True):
+class Position(Struct, frozen=True):
     """How a waiting task stands, by the rules of the claim; one that is not due yet, as if it came now."""
 
-    holds: Sequence[Hold]  # the source's first, then the lane's; empty: only its place in the order
+    blockers: Sequence[Blocker]  # the source's first, then the lane's; empty: only its place in the order
     ahead: int  # before it by (rank, seq): ready ones of its source, and for a parked one those parked in its lane
 
 
@@ -324,7 +324,7 @@ class Tasks(Protocol):
         """
         ...
 
-    async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+    async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         """Settle, then (with an ask) reap dead sessions, refill lanes, promote ≤ BATCH alarms and claim: one step."""
         ...
 
@@ -332,14 +332,14 @@ class Tasks(Protocol):
         """Answers with the leases that are lost."""
         ...
 
-    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
+    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
         """Flags all that live. Those not held are leased to the caller as chores, who settles them.
 
         The reason goes to the holders with the hint, and is lost with it.
         """
         ...
 
-    async def lift(self, session: str, uuids: Sequence[str]) -> Held:
+    async def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
         """Takes tasks that wait out of the order, to be moved to another store, and leases them to the caller.
 
         One that was lifted does not start, expire or take another's content; when the lease is over, whoever lifts it
@@ -365,7 +365,7 @@ class Tasks(Protocol):
 
 
 class Sessions(Protocol):
-    async def beat(self, session: str, info: bytes, lease: int) -> Beat:
+    async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         """The first one opens. lease (ms) = 0: it is dead, reclaim at once.
 
         Death: a suspect among its runs alone is counted as crashed, else all its runs are; then they are ready again
@@ -373,7 +373,7 @@ class Sessions(Protocol):
         """
         ...
 
-    async def close(self, session: str) -> None:
+    async def close_session(self, session: str) -> None:
         """What it still holds goes back, uncounted."""
         ...
 
@@ -391,8 +391,8 @@ class Control(Protocol):
         """
         ...
 
-    async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]: ...
-    async def drop(self, schedules: Sequence[str]) -> None: ...
+    async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]: ...
+    async def delete_schedules(self, schedules: Sequence[str]) -> None: ...
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
         """Drops ≤ limit ended records that are past keep_until, or the oldest ones beyond `most`; answers how many.
 
@@ -420,7 +420,7 @@ class Inspect(Protocol):
         """Kept, never counted."""
         ...
 
-    async def standing(self, uuid: str) -> Standing | None:
+    async def position(self, uuid: str) -> Position | None:
         """None: it does not wait for a claim (running, about to be ended as a chore, ended, not there).
 
         Changes nothing: no bucket begins or moves on, no lane is let in. Counts to AHEAD at most.
@@ -446,4 +446,4 @@ class Store(Tasks, Sessions, Control, Inspect, Protocol):
     lease: int | None  # ms a session lives without a beat; None: the store sees a death by itself
 
     async def open(self) -> None: ...
-    async def shut(self) -> None: ...
+    async def close(self) -> None: ...

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Sequence
 import msgspec
 
 from onthedot.stores.contract import Record
-from onthedot.stores.memory.tables import Moves
+from onthedot.stores.memory.tables import ChangeSet
 
 _MOST = 100_000  # moves, over all rows
 
@@ -26,13 +26,13 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
         return len(self.entered) + len(self.started) + len(self.ended)
 
 
-class Changes:
+class ChangeLog:
     def __init__(self) -> None:
         self._rows: deque[_Row] = deque()
         self._moves = 0
         self._number = 0
 
-    def write(self, now: float, moves: Moves) -> None:
+    def write(self, now: float, moves: ChangeSet) -> None:
         self._number += 1
         row = _Row(self._number, int(now), tuple(moves.entered), tuple(moves.started), tuple(moves.ended))
         self._rows.append(row)

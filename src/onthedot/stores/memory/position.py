@@ -2,25 +2,25 @@
 
 from __future__ import annotations
 
-from onthedot.stores.contract import AHEAD, Record, Standing
-from onthedot.stores.memory.tables import Board
-from onthedot.stores.rules.ordered_queue import Order
-from onthedot.stores.rules.position import holds
-from onthedot.stores.rules.records import ENDED, ENDING
+from onthedot.stores.contract import MAX_AHEAD, Position, Record
+from onthedot.stores.memory.tables import MemoryTables
+from onthedot.stores.rules.ordered_queue import OrderedQueue
+from onthedot.stores.rules.position import blockers
+from onthedot.stores.rules.records import CHORE_REASONS, ENDED
 
 
-def standing(board: Board, uuid: str, now: float) -> Standing | None:
-    record = board.records.get(uuid)
-    if record is None or record.state in ENDED or record.past.why in ENDING or uuid in board.holds:
+def standing(tables: MemoryTables, uuid: str, now: float) -> Position | None:
+    record = tables.records.get(uuid)
+    if record is None or record.state in ENDED or record.history.reason in CHORE_REASONS or uuid in tables.holds:
         return None
-    ahead = sum(order.before(record.rank, record.seq, AHEAD) for order in _orders(board, record))
-    running = board.counts(record.source)["running"]
-    return Standing(holds(board.limits.scratch(record), record, running, now), min(ahead, AHEAD))
+    ahead = sum(order.before(record.rank, record.seq, MAX_AHEAD) for order in _orders(tables, record))
+    running = tables.counts(record.source)["running"]
+    return Position(blockers(tables.limits.snapshot(record), record, running, now), min(ahead, MAX_AHEAD))
 
 
-def _orders(board: Board, record: Record) -> list[Order]:
-    orders = [each[record.source] for each in (board.ready, board.suspects) if record.source in each]
+def _orders(tables: MemoryTables, record: Record) -> list[OrderedQueue]:
+    orders = [each[record.source] for each in (tables.ready, tables.suspects) if record.source in each]
     if record.state == "parked":
         assert record.lane is not None
-        orders.append(board.limits.lane(record.lane).parked)
+        orders.append(tables.limits.lane(record.lane).parked)
     return orders

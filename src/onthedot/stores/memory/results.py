@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import deque
 
 
-class Results:
+class ResultTable:
     """By uuid, each until its moment."""
 
     def __init__(self) -> None:
@@ -17,8 +17,8 @@ class Results:
         self._queues.setdefault(keep, deque()).append(uuid)
 
     def get(self, uuid: str, now: float) -> bytes | None:
-        held = self._by_uuid.get(uuid)
-        return None if held is None or held[1] <= now else held[0]
+        leased = self._by_uuid.get(uuid)
+        return None if leased is None or leased[1] <= now else leased[0]
 
     def drop(self, uuid: str) -> None:
         self._by_uuid.pop(uuid, None)
@@ -26,7 +26,7 @@ class Results:
     def purge(self, limit: int, now: float) -> None:
         for queue in self._queues.values():
             for _ in range(min(limit, len(queue))):
-                held = self._by_uuid.get(queue[0])
-                if held is not None and held[1] > now:
+                leased = self._by_uuid.get(queue[0])
+                if leased is not None and leased[1] > now:
                     break
                 self.drop(queue.popleft())

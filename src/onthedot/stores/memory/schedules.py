@@ -6,10 +6,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 from msgspec.structs import replace
 
-from onthedot.stores.contract import Fire, NewTask, Schedule
+from onthedot.stores.contract import FireRequest, NewTask, Schedule
 
 
-class Schedules:
+class ScheduleTable:
     def __init__(self) -> None:
         self._by_name: dict[str, Schedule] = {}
 
@@ -21,13 +21,13 @@ class Schedules:
             self._by_name[new.name] = replace(new, rev=new.rev + 1)
         elif old is None:
             self._by_name[new.name] = replace(new, rev=1)
-        elif not (new.declared and new.declared == old.declared):
+        elif not (new.definition_digest and new.definition_digest == old.definition_digest):
             self._by_name[new.name] = replace(
-                old, rule=new.rule, declared=new.declared, next_at=new.next_at, rev=old.rev + 1
+                old, rule=new.rule, definition_digest=new.definition_digest, next_at=new.next_at, rev=old.rev + 1
             )
         return True
 
-    def fire(self, fire: Fire, add: Callable[[NewTask], bool]) -> bool:
+    def fire(self, fire: FireRequest, add: Callable[[NewTask], bool]) -> bool:
         old = self._by_name.get(fire.name)
         if old is None or old.rev != fire.rev or old.paused:
             return False
@@ -41,7 +41,7 @@ class Schedules:
         )
         return True
 
-    def drop(self, names: Sequence[str]) -> None:
+    def delete_schedules(self, names: Sequence[str]) -> None:
         for name in names:
             self._by_name.pop(name, None)
 

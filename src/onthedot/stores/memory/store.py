@@ -11,39 +11,48 @@ from onthedot.stores.contract import (
     CHORES,
     CLIENT_LEASE,
     Added,
-    Again,
-    Ask,
-    Beat,
-    Claimed,
-    Done,
+    ClaimRequest,
+    ClaimResult,
+    Completed,
     Ended,
-    Fire,
-    Held,
+    FireRequest,
+    HeartbeatResult,
     Hints,
     Lease,
+    LeasedTasks,
     Limit,
     NewTask,
     Note,
     Outcome,
     Page,
+    Position,
+    Reason,
     Record,
+    Requeued,
     Schedule,
-    Standing,
     State,
-    Turn,
+    TurnResult,
     Verdict,
-    Why,
 )
-from onthedot.stores.hint_streams import Listeners
-from onthedot.stores.memory.change_log import Changes
-from onthedot.stores.memory.claim import Taking, resting, take_strays
+from onthedot.stores.hint_streams import HintHub
+from onthedot.stores.memory.change_log import ChangeLog
+from onthedot.stores.memory.claim import MemoryPicker, idle_sources, take_strays
 from onthedot.stores.memory.find import find
 from onthedot.stores.memory.journal import Journal
 from onthedot.stores.memory.position import standing
-from onthedot.stores.memory.schedules import Schedules
-from onthedot.stores.memory.sessions import Session, Sessions
-from onthedot.stores.memory.tables import Board, Claim
-from onthedot.stores.rules.records import ENDED, ENDING, back, crashed, ended, moved, past_with, settled_by
+from onthedot.stores.memory.schedules import ScheduleTable
+from onthedot.stores.memory.sessions import SessionEntry, SessionTable
+from onthedot.stores.memory.tables import ClaimEntry, MemoryTables
+from onthedot.stores.rules.records import (
+    CHORE_REASONS,
+    ENDED,
+    after_crash,
+    after_requeue,
+    ended,
+    settled_by,
+    with_history,
+    with_state,
+)
 
 
 class MemoryStore:
@@ -63,19 +72,19 @@ class MemoryStore:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._board = Board(self._clock.ahead)
-        self._sessions = Sessions()
-        self._schedules = Schedules()
+        self._tables = MemoryTables(self._clock.wall_clock_jump)
+        self._sessions = SessionTable()
+        self._schedules = ScheduleTable()
         self._journal = Journal()
-        self._changes = Changes()
-        self._listeners = Listeners()
+        self._changes = ChangeLog()
+        self._listeners = HintHub()
         self._fence = 0
         forks.alive.add(self)
 
     async def open(self) -> None:
         pass  # it is there as soon as it is made
 
-    async def shut(self) -> None:
+    async def close(self) -> None:
         pass  # kept for the next start: it goes with the last reference
 
     # -- tasks
@@ -83,21 +92,21 @@ class MemoryStore:
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         with self._call() as now:
             at = int(now)
-            return [self._board.add(task, at, now) for task in tasks]
+            return [self._tables.add(task, at, now) for task in tasks]
 
-    async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+    async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         with self._call(session) as now:
             verdicts: list[Verdict] = [self._settle(outcome, now) for outcome in outcomes]
-            if ask is None:
-                return Turn(verdicts, alive=self._sessions.get(session) is not None)
+            if request is None:
+                return TurnResult(verdicts, alive=self._sessions.get(session) is not None)
             self._reap(now)
             holder = self._sessions.get(session)
             if holder is None:
-                return Turn(verdicts, alive=False)
-            refilled = self._board.refill(now)
-            promoted = self._board.promote(now)
-            claimed = self._claim(holder, ask, now, more=not (refilled and promoted))
-            return Turn(verdicts, claimed)
+                return TurnResult(verdicts, alive=False)
+            refilled = self._tables.refill_lanes(now)
+            promoted = self._tables.promote(now)
+            claimed = self._claim(holder, request, now, more=not (refilled and promoted))
+            return TurnResult(verdicts, claimed)
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
         with self._call():
@@ -109,71 +118,74 @@ class MemoryStore:
                     self._journal.write(note)
             return lost
 
-    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
+    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
         def take(record: Record, now: float) -> Record | None:
-            holder = self._board.holds.get(record.uuid)
+            holder = self._tables.holds.get(record.uuid)
             if holder is not None:
                 self._flag(record)
                 self._listeners.tell(holder.session, cancel={record.uuid: reason})
                 return None
-            if record.past.why not in ENDING:
-                record = self._board.to_chores(record, "cancel", now)
+            if record.history.reason not in CHORE_REASONS:
+                record = self._tables.end_as_chore(record, "cancel", now)
             return self._flag(record, "cancel")
 
         with self._call(session) as now:
             return self._lease(session, uuids, take, now)
 
-    async def lift(self, session: str, uuids: Sequence[str]) -> Held:
+    async def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
         with self._call(session) as now:
             self._reap(now)
-            return self._lease(session, uuids, self._board.lift, now)
+            return self._lease(session, uuids, self._tables.lift, now)
 
     def _lease(
         self, session: str, uuids: Sequence[str], take: Callable[[Record, float], Record | None], now: float
-    ) -> Held:
+    ) -> LeasedTasks:
         """As chores, those that it takes."""
         self._sessions.open(session, now + CLIENT_LEASE)
         claim = self._new_claim(session, now, chores=True)
         leased: list[Record] = []
         for uuid in uuids:
-            record = self._board.records.get(uuid)
+            record = self._tables.records.get(uuid)
             if record is not None and record.state not in ENDED and (taken := take(record, now)) is not None:
-                self._board.hold(taken, claim)
+                self._tables.hold(taken, claim)
                 leased.append(taken)
-        return Held(self._keep_claim(claim), leased)
+        return LeasedTasks(self._keep_claim(claim), leased)
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
         with self._call() as now:
-            return [self._board.adopt(record, now) for record in records]
+            return [self._tables.adopt(record, now) for record in records]
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         with self._call() as now:
             live: list[str] = []
             for uuid in uuids:
-                record = self._board.records.get(uuid)
+                record = self._tables.records.get(uuid)
                 if record is None or record.state == "succeeded":
                     continue
-                if record.state not in ENDED or self._board.revive(record, now):
+                if record.state not in ENDED or self._tables.revive(record, now):
                     live.append(uuid)
             return live
 
     # -- sessions
 
-    async def beat(self, session: str, info: bytes, lease: int) -> Beat:
+    async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         with self._call(session) as now:
-            holder = self._sessions.beat(session, info, now + lease)
+            holder = self._sessions.heartbeat(session, info, now + lease)
             if holder is None:
-                return Beat(alive=False)
+                return HeartbeatResult(alive=False)
             if lease <= 0:
                 self._bury(holder, now)
-                return Beat(alive=False)
-            return Beat(alive=True, cancel=[lease for lease, record in self._runs(holder) if record.past.cancel])
+                return HeartbeatResult(alive=False)
+            return HeartbeatResult(
+                alive=True,
+                cancel_requests=[lease for lease, record in self._runs(holder) if record.history.cancel_requested],
+            )
 
-    async def close(self, session: str) -> None:
+    async def close_session(self, session: str) -> None:
         with self._call(session) as now:
             holder = self._sessions.close(session)
             if holder is not None:
-                self._give_back(holder, now)
+                self.release_session(holder, now)
 
     def hints(self, session: str) -> Hints:
         return self._listeners.listen(session)
@@ -184,37 +196,37 @@ class MemoryStore:
         with self._call() as now:
             answers = [self._schedules.put(schedule) for schedule in schedules]
             for limit in limits:
-                if self._board.limits.put(limit, now):
-                    self._board.woke.add(limit.name.partition("/")[0])
+                if self._tables.limits.put(limit, now):
+                    self._tables.woken.add(limit.name.partition("/")[0])
             if schedules:
-                self._board.sooner.add("")  # of no source, but somebody has to look at the time again
+                self._tables.sooner.add("")  # of no source, but somebody has to look at the time again
             return [*answers, *(True for _ in limits)]
 
-    async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
+    async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
         with self._call() as now:
             return [
-                self._schedules.fire(fire, lambda task: self._board.add(task, int(now), now).fresh) for fire in fires
+                self._schedules.fire(fire, lambda task: self._tables.add(task, int(now), now).fresh) for fire in fires
             ]
 
-    async def drop(self, schedules: Sequence[str]) -> None:
+    async def delete_schedules(self, schedules: Sequence[str]) -> None:
         with self._call():
-            self._schedules.drop(schedules)
+            self._schedules.delete_schedules(schedules)
 
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
         with self._call() as now:
-            return self._board.purge(limit, most, now)
+            return self._tables.purge(limit, most, now)
 
     # -- looking
 
     async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
         with self._lock:
             now = self._clock.now()
-            found = [self._board.records.get(uuid) for uuid in uuids]
-            return [None if record is None else self._board.seen(record, now) for record in found]
+            found = [self._tables.records.get(uuid) for uuid in uuids]
+            return [None if record is None else self._tables.as_seen(record, now) for record in found]
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         with self._lock:
-            return find(self._board, where, after, limit, self._clock.now())
+            return find(self._tables, where, after, limit, self._clock.now())
 
     async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
         with self._lock:
@@ -222,16 +234,16 @@ class MemoryStore:
 
     async def tally(self) -> Mapping[tuple[str, State], int]:
         with self._lock:
-            tally = self._board.tally.items()
+            tally = self._tables.tally.items()
             return {(source, state): count for source, counts in tally for state, count in counts.items() if count}
 
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
         with self._lock:
-            return self._schedules.all(), self._board.limits.all(), self._sessions.infos(self._clock.now())
+            return self._schedules.all(), self._tables.limits.all(), self._sessions.infos(self._clock.now())
 
-    async def standing(self, uuid: str) -> Standing | None:
+    async def position(self, uuid: str) -> Position | None:
         with self._lock:
-            return standing(self._board, uuid, self._clock.now())
+            return standing(self._tables, uuid, self._clock.now())
 
     async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         with self._lock:
@@ -245,28 +257,28 @@ class MemoryStore:
     def _enter(self) -> float:
         """Under the lock, the call's moment."""
         self._lock.acquire()
-        self._board.woke.clear()
-        self._board.sooner.clear()
+        self._tables.woken.clear()
+        self._tables.sooner.clear()
         return self._clock.now()
 
     def _exit(self, session: str | None, now: float) -> None:
         """What has moved is written down and told, also by a call that went wrong half-way."""
         try:
-            board = self._board
-            if moves := board.moves:
+            tables = self._tables
+            if moves := tables.moves:
                 self._changes.write(now, moves)
                 self._tell_ends(moves.ended)
                 moves.clear()
-            if board.gone:
-                self._journal.forget(board.gone)
-                board.gone.clear()
-            if board.woke or board.sooner:
+            if tables.gone:
+                self._journal.forget(tables.gone)
+                tables.gone.clear()
+            if tables.woken or tables.sooner:
                 self._tell_workers(session)
         finally:
             self._lock.release()
 
     def _tell_workers(self, but: str | None) -> None:
-        sources = self._board.woke | self._board.sooner
+        sources = self._tables.woken | self._tables.sooner
         for session in self._sessions.names():
             if session != but:
                 self._listeners.tell(session, sources=sources)
@@ -281,97 +293,102 @@ class MemoryStore:
 
     # -- settling
 
-    def _held_by(self, lease: Lease) -> Claim | None:
-        claim = self._board.holds.get(lease.uuid)
+    def _held_by(self, lease: Lease) -> ClaimEntry | None:
+        claim = self._tables.holds.get(lease.uuid)
         if claim is None or claim.fence != lease.fence or claim.session != lease.session:
             return None
         return claim
 
     def _settle(self, outcome: Outcome, now: float) -> Verdict:
-        lease, board = outcome.lease, self._board
-        claim = board.holds.get(lease.uuid)
+        lease, tables = outcome.lease, self._tables
+        claim = tables.holds.get(lease.uuid)
         if claim is None or claim.fence != lease.fence or claim.session != lease.session:
             return self._late(lease)
-        record = board.records[lease.uuid]
-        past, started = record.past, record.past.started if claim.chores else claim.at
-        board.let_go(record, claim)
-        if not claim.left or (board.suspects and record.suspect):
+        record = tables.records[lease.uuid]
+        history, started = record.history, record.history.started if claim.chores else claim.at
+        tables.release(record, claim)
+        if not claim.left or (tables.suspects and record.is_suspect):
             self._sessions.settled(claim, record)
         match outcome:
-            case Done():
+            case Completed():
                 result: bytes | None = outcome.result
                 if result and outcome.keep_result is not None:
                     self._kept_apart(outcome, now)
                     result = None
-                over = ended(past, lease, started, now, outcome.keep, result, past.error)
-                board.end(record, "succeeded", over, outcome.keep)
+                over = ended(history, lease, started, now, outcome.keep, result, history.error)
+                tables.end(record, "succeeded", over, outcome.keep)
             case Ended():
-                over = ended(past, lease, started, now, outcome.keep, None, outcome.error)
-                board.end(record, outcome.state, over, outcome.keep)
-            case Again() if claim.chores and past.why != "lifted":  # it must end, whoever does it
-                board.wait_to_end(moved(record, record.state, settled_by(past, lease)))
-            case Again():
+                over = ended(history, lease, started, now, outcome.keep, None, outcome.error)
+                tables.end(record, outcome.state, over, outcome.keep)
+            case Requeued() if claim.chores and history.reason != "lifted":  # it must end, whoever does it
+                tables.queue_chore(with_state(record, record.state, settled_by(history, lease)))
+            case Requeued():
                 if outcome.error:
                     self._journal.write(Note(lease, "error", str(record.attempt), outcome.error))
-                since = past.started if outcome.after is None else started
-                board.again(record, back(past, lease, outcome.counted, since, outcome.error), outcome.after, now)
-        if board.limits.declared or board.suspects or record.lane is not None:
-            board.freed(record, now)
-        if outcome.also is not None:
-            for task in outcome.also.adds:
-                board.add(task, int(now), now)
+                since = history.started if outcome.after is None else started
+                tables.requeue(
+                    record, after_requeue(history, lease, outcome.counted, since, outcome.error), outcome.after, now
+                )
+        if tables.limits.declared or tables.suspects or record.lane is not None:
+            tables.release_capacity(record, now)
+        if outcome.effects is not None:
+            for task in outcome.effects.tasks:
+                tables.add(task, int(now), now)
         return "ok"
 
-    def _kept_apart(self, outcome: Done, now: float) -> None:
+    def _kept_apart(self, outcome: Completed, now: float) -> None:
         """A result that is to go before its record."""
         assert outcome.keep_result is not None
-        self._board.results.put(outcome.lease.uuid, outcome.result, min(outcome.keep, outcome.keep_result), now)
+        self._tables.results.put(outcome.lease.uuid, outcome.result, min(outcome.keep, outcome.keep_result), now)
 
     def _late(self, lease: Lease) -> Verdict:
-        record = self._board.records.get(lease.uuid)
-        if record is not None and (record.past.settled, record.past.session) == (lease.fence, lease.session):
+        record = self._tables.records.get(lease.uuid)
+        if record is not None and (record.history.settled_fence, record.history.session) == (
+            lease.fence,
+            lease.session,
+        ):
             return "repeat"
         return "lost"
 
     # -- claiming
 
-    def _claim(self, session: Session, ask: Ask, now: float, *, more: bool) -> Claimed:
-        if ask.number == session.number:
-            tasks, chores = (self._board.held(claim) for claim in session.last)
+    def _claim(self, session: SessionEntry, request: ClaimRequest, now: float, *, more: bool) -> ClaimResult:
+        if request.number == session.number:
+            tasks, chores = (self._tables.held(claim) for claim in session.last)
         else:
-            tasks, chores = self._take(session, ask, now)
-        rest = resting(self._board, ask.pools, ask.suspects > session.suspects, now)
-        fence, woke = session.last[0].fence if tasks or chores else 0, frozenset(self._board.woke)
+            tasks, chores = self._take(session, request, now)
+        rest = idle_sources(self._tables, request.pools, request.max_suspects > session.suspects, now)
+        fence, woke = session.last[0].fence if tasks or chores else 0, frozenset(self._tables.woken)
         due, next_in = self._schedules.due(now), self._next_in(now, rest)
-        return Claimed(fence, tasks, chores, due, rest, woke, next_in, more or len(chores) == CHORES, now)
+        return ClaimResult(fence, tasks, chores, due, rest, woke, next_in, more or len(chores) == CHORES, now)
 
-    def _take(self, session: Session, ask: Ask, now: float) -> tuple[list[Record], list[Record]]:
-        board = self._board
+    def _take(self, session: SessionEntry, request: ClaimRequest, now: float) -> tuple[list[Record], list[Record]]:
+        tables = self._tables
         claim = self._new_claim(session.name, now)
         aside = self._new_claim(session.name, now, chores=True)
-        chores = board.take_chores(aside, CHORES)
-        if ask.known is not None:
-            chores += take_strays(board, ask.known, aside, CHORES - len(chores), now)
+        chores = tables.take_chores(aside, CHORES)
+        if request.known_sources is not None:
+            chores += take_strays(tables, request.known_sources, aside, CHORES - len(chores), now)
         tasks: list[Record] = []
-        for pool in ask.pools:
-            taking = Taking(board, pool, claim, ask.suspects - session.suspects, now)
+        for pool in request.pools:
+            taking = MemoryPicker(tables, pool, claim, request.max_suspects - session.suspects, now)
             before = taking.suspects
             tasks += taking.run()
             session.suspects += before - taking.suspects
-        session.number, session.last = ask.number, (claim, aside)
+        session.number, session.last = request.number, (claim, aside)
         self._keep_claim(claim, aside)
         return tasks, chores
 
     def _next_in(self, now: float, rest: Mapping[str, float | None]) -> float | None:
-        moments = (self._board.next_alarm(), self._sessions.next_death(), self._schedules.next_after(now))
+        moments = (self._tables.next_alarm(), self._sessions.next_death(), self._schedules.next_after(now))
         waits = [wait for wait in rest.values() if wait is not None]
         waits += [max(0.0, moment - now) for moment in moments if moment is not None]
         return min(waits, default=None)
 
-    def _new_claim(self, session: str, now: float, *, chores: bool = False) -> Claim:
-        return Claim(self._fence + 1, session, int(now), chores=chores)
+    def _new_claim(self, session: str, now: float, *, chores: bool = False) -> ClaimEntry:
+        return ClaimEntry(self._fence + 1, session, int(now), chores=chores)
 
-    def _keep_claim(self, *claims: Claim) -> int:
+    def _keep_claim(self, *claims: ClaimEntry) -> int:
         """Claims that took nothing leave no trace, and no number is used up."""
         fence = 0
         for claim in claims:
@@ -380,45 +397,45 @@ class MemoryStore:
                 fence = self._fence = claim.fence
         return fence
 
-    def _flag(self, record: Record, why: Why | None = None) -> Record:
-        flagged = moved(record, record.state, past_with(record.past, why=why, cancel=True))
-        self._board.records[record.uuid] = flagged
+    def _flag(self, record: Record, reason: Reason | None = None) -> Record:
+        flagged = with_state(record, record.state, with_history(record.history, reason=reason, cancel_requested=True))
+        self._tables.records[record.uuid] = flagged
         return flagged
 
     # -- the end of a session
 
-    def _runs(self, session: Session) -> Iterator[tuple[Lease, Record]]:
+    def _runs(self, session: SessionEntry) -> Iterator[tuple[Lease, Record]]:
         for claim in session.claims:
             if not claim.chores:
-                for record in self._board.held(claim):
+                for record in self._tables.held(claim):
                     yield Lease(record.uuid, claim.fence, session.name), record
 
     def _reap(self, now: float) -> None:
         for dead in self._sessions.overdue(now):
             self._bury(dead, now)
 
-    def _bury(self, session: Session, now: float) -> None:
+    def _bury(self, session: SessionEntry, now: float) -> None:
         """A suspect that ran alone took the session down; without one, any run may have done it."""
-        self._sessions.bury(session.name)
+        self._sessions.reap_session(session.name)
         runs = [record for _, record in self._runs(session)]
-        suspects = [record for record in runs if record.suspect]
-        self._give_back(session, now, crashes={record.uuid for record in suspects or runs})
+        suspects = [record for record in runs if record.is_suspect]
+        self.release_session(session, now, crashes={record.uuid for record in suspects or runs})
 
-    def _give_back(self, session: Session, now: float, crashes: set[str] | None = None) -> None:
+    def release_session(self, session: SessionEntry, now: float, crashes: set[str] | None = None) -> None:
         """crashes: those of a dead session that count as such; None: it was closed in order."""
-        board = self._board
-        held = [(claim, record) for claim in session.claims for record in board.held(claim)]
-        for claim, record in held:
-            board.let_go(record, claim)
-            past = record.past
+        tables = self._tables
+        leased = [(claim, record) for claim in session.claims for record in tables.held(claim)]
+        for claim, record in leased:
+            tables.release(record, claim)
+            history = record.history
             if crashes is not None:
-                past = crashed(past, record.policy.max_crashes, claim.at, record.uuid in crashes)
+                history = after_crash(history, record.policy.max_crashes, claim.at, record.uuid in crashes)
             if claim.chores:
-                board.wait_to_end(record)
+                tables.queue_chore(record)
             else:
-                board.again(record, past, None, now)
-        for _, record in sorted(held, key=lambda each: (each[1].rank, each[1].seq)):
-            board.freed(record, now)
+                tables.requeue(record, history, None, now)
+        for _, record in sorted(leased, key=lambda each: (each[1].rank, each[1].seq)):
+            tables.release_capacity(record, now)
 
 
 class _Call:

@@ -10,22 +10,22 @@ from collections.abc import Callable
 from heapq import heappop, heappush
 from math import ceil
 
-from onthedot.stores.contract import BATCH, FRESH, Added, NewTask, Past, Record, State, Why
-from onthedot.stores.memory.results import Results
-from onthedot.stores.rules.limits import Limits, admitted
-from onthedot.stores.rules.ordered_queue import Order
+from onthedot.stores.contract import BATCH, NO_HISTORY, Added, History, NewTask, Reason, Record, State
+from onthedot.stores.memory.results import ResultTable
+from onthedot.stores.rules.limits import LimitTable, admitted
+from onthedot.stores.rules.ordered_queue import OrderedQueue
 from onthedot.stores.rules.records import (
+    CHORE_REASONS,
     ENDED,
-    ENDING,
     adopted,
     alarm,
-    due_again,
     due_in,
     expiry,
-    gone,
-    moved,
-    past_with,
+    is_superseded,
+    rescheduled,
     revived,
+    with_history,
+    with_state,
 )
 
 _NO_COUNTS: dict[State, int] = {
@@ -33,7 +33,7 @@ _NO_COUNTS: dict[State, int] = {
 }  # fmt: skip
 
 
-class Claim:
+class ClaimEntry:
     """What one claim took. One object for all its tasks: a claim costs one entry, not one a task."""
 
     __slots__ = ("at", "chores", "fence", "left", "session", "taken")
@@ -47,7 +47,7 @@ class Claim:
         self.left: int = 0
 
 
-class Moves:
+class ChangeSet:
     """What one call has changed, for the change log and for those who wait."""
 
     __slots__ = ("ended", "entered", "started")
@@ -66,25 +66,25 @@ class Moves:
         self.ended.clear()
 
 
-class Board:
+class MemoryTables:
     def __init__(self, ahead: Callable[[], float]) -> None:
         self.ahead = ahead  # by how much the wall clock, which moments are made by, has jumped
         self.records: dict[str, Record] = {}  # in the order of adding
-        self.holds: dict[str, Claim] = {}
-        self.limits: Limits = Limits()
-        self.ready: dict[str, Order] = {}
-        self.suspects: dict[str, Order] = {}  # ready, too, but apart: a session runs one at a time
+        self.holds: dict[str, ClaimEntry] = {}
+        self.limits: LimitTable = LimitTable()
+        self.ready: dict[str, OrderedQueue] = {}
+        self.suspects: dict[str, OrderedQueue] = {}  # ready, too, but apart: a session runs one at a time
         self.tally: dict[str, dict[State, int]] = {}
-        self.woke: set[str] = set()  # sources that got ready tasks or freed capacity in this call
+        self.woken: set[str] = set()  # sources that got ready tasks or freed capacity in this call
         self.sooner: set[str] = set()  # sources that got an alarm
-        self.moves: Moves = Moves()
+        self.moves: ChangeSet = ChangeSet()
         self.gone: list[str] = []  # uuids of records that this call dropped
         self._chores: deque[str] = deque()
-        self._alarms = Order()
+        self._alarms = OrderedQueue()
         self.expiring: bool = False  # some task was to expire: then the taken ones have alarms to be unset
         self._kept: dict[int, deque[Record]] = {}  # ended ones by how long they are kept: each a queue in time
         self._kept_count = 0
-        self.results: Results = Results()
+        self.results: ResultTable = ResultTable()
         self._uniques: dict[tuple[str, str], tuple[str, int | None]] = {}
         self._key_ends: list[tuple[int, tuple[str, str]]] = []  # of those that are held for a time
         self._seq = 0
@@ -104,18 +104,18 @@ class Board:
         if new.unique is not None:
             holder = self._holder(new.source, new.unique, now)
             if holder is not None:
-                if new.policy.clash == "replace":
+                if new.policy.on_conflict == "replace":
                     self._replace(holder, new, now)
                 return Added(holder, fresh=False)
             self._hold_key(new.uuid, new, at)
         self._seq += 1
-        self._insert(new.uuid, new, self._seq, at, FRESH, now)
+        self._insert(new.uuid, new, self._seq, at, NO_HISTORY, now)
         return Added(new.uuid, fresh=True)
 
     def adopt(self, record: Record, now: float) -> Added:
         """A copy of another store's, lifted."""
         here = self.records.get(record.uuid)
-        if here is not None and not gone(here, record):
+        if here is not None and not is_superseded(here, record):
             return Added(record.uuid, fresh=False)
         if record.unique is not None:
             holder = self._holder(record.source, record.unique, now)
@@ -125,13 +125,13 @@ class Board:
         if here is not None:
             self._drop(here)
         self._seq += 1
-        self.wait_to_end(adopted(record, self._seq))
+        self.queue_chore(adopted(record, self._seq))
         return Added(record.uuid, fresh=True)
 
-    def _insert(self, uuid: str, new: NewTask, seq: int, at: int, past: Past, now: float) -> None:
+    def _insert(self, uuid: str, new: NewTask, seq: int, at: int, history: History, now: float) -> None:
         due = ceil(new.at - self.ahead()) if new.at is not None else due_in(new.after, now)
         state: State = "ready" if due <= now and new.lane is None else "scheduled"
-        self._enter(Record(uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, at, state, past))
+        self._enter(Record(uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, at, state, history))
 
     def _hold_key(self, uuid: str, new: NewTask | Record, added: int) -> None:
         assert new.unique is not None
@@ -143,17 +143,17 @@ class Board:
 
     def _replace(self, uuid: str, new: NewTask, now: float) -> None:
         record = self.records.get(uuid)
-        if record is None or record.state in ENDED or uuid in self.holds or record.past.why in ENDING:
+        if record is None or record.state in ENDED or uuid in self.holds or record.history.reason in CHORE_REASONS:
             return
         self._leave(record, now)
         self._hold_key(uuid, new, record.added)
-        self._insert(uuid, new, record.seq, record.added, record.past, now)
+        self._insert(uuid, new, record.seq, record.added, record.history, now)
 
     def _holder(self, source: str, unique: str, now: float) -> str | None:
-        held = self._uniques.get((source, unique))
-        if held is None or (held[1] is not None and held[1] <= now):
+        leased = self._uniques.get((source, unique))
+        if leased is None or (leased[1] is not None and leased[1] <= now):
             return None
-        return held[0]
+        return leased[0]
 
     # -- entering and leaving a place
 
@@ -164,7 +164,7 @@ class Board:
         self.moves.entered.append(record)
         if record.state == "ready":
             self._ready_of(record).push(record.rank, record)
-            self.woke.add(record.source)
+            self.woken.add(record.source)
         if (rings := alarm(record)) is not None:
             self._alarms.push(rings, record)
             self.sooner.add(record.source)
@@ -180,7 +180,7 @@ class Board:
         """Out of its place, not by being taken."""
         self.counts(record.source)[record.state] -= 1
         if not rang:
-            self.disarm(record)
+            self.clear_alarm(record)
         if record.state == "ready":
             self._ready_of(record).remove(record.rank, record)
         if record.lane is not None and record.state != "scheduled":
@@ -191,47 +191,47 @@ class Board:
                 lane.parked.remove(record.rank, record)
             self.admit(record.lane, now)  # its slot is free, or it stood in the way of those that need less
 
-    def _let_in(self, record: Record) -> None:
+    def _admit_one(self, record: Record) -> None:
         """From parked into ready."""
         assert record.lane is not None
         self.counts(record.source)["parked"] -= 1
-        self.disarm(record)
+        self.clear_alarm(record)
         self.limits.lane(record.lane).parked.remove(record.rank, record)
-        self._enter(moved(record, "ready"))
+        self._enter(with_state(record, "ready"))
 
-    def disarm(self, record: Record) -> None:
+    def clear_alarm(self, record: Record) -> None:
         if (rings := alarm(record)) is not None:
             self._alarms.remove(rings, record)
 
-    def _ready_of(self, record: Record) -> Order:
-        orders = self.suspects if record.suspect else self.ready
+    def _ready_of(self, record: Record) -> OrderedQueue:
+        orders = self.suspects if record.is_suspect else self.ready
         order = orders.get(record.source)
         if order is None:
-            order = orders[record.source] = Order()
+            order = orders[record.source] = OrderedQueue()
         return order
 
     def arrive(self, record: Record, now: float) -> None:
         """Due: into ready, or behind its lane, from where the first by rank are let in."""
         if record.lane is None:
-            self._enter(moved(record, "ready"))
+            self._enter(with_state(record, "ready"))
             return
-        self._enter(moved(record, "parked"))
+        self._enter(with_state(record, "parked"))
         self.admit(record.lane, now)
-        self.pass_by(record.uuid, now)
+        self.overtake(record.uuid, now)
 
-    def pass_by(self, uuid: str, now: float) -> None:
+    def overtake(self, uuid: str, now: float) -> None:
         """One that has just come may pass those before it, if they wait for more tokens than it needs."""
         record = self.records.get(uuid)
-        if record is None or record.lane is None or record.state != "parked" or record.past.why in ENDING:
+        if record is None or record.lane is None or record.state != "parked" or record.history.reason in CHORE_REASONS:
             return
-        if self.limits.opens(self.limits.lane(record.lane), record.policy.cost, now):
-            self._let_in(record)
+        if self.limits.has_capacity(self.limits.lane(record.lane), record.policy.cost, now):
+            self._admit_one(record)
 
     def park(self, record: Record) -> None:
         """Taken out of ready, but its lane has closed meanwhile."""
         self.counts(record.source)["ready"] -= 1
-        self.disarm(record)
-        self._enter(moved(record, "parked"))
+        self.clear_alarm(record)
+        self._enter(with_state(record, "parked"))
 
     def admit(self, name: str, now: float) -> int:
         """Lets parked ones of a lane into ready while it is open; at most a batch of them."""
@@ -241,15 +241,15 @@ class Board:
             if key is None:
                 return done
             record = lane.parked.members[key]
-            if not self.limits.opens(lane, record.policy.cost, now):
+            if not self.limits.has_capacity(lane, record.policy.cost, now):
                 return done
-            self._let_in(record)
-        self.limits.refill(lane, now)
+            self._admit_one(record)
+        self.limits.set_refill(lane, now)
         return BATCH
 
     # -- time
 
-    def refill(self, now: float) -> bool:
+    def refill_lanes(self, now: float) -> bool:
         """Admits in lanes whose refill has come; False: there may be more."""
         done = 0
         while done < BATCH:
@@ -267,7 +267,7 @@ class Board:
                 return True
             ends = expiry(record)
             if ends is not None and ends <= now:
-                self.to_chores(record, "expired", now, rang=True)
+                self.end_as_chore(record, "expired", now, rang=True)
             else:
                 self._leave(record, now, rang=True)
                 self.arrive(record, now)
@@ -279,29 +279,29 @@ class Board:
 
     # -- chores
 
-    def to_chores(self, record: Record, why: Why, now: float, *, rang: bool = False) -> Record:
+    def end_as_chore(self, record: Record, reason: Reason, now: float, *, rang: bool = False) -> Record:
         """From its place: it waits for somebody to end it."""
         self._leave(record, now, rang=rang)
-        return self.wait_to_end(moved(record, record.state, past_with(record.past, why=why)))
+        return self.queue_chore(with_state(record, record.state, with_history(record.history, reason=reason)))
 
-    def wait_to_end(self, record: Record) -> Record:
+    def queue_chore(self, record: Record) -> Record:
         """From nowhere: it was held. A lifted one waits for whoever lifts it again, unless it is to be cancelled."""
-        if record.past.why == "lifted" and record.past.cancel:
-            record = moved(record, record.state, past_with(record.past, why="cancel"))
+        if record.history.reason == "lifted" and record.history.cancel_requested:
+            record = with_state(record, record.state, with_history(record.history, reason="cancel"))
         self.records[record.uuid] = record
         self.counts(record.source)[record.state] += 1
         self.moves.entered.append(record)
-        if record.past.why != "lifted":
+        if record.history.reason != "lifted":
             self._chores.append(record.uuid)
         return record
 
     def lift(self, record: Record, now: float) -> Record | None:
         """Out of the order, if it waits there; None: somebody has it, or it must end."""
-        if record.uuid in self.holds or (record.past.why in ENDING and record.past.why != "lifted"):
+        if record.uuid in self.holds or (record.history.reason in CHORE_REASONS and record.history.reason != "lifted"):
             return None
-        return record if record.past.why == "lifted" else self.to_chores(record, "lifted", now)
+        return record if record.history.reason == "lifted" else self.end_as_chore(record, "lifted", now)
 
-    def take_chores(self, claim: Claim, most: int) -> list[Record]:
+    def take_chores(self, claim: ClaimEntry, most: int) -> list[Record]:
         taken: list[Record] = []
         while self._chores and len(taken) < most:
             record = self.records.get(self._chores.popleft())
@@ -312,21 +312,21 @@ class Board:
 
     def _waits_to_end(self, record: Record) -> bool:
         """It may have been taken by whoever cancelled it, ended, even revived since."""
-        must = record.past.why in ENDING and record.past.why != "lifted"
+        must = record.history.reason in CHORE_REASONS and record.history.reason != "lifted"
         return must and record.uuid not in self.holds and record.state not in ENDED
 
-    def hold(self, record: Record, claim: Claim) -> None:
+    def hold(self, record: Record, claim: ClaimEntry) -> None:
         self.holds[record.uuid] = claim
         claim.taken.append(record.uuid)
         claim.left += 1
 
-    def held(self, claim: Claim) -> list[Record]:
+    def held(self, claim: ClaimEntry) -> list[Record]:
         """What a claim still holds."""
         return [self.records[uuid] for uuid in claim.taken if self.holds.get(uuid) is claim]
 
     # -- letting go of what was held
 
-    def let_go(self, record: Record, claim: Claim) -> None:
+    def release(self, record: Record, claim: ClaimEntry) -> None:
         """The claim holds it no more; it is nowhere until it enters, waits to end, or ends. Then `freed`."""
         del self.holds[record.uuid]
         claim.left -= 1
@@ -337,23 +337,23 @@ class Board:
         if record.lane is not None:
             self.limits.lane(record.lane).running -= 1
 
-    def freed(self, record: Record, now: float) -> None:
+    def release_capacity(self, record: Record, now: float) -> None:
         """What it held is free: a limit may let another one in now, or itself again, by rank."""
         if record.lane is not None:
             self.admit(record.lane, now)
-            self.pass_by(record.uuid, now)
+            self.overtake(record.uuid, now)
             self.limits.left(self.limits.lane(record.lane))
         if self.limits.declared and self.limits.effective(record.source) is not None:
-            self.woke.add(record.source)
-        if self.suspects and record.suspect:
-            self.woke.update(self.suspects)
+            self.woken.add(record.source)
+        if self.suspects and record.is_suspect:
+            self.woken.update(self.suspects)
 
-    def end(self, record: Record, state: State, past: Past, keep: int) -> None:
+    def end(self, record: Record, state: State, history: History, keep: int) -> None:
         if record.unique is not None and record.policy.unique_for is None:
             key = (record.source, record.unique)
             if self._uniques.get(key, ("",))[0] == record.uuid:
                 del self._uniques[key]
-        over = moved(record, state, past)
+        over = with_state(record, state, history)
         self.moves.ended.append(over)
         if keep <= 0:
             del self.records[record.uuid]
@@ -367,16 +367,16 @@ class Board:
         kept.append(over)
         self._kept_count += 1
 
-    def again(self, record: Record, past: Past, after: int | None, now: float) -> None:
+    def requeue(self, record: Record, history: History, after: int | None, now: float) -> None:
         """Back to where it came from, or later; or to the chores, if it must end."""
-        if past.cancel or past.why in ENDING:
-            why: Why = "cancel" if past.cancel else past.why
-            self.wait_to_end(moved(record, "ready", past_with(past, why=why)))
+        if history.cancel_requested or history.reason in CHORE_REASONS:
+            reason: Reason = "cancel" if history.cancel_requested else history.reason
+            self.queue_chore(with_state(record, "ready", with_history(history, reason=reason)))
             return
         due = record.due if after is None else due_in(after, now)
-        later = due_again(record, due, past)
+        later = rescheduled(record, due, history)
         if due <= now:  # behind its lane, if it has one: whoever is first by rank is let in
-            later = moved(later, "ready" if later.lane is None else "parked")
+            later = with_state(later, "ready" if later.lane is None else "parked")
         self._enter(later)
 
     def revive(self, record: Record, now: float) -> bool:
@@ -387,7 +387,7 @@ class Board:
                 self._uniques[record.source, record.unique] = (record.uuid, None)
         self._unkeep(record)
         due = revived(record, now)
-        self._enter(due if due.lane is not None else moved(due, "ready"))
+        self._enter(due if due.lane is not None else with_state(due, "ready"))
         return True
 
     # -- retention
@@ -424,7 +424,7 @@ class Board:
             return min(over, key=lambda record: (_keep_until(record), record.seq))
         if self._kept_count <= most:
             return None
-        return min(heads, key=lambda record: (record.past.ended or 0, record.seq))
+        return min(heads, key=lambda record: (record.history.ended or 0, record.seq))
 
     def _unkeep(self, record: Record) -> None:
         self._kept_count -= 1
@@ -432,17 +432,21 @@ class Board:
 
     # -- seeing
 
-    def seen(self, record: Record, now: float) -> Record:
+    def as_seen(self, record: Record, now: float) -> Record:
         """As others see it: with the claim that holds it, or its result."""
         if record.state == "succeeded":
-            result = self.results.get(record.uuid, now) if record.past.result is None else None
-            return record if result is None else moved(record, "succeeded", past_with(record.past, result=result))
+            result = self.results.get(record.uuid, now) if record.history.result is None else None
+            return (
+                record
+                if result is None
+                else with_state(record, "succeeded", with_history(record.history, result=result))
+            )
         claim = self.holds.get(record.uuid)
         if claim is None or claim.chores:
             return record
-        return moved(record, "running", past_with(record.past, session=claim.session, started=claim.at))
+        return with_state(record, "running", with_history(record.history, session=claim.session, started=claim.at))
 
 
 def _keep_until(record: Record) -> int:
-    assert record.past.keep_until is not None  # it has ended
-    return record.past.keep_until
+    assert record.history.keep_until is not None  # it has ended
+    return record.history.keep_until

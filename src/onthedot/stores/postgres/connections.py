@@ -11,7 +11,7 @@ from typing import Any, TypeAlias, TypeVar
 from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.stores.postgres.errors import explained, is_lost, is_withdrawn
 from onthedot.stores.postgres.tls import tls_of
-from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.url import PostgresAddress
 
 T = TypeVar("T")
 Connection: TypeAlias = Any  # asyncpg says nothing about its types
@@ -22,7 +22,7 @@ LOOK = 15.0  # for one who only looks, perhaps at much
 _TRIES = 5  # of a call that the server took back
 
 
-async def connect(address: Address, answer: float = LOOK) -> Connection:
+async def connect(address: PostgresAddress, answer: float = LOOK) -> Connection:
     try:
         asyncpg: Any = import_module("asyncpg")
     except ImportError:
@@ -40,19 +40,19 @@ async def connect(address: Address, answer: float = LOOK) -> Connection:
         raise _unreached(error, address) from error
 
 
-def _unreached(error: Exception, address: Address) -> Exception:
+def _unreached(error: Exception, address: PostgresAddress) -> Exception:
     if isinstance(error, ValueError) and not isinstance(error, OSError):  # one of TLS is both
         return StoreRefused(f"{address.where} cannot be read as an address: {error}")
     return explained(error, address.where)
 
 
-class Line:
+class PostgresConnection:
     """One connection, one call at a time."""
 
-    def __init__(self, address: Address, answer: float = ANSWER) -> None:
+    def __init__(self, address: PostgresAddress, answer: float = ANSWER) -> None:
         self._address = address
         self._answer = answer
-        self.went_silent: Callable[[], object] = bool  # told of an answer that did not come
+        self.on_timeout: Callable[[], object] = bool  # told of an answer that did not come
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
 
@@ -63,7 +63,7 @@ class Line:
         answer: Sequence[Any] = await self._ask(lambda connection: connection.fetch(query, *args))
         return answer
 
-    async def whole(self, work: Callable[[Connection], Awaitable[T]]) -> T:
+    async def with_connection(self, work: Callable[[Connection], Awaitable[T]]) -> T:
         """The connection itself, for a while."""
         answer: T = await self._ask(work)
         return answer
@@ -81,7 +81,7 @@ class Line:
                     if lost:
                         self.drop()
                     if isinstance(error, TimeoutError):
-                        self.went_silent()
+                        self.on_timeout()
                     again = is_withdrawn(error) or (lost and not fresh and not isinstance(error, TimeoutError))
                     if not left or not again:
                         raise explained(error, self._address.where) from error
@@ -113,17 +113,17 @@ class Line:
                 await connection.close(timeout=2)
 
 
-class Lines:
+class PostgresConnections:
     """The lines of one event loop: a slow page never stops the queue, and nothing stops a beat."""
 
-    def __init__(self, address: Address) -> None:
+    def __init__(self, address: PostgresAddress) -> None:
         self.users: int = 0
-        self.turn: Line = Line(address)
-        self.add: Line = Line(address)
-        self.beat: Line = Line(address)  # and hints, which are as short
-        self.look: Line = Line(address, LOOK)
-        self.all: tuple[Line, ...] = (self.turn, self.add, self.beat, self.look)
+        self.turn: PostgresConnection = PostgresConnection(address)
+        self.add: PostgresConnection = PostgresConnection(address)
+        self.beat: PostgresConnection = PostgresConnection(address)  # and hints, which are as short
+        self.look: PostgresConnection = PostgresConnection(address, LOOK)
+        self.all: tuple[PostgresConnection, ...] = (self.turn, self.add, self.beat, self.look)
 
     async def close(self) -> None:
-        for line in self.all:
-            await line.close()
+        for connection in self.all:
+            await connection.close()

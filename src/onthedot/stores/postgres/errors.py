@@ -7,7 +7,7 @@ from typing import Any
 
 from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
 from onthedot.stores.postgres.tls import NO_TLS, WANTS_TLS, WAYS
-from onthedot.stores.tls_advice import distrusted
+from onthedot.stores.tls_advice import tls_advice
 
 _AGAIN = ("40001", "40P01")  # the server took it back so that others could go on
 _GONE = ("57P01", "57P02", "57P03", "08")  # the connection is of no use any more
@@ -50,7 +50,7 @@ def _about_tls(text: str) -> str | None:
         return NO_TLS
     if "no pg_hba.conf entry" in text and text.endswith(("no encryption", "SSL off")):
         return WANTS_TLS
-    return distrusted(text, WAYS)
+    return tls_advice(text, WAYS)
 
 
 def _words(error: BaseException) -> str:

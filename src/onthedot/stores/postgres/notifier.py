@@ -13,11 +13,11 @@ from uuid import uuid4
 import msgspec
 
 from onthedot.errors import StoreError
-from onthedot.stores.hint_streams import Listeners, Listening
-from onthedot.stores.postgres.connections import Connection, Line, connect
+from onthedot.stores.hint_streams import HintHub, HintStream
+from onthedot.stores.postgres.connections import Connection, PostgresConnection, connect
 from onthedot.stores.postgres.errors import explained
 from onthedot.stores.postgres.queries import SQL
-from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.url import PostgresAddress
 
 _log = logging.getLogger("onthedot.store")
 _MOST = 7900  # bytes that a NOTIFY carries
@@ -28,7 +28,7 @@ _DEAF = "%s: no hints come through, new tasks are found by polling; behind a poo
 _PROVEN = 5.0  # seconds for it to come back
 
 
-class Told(msgspec.Struct, omit_defaults=True):
+class Notification(msgspec.Struct, omit_defaults=True):
     """What a call has to tell others, once it is committed."""
 
     sources: list[str] = []
@@ -61,23 +61,23 @@ class Told(msgspec.Struct, omit_defaults=True):
         yield _ALL
 
 
-_told = msgspec.json.Decoder(Told)
+_told = msgspec.json.Decoder(Notification)
 
 
 def channel_of(app: str) -> str:
     return f"onthedot:{hashlib.md5(app.encode(), usedforsecurity=False).hexdigest()}"
 
 
-class Hearing:
+class Notifier:
     """Of one event loop: who listens there, and the two connections that it takes."""
 
-    def __init__(self, address: Address, app: str, line: Line) -> None:
+    def __init__(self, address: PostgresAddress, app: str, connection: PostgresConnection) -> None:
         self._address = address.heard
         self._channel = channel_of(app)
-        self._line = line
+        self._sender = connection
         self._me = uuid4().hex[:12]
-        self._listeners = Listeners()
-        self._connection: Connection | None = None
+        self._listeners = HintHub()
+        self._listener: Connection | None = None
         self._lock = asyncio.Lock()
         self._waiting: list[bytes] = []
         self._teller: asyncio.Task[None] | None = None
@@ -88,7 +88,7 @@ class Hearing:
 
     # -- telling
 
-    def tell(self, told: Told) -> None:
+    def notify(self, told: Notification) -> None:
         """Those of this loop at once; others as soon as the line is free: what gathers meanwhile goes together."""
         self.deliver(told)
         told.by = self._me
@@ -101,14 +101,14 @@ class Hearing:
             while self._waiting:
                 hints, self._waiting = self._waiting, []
                 hints = list(dict.fromkeys(hints))
-                await self._line.rows(SQL["tell"], self._channel, [hint.decode() for hint in hints])
+                await self._sender.rows(SQL["tell"], self._channel, [hint.decode() for hint in hints])
         except StoreError as error:  # it may be lost: who waits looks by itself now and then
             _log.debug("a hint was lost: %s", error)
             self._waiting.clear()
         finally:
             self._teller = None
 
-    def deliver(self, told: Told) -> None:
+    def deliver(self, told: Notification) -> None:
         """To listeners of this loop."""
         if told.sources:
             self._listeners.tell_all(told.sources, but=told.but)
@@ -119,12 +119,12 @@ class Hearing:
 
     # -- hearing
 
-    def hears(self, session: str) -> Listening:
+    def hears(self, session: str) -> HintStream:
         return self._listeners.listen(session, self._connected)
 
     async def _connected(self) -> None:
         async with self._lock:
-            if self._connection is None or self._connection.is_closed():
+            if self._listener is None or self._listener.is_closed():
                 await self._listen()
 
     async def _listen(self) -> None:
@@ -137,14 +137,14 @@ class Hearing:
                 raise explained(error, self._address.where) from error
             raise
         connection.add_termination_listener(self._cut)
-        self._connection = connection
+        self._listener = connection
         self._proof = asyncio.create_task(self._prove())
 
     async def _prove(self) -> None:
         """A pooler in transaction mode takes a LISTEN, and that was all: better told than wondered at."""
         self._hears.clear()
         try:
-            await self._line.rows(SQL["tell"], self._channel, [_PROOF + self._me])
+            await self._sender.rows(SQL["tell"], self._channel, [_PROOF + self._me])
             async with asyncio.timeout(_PROVEN):
                 await self._hears.wait()
         except TimeoutError:
@@ -168,13 +168,13 @@ class Hearing:
 
     def doubt(self) -> None:
         """Whether this connection still hears: it is made anew."""
-        if self._connection is not None and not self._connection.is_closed():
-            self._connection.terminate()
+        if self._listener is not None and not self._listener.is_closed():
+            self._listener.terminate()
 
     def _cut(self, connection: object) -> None:
         """The line broke: hear again as soon as there is a server; what was said meanwhile is lost, so resync."""
-        if connection is self._connection and self._again is None and not self._closing:
-            self._connection = None
+        if connection is self._listener and self._again is None and not self._closing:
+            self._listener = None
             if self._proof is not None:
                 self._proof.cancel()  # it would take the cut for deafness
             self._again = asyncio.get_running_loop().create_task(self._hear_again())
@@ -204,17 +204,17 @@ class Hearing:
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        connection, self._connection = self._connection, None  # one that was just made again, too
+        connection, self._listener = self._listener, None  # one that was just made again, too
         if connection is not None and not connection.is_closed():
             with suppress(Exception):
                 await connection.close(timeout=2)
 
 
-def told_of(text: str | None, but: str | None = None, reason: str = "") -> Told:
-    told = _told.decode(text) if text else Told()
+def told_of(text: str | None, but: str | None = None, reason: str = "") -> Notification:
+    told = _told.decode(text) if text else Notification()
     told.but, told.reason = but, reason
     return told
 
 
-def sources_told(sources: Iterable[str]) -> Told:
-    return Told(sources=sorted(set(sources)))
+def sources_told(sources: Iterable[str]) -> Notification:
+    return Notification(sources=sorted(set(sources)))

@@ -12,18 +12,18 @@ from msgspec import UNSET, Struct, UnsetType
 from msgspec.structs import asdict
 
 from onthedot.stores.contract import (
-    FRESH,
-    Ask,
-    Claimed,
-    Done,
+    NO_HISTORY,
+    ClaimRequest,
+    ClaimResult,
+    Completed,
     Ended,
-    Fire,
+    FireRequest,
+    History,
     Lease,
     Limit,
     NewTask,
     Note,
     Outcome,
-    Past,
     Policy,
     Record,
     Schedule,
@@ -45,7 +45,7 @@ class _New(Struct, omit_defaults=True):
     max_crashes: int = 3
     unique_for: int | None = None
     reply_to: str | None = None
-    clash: str = "keep"
+    on_conflict: str = "keep"
     policy: str = "{}"
 
 
@@ -77,12 +77,12 @@ def _of(policy: Policy) -> tuple[Any, ...]:
             _policies.clear()
         part = _policies[policy] = (
             policy.boost, policy.cost, policy.expires, policy.max_crashes, policy.unique_for, policy.reply_to,
-            policy.clash, policy_text(policy),
+            policy.on_conflict, policy_text(policy),
         )  # fmt: skip
     return part
 
 
-def said_tasks(tasks: Iterable[NewTask]) -> list[_New]:
+def encode_tasks(tasks: Iterable[NewTask]) -> list[_New]:
     return [
         _New(new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, *_of(new.policy)) for new in tasks
     ]
@@ -100,17 +100,17 @@ class _Copy(_New, omit_defaults=True):
     hops: int = 0
 
 
-def said_record(record: Record) -> _Copy:
-    past = record.past
+def encode_record(record: Record) -> _Copy:
+    history = record.history
     said: tuple[Any, ...] = (
         record.uuid, record.source, record.body, record.due, 0, record.lane, record.unique, *_of(record.policy),
-        record.added, past.retries, past.crashes, past.earlier, past.started, past.error, past.hops,
+        record.added, history.retries, history.crashes, history.earlier, history.started, history.error, history.hops,
     )  # fmt: skip
     return _Copy(*said)
 
 
-def said_outcomes(outcomes: Sequence[Outcome]) -> list[_Said]:
-    said = [said_outcome(outcome) for outcome in outcomes]
+def encode_outcomes(outcomes: Sequence[Outcome]) -> list[_Said]:
+    said = [encode_outcome(outcome) for outcome in outcomes]
     if len({each.uuid for each in said}) < len(said):
         times = Counter(each.uuid for each in said)
         for each in said:
@@ -118,10 +118,10 @@ def said_outcomes(outcomes: Sequence[Outcome]) -> list[_Said]:
     return said
 
 
-def said_outcome(outcome: Outcome) -> _Said:
-    lease, adds = outcome.lease, outcome.also
-    also = said_tasks(adds.adds) if adds is not None and adds.adds else None
-    if isinstance(outcome, Done):
+def encode_outcome(outcome: Outcome) -> _Said:
+    lease, adds = outcome.lease, outcome.effects
+    also = encode_tasks(adds.tasks) if adds is not None and adds.tasks else None
+    if isinstance(outcome, Completed):
         end, keep_result = outcome.result, outcome.keep_result
         return _Said(lease.uuid, lease.fence, lease.session, end, "succeeded", outcome.keep, keep_result, also=also)
     if isinstance(outcome, Ended):
@@ -130,17 +130,17 @@ def said_outcome(outcome: Outcome) -> _Said:
     return _Said(lease.uuid, lease.fence, lease.session, outcome.error, after=after, counted=counted, also=also)
 
 
-def said_ask(ask: Ask, *, again: bool) -> dict[str, Any]:
+def encode_ask(request: ClaimRequest, *, again: bool) -> dict[str, Any]:
     return {
-        "number": ask.number,
-        "pools": [{"total": pool.total, "room": dict(pool.room)} for pool in ask.pools],
-        "suspects": ask.suspects,
-        "known": None if ask.known is None else sorted(ask.known),
+        "number": request.number,
+        "pools": [{"total": pool.total, "room": dict(pool.capacity)} for pool in request.pools],
+        "suspects": request.max_suspects,
+        "known": None if request.known_sources is None else sorted(request.known_sources),
         "repeat": again,
     }
 
 
-def said_note(note: Note) -> dict[str, Any]:
+def encode_note(note: Note) -> dict[str, Any]:
     lease = note.lease
     return {
         "uuid": lease.uuid, "fence": lease.fence, "session": lease.session,
@@ -148,30 +148,30 @@ def said_note(note: Note) -> dict[str, Any]:
     }  # fmt: skip
 
 
-def said_fire(fire: Fire) -> dict[str, Any]:
+def encode_fire(fire: FireRequest) -> dict[str, Any]:
     return {
-        "name": fire.name, "rev": fire.rev, "tasks": said_tasks(fire.tasks), "next_at": fire.next_at,
+        "name": fire.name, "rev": fire.rev, "tasks": encode_tasks(fire.tasks), "next_at": fire.next_at,
         "last_at": fire.last_at,
     }  # fmt: skip
 
 
-def said_limit(limit: Limit) -> dict[str, Any]:
+def encode_limit(limit: Limit) -> dict[str, Any]:
     said = asdict(limit)
-    return {**said, "side": said.pop("by")}
+    return {**said, "side": said.pop("owner")}
 
 
 def encode(said: object) -> str:
     return msgspec.json.encode(said).decode()
 
 
-def past_of(text: str | None) -> Past:
+def past_of(text: str | None) -> History:
     if text is None:
-        return FRESH
-    why, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, _, error, hops = (
+        return NO_HISTORY
+    reason, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, _, error, hops = (
         msgspec.json.decode(text)
     )
-    return Past(
-        why, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, None,
+    return History(
+        reason, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, None,
         None if error is None else bytes.fromhex(error), hops,
     )  # fmt: skip
 
@@ -182,8 +182,8 @@ def records(row: Any) -> list[Record]:
         return []
     columns = [row[name] for name in _COLUMNS]
     return [
-        Record(uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state or "ready", past_of(past))
-        for uuid, source, body, policy, lane, unique, due, seq, added, state, past in zip(*columns, strict=True)
+        Record(uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state or "ready", past_of(history))
+        for uuid, source, body, policy, lane, unique, due, seq, added, state, history in zip(*columns, strict=True)
     ]
 
 
@@ -192,22 +192,33 @@ _COLUMNS = (
 )  # fmt: skip
 
 
-def seen(row: Any) -> Record:
+def record_as_seen(row: Any) -> Record:
     """A row of `get` or `find`: with the claim that holds it, or its result."""
     uuid, source, body, policy, lane, unique, due, seq, added, state, text, result, session, at = row
-    past = past_of(text)
+    history = past_of(text)
     if session is not None or result is not None:
-        past = Past(
-            past.why, past.retries, past.crashes, past.earlier, past.cancel, past.settled, session or past.session,
-            past.started if at is None else at, past.ended, past.keep_until, result, past.error, past.hops,
-        )  # fmt: skip
-    return Record(uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state, past)
+        history = History(
+            history.reason,
+            history.retries,
+            history.crashes,
+            history.earlier,
+            history.cancel_requested,
+            history.settled_fence,
+            session or history.session,
+            history.started if at is None else at,
+            history.ended,
+            history.keep_until,
+            result,
+            history.error,
+            history.hops,
+        )
+    return Record(uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state, history)
 
 
-def claimed(row: Any) -> Claimed:
+def claimed(row: Any) -> ClaimResult:
     found, number = records(row), row["number"]
     schedules: list[list[Any]] = msgspec.json.decode(row["schedules"]) if row["schedules"] else []
-    return Claimed(
+    return ClaimResult(
         row["fence"],
         found[:number],
         found[number:],

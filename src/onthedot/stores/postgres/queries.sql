@@ -131,7 +131,7 @@ SELECT source, state, sum(number)::bigint AS number FROM onthedot.tally WHERE ap
 GROUP BY source, state HAVING sum(number) <> 0;
 
 -- name: schedules
-SELECT name, rule, declared, next_at, rev, paused, last_at, runs FROM onthedot.schedule WHERE app = $1;
+SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs FROM onthedot.schedule WHERE app = $1;
 
 -- name: limits
 SELECT name, cap, rate, burst, paused, reason, side FROM onthedot.bound WHERE app = $1;

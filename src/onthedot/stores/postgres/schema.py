@@ -7,10 +7,10 @@ from collections.abc import Awaitable, Callable
 from typing import TypeVar
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.postgres.connections import Connection, Line
+from onthedot.stores.postgres.connections import Connection, PostgresConnection
 from onthedot.stores.postgres.errors import code_of
 from onthedot.stores.postgres.queries import HERE, SQL
-from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.url import PostgresAddress
 
 T = TypeVar("T")
 
@@ -25,7 +25,7 @@ def schema_text() -> str:
     return "\n".join(file.read_text("utf-8") for file in files)
 
 
-async def prepare(connection: Connection, address: Address) -> None:
+async def prepare(connection: Connection, address: PostgresAddress) -> None:
     """Brings the database to this version; looking takes no lock."""
     if await _version(connection, address) == VERSION:
         return
@@ -36,7 +36,7 @@ async def prepare(connection: Connection, address: Address) -> None:
     await _install(connection, address)
 
 
-async def _install(connection: Connection, address: Address) -> None:
+async def _install(connection: Connection, address: PostgresAddress) -> None:
     async with connection.transaction():
         await connection.execute(f"SELECT pg_advisory_xact_lock({_LOCK})")
         version = await _version(connection, address)
@@ -48,7 +48,7 @@ async def _install(connection: Connection, address: Address) -> None:
         await connection.execute("UPDATE onthedot.version SET number = $1", VERSION)
 
 
-async def _version(connection: Connection, address: Address) -> int:
+async def _version(connection: Connection, address: PostgresAddress) -> int:
     """0: none yet."""
     try:
         async with connection.transaction():
@@ -68,13 +68,13 @@ async def _version(connection: Connection, address: Address) -> int:
 
 
 def install(url: str) -> None:
-    address = Address.of(url)
+    address = PostgresAddress.of(url)
     asyncio.run(_with(address, lambda connection: _install(connection, address)))
 
 
 def check(url: str) -> tuple[bool, str]:
     """Is the database what this version needs, and in words."""
-    address = Address.of(url)
+    address = PostgresAddress.of(url)
     found = asyncio.run(_with(address, lambda connection: _version(connection, address)))
     if found == VERSION:
         return True, f"{address.where}: schema version {VERSION}, as it should be"
@@ -85,7 +85,7 @@ def check(url: str) -> tuple[bool, str]:
 
 def apps_in(url: str) -> list[str]:
     """Those that have anything in it. None in a database that is not ours yet."""
-    address = Address.of(url)
+    address = PostgresAddress.of(url)
 
     async def look(connection: Connection) -> list[str]:
         if await _version(connection, address) == 0:
@@ -95,9 +95,9 @@ def apps_in(url: str) -> list[str]:
     return asyncio.run(_with(address, look))
 
 
-async def _with(address: Address, work: Callable[[Connection], Awaitable[T]]) -> T:
-    line = Line(address)
+async def _with(address: PostgresAddress, work: Callable[[Connection], Awaitable[T]]) -> T:
+    connection = PostgresConnection(address)
     try:
-        return await line.whole(work)
+        return await connection.with_connection(work)
     finally:
-        await line.close()
+        await connection.close()

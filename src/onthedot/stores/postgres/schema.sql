@@ -73,7 +73,7 @@ CREATE TABLE bucket (  -- of a lane or a source; tokens is null: it is full
 CREATE INDEX bucket_refill ON bucket (app, refill_at) WHERE refill_at IS NOT NULL;
 CREATE TABLE nudge (app integer NOT NULL, lane label NOT NULL);  -- lanes that may have opened: the next turn looks
 CREATE TABLE schedule (
-    app integer, name label, rule bytea NOT NULL, declared text NOT NULL, next_at bigint, rev integer NOT NULL,
+    app integer, name label, rule bytea NOT NULL, definition_digest text NOT NULL, next_at bigint, rev integer NOT NULL,
     paused boolean NOT NULL, last_at bigint, runs integer NOT NULL, PRIMARY KEY (app, name)
 );
 CREATE INDEX schedule_next ON schedule (app, next_at) WHERE next_at IS NOT NULL AND NOT paused;

@@ -13,53 +13,53 @@ from onthedot.clock.clock import Clock, SystemClock
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     Added,
-    Ask,
-    Beat,
-    Fire,
-    Held,
+    ClaimRequest,
+    FireRequest,
+    HeartbeatResult,
     Hints,
     Lease,
+    LeasedTasks,
     Limit,
     NewTask,
     Note,
     Outcome,
     Record,
     Schedule,
-    Turn,
+    TurnResult,
     Verdict,
 )
 from onthedot.stores.postgres import protocol
-from onthedot.stores.postgres.connections import Line, Lines
-from onthedot.stores.postgres.notifier import Hearing, Told, sources_told, told_of
+from onthedot.stores.postgres.connections import PostgresConnection, PostgresConnections
+from onthedot.stores.postgres.notifier import Notification, Notifier, sources_told, told_of
 from onthedot.stores.postgres.queries import SQL
-from onthedot.stores.postgres.reads import Looking
+from onthedot.stores.postgres.reads import PostgresReads
 from onthedot.stores.postgres.schema import prepare
 from onthedot.stores.postgres.transactions import join, join_awaited
-from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.url import PostgresAddress
 
 
-class _Here(Lines):
+class _Here(PostgresConnections):
     """What one event loop has of the store."""
 
-    def __init__(self, address: Address, app: str) -> None:
+    def __init__(self, address: PostgresAddress, app: str) -> None:
         super().__init__(address)
-        self.hearing: Hearing = Hearing(address, app, self.beat)
+        self.hearing: Notifier = Notifier(address, app, self.beat)
         self.app_id: int | None = None
-        for line in self.all:
-            line.went_silent = self._doubt
+        for connection in self.all:
+            connection.on_timeout = self._doubt
 
     def _doubt(self) -> None:
         """A connection went silent: the others may be, too. Each would cost a call, and that of hints not be missed."""
         self.hearing.doubt()
-        for line in self.all:
-            line.drop_idle()
+        for connection in self.all:
+            connection.drop_idle()
 
     async def close(self) -> None:
         await self.hearing.close()
         await super().close()
 
 
-class PostgresStore(Looking):
+class PostgresStore(PostgresReads):
     """Several apps may share a database: each sees its own tasks. May be used on several loops, opened on each."""
 
     private = False
@@ -67,7 +67,7 @@ class PostgresStore(Looking):
     direct = False
 
     def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
-        self.address: Address = Address.of(url)
+        self.address: PostgresAddress = PostgresAddress.of(url)
         self.lease: int | None = self.address.lease
         self._clock = clock or SystemClock()
         self._name = name
@@ -88,16 +88,16 @@ class PostgresStore(Looking):
             here.users += 1
         try:
             if not self._prepared:
-                await here.look.whole(lambda connection: prepare(connection, self.address))
+                await here.look.with_connection(lambda connection: prepare(connection, self.address))
                 self._prepared = True
             if here.app_id is None:
                 row = await here.look.row(SQL["app"], self._name) or await here.add.row(SQL["new_app"], self._name)
                 here.app_id = row[-1]
         except BaseException:
-            await self.shut()
+            await self.close()
             raise
 
-    async def shut(self) -> None:
+    async def close(self) -> None:
         loop = asyncio.get_running_loop()
         with self._lock:
             here = self._here.get(loop)
@@ -111,7 +111,7 @@ class PostgresStore(Looking):
 
     def _now(self) -> float | None:
         """None: by the server's clock. Only a clock that somebody turns is asked."""
-        return None if isinstance(self._clock, SystemClock) else self._clock.now() + self._clock.ahead()
+        return None if isinstance(self._clock, SystemClock) else self._clock.now() + self._clock.wall_clock_jump()
 
     @property
     def _mine(self) -> _Here:
@@ -121,7 +121,7 @@ class PostgresStore(Looking):
         return here
 
     @property
-    def _line(self) -> Line:
+    def _connection(self) -> PostgresConnection:
         return self._mine.look
 
     @property
@@ -134,47 +134,49 @@ class PostgresStore(Looking):
     def _said(self, **said: Any) -> str:
         return protocol.encode({"app": self._name, "now": self._now(), **said})
 
-    def _tell(self, told: Told) -> None:
+    def _tell(self, told: Notification) -> None:
         if told:
-            self._mine.hearing.tell(told)
+            self._mine.hearing.notify(told)
 
     # -- tasks
 
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         if not tasks:
             return []
-        row = await self._mine.add.row(SQL["add"], self._said(tasks=protocol.said_tasks(tasks)))
+        row = await self._mine.add.row(SQL["add"], self._said(tasks=protocol.encode_tasks(tasks)))
         self._tell(sources_told(row["sources"]))
         return _added(row)
 
-    async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
-        asked = None if ask is None else protocol.said_ask(ask, again=self._asked.get(session) == ask.number)
-        ends = protocol.encode(protocol.said_outcomes(outcomes))
+    async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
+        asked = (
+            None if request is None else protocol.encode_ask(request, again=self._asked.get(session) == request.number)
+        )
+        ends = protocol.encode(protocol.encode_outcomes(outcomes))
         whose = sorted({outcome.lease.session for outcome in outcomes})
         row = await self._mine.turn.row(SQL["turn"], self._said(session=session, ask=asked, sessions=whose), ends)
         self._tell(told_of(row["told"], but=session))
-        if ask is None or not row["alive"]:
-            return Turn(row["verdicts"] or [], alive=row["alive"])
-        self._asked[session] = ask.number
-        return Turn(row["verdicts"] or [], protocol.claimed(row))
+        if request is None or not row["alive"]:
+            return TurnResult(row["verdicts"] or [], alive=row["alive"])
+        self._asked[session] = request.number
+        return TurnResult(row["verdicts"] or [], protocol.claimed(row))
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
-        row = await self._mine.add.row(SQL["note"], self._said(notes=[protocol.said_note(note) for note in notes]))
+        row = await self._mine.add.row(SQL["note"], self._said(notes=[protocol.encode_note(note) for note in notes]))
         lost: Sequence[int] = row["lost"]
         return [notes[place - 1].lease for place in lost]
 
-    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
+    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
         row = await self._mine.add.row(SQL["cancel"], self._said(session=session, uuids=uuids))
         self._tell(told_of(row["told"], session, reason))
-        return Held(row["fence"], protocol.records(row))
+        return LeasedTasks(row["fence"], protocol.records(row))
 
-    async def lift(self, session: str, uuids: Sequence[str]) -> Held:
+    async def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
         row = await self._mine.add.row(SQL["lift"], self._said(session=session, uuids=uuids))
         self._tell(told_of(row["told"], session))
-        return Held(row["fence"], protocol.records(row))
+        return LeasedTasks(row["fence"], protocol.records(row))
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
-        said = self._said(records=[protocol.said_record(record) for record in records])
+        said = self._said(records=[protocol.encode_record(record) for record in records])
         return _added(await self._mine.add.row(SQL["adopt"], said))
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
@@ -185,12 +187,14 @@ class PostgresStore(Looking):
 
     # -- sessions
 
-    async def beat(self, session: str, info: bytes, lease: int) -> Beat:
+    async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         row = await self._mine.beat.row(SQL["beat"], self._said(session=session, info=info, lease=lease))
         self._tell(told_of(row["told"], but=session))
-        return Beat(True, protocol.leases(row["cancel"], session)) if row["alive"] else Beat(False)
+        return (
+            HeartbeatResult(True, protocol.leases(row["cancel"], session)) if row["alive"] else HeartbeatResult(False)
+        )
 
-    async def close(self, session: str) -> None:
+    async def close_session(self, session: str) -> None:
         row = await self._mine.add.row(SQL["close"], self._said(session=session))
         self._asked.pop(session, None)
         self._tell(told_of(row["told"], but=session))
@@ -201,19 +205,19 @@ class PostgresStore(Looking):
     # -- control
 
     async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
-        said = self._said(schedules=schedules, limits=[protocol.said_limit(limit) for limit in limits])
+        said = self._said(schedules=schedules, limits=[protocol.encode_limit(limit) for limit in limits])
         row = await self._mine.add.row(SQL["put"], said)
         self._tell(told_of(row["told"]))
         answers: Sequence[bool] = row["answers"]
         return answers
 
-    async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
-        row = await self._mine.add.row(SQL["fire"], self._said(fires=[protocol.said_fire(fire) for fire in fires]))
+    async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
+        row = await self._mine.add.row(SQL["fire"], self._said(fires=[protocol.encode_fire(fire) for fire in fires]))
         self._tell(told_of(row["told"]))
         answers: Sequence[bool] = row["answers"]
         return answers
 
-    async def drop(self, schedules: Sequence[str]) -> None:
+    async def delete_schedules(self, schedules: Sequence[str]) -> None:
         await self._mine.add.row(SQL["drop"], self._said(names=schedules))
 
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
@@ -225,19 +229,19 @@ class PostgresStore(Looking):
 
     def add_in(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """Adds with the caller's commit, or not at all."""
-        return _added(join(connection, "add_v1", self._said(tasks=protocol.said_tasks(tasks), joined=True)))
+        return _added(join(connection, "add_v1", self._said(tasks=protocol.encode_tasks(tasks), joined=True)))
 
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         """Settles with the caller's commit. If the answer is not "ok", the caller should roll back."""
-        verdict: Verdict = join(connection, "settle_in_v1", self._said(outcomes=[protocol.said_outcome(outcome)]))[0]
+        verdict: Verdict = join(connection, "settle_in_v1", self._said(outcomes=[protocol.encode_outcome(outcome)]))[0]
         return verdict
 
     async def add_awaited(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        said = self._said(tasks=protocol.said_tasks(tasks), joined=True)
+        said = self._said(tasks=protocol.encode_tasks(tasks), joined=True)
         return _added(await join_awaited(connection, "add_v1", said))
 
     async def settle_awaited(self, connection: object, outcome: Outcome) -> Verdict:
-        said = self._said(outcomes=[protocol.said_outcome(outcome)])
+        said = self._said(outcomes=[protocol.encode_outcome(outcome)])
         verdict: Verdict = (await join_awaited(connection, "settle_in_v1", said))[0]
         return verdict
 

@@ -14,15 +14,17 @@ from pathlib import Path
 from urllib.parse import parse_qsl, unquote, urlsplit
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.postgres.url import Address
-from onthedot.stores.tls_advice import BUT, Ways
+from onthedot.stores.postgres.url import PostgresAddress
+from onthedot.stores.tls_advice import BUT, TlsAdvice
 
-WAYS = Ways("?sslrootcert=/path/to/ca.pem", "?sslcert=…&sslkey=…", "?sslmode=require encrypts without looking at it")
+WAYS = TlsAdvice(
+    "?sslrootcert=/path/to/ca.pem", "?sslcert=…&sslkey=…", "?sslmode=require encrypts without looking at it"
+)
 NO_TLS = f"it does not offer TLS: turn it on there, or ?sslmode=disable, {BUT}"
 WANTS_TLS = "it takes only connections with TLS: add ?sslmode=verify-full"
 
 
-def tls_of(address: Address) -> ssl.SSLContext | str | bool | None:
+def tls_of(address: PostgresAddress) -> ssl.SSLContext | str | bool | None:
     """For the driver; None: a service file says where and how."""
     said = dict(parse_qsl(urlsplit(address.dsn).query))
     if "service" in said or "PGSERVICE" in os.environ:

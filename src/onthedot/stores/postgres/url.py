@@ -11,7 +11,7 @@ _OURS = ("auto_schema", "lease", "listen", "statement_cache_size")
 
 
 @dataclass(frozen=True)
-class Address:
+class PostgresAddress:
     """Where the database is, and how to use it.
 
     >>> Address.of("postgres://me:secret@db/shop?auto_schema=0&sslmode=require")
@@ -25,7 +25,7 @@ class Address:
     listen: str = ""  # host:port of the server itself, where a pooler is in between: it does not pass on LISTEN
 
     @property
-    def heard(self) -> Address:
+    def heard(self) -> PostgresAddress:
         """Where hints are heard."""
         if not self.listen:
             return self
@@ -47,7 +47,7 @@ class Address:
         return f"Address(url={self.where!r}, {options})"
 
     @classmethod
-    def of(cls, url: str) -> Address:
+    def of(cls, url: str) -> PostgresAddress:
         parts = urlsplit(url)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         ours = {name: options.pop(name) for name in _OURS if name in options}

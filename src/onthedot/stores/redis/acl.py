@@ -25,7 +25,7 @@ def commands(*, cluster: bool = False, wait: bool = False) -> list[str]:
 def rights_text(url: str, role: str, app: str) -> str:
     """For redis-cli; app "" stands for all apps of the server."""
     keys = f"onthedot:{{{app}}}:*" if app else "onthedot:*"
-    place = place_of(url)
-    known = commands(cluster=place.kind == "redis+cluster", wait=place.wait > 0)
+    address = place_of(url)
+    known = commands(cluster=address.kind == "redis+cluster", wait=address.wait > 0)
     granted = " ".join(f"+{name}" for name in known)
     return f"ACL SETUSER {role} reset on >PASSWORD resetchannels ~{keys} &{keys} -@all {granted}\n"

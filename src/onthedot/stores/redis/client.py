@@ -13,14 +13,14 @@ from typing import Any, TypeAlias, cast
 
 from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.stores.redis import tls
-from onthedot.stores.redis.connection import Line
-from onthedot.stores.redis.connections import Lines
-from onthedot.stores.redis.connector import Door, no_retry
+from onthedot.stores.redis.connection import RedisConnection
+from onthedot.stores.redis.connections import RedisConnections
+from onthedot.stores.redis.connector import Connector, no_retry
 from onthedot.stores.redis.errors import explained, is_unknown_script, may_pass
 from onthedot.stores.redis.scripts import SCRIPTS, TEXTS
-from onthedot.stores.redis.subscription import Ear
-from onthedot.stores.redis.tls_probe import alert_of
-from onthedot.stores.redis.url import Place, place_of
+from onthedot.stores.redis.subscription import RedisSubscription
+from onthedot.stores.redis.tls_probe import read_alert
+from onthedot.stores.redis.url import RedisAddress, place_of
 
 PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for five
 _LISTEN = 1.0  # seconds, after all tries: for why a server hung up
@@ -34,24 +34,26 @@ _OLDEST = (6, 2)
 _Ask: TypeAlias = Callable[..., Awaitable[Any]]
 
 
-class Client:
+class RedisClient:
     """redis-py knows its way in a cluster, and to sentinels. All else goes by our own connections: they cost less."""
 
-    def __init__(self, place: Place) -> None:
-        self._place = place
-        self._redis: Any = _cluster(place) if place.kind == "redis+cluster" else None
-        self._door = _door(place)
-        self._lines = Lines(self._connect, place.connections) if self._redis is None else None
+    def __init__(self, address: RedisAddress) -> None:
+        self._place = address
+        self._redis: Any = _cluster(address) if address.kind == "redis+cluster" else None
+        self._door = _door(address)
+        self._connections = RedisConnections(self._connect, address.connections) if self._redis is None else None
         self._closed = False
-        self._waits = _ADDING if place.wait else []
-        self._ears: weakref.WeakSet[Ear] = weakref.WeakSet()
-        self._ask: _Ask = cast("Any", self._redis).execute_command if self._lines is None else self._lines.ask
-        self._tell: _Ask = self._ask if self._lines is None else partial(self._lines.ask, behind=True)
+        self._waits = _ADDING if address.wait else []
+        self._ears: weakref.WeakSet[RedisSubscription] = weakref.WeakSet()
+        self._ask: _Ask = (
+            cast("Any", self._redis).execute_command if self._connections is None else self._connections.request
+        )
+        self._tell: _Ask = self._ask if self._connections is None else partial(self._connections.request, behind=True)
 
-    async def _connect(self) -> Line:
+    async def _connect(self) -> RedisConnection:
         if self._closed:
             raise closed(self._place)
-        return await self._door.enter(partial(Line, PATIENCE, self._doubt))
+        return await self._door.connect(partial(RedisConnection, PATIENCE, self._drop_idle))
 
     async def check(self, prefix: str) -> None:
         """Refuses a server on which tasks could get lost."""
@@ -74,10 +76,10 @@ class Client:
 
     async def call(self, verb: str, prefix: str, *args: Any) -> Any:
         """One script, which is one transaction."""
-        ask = self._tell if verb in _TELLING else self._ask
+        request = self._tell if verb in _TELLING else self._ask
         if verb in self._waits:
-            ask = partial(self._ask_and_wait, prefix)
-        return await self._until_answered(ask, "EVALSHA", SCRIPTS[verb].sha, 1, prefix, *args)
+            request = partial(self._ask_and_wait, prefix)
+        return await self._until_answered(request, "EVALSHA", SCRIPTS[verb].sha, 1, prefix, *args)
 
     async def do(self, *words: Any, **options: Any) -> Any:
         """One command that only reads."""
@@ -85,9 +87,9 @@ class Client:
 
     async def _ask_and_wait(self, prefix: str, *words: Any) -> Any:
         """WAIT goes by what its own line has written last, and a repeated call may write nothing: a message is sent."""
-        assert self._lines is not None, "a cluster has no wait"
+        assert self._connections is not None, "a cluster has no wait"
         wanted, mark = self._place.wait, ("PUBLISH", f"{prefix}waited", "")
-        answer, _, there = await self._lines.ask_alone(words, mark, ("WAIT", wanted, round(_CONFIRM * 1000)))
+        answer, _, there = await self._connections.ask_alone(words, mark, ("WAIT", wanted, round(_CONFIRM * 1000)))
         if there < wanted:
             raise StoreUnavailable(
                 f"{self._place.shown}: stored, but {there} of {wanted} replicas had it after {_CONFIRM:g} s (wait= in "
@@ -96,7 +98,7 @@ class Client:
         return answer
 
     async def _until_answered(self, once: Any, *args: Any) -> Any:
-        until, pause, minded = time.monotonic() + PATIENCE, 0.01, self._minded(once)
+        until, pause, minded = time.monotonic() + PATIENCE, 0.01, self._has_shared_timer(once)
         while True:
             try:
                 if minded:
@@ -106,7 +108,7 @@ class Client:
             except Exception as error:
                 minded = False  # from now on there is less time
                 if isinstance(error, TimeoutError) and self._redis is not None:
-                    self._doubt()
+                    self._drop_idle()
                 if is_unknown_script(error):  # a new server, or somebody has flushed them
                     args = ("EVAL", TEXTS[args[1]], *args[2:])
                     continue
@@ -114,27 +116,27 @@ class Client:
                     await asyncio.sleep(pause * random.uniform(0.5, 1))
                     pause = min(pause * 2, 0.5)
                     continue
-                raise explained(await self._meant(error), self._place.shown) from error
+                raise explained(await self._explain_disconnect(error), self._place.shown) from error
 
-    def _minded(self, once: Any) -> bool:
+    def _has_shared_timer(self, once: Any) -> bool:
         """A line that can be asked at once looks at the clock for all who wait: cheaper than a timer a call."""
-        return self._lines is not None and self._lines.ready and once in (self._ask, self._tell)
+        return self._connections is not None and self._connections.ready and once in (self._ask, self._tell)
 
-    async def _meant(self, error: Exception) -> Exception:
+    async def _explain_disconnect(self, error: Exception) -> Exception:
         """A connection that broke may have been a server that wants a certificate of ours."""
         if self._place.kind == "rediss" and "tls_cert" not in self._place.options and may_pass(error):
-            return await alert_of(self._place, _LISTEN) or error
+            return await read_alert(self._place, _LISTEN) or error
         return error
 
-    def _doubt(self) -> None:
+    def _drop_idle(self) -> None:
         """A connection went silent: the others may be, too. Each would cost a call, and that of hints not be missed."""
-        why = ConnectionAbortedError("another connection went silent")
-        if self._lines is not None:
-            self._lines.drop_idle(why)
+        reason = ConnectionAbortedError("another connection went silent")
+        if self._connections is not None:
+            self._connections.drop_idle(reason)
         for ear in list(self._ears):
-            ear.drop(why)
+            ear.drop(reason)
 
-    async def listen(self, prefix: str, *channels: str) -> Ear:
+    async def listen(self, prefix: str, *channels: str) -> RedisSubscription:
         """A subscription on a connection of its own."""
         at = None
         if self._redis is not None:  # what one node is told, all are
@@ -146,8 +148,8 @@ class Client:
         except Exception as error:
             raise explained(error, self._place.shown) from error
 
-    async def _subscribed(self, at: tuple[str, int] | None, channels: tuple[str, ...]) -> Ear:
-        ear = await self._door.enter(partial(Ear, PATIENCE), at)
+    async def _subscribed(self, at: tuple[str, int] | None, channels: tuple[str, ...]) -> RedisSubscription:
+        ear = await self._door.connect(partial(RedisSubscription, PATIENCE), at)
         try:
             await ear.subscribe(*channels)
         except BaseException:
@@ -189,8 +191,8 @@ class Client:
 
     async def close(self) -> None:
         self._closed = True
-        if self._lines is not None:
-            await self._lines.close()
+        if self._connections is not None:
+            await self._connections.close()
         await asyncio.gather(*(ear.close() for ear in list(self._ears)))
         await self._door.close()
         if self._redis is not None:
@@ -201,7 +203,7 @@ def apps_in(url: str) -> list[str]:
     """For people, who need not say the name of the only one."""
 
     async def look() -> list[str]:
-        client = Client(place_of(url))
+        client = RedisClient(place_of(url))
         try:
             return await client.apps()
         finally:
@@ -213,33 +215,35 @@ def apps_in(url: str) -> list[str]:
 def fields(info: Any) -> dict[str, str]:
     """Of INFO, whichever way the driver gives them."""
     if isinstance(info, bytes):
-        info = dict(line.split(":", 1) for line in info.decode().splitlines() if ":" in line)
+        info = dict(connection.split(":", 1) for connection in info.decode().splitlines() if ":" in connection)
     return {str(name): str(value) for name, value in info.items()}
 
 
-def _door(place: Place) -> Door:
+def _door(address: RedisAddress) -> Connector:
     try:
         import_module("hiredis")
-        return Door(place)
+        return Connector(address)
     except ImportError:
-        raise _without_drivers(place) from None
+        raise _without_drivers(address) from None
 
 
-def _cluster(place: Place) -> Any:
+def _cluster(address: RedisAddress) -> Any:
     try:
         from redis.asyncio.cluster import ClusterNode, RedisCluster
     except ImportError:
-        raise _without_drivers(place) from None
+        raise _without_drivers(address) from None
     settings: dict[str, Any] = {  # no socket_timeout: its wait_for makes a task a call, and may swallow a cancel
-        "username": place.username, "password": place.password, "socket_timeout": None, "client_name": "onthedot",
-        "protocol": 2, "max_connections": place.connections, **no_retry(), **tls.settings(place),
+        "username": address.username, "password": address.password, "socket_timeout": None, "client_name": "onthedot",
+        "protocol": 2, "max_connections": address.connections, **no_retry(), **tls.settings(address),
     }  # fmt: skip
-    return RedisCluster(startup_nodes=[ClusterNode(host, port) for host, port in place.hosts], **settings)
+    return RedisCluster(startup_nodes=[ClusterNode(host, port) for host, port in address.hosts], **settings)
 
 
-def _without_drivers(place: Place) -> StoreRefused:
-    return StoreRefused(f"{place.shown} needs the drivers redis and hiredis: pip install 'onthedot[redis]' brings them")
+def _without_drivers(address: RedisAddress) -> StoreRefused:
+    return StoreRefused(
+        f"{address.shown} needs the drivers redis and hiredis: pip install 'onthedot[redis]' brings them"
+    )
 
 
-def closed(place: Place) -> StoreUnavailable:
-    return StoreUnavailable(f"{place.shown} is not open on this event loop")
+def closed(address: RedisAddress) -> StoreUnavailable:
+    return StoreUnavailable(f"{address.shown} is not open on this event loop")

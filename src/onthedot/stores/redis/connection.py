@@ -8,14 +8,14 @@ from collections.abc import Callable
 from importlib import import_module
 from typing import Any, cast
 
-from onthedot.stores.redis.errors import Refusal
+from onthedot.stores.redis.errors import ServerError
 
 GOODBYE = 1.0  # seconds: with TLS both sides say it
 _PING = b"*1\r\n$4\r\nPING\r\n"
 _GRACE = 0.05  # seconds to read what came while something else held the loop
 
 
-class Line(asyncio.Protocol):
+class RedisConnection(asyncio.Protocol):
     """May be shared: an answer is for whoever has asked first of those who wait.
 
     Who gives up waiting leaves its place, so that nobody gets the answer of another. What goes wrong is an answer, too:
@@ -25,7 +25,7 @@ class Line(asyncio.Protocol):
     def __init__(self, patience: float, silent: Callable[[], object] = bool) -> None:
         hiredis: Any = import_module("hiredis")
         self._pack: Callable[[tuple[Any, ...]], bytes] = hiredis.pack_command
-        self._reader = hiredis.Reader(replyError=Refusal)
+        self._reader = hiredis.Reader(replyError=ServerError)
         self._garbled: type[Exception] = hiredis.HiredisError
         self._patience = patience
         self._silent = silent  # told of an answer that did not come
@@ -35,17 +35,17 @@ class Line(asyncio.Protocol):
         self._timer: asyncio.TimerHandle | None = None  # one for all that is asked
         self._room = asyncio.Event()
         self.ready: bool = False  # takes more
-        self.why: Exception | None = None  # it is of no more use
-        self.lost: asyncio.Future[None] = self._loop.create_future()
+        self.close_reason: Exception | None = None  # it is of no more use
+        self.closed: asyncio.Future[None] = self._loop.create_future()
 
     # -- asking
 
-    def ask(self, *words: Any) -> asyncio.Future[Any]:
+    def request(self, *words: Any) -> asyncio.Future[Any]:
         """The answer; an error is one, too."""
         self._write(self._pack(words))  # first: what cannot be said has no answer, and the server can begin
         return self._expect()
 
-    def ask_behind(self, *words: Any) -> asyncio.Future[Any]:
+    def request_after_ping(self, *words: Any) -> asyncio.Future[Any]:
         """The same, behind a PING.
 
         A server that has something to say to several begins with the one it was to answer last. So whom this call tells
@@ -68,8 +68,8 @@ class Line(asyncio.Protocol):
 
     def _expect(self) -> asyncio.Future[Any]:
         answer, now = self._loop.create_future(), self._loop.time()
-        if self.why is not None:
-            answer.set_result(_copy(self.why))
+        if self.close_reason is not None:
+            answer.set_result(_copy(self.close_reason))
             return answer
         self._asked.append((answer, now))
         if self._timer is None:
@@ -77,11 +77,11 @@ class Line(asyncio.Protocol):
         return answer
 
     def _write(self, data: bytes) -> None:
-        if self.why is None:
+        if self.close_reason is None:
             self._transport.write(data)
 
     @property
-    def waited_for(self) -> bool:
+    def has_pending(self) -> bool:
         """Answers are to come."""
         return bool(self._asked)
 
@@ -115,7 +115,7 @@ class Line(asyncio.Protocol):
             reader.feed(data)
             while (answer := reader.gets()) is not False:
                 if not asked:
-                    self.unasked(answer)
+                    self.on_push(answer)
                     continue
                 future, _ = asked.popleft()
                 if not future.done():
@@ -123,7 +123,7 @@ class Line(asyncio.Protocol):
         except self._garbled as error:  # another kind of server, or TLS on one side only
             self.drop(error)
 
-    def unasked(self, answer: Any) -> None:
+    def on_push(self, answer: Any) -> None:
         """Why it will hang up, most likely."""
         self.drop(answer if isinstance(answer, Exception) else ConnectionError("an answer that nobody has asked for"))
 
@@ -132,19 +132,19 @@ class Line(asyncio.Protocol):
         self._room.clear()
 
     def resume_writing(self) -> None:
-        self.ready = self.why is None
+        self.ready = self.close_reason is None
         self._room.set()
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._end(exc or ConnectionResetError("the server has closed the connection"))
-        if not self.lost.done():
-            self.lost.set_result(None)
+        if not self.closed.done():
+            self.closed.set_result(None)
 
     # -- the end
 
-    def drop(self, why: Exception) -> None:
+    def drop(self, reason: Exception) -> None:
         """At once: all that wait are told."""
-        self._end(why)
+        self._end(reason)
         self._transport.abort()
 
     async def close(self) -> None:
@@ -153,12 +153,12 @@ class Line(asyncio.Protocol):
             await asyncio.wait([answer for answer, _ in self._asked], timeout=GOODBYE)
         self._end(ConnectionResetError("the connection was closed"))
         self._transport.close()
-        await asyncio.wait([self.lost], timeout=GOODBYE)
+        await asyncio.wait([self.closed], timeout=GOODBYE)
         self._transport.abort()
 
-    def _end(self, why: Exception) -> None:
-        if self.why is None:
-            self.why = why
+    def _end(self, reason: Exception) -> None:
+        if self.close_reason is None:
+            self.close_reason = reason
         self.ready = False
         self._room.set()
         if self._timer is not None:
@@ -167,7 +167,7 @@ class Line(asyncio.Protocol):
         while self._asked:
             future, _ = self._asked.popleft()
             if not future.done():
-                future.set_result(_copy(self.why))
+                future.set_result(_copy(self.close_reason))
 
 
 def _copy(error: Exception) -> Exception:

@@ -6,33 +6,33 @@ import asyncio
 from collections.abc import Callable, Coroutine
 from typing import Any
 
-from onthedot.stores.redis.connection import Line
+from onthedot.stores.redis.connection import RedisConnection
 from onthedot.stores.redis.errors import is_answer
 
 
-class Lines:
+class RedisConnections:
     """One for all: a server answers one after the other anyway. Who waits for replicas has one for itself meanwhile."""
 
-    def __init__(self, connect: Callable[[], Coroutine[Any, Any, Line]], most: int) -> None:
+    def __init__(self, connect: Callable[[], Coroutine[Any, Any, RedisConnection]], most: int) -> None:
         self._connect = connect
-        self._line: Line | None = None
-        self._opening: asyncio.Task[Line] | None = None
-        self._idle: list[Line] = []
+        self._connection: RedisConnection | None = None
+        self._opening: asyncio.Task[RedisConnection] | None = None
+        self._idle: list[RedisConnection] = []
         self._closed = False
         self._room: asyncio.Semaphore | None = asyncio.Semaphore(most - 1) if most > 1 else None
 
     @property
     def ready(self) -> bool:
         """What is asked now goes out at once, and its line minds the time."""
-        return self._line is not None and self._line.ready
+        return self._connection is not None and self._connection.ready
 
-    async def ask(self, *words: Any, behind: bool = False) -> Any:
-        line = self._line
-        if line is None or not line.ready:
-            line = await self._shared()
-        answer = await (line.ask_behind(*words) if behind else line.ask(*words))
+    async def request(self, *words: Any, behind: bool = False) -> Any:
+        connection = self._connection
+        if connection is None or not connection.ready:
+            connection = await self._shared()
+        answer = await (connection.request_after_ping(*words) if behind else connection.request(*words))
         if isinstance(answer, Exception):
-            _judge(line, answer)
+            _judge(connection, answer)
             raise answer
         return answer
 
@@ -41,65 +41,67 @@ class Lines:
         if self._room is None:
             return await _all(await self._shared(), commands)
         async with self._room:
-            self._idle = [line for line in self._idle if line.why is None]
+            self._idle = [connection for connection in self._idle if connection.close_reason is None]
             line = self._idle.pop() if self._idle else await self._connect()
             try:
                 return await _all(line, commands)
             finally:
                 self._put_back(line)
 
-    def _put_back(self, line: Line) -> None:
+    def _put_back(self, connection: RedisConnection) -> None:
         """Unless there are answers to come, which somebody has given up."""
-        if line.waited_for or self._closed:
-            line.drop(ConnectionAbortedError("given up"))
-        elif line.why is None:
-            self._idle.append(line)
+        if connection.has_pending or self._closed:
+            connection.drop(ConnectionAbortedError("given up"))
+        elif connection.close_reason is None:
+            self._idle.append(connection)
 
-    async def _shared(self) -> Line:
-        line = self._line
-        if line is None or line.why is not None:
-            line = await self._open()
-        while not line.ready and line.why is None:
-            await line.room()
-        return line
+    async def _shared(self) -> RedisConnection:
+        connection = self._connection
+        if connection is None or connection.close_reason is not None:
+            connection = await self._open()
+        while not connection.ready and connection.close_reason is None:
+            await connection.room()
+        return connection
 
-    async def _open(self) -> Line:
+    async def _open(self) -> RedisConnection:
         """Once for all who want it, also if the first of them gives up."""
         if self._opening is None:
             self._opening = asyncio.create_task(self._connect())
             self._opening.add_done_callback(self._opened)
         return await asyncio.shield(self._opening)
 
-    def _opened(self, opening: asyncio.Task[Line]) -> None:
+    def _opened(self, opening: asyncio.Task[RedisConnection]) -> None:
         self._opening = None
         if not opening.cancelled() and opening.exception() is None:
-            self._line = opening.result()
+            self._connection = opening.result()
 
-    def drop_idle(self, why: Exception) -> None:
-        lines, self._idle = self._idle, []
-        if self._line is not None and not self._line.waited_for:
-            lines.append(self._line)
-        for line in lines:
-            line.drop(why)
+    def drop_idle(self, reason: Exception) -> None:
+        connections, self._idle = self._idle, []
+        if self._connection is not None and not self._connection.has_pending:
+            connections.append(self._connection)
+        for connection in connections:
+            connection.drop(reason)
 
     async def close(self) -> None:
         self._closed = True
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])
-        lines, self._idle = self._idle, []
-        await asyncio.gather(*(line.close() for line in (self._line, *lines) if line is not None))
+        connections, self._idle = self._idle, []
+        await asyncio.gather(
+            *(connection.close() for connection in (self._connection, *connections) if connection is not None)
+        )
 
 
-async def _all(line: Line, commands: tuple[tuple[Any, ...], ...]) -> list[Any]:
+async def _all(connection: RedisConnection, commands: tuple[tuple[Any, ...], ...]) -> list[Any]:
     try:
-        return await line.ask_all(*commands)
+        return await connection.ask_all(*commands)
     except Exception as error:
-        _judge(line, error)
+        _judge(connection, error)
         raise
 
 
-def _judge(line: Line, error: Exception) -> None:
+def _judge(connection: RedisConnection, error: Exception) -> None:
     """Of a server that is no master any more nothing else is wanted."""
     if not is_answer(error):
-        line.drop(error)
+        connection.drop(error)

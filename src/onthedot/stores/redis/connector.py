@@ -9,22 +9,22 @@ from importlib import import_module
 from typing import Any, TypeVar
 
 from onthedot.stores.redis import tls
-from onthedot.stores.redis.connection import GOODBYE, Line
-from onthedot.stores.redis.url import Place
+from onthedot.stores.redis.connection import GOODBYE, RedisConnection
+from onthedot.stores.redis.url import RedisAddress
 
 CONNECT = 2.0  # seconds, with the greeting
 
-SomeLine = TypeVar("SomeLine", bound=Line)
+SomeLine = TypeVar("SomeLine", bound=RedisConnection)
 
 
-class Door:
-    def __init__(self, place: Place) -> None:
-        tls.check(place)
-        self._place = place
+class Connector:
+    def __init__(self, address: RedisAddress) -> None:
+        tls.check(address)
+        self._place = address
         self._context: ssl.SSLContext | None = None
-        self._watchers: Any = _sentinels(place) if place.kind == "redis+sentinel" else None
+        self._watchers: Any = _sentinels(address) if address.kind == "redis+sentinel" else None
 
-    async def enter(self, made: Callable[[], SomeLine], at: tuple[str, int] | None = None) -> SomeLine:
+    async def connect(self, made: Callable[[], SomeLine], at: tuple[str, int] | None = None) -> SomeLine:
         """`at` a node of a cluster; else where the server is now."""
         if self._context is None:
             self._context = tls.context(self._place)
@@ -44,23 +44,23 @@ class Door:
 
     async def _enter(self, made: Callable[[], SomeLine], host: str, port: int) -> SomeLine:
         loop, goodbye = asyncio.get_running_loop(), None if self._context is None else GOODBYE
-        _, line = await loop.create_connection(made, host, port, ssl=self._context, ssl_shutdown_timeout=goodbye)
+        _, connection = await loop.create_connection(made, host, port, ssl=self._context, ssl_shutdown_timeout=goodbye)
         try:
-            await line.ask_all(*self._greeting())
+            await connection.ask_all(*self._greeting())
         except BaseException:
-            line.drop(ConnectionAbortedError("not let in"))
+            connection.drop(ConnectionAbortedError("not let in"))
             raise
-        return line
+        return connection
 
     def _greeting(self) -> list[tuple[Any, ...]]:
-        place, said = self._place, list[tuple[Any, ...]]()
-        if place.username:
-            said.append(("AUTH", place.username, place.password or ""))
-        elif place.password:
-            said.append(("AUTH", place.password))
+        address, said = self._place, list[tuple[Any, ...]]()
+        if address.username:
+            said.append(("AUTH", address.username, address.password or ""))
+        elif address.password:
+            said.append(("AUTH", address.password))
         said.append(("CLIENT", "SETNAME", "onthedot"))
-        if place.db:
-            said.append(("SELECT", place.db))
+        if address.db:
+            said.append(("SELECT", address.db))
         return said
 
     async def close(self) -> None:
@@ -68,10 +68,10 @@ class Door:
             await each.aclose()
 
 
-def _sentinels(place: Place) -> Any:
-    login = {name.removeprefix("sentinel_"): place.options[name] for name in place.options if "sentinel" in name}
-    asked = {"socket_timeout": CONNECT, **no_retry(), **login, **tls.settings(place)}
-    return import_module("redis.asyncio.sentinel").Sentinel(place.hosts, sentinel_kwargs=asked)
+def _sentinels(address: RedisAddress) -> Any:
+    login = {name.removeprefix("sentinel_"): address.options[name] for name in address.options if "sentinel" in name}
+    asked = {"socket_timeout": CONNECT, **no_retry(), **login, **tls.settings(address)}
+    return import_module("redis.asyncio.sentinel").Sentinel(address.hosts, sentinel_kwargs=asked)
 
 
 def no_retry() -> dict[str, Any]:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
-from onthedot.stores.tls_advice import Ways, distrusted
+from onthedot.stores.tls_advice import TlsAdvice, tls_advice
 
 _DOUBTS = "is it running, is the address right, and is TLS on both sides or on neither?"
-_WAYS = Ways("?tls_ca=/path/to/ca.pem", "?tls_cert=…&tls_key=…", "?tls_insecure=1")
+_WAYS = TlsAdvice("?tls_ca=/path/to/ca.pem", "?tls_cert=…&tls_key=…", "?tls_insecure=1")
 
 _CLUSTER = "RedisClusterException"  # no node answers, or none has our slot; for the driver, no RedisError
 
@@ -35,14 +35,14 @@ _ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the 
 )  # fmt: skip
 
 
-class Refusal(Exception):
+class ServerError(Exception):
     """An answer that is an error; its first word says which."""
 
 
 def explained(error: Exception, where: str) -> Exception:
     """As a StoreError; what is not the driver's stays as it is."""
     text = str(error).rstrip(".") or type(error).__name__  # ours goes on behind it
-    if advice := distrusted(text, _WAYS):
+    if advice := tls_advice(text, _WAYS):
         return StoreRefused(f"{where}: {text}; {advice}")
     for kind, word, ours, advice in _ADVICE:
         if word in text or (kind and _is(error, kind)):
@@ -70,7 +70,7 @@ _PASSING = (
 
 def is_answer(error: BaseException) -> bool:
     """The server has said no, and the connection is fine; unless it is no master any more."""
-    if isinstance(error, Refusal):
+    if isinstance(error, ServerError):
         return not _elsewhere(error)
     return _is(error, "ResponseError") and not _is(error, "ConnectionError", "ReadOnlyError", "MasterDownError")
 
@@ -80,14 +80,14 @@ def _elsewhere(error: BaseException) -> bool:
 
 
 def is_unknown_script(error: BaseException) -> bool:
-    return _is(error, "NoScriptError") or (isinstance(error, Refusal) and str(error).startswith("NOSCRIPT"))
+    return _is(error, "NoScriptError") or (isinstance(error, ServerError) and str(error).startswith("NOSCRIPT"))
 
 
 def may_pass(error: Exception) -> bool:
     """Worth another try: every call can be repeated."""
-    if distrusted(str(error), _WAYS):
+    if tls_advice(str(error), _WAYS):
         return False
-    if isinstance(error, Refusal):
+    if isinstance(error, ServerError):
         return _elsewhere(error)
     return (isinstance(error, OSError | TimeoutError) or _is(error, *_PASSING)) and not _is(
         error, "AuthenticationError"

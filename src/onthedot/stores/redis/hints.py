@@ -5,28 +5,28 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from onthedot.stores.contract import Held, Hint, Record
+from onthedot.stores.contract import Hint, LeasedTasks, Record
 from onthedot.stores.redis.errors import explained
-from onthedot.stores.redis.record_format import decode, to_held, to_news
-from onthedot.stores.redis.subscription import Ear
+from onthedot.stores.redis.record_format import decode, unpack_leased, unpack_message
+from onthedot.stores.redis.subscription import RedisSubscription
 from onthedot.stores.redis.uuid_format import to_uuids
 
 
-class Listening:
+class RedisHintStream:
     """A class and not a generator: one that is thrown away in mid-wait must not complain about it."""
 
     def __init__(
-        self, session: str, subscribe: Callable[[str], Awaitable[Ear]],
+        self, session: str, subscribe: Callable[[str], Awaitable[RedisSubscription]],
         knowing: Callable[[Callable[[], list[Record]]], Awaitable[list[Record]]], where: str,
     ) -> None:  # fmt: skip
         self._session = session
         self._subscribe = subscribe
-        self._knowing = knowing
+        self._with_policies = knowing
         self._where = where
-        self._ear: Ear | None = None
+        self._ear: RedisSubscription | None = None
         self._closed = False
 
-    def __aiter__(self) -> Listening:
+    def __aiter__(self) -> RedisHintStream:
         return self
 
     async def __anext__(self) -> Hint:
@@ -52,14 +52,14 @@ class Listening:
             return None if caller == self._session else Hint(sources=frozenset(sources))
         if not data:
             return None  # a beat: only that it lives
-        (kind, *more), rest = to_news(data)
+        (kind, *more), rest = unpack_message(data)
         if kind == "held":
             number, fence = more
-            return Hint(number=number, held=Held(fence, await self._knowing(partial(to_held, rest))))
+            return Hint(number=number, held=LeasedTasks(fence, await self._with_policies(partial(unpack_leased, rest))))
         if kind == "ended":
             return Hint(ended=frozenset(to_uuids(rest)))
         reason: str = more[0]
-        return Hint(cancel=dict.fromkeys(to_uuids(rest), reason))
+        return Hint(cancel_requests=dict.fromkeys(to_uuids(rest), reason))
 
     def _hang_up(self) -> None:
         ear, self._ear = self._ear, None

@@ -5,17 +5,17 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-from onthedot.stores.contract import Limit, Standing
-from onthedot.stores.redis.record_format import decode, learn, to_record
-from onthedot.stores.rules.limits import Bucket, Limits
-from onthedot.stores.rules.position import holds
+from onthedot.stores.contract import Limit, Position
+from onthedot.stores.redis.record_format import decode, remember_policy, to_record
+from onthedot.stores.rules.limits import LimitTable, TokenBucket
+from onthedot.stores.rules.position import blockers
 
 
-def to_standing(answer: Sequence[Any]) -> Standing:
-    seq, asked, past, state, now, running, ahead, limits, source, lane, digest, text = answer
-    learn(digest, text)
-    record = to_record(seq, asked, past, state.decode(), float(now))
-    rules = Limits()
+def to_standing(answer: Sequence[Any]) -> Position:
+    seq, asked, history, state, now, running, ahead, limits, source, lane, digest, text = answer
+    remember_policy(digest, text)
+    record = to_record(seq, asked, history, state.decode(), float(now))
+    rules = LimitTable()
     for field, packed in zip(limits[::2], limits[1::2], strict=True):
         rules.put(to_limit(field, packed), float(now))
     if (bucket := _bucket(source)) is not None:
@@ -23,9 +23,9 @@ def to_standing(answer: Sequence[Any]) -> Standing:
     if record.lane is not None:
         there = rules.lane(record.lane)
         counts = [float(each or 0) for each in lane[:3]] or [0.0, 0.0, 0.0]
-        there.running, there.admitted, there.pledged = int(counts[0]), int(counts[1]), counts[2]
+        there.running, there.admitted, there.reserved = int(counts[0]), int(counts[1]), counts[2]
         there.bucket = _bucket(lane)
-    return Standing(holds(rules, record, running, float(now)), ahead)
+    return Position(blockers(rules, record, running, float(now)), ahead)
 
 
 def to_limit(field: bytes, packed: bytes) -> Limit:
@@ -37,10 +37,10 @@ def to_limit(field: bytes, packed: bytes) -> Limit:
     )  # fmt: skip
 
 
-def _bucket(fields: Sequence[bytes | None]) -> Bucket | None:
+def _bucket(fields: Sequence[bytes | None]) -> TokenBucket | None:
     """tokens and at stand last; a lane that is not there, or has no rate, has none."""
     if not fields or not fields[3] or not fields[4]:
         return None
-    bucket = Bucket(Limit(""), float(fields[4]))
+    bucket = TokenBucket(Limit(""), float(fields[4]))
     bucket.tokens = float(fields[3])
     return bucket

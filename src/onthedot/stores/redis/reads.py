@@ -8,14 +8,14 @@ from typing import Any
 
 import msgspec
 
-from onthedot.stores.capabilities import Server
-from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
+from onthedot.stores.capabilities import ServerInfo
+from onthedot.stores.contract import MAX_AHEAD, Lease, Limit, Note, Page, Position, Record, Schedule, State
 from onthedot.stores.redis.client import fields
 from onthedot.stores.redis.position import to_limit, to_standing
-from onthedot.stores.redis.record_format import learn, seq_bytes, to_note, to_record, to_schedule
-from onthedot.stores.redis.uuid_format import packed_uuid, to_uuid, to_uuids
+from onthedot.stores.redis.record_format import remember_policy, seq_bytes, to_note, to_record, to_schedule
+from onthedot.stores.redis.uuid_format import pack_uuid, to_uuid, to_uuids
 from onthedot.stores.rules.filters import check, fits
-from onthedot.stores.rules.records import moved, past_with
+from onthedot.stores.rules.records import with_history, with_state
 
 _PIECE = 200  # records a script looks at
 _LOOK = 5_000  # records a find looks at
@@ -23,7 +23,7 @@ _BLOCK = 1_000  # numbers that a block of `blocks` stands for
 _END = 2**40
 
 
-class Looking(ABC):
+class RedisReads(ABC):
     """The half of the store that reads."""
 
     @abstractmethod
@@ -37,15 +37,15 @@ class Looking(ABC):
     async def get(self, uuids: Sequence[str]) -> list[Record | None]:
         found: list[Record | None] = [None] * len(uuids)
         for start in range(0, len(uuids), _PIECE):
-            wanted = [packed_uuid(uuid) for uuid in uuids[start : start + _PIECE]]
-            for place, record in await self._look("uuids", wanted):
-                found[start + place] = record
+            wanted = [pack_uuid(uuid) for uuid in uuids[start : start + _PIECE]]
+            for address, record in await self._look("uuids", wanted):
+                found[start + address] = record
         return found
 
     async def _look(self, by: str, wanted: Sequence[bytes]) -> list[tuple[int, Record]]:
         rows, now, policies = await self._call("get", by, *wanted)
         for digest, text in zip(policies[::2], policies[1::2], strict=True):
-            learn(digest, text)
+            remember_policy(digest, text)
         return [(row[0] - 1, _seen(row, float(now))) for row in rows]
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
@@ -66,14 +66,14 @@ class Looking(ABC):
     async def _candidates(self, where: Mapping[str, str], before: int) -> Iterator[list[int]]:
         """Numbers that may be of records, newest first: of what is held, or of blocks that have any."""
         if where.get("state") == "running":
-            held = (int.from_bytes(seq, "big") for seq in await self._do("HKEYS", "held") if len(seq) == 6)
-            return _in_pieces(sorted((number for number in held if number < before), reverse=True))
+            leased = (int.from_bytes(seq, "big") for seq in await self._do("HKEYS", "held") if len(seq) == 6)
+            return _in_pieces(sorted((number for number in leased if number < before), reverse=True))
         blocks = sorted((int(name) * _BLOCK for name in await self._do("HKEYS", "blocks")), reverse=True)
         ranges = (range(min(block + _BLOCK, before) - 1, block - 1, -1) for block in blocks)
         return (piece for numbers in ranges for piece in _in_pieces(numbers))
 
     async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
-        seq = await self._do("HGET", "ids", packed_uuid(uuid))
+        seq = await self._do("HGET", "ids", pack_uuid(uuid))
         if seq is None:
             return []
         found: list[tuple[int, Note]] = []
@@ -101,15 +101,15 @@ class Looking(ABC):
             {name.decode(): info for name, info in _pairs(workers) if name in alive},
         )
 
-    async def server(self) -> Server:
+    async def server(self) -> ServerInfo:
         now, about, memory = await self._call("server_info")
         said = fields(about) | fields(memory)
         kind = "valkey" if "valkey_version" in said else "redis"
         program = f"{kind.capitalize()} {said[f'{kind}_version']}"
-        return Server(float(now), program, int(said["used_memory"]), int(said["maxmemory"]))
+        return ServerInfo(float(now), program, int(said["used_memory"]), int(said["maxmemory"]))
 
-    async def standing(self, uuid: str) -> Standing | None:
-        answer = await self._call("position", packed_uuid(uuid), AHEAD)
+    async def position(self, uuid: str) -> Position | None:
+        answer = await self._call("position", pack_uuid(uuid), MAX_AHEAD)
         return None if answer is None else to_standing(answer)
 
     async def changes(self, after: str, limit: int) -> list[tuple[str, bytes]]:
@@ -165,8 +165,8 @@ def _pairs(answer: Any) -> Iterator[tuple[bytes, bytes]]:
 
 
 def _seen(row: Sequence[Any], now: float) -> Record:
-    _, seq, asked, past, state, session, started = row
-    record = to_record(seq, asked, past, state.decode(), now)
+    _, seq, asked, history, state, session, started = row
+    record = to_record(seq, asked, history, state.decode(), now)
     if state != b"running":
         return record
-    return moved(record, "running", past_with(record.past, session=session.decode(), started=started))
+    return with_state(record, "running", with_history(record.history, session=session.decode(), started=started))

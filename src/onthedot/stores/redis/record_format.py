@@ -13,23 +13,23 @@ import msgspec
 
 from onthedot.stores.contract import (
     DEFAULT,
-    FRESH,
-    Again,
-    Done,
+    NO_HISTORY,
+    Completed,
     Ended,
+    History,
     NewTask,
     Outcome,
-    Past,
     Policy,
     Record,
+    Requeued,
     Schedule,
     State,
 )
-from onthedot.stores.redis.uuid_format import packed_uuid, packed_uuids, uuid_at
+from onthedot.stores.redis.uuid_format import pack_uuid, pack_uuids, uuid_at
 
 _KEYS = {
-    "priority": "p", "boost": "b", "cost": "c", "clash": "k", "unique_for": "u", "expires": "x", "max_crashes": "m",
-    "tags": "t", "reply_to": "r",
+    "priority": "p", "boost": "b", "cost": "c", "on_conflict": "k", "unique_for": "u", "expires": "x",
+    "max_crashes": "m", "tags": "t", "reply_to": "r",
 }  # fmt: skip
 _NAMES = {key: name for name, key in _KEYS.items()}
 _MOST = 10_000  # policies that are remembered: a declaration makes one, and its tasks share it
@@ -67,7 +67,7 @@ def policy_text(source: str, policy: Policy) -> tuple[str, str]:
     return known
 
 
-def learn(digest: bytes, text: bytes) -> None:
+def remember_policy(digest: bytes, text: bytes) -> None:
     if len(_policies) >= _MOST:
         _policies.clear()
     said = msgspec.json.decode(text)
@@ -75,7 +75,7 @@ def learn(digest: bytes, text: bytes) -> None:
     _policies[digest.decode()] = source, msgspec.convert({_NAMES[key]: value for key, value in said.items()}, Policy)
 
 
-def packed_policies(tasks: Iterable[NewTask | Record]) -> bytes:
+def pack_policies(tasks: Iterable[NewTask | Record]) -> bytes:
     return encode(dict({policy_text(task.source, task.policy) for task in tasks}))
 
 
@@ -89,7 +89,7 @@ def head_of(task: NewTask | Record) -> bytes:
 
 
 def payloads(tasks: Sequence[NewTask]) -> Iterator[bytes]:
-    yield packed_uuids([task.uuid for task in tasks])
+    yield pack_uuids([task.uuid for task in tasks])
     for task in tasks:
         yield head_of(task)
         yield task.body
@@ -111,13 +111,13 @@ def alike(tasks: Sequence[NewTask]) -> bool:
     return True
 
 
-def packed_alike(tasks: Sequence[NewTask]) -> list[Any]:
+def pack_alike(tasks: Sequence[NewTask]) -> list[Any]:
     """What they share, their uuids, then the body of each."""
     first = tasks[0]
     digest, text = policy_text(first.source, first.policy)
     return [
         first.source, digest, text, first.policy.boost, "" if first.at is None else first.at, repr(first.after),
-        encode((digest,)), packed_uuids([task.uuid for task in tasks]), *[task.body for task in tasks],
+        encode((digest,)), pack_uuids([task.uuid for task in tasks]), *[task.body for task in tasks],
     ]  # fmt: skip
 
 
@@ -125,19 +125,19 @@ def times(tasks: Sequence[NewTask]) -> list[tuple[int | None, float]]:
     return [(task.at, task.after) for task in tasks]
 
 
-def packed_copies(records: Sequence[Record]) -> tuple[bytes, list[bytes]]:
+def pack_copies(records: Sequence[Record]) -> tuple[bytes, list[bytes]]:
     """Of another store's: their numbers, and head, uuid, body and error of each."""
     numbers: list[Any] = []
     words: list[bytes] = []
     for record in records:
-        past = record.past
-        counts = (past.retries, past.crashes, past.earlier, past.started, past.hops)
-        numbers.append((record.due, record.added, *counts, past.error is not None))
-        words += (head_of(record), packed_uuid(record.uuid), record.body, past.error or b"")
+        history = record.history
+        counts = (history.retries, history.crashes, history.earlier, history.started, history.hops)
+        numbers.append((record.due, record.added, *counts, history.error is not None))
+        words += (head_of(record), pack_uuid(record.uuid), record.body, history.error or b"")
     return encode(numbers), words
 
 
-def to_past(packed: bytes, now: float) -> tuple[str, int | None, Past]:
+def to_past(packed: bytes, now: float) -> tuple[str, int | None, History]:
     """state ("" if its place says it), due if it has changed, past."""
     length, wrong = _PAST.unpack_from(packed)
     start = 6 + length
@@ -145,11 +145,11 @@ def to_past(packed: bytes, now: float) -> tuple[str, int | None, Past]:
     error = packed[start : start + wrong] if h[13] >= 2 else None
     shown = h[13] % 2 and not (h[12] and h[12] <= now)
     result = packed[start + wrong :] if shown else None
-    past = Past(
+    history = History(
         h[2], h[3], h[4], h[5], h[6], h[7], h[8] or None, h[9] or None, h[10] or None, h[11] or None, result, error,
         h[14],
     )  # fmt: skip
-    return h[0] or "", h[1] or None, past
+    return h[0] or "", h[1] or None, history
 
 
 def to_record(seq: bytes, asked: bytes, packed: bytes | None, state: str = "ready", now: float = 0) -> Record:
@@ -157,9 +157,9 @@ def to_record(seq: bytes, asked: bytes, packed: bytes | None, state: str = "read
     end = 16 + length
     head = _head(asked[16:end])
     uuid, end = uuid_at(asked, end)
-    past = FRESH
+    history = NO_HISTORY
     if packed is not None:
-        kept, changed, past = to_past(packed, now)
+        kept, changed, history = to_past(packed, now)
         due, state = changed if changed is not None else due, kept or state
     known = _policies.get(head.policy)
     if known is None:
@@ -167,14 +167,14 @@ def to_record(seq: bytes, asked: bytes, packed: bytes | None, state: str = "read
     source, policy = known
     return Record(
         uuid, source, asked[end:], policy, head.lane, head.unique, due, _number(seq), _number(added),
-        cast("State", state), past,
+        cast("State", state), history,
     )  # fmt: skip
 
 
 def to_records(rows: Sequence[Any]) -> list[Record]:
-    seqs, asked, past = rows
+    seqs, asked, history = rows
     numbers = [seqs[start : start + 6] for start in range(0, len(seqs), 6)]
-    return list(map(to_record, numbers, asked, past or repeat(None)))
+    return list(map(to_record, numbers, asked, history or repeat(None)))
 
 
 def seq_bytes(seqs: Iterable[int]) -> list[bytes]:
@@ -197,24 +197,24 @@ def to_note(packed: bytes) -> tuple[int, int, str, bytes]:
     return number, fence, session, packed[2 + length :]
 
 
-def to_news(packed: bytes) -> tuple[list[Any], bytes]:
+def unpack_message(packed: bytes) -> tuple[list[Any], bytes]:
     """What has happened, and to whom."""
     (length,) = _NOTE.unpack_from(packed)
     return decode(packed[2 : 2 + length]), packed[2 + length :]
 
 
-def to_held(said: bytes) -> list[Record]:
+def unpack_leased(said: bytes) -> list[Record]:
     """What was handed out: seq, length and task, one after the other."""
     records: list[Record] = []
-    place = 0
-    while place < len(said):
-        start = place + 10
-        place = start + int.from_bytes(said[start - 4 : start], "big")
-        records.append(to_record(said[start - 10 : start - 4], said[start:place], None))
+    address = 0
+    while address < len(said):
+        start = address + 10
+        address = start + int.from_bytes(said[start - 4 : start], "big")
+        records.append(to_record(said[start - 10 : start - 4], said[start:address], None))
     return records
 
 
-def packed_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
+def pack_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
     """In groups: what came of one claim in one way is said once, and so is what all of a group say.
 
     What is opaque comes apart.
@@ -225,14 +225,14 @@ def packed_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
     last: tuple[Any, ...] | None = None
     for outcome in outcomes:
         kind, data = _kind(outcome)
-        if kind == last and outcome.also is None:
+        if kind == last and outcome.effects is None:
             uuids[-1].append(outcome.lease.uuid)
             words[-1].append(data)
             continue
-        adds = None if outcome.also is None else times(outcome.also.adds)
+        adds = None if outcome.effects is None else times(outcome.effects.tasks)
         groups.append([kind[0], kind[1], 0, *kind[2:], adds])
         uuids.append([outcome.lease.uuid])
-        words.append([data] if outcome.also is None else [data, *payloads(outcome.also.adds)])
+        words.append([data] if outcome.effects is None else [data, *payloads(outcome.effects.tasks)])
         last = kind if adds is None else None
     for group, names, said in zip(groups, uuids, words, strict=True):
         same = len(said) > 1 and group[-1] is None and said.count(said[0]) == len(said)
@@ -240,7 +240,7 @@ def packed_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
         group.append(same)
         if same:
             del said[1:]
-        said.insert(0, packed_uuids(names))
+        said.insert(0, pack_uuids(names))
     return encode(groups) if groups else b"", [word for said in words for word in said]
 
 
@@ -248,10 +248,10 @@ def _kind(outcome: Outcome) -> tuple[tuple[Any, ...], bytes]:
     """fence, session, state, keep, keep_result, after, counted; and what it says."""
     lease = outcome.lease
     match outcome:
-        case Done():
+        case Completed():
             kind = (lease.fence, lease.session, "succeeded", outcome.keep, outcome.keep_result, None, False)
             return kind, outcome.result
         case Ended():
             return (lease.fence, lease.session, outcome.state, outcome.keep, None, None, False), outcome.error
-        case Again():
+        case Requeued():
             return (lease.fence, lease.session, None, 0, None, outcome.after, outcome.counted), outcome.error

@@ -47,10 +47,10 @@ def _plain(name: str) -> str:
     """
     plain: list[str] = []
     for line in _lines(name):
-        said = line.lstrip()
-        if said.startswith(_HERE):
-            plain.append(_plain("lib/" + said.removeprefix(_HERE).strip()))
-        elif not said.startswith("--"):
+        text = line.lstrip()
+        if text.startswith(_HERE):
+            plain.append(_plain("lib/" + text.removeprefix(_HERE).strip()))
+        elif not text.startswith("--"):
             plain.append(line)
     return "\n".join(plain)
 

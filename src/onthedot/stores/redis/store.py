@@ -15,44 +15,44 @@ from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     CLIENT_LEASE,
     Added,
-    Ask,
-    Beat,
-    Claimed,
-    Fire,
-    Held,
+    ClaimRequest,
+    ClaimResult,
+    FireRequest,
+    HeartbeatResult,
     Hints,
     Lease,
+    LeasedTasks,
     Limit,
     NewTask,
     Note,
     Outcome,
-    Pool,
     Record,
     Schedule,
-    Turn,
+    SlotPool,
+    TurnResult,
     Verdict,
 )
-from onthedot.stores.redis.client import Client, closed
-from onthedot.stores.redis.hints import Listening
-from onthedot.stores.redis.reads import Looking
+from onthedot.stores.redis.client import RedisClient, closed
+from onthedot.stores.redis.hints import RedisHintStream
+from onthedot.stores.redis.reads import RedisReads
 from onthedot.stores.redis.record_format import (
     UnknownPolicy,
     alike,
     decode,
     encode,
-    learn,
-    packed_alike,
-    packed_copies,
-    packed_outcomes,
-    packed_policies,
+    pack_alike,
+    pack_copies,
+    pack_outcomes,
+    pack_policies,
     payloads,
+    remember_policy,
     times,
     to_records,
     to_schedule,
 )
-from onthedot.stores.redis.subscription import Ear
+from onthedot.stores.redis.subscription import RedisSubscription
 from onthedot.stores.redis.url import place_of
-from onthedot.stores.redis.uuid_format import packed_uuid, to_uuid
+from onthedot.stores.redis.uuid_format import pack_uuid, to_uuid
 
 T = TypeVar("T")
 
@@ -61,7 +61,7 @@ _WAITING = Struct(">dQ")
 _PURGE = 1000  # records a script drops
 
 
-class RedisStore(Looking):
+class RedisStore(RedisReads):
     """Several apps may share a server: the keys of each begin with ``onthedot:{name}:``."""
 
     private = False
@@ -73,24 +73,24 @@ class RedisStore(Looking):
         self.lease: int | None = self._place.lease
         self.prefix: str = f"onthedot:{{{name}}}:"
         self._clock = None if clock is None or isinstance(clock, SystemClock) else clock  # None: the server's
-        self._clients: dict[asyncio.AbstractEventLoop, tuple[Client, int]] = {}
+        self._clients: dict[asyncio.AbstractEventLoop, tuple[RedisClient, int]] = {}
         _alive.add(self)
 
     # -- open and shut: once for every loop that uses it
 
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
-        client, users = self._clients.get(loop) or (Client(self._place), 0)
+        client, users = self._clients.get(loop) or (RedisClient(self._place), 0)
         self._clients[loop] = (client, users + 1)
         if users:
             return
         try:
             await client.check(self.prefix)
         except BaseException:
-            await self.shut()
+            await self.close()
             raise
 
-    async def shut(self) -> None:
+    async def close(self) -> None:
         loop = asyncio.get_running_loop()
         client, users = self._clients.pop(loop)
         if users > 1:
@@ -99,7 +99,7 @@ class RedisStore(Looking):
             await client.close()
 
     @property
-    def _client(self) -> Client:
+    def _client(self) -> RedisClient:
         there = self._clients.get(asyncio.get_running_loop())
         if there is None:
             raise closed(self._place)
@@ -112,7 +112,7 @@ class RedisStore(Looking):
     async def _do(self, command: str, key: str, *args: Any) -> Any:
         return await self._client.do(command, self.prefix + key, *args)
 
-    async def _knowing(self, read: Callable[[], T]) -> T:
+    async def _with_policies(self, read: Callable[[], T]) -> T:
         """Policies of other processes are asked for when they are first met."""
         while True:
             try:
@@ -125,7 +125,7 @@ class RedisStore(Looking):
                         f"{self._place.shown}: what was taken has gone meanwhile, with the lease or with the server's "
                         "data; the same call again does no harm"
                     ) from None
-                learn(digest, text)
+                remember_policy(digest, text)
 
     # -- tasks
 
@@ -133,87 +133,87 @@ class RedisStore(Looking):
         if not tasks:
             return []
         if alike(tasks):
-            return _added(tasks, await self._call("add_uniform", *packed_alike(tasks)))
-        return _added(tasks, await self._call("add", packed_policies(tasks), encode(times(tasks)), *payloads(tasks)))
+            return _added(tasks, await self._call("add_uniform", *pack_alike(tasks)))
+        return _added(tasks, await self._call("add", pack_policies(tasks), encode(times(tasks)), *payloads(tasks)))
 
-    async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+    async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         asked = waiting = b""
-        if ask is not None:
-            pools = [_pool(pool) for pool in ask.pools]
-            known = None if ask.known is None else sorted(ask.known)
-            asked = encode((ask.number, pools, ask.suspects, known))
-            waiting = _waiting(ask)
-        ends, words = packed_outcomes(outcomes)
-        adds = packed_policies(task for each in outcomes if each.also is not None for task in each.also.adds)
+        if request is not None:
+            pools = [_pool(pool) for pool in request.pools]
+            known = None if request.known_sources is None else sorted(request.known_sources)
+            asked = encode((request.number, pools, request.max_suspects, known))
+            waiting = _waiting(request)
+        ends, words = pack_outcomes(outcomes)
+        adds = pack_policies(task for each in outcomes if each.effects is not None for task in each.effects.tasks)
         letters, alive, answer = await self._call("turn", session, ends, asked, waiting, adds, *words)
         verdicts: list[Verdict] = [_VERDICTS[letter] for letter in cast("bytes", letters)]
-        if ask is None or answer is None:
-            return Turn(verdicts, alive=bool(alive))
-        return Turn(verdicts, await self._knowing(partial(_claimed, answer)))
+        if request is None or answer is None:
+            return TurnResult(verdicts, alive=bool(alive))
+        return TurnResult(verdicts, await self._with_policies(partial(_claimed, answer)))
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
         words: list[Any] = []
         for note in notes:
             lease = note.lease
-            words += (packed_uuid(lease.uuid), lease.fence, lease.session, note.kind, note.name, note.data)
-        held = await self._call("note", *words) if notes else ()
-        return [note.lease for note, alive in zip(notes, held, strict=True) if not alive]
+            words += (pack_uuid(lease.uuid), lease.fence, lease.session, note.kind, note.name, note.data)
+        leased = await self._call("note", *words) if notes else ()
+        return [note.lease for note, alive in zip(notes, leased, strict=True) if not alive]
 
-    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
-        fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *map(packed_uuid, uuids))
-        return Held(fence, await self._knowing(partial(to_records, records)))
+    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
+        fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *map(pack_uuid, uuids))
+        return LeasedTasks(fence, await self._with_policies(partial(to_records, records)))
 
-    async def lift(self, session: str, uuids: Sequence[str]) -> Held:
-        fence, records = await self._call("lift", session, CLIENT_LEASE, *map(packed_uuid, uuids))
-        return Held(fence, await self._knowing(partial(to_records, records)))
+    async def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
+        fence, records = await self._call("lift", session, CLIENT_LEASE, *map(pack_uuid, uuids))
+        return LeasedTasks(fence, await self._with_policies(partial(to_records, records)))
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
-        numbers, words = packed_copies(records)
-        holders = await self._call("adopt", packed_policies(records), numbers, *words)
+        numbers, words = pack_copies(records)
+        holders = await self._call("adopt", pack_policies(records), numbers, *words)
         return _added(records, holders)
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
-        return [to_uuid(uuid) for uuid in await self._call("revive", *map(packed_uuid, uuids))]
+        return [to_uuid(uuid) for uuid in await self._call("revive", *map(pack_uuid, uuids))]
 
     # -- sessions
 
-    async def beat(self, session: str, info: bytes, lease: int) -> Beat:
+    async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         while (answer := await self._call("heartbeat", session, info, lease)) == b"more":
             pass  # dead, and what it held goes back a batch at a time
         if not answer[0]:
-            return Beat(alive=False)
+            return HeartbeatResult(alive=False)
         wanted = answer[1]
         pairs = zip(wanted[::2], wanted[1::2], strict=True)
-        return Beat(True, [Lease(to_uuid(uuid), fence, session) for uuid, fence in pairs])
+        return HeartbeatResult(True, [Lease(to_uuid(uuid), fence, session) for uuid, fence in pairs])
 
-    async def close(self, session: str) -> None:
+    async def close_session(self, session: str) -> None:
         while await self._call("close_session", session):
             pass  # a batch at a time
 
     def hints(self, session: str) -> Hints:
-        return Listening(session, self._subscribe, self._knowing, self._place.shown)
+        return RedisHintStream(session, self._subscribe, self._with_policies, self._place.shown)
 
-    async def _subscribe(self, session: str) -> Ear:
+    async def _subscribe(self, session: str) -> RedisSubscription:
         return await self._client.listen(self.prefix, f"{self.prefix}hints", f"{self.prefix}to:{session}")
 
     # -- control
 
     async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
         new = [
-            (each.name, each.declared, each.next_at, each.rev, each.paused, each.last_at, each.runs)
+            (each.name, each.definition_digest, each.next_at, each.rev, each.paused, each.last_at, each.runs)
             for each in schedules
         ]
-        bounds = [(each.name, each.by, each.cap, each.rate, each.burst, each.paused, each.reason) for each in limits]
+        bounds = [(each.name, each.owner, each.cap, each.rate, each.burst, each.paused, each.reason) for each in limits]
         answers = await self._call("put", encode(new), encode(bounds), *(each.rule for each in schedules))
         return [*map(bool, answers), *(True for _ in limits)]
 
-    async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
+    async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
         wanted = [(each.name, each.rev, each.next_at, each.last_at, times(each.tasks)) for each in fires]
         words = [word for each in fires for word in payloads(each.tasks)]
-        policies = packed_policies(task for each in fires for task in each.tasks)
+        policies = pack_policies(task for each in fires for task in each.tasks)
         return [bool(answer) for answer in await self._call("fire", encode(wanted), policies, *words)]
 
-    async def drop(self, schedules: Sequence[str]) -> None:
+    async def delete_schedules(self, schedules: Sequence[str]) -> None:
         if schedules:
             await self._call("delete_schedules", *schedules)
 
@@ -238,25 +238,25 @@ def _added(tasks: Sequence[NewTask | Record], holders: Sequence[bytes]) -> list[
     ]
 
 
-def _pool(pool: Pool) -> list[Any]:
+def _pool(pool: SlotPool) -> list[Any]:
     words: list[Any] = [pool.total]
-    for source, room in pool.room.items():
+    for source, room in pool.capacity.items():
         words += (source, room)
     return words
 
 
-def _waiting(ask: Ask) -> bytes:
+def _waiting(request: ClaimRequest) -> bytes:
     """As the server keeps it: ms, the next number, then 0, name, 1 and room of each source."""
-    if ask.waits is None:
+    if request.waits is None:
         return b""
-    room = [b"\0%b\1%b" % (name.encode(), min(most, 65_535).to_bytes(2, "big")) for name, most in ask.waits.items()]
-    return _WAITING.pack(ask.waits_for, ask.number + 1) + b"".join(room)
+    room = [b"\0%b\1%b" % (name.encode(), min(most, 65_535).to_bytes(2, "big")) for name, most in request.waits.items()]
+    return _WAITING.pack(request.waits_for, request.number + 1) + b"".join(room)
 
 
-def _claimed(answer: Sequence[Any]) -> Claimed:
+def _claimed(answer: Sequence[Any]) -> ClaimResult:
     about, tasks, chores, schedules = answer
     fence, rest, woke, next_in, more, now = decode(about)
-    return Claimed(
+    return ClaimResult(
         fence, to_records(tasks), to_records(chores), [to_schedule(*each) for each in schedules],
         {source: None if wait is False else wait for source, wait in rest}, frozenset(woke),
         None if next_in is False else next_in, more, now,

@@ -6,13 +6,13 @@ import asyncio
 from collections import deque
 from typing import Any
 
-from onthedot.stores.redis.connection import Line
+from onthedot.stores.redis.connection import RedisConnection
 
 _QUIET = 15.0  # seconds after which a silent connection is asked whether it lives; a worker hears its own beats
 _ANSWER = 5.0
 
 
-class Ear(Line):
+class RedisSubscription(RedisConnection):
     def __init__(self, patience: float) -> None:
         super().__init__(patience)
         self._heard: deque[tuple[bytes, bytes]] = deque()
@@ -35,15 +35,15 @@ class Ear(Line):
     async def message(self) -> tuple[bytes, bytes]:
         """Channel and data of the next. Raises why there are no more."""
         while not self._heard:
-            if self.why is not None:
-                raise self.why
+            if self.close_reason is not None:
+                raise self.close_reason
             self._told = self._loop.create_future()
             await self._told
         return self._heard.popleft()
 
-    def unasked(self, answer: Any) -> None:
+    def on_push(self, answer: Any) -> None:
         if isinstance(answer, Exception):
-            super().unasked(answer)
+            super().on_push(answer)
             return
         self._last = self._loop.time()
         if answer[0] == b"message":
@@ -61,8 +61,8 @@ class Ear(Line):
             self._write(self._pack(("PING",)))
             self._quiet = self._loop.call_later(_ANSWER, self._listen, now)
 
-    def _end(self, why: Exception) -> None:
-        super()._end(why)
+    def _end(self, reason: Exception) -> None:
+        super()._end(reason)
         if self._quiet is not None:
             self._quiet.cancel()
         self._tell()

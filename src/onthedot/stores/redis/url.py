@@ -19,7 +19,7 @@ _FORMS = {
 }
 
 
-class Place(NamedTuple):
+class RedisAddress(NamedTuple):
     """Where it is. `shown` has no password in it."""
 
     kind: str
@@ -56,7 +56,7 @@ class Place(NamedTuple):
         return self.options.get("tls_insecure") not in _YES
 
 
-def place_of(url: str) -> Place:
+def place_of(url: str) -> RedisAddress:
     kind = url.partition("://")[0]
     parts = urlsplit(url)
     login, _, hosts = parts.netloc.rpartition("@")
@@ -71,24 +71,26 @@ def place_of(url: str) -> Place:
     try:
         named = [_host(each, port) for each in hosts.split(",")] if hosts else [("localhost", port)]
         db = int(path[0]) if path else 0
-        place = Place(kind, named, unquote(username) or None, unquote(password) or None, service, db, options, shown)
-        _check(place)
+        address = RedisAddress(
+            kind, named, unquote(username) or None, unquote(password) or None, service, db, options, shown
+        )
+        _check(address)
     except ValueError as error:
         raise StoreRefused(f"{shown}: {error}; such a URL looks like {_FORMS[kind]}") from None
     if (len(named) > 1 and kind in ("redis", "rediss")) or len(path) > 1 or (kind == "redis+cluster" and db):
         raise StoreRefused(f"{shown}: such a URL looks like {_FORMS[kind]}")
-    return place
+    return address
 
 
-def _check(place: Place) -> None:
-    if place.lease < 1 or place.connections < 1:
+def _check(address: RedisAddress) -> None:
+    if address.lease < 1 or address.connections < 1:
         raise ValueError("lease and max_connections must be more than nothing")
-    if place.wait < 0 or (place.wait and place.kind == "redis+cluster"):
+    if address.wait < 0 or (address.wait and address.kind == "redis+cluster"):
         raise ValueError("wait is a number of replicas of one master, not of a cluster")
     for name in ("tls", "tls_insecure"):
-        if place.options.get(name, "0") not in (*_YES, *_NO):
-            raise ValueError(f"{name}={place.options[name]} is neither 1 nor 0")
-    if not place.tls and (without := [name for name in _TLS if name in place.options]):
+        if address.options.get(name, "0") not in (*_YES, *_NO):
+            raise ValueError(f"{name}={address.options[name]} is neither 1 nor 0")
+    if not address.tls and (without := [name for name in _TLS if name in address.options]):
         raise ValueError(f"{', '.join(without)} without TLS: write rediss://, or tls=1 with Sentinel or a cluster")
 
 

@@ -11,11 +11,11 @@ from collections.abc import Iterator, Sequence
 _USUAL = 17  # bytes
 
 
-def packed_uuid(uuid: str) -> bytes:
-    return packed_uuids((uuid,))
+def pack_uuid(uuid: str) -> bytes:
+    return pack_uuids((uuid,))
 
 
-def packed_uuids(uuids: Sequence[str]) -> bytes:
+def pack_uuids(uuids: Sequence[str]) -> bytes:
     """One behind the other. If all are of the usual form, in one stroke: every task passes here, coming and going."""
     number = len(uuids)
     text = "00" + "00".join(uuids)
@@ -28,7 +28,7 @@ def packed_uuids(uuids: Sequence[str]) -> bytes:
             raw = b""
         if len(raw) == _USUAL * number and raw.hex() == digits:  # capitals and spaces are understood, too, and would go
             return raw
-    return b"".join(map(packed_uuid if number > 1 else _packed_text, uuids))
+    return b"".join(map(pack_uuid if number > 1 else _packed_text, uuids))
 
 
 def _packed_text(uuid: str) -> bytes:

@@ -8,13 +8,13 @@ from heapq import heappop, heappush
 from typing import Literal
 
 from onthedot.stores.contract import Limit, Record
-from onthedot.stores.rules.ordered_queue import Order
+from onthedot.stores.rules.ordered_queue import OrderedQueue
 
 SWEEP = 5_000  # lanes a purge looks at
 _SLACK_MS = 1e-3  # what a moment may lose to rounding: the tokens of this time are lent, and stay owed
 
 
-class Bucket:
+class TokenBucket:
     """Tokens of one rate; starts full. `spend` is the only way out, time the only way in."""
 
     __slots__ = ("at", "tokens")
@@ -38,15 +38,15 @@ class Bucket:
 class Lane:
     """One key's tasks: how many run, how many were let into ready, who waits outside."""
 
-    __slots__ = ("admitted", "bucket", "name", "parked", "pledged", "refill_at", "running")
+    __slots__ = ("admitted", "bucket", "name", "parked", "refill_at", "reserved", "running")
 
     def __init__(self, name: str) -> None:
         self.name: str = name
         self.running: int = 0
         self.admitted: int = 0
-        self.pledged: float = 0.0  # what the admitted ones will cost
-        self.parked: Order = Order()
-        self.bucket: Bucket | None = None
+        self.reserved: float = 0.0  # what the admitted ones will cost
+        self.parked: OrderedQueue = OrderedQueue()
+        self.bucket: TokenBucket | None = None
         self.refill_at: float | None = None
 
     @property
@@ -54,13 +54,13 @@ class Lane:
         return not (self.running or self.admitted or self.parked.members)
 
 
-class Limits:
+class LimitTable:
     """Limit records by name and by whom, and what they come to."""
 
     def __init__(self) -> None:
         self._records: dict[tuple[str, str], Limit] = {}
         self._effective: dict[str, Limit | None] = {}
-        self._sources: dict[str, Bucket] = {}
+        self._sources: dict[str, TokenBucket] = {}
         self.lanes: dict[str, Lane] = {}
         self.declared: bool = False  # nothing is looked at where nothing was ever declared or laned
         self._refills: list[tuple[float, str]] = []
@@ -68,16 +68,16 @@ class Limits:
 
     def put(self, limit: Limit, now: float) -> bool:
         """False: that is how it was. Else the lanes it is about are looked at again, and no others."""
-        if self._records.get((limit.name, limit.by)) == limit:
+        if self._records.get((limit.name, limit.owner)) == limit:
             return False
-        self._records[limit.name, limit.by] = limit
-        self.declared = self.declared or binds(limit)
+        self._records[limit.name, limit.owner] = limit
+        self.declared = self.declared or is_effective(limit)
         self._effective.clear()
         head, slash, key = limit.name.partition("/")
         about = (name for name in self.lanes if name.startswith(head + "/")) if slash and key == "*" else (limit.name,)
         for name in about:
             if (lane := self.lanes.get(name)) is not None and lane.parked.members:
-                self.refill(lane, now)
+                self.set_refill(lane, now)
         return True
 
     def all(self) -> list[Limit]:
@@ -100,12 +100,12 @@ class Limits:
                 if (limit := self._records.get((each, by))) is not None:
                     yield limit
 
-    def room(self, source: str, running: int, now: float) -> tuple[float, float | None]:
+    def source_capacity(self, source: str, running: int, now: float) -> tuple[float, float | None]:
         """How many more of a source may start now, and in how many ms it is worth asking again."""
         limit = self.effective(source)
         if limit is None:
             return float("inf"), None
-        if shut(limit, running):
+        if closed_reason(limit, running):
             return 0, None
         room = float("inf") if limit.cap is None else limit.cap - running
         if limit.rate is None:
@@ -121,10 +121,10 @@ class Limits:
         if limit is not None and limit.rate is not None:
             self._source_bucket(source, limit, now).spend(starts)
 
-    def _source_bucket(self, source: str, limit: Limit, now: float) -> Bucket:
+    def _source_bucket(self, source: str, limit: Limit, now: float) -> TokenBucket:
         bucket = self._sources.get(source)
         if bucket is None:
-            bucket = self._sources[source] = Bucket(limit, now)
+            bucket = self._sources[source] = TokenBucket(limit, now)
         return bucket
 
     def lane(self, name: str) -> Lane:
@@ -134,35 +134,35 @@ class Limits:
             self.declared = True
         return lane
 
-    def opens(self, lane: Lane, cost: float, now: float) -> bool:
+    def has_capacity(self, lane: Lane, cost: float, now: float) -> bool:
         """May one more be let into ready? If only time can tell, the lane's refill is set."""
         limit = self.effective(lane.name)
         if limit is None:
             return True
-        if shut(limit, lane.running + lane.admitted):
+        if closed_reason(limit, lane.running + lane.admitted):
             return False
         if limit.rate is None:
             return True
         cost = min(cost, limit.burst)
-        missing = cost - (self._level(lane, limit, now) - lane.pledged)
+        missing = cost - (self._level(lane, limit, now) - lane.reserved)
         if missing <= _slack(limit.rate):
             return True
-        if lane.pledged + cost <= limit.burst:  # else time alone does not open it: the admitted ones must start first
-            self.refill(lane, now + _time_for(missing, limit.rate))
+        if lane.reserved + cost <= limit.burst:  # else time alone does not open it: the admitted ones must start first
+            self.set_refill(lane, now + _time_for(missing, limit.rate))
         return False
 
-    def starts(self, lane: Lane, cost: float, now: float) -> bool:
+    def may_start(self, lane: Lane, cost: float, now: float) -> bool:
         """May an admitted one start? Asked again at the take, since limits can have changed in between."""
         limit = self.effective(lane.name)
         if limit is None:
             return True
-        if shut(limit, lane.running):
+        if closed_reason(limit, lane.running):
             return False
         if limit.rate is None:
             return True
         cost = min(cost, limit.burst)  # one that was added under a larger burst waits for a full bucket, not for ever
         if cost - self._level(lane, limit, now) > _slack(limit.rate):
-            self.refill(lane, now)  # what was pledged to it may be enough for the first of those that are parked
+            self.set_refill(lane, now)  # what was pledged to it may be enough for the first of those that are parked
             return False
         assert lane.bucket is not None
         lane.bucket.spend(cost)
@@ -170,10 +170,10 @@ class Limits:
 
     def _level(self, lane: Lane, limit: Limit, now: float) -> float:
         if lane.bucket is None:
-            lane.bucket = Bucket(limit, now)
+            lane.bucket = TokenBucket(limit, now)
         return lane.bucket.level(limit, now)
 
-    def refill(self, lane: Lane, when: float) -> None:
+    def set_refill(self, lane: Lane, when: float) -> None:
         if lane.refill_at is None or when < lane.refill_at:
             lane.refill_at = when
             heappush(self._refills, (when, lane.name))
@@ -191,9 +191,9 @@ class Limits:
     def next_refill(self) -> float | None:
         return self._refills[0][0] if self._refills else None
 
-    def scratch(self, record: Record) -> Limits:
+    def snapshot(self, record: Record) -> LimitTable:
         """The same rules over copies of what is this task's, for who only asks: a rule writes down what it finds."""
-        scratch = Limits()
+        scratch = LimitTable()
         scratch._records, scratch.declared = self._records, self.declared
         if (bucket := self._sources.get(record.source)) is not None:
             scratch._sources[record.source] = copy(bucket)
@@ -225,12 +225,12 @@ class Limits:
         return self._level(lane, limit, now) >= limit.burst
 
 
-def binds(limit: Limit) -> bool:
+def is_effective(limit: Limit) -> bool:
     """Does it say anything? What code no longer declares stays as a record that does not."""
     return limit.cap is not None or limit.rate is not None or limit.paused
 
 
-def shut(limit: Limit, running: int) -> Literal["paused", "cap"] | None:
+def closed_reason(limit: Limit, running: int) -> Literal["paused", "cap"] | None:
     """What stops one more start, whatever the time."""
     if limit.paused:
         return "paused"
@@ -239,9 +239,9 @@ def shut(limit: Limit, running: int) -> Literal["paused", "cap"] | None:
 
 def admitted(lane: Lane, record: Record, by: int) -> None:
     lane.admitted += by
-    lane.pledged += by * record.policy.cost
+    lane.reserved += by * record.policy.cost
     if lane.admitted == 0:
-        lane.pledged = 0.0
+        lane.reserved = 0.0
 
 
 def _slack(rate: float) -> float:
@@ -253,7 +253,7 @@ def _time_for(tokens: float, rate: float) -> float:
 
 
 def _merge(name: str, limits: Iterable[Limit]) -> Limit | None:
-    found = [limit for limit in limits if binds(limit)]
+    found = [limit for limit in limits if is_effective(limit)]
     if not found:
         return None
     cap = next((each.cap for each in found if each.cap is not None), None)

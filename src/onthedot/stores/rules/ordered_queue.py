@@ -10,7 +10,7 @@ from onthedot.stores.contract import Record
 SEQ_BITS = 40
 
 
-class Order:
+class OrderedQueue:
     """Records by (moment, seq), packed into one int each: half the time and the space of tuples.
 
     What comes in order waits in a queue, what comes out of order in a heap; taking from a queue costs the same

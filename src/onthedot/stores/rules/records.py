@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from math import ceil
 
-from onthedot.stores.contract import Lease, Past, Record, State, Why
+from onthedot.stores.contract import History, Lease, Reason, Record, State
 
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
-ENDING: frozenset[Why] = frozenset({"cancel", "expired", "crashed", "stray", "lifted"})
+CHORE_REASONS: frozenset[Reason] = frozenset({"cancel", "expired", "crashed", "stray", "lifted"})
 """In no order: a chore's, which must end; or lifted, which may be put down again."""
 
 
@@ -16,95 +16,149 @@ def due_in(after: float, now: float) -> int:
     return ceil(now + after) if after > 0 else int(now)
 
 
-def moved(record: Record, state: State, past: Past | None = None) -> Record:
+def with_state(record: Record, state: State, history: History | None = None) -> Record:
     return Record(
         record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due, record.seq,
-        record.added, state, record.past if past is None else past,
+        record.added, state, record.history if history is None else history,
     )  # fmt: skip
 
 
-def due_again(record: Record, due: int, past: Past) -> Record:
+def rescheduled(record: Record, due: int, history: History) -> Record:
     return Record(
         record.uuid, record.source, record.body, record.policy, record.lane, record.unique, due, record.seq,
-        record.added, "scheduled", past,
+        record.added, "scheduled", history,
     )  # fmt: skip
 
 
-def past_with(
-    past: Past,
-    why: Why | None = None,
+def with_history(
+    history: History,
+    reason: Reason | None = None,
     session: str | None = None,
     started: int | None = None,
-    cancel: bool = False,
+    cancel_requested: bool = False,
     result: bytes | None = None,
-) -> Past:
-    return Past(
-        why or past.why, past.retries, past.crashes, past.earlier, past.cancel or cancel, past.settled,
-        session or past.session, started if started is not None else past.started, past.ended, past.keep_until,
-        past.result if result is None else result, past.error, past.hops,
-    )  # fmt: skip
+) -> History:
+    return History(
+        reason or history.reason,
+        history.retries,
+        history.crashes,
+        history.earlier,
+        history.cancel_requested or cancel_requested,
+        history.settled_fence,
+        session or history.session,
+        started if started is not None else history.started,
+        history.ended,
+        history.keep_until,
+        history.result if result is None else result,
+        history.error,
+        history.hops,
+    )
 
 
 def ended(
-    past: Past, lease: Lease, started: int | None, now: float, keep: int, result: bytes | None, error: bytes | None
-) -> Past:
+    history: History,
+    lease: Lease,
+    started: int | None,
+    now: float,
+    keep: int,
+    result: bytes | None,
+    error: bytes | None,
+) -> History:
     at = int(now)
-    return Past(
-        past.why, past.retries, past.crashes, past.earlier, past.cancel, lease.fence, lease.session,
-        started, at, at + keep, result, error, past.hops,
-    )  # fmt: skip
+    return History(
+        history.reason,
+        history.retries,
+        history.crashes,
+        history.earlier,
+        history.cancel_requested,
+        lease.fence,
+        lease.session,
+        started,
+        at,
+        at + keep,
+        result,
+        error,
+        history.hops,
+    )
 
 
 def adopted(record: Record, seq: int) -> Record:
     """As the copy of another store's begins, whose fences and sessions are others."""
-    was = record.past
-    past = Past(
+    was = record.history
+    history = History(
         "lifted", was.retries, was.crashes, was.earlier, started=was.started, error=was.error, hops=was.hops + 1
     )  # fmt: skip
     return Record(
         record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due, seq,
-        record.added, "scheduled", past,
+        record.added, "scheduled", history,
     )  # fmt: skip
 
 
-def gone(here: Record, copy: Record) -> bool:
+def is_superseded(here: Record, copy: Record) -> bool:
     """Moved away from here, and so the copy that comes may take its place; not if that is older than what has gone."""
-    return here.state in ENDED and here.past.why == "lifted" and here.past.hops <= copy.past.hops
+    return here.state in ENDED and here.history.reason == "lifted" and here.history.hops <= copy.history.hops
 
 
 def revived(record: Record, now: float) -> Record:
-    was = record.past
-    past = Past(
-        earlier=record.attempt, settled=was.settled, session=was.session, started=was.started, hops=was.hops
+    was = record.history
+    history = History(
+        earlier=record.attempt, settled_fence=was.settled_fence, session=was.session, started=was.started, hops=was.hops
     )  # fmt: skip
-    return due_again(record, int(now), past)
+    return rescheduled(record, int(now), history)
 
 
-def settled_by(past: Past, lease: Lease) -> Past:
-    return Past(
-        past.why, past.retries, past.crashes, past.earlier, past.cancel, lease.fence, lease.session, past.started,
-        past.ended, past.keep_until, past.result, past.error, past.hops,
-    )  # fmt: skip
+def settled_by(history: History, lease: Lease) -> History:
+    return History(
+        history.reason,
+        history.retries,
+        history.crashes,
+        history.earlier,
+        history.cancel_requested,
+        lease.fence,
+        lease.session,
+        history.started,
+        history.ended,
+        history.keep_until,
+        history.result,
+        history.error,
+        history.hops,
+    )
 
 
-def back(past: Past, lease: Lease, counted: bool, started: int | None, error: bytes) -> Past:
-    return Past(
-        "due", past.retries + counted, past.crashes, past.earlier, past.cancel, lease.fence, lease.session,
-        started, error=error or past.error, hops=past.hops,
-    )  # fmt: skip
+def after_requeue(history: History, lease: Lease, counted: bool, started: int | None, error: bytes) -> History:
+    return History(
+        "due",
+        history.retries + counted,
+        history.crashes,
+        history.earlier,
+        history.cancel_requested,
+        lease.fence,
+        lease.session,
+        started,
+        error=error or history.error,
+        hops=history.hops,
+    )
 
 
-def crashed(past: Past, most: int, started: int, counted: bool) -> Past:
-    crashes = past.crashes + counted
-    return Past(
-        "crashed" if crashes >= most and not past.cancel else "crash", past.retries, crashes, past.earlier,
-        past.cancel, past.settled, past.session, started, error=past.error, hops=past.hops,
-    )  # fmt: skip
+def after_crash(history: History, most: int, started: int, counted: bool) -> History:
+    crashes = history.crashes + counted
+    return History(
+        "crashed" if crashes >= most and not history.cancel_requested else "crash",
+        history.retries,
+        crashes,
+        history.earlier,
+        history.cancel_requested,
+        history.settled_fence,
+        history.session,
+        started,
+        error=history.error,
+        hops=history.hops,
+    )
 
 
 def expiry(record: Record) -> int | None:
     """Only what never started expires."""
-    if record.policy.expires is None or record.past.started is not None:
+    if record.policy.expires is None or record.history.started is not None:
         return None
     return record.due + record.policy.expires
 

@@ -9,7 +9,7 @@ import sqlite3
 from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
 
 
-def explained(error: Exception, path: str) -> Exception:
+def translate(error: Exception, path: str) -> Exception:
     if isinstance(error, OSError):
         return _KINDS.get(error.errno or 0, StoreUnavailable)(
             f"{path}: {error}; SQLite needs a folder that exists and that this user may write, with some room"

@@ -15,14 +15,14 @@ from queue import Empty, SimpleQueue
 from typing import Any
 
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.sqlite.request_thread import Call, answer
+from onthedot.stores.sqlite.request_thread import Request, answer
 
 _log = logging.getLogger("onthedot.store")
 _REST = 0.05  # seconds that what nobody waits for may be without
 _sync = getattr(os, "fdatasync", os.fsync)
 
 
-class Disk:
+class FsyncThread:
     """Syncs the WAL while a connection is open. One sync is for all that was committed before it began.
 
     The file is held open as long as the connection: the kernel tells of a write that failed to those who had it open
@@ -32,7 +32,7 @@ class Disk:
     def __init__(self, path: str) -> None:
         self._path = path
         self.failed: str = ""  # why; from then on a power cut may take back the whole WAL
-        self._due: SimpleQueue[list[Call[Any]] | threading.Event] = SimpleQueue()
+        self._due: SimpleQueue[list[Request[Any]] | threading.Event] = SimpleQueue()
         self._wal = -1
         self._ending = False
         self._thread = threading.Thread(target=self._run, name="onthedot-sqlite-disk", daemon=True)
@@ -44,7 +44,7 @@ class Disk:
     def open(self) -> None:
         self._wal = os.open(f"{self._path}-wal", os.O_RDWR | os.O_CLOEXEC)
 
-    def sync(self, calls: list[Call[Any]]) -> None:
+    def sync(self, calls: list[Request[Any]]) -> None:
         """At once, and then these calls are answered; if there are none, within a moment."""
         self._due.put(calls)
 
@@ -81,9 +81,9 @@ class Disk:
             elif self._ending:
                 return
 
-    def _gathered(self) -> tuple[list[Call[Any]], threading.Event | None]:
+    def _gathered(self) -> tuple[list[Request[Any]], threading.Event | None]:
         """Those that wait for the next sync, and who wants to know when it is over."""
-        calls: list[Call[Any]] = []
+        calls: list[Request[Any]] = []
         until, wait = inf, None
         while True:
             try:

@@ -6,27 +6,27 @@ from collections.abc import Sequence
 
 from onthedot.stores.contract import Lease, Note
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.tables import Board
+from onthedot.stores.sqlite.tables import SqliteTables
 
 
-def note(board: Board, notes: Sequence[Note]) -> list[Lease]:
+def note(tables: SqliteTables, notes: Sequence[Note]) -> list[Lease]:
     """Answers with the leases that are lost."""
     lost: list[Lease] = []
     for each in notes:
         lease = each.lease
-        held = board.db.execute(SQL["held_under"], (board.app, lease.uuid, lease.fence, lease.session)).fetchone()
-        if held is None:
+        leased = tables.db.execute(SQL["held_under"], (tables.app, lease.uuid, lease.fence, lease.session)).fetchone()
+        if leased is None:
             lost.append(lease)
         else:
-            write_note(board, held[0], each)
+            write_note(tables, leased[0], each)
     return lost
 
 
-def write_note(board: Board, seq: int, note: Note) -> None:
-    there = board.db.execute(SQL["has_note"], (seq, note.kind, note.name)).fetchone()
+def write_note(tables: SqliteTables, seq: int, note: Note) -> None:
+    there = tables.db.execute(SQL["has_note"], (seq, note.kind, note.name)).fetchone()
     if there is not None:
         if note.kind == "error":
             return
-        board.db.execute(SQL["drop_note"], there)  # a later progress has a later number, so that readers see it
+        tables.db.execute(SQL["drop_note"], there)  # a later progress has a later number, so that readers see it
     row = (seq, note.kind, note.name, note.data, note.lease.fence, note.lease.session)
-    board.db.execute(SQL["write_note"], row)
+    tables.db.execute(SQL["write_note"], row)

@@ -6,7 +6,7 @@ import sqlite3
 from collections.abc import Sequence
 
 from onthedot.stores.contract import Limit
-from onthedot.stores.rules.limits import SWEEP, Bucket, Lane, Limits, binds
+from onthedot.stores.rules.limits import SWEEP, Lane, LimitTable, TokenBucket, is_effective
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row
 
@@ -14,7 +14,7 @@ _SLACK_MS = 1e-3
 _BLANK = (0, 0, 0.0, None, None, None)  # a lane of which there is nothing to remember
 
 
-class Lanes(Limits):
+class SqliteLimitTable(LimitTable):
     def __init__(self, db: sqlite3.Connection, app: int) -> None:
         super().__init__()
         self._db = db
@@ -27,17 +27,18 @@ class Lanes(Limits):
         self._effective.clear()
         rows = self._db.execute(SQL["limits"], (self._app,))
         limits = [
-            Limit(name, cap, rate, burst, bool(paused), why, by) for name, cap, rate, burst, paused, why, by in rows
+            Limit(name, cap, rate, burst, bool(paused), reason, by)
+            for name, cap, rate, burst, paused, reason, by in rows
         ]
-        self._records = {(limit.name, limit.by): limit for limit in limits}
-        self.declared: bool = any(map(binds, limits))
+        self._records = {(limit.name, limit.owner): limit for limit in limits}
+        self.declared: bool = any(map(is_effective, limits))
 
     def put_all(self, limits: Sequence[Limit], now: float) -> list[Limit]:
         """Answers with those that are new or other than before; the lanes they are about are looked at again."""
-        last = {(each.name, each.by): each for each in limits}
+        last = {(each.name, each.owner): each for each in limits}
         changed = [each for name, each in last.items() if self._records.get(name) != each]
         rows = [
-            (self._app, each.name, each.by, each.cap, each.rate, each.burst, each.paused, each.reason)
+            (self._app, each.name, each.owner, each.cap, each.rate, each.burst, each.paused, each.reason)
             for each in changed
         ]
         if rows:
@@ -58,23 +59,23 @@ class Lanes(Limits):
         lane = self.lanes[name] = Lane(name)
         row = self._db.execute(SQL["lane"], (self._app, name)).fetchone()
         if row is not None:
-            lane.running, lane.admitted, lane.pledged, tokens, at, lane.refill_at = row
+            lane.running, lane.admitted, lane.reserved, tokens, at, lane.refill_at = row
             if tokens is not None:
-                lane.bucket = Bucket(Limit(name, burst=tokens), at)
+                lane.bucket = TokenBucket(Limit(name, burst=tokens), at)
         self._was[name] = self._row(lane)
         return lane
 
     def _row(self, lane: Lane) -> Row:
         tokens, at = (None, None) if lane.bucket is None else (lane.bucket.tokens, lane.bucket.at)
-        return self._app, lane.name, lane.running, lane.admitted, lane.pledged, tokens, at, lane.refill_at
+        return self._app, lane.name, lane.running, lane.admitted, lane.reserved, tokens, at, lane.refill_at
 
-    def _source_bucket(self, source: str, limit: Limit, now: float) -> Bucket:
+    def _source_bucket(self, source: str, limit: Limit, now: float) -> TokenBucket:
         lane = self.lane(source)
         if lane.bucket is None:
-            lane.bucket = Bucket(limit, now)
+            lane.bucket = TokenBucket(limit, now)
         return lane.bucket
 
-    def refill(self, lane: Lane, when: float) -> None:
+    def set_refill(self, lane: Lane, when: float) -> None:
         if lane.refill_at is None or when < lane.refill_at:
             lane.refill_at = when
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 
-class Told:
-    __slots__ = ("but", "cancel", "ended", "peers", "sooner", "woke")
+class Notifications:
+    __slots__ = ("but", "cancel", "ended", "peers", "sooner", "woken")
 
     def __init__(self) -> None:
-        self.woke: set[str] = set()  # sources that got ready tasks or freed capacity in this call
+        self.woken: set[str] = set()  # sources that got ready tasks or freed capacity in this call
         self.sooner: set[str] = set()  # sources that got an alarm
         self.but: str | None = None  # the session that called, and looks by itself
         self.cancel: list[tuple[str, str, str]] = []  # session, uuid, reason

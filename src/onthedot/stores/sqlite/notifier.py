@@ -14,15 +14,15 @@ from pathlib import Path
 
 import msgspec
 
-from onthedot.stores.hint_streams import Listener, Listeners
-from onthedot.stores.sqlite.notifications import Told
+from onthedot.stores.hint_streams import HintBuffer, HintHub
+from onthedot.stores.sqlite.notifications import Notifications
 
 _LONGEST = 100  # bytes of a socket's path; the system's limit is 104 or 108
 _MOST = 30  # names in one datagram: a source has up to 200 letters
 _Message = tuple[list[str], dict[str, str], list[str], bool]  # sources, cancel, ended, a session has come
 
 
-class News(msgspec.Struct):
+class SessionNotification(msgspec.Struct):
     """What one session is to be told."""
 
     sources: set[str] = msgspec.field(default_factory=set[str])
@@ -41,7 +41,7 @@ def _parts(names: list[str]) -> Iterable[list[str]]:
     return (names[start : start + _MOST] for start in range(0, len(names), _MOST))
 
 
-class Ears(Listeners):
+class DatagramNotifier(HintHub):
     def __init__(self, folder: Path, app: str) -> None:
         super().__init__()
         self.folder: Path = folder
@@ -49,21 +49,21 @@ class Ears(Listeners):
         self._sockets: dict[str, socket.socket] = {}
         self._mouth: socket.socket | None = None
         self._unsent: list[tuple[str, bytes]] = []
-        self.listen_to: Callable[[int], object] = lambda _: None
-        self.deaf: Callable[[int], object] = lambda _: None
+        self.watch: Callable[[int], object] = lambda _: None
+        self.unwatch: Callable[[int], object] = lambda _: None
 
     # -- listening
 
-    def add(self, session: str) -> Listener:
+    def add(self, session: str) -> HintBuffer:
         if session not in self._sockets and (ear := self._bound(session)) is not None:
             self._sockets[session] = ear
-            self.listen_to(ear.fileno())
+            self.watch(ear.fileno())
         return super().add(session)
 
-    def remove(self, session: str, listener: Listener) -> None:
+    def remove(self, session: str, listener: HintBuffer) -> None:
         super().remove(session, listener)
         if session not in self and (ear := self._sockets.pop(session, None)) is not None:
-            self.deaf(ear.fileno())
+            self.unwatch(ear.fileno())
             ear.close()
             (self.folder / self._name(session)).unlink(missing_ok=True)
 
@@ -106,7 +106,7 @@ class Ears(Listeners):
     def fds(self) -> list[int]:
         return [ear.fileno() for ear in self._sockets.values()]
 
-    def hear(self, fd: int) -> bool:
+    def receive(self, fd: int) -> bool:
         """Reads what has come; True: a session has come somewhere."""
         peers = False
         for session, ear in list(self._sockets.items()):
@@ -124,19 +124,19 @@ class Ears(Listeners):
 
     # -- telling
 
-    def spread(self, told: Sequence[Told], workers: Iterable[str]) -> None:
-        news: dict[str, News] = {}
+    def publish(self, told: Sequence[Notifications], workers: Iterable[str]) -> None:
+        news: dict[str, SessionNotification] = {}
         for each in told:
-            sources = each.woke | each.sooner
+            sources = each.woken | each.sooner
             for worker in workers if sources or each.peers else ():
                 if worker != each.but:
-                    its = news.setdefault(worker, News())
+                    its = news.setdefault(worker, SessionNotification())
                     its.sources |= sources
                     its.peers = its.peers or each.peers
             for session, uuid, reason in each.cancel:
-                news.setdefault(session, News()).cancel[uuid] = reason
+                news.setdefault(session, SessionNotification()).cancel[uuid] = reason
             for session, uuids in each.ended.items():
-                news.setdefault(session, News()).ended += uuids
+                news.setdefault(session, SessionNotification()).ended += uuids
         for session, its in news.items():
             if session not in self:
                 if not os.access(self.folder / self._name(session), os.F_OK):
@@ -168,7 +168,7 @@ class Ears(Listeners):
         self._unsent = full[-1000:]
         return bool(full)
 
-    def hush(self) -> None:
+    def clear(self) -> None:
         """The store is shut: nothing more is said."""
         self._unsent = []
         if self._mouth is not None:

@@ -42,7 +42,7 @@ class Presence:
             self._file(owner).unlink(missing_ok=True)
         return dead
 
-    def eye(self, owner: str) -> int | None:
+    def pidfd(self, owner: str) -> int | None:
         """A file that can be read when the process has ended. None: nobody tells, so one has to look."""
         pid, namespace, _ = owner.split("-")
         if not hasattr(os, "pidfd_open") or namespace != _namespace():  # in another container, it is another's number

@@ -242,7 +242,7 @@ SELECT (SELECT min(at) FROM onthedot_alarm WHERE app = :app),
     (SELECT min(next_at) FROM onthedot_schedule WHERE app = :app AND next_at > :now AND NOT paused);
 
 -- name: due_schedules
-SELECT name, rule, declared, next_at, rev, paused, last_at, runs FROM onthedot_schedule
+SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs FROM onthedot_schedule
 WHERE app = ? AND next_at <= ? AND NOT paused;
 
 -- name: session
@@ -282,10 +282,10 @@ DELETE FROM onthedot_grave WHERE number <= (SELECT max(number) FROM onthedot_gra
 SELECT 1 FROM onthedot_grave WHERE app = ? AND name = ?;
 
 -- name: schedule
-SELECT name, rule, declared, next_at, rev, paused, last_at, runs FROM onthedot_schedule WHERE app = ? AND name = ?;
+SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs FROM onthedot_schedule WHERE app = ? AND name = ?;
 
 -- name: put_schedule
-INSERT OR REPLACE INTO onthedot_schedule (app, name, rule, declared, next_at, rev, paused, last_at, runs)
+INSERT OR REPLACE INTO onthedot_schedule (app, name, rule, definition_digest, next_at, rev, paused, last_at, runs)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: drop_schedule
@@ -394,7 +394,7 @@ SELECT count(*) FROM (
 SELECT count(*) FROM (SELECT 1 FROM onthedot_parked WHERE app = ? AND lane = ? AND (rank, seq) < (?, ?) LIMIT ?);
 
 -- name: all_schedules
-SELECT name, rule, declared, next_at, rev, paused, last_at, runs FROM onthedot_schedule WHERE app = ?;
+SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs FROM onthedot_schedule WHERE app = ?;
 
 -- name: logged
 SELECT 1 FROM onthedot_change WHERE number = ?;

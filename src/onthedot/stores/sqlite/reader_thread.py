@@ -5,31 +5,31 @@ from __future__ import annotations
 from pathlib import Path
 
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.sqlite.errors import explained, inode
+from onthedot.stores.sqlite.errors import inode, translate
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.reads import Looking
-from onthedot.stores.sqlite.request_thread import Call, Desk, answer
+from onthedot.stores.sqlite.reads import SqliteReads
+from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer
 from onthedot.stores.sqlite.schema import connect
 
 
-class Reader(Desk[Looking]):
+class ReaderThread(RequestThread[SqliteReads]):
     def __init__(self, path: str, name: str) -> None:
         super().__init__("onthedot-sqlite-reader", path)
         self._name = name
-        self._looking: Looking | None = None
+        self._looking: SqliteReads | None = None
         self._inode = 0
 
-    def work(self, calls: list[Call[Looking]]) -> None:
+    def work(self, calls: list[Request[SqliteReads]]) -> None:
         for call in calls:
             if not call.take():
                 continue
             try:
                 call.answer = call.work(self._opened())
             except Exception as error:  # noqa: BLE001 - told to whoever asked
-                call.error = explained(error, self.path)
+                call.error = translate(error, self.path)
         answer(calls)
 
-    def _opened(self) -> Looking:
+    def _opened(self) -> SqliteReads:
         if self._looking is not None and inode(self.path) != self._inode:
             self.close()
         if self._looking is None:
@@ -41,7 +41,7 @@ class Reader(Desk[Looking]):
             if app is None:
                 db.close()
                 raise StoreUnavailable(f"{self.path} is not open")
-            self._looking, self._inode = Looking(db, app[0], Path(f"{self.path}-sessions")), inode(self.path)
+            self._looking, self._inode = SqliteReads(db, app[0], Path(f"{self.path}-sessions")), inode(self.path)
         return self._looking
 
     def let_go(self) -> None:

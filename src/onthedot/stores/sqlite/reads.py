@@ -9,12 +9,12 @@ from typing import Any
 
 import msgspec
 
-from onthedot.stores.contract import AHEAD, Lease, Limit, Note, Page, Record, Schedule, Standing, State
+from onthedot.stores.contract import MAX_AHEAD, Lease, Limit, Note, Page, Position, Record, Schedule, State
 from onthedot.stores.rules.filters import FILTERS, check
-from onthedot.stores.rules.position import holds
-from onthedot.stores.rules.records import ENDED, ENDING, moved, past_with
+from onthedot.stores.rules.position import blockers
+from onthedot.stores.rules.records import CHORE_REASONS, ENDED, with_history, with_state
 from onthedot.stores.sqlite.claim import to_schedule
-from onthedot.stores.sqlite.limits import Lanes
+from onthedot.stores.sqlite.limits import SqliteLimitTable
 from onthedot.stores.sqlite.presence import is_gone
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_record
@@ -23,7 +23,7 @@ _LOOK = 20_000  # records a call looks at
 _END = 2**62
 
 
-class Looking:
+class SqliteReads:
     def __init__(self, db: sqlite3.Connection, app: int, presences: Path) -> None:
         self.db = db
         self._app = app
@@ -63,29 +63,29 @@ class Looking:
     def tally(self) -> dict[tuple[str, State], int]:
         return {(source, state): number for source, state, number in self.db.execute(SQL["tally"], (self._app,))}
 
-    def standing(self, uuid: str, now: float) -> Standing | None:
+    def position(self, uuid: str, now: float) -> Position | None:
         self.db.execute("BEGIN")  # all that is read is of one moment; readers are in nobody's way
         try:
             row = self.db.execute(SQL["leased"], (self._app, uuid)).fetchone()
             if row is None or row[-2] is not None:
                 return None
             record = to_record(row, self.db.execute(SQL["source_name"], (row[1],)).fetchone()[0], now)
-            if record.state in ENDED or record.past.why in ENDING:
+            if record.state in ENDED or record.history.reason in CHORE_REASONS:
                 return None
             counted = self.db.execute(SQL["counted"], (row[1], "running")).fetchone()
-            limits = Lanes(self.db, self._app)  # what its rules change is never saved
+            limits = SqliteLimitTable(self.db, self._app)  # what its rules change is never saved
             limits.load()
-            return Standing(holds(limits, record, counted[0] if counted else 0, now), self._ahead(record, row[1]))
+            return Position(blockers(limits, record, counted[0] if counted else 0, now), self._ahead(record, row[1]))
         finally:
             self.db.execute("COMMIT")
 
     def _ahead(self, record: Record, source: int) -> int:
-        place = (record.rank, record.seq, AHEAD)
+        place = (record.rank, record.seq, MAX_AHEAD)
         queues: list[tuple[str, Row]] = [("ready_before", (source, suspect, *place)) for suspect in (0, 1)]
         if record.state == "parked":
             queues.append(("parked_before", (self._app, record.lane, *place)))
         counts: list[int] = [self.db.execute(SQL[name], queue).fetchone()[0] for name, queue in queues]
-        return min(AHEAD, sum(counts))
+        return min(MAX_AHEAD, sum(counts))
 
     def state(self, now: float) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
         app = (self._app,)
@@ -120,4 +120,4 @@ def _seen(row: Row, now: float) -> Record:
     record = to_record(row, row[-1], now)
     if row[-3] is None:
         return record
-    return moved(record, "running", past_with(record.past, session=row[-3], started=row[-2]))
+    return with_state(record, "running", with_history(record.history, session=row[-3], started=row[-2]))

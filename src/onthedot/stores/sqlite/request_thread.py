@@ -24,16 +24,16 @@ _MOST = 500  # calls that go together: others, and other processes, want their t
 PATIENCE = 4.0  # seconds a call waits for its turn; then it is withdrawn and will not happen
 
 
-class Call(Generic[A]):
+class Request(Generic[A]):
     """One call. Whoever takes it first decides: the thread that does it, or the loop that gives up."""
 
-    __slots__ = ("_token", "answer", "early", "error", "future", "loop", "work")
+    __slots__ = ("_token", "answer", "at_commit", "error", "future", "loop", "work")
 
     def __init__(
         self, work: Callable[[A], Any], loop: asyncio.AbstractEventLoop | None = None, *, early: bool = True
     ) -> None:
         self.work: Callable[[A], Any] = work
-        self.early: bool = early  # answered when it is done, even if the disk does not have it yet
+        self.at_commit: bool = early  # answered when it is done, even if the disk does not have it yet
         self.loop: asyncio.AbstractEventLoop | None = loop  # None: the thread's own, nobody waits for it
         self.future: asyncio.Future[Any] | None = None if loop is None else loop.create_future()
         self.answer: Any = None
@@ -50,7 +50,7 @@ class Call(Generic[A]):
     def waits(self) -> bool:
         return bool(self._token)
 
-    def give_up(self, path: str) -> None:
+    def expire(self, path: str) -> None:
         """On its loop."""
         if self.take() and self.future is not None and not self.future.done():
             words = f"{path}: others held the database for {PATIENCE:g} s; nothing was written, try again"
@@ -66,15 +66,15 @@ class Call(Generic[A]):
             self.future.set_result(self.answer)
 
 
-class Desk(ABC, Generic[A]):
+class RequestThread(ABC, Generic[A]):
     """Subclasses say what `work` is done with the calls that have gathered."""
 
     def __init__(self, name: str, path: str) -> None:
         self.path = path
-        self._calls: deque[Call[A]] = deque()
+        self._calls: deque[Request[A]] = deque()
         self._rung = False
         self._stopping = False
-        self._last: Call[A] | None = None
+        self._last: Request[A] | None = None
         self._forking = False
         self._at_rest, self._go_on = threading.Event(), threading.Event()
         self._ear, self._bell = os.pipe()
@@ -88,13 +88,13 @@ class Desk(ABC, Generic[A]):
 
     async def ask(self, work: Callable[[A], T], *, early: bool = False) -> T:
         loop = asyncio.get_running_loop()
-        call: Call[A] = Call(work, loop, early=early)
+        call: Request[A] = Request(work, loop, early=early)
         if self._stopping:
             raise StoreUnavailable(f"{self.path} is closed")
-        timer = loop.call_later(PATIENCE, call.give_up, self.path)
+        timer = loop.call_later(PATIENCE, call.expire, self.path)
         self._calls.append(call)
         if not self._rung:
-            loop.call_soon(self.ring)  # not at once: what else this round of the loop asks goes with it
+            loop.call_soon(self.wake)  # not at once: what else this round of the loop asks goes with it
         assert call.future is not None
         try:
             answer: T = await call.future
@@ -103,14 +103,14 @@ class Desk(ABC, Generic[A]):
             timer.cancel()
             call.take()  # who is cancelled does not want it any more
 
-    def ring(self) -> None:
+    def wake(self) -> None:
         if not self._rung and not self._stopping:
             self._rung = True
             os.write(self._bell, b"!")
 
     async def stop(self) -> None:
         """What was asked before is still done. A thread that hangs is left behind."""
-        self._last = Call(lambda _: None, asyncio.get_running_loop())
+        self._last = Request(lambda _: None, asyncio.get_running_loop())
         assert self._last.future is not None
         self._stopping = True
         os.write(self._bell, b"!")
@@ -133,7 +133,7 @@ class Desk(ABC, Generic[A]):
 
     # -- around a fork
 
-    def rest(self) -> bool:
+    def pause(self) -> bool:
         """SQLite must not be open in a process that forks: the child would share locks that it does not know of.
 
         False: it did not come to rest in time.
@@ -141,10 +141,10 @@ class Desk(ABC, Generic[A]):
         self._at_rest.clear()
         self._go_on.clear()
         self._forking = True
-        self.ring()
+        self.wake()
         return self._at_rest.wait(PATIENCE) or not self._thread.is_alive()
 
-    def go_on(self) -> None:
+    def resume(self) -> None:
         self._forking = False
         self._go_on.set()
 
@@ -170,14 +170,14 @@ class Desk(ABC, Generic[A]):
                 os.read(self._ear, 64)
                 self._rung = False
             else:
-                self.heard(fd)
+                self.on_readable(fd)
 
-    def listen_to(self, fd: int) -> None:
+    def watch(self, fd: int) -> None:
         """From any thread: the thread hears it from its next look on."""
         self._poll.register(fd, select.POLLIN)
-        self.ring()
+        self.wake()
 
-    def deaf(self, fd: int) -> None:
+    def unwatch(self, fd: int) -> None:
         with suppress(KeyError):
             self._poll.unregister(fd)
 
@@ -190,7 +190,7 @@ class Desk(ABC, Generic[A]):
         os.close(self._bell)
 
     @abstractmethod
-    def work(self, calls: list[Call[A]]) -> None:
+    def work(self, calls: list[Request[A]]) -> None:
         """Does what has gathered and was not withdrawn, and answers it."""
 
     @abstractmethod
@@ -201,12 +201,12 @@ class Desk(ABC, Generic[A]):
         """ms after which the thread wants to look up, even if nobody calls."""
         return None
 
-    def heard(self, fd: int) -> None:
+    def on_readable(self, fd: int) -> None:
         """One of the other files that it listens to."""
 
 
-def answer(calls: list[Call[A]]) -> None:
-    by_loop: dict[asyncio.AbstractEventLoop, list[Call[A]]] = {}
+def answer(calls: list[Request[A]]) -> None:
+    by_loop: dict[asyncio.AbstractEventLoop, list[Request[A]]] = {}
     for call in calls:
         if call.loop is not None:
             by_loop.setdefault(call.loop, []).append(call)
@@ -217,6 +217,6 @@ def answer(calls: list[Call[A]]) -> None:
             continue
 
 
-def _settle(calls: list[Call[Any]]) -> None:
+def _settle(calls: list[Request[Any]]) -> None:
     for call in calls:
         call.settle()

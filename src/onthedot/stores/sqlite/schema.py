@@ -8,7 +8,7 @@ from contextlib import closing, contextmanager
 from pathlib import Path
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.sqlite.errors import explained
+from onthedot.stores.sqlite.errors import translate
 from onthedot.stores.sqlite.queries import SQL
 
 VERSION = 1
@@ -142,4 +142,4 @@ def _opened(path: str, how: Callable[[str], sqlite3.Connection] = connect) -> Ge
         with closing(how(path)) as db:
             yield db
     except sqlite3.Error as error:
-        raise explained(error, path) from None
+        raise translate(error, path) from None

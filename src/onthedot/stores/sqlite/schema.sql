@@ -60,7 +60,7 @@ CREATE TABLE onthedot_lane (  -- of a source only tokens and at are used: its bu
 ) WITHOUT ROWID;
 CREATE INDEX onthedot_lane_refill ON onthedot_lane (app, refill_at) WHERE refill_at IS NOT NULL;
 CREATE TABLE onthedot_schedule (
-    app INTEGER, name TEXT, rule BLOB NOT NULL, declared TEXT NOT NULL, next_at INTEGER, rev INTEGER NOT NULL,
+    app INTEGER, name TEXT, rule BLOB NOT NULL, definition_digest TEXT NOT NULL, next_at INTEGER, rev INTEGER NOT NULL,
     paused INTEGER NOT NULL, last_at INTEGER, runs INTEGER NOT NULL, PRIMARY KEY (app, name)
 ) WITHOUT ROWID;
 CREATE INDEX onthedot_schedule_next ON onthedot_schedule (app, next_at) WHERE next_at IS NOT NULL AND NOT paused;

@@ -7,12 +7,12 @@ from typing import Any
 
 import msgspec
 
-from onthedot.stores.contract import CLIENT_LEASE, Beat, Held, Lease, Record
-from onthedot.stores.rules.records import ENDED, ENDING, crashed, moved, past_with
+from onthedot.stores.contract import CLIENT_LEASE, HeartbeatResult, Lease, LeasedTasks, Record
+from onthedot.stores.rules.records import CHORE_REASONS, ENDED, after_crash, with_history, with_state
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row
-from onthedot.stores.sqlite.settle import Settling
-from onthedot.stores.sqlite.tables import Board
+from onthedot.stores.sqlite.settle import SettleBatch
+from onthedot.stores.sqlite.tables import SqliteTables
 
 _GRAVES = 10_000  # how many dead names are remembered
 
@@ -29,167 +29,167 @@ class Session:
         self.fence: int = fence  # likewise
         self.owner = owner
 
-    def save(self, board: Board) -> None:
+    def save(self, tables: SqliteTables) -> None:
         row = (self.name, self.info, self.until, self.suspects, self.number, self.fence, self.owner)
-        board.db.execute(SQL["save_session"], (board.app, *row))
+        tables.db.execute(SQL["save_session"], (tables.app, *row))
 
 
-def there(board: Board, name: str) -> Session | None:
+def find_session(tables: SqliteTables, name: str) -> Session | None:
     """Alive, whether it has beaten or only cancelled."""
-    row: tuple[Any, ...] | None = board.db.execute(SQL["session"], (board.app, name)).fetchone()
+    row: tuple[Any, ...] | None = tables.db.execute(SQL["session"], (tables.app, name)).fetchone()
     return None if row is None else Session(name, *row)
 
 
-def worker(board: Board, name: str) -> Session | None:
-    session = there(board, name)
+def worker(tables: SqliteTables, name: str) -> Session | None:
+    session = find_session(tables, name)
     return session if session is not None and session.info is not None else None
 
 
-def beat(board: Board, name: str, info: bytes, lease: int, owner: str) -> Beat:
-    if board.db.execute(SQL["grave"], (board.app, name)).fetchone() is not None:
-        return Beat(alive=False)
-    session = there(board, name)
+def beat(tables: SqliteTables, name: str, info: bytes, lease: int, owner: str) -> HeartbeatResult:
+    if tables.db.execute(SQL["grave"], (tables.app, name)).fetchone() is not None:
+        return HeartbeatResult(alive=False)
+    session = find_session(tables, name)
     if session is None or session.info is None:
-        board.control += 1
-        board.told.peers = True
+        tables.control += 1
+        tables.told.peers = True
         session = session or Session(name, info, 0, 0, 0, 0, owner)
-    session.info, session.until = info, board.now + lease
-    session.save(board)
+    session.info, session.until = info, tables.now + lease
+    session.save(tables)
     if lease <= 0:
-        bury(board, name)
-        return Beat(alive=False)
-    return Beat(True, [lease for lease, record in _runs(board, name) if record.past.cancel])
+        reap_session(tables, name)
+        return HeartbeatResult(alive=False)
+    return HeartbeatResult(True, [lease for lease, record in _runs(tables, name) if record.history.cancel_requested])
 
 
-def close(board: Board, name: str) -> None:
-    if there(board, name) is not None:
-        _leave(board, name)
-        _give_back(board, name)
+def close(tables: SqliteTables, name: str) -> None:
+    if find_session(tables, name) is not None:
+        _leave(tables, name)
+        release_session(tables, name)
 
 
-def bury(board: Board, name: str) -> None:
+def reap_session(tables: SqliteTables, name: str) -> None:
     """A suspect that ran alone took the session down; without one, any run may have done it."""
-    _leave(board, name)
-    board.db.execute(SQL["bury"], (board.app, name))
-    board.db.execute(SQL["level_graves"], (_GRAVES,))
-    runs = [record for _, record in _runs(board, name)]
-    suspects = [record for record in runs if record.suspect]
-    _give_back(board, name, crashes={record.uuid for record in suspects or runs})
+    _leave(tables, name)
+    tables.db.execute(SQL["bury"], (tables.app, name))
+    tables.db.execute(SQL["level_graves"], (_GRAVES,))
+    runs = [record for _, record in _runs(tables, name)]
+    suspects = [record for record in runs if record.is_suspect]
+    release_session(tables, name, crashes={record.uuid for record in suspects or runs})
 
 
-def bury_overdue(board: Board) -> None:
-    for (name,) in board.db.execute(SQL["overdue"], (board.app, board.now)).fetchall():
-        bury(board, name)
+def reap_overdue(tables: SqliteTables) -> None:
+    for (name,) in tables.db.execute(SQL["overdue"], (tables.app, tables.now)).fetchall():
+        reap_session(tables, name)
 
 
-def bury_owner(board: Board, owner: str) -> None:
+def bury_owner(tables: SqliteTables, owner: str) -> None:
     """Its process is gone."""
-    for (name,) in board.db.execute(SQL["owned"], (board.app, owner)).fetchall():
-        bury(board, name)
+    for (name,) in tables.db.execute(SQL["owned"], (tables.app, owner)).fetchall():
+        reap_session(tables, name)
 
 
-def close_owner(board: Board, owner: str) -> None:
+def close_owner(tables: SqliteTables, owner: str) -> None:
     """Its process goes."""
-    for (name,) in board.db.execute(SQL["owned"], (board.app, owner)).fetchall():
-        close(board, name)
+    for (name,) in tables.db.execute(SQL["owned"], (tables.app, owner)).fetchall():
+        close(tables, name)
 
 
-def _leave(board: Board, name: str) -> None:
-    board.db.execute(SQL["drop_session"], (board.app, name))
-    board.asked.pop(name, None)
-    board.control += 1
+def _leave(tables: SqliteTables, name: str) -> None:
+    tables.db.execute(SQL["drop_session"], (tables.app, name))
+    tables.asked.pop(name, None)
+    tables.control += 1
 
 
-def _held(board: Board, name: str) -> list[tuple[int, int, Row, Record]]:
+def _held(tables: SqliteTables, name: str) -> list[tuple[int, int, Row, Record]]:
     """fence, at, row, record: in the order of taking."""
-    held: list[tuple[int, int, Row, Record]] = []
-    for fence, at in board.db.execute(SQL["claims_of"], (board.app, name)).fetchall():
-        rows = board.db.execute(SQL["under"], (fence,)).fetchall()
-        held += [(fence, at, row, board.record(row)) for row in rows]
-    return held
+    leased: list[tuple[int, int, Row, Record]] = []
+    for fence, at in tables.db.execute(SQL["claims_of"], (tables.app, name)).fetchall():
+        rows = tables.db.execute(SQL["under"], (fence,)).fetchall()
+        leased += [(fence, at, row, tables.record(row)) for row in rows]
+    return leased
 
 
-def _runs(board: Board, name: str) -> list[tuple[Lease, Record]]:
-    held = _held(board, name)
-    return [(Lease(record.uuid, fence, name), record) for fence, _, row, record in held if not row[-1]]
+def _runs(tables: SqliteTables, name: str) -> list[tuple[Lease, Record]]:
+    leased = _held(tables, name)
+    return [(Lease(record.uuid, fence, name), record) for fence, _, row, record in leased if not row[-1]]
 
 
-def _give_back(board: Board, name: str, crashes: set[str] | None = None) -> None:
+def release_session(tables: SqliteTables, name: str, crashes: set[str] | None = None) -> None:
     """crashes: those of a dead session that count as such; None: it was closed in order."""
-    held = _held(board, name)
-    settling = Settling(board)
-    for fence, _, row, _ in held:
-        settling.let_go(row, fence, chore=row[-1])
+    leased = _held(tables, name)
+    settling = SettleBatch(tables)
+    for fence, _, row, _ in leased:
+        settling.release(row, fence, chore=row[-1])
     settling.write()
-    for _, at, row, record in held:
-        past = record.past
+    for _, at, row, record in leased:
+        history = record.history
         if crashes is not None:
-            past = crashed(past, record.policy.max_crashes, at, record.uuid in crashes)
+            history = after_crash(history, record.policy.max_crashes, at, record.uuid in crashes)
         if row[-1]:
-            board.wait_to_end(record)
+            tables.queue_chore(record)
         else:
-            board.again(record, past, None)
-    for _, _, _, record in sorted(held, key=lambda each: (each[3].rank, each[3].seq)):
-        board.freed(record)
-    board.db.execute(SQL["drop_claims_of"], (board.app, name))
+            tables.requeue(record, history, None)
+    for _, _, _, record in sorted(leased, key=lambda each: (each[3].rank, each[3].seq)):
+        tables.release_capacity(record)
+    tables.db.execute(SQL["drop_claims_of"], (tables.app, name))
 
 
-def cancel(board: Board, name: str, uuids: Sequence[str], reason: str, owner: str) -> Held:
-    _present(board, name, owner)
+def cancel(tables: SqliteTables, name: str, uuids: Sequence[str], reason: str, owner: str) -> LeasedTasks:
+    _present(tables, name, owner)
     leased: dict[int, Record] = {}
     for uuid in uuids:
-        record = board.by_uuid(uuid)
+        record = tables.by_uuid(uuid)
         if record is None or record.state in ENDED or record.seq in leased:
             continue
-        hold = board.db.execute(SQL["hold"], (record.seq,)).fetchone()
+        hold = tables.db.execute(SQL["hold"], (record.seq,)).fetchone()
         if hold is not None:
-            board.save(moved(record, record.state, past_with(record.past, cancel=True)))
-            board.db.execute(SQL["touch"], (record.seq,))
-            holder = board.db.execute(SQL["claim"], (hold[0],)).fetchone()
-            board.told.cancel.append((holder[0], uuid, reason))
+            tables.save(with_state(record, record.state, with_history(record.history, cancel_requested=True)))
+            tables.db.execute(SQL["touch"], (record.seq,))
+            holder = tables.db.execute(SQL["claim"], (hold[0],)).fetchone()
+            tables.told.cancel.append((holder[0], uuid, reason))
             continue
-        if record.past.why not in ENDING:
-            record = board.to_chores(record, "cancel")
-        record = moved(record, record.state, past_with(record.past, why="cancel", cancel=True))
-        board.save(record)
+        if record.history.reason not in CHORE_REASONS:
+            record = tables.end_as_chore(record, "cancel")
+        record = with_state(record, record.state, with_history(record.history, reason="cancel", cancel_requested=True))
+        tables.save(record)
         leased[record.seq] = record
-    return _lease(board, name, leased)
+    return _lease(tables, name, leased)
 
 
-def lift(board: Board, name: str, uuids: Sequence[str], owner: str) -> Held:
-    bury_overdue(board)
-    _present(board, name, owner)
+def lift(tables: SqliteTables, name: str, uuids: Sequence[str], owner: str) -> LeasedTasks:
+    reap_overdue(tables)
+    _present(tables, name, owner)
     leased: dict[int, Record] = {}
     for uuid in uuids:
-        record = board.by_uuid(uuid)
-        if record is None or record.state in ENDED or record.seq in leased or board.is_held(record):
+        record = tables.by_uuid(uuid)
+        if record is None or record.state in ENDED or record.seq in leased or tables.is_held(record):
             continue
-        if record.past.why not in ENDING:
-            record = board.to_chores(record, "lifted")
-        if record.past.why == "lifted":
+        if record.history.reason not in CHORE_REASONS:
+            record = tables.end_as_chore(record, "lifted")
+        if record.history.reason == "lifted":
             leased[record.seq] = record
-    return _lease(board, name, leased)
+    return _lease(tables, name, leased)
 
 
-def _present(board: Board, name: str, owner: str) -> None:
+def _present(tables: SqliteTables, name: str, owner: str) -> None:
     """For a while, although it may be no worker."""
-    known = there(board, name)
+    known = find_session(tables, name)
     session = known or Session(name, None, 0, 0, 0, 0, owner)
     if known is None:  # others watch for its death, too
-        board.control += 1
-        board.told.peers = True
+        tables.control += 1
+        tables.told.peers = True
     if session.info is None:
-        session.until = board.now + CLIENT_LEASE
-        session.save(board)
+        session.until = tables.now + CLIENT_LEASE
+        session.save(tables)
 
 
-def _lease(board: Board, name: str, leased: Mapping[int, Record]) -> Held:
+def _lease(tables: SqliteTables, name: str, leased: Mapping[int, Record]) -> LeasedTasks:
     """As chores, by their numbers."""
     if not leased:
-        return Held(0, [])
-    board.fence += 1
+        return LeasedTasks(0, [])
+    tables.fence += 1
     seqs = list(leased)
-    board.db.executemany(SQL["leave_chore"], [(seq,) for seq in seqs])
-    board.db.execute(SQL["hold_many"], (board.fence, True, 0, msgspec.json.encode(seqs).decode()))
-    board.db.execute(SQL["new_claim"], (board.fence, board.app, name, int(board.now), len(seqs)))
-    return Held(board.fence, list(leased.values()))
+    tables.db.executemany(SQL["leave_chore"], [(seq,) for seq in seqs])
+    tables.db.execute(SQL["hold_many"], (tables.fence, True, 0, msgspec.json.encode(seqs).decode()))
+    tables.db.execute(SQL["new_claim"], (tables.fence, tables.app, name, int(tables.now), len(seqs)))
+    return LeasedTasks(tables.fence, list(leased.values()))

@@ -7,23 +7,40 @@ from collections.abc import Sequence
 
 import msgspec
 
-from onthedot.stores.contract import FRESH, Again, Done, Ended, Lease, Note, Outcome, Record, State, Verdict
+from onthedot.stores.contract import (
+    NO_HISTORY,
+    Completed,
+    Ended,
+    Lease,
+    Note,
+    Outcome,
+    Record,
+    Requeued,
+    State,
+    Verdict,
+)
 from onthedot.stores.policy_json import policy_of
-from onthedot.stores.rules.records import back, moved, settled_by
+from onthedot.stores.rules.records import after_requeue, settled_by, with_state
 from onthedot.stores.sqlite.journal import write_note
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, is_suspect
-from onthedot.stores.sqlite.tables import Board
+from onthedot.stores.sqlite.tables import SqliteTables
 
-_UNTOUCHED = (FRESH.why, FRESH.retries, FRESH.crashes, FRESH.earlier, int(FRESH.cancel))
+_UNTOUCHED = (
+    NO_HISTORY.reason,
+    NO_HISTORY.retries,
+    NO_HISTORY.crashes,
+    NO_HISTORY.earlier,
+    int(NO_HISTORY.cancel_requested),
+)
 _End = tuple[Row, State, Lease, int | None, int, bytes | None, bytes | None, int | None]
 
 
-class Settling:
+class SettleBatch:
     """The outcomes of one call."""
 
-    def __init__(self, board: Board) -> None:
-        self._board = board
+    def __init__(self, tables: SqliteTables) -> None:
+        self._tables = tables
         self._claims: dict[int, tuple[str, int]] = {}  # fence → session, at
         self._left: defaultdict[int, int] = defaultdict(int)
         self._let_go: list[int] = []
@@ -33,13 +50,13 @@ class Settling:
         """Up to one that adds tasks: these must find held what comes after it."""
         verdicts: list[Verdict] = []
         for end, outcome in enumerate(outcomes, 1):
-            if outcome.also is not None or end == len(outcomes):
+            if outcome.effects is not None or end == len(outcomes):
                 verdicts += self._run(outcomes[len(verdicts) : end])
         return verdicts
 
     def _run(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
         """What was claimed here is known: only whether it is still held, and untouched, is looked up."""
-        pop = self._board.mine.pop
+        pop = self._tables.recent_claims.pop
         mine = [pop(outcome.lease.uuid, None) for outcome in outcomes]
         back = self._end_leases(outcomes, mine)
         verdicts: list[Verdict] = []
@@ -63,7 +80,7 @@ class Settling:
                 leased[lease.fence].append(known[0][7])
         back: set[int] = set()
         for fence, seqs in leased.items():
-            rows = self._board.db.execute(SQL["end_leases"], (fence, msgspec.json.encode(seqs).decode()))
+            rows = self._tables.db.execute(SQL["end_leases"], (fence, msgspec.json.encode(seqs).decode()))
             back.update(seq for (seq,) in rows.fetchall())
         return back
 
@@ -72,11 +89,11 @@ class Settling:
         return None if claim is None else claim[0]
 
     def _leased(self, uuid: str) -> Row | None:
-        row: Row | None = self._board.db.execute(SQL["leased"], (self._board.app, uuid)).fetchone()
+        row: Row | None = self._tables.db.execute(SQL["leased"], (self._tables.app, uuid)).fetchone()
         return row
 
     def _claim(self, fence: int) -> tuple[str, int] | None:
-        claim: tuple[str, int] | None = self._board.db.execute(SQL["claim"], (fence,)).fetchone()
+        claim: tuple[str, int] | None = self._tables.db.execute(SQL["claim"], (fence,)).fetchone()
         if claim is not None:
             self._claims[fence] = claim
         return claim
@@ -90,57 +107,57 @@ class Settling:
         if fence is None or fence != lease.fence or self._session(fence) != lease.session:
             before = (row[15], row[16]) if row[10] is not None else None
             return "repeat" if before == (lease.fence, lease.session) else "lost"
-        self.let_go(row, fence, chore=chore)
+        self.release(row, fence, chore=chore)
         self._settle(outcome, row, row[17] if chore else self._claims[fence][1], chore=chore)
         return "ok"
 
     def _settle(self, outcome: Outcome, row: Row, started: int | None, *, chore: int = 0) -> None:
-        lease, board = outcome.lease, self._board
+        lease, tables = outcome.lease, self._tables
         match outcome:
-            case Done(_, result, keep, _, keep_result):
+            case Completed(_, result, keep, _, keep_result):
                 error = row[21] if row[10] is not None else None
                 self._ends.append((row, "succeeded", lease, started, keep, result, error, keep_result))
             case Ended(_, state, error, keep):
                 self._ends.append((row, state, lease, started, keep, None, error, None))
-            case Again():
+            case Requeued():
                 self.write()
-                self._again(outcome, board.record(row), started, chore=chore)
-        if row[4] is not None or board.limits.declared or is_suspect(row):
-            record = board.record(row)
-            if record.suspect and not chore:
-                board.db.execute(SQL["fewer_suspects"], (board.app, lease.session))
-            board.freed(record)
-        if outcome.also is not None:
+                self._again(outcome, tables.record(row), started, chore=chore)
+        if row[4] is not None or tables.limits.declared or is_suspect(row):
+            record = tables.record(row)
+            if record.is_suspect and not chore:
+                tables.db.execute(SQL["fewer_suspects"], (tables.app, lease.session))
+            tables.release_capacity(record)
+        if outcome.effects is not None:
             self.write()
-            board.add(outcome.also.adds)
+            tables.add(outcome.effects.tasks)
 
-    def let_go(self, row: Row, fence: int, *, chore: int) -> None:
+    def release(self, row: Row, fence: int, *, chore: int) -> None:
         """The claim holds it no more; it is nowhere until it enters, waits to end, or ends."""
         self._let_go.append(row[7])
         self._let_go_of(row, fence, chore=chore)
 
     def _let_go_of(self, row: Row, fence: int, *, chore: int = 0) -> None:
-        board = self._board
+        tables = self._tables
         self._left[fence] += 1
-        board.counts[row[1], row[9] if chore else "running"] -= 1
+        tables.counts[row[1], row[9] if chore else "running"] -= 1
         if row[4] is not None and not chore:
-            board.limits.lane(row[4]).running -= 1
+            tables.limits.lane(row[4]).running -= 1
 
-    def _again(self, outcome: Again, record: Record, started: int | None, *, chore: int) -> None:
-        board, past, lease = self._board, record.past, outcome.lease
-        if chore and past.why != "lifted":  # it must end, whoever does it
-            board.wait_to_end(moved(record, record.state, settled_by(past, lease)))
+    def _again(self, outcome: Requeued, record: Record, started: int | None, *, chore: int) -> None:
+        tables, history, lease = self._tables, record.history, outcome.lease
+        if chore and history.reason != "lifted":  # it must end, whoever does it
+            tables.queue_chore(with_state(record, record.state, settled_by(history, lease)))
             return
         if outcome.error:
-            write_note(board, record.seq, Note(lease, "error", str(record.attempt), outcome.error))
-        since = past.started if outcome.after is None else started
-        board.again(record, back(past, lease, outcome.counted, since, outcome.error), outcome.after)
+            write_note(tables, record.seq, Note(lease, "error", str(record.attempt), outcome.error))
+        since = history.started if outcome.after is None else started
+        tables.requeue(record, after_requeue(history, lease, outcome.counted, since, outcome.error), outcome.after)
 
     def write(self) -> None:
         """What has gathered, in a few statements."""
         if not self._left:
             return
-        db = self._board.db
+        db = self._tables.db
         if self._let_go:
             db.execute(SQL["let_go"], (msgspec.json.encode(self._let_go).decode(),))
         db.executemany(SQL["lessen_claim"], [(number, fence) for fence, number in self._left.items()])
@@ -151,20 +168,20 @@ class Settling:
 
     def _write_ends(self) -> None:
         """From rows, since most tasks come by here and need no record for it."""
-        board, at = self._board, int(self._board.now)
+        tables, at = self._tables, int(self._tables.now)
         saves: list[Row] = []
         plain: defaultdict[tuple[int, str, int | None, int], list[int]] = defaultdict(list)
         gone: list[Row] = []
         kept: defaultdict[tuple[str, int], list[int]] = defaultdict(list)  # what, for how long → seqs
-        counts, moves, told = board.counts, board.moves, board.told.ended
+        counts, moves, told = tables.counts, tables.moves, tables.told.ended
         for row, state, lease, started, keep, result, error, keep_result in self._ends:
             policy, seq, until = policy_of(row[3]), row[7], None
             if row[5] is not None and policy.unique_for is None:
-                board.db.execute(SQL["free_key"], (row[1], row[5], row[0]))
+                tables.db.execute(SQL["free_key"], (row[1], row[5], row[0]))
             if policy.reply_to is not None:
                 told.setdefault(policy.reply_to, []).append(row[0])
             if keep <= 0:
-                moves["gone"].append((row[0], board.name_of(row[1]), state))
+                moves["gone"].append((row[0], tables.name_of(row[1]), state))
                 gone.append((seq,))
                 continue
             if result and keep_result is not None:
@@ -177,14 +194,14 @@ class Settling:
             if row[10] is None and not result and error is None:  # at the first try, and without a result
                 plain[lease.fence, lease.session, started, keep].append(seq)
                 continue
-            past, hops = (row[10:15], row[23]) if row[10] is not None else (_UNTOUCHED, 0)
+            history, hops = (row[10:15], row[23]) if row[10] is not None else (_UNTOUCHED, 0)
             end = (lease.fence, lease.session, started, at, at + keep, result, error, hops, until, seq)
-            saves.append((row[6], state, *past, *end))
+            saves.append((row[6], state, *history, *end))
         for (fence, session, started, keep), seqs in plain.items():
             shared = (fence, session, started, at, at + keep)
-            board.db.execute(SQL["save_plain"], (*shared, msgspec.json.encode(seqs).decode()))
-        board.db.executemany(SQL["save"], saves)
-        board.delete(gone)
+            tables.db.execute(SQL["save_plain"], (*shared, msgspec.json.encode(seqs).decode()))
+        tables.db.executemany(SQL["save"], saves)
+        tables.delete(gone)
         for (what, keep), seqs in kept.items():
-            row = (board.app, what, at + keep, at, msgspec.json.encode(seqs).decode())
-            board.db.execute(SQL["keep"], row)
+            row = (tables.app, what, at + keep, at, msgspec.json.encode(seqs).decode())
+            tables.db.execute(SQL["keep"], row)

@@ -14,35 +14,35 @@ from onthedot.clock.clock import Clock, SystemClock
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     Added,
-    Ask,
-    Beat,
-    Fire,
-    Held,
+    ClaimRequest,
+    FireRequest,
+    HeartbeatResult,
     Hints,
     Lease,
+    LeasedTasks,
     Limit,
     NewTask,
     Note,
     Outcome,
     Page,
+    Position,
     Record,
     Schedule,
-    Standing,
     State,
-    Turn,
+    TurnResult,
     Verdict,
 )
 from onthedot.stores.rules.records import ENDED
 from onthedot.stores.sqlite import journal, presence, schedules as schedule_rules, sessions
-from onthedot.stores.sqlite.claim import Claiming
-from onthedot.stores.sqlite.notifier import Ears
-from onthedot.stores.sqlite.reader_thread import Reader
-from onthedot.stores.sqlite.reads import Looking
+from onthedot.stores.sqlite.claim import SqlitePicker
+from onthedot.stores.sqlite.notifier import DatagramNotifier
+from onthedot.stores.sqlite.reader_thread import ReaderThread
+from onthedot.stores.sqlite.reads import SqliteReads
 from onthedot.stores.sqlite.schema import is_ready
-from onthedot.stores.sqlite.settle import Settling
-from onthedot.stores.sqlite.tables import Board
+from onthedot.stores.sqlite.settle import SettleBatch
+from onthedot.stores.sqlite.tables import SqliteTables
 from onthedot.stores.sqlite.transactions import join
-from onthedot.stores.sqlite.writer_thread import Writer
+from onthedot.stores.sqlite.writer_thread import WriterThread
 
 T = TypeVar("T")
 
@@ -73,10 +73,10 @@ class SqliteStore:
         self._clock = clock or SystemClock()
         self._name = name
         self._auto_schema = auto_schema
-        self._ears = Ears(Path(f"{self.path}-sessions"), name)
+        self._ears = DatagramNotifier(Path(f"{self.path}-sessions"), name)
         self._lock = threading.Lock()
         self._users = 0
-        self._desks: tuple[Writer, Reader] | None = None
+        self._desks: tuple[WriterThread, ReaderThread] | None = None
         self._torn = False  # by a fork in the middle of a write: this copy is of no use
         _alive.add(self)
 
@@ -95,20 +95,20 @@ class SqliteStore:
             if not is_ready(self.path, self._name):
                 await self._write(lambda _: None)
         except BaseException:
-            await self.shut()
+            await self.close()
             raise
 
-    def _start(self) -> tuple[Writer, Reader]:
-        writer = Writer(self.path, self._name, self._now, self._ears, auto_schema=self._auto_schema)
-        reader = Reader(self.path, self._name)
-        self._ears.listen_to, self._ears.deaf = writer.listen_to, writer.deaf
+    def _start(self) -> tuple[WriterThread, ReaderThread]:
+        writer = WriterThread(self.path, self._name, self._now, self._ears, auto_schema=self._auto_schema)
+        reader = ReaderThread(self.path, self._name)
+        self._ears.watch, self._ears.unwatch = writer.watch, writer.unwatch
         for fd in self._ears.fds():
-            writer.listen_to(fd)
+            writer.watch(fd)
         writer.start()
         reader.start()
         return writer, reader
 
-    async def shut(self) -> None:
+    async def close(self) -> None:
         with self._lock:
             self._users -= 1
             if self._users or self._desks is None:
@@ -119,22 +119,22 @@ class SqliteStore:
 
     def _now(self) -> float:
         """By the wall clock, after a jump of it too: it is the one that all processes of the file share."""
-        return self._clock.now() + self._clock.ahead()
+        return self._clock.now() + self._clock.wall_clock_jump()
 
-    async def _write(self, work: Callable[[Board], T], session: str | None = None, *, early: bool = False) -> T:
+    async def _write(self, work: Callable[[SqliteTables], T], session: str | None = None, *, early: bool = False) -> T:
         """Early: what a worker does by itself, and does again if a power cut takes it back."""
 
-        def call(board: Board) -> T:
-            board.told.but = session
-            return work(board)
+        def call(tables: SqliteTables) -> T:
+            tables.told.but = session
+            return work(tables)
 
         return await self._open_desks[0].ask(call, early=early)
 
-    async def _read(self, work: Callable[[Looking, float], T]) -> T:
+    async def _read(self, work: Callable[[SqliteReads, float], T]) -> T:
         return await self._open_desks[1].ask(lambda looking: work(looking, self._now()))
 
     @property
-    def _open_desks(self) -> tuple[Writer, Reader]:
+    def _open_desks(self) -> tuple[WriterThread, ReaderThread]:
         if self._desks is None:
             raise StoreUnavailable(f"{self.path} is not open")
         return self._desks
@@ -149,36 +149,36 @@ class SqliteStore:
         """As of this moment, however long others hold the file: a delay counts from here."""
         now = self._now()
 
-        def write(board: Board) -> list[Added]:
-            board.now = now
-            return board.add(tasks)
+        def write(tables: SqliteTables) -> list[Added]:
+            tables.now = now
+            return tables.add(tasks)
 
         return await self._write(write)
 
-    async def turn(self, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
-        claims = ask is not None
-        return await self._write(lambda board: _turn(board, session, outcomes, ask), session, early=claims)
+    async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
+        claims = request is not None
+        return await self._write(lambda tables: _turn(tables, session, outcomes, request), session, early=claims)
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
-        return await self._write(lambda board: journal.note(board, notes), early=True)
+        return await self._write(lambda tables: journal.note(tables, notes), early=True)
 
-    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> Held:
-        return await self._write(lambda board: sessions.cancel(board, session, uuids, reason, self._owner), session)
+    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
+        return await self._write(lambda tables: sessions.cancel(tables, session, uuids, reason, self._owner), session)
 
-    async def lift(self, session: str, uuids: Sequence[str]) -> Held:
-        return await self._write(lambda board: sessions.lift(board, session, uuids, self._owner), session)
+    async def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
+        return await self._write(lambda tables: sessions.lift(tables, session, uuids, self._owner), session)
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
-        return await self._write(lambda board: [board.adopt(record) for record in records])
+        return await self._write(lambda tables: [tables.adopt(record) for record in records])
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
-        def write(board: Board) -> list[str]:
+        def write(tables: SqliteTables) -> list[str]:
             live: list[str] = []
             for uuid in uuids:
-                record = board.by_uuid(uuid)
+                record = tables.by_uuid(uuid)
                 if record is None or record.state == "succeeded":
                     continue
-                if record.state not in ENDED or board.revive(record):
+                if record.state not in ENDED or tables.revive(record):
                     live.append(uuid)
             return live
 
@@ -186,14 +186,14 @@ class SqliteStore:
 
     # -- sessions
 
-    async def beat(self, session: str, info: bytes, lease: int) -> Beat:
-        def beat(board: Board) -> Beat:
-            return sessions.beat(board, session, info, lease, self._owner)
+    async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
+        def beat(tables: SqliteTables) -> HeartbeatResult:
+            return sessions.beat(tables, session, info, lease, self._owner)
 
         return await self._write(beat, session, early=True)
 
-    async def close(self, session: str) -> None:
-        await self._write(lambda board: sessions.close(board, session), session, early=True)
+    async def close_session(self, session: str) -> None:
+        await self._write(lambda tables: sessions.close(tables, session), session, early=True)
 
     def hints(self, session: str) -> Hints:
         return self._ears.listen(session)
@@ -201,16 +201,16 @@ class SqliteStore:
     # -- control
 
     async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
-        return await self._write(lambda board: schedule_rules.put(board, schedules, limits))
+        return await self._write(lambda tables: schedule_rules.put(tables, schedules, limits))
 
-    async def fire(self, fires: Sequence[Fire]) -> Sequence[bool]:
-        return await self._write(lambda board: [schedule_rules.fire(board, fire) for fire in fires], early=True)
+    async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
+        return await self._write(lambda tables: [schedule_rules.fire(tables, fire) for fire in fires], early=True)
 
-    async def drop(self, schedules: Sequence[str]) -> None:
-        await self._write(lambda board: schedule_rules.drop(board, schedules))
+    async def delete_schedules(self, schedules: Sequence[str]) -> None:
+        await self._write(lambda tables: schedule_rules.drop(tables, schedules))
 
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
-        return await self._write(lambda board: schedule_rules.purge(board, limit, most), early=True)
+        return await self._write(lambda tables: schedule_rules.purge(tables, limit, most), early=True)
 
     # -- looking
 
@@ -229,8 +229,8 @@ class SqliteStore:
     async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
         return await self._read(lambda looking, now: looking.state(now))
 
-    async def standing(self, uuid: str) -> Standing | None:
-        return await self._read(lambda looking, now: looking.standing(uuid, now))
+    async def position(self, uuid: str) -> Position | None:
+        return await self._read(lambda looking, now: looking.position(uuid, now))
 
     async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
         return await self._read(lambda looking, _: looking.changes(after, limit))
@@ -239,13 +239,13 @@ class SqliteStore:
 
     def add_in(self, connection: sqlite3.Connection, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """Adds with the caller's commit, or not at all. On the caller's thread, and connection to this file."""
-        return self._join(connection, lambda board: board.add(tasks))
+        return self._join(connection, lambda tables: tables.add(tasks))
 
     def settle_in(self, connection: sqlite3.Connection, outcome: Outcome) -> Verdict:
         """Settles with the caller's commit. If the answer is not "ok", the caller should roll back."""
-        return self._join(connection, lambda board: Settling(board).run([outcome])[0])
+        return self._join(connection, lambda tables: SettleBatch(tables).run([outcome])[0])
 
-    def _join(self, connection: sqlite3.Connection, work: Callable[[Board], T]) -> T:
+    def _join(self, connection: sqlite3.Connection, work: Callable[[SqliteTables], T]) -> T:
         answer, told, number = join(connection, self.path, self._name, self._now(), work)
         with self._lock:
             if self._desks is None:  # whoever opens it finds it started
@@ -256,19 +256,19 @@ class SqliteStore:
     # -- around a fork
 
     def _rest(self) -> None:
-        rested = [desk.rest() for desk in self._desks or ()]
+        rested = [desk.pause() for desk in self._desks or ()]
         self._torn = not all(rested)
 
     def _go_on(self) -> None:
         for desk in self._desks or ():
-            desk.go_on()
+            desk.resume()
         self._torn = False
 
     def _forked(self) -> None:
         """Threads, locks and sockets are the parent's; the connections were closed before."""
         self._lock = threading.Lock()
         self._ears.forked()
-        self._ears = Ears(self._ears.folder, self._name)
+        self._ears = DatagramNotifier(self._ears.folder, self._name)
         if self._desks is not None:
             for desk in self._desks:
                 desk.forked()
@@ -276,24 +276,24 @@ class SqliteStore:
         self._users, self._desks = 0, None
 
 
-def _turn(board: Board, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
-    verdicts = Settling(board).run(outcomes) if outcomes else []
-    if ask is None:
-        return Turn(verdicts, alive=sessions.worker(board, session) is not None)
-    sessions.bury_overdue(board)
-    holder = sessions.worker(board, session)
+def _turn(tables: SqliteTables, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
+    verdicts = SettleBatch(tables).run(outcomes) if outcomes else []
+    if request is None:
+        return TurnResult(verdicts, alive=sessions.worker(tables, session) is not None)
+    sessions.reap_overdue(tables)
+    holder = sessions.worker(tables, session)
     if holder is None:
-        return Turn(verdicts, alive=False)
-    more = not (board.refill() & board.promote())
-    claiming = Claiming(board, holder, ask)
-    if ask.number == holder.number:
-        tasks, chores = claiming.again()
-    elif ask.number == board.asked.get(session):
+        return TurnResult(verdicts, alive=False)
+    more = not (tables.refill_lanes() & tables.promote())
+    claiming = SqlitePicker(tables, holder, request)
+    if request.number == holder.number:
+        tasks, chores = claiming.repeat_claim()
+    elif request.number == tables.asked.get(session):
         tasks, chores = [], []
     else:
         tasks, chores = claiming.take()
-        board.asked[session] = ask.number
-    return Turn(verdicts, claiming.claimed(tasks, chores, more=more))
+        tables.asked[session] = request.number
+    return TurnResult(verdicts, claiming.claimed(tasks, chores, more=more))
 
 
 _alive: weakref.WeakSet[SqliteStore] = weakref.WeakSet()

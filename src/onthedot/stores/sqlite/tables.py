@@ -7,28 +7,28 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.stores.contract import BATCH, Added, NewTask, Past, Record, State, Why
+from onthedot.stores.contract import BATCH, Added, History, NewTask, Reason, Record, State
 from onthedot.stores.policy_json import policy_of, policy_text
 from onthedot.stores.rules.limits import admitted
 from onthedot.stores.rules.records import (
+    CHORE_REASONS,
     ENDED,
-    ENDING,
     adopted,
     alarm,
-    due_again,
     due_in,
     expiry,
-    gone,
-    moved,
-    past_with,
+    is_superseded,
+    rescheduled,
     revived,
+    with_history,
+    with_state,
 )
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_save
-from onthedot.stores.sqlite.transaction_state import Ledger
+from onthedot.stores.sqlite.transaction_state import TransactionState
 
 
-class Board(Ledger):
+class SqliteTables(TransactionState):
     # -- adding
 
     def add(self, tasks: Sequence[NewTask]) -> list[Added]:
@@ -82,7 +82,7 @@ class Board(Ledger):
             self.moves[state].append(seq)
             if state == "ready":
                 ready.append((source, policy.max_crashes <= 1, due - policy.boost, seq))
-                self.told.woke.add(new.source)
+                self.told.woken.add(new.source)
             if state == "scheduled" or policy.expires is not None:
                 rings = due if state == "scheduled" else due + (policy.expires or 0)
                 alarms.append((self.app, rings, seq))
@@ -101,7 +101,7 @@ class Board(Ledger):
         assert new.unique is not None
         holder = self._holder(new.source, new.unique)
         if holder is not None:
-            if new.policy.clash == "replace":
+            if new.policy.on_conflict == "replace":
                 self._replace(holder, new)
             return Added(holder, fresh=False)
         self._hold_key(new.uuid, new, int(self.now))
@@ -110,7 +110,7 @@ class Board(Ledger):
     def adopt(self, record: Record) -> Added:
         """A copy of another store's, lifted."""
         here = self.by_uuid(record.uuid)
-        if here is not None and not gone(here, record):
+        if here is not None and not is_superseded(here, record):
             return Added(record.uuid, fresh=False)
         if record.unique is not None:
             holder = self._holder(record.source, record.unique)
@@ -126,14 +126,14 @@ class Board(Ledger):
             record.lane, record.unique, record.due, record.added, "scheduled",
         )  # fmt: skip
         self._run(SQL["insert"], row)
-        self.wait_to_end(adopted(record, self.seq))
+        self.queue_chore(adopted(record, self.seq))
         return Added(record.uuid, fresh=True)
 
     def _holder(self, source: str, unique: str) -> str | None:
-        held = self._run(SQL["key"], (self.id_of(source), unique)).fetchone()
-        if held is None or (held[1] is not None and held[1] <= self.now):
+        leased = self._run(SQL["key"], (self.id_of(source), unique)).fetchone()
+        if leased is None or (leased[1] is not None and leased[1] <= self.now):
             return None
-        return str(held[0])
+        return str(leased[0])
 
     def _hold_key(self, uuid: str, new: NewTask | Record, added: int) -> None:
         until = None if new.policy.unique_for is None else added + new.policy.unique_for
@@ -141,7 +141,7 @@ class Board(Ledger):
 
     def _replace(self, uuid: str, new: NewTask) -> None:
         record = self.by_uuid(uuid)
-        if record is None or record.state in ENDED or record.past.why in ENDING or self.is_held(record):
+        if record is None or record.state in ENDED or record.history.reason in CHORE_REASONS or self.is_held(record):
             return
         self._leave(record)
         self._hold_key(uuid, new, record.added)
@@ -152,7 +152,7 @@ class Board(Ledger):
         self._enter(
             Record(
                 uuid, record.source, new.body, policy_of(text), new.lane, record.unique, due, record.seq, record.added,
-                state, record.past,
+                state, record.history,
             )
         )  # fmt: skip
 
@@ -165,7 +165,7 @@ class Board(Ledger):
         self.moves[record.state].append(record.seq)
         if record.state == "ready":
             self._run(SQL["enter_ready"], self._ready_place(record))
-            self.told.woke.add(record.source)
+            self.told.woken.add(record.source)
         if (rings := alarm(record)) is not None:
             self._run(SQL["arm"], (self.app, rings, record.seq))
             self.told.sooner.add(record.source)
@@ -179,7 +179,7 @@ class Board(Ledger):
         """Out of its place, not by being taken."""
         self.count(record.source, record.state, -1)
         if not rang:
-            self.disarm(record)
+            self.clear_alarm(record)
         if record.state == "ready":
             self._run(SQL["leave_ready"], self._ready_place(record))
         if record.lane is not None and record.state != "scheduled":
@@ -190,19 +190,19 @@ class Board(Ledger):
             self.admit(record.lane)  # its slot is free, or it stood in the way of those that need less
 
     def _ready_place(self, record: Record) -> Row:
-        return self.id_of(record.source), record.suspect, record.rank, record.seq
+        return self.id_of(record.source), record.is_suspect, record.rank, record.seq
 
     def _leave_parked(self, record: Record) -> None:
         self._run(SQL["leave_parked"], (self.app, record.lane, record.rank, record.seq))
 
-    def _let_in(self, record: Record) -> None:
+    def _admit_one(self, record: Record) -> None:
         """From parked into ready."""
         self.count(record.source, "parked", -1)
-        self.disarm(record)
+        self.clear_alarm(record)
         self._leave_parked(record)
-        self._enter(moved(record, "ready"))
+        self._enter(with_state(record, "ready"))
 
-    def disarm(self, record: Record) -> None:
+    def clear_alarm(self, record: Record) -> None:
         if (rings := alarm(record)) is not None:
             self._run(SQL["disarm"], (self.app, rings, record.seq))
 
@@ -215,8 +215,8 @@ class Board(Ledger):
         places: dict[str, list[Row]] = {"enter_ready": [], "enter_parked": [], "arm": []}
         for record in due:
             lane = None if record.lane is None else self.limits.lane(record.lane)
-            opens = lane is None or self.limits.opens(lane, record.policy.cost, self.now)
-            arrived = moved(record, "ready" if opens else "parked")
+            opens = lane is None or self.limits.has_capacity(lane, record.policy.cost, self.now)
+            arrived = with_state(record, "ready" if opens else "parked")
             self.count(record.source, record.state, -1)
             self.count(record.source, arrived.state, +1)
             self.moves[arrived.state].append(record.seq)
@@ -225,7 +225,7 @@ class Board(Ledger):
                 places["enter_parked"].append((self.app, record.lane, record.rank, record.seq))
             else:
                 places["enter_ready"].append(self._ready_place(record))
-                self.told.woke.add(record.source)
+                self.told.woken.add(record.source)
                 if lane is not None:
                     admitted(lane, record, +1)
             if (rings := alarm(arrived)) is not None:
@@ -237,16 +237,16 @@ class Board(Ledger):
     def _pass_by(self, uuid: str) -> None:
         """One that has just come may pass those before it, if they wait for more tokens than it needs."""
         record = self.by_uuid(uuid)
-        if record is None or record.lane is None or record.state != "parked" or record.past.why in ENDING:
+        if record is None or record.lane is None or record.state != "parked" or record.history.reason in CHORE_REASONS:
             return
-        if self.limits.opens(self.limits.lane(record.lane), record.policy.cost, self.now):
-            self._let_in(record)
+        if self.limits.has_capacity(self.limits.lane(record.lane), record.policy.cost, self.now):
+            self._admit_one(record)
 
     def park(self, record: Record) -> None:
         """Taken out of ready, but its lane has closed meanwhile."""
         self.count(record.source, "ready", -1)
-        self.disarm(record)
-        self._enter(moved(record, "parked"))
+        self.clear_alarm(record)
+        self._enter(with_state(record, "parked"))
 
     def first_parked(self, lane: str) -> Record | None:
         row = self._run(SQL["first_parked"], (self.app, lane)).fetchone()
@@ -257,15 +257,15 @@ class Board(Ledger):
         lane = self.limits.lane(name)
         for done in range(BATCH):
             record = self.first_parked(name)
-            if record is None or not self.limits.opens(lane, record.policy.cost, self.now):
+            if record is None or not self.limits.has_capacity(lane, record.policy.cost, self.now):
                 return done
-            self._let_in(record)
-        self.limits.refill(lane, self.now)
+            self._admit_one(record)
+        self.limits.set_refill(lane, self.now)
         return BATCH
 
     # -- time
 
-    def refill(self) -> bool:
+    def refill_lanes(self) -> bool:
         """Admits in lanes whose refill has come; False: there may be more."""
         done = 0
         while done < BATCH and (names := self.limits.all_refilled(self.now, BATCH - done)):
@@ -288,51 +288,51 @@ class Board(Ledger):
             due.clear()
             if record.lane is not None:  # another of its lane may have let it in since, and armed it again
                 record = self.by_uuid(record.uuid) or record
-            self.to_chores(record, "expired", rang=record.lane is None)
+            self.end_as_chore(record, "expired", rang=record.lane is None)
         self._arrive(due)
         return len(rung) < BATCH
 
     # -- chores
 
-    def to_chores(self, record: Record, why: Why, *, rang: bool = False) -> Record:
+    def end_as_chore(self, record: Record, reason: Reason, *, rang: bool = False) -> Record:
         """From its place: it waits for somebody to end it."""
         self._leave(record, rang=rang)
-        return self.wait_to_end(moved(record, record.state, past_with(record.past, why=why)))
+        return self.queue_chore(with_state(record, record.state, with_history(record.history, reason=reason)))
 
-    def wait_to_end(self, record: Record) -> Record:
+    def queue_chore(self, record: Record) -> Record:
         """From nowhere: it was held. A lifted one waits for whoever lifts it again, unless it is to be cancelled."""
-        if record.past.why == "lifted" and record.past.cancel:
-            record = moved(record, record.state, past_with(record.past, why="cancel"))
+        if record.history.reason == "lifted" and record.history.cancel_requested:
+            record = with_state(record, record.state, with_history(record.history, reason="cancel"))
         self.save(record)
         self.count(record.source, record.state, +1)
         self.moves[record.state].append(record.seq)
-        if record.past.why != "lifted":
+        if record.history.reason != "lifted":
             self._run(SQL["enter_chore"], (self.app, record.seq))
             self.told.sooner.add("")  # of no source, but somebody has to end it
         return record
 
     # -- letting go of what was held
 
-    def freed(self, record: Record) -> None:
+    def release_capacity(self, record: Record) -> None:
         """What it held is free: a limit may let another one in now, or itself again, by rank."""
         if record.lane is not None:
             self.admit(record.lane)
             self._pass_by(record.uuid)
         if self.limits.declared and self.limits.effective(record.source) is not None:
-            self.told.woke.add(record.source)
-        if record.suspect:
-            self.told.woke.update(name for _, name in self._run(SQL["ready_sources"], {"app": self.app, "suspect": 1}))
+            self.told.woken.add(record.source)
+        if record.is_suspect:
+            self.told.woken.update(name for _, name in self._run(SQL["ready_sources"], {"app": self.app, "suspect": 1}))
 
-    def again(self, record: Record, past: Past, after: int | None) -> None:
+    def requeue(self, record: Record, history: History, after: int | None) -> None:
         """Back to where it came from, or later; or to the chores, if it must end."""
-        if past.cancel or past.why in ENDING:
-            why: Why = "cancel" if past.cancel else past.why
-            self.wait_to_end(moved(record, "ready", past_with(past, why=why)))
+        if history.cancel_requested or history.reason in CHORE_REASONS:
+            reason: Reason = "cancel" if history.cancel_requested else history.reason
+            self.queue_chore(with_state(record, "ready", with_history(history, reason=reason)))
             return
         due = record.due if after is None else due_in(after, self.now)
-        later = due_again(record, due, past)
+        later = rescheduled(record, due, history)
         if due <= self.now:  # behind its lane, if it has one: whoever is first by rank is let in
-            later = moved(later, "ready" if later.lane is None else "parked")
+            later = with_state(later, "ready" if later.lane is None else "parked")
         self._enter(later)
 
     def revive(self, record: Record) -> bool:
@@ -343,5 +343,5 @@ class Board(Ledger):
                 self._run(SQL["hold_key"], (self.id_of(record.source), record.unique, record.uuid, None))
         self.count(record.source, record.state, -1)
         due = revived(record, self.now)
-        self._enter(due if due.lane is not None else moved(due, "ready"))
+        self._enter(due if due.lane is not None else with_state(due, "ready"))
         return True

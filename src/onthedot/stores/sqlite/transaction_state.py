@@ -13,20 +13,20 @@ from typing import Any
 import msgspec
 
 from onthedot.stores.contract import Record, State
-from onthedot.stores.sqlite.limits import Lanes
-from onthedot.stores.sqlite.notifications import Told
+from onthedot.stores.sqlite.limits import SqliteLimitTable
+from onthedot.stores.sqlite.notifications import Notifications
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_record, to_save
 
 _MOST_MOVES = 100_000  # in the change log
 
 
-class Ledger:
+class TransactionState:
     def __init__(self, db: sqlite3.Connection, app: int) -> None:
         self.db = db
         self._run = db.execute
         self.app = app
-        self.limits: Lanes = Lanes(db, self.app)
+        self.limits: SqliteLimitTable = SqliteLimitTable(db, self.app)
         self.seq: int = 0
         self.fence: int = 0
         self.moved: int = 0
@@ -63,7 +63,9 @@ class Ledger:
         self._ids: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self.counts: defaultdict[tuple[int, str], int] = defaultdict(int)  # by source and state: what has changed
-        self.mine: dict[str, tuple[Row, int]] = {}  # by uuid: what was claimed here and is not settled yet; its fence
+        self.recent_claims: dict[
+            str, tuple[Row, int]
+        ] = {}  # by uuid: what was claimed here and is not settled yet; its fence
         self.asked: dict[str, int] = {}  # by session: the last ask, since one that took nothing is not in the file
         self.limits.forget()
         self.start_call(0)
@@ -72,10 +74,10 @@ class Ledger:
 
     def start_call(self, now: float) -> None:
         self.now: float = now
-        self.told: Told = Told()
+        self.told: Notifications = Notifications()
         self.moves: defaultdict[str, list[Any]] = defaultdict(list)  # state → seqs; "gone" → uuid, source, state
 
-    def end_call(self) -> Told:
+    def end_call(self) -> Notifications:
         """One row in the change log, and what others are to be told."""
         number = sum(map(len, self.moves.values()))
         if number:

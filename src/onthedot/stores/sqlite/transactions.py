@@ -8,17 +8,17 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.sqlite.errors import explained
-from onthedot.stores.sqlite.notifications import Told
+from onthedot.stores.sqlite.errors import translate
+from onthedot.stores.sqlite.notifications import Notifications
 from onthedot.stores.sqlite.schema import app_of
-from onthedot.stores.sqlite.tables import Board
+from onthedot.stores.sqlite.tables import SqliteTables
 
 T = TypeVar("T")
 
 
 def join(
-    connection: sqlite3.Connection, path: str, name: str, now: float, work: Callable[[Board], T]
-) -> tuple[T, Told, int]:
+    connection: sqlite3.Connection, path: str, name: str, now: float, work: Callable[[SqliteTables], T]
+) -> tuple[T, Notifications, int]:
     """What it answers, what to tell once the caller has committed, and the number by which that is seen."""
     _check(connection, path)
     factories = connection.row_factory, connection.text_factory
@@ -27,22 +27,22 @@ def join(
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # see writer.py
         connection.execute("SAVEPOINT onthedot_join")
         try:
-            board = Board(connection, app_of(connection, name))
-            board.begin()
-            board.start_call(now)
-            answer = work(board)
-            told = board.end_call()
-            board.flush()
+            tables = SqliteTables(connection, app_of(connection, name))
+            tables.begin()
+            tables.start_call(now)
+            answer = work(tables)
+            told = tables.end_call()
+            tables.flush()
         except BaseException:
             connection.execute("ROLLBACK TO onthedot_join")
             raise
         finally:
             connection.execute("RELEASE onthedot_join")
     except sqlite3.Error as error:
-        raise explained(error, path) from error
+        raise translate(error, path) from error
     finally:
         connection.row_factory, connection.text_factory = factories
-    return answer, told, board.moved
+    return answer, told, tables.moved
 
 
 def _check(connection: sqlite3.Connection, path: str) -> None:

@@ -17,23 +17,25 @@ from functools import partial
 from pathlib import Path
 
 from onthedot.errors import StoreError, StoreUnavailable
-from onthedot.stores.sqlite.errors import explained, inode, is_busy
-from onthedot.stores.sqlite.fsync_thread import Disk
-from onthedot.stores.sqlite.notifications import Told
-from onthedot.stores.sqlite.notifier import Ears
+from onthedot.stores.sqlite.errors import inode, is_busy, translate
+from onthedot.stores.sqlite.fsync_thread import FsyncThread
+from onthedot.stores.sqlite.notifications import Notifications
+from onthedot.stores.sqlite.notifier import DatagramNotifier
 from onthedot.stores.sqlite.presence import Presence
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.request_thread import Call, Desk, answer
+from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer
 from onthedot.stores.sqlite.schema import BUSY_MS, app_of, connect, prepare
 from onthedot.stores.sqlite.sessions import bury_owner, close_owner
-from onthedot.stores.sqlite.tables import Board
+from onthedot.stores.sqlite.tables import SqliteTables
 
 _JOINED = 60.0  # seconds that somebody's transaction may take before its tasks are left to the poll interval
 _CHECKPOINT, _TRUNCATE, _STEP = 4 << 20, 8 << 20, 1 << 20  # bytes of WAL
 
 
-class Writer(Desk[Board]):
-    def __init__(self, path: str, name: str, now: Callable[[], float], ears: Ears, *, auto_schema: bool) -> None:
+class WriterThread(RequestThread[SqliteTables]):
+    def __init__(
+        self, path: str, name: str, now: Callable[[], float], ears: DatagramNotifier, *, auto_schema: bool
+    ) -> None:
         super().__init__("onthedot-sqlite-writer", path)
         self._ears = ears
         self._presence: Presence | None = None
@@ -41,13 +43,15 @@ class Writer(Desk[Board]):
         self._eyes: dict[str, int | None] = {}  # other processes → what tells of their end
         self._known = -1
         self._looked = 0.0
-        self._joined: list[tuple[int, Told, float]] = []  # the number in the change log, what to tell, until when
+        self._joined: list[
+            tuple[int, Notifications, float]
+        ] = []  # the number in the change log, what to tell, until when
         self._name = name
         self._now = now
         self._auto_schema = auto_schema
         self._gate = -1
-        self._board: Board | None = None
-        self._disk = Disk(path)
+        self._tables: SqliteTables | None = None
+        self._disk = FsyncThread(path)
         self._changes = 0
         self._inode = 0
         self._wal = Path(f"{path}-wal")
@@ -55,156 +59,156 @@ class Writer(Desk[Board]):
 
     # -- one transaction
 
-    def work(self, calls: list[Call[Board]]) -> None:
-        told: list[Told] = []
-        taken: list[Call[Board]] = []
+    def work(self, calls: list[Request[SqliteTables]]) -> None:
+        told: list[Notifications] = []
+        taken: list[Request[SqliteTables]] = []
         try:
-            with self._gate_shut():
-                burials = self._burials()  # what the dead held can be claimed by the calls that follow
-                board = self._begin(calls)
+            with self._write_lock():
+                burials = self._reap_dead_peers()  # what the dead held can be claimed by the calls that follow
+                tables = self._begin(calls)
                 taken = [call for call in (*burials, *calls) if call.take()]
-                told = self._commit(board, taken)
-                self._look_at_peers(board)
+                told = self._commit(tables, taken)
+                self._look_at_peers(tables)
         except Exception as error:  # noqa: BLE001 - told to whoever asked
             if not taken:
                 taken = [call for call in calls if call.take()]
                 self._fail(taken, error)
         answer(self._synced(taken))
-        self._ears.spread(told, self._workers)
-        if self._board is not None:
-            self._checkpoint(self._board.db)
+        self._ears.publish(told, self._workers)
+        if self._tables is not None:
+            self._checkpoint(self._tables.db)
 
-    def _synced(self, calls: list[Call[Board]]) -> list[Call[Board]]:
+    def _synced(self, calls: list[Request[SqliteTables]]) -> list[Request[SqliteTables]]:
         """Those that need not wait for the disk; the others are answered when it has what was written.
 
         By whomever: who adds again what is there already is told so, and it may not be on the disk yet.
         """
-        if self._board is None:
+        if self._tables is None:
             return calls
-        now: list[Call[Board]] = []
-        later: list[Call[Board]] = []
+        now: list[Request[SqliteTables]] = []
+        later: list[Request[SqliteTables]] = []
         for call in calls:
-            (now if call.early or call.error is not None else later).append(call)
-        changes, self._changes = self._changes, self._board.db.total_changes
+            (now if call.at_commit or call.error is not None else later).append(call)
+        changes, self._changes = self._changes, self._tables.db.total_changes
         if later or changes != self._changes:
             if self._disk.failed:
-                self._mend(self._board.db)
+                self._recover_after_failed_sync(self._tables.db)
             self._disk.sync(later)
         return now
 
-    def _mend(self, db: sqlite3.Connection) -> None:
+    def _recover_after_failed_sync(self, db: sqlite3.Connection) -> None:
         """After a sync that failed, what the WAL lacks nobody knows: it is safe when the database itself has it all."""
-        with suppress(sqlite3.Error), self._gate_shut():
+        with suppress(sqlite3.Error), self._write_lock():
             busy, _, _ = db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
             self._disk.failed = self._disk.failed if busy else ""
 
-    def _fail(self, calls: list[Call[Board]], error: Exception) -> None:
+    def _fail(self, calls: list[Request[SqliteTables]], error: Exception) -> None:
         for call in calls:
-            call.error = explained(error, self.path)
+            call.error = translate(error, self.path)
 
-    def _begin(self, calls: list[Call[Board]]) -> Board:
+    def _begin(self, calls: list[Request[SqliteTables]]) -> SqliteTables:
         """Waits for another program's lock as long as somebody waits for us."""
         while True:
             try:
-                board = self._opened()
-                board.db.execute("BEGIN IMMEDIATE")
-                return board
+                tables = self._opened()
+                tables.db.execute("BEGIN IMMEDIATE")
+                return tables
             except sqlite3.OperationalError as error:
                 if not is_busy(error) or not any(call.waits for call in calls):
                     raise
 
-    def _commit(self, board: Board, calls: list[Call[Board]]) -> list[Told]:
+    def _commit(self, tables: SqliteTables, calls: list[Request[SqliteTables]]) -> list[Notifications]:
         """All in one; if one of them fails, nothing has happened yet, and each has a transaction of its own."""
         try:
-            return self._do(board, calls)
+            return self._do(tables, calls)
         except Exception as error:  # noqa: BLE001 - told to whoever asked
             if len(calls) == 1:
                 self._fail(calls, error)
                 return []
-            told: list[Told] = []
+            told: list[Notifications] = []
             for call in calls:
                 try:
-                    board.db.execute("BEGIN IMMEDIATE")
-                    told += self._do(board, [call])
+                    tables.db.execute("BEGIN IMMEDIATE")
+                    told += self._do(tables, [call])
                 except Exception as its_error:  # noqa: BLE001 - likewise
                     self._fail([call], its_error)
         return told
 
-    def _do(self, board: Board, calls: list[Call[Board]]) -> list[Told]:
-        told: list[Told] = []
+    def _do(self, tables: SqliteTables, calls: list[Request[SqliteTables]]) -> list[Notifications]:
+        told: list[Notifications] = []
         try:
-            board.begin()
+            tables.begin()
             for call in calls:
-                board.start_call(self._now())
-                call.answer = call.work(board)
-                told.append(board.end_call())
-            board.flush()
-            board.db.execute("COMMIT")
+                tables.start_call(self._now())
+                call.answer = call.work(tables)
+                told.append(tables.end_call())
+            tables.flush()
+            tables.db.execute("COMMIT")
         except BaseException:
-            if board.db.in_transaction:
-                board.db.execute("ROLLBACK")
-            board.forget()
+            if tables.db.in_transaction:
+                tables.db.execute("ROLLBACK")
+            tables.forget()
             self._known = -1  # what it had read of the others is not so
             raise
-        board.done()
+        tables.done()
         return told
 
     # -- what is written in the transactions of others
 
-    def await_commit(self, number: int, told: Told) -> None:
+    def await_commit(self, number: int, told: Notifications) -> None:
         """From any thread: whoever joined another's transaction cannot tell of it before that is committed."""
         self._joined.append((number, told, time.monotonic() + _JOINED))
-        self.ring()
+        self.wake()
 
-    def _look_for_joined(self, board: Board) -> None:
-        seen = [each for each in self._joined if board.db.execute(SQL["logged"], each[:1]).fetchone() is not None]
+    def _look_for_joined(self, tables: SqliteTables) -> None:
+        seen = [each for each in self._joined if tables.db.execute(SQL["logged"], each[:1]).fetchone() is not None]
         for each in [each for each in self._joined if each in seen or each[2] < time.monotonic()]:
             self._joined.remove(each)  # others append meanwhile
         if seen:
-            self._look_at_peers(board)  # it may not have written anything itself yet
-        self._ears.spread([told for _, told, _ in seen], self._workers)
+            self._look_at_peers(tables)  # it may not have written anything itself yet
+        self._ears.publish([told for _, told, _ in seen], self._workers)
 
     # -- the others
 
-    def _look_at_peers(self, board: Board) -> None:
+    def _look_at_peers(self, tables: SqliteTables) -> None:
         """Who is here has changed since the last look: whom to tell, and whose death to watch for."""
-        if board.control == self._known:
+        if tables.control == self._known:
             return
-        self._known = board.control
-        rows = board.db.execute(SQL["sessions"], (board.app,)).fetchall()
+        self._known = tables.control
+        rows = tables.db.execute(SQL["sessions"], (tables.app,)).fetchall()
         self._workers = [name for name, _, info in rows if info is not None]
         owners = {owner for _, owner, _ in rows} - {self.presence.owner}
         for owner in self._eyes.keys() - owners:
             self._shut_eye(owner)
         for owner in owners - self._eyes.keys():
-            eye = self._eyes[owner] = self.presence.eye(owner)
+            eye = self._eyes[owner] = self.presence.pidfd(owner)
             if eye is not None:
-                self.listen_to(eye)
+                self.watch(eye)
         self._looked = 0.0
 
-    def _burials(self) -> list[Call[Board]]:
+    def _reap_dead_peers(self) -> list[Request[SqliteTables]]:
         """Of peers that are dead: looked for when somebody said so, and once a second anyway."""
         now = time.monotonic()
         if not self._eyes or now - self._looked < 1:
             return []
         self._looked = now
         dead = [owner for owner in self._eyes if self.presence.is_dead(owner)]
-        return [Call(partial(bury_owner, owner=owner)) for owner in dead]
+        return [Request(partial(bury_owner, owner=owner)) for owner in dead]
 
     def _shut_eye(self, owner: str) -> None:
         if (eye := self._eyes.pop(owner)) is not None:
-            self.deaf(eye)
+            self.unwatch(eye)
             os.close(eye)
 
-    def heard(self, fd: int) -> None:
+    def on_readable(self, fd: int) -> None:
         dead = [owner for owner, eye in self._eyes.items() if eye == fd]
         for owner in dead:
             self._shut_eye(owner)
             self._eyes[owner] = None  # looked at again and again, until it is buried
-        if not dead and not self._ears.hear(fd):
+        if not dead and not self._ears.receive(fd):
             return
         self._looked = 0.0
-        self._calls.append(Call(lambda _: None))
+        self._calls.append(Request(lambda _: None))
 
     def patience(self) -> float | None:
         if self._joined:
@@ -216,21 +220,21 @@ class Writer(Desk[Board]):
             return None
         if time.monotonic() - self._looked >= 0.1:
             self._looked = 0.0
-            self._calls.append(Call(lambda _: None))
+            self._calls.append(Request(lambda _: None))
         return 100
 
     # -- the files
 
     @property
     def app(self) -> int:
-        if self._board is None:
+        if self._tables is None:
             raise StoreUnavailable(f"{self.path} is not open")
-        return self._board.app
+        return self._tables.app
 
-    def _opened(self) -> Board:
-        if self._board is not None:
+    def _opened(self) -> SqliteTables:
+        if self._tables is not None:
             if inode(self.path) == self._inode:
-                return self._board
+                return self._tables
             self.close()
             raise StoreUnavailable(
                 f"{self.path} was deleted or replaced while it was open; tasks in it are gone, a new one is made next"
@@ -239,7 +243,7 @@ class Writer(Desk[Board]):
         try:
             prepare(db, self.path, auto=self._auto_schema)
             db.execute("PRAGMA synchronous = NORMAL")  # a commit does not wait for the disk: those who asked do
-            board = Board(db, app_of(db, self._name))
+            tables = SqliteTables(db, app_of(db, self._name))
             if self._presence is None:
                 self._ears.folder.mkdir(exist_ok=True)
                 self._presence = Presence(self._ears.folder)
@@ -250,8 +254,8 @@ class Writer(Desk[Board]):
         self._inode = inode(self.path)
         self._ears.sweep()
         self._known = -1
-        self._board, self._changes = board, db.total_changes
-        return board
+        self._tables, self._changes = tables, db.total_changes
+        return tables
 
     @property
     def presence(self) -> Presence:
@@ -262,9 +266,9 @@ class Writer(Desk[Board]):
     def let_go(self) -> None:
         """Before a fork: the connection goes, the presence stays."""
         self._disk.let_go()
-        if self._board is not None:
-            self._board.db.close()
-            self._board = None
+        if self._tables is not None:
+            self._tables.db.close()
+            self._tables = None
 
     def start(self) -> None:
         self._disk.start()
@@ -287,7 +291,7 @@ class Writer(Desk[Board]):
             self._presence = None
             for owner in list(self._eyes):
                 self._shut_eye(owner)
-            self._ears.hush()
+            self._ears.clear()
         if self._gate >= 0:
             os.close(self._gate)
             self._gate = -1
@@ -304,7 +308,7 @@ class Writer(Desk[Board]):
                     os.close(eye)
 
     @contextmanager
-    def _gate_shut(self) -> Generator[None]:
+    def _write_lock(self) -> Generator[None]:
         if self._gate < 0:
             self._gate = os.open(f"{self.path}-write", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         fcntl.flock(self._gate, fcntl.LOCK_EX)
@@ -326,7 +330,7 @@ class Writer(Desk[Board]):
         busy = True
         db.execute("PRAGMA busy_timeout = 20")  # for a reader that is in the way
         # What was written is written; a disk that is full says so at the next write.
-        with suppress(sqlite3.Error), self._gate_shut():
+        with suppress(sqlite3.Error), self._write_lock():
             busy, _, _ = db.execute(f"PRAGMA wal_checkpoint({mode})").fetchone()
         db.execute(f"PRAGMA busy_timeout = {BUSY_MS}")
         self._checkpoint_at = _CHECKPOINT if mode == "TRUNCATE" and not busy else size + (_STEP if busy else 1)

@@ -10,12 +10,12 @@ from hypothesis import given, settings, strategies as st
 
 from onthedot.clock.clock import ManualClock
 from onthedot.definitions.sources import Sources
-from onthedot.engine.schedule_firer import Firing
+from onthedot.engine.schedule_firer import ScheduleFirer
 from onthedot.errors import BadSchedule
-from onthedot.observability.logs import Logs
+from onthedot.observability.logs import LogObserver
 from onthedot.schedules.rules import CatchUp, CronSchedule
-from onthedot.schedules.stored_rule import Plan
-from onthedot.stores.contract import Fire, NewTask, Schedule
+from onthedot.schedules.stored_rule import ScheduleDefinition
+from onthedot.stores.contract import FireRequest, NewTask, Schedule
 from onthedot.stores.memory import MemoryStore
 from tests.unit.schedules.cron import drawing
 
@@ -30,7 +30,7 @@ class Watched(MemoryStore):
         self.moves: list[tuple[int, int | None]] = []
         self.windows: list[str] = []
 
-    async def fire(self, fires: list[Fire]) -> list[bool]:
+    async def fire(self, fires: list[FireRequest]) -> list[bool]:
         before = {record.name: record for record in (await self.state())[0]}
         answers = list(await super().fire(fires))
         for fire, stood in zip(fires, answers, strict=True):
@@ -67,9 +67,9 @@ def test_it_does_fire() -> None:
 async def fire_all(rule: CronSchedule, steps: list[int]) -> Watched:
     clock = ManualClock(START)
     store = Watched(clock)
-    plans = {"plan": Plan("plan", rule, NewTask("u", "work", b"{}"))}
+    plans = {"plan": ScheduleDefinition("plan", rule, NewTask("u", "work", b"{}"))}
     trouble: list[Exception] = []
-    first, second = (Firing(store, Sources(), plans, clock, Logs(None), trouble.append) for _ in range(2))
+    first, second = (ScheduleFirer(store, Sources(), plans, clock, LogObserver(None), trouble.append) for _ in range(2))
     await first.declare()
     for seconds in steps:
         clock.advance(seconds * 1000)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from onthedot.stores.contract import DEFAULT, Record
-from onthedot.stores.rules.ordered_queue import Order
+from onthedot.stores.rules.ordered_queue import OrderedQueue
 
 
 def record(seq: int) -> Record:
@@ -13,7 +13,7 @@ def record(seq: int) -> Record:
 
 
 def test_before_is_what_counting_says() -> None:
-    random, order = Random(3), Order()
+    random, order = Random(3), OrderedQueue()
     there: set[tuple[int, int]] = set()
     for _ in range(3000):
         place = (random.randrange(20), random.randrange(60))
@@ -32,7 +32,7 @@ def test_before_is_what_counting_says() -> None:
 
 
 def test_it_counts_no_further_than_it_is_told() -> None:
-    order = Order()
+    order = OrderedQueue()
     for seq in (*range(50, 100), *range(50)):  # half of them in order, half before these
         order.push(0, record(seq))
     assert [order.before(0, 100, most) for most in (0, 1, 60, 100, 1000)] == [0, 1, 60, 100, 100]

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
 
-from onthedot.stores.contract import Ask, Claimed, Outcome, Pool, Store
+from onthedot.stores.contract import ClaimRequest, ClaimResult, Outcome, SlotPool, Store
 from onthedot.stores.postgres import PostgresStore
 from tests.support.services.postgres import Service
 
@@ -19,7 +19,7 @@ async def opened(service: Service, app: str) -> AsyncIterator[PostgresStore]:
     try:
         yield store
     finally:
-        await store.shut()
+        await store.close()
 
 
 async def states(store: Store, *uuids: str) -> list[str | None]:
@@ -30,9 +30,11 @@ class Worker:
     def __init__(self, store: Store, name: str) -> None:
         self.store, self.name, self.number = store, name, 0
 
-    async def claim(self, *sources: str, outcomes: Sequence[Outcome] = (), total: int = 10) -> Claimed:
+    async def claim(self, *sources: str, outcomes: Sequence[Outcome] = (), total: int = 10) -> ClaimResult:
         self.number += 1
-        ask = Ask(self.number, [Pool(total, dict.fromkeys(sources or ("a",), total))], suspects=100)
-        turn = await self.store.turn(self.name, outcomes, ask)
-        assert turn.claimed is not None
-        return turn.claimed
+        request = ClaimRequest(
+            self.number, [SlotPool(total, dict.fromkeys(sources or ("a",), total))], max_suspects=100
+        )
+        turn = await self.store.turn(self.name, outcomes, request)
+        assert turn.claim is not None
+        return turn.claim

@@ -7,7 +7,19 @@ import random
 from collections import Counter
 from contextlib import AsyncExitStack
 
-from onthedot.stores.contract import Again, Ask, Done, Ended, Lease, Limit, NewTask, Outcome, Policy, Pool, Store
+from onthedot.stores.contract import (
+    ClaimRequest,
+    Completed,
+    Ended,
+    Lease,
+    Limit,
+    NewTask,
+    Outcome,
+    Policy,
+    Requeued,
+    SlotPool,
+    Store,
+)
 from tests.contract.invariants import check
 from tests.support.services.postgres import Service
 from tests.unit.stores.postgres.shop import LEASE, Worker, opened
@@ -24,12 +36,12 @@ async def test_a_cap_holds_whoever_asks_at_the_same_time(postgres: Service, name
     async def work(number: int) -> None:
         async with opened(postgres, named) as store:
             worker = Worker(store, f"w{number}")
-            await store.beat(worker.name, b"", LEASE)
+            await store.heartbeat(worker.name, b"", LEASE)
             outcomes: list[Outcome] = []
             while len(done) < len(lanes):
                 claimed = await worker.claim("a", "b", outcomes=outcomes, total=2)
                 done.extend(outcome.lease.uuid for outcome in outcomes)
-                outcomes = [Done(Lease(record.uuid, claimed.fence, worker.name)) for record in claimed.tasks]
+                outcomes = [Completed(Lease(record.uuid, claimed.fence, worker.name)) for record in claimed.tasks]
                 await asyncio.sleep(0.005)  # what runs, runs for a while
 
     async def watch(store: Store) -> None:
@@ -52,14 +64,14 @@ async def test_a_cap_holds_whoever_asks_at_the_same_time(postgres: Service, name
 async def test_the_same_ask_on_two_connections_at_once(postgres: Service, named: str) -> None:
     """A line broke, and the call is repeated while the server still does the first: one claim, and one answer."""
     async with opened(postgres, named) as store:
-        await store.beat("w", b"", LEASE)
+        await store.heartbeat("w", b"", LEASE)
         await store.add([NewTask(f"u{number}", "a", b"") for number in range(40)])
         for number in range(1, 5):
             async with AsyncExitStack() as stack:
                 others = [await stack.enter_async_context(opened(postgres, named)) for _ in range(3)]
-                ask = Ask(number, [Pool(5, {"a": 5})])
-                turns = await asyncio.gather(*(other.turn("w", [], ask) for other in others))
-            taken = [[record.uuid for record in turn.claimed.tasks] for turn in turns if turn.claimed is not None]
+                request = ClaimRequest(number, [SlotPool(5, {"a": 5})])
+                turns = await asyncio.gather(*(other.turn("w", [], request) for other in others))
+            taken = [[record.uuid for record in turn.claim.tasks] for turn in turns if turn.claim is not None]
             assert taken == [[f"u{n}" for n in range(5 * number - 5, 5 * number)]] * 3
         assert len((await store.find({"state": "running"}, None, 100)).rows) == 20
 
@@ -73,8 +85,8 @@ async def test_a_wild_life(postgres: Service, named: str) -> None:
     async def live(number: int) -> None:
         async with opened(postgres, named) as store:
             worker = Worker(store, f"w{number}")
-            await store.beat(worker.name, b"", LEASE)
-            held: list[Lease] = []
+            await store.heartbeat(worker.name, b"", LEASE)
+            leased: list[Lease] = []
             for _ in range(40):
                 match dice.randrange(11):
                     case 0:
@@ -84,19 +96,19 @@ async def test_a_wild_life(postgres: Service, named: str) -> None:
                     case 2:
                         await store.purge(10)
                     case 3:
-                        await store.beat(worker.name, b"", LEASE)
+                        await store.heartbeat(worker.name, b"", LEASE)
                     case 4:
                         await store.add([_new(dice, dice.choice(uuids)) for _ in range(3)])
                     case 5:
                         lifted = await store.lift(worker.name, dice.sample(uuids, 5))
                         leases = [Lease(record.uuid, lifted.fence, worker.name) for record in lifted.tasks]
-                        await store.turn(worker.name, [Again(lease, None, counted=False) for lease in leases], None)
+                        await store.turn(worker.name, [Requeued(lease, None, counted=False) for lease in leases], None)
                     case _:
-                        some = dice.sample(held, min(len(held), 6))
-                        held = [lease for lease in held if lease not in some]
+                        some = dice.sample(leased, min(len(leased), 6))
+                        leased = [lease for lease in leased if lease not in some]
                         turned = await worker.claim("a", "b", outcomes=[_outcome(dice, lease) for lease in some])
-                        held += [Lease(r.uuid, turned.fence, worker.name) for r in (*turned.tasks, *turned.chores)]
-            await store.close(worker.name)
+                        leased += [Lease(r.uuid, turned.fence, worker.name) for r in (*turned.tasks, *turned.chores)]
+            await store.close_session(worker.name)
 
     async with opened(postgres, named) as store:
         await store.put([], [Limit("a/*", cap=3), Limit("b", cap=20), Limit("@s", rate=1000.0, burst=50)])
@@ -105,14 +117,15 @@ async def test_a_wild_life(postgres: Service, named: str) -> None:
             await asyncio.gather(*(live(number) for number in range(WORKERS)))
         await check(store)
         worker = Worker(store, "last")
-        await store.beat(worker.name, b"", LEASE)
+        await store.heartbeat(worker.name, b"", LEASE)
         outcomes: list[Outcome] = []
         async with asyncio.timeout(30):
             while True:
                 claimed = await worker.claim("a", "b", outcomes=outcomes, total=100)
                 ended.update(outcome.lease.uuid for outcome in outcomes)
                 outcomes = [
-                    Done(Lease(record.uuid, claimed.fence, worker.name)) for record in (*claimed.tasks, *claimed.chores)
+                    Completed(Lease(record.uuid, claimed.fence, worker.name))
+                    for record in (*claimed.tasks, *claimed.chores)
                 ]
                 if not outcomes and not any(state in LIVE for _, state in await store.tally()):
                     break
@@ -125,7 +138,9 @@ LIVE = ("scheduled", "parked", "ready", "running")
 
 def _new(dice: random.Random, uuid: str) -> NewTask:
     lane = dice.choice([None, "a/1", "a/2", "@s"])
-    policy = Policy(max_crashes=dice.choice([1, 3]), clash=dice.choice(["keep", "replace"]), boost=dice.choice([0, 50]))
+    policy = Policy(
+        max_crashes=dice.choice([1, 3]), on_conflict=dice.choice(["keep", "replace"]), boost=dice.choice([0, 50])
+    )
     unique = dice.choice([None, None, f"k{dice.randrange(40)}"])
     return NewTask(uuid, dice.choice("ab"), b"", after=dice.choice([0, 0, 5]), lane=lane, unique=unique, policy=policy)
 
@@ -133,8 +148,8 @@ def _new(dice: random.Random, uuid: str) -> NewTask:
 def _outcome(dice: random.Random, lease: Lease) -> Outcome:
     match dice.randrange(5):
         case 0:
-            return Again(lease, dice.choice([None, 0, 5]), counted=True, error=b"e")
+            return Requeued(lease, dice.choice([None, 0, 5]), counted=True, error=b"e")
         case 1:
             return Ended(lease, "failed", b"e", dice.choice([0, 1, 60_000]))
         case _:
-            return Done(lease, b"r", dice.choice([0, 60_000]))
+            return Completed(lease, b"r", dice.choice([0, 60_000]))

@@ -12,7 +12,7 @@ import pytest
 
 from onthedot import App
 from onthedot.errors import StoreBusy, StoreRefused, StoreUnavailable
-from onthedot.stores.contract import Done, Lease, NewTask
+from onthedot.stores.contract import Completed, Lease, NewTask
 from onthedot.stores.postgres import PostgresStore
 from tests.support.services.postgres import Service
 from tests.support.services.postgres_server import Server, free_port
@@ -35,7 +35,7 @@ def server(postgres: Service, tmp_path: Path) -> Iterator[Server]:
 
 async def test_connections_that_were_cut_are_made_again(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store:
-        await store.beat("w", b"", LEASE)
+        await store.heartbeat("w", b"", LEASE)
         await store.add([NewTask("u1", "a", b"")])
         hints, worker = store.hints("w"), Worker(store, "w")
         assert (await anext(hints)).resync
@@ -53,7 +53,7 @@ async def test_connections_that_were_cut_are_made_again(postgres: Service, named
                 while "b" not in (await anext(hints)).sources:
                     pass
         await hints.aclose()
-        assert (await store.turn("w", [Done(Lease("u1", claimed.fence, "w"))], None)).verdicts == ["ok"]
+        assert (await store.turn("w", [Completed(Lease("u1", claimed.fence, "w"))], None)).verdicts == ["ok"]
 
 
 async def test_one_that_is_cancelled_while_it_begins_to_hear_leaves_no_connection(
@@ -153,14 +153,14 @@ async def test_behind_a_pooler_nothing_is_prepared(postgres: Service, named: str
     """As behind PgBouncer in transaction mode: no statement has a name, no session a state."""
     store = PostgresStore(f"{postgres.url}?statement_cache_size=0", name=named)
     await store.open()
-    await store.beat("w", b"", LEASE)
+    await store.heartbeat("w", b"", LEASE)
     await store.add([NewTask("u1", "a", b"")])
     assert [record.uuid for record in (await Worker(store, "w").claim()).tasks] == ["u1"]
     named_ones = await store._mine.turn.rows("SELECT name FROM pg_prepared_statements")
     changed = "SELECT name FROM pg_settings WHERE source = 'session' AND name LIKE 'enable%'"
     settings = await store._mine.turn.rows(changed)
     assert (list(named_ones), list(settings)) == ([], [])
-    await store.shut()
+    await store.close()
 
 
 @pytest.mark.parametrize("options", ["lease=soon", "lease=0", "lease=inf", "statement_cache_size=-1"])
@@ -175,11 +175,11 @@ def test_a_lease_has_parts_of_a_second() -> None:
 
 async def test_a_session_that_lapses_is_reclaimed_by_the_servers_own_clock(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store:
-        await store.beat("dead", b"", LEASE)
-        await store.beat("w", b"", LEASE)
+        await store.heartbeat("dead", b"", LEASE)
+        await store.heartbeat("w", b"", LEASE)
         await store.add([NewTask("u1", "a", b"")])
         assert len((await Worker(store, "dead").claim()).tasks) == 1
-        await store.beat("dead", b"", 1)
+        await store.heartbeat("dead", b"", 1)
         worker, taken = Worker(store, "w"), list[str]()
 
         async def found() -> bool:
@@ -188,4 +188,4 @@ async def test_a_session_that_lapses_is_reclaimed_by_the_servers_own_clock(postg
 
         await until(found)
         assert taken == ["u1"]
-        assert not (await store.beat("dead", b"", LEASE)).alive
+        assert not (await store.heartbeat("dead", b"", LEASE)).alive

@@ -15,7 +15,7 @@ from onthedot.cli import main
 from onthedot.clock.clock import SystemClock
 from onthedot.errors import StoreRefused
 from onthedot.operations.health import examine, look
-from onthedot.stores.capabilities import Served
+from onthedot.stores.capabilities import HasServerInfo
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.grants import functions, rights_text
 from tests.support.services.postgres import Service
@@ -92,10 +92,10 @@ async def test_it_can_see_how_the_server_is(limited: str) -> None:
     store = PostgresStore(limited)
     await store.open()
     here = SystemClock().now()
-    assert isinstance(store, Served)
+    assert isinstance(store, HasServerInfo)
     assert abs((await store.server()).now - here) < 10_000
     assert {check.what for check in (await examine(look(store, here))).checks} >= {"store", "clock"}
-    await store.shut()
+    await store.close()
 
 
 @pytest.mark.parametrize(

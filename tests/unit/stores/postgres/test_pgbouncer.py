@@ -10,7 +10,7 @@ import pytest
 from onthedot import App, AtMost, current_task
 from onthedot.errors import StoreRefused
 from onthedot.stores.postgres import PostgresStore, notifier
-from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.url import PostgresAddress
 from tests.support.services.pgbouncer import Pooled
 from tests.support.waits import until
 
@@ -64,11 +64,11 @@ async def test_hints_that_do_come_through_are_not_doubted(
     await store.open()
     hints = store.hints("w")
     assert (await anext(aiter(hints))).resync
-    proof = store._mine.notifier._proof
+    proof = store._mine.hearing._proof
     assert proof is not None
     await asyncio.wait_for(proof, 20)
     await hints.aclose()
-    await store.shut()
+    await store.close()
     assert caplog.text == ""
 
 
@@ -83,7 +83,7 @@ async def test_prepared_statements_are_what_a_pooler_cannot_do(pooled: Pooled) -
                 await store.tally()
                 await store.state()
         finally:
-            await store.shut()
+            await store.close()
 
     came = await asyncio.gather(*map(use, stores), return_exceptions=True)
     refused = [str(error) for error in came if isinstance(error, StoreRefused)]
@@ -92,7 +92,7 @@ async def test_prepared_statements_are_what_a_pooler_cannot_do(pooled: Pooled) -
 
 
 def test_where_hints_are_heard() -> None:
-    address = Address.of("postgresql://me:secret@pooler:6432/shop?listen=db:5432&sslmode=disable")
+    address = PostgresAddress.of("postgresql://me:secret@pooler:6432/shop?listen=db:5432&sslmode=disable")
     assert address.heard.dsn == "postgresql://me:secret@db:5432/shop?sslmode=disable"
     assert address.dsn == "postgresql://me:secret@pooler:6432/shop?sslmode=disable"
-    assert Address.of("postgresql://db/shop").heard.dsn == "postgresql://db/shop"
+    assert PostgresAddress.of("postgresql://db/shop").heard.dsn == "postgresql://db/shop"

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import psycopg
 
-from onthedot.stores.contract import Ask, Limit, NewTask, Pool
+from onthedot.stores.contract import ClaimRequest, Limit, NewTask, SlotPool
 from onthedot.stores.postgres import PostgresStore
 from tests.support.waits import until
 from tests.unit.stores.postgres.shop import LEASE
@@ -22,19 +22,19 @@ async def test_behind_many_that_find_their_lane_shut(empty: str) -> None:
     others = {f"other{number}": 1 for number in range(OTHERS)}
     store = PostgresStore(empty)
     await store.open()
-    await store.beat("w", b"", LEASE)
+    await store.heartbeat("w", b"", LEASE)
     await store.add([NewTask(f"u{number:05}", "a", b"", lane="a/k") for number in range(SHUT)])
     await store.add([NewTask(name, name, b"") for name in others])
-    await store.turn("w", [], Ask(1, [Pool(1, {"b": 1})]))  # those of the lane become ready
+    await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"b": 1})]))  # those of the lane become ready
     await store.put([], [Limit("a/*", paused=True)])
-    await store.shut()  # its connections tell their statistics when they end
+    await store.close()  # its connections tell their statistics when they end
     await until(lambda: looks(empty) > SHUT)
     before = looks(empty)
     await store.open()
-    turn = await store.turn("w", [], Ask(2, [Pool(OTHERS, {"a": 1} | others)]))
-    assert turn.claimed is not None
-    assert sorted(record.source for record in turn.claimed.tasks) == sorted(others)
+    turn = await store.turn("w", [], ClaimRequest(2, [SlotPool(OTHERS, {"a": 1} | others)]))
+    assert turn.claim is not None
+    assert sorted(record.source for record in turn.claim.tasks) == sorted(others)
     assert (await store.tally())["a", "parked"] == SHUT
-    await store.shut()
+    await store.close()
     await until(lambda: looks(empty) > before + SHUT)  # each is parked by its number
     assert looks(empty) - before < 10 * SHUT

@@ -38,7 +38,7 @@ def cli(url: str, *words: str) -> Result:
 async def _open(url: str) -> None:
     store = PostgresStore(url)
     await store.open()
-    await store.shut()
+    await store.close()
 
 
 # -- by whoever comes first
@@ -50,7 +50,7 @@ async def test_many_apps_that_make_it_at_once(empty: str) -> None:
     await stores[0].add([NewTask("u1", "a", b"")])
     assert [await states(store, "u1") for store in stores] == [["ready"], *[[None]] * 4]
     for store in stores:
-        await store.shut()
+        await store.close()
 
 
 async def test_every_verb_has_its_settings_and_no_helper(empty: str) -> None:

@@ -15,7 +15,7 @@ from onthedot import App
 from onthedot.errors import StoreRefused
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.tls import tls_of
-from onthedot.stores.postgres.url import Address
+from onthedot.stores.postgres.url import PostgresAddress
 from tests.support.services import debian
 from tests.support.services.certificates import Certificates, Kind
 from tests.support.services.postgres import Service
@@ -79,7 +79,7 @@ def secured(running: Secured) -> Secured:
 async def open_and_shut(url: str) -> None:
     store = PostgresStore(url)
     await store.open()
-    await store.shut()
+    await store.close()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -139,7 +139,7 @@ async def test_a_server_that_wants_tls_also_here_says_so(secured: Secured) -> No
 def test_what_is_on_this_machine_is_spoken_to_as_it_is(monkeypatch: pytest.MonkeyPatch, host: str) -> None:
     for name in ("PGSSLMODE", "PGHOST", "PGSERVICE"):
         monkeypatch.delenv(name, raising=False)
-    assert tls_of(Address.of(f"postgresql://me@{host}/shop")) is False
+    assert tls_of(PostgresAddress.of(f"postgresql://me@{host}/shop")) is False
 
 
 @pytest.mark.parametrize("host", ["db", "db.example:5433", "10.0.0.1", "localhost,db", "[fe80::1]"])
@@ -147,21 +147,21 @@ def test_any_other_server_is_verified(monkeypatch: pytest.MonkeyPatch, tmp_path:
     for name in ("PGSSLMODE", "PGSSLROOTCERT", "PGSERVICE"):
         monkeypatch.delenv(name, raising=False)
     monkeypatch.setenv("HOME", str(tmp_path))
-    context = tls_of(Address.of(f"postgresql://me@{host}/shop"))
+    context = tls_of(PostgresAddress.of(f"postgresql://me@{host}/shop"))
     assert isinstance(context, ssl.SSLContext)
     assert context.verify_mode is ssl.CERT_REQUIRED
     assert context.check_hostname
     own = tmp_path / "ca.pem"
     own.touch()
-    assert tls_of(Address.of(f"postgresql://me@{host}/shop?sslrootcert={own}")) == "verify-full"
-    assert tls_of(Address.of(f"postgresql://me@{host}/shop?sslmode=disable")) == "disable"
+    assert tls_of(PostgresAddress.of(f"postgresql://me@{host}/shop?sslrootcert={own}")) == "verify-full"
+    assert tls_of(PostgresAddress.of(f"postgresql://me@{host}/shop?sslmode=disable")) == "disable"
 
 
 def test_the_environment_may_say_it(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("PGSSLMODE", "require")
-    assert tls_of(Address.of("postgresql://db/shop")) == "require"
+    assert tls_of(PostgresAddress.of("postgresql://db/shop")) == "require"
     monkeypatch.setenv("PGSERVICE", "shop")
-    assert tls_of(Address.of("postgresql:///")) is None
+    assert tls_of(PostgresAddress.of("postgresql:///")) is None
 
 
 async def test_a_file_that_is_not_there_is_named() -> None:

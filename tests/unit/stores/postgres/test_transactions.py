@@ -12,7 +12,7 @@ import psycopg
 import pytest
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.contract import Done, Lease, Limit, NewTask, Policy
+from onthedot.stores.contract import Completed, Lease, Limit, NewTask, Policy
 from onthedot.stores.postgres import PostgresStore
 from tests.faults import scaled
 from tests.support.services.postgres import ROWS, Service
@@ -60,10 +60,10 @@ async def test_sync_code_needs_no_loop(postgres: Service, named: str, driver: An
 @drivers
 async def test_settle_with_what_the_task_has_done(postgres: Service, named: str, driver: Any) -> None:
     async with opened(postgres, named) as store:
-        await store.beat("w", b"", LEASE)
+        await store.heartbeat("w", b"", LEASE)
         await store.add([NewTask("u1", "a", b"", unique="joined", lane="a/k", policy=Policy(reply_to="w"))])
         claimed = await Worker(store, "w").claim()
-        done = Done(Lease("u1", claimed.fence, "w"), b"42")
+        done = Completed(Lease("u1", claimed.fence, "w"), b"42")
         for end, verdict in (("rollback", "ok"), ("commit", "ok"), ("rollback", "repeat")):
             async with driver(postgres.url) as caller:
                 await caller.run(NOTHING)
@@ -71,7 +71,7 @@ async def test_settle_with_what_the_task_has_done(postgres: Service, named: str,
                 await getattr(caller, end)()
         (record,) = await store.get(["u1"])
         assert record is not None
-        assert (record.state, record.past.result) == ("succeeded", b"42")
+        assert (record.state, record.history.result) == ("succeeded", b"42")
         assert (await store.turn("w", [done], None)).verdicts == ["repeat"]
         assert dict(await store.tally()) == {("a", "succeeded"): 1}
 
@@ -100,7 +100,7 @@ class Others:
 
     async def go_on(self) -> None:
         self.number += 1
-        for work in (self.add, self.turn, self.beat, self.look, self.purge):
+        for work in (self.add, self.turn, self.heartbeat, self.look, self.purge):
             start = time.perf_counter()
             await asyncio.wait_for(work(), 2)
             self.took.setdefault(work.__name__, []).append(time.perf_counter() - start)
@@ -110,12 +110,12 @@ class Others:
         await self.store.add([laned, NewTask(f"p{self.number}", "b", b"", unique=f"{self.number}")])
 
     async def turn(self) -> None:
-        done = [Done(lease) for lease in self.held]
+        done = [Completed(lease) for lease in self.held]
         claimed = await self.worker.claim("a", "b", outcomes=done, total=3)
         self.held = [Lease(record.uuid, claimed.fence, self.worker.name) for record in claimed.tasks]
 
-    async def beat(self) -> None:
-        await self.store.beat(self.worker.name, b"", LEASE)
+    async def heartbeat(self) -> None:
+        await self.store.heartbeat(self.worker.name, b"", LEASE)
 
     async def look(self) -> None:
         await self.store.get(["u1"])
@@ -133,16 +133,16 @@ async def test_others_do_not_wait_for_a_transaction_that_stays_open(postgres: Se
     held_open = scaled(300, 5_000) / 1000
     async with opened(postgres, named) as store, driver(postgres.url) as caller:
         worker = Worker(store, "w")
-        await store.beat("w", b"", LEASE)
+        await store.heartbeat("w", b"", LEASE)
         await store.put([], [Limit("a/*", cap=2), Limit("b", cap=5)])
         await store.add([NewTask("r1", "a", b"1", lane="a/k"), NewTask("r2", "a", b"", lane="a/k")])
         await store.add([NewTask("k1", "a", b"1", lane="a/k", unique="k", after=0)])
         claimed = await worker.claim()
         assert [record.uuid for record in claimed.tasks] == ["r1", "r2"]
-        replacing = NewTask("k2", "a", b"2", unique="k", policy=Policy(clash="replace"))
+        replacing = NewTask("k2", "a", b"2", unique="k", policy=Policy(on_conflict="replace"))
         await caller.run(NOTHING)
         await store.add_awaited(caller.connection, [NewTask("u1", "new", b"", unique="joined"), replacing])
-        assert await store.settle_awaited(caller.connection, Done(Lease("r1", claimed.fence, "w"))) == "ok"
+        assert await store.settle_awaited(caller.connection, Completed(Lease("r1", claimed.fence, "w"))) == "ok"
         others, began = Others(store, worker), time.monotonic()
         while time.monotonic() - began < held_open or others.number < 5:
             await others.go_on()
@@ -160,11 +160,11 @@ async def test_others_do_not_wait_for_a_transaction_that_stays_open(postgres: Se
 async def test_a_slot_that_was_freed_inside_is_given_on_after_the_commit(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store, by_asyncpg(postgres.url) as caller:
         worker = Worker(store, "w")
-        await store.beat("w", b"", LEASE)
+        await store.heartbeat("w", b"", LEASE)
         await store.put([], [Limit("a/*", cap=1)])
         await store.add([NewTask("u1", "a", b"", lane="a/k"), NewTask("u2", "a", b"", lane="a/k")])
         claimed = await worker.claim()
-        assert await store.settle_awaited(caller.connection, Done(Lease("u1", claimed.fence, "w"))) == "ok"
+        assert await store.settle_awaited(caller.connection, Completed(Lease("u1", claimed.fence, "w"))) == "ok"
         assert list((await worker.claim()).tasks) == []
         await caller.commit()
         assert [record.uuid for record in (await worker.claim()).tasks] == ["u2"]
@@ -172,12 +172,12 @@ async def test_a_slot_that_was_freed_inside_is_given_on_after_the_commit(postgre
 
 async def test_the_dead_are_not_reclaimed_from_a_transaction_that_ends_them(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store, by_asyncpg(postgres.url) as caller:
-        await store.beat("w", b"", LEASE)
-        await store.beat("other", b"", LEASE)
+        await store.heartbeat("w", b"", LEASE)
+        await store.heartbeat("other", b"", LEASE)
         await store.add([NewTask("u1", "a", b"")])
         claimed = await Worker(store, "w").claim()
-        assert await store.settle_awaited(caller.connection, Done(Lease("u1", claimed.fence, "w"))) == "ok"
-        assert not (await asyncio.wait_for(store.beat("w", b"", 0), 2)).alive
+        assert await store.settle_awaited(caller.connection, Completed(Lease("u1", claimed.fence, "w"))) == "ok"
+        assert not (await asyncio.wait_for(store.heartbeat("w", b"", 0), 2)).alive
         other = Worker(store, "other")
         assert list((await asyncio.wait_for(other.claim(), 2)).tasks) == []
         await caller.commit()

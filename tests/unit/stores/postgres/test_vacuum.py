@@ -6,7 +6,7 @@ from typing import Any
 
 import psycopg
 
-from onthedot.stores.contract import Again, Done, Ended, Lease, Limit, NewTask, Outcome
+from onthedot.stores.contract import Completed, Ended, Lease, Limit, NewTask, Outcome, Requeued
 from onthedot.stores.postgres import PostgresStore
 from tests.support.waits import until
 from tests.unit.stores.postgres.shop import LEASE, Worker
@@ -27,7 +27,7 @@ async def test_what_every_task_does_is_hot(empty: str) -> None:
     store = PostgresStore(empty)
     await store.open()
     worker, leases = Worker(store, WHO), list[Lease]()
-    await store.beat(WHO, b"", LEASE)
+    await store.heartbeat(WHO, b"", LEASE)
     await store.put([], [Limit("b", rate=1e6, burst=1e6)])
     for start in range(0, TASKS, 500):
         await store.add([NewTask(f"u{start + n:05}", "ab"[n % 2], b"x" * 100) for n in range(500)])
@@ -35,9 +35,9 @@ async def test_what_every_task_does_is_hot(empty: str) -> None:
     while leases or await _waiting(store):
         claimed = await worker.claim("a", "b", outcomes=[_outcome(lease) for lease in leases], total=ROUND)
         leases = [Lease(record.uuid, claimed.fence, WHO) for record in claimed.tasks]
-        await store.beat(WHO, b"", LEASE)
+        await store.heartbeat(WHO, b"", LEASE)
         rounds += 1
-    await store.shut()  # its connections tell their statistics when they end
+    await store.close()  # its connections tell their statistics when they end
     await until(lambda: updates(empty).get("session", (0, 0))[0] >= rounds)
     moved = updates(empty)
     print({name: f"{hot} of {all_}" for name, (all_, hot) in moved.items()})
@@ -57,6 +57,6 @@ def _outcome(lease: Lease) -> Outcome:
         case 0:
             return Ended(lease, "failed", b"an error of a few words")
         case 1 if lease.fence % 3:
-            return Again(lease, 0, counted=True, error=b"an error of a few words")
+            return Requeued(lease, 0, counted=True, error=b"an error of a few words")
         case _:
-            return Done(lease, b"a result")
+            return Completed(lease, b"a result")

@@ -13,7 +13,7 @@ from onthedot import App, AtMost, Rate, current_task
 from onthedot.cli import main
 from onthedot.clock.clock import ManualClock
 from onthedot.errors import StoreRefused
-from onthedot.stores.contract import Ask, Limit, NewTask
+from onthedot.stores.contract import ClaimRequest, Limit, NewTask
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.acl import commands
 from tests.support.services import valkey
@@ -57,11 +57,11 @@ async def test_it_can_do_all_that_a_worker_does(server: valkey.Server, limited: 
     await store.find({}, None, 10)
     await store.put([], [Limit("a/*", cap=0)])
     await store.add([NewTask(name, "a", b"", lane="a/k") for name in "xy"])
-    await store.turn("w", [], Ask(21, []))
-    assert await store.standing("y")
+    await store.turn("w", [], ClaimRequest(21, []))
+    assert await store.position("y")
     assert await store.changes("0", 10)
     await _hand_out(store)
-    await store.shut()
+    await store.close()
     app = App("shop", store=f"{limited}/1", stop_timeout=0)
 
     @app.task(max_retries=1, backoff=[0], limits=[Rate("100/s", by="to"), AtMost(1, by="to")], unique=True)
@@ -80,8 +80,8 @@ async def test_it_can_do_all_that_a_worker_does(server: valkey.Server, limited: 
 async def _hand_out(store: RedisStore) -> None:
     hints = store.hints("idle")
     await anext(hints)
-    await store.beat("idle", b"", 10**6)
-    await store.turn("idle", [], Ask(1, [], waits={"d": 1}, waits_for=1000))
+    await store.heartbeat("idle", b"", 10**6)
+    await store.turn("idle", [], ClaimRequest(1, [], waits={"d": 1}, waits_for=1000))
     await store.add([NewTask("z", "d", b"")])
     assert (await store.get(["z"]))[0].state == "running"  # type: ignore[union-attr]
     await hints.aclose()
@@ -116,7 +116,7 @@ async def test_another_app_is_not_its_own(limited: str) -> None:
         with pytest.raises(StoreRefused, match="schema print --role"):
             await store.tally()
     finally:
-        await store.shut()
+        await store.close()
 
 
 def test_the_command_line_is_told_whose_tasks(limited: str) -> None:

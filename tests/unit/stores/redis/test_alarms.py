@@ -9,7 +9,18 @@ import pytest
 import redis
 
 from onthedot.clock.clock import ManualClock
-from onthedot.stores.contract import BATCH, Again, Ask, Claimed, Done, Ended, Lease, NewTask, Policy, Pool
+from onthedot.stores.contract import (
+    BATCH,
+    ClaimRequest,
+    ClaimResult,
+    Completed,
+    Ended,
+    Lease,
+    NewTask,
+    Policy,
+    Requeued,
+    SlotPool,
+)
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.record_format import decode
 from tests.support.services import valkey
@@ -29,11 +40,11 @@ class Worker:
     async def add(self, *new: NewTask) -> None:
         assert all(each.fresh for each in await self.store.add(new))
 
-    async def claim(self, total: int = 10_000) -> Claimed:
+    async def claim(self, total: int = 10_000) -> ClaimResult:
         self.number += 1
-        turn = await self.store.turn("w", [], Ask(self.number, [Pool(total, {"a": total})]))
-        assert turn.claimed is not None
-        return turn.claimed
+        turn = await self.store.turn("w", [], ClaimRequest(self.number, [SlotPool(total, {"a": total})]))
+        assert turn.claim is not None
+        return turn.claim
 
     async def takes(self) -> list[str]:
         return [record.uuid for record in (await self.claim()).tasks]
@@ -57,10 +68,10 @@ async def working() -> AsyncIterator[Worker]:
     store = RedisStore(valkey.url(), clock, valkey.new_name())
     await store.open()
     with redis.Redis.from_url(valkey.url()) as client:
-        await store.beat("w", b"", EVER)
+        await store.heartbeat("w", b"", EVER)
         yield Worker(store, clock, client)
         alarms_of(client, store.prefix)
-    await store.shut()
+    await store.close()
     valkey.forget(store.prefix)
 
 
@@ -68,7 +79,7 @@ def due(moment: int, uuid: str = "", **policy: int) -> NewTask:
     return NewTask(uuid or f"t{moment}", "a", b"", START + moment, policy=Policy(**policy))
 
 
-def leases(claimed: Claimed) -> Sequence[Lease]:
+def leases(claimed: ClaimResult) -> Sequence[Lease]:
     return [Lease(record.uuid, claimed.fence, "w") for record in claimed.tasks]
 
 
@@ -157,15 +168,15 @@ async def test_an_alarm_that_moves() -> None:
         assert worker.set() == [], "it runs"
         for after in (5, WIDTH, 3 * WIDTH):
             lease = leases(claimed)[0]
-            await worker.store.turn("w", [Again(lease, after, counted=True, error=b"")], None)
+            await worker.store.turn("w", [Requeued(lease, after, counted=True, error=b"")], None)
             assert await worker.next_in() == after
             worker.clock.advance(after)
             claimed = await worker.claim()
             assert ([record.uuid for record in claimed.tasks], worker.set()) == (["x"], [])
-        await worker.store.turn("w", [Done(leases(claimed)[0])], None)
+        await worker.store.turn("w", [Completed(leases(claimed)[0])], None)
         worker.goes_to(10 * WIDTH)
         for moment in (11 * WIDTH, 11 * WIDTH + 1, 40 * WIDTH, 12 * WIDTH):
-            new = NewTask(f"r{moment}", "a", b"", START + moment, unique="k", policy=Policy(clash="replace"))
+            new = NewTask(f"r{moment}", "a", b"", START + moment, unique="k", policy=Policy(on_conflict="replace"))
             await worker.store.add([new])
             assert worker.set() == [moment]
             assert await worker.next_in() == moment - 10 * WIDTH
@@ -180,7 +191,7 @@ async def test_an_expiry_in_another_bucket_rings_there() -> None:
         assert worker.set() == [WIDTH + 10, WIDTH + 20]
         worker.goes_to(WIDTH + 20)
         claimed = await worker.claim(0)
-        assert {record.past.why for record in claimed.chores} == {"expired"}
+        assert {record.history.reason for record in claimed.chores} == {"expired"}
         assert len(claimed.chores) == 2
         assert worker.set() == []
 
@@ -190,8 +201,10 @@ async def test_what_is_cancelled_leaves_no_bucket_behind() -> None:
         moments = [5, 6, WIDTH, 3 * WIDTH, 3 * WIDTH + 5, YEAR]
         await worker.add(*map(due, moments))
         for moment in (3 * WIDTH, 5, YEAR, 3 * WIDTH + 5, WIDTH, 6):
-            held = await worker.store.cancel("client", [f"t{moment}"])
-            await worker.store.turn("w", [Ended(Lease(f"t{moment}", held.fence, "client"), "cancelled", b"", 0)], None)
+            leased = await worker.store.cancel("client", [f"t{moment}"])
+            await worker.store.turn(
+                "w", [Ended(Lease(f"t{moment}", leased.fence, "client"), "cancelled", b"", 0)], None
+            )
             moments.remove(moment)
             assert worker.set() == moments
             assert await worker.next_in() == (moments or [10_000])[0]  # the client's own lease

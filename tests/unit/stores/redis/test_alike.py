@@ -9,7 +9,18 @@ from uuid import UUID
 import pytest
 
 from onthedot.clock.clock import ManualClock
-from onthedot.stores.contract import Again, Ask, Done, Ended, Lease, NewTask, Outcome, Policy, Pool, Store
+from onthedot.stores.contract import (
+    ClaimRequest,
+    Completed,
+    Ended,
+    Lease,
+    NewTask,
+    Outcome,
+    Policy,
+    Requeued,
+    SlotPool,
+    Store,
+)
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.redis import RedisStore
 from tests.support.services import valkey
@@ -35,8 +46,8 @@ def outcome(chance: random.Random, lease: Lease) -> Outcome:
         case "failed":
             return Ended(lease, "failed", b"error", keep)
         case "again":
-            return Again(lease, 0, counted=True, error=b"")
-    return Done(lease, result, keep, keep_result=chance.choice([None, 500, 500, 1000, 2000]))
+            return Requeued(lease, 0, counted=True, error=b"")
+    return Completed(lease, result, keep, keep_result=chance.choice([None, 500, 500, 1000, 2000]))
 
 
 async def life(store: Store, clock: ManualClock, seed: int) -> list[Any]:
@@ -44,22 +55,27 @@ async def life(store: Store, clock: ManualClock, seed: int) -> list[Any]:
     chance, seen = random.Random(seed), list[Any]()
     tasks = [drawn(chance, number) for number in range(60)]
     uuids = [task.uuid for task in tasks]
-    await store.beat("w", b"", 10**9)
+    await store.heartbeat("w", b"", 10**9)
     await store.add(tasks)
     clock.advance(1)
 
     async def look() -> None:
         found = [record for record in await store.get(uuids) if record is not None]
-        seen.append([(r.uuid, r.state, r.due, r.past.retries, r.past.why) for r in found])
-        seen.append([(r.past.started, r.past.ended, r.past.keep_until, r.past.result, r.past.error) for r in found])
+        seen.append([(r.uuid, r.state, r.due, r.history.retries, r.history.reason) for r in found])
+        seen.append(
+            [
+                (r.history.started, r.history.ended, r.history.keep_until, r.history.result, r.history.error)
+                for r in found
+            ]
+        )
         seen.append({(source, state): number for (source, state), number in (await store.tally()).items()})
 
     for number in range(1, 6):
-        turn = await store.turn("w", [], Ask(number, [Pool(60, {"a": 60, "b": 60})], suspects=60))
-        assert turn.claimed is not None
-        seen.append([record.uuid for record in turn.claimed.tasks])
+        turn = await store.turn("w", [], ClaimRequest(number, [SlotPool(60, {"a": 60, "b": 60})], max_suspects=60))
+        assert turn.claim is not None
+        seen.append([record.uuid for record in turn.claim.tasks])
         clock.advance(7)
-        leases = [Lease(record.uuid, turn.claimed.fence, "w") for record in turn.claimed.tasks]
+        leases = [Lease(record.uuid, turn.claim.fence, "w") for record in turn.claim.tasks]
         outcomes = [outcome(chance, lease) for lease in leases]
         if outcomes:
             outcomes.append(outcomes[0])  # once more in the same call: it has settled
@@ -82,5 +98,5 @@ async def test_as_in_memory(seed: int) -> None:
     try:
         assert await life(store, clock, seed) == wanted
     finally:
-        await store.shut()
+        await store.close()
         valkey.forget(store.prefix)

@@ -16,8 +16,8 @@ import pytest
 
 from onthedot.errors import StoreBusy, StoreRefused, StoreUnavailable
 from onthedot.stores.redis import RedisStore, client, subscription
-from onthedot.stores.redis.client import Client
-from onthedot.stores.redis.connection import Line
+from onthedot.stores.redis.client import RedisClient
+from onthedot.stores.redis.connection import RedisConnection
 from onthedot.stores.redis.errors import may_pass
 from onthedot.stores.redis.url import place_of
 from tests.support.services import valkey
@@ -30,7 +30,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def to(url: str) -> AsyncIterator[Any]:
-    made = Client(place_of(url))
+    made = RedisClient(place_of(url))
     try:
         yield made
     finally:
@@ -98,7 +98,9 @@ def test_behind_a_ping_whom_a_call_tells_something_hears_it_first(server: valkey
 async def test_an_answer_behind_a_ping_is_its_own(server: valkey.Server) -> None:
     async with to(server.url) as here:
         await here.do("PING")
-        found = await asyncio.gather(*(here._lines.ask("ECHO", str(n), behind=bool(n % 3)) for n in range(100)))
+        found = await asyncio.gather(
+            *(here._connections.request("ECHO", str(n), behind=bool(n % 3)) for n in range(100))
+        )
         assert found == [str(number).encode() for number in range(100)]
 
 
@@ -112,20 +114,20 @@ async def test_what_cannot_be_said_takes_no_answer(server: valkey.Server) -> Non
 async def test_a_loop_that_was_held_up_reads_before_it_judges() -> None:
     here, there = socket.socketpair()
     with there:
-        _, line = await asyncio.get_running_loop().create_connection(lambda: Line(0.05), sock=here)
-        answer = line.ask("PING")
+        _, line = await asyncio.get_running_loop().create_connection(lambda: RedisConnection(0.05), sock=here)
+        answer = line.request("PING")
         time.sleep(0.1)  # noqa: ASYNC251 - the very thing
         there.sendall(b"+PONG\r\n")
         assert await answer == b"PONG"
-        assert isinstance(await line.ask("PING"), TimeoutError)
-        await line.lost
+        assert isinstance(await line.request("PING"), TimeoutError)
+        await line.closed
 
 
 async def test_who_closes_waits_a_moment_for_answers(server: valkey.Server) -> None:
     async with to(server.url) as here:
         await here.do("PING")
         asked = [asyncio.create_task(here.do("ECHO", str(number))) for number in range(3)]
-        await until(lambda: here._lines._line.waited_for)
+        await until(lambda: here._connections._connection.has_pending)
     assert await asyncio.gather(*asked) == [b"0", b"1", b"2"]
     with pytest.raises(StoreUnavailable, match="not open"):
         await here.do("PING")
@@ -160,14 +162,14 @@ async def test_an_answer_that_is_cut_in_the_middle_is_asked_for_again() -> None:
 
 async def test_all_who_wait_are_told_what_may_pass(server: valkey.Server) -> None:
     host, port = place_of(server.url).hosts[0]
-    _, line = await asyncio.get_running_loop().create_connection(lambda: Line(60), host, port)
-    waiting = [line.ask("BLPOP", "nothing", 0) for _ in range(3)]
+    _, line = await asyncio.get_running_loop().create_connection(lambda: RedisConnection(60), host, port)
+    waiting = [line.request("BLPOP", "nothing", 0) for _ in range(3)]
     await until(lambda: "cmd=blpop" in server.text("CLIENT", "LIST"))
     server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    told = await asyncio.gather(*waiting, line.ask("PING"))
+    told = await asyncio.gather(*waiting, line.request("PING"))
     assert [may_pass(each) for each in told] == [True] * 4
-    assert isinstance(await line.ask("PING"), ConnectionError), "and who comes later, too"
-    await line.lost
+    assert isinstance(await line.request("PING"), ConnectionError), "and who comes later, too"
+    await line.closed
 
 
 async def test_an_answer_that_does_not_come_puts_all_in_doubt(
@@ -193,7 +195,7 @@ async def test_who_does_not_read_is_not_written_to(server: valkey.Server, monkey
     big, number = "x" * 200_000, 100
     async with to(server.url) as here:
         await here.do("PING")
-        line = here._lines._line
+        line = here._connections._connection
         with stopped(server):
             asked = [asyncio.create_task(here.do("ECHO", f"{each}{big}")) for each in range(number)]
             await until(lambda: not line.ready)
@@ -203,7 +205,7 @@ async def test_who_does_not_read_is_not_written_to(server: valkey.Server, monkey
             assert line._transport.get_write_buffer_size() < 3 * len(big)
         answers = await asyncio.gather(*asked)
         assert [answer.removesuffix(big.encode()) for answer in answers] == [b"%d" % each for each in range(number)]
-        assert here._lines._line is line
+        assert here._connections._connection is line
 
 
 @pytest.mark.parametrize(
@@ -239,10 +241,10 @@ async def test_a_master_that_became_a_replica_is_left(server: valkey.Server) -> 
     """And asked for anew: it may be another by then, or a master again."""
     async with to(server.url) as here:
         await here.do("SET", "onthedot:x", "1")
-        before = here._lines._line
+        before = here._connections._connection
         server.ask("REPLICAOF", "127.0.0.1", "1")
         writing = asyncio.create_task(here.do("SET", "onthedot:x", "2"))
-        await until(lambda: before.why is not None)
+        await until(lambda: before.close_reason is not None)
         server.ask("REPLICAOF", "NO", "ONE")
         assert await writing == b"OK"
 

@@ -15,7 +15,7 @@ import pytest
 from onthedot import App
 from onthedot.errors import StoreFull, StoreRefused, StoreUnavailable
 from onthedot.model.task import new_uuid
-from onthedot.stores.contract import Ask, Done, Hint, Hints, Lease, NewTask, Pool
+from onthedot.stores.contract import ClaimRequest, Completed, Hint, Hints, Lease, NewTask, SlotPool
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.schemes import apps_in
 from tests.support.services import valkey
@@ -31,7 +31,7 @@ async def opened(url: str) -> AsyncIterator[RedisStore]:
     try:
         yield store
     finally:
-        await store.shut()
+        await store.close()
 
 
 def new(number: int, source: str = "a", size: int = 2) -> list[NewTask]:
@@ -46,17 +46,17 @@ class Worker:
         self.runs: list[str] = []
         self.verdicts: list[str] = []
 
-    async def turn(self, ends: Sequence[Done] = (), room: int = 20) -> list[Done]:
+    async def turn(self, ends: Sequence[Completed] = (), room: int = 20) -> list[Completed]:
         self.number += 1
-        ask = Ask(self.number, [Pool(room, {"a": room})])
-        turn = await _insist(self.store.turn, self.name, ends, ask)
-        assert turn.claimed is not None
+        request = ClaimRequest(self.number, [SlotPool(room, {"a": room})])
+        turn = await _insist(self.store.turn, self.name, ends, request)
+        assert turn.claim is not None
         self.verdicts += turn.verdicts
-        self.runs += [record.uuid for record in turn.claimed.tasks]
-        return [Done(Lease(record.uuid, turn.claimed.fence, self.name)) for record in turn.claimed.tasks]
+        self.runs += [record.uuid for record in turn.claim.tasks]
+        return [Completed(Lease(record.uuid, turn.claim.fence, self.name)) for record in turn.claim.tasks]
 
     async def work(self, wanted: int) -> None:
-        ends: list[Done] = []
+        ends: list[Completed] = []
         while len(self.runs) < wanted or ends:
             ends = await self.turn(ends)
             if not ends:
@@ -74,7 +74,7 @@ async def _insist(call: Any, *args: Any) -> Any:
 
 async def test_scripts_that_were_forgotten_are_sent_again(server: valkey.Server) -> None:
     async with opened(server.url) as store:
-        await store.beat("w", b"", 60_000)
+        await store.heartbeat("w", b"", 60_000)
         for tasks in (new(3), new(2)):
             server.ask("SCRIPT", "FLUSH")
             await store.add(tasks)
@@ -88,7 +88,7 @@ async def test_scripts_that_were_forgotten_are_sent_again(server: valkey.Server)
 
 async def test_cut_connections_lose_and_double_nothing(server: valkey.Server) -> None:
     async with opened(server.url) as store:
-        await store.beat("w", b"", 60_000)
+        await store.heartbeat("w", b"", 60_000)
         tasks, worker = new(2000), Worker(store)
         working = asyncio.create_task(worker.work(len(tasks)))
         for start in range(0, len(tasks), 20):
@@ -102,7 +102,7 @@ async def test_cut_connections_lose_and_double_nothing(server: valkey.Server) ->
 
 async def test_a_restart_under_load(safe: valkey.Server) -> None:
     async with opened(safe.url) as store:
-        await store.beat("w", b"", 60_000)
+        await store.heartbeat("w", b"", 60_000)
         tasks, worker = new(600), Worker(store)
         working = asyncio.create_task(worker.work(len(tasks)))
         for start in range(0, len(tasks), 20):
@@ -195,7 +195,7 @@ async def _listen(store: RedisStore) -> None:
 async def test_without_the_right_to_publish_all_but_hints_works(server: valkey.Server) -> None:
     server.ask("ACL", "SETUSER", "mute", "on", ">secret", "~onthedot:*", "resetchannels", "+@all", "-publish")
     async with opened(server.url.replace("//", "//mute:secret@")) as store:
-        await store.beat("w", b"", 60_000)
+        await store.heartbeat("w", b"", 60_000)
         await store.add(new(3))
         worker = Worker(store)
         await worker.work(3)
@@ -220,7 +220,7 @@ async def test_a_server_that_may_drop_tasks_is_refused(server: valkey.Server, po
 
 async def test_a_full_server_takes_nothing_more_and_can_be_worked_off(server: valkey.Server) -> None:
     async with opened(server.url) as store:
-        await store.beat("w", b"", 60_000)
+        await store.heartbeat("w", b"", 60_000)
         server.ask("CONFIG", "SET", "maxmemory", "8mb")
         stored: list[str] = []
 
@@ -233,11 +233,11 @@ async def test_a_full_server_takes_nothing_more_and_can_be_worked_off(server: va
         with pytest.raises(StoreFull, match="maxmemory"):
             await fill()
         assert sum((await store.tally()).values()) == len(stored), "half of an addition is there"
-        assert (await store.beat("w", b"", 60_000)).alive
+        assert (await store.heartbeat("w", b"", 60_000)).alive
         worker = Worker(store)
-        ends: list[Done] = []
+        ends: list[Completed] = []
         while len(worker.runs) < len(stored) or ends:
-            ends = [Done(end.lease, keep=0) for end in await worker.turn(ends)]
+            ends = [Completed(end.lease, keep=0) for end in await worker.turn(ends)]
         assert sorted(worker.runs) == sorted(stored)
         assert set(worker.verdicts) == {"ok"}
         await store.add(new(1))
@@ -246,9 +246,9 @@ async def test_a_full_server_takes_nothing_more_and_can_be_worked_off(server: va
 async def test_flushed_data_is_noticed(server: valkey.Server) -> None:
     """A session that the server does not know any more is told so."""
     async with opened(server.url) as store:
-        await store.beat("w", b"", 60_000)
+        await store.heartbeat("w", b"", 60_000)
         server.ask("FLUSHALL")
-        turn = await store.turn("w", [], Ask(1, []))
+        turn = await store.turn("w", [], ClaimRequest(1, []))
         assert not turn.alive
 
 

@@ -44,7 +44,7 @@ async def place(url: str) -> AsyncIterator[Place]:
     listener = await listening(store, worker)
     yield Place(store, clock, worker, listener)
     await listener.leave()
-    await store.shut()
+    await store.close()
     valkey.forget(store.prefix)
 
 
@@ -134,7 +134,7 @@ async def test_a_number_is_no_name(url: str) -> None:
 async def test_not_what_has_a_limit(url: str, by: str) -> None:
     async with place(url) as at:
         await at.waits()
-        await at.store.put([], [Limit("a", cap=1, by=by)])  # type: ignore[arg-type]
+        await at.store.put([], [Limit("a", cap=1, owner=by)])  # type: ignore[arg-type]
         await not_handed_out(at, task())
 
 
@@ -185,10 +185,10 @@ async def test_not_to_one_that_does_not_hear(url: str) -> None:
 async def test_the_death_of_who_got_it_gives_it_back(url: str) -> None:
     async with place(url) as at:
         other = Worker(at.store, "other")
-        await other.beat()
+        await other.heartbeat()
         await at.waits()
         (uuid,) = await add(at.store, task())
-        await at.store.beat("w", b"", 0)
+        await at.store.heartbeat("w", b"", 0)
         assert await other.runs() == [uuid]
         assert (await look(at.store, uuid)).attempt == 2
 
@@ -197,7 +197,7 @@ async def test_the_death_of_who_got_it_gives_it_back(url: str) -> None:
 async def test_who_is_gone_waits_no_more(url: str, end: str) -> None:
     async with place(url) as at:
         await at.waits()
-        await (at.store.close("w") if end == "close" else at.store.beat("w", b"", 0))
+        await (at.store.close_session("w") if end == "close" else at.store.heartbeat("w", b"", 0))
         (uuid,) = await add(at.store, task())
         assert await state(at.store, uuid) == "ready"
 

@@ -15,7 +15,7 @@ import redis
 
 from onthedot import App, TaskCancelled, TaskHandle, current_task
 from onthedot.engine.worker import Worker
-from onthedot.stores.contract import Ask, Hint, Lease, Note, Outcome, Turn
+from onthedot.stores.contract import ClaimRequest, Hint, Lease, Note, Outcome, TurnResult
 from onthedot.stores.redis import RedisStore
 from tests.faults import shop
 from tests.faults.fleet import fleet
@@ -59,7 +59,7 @@ async def _waits(server: valkey.Server) -> None:
 
 async def _idle(app: App, server: valkey.Server) -> Worker:
     """The worker, when it hears and waits."""
-    worker = app._core.worker
+    worker = app._runtime.worker
     assert worker is not None
     await _hears(server, worker.session)
     await _waits(server)
@@ -76,9 +76,9 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     """The answer to an ask that waits comes later than what was handed out: they take different connections."""
     answered, turn = asyncio.Event(), RedisStore.turn
 
-    async def slow(self: RedisStore, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+    async def slow(self: RedisStore, session: str, outcomes: Sequence[Outcome], ask: ClaimRequest | None) -> TurnResult:
         said = await turn(self, session, outcomes, ask)
-        if said.claimed is not None and not said.claimed.fence:
+        if said.claim is not None and not said.claim.fence:
             await asyncio.wait_for(answered.wait(), 10)
         return said
 
@@ -121,7 +121,7 @@ async def test_nor_is_its_cancel(server: valkey.Server, answered: asyncio.Event)
 
         def listened(hint: Hint) -> None:
             hinted(hint)
-            heard.extend(hint.cancel)
+            heard.extend(hint.cancel_requests)
 
         worker._hinted = listened  # type: ignore[method-assign]
         await handle.cancel()
@@ -142,19 +142,19 @@ async def test_what_begins_is_not_counted_as_waiting(server: valkey.Server) -> N
         await gate.wait()
 
     gate.set()
-    app._core.counts.watched = True
+    app._runtime.counts.watched = True
     async with app.running():
-        worker = app._core.worker
+        worker = app._runtime.worker
         assert worker is not None
         for number in range(3):  # it has heard that it listens, and waits again
             await (await send.enqueue(number)).result(timeout=SOON)
             await _waits(server)
-        await until(lambda: worker.quiet.is_set())
-        await until(lambda: app._core.counts.now().ready == 0)
+        await until(lambda: worker.idle.is_set())
+        await until(lambda: app._runtime.counts.now().ready == 0)
         gate.clear()
         await send.enqueue(3)
         await until(lambda: begun == [0, 1, 2, 3])
-        await until(lambda: app._core.counts.now().ready == 0)
+        await until(lambda: app._runtime.counts.now().ready == 0)
         gate.set()
 
 
@@ -179,7 +179,7 @@ async def test_what_comes_while_notes_are_written_runs_once(
         ran.append("ran")
 
     async def slow(self: RedisStore, notes: Sequence[Note]) -> Sequence[Lease]:
-        worker = app._core.worker
+        worker = app._runtime.worker
         assert worker is not None
         if not go.is_set():  # in time for the second look
             go.set()
@@ -208,7 +208,9 @@ async def test_what_a_server_without_its_last_moments_hands_out_comes_back(
     app, turn, gate = App("shop", store=server.url, poll_interval=3600), RedisStore.turn, asyncio.Event()
     gate.set()
 
-    async def gated(self: RedisStore, session: str, outcomes: Sequence[Outcome], ask: Ask | None) -> Turn:
+    async def gated(
+        self: RedisStore, session: str, outcomes: Sequence[Outcome], ask: ClaimRequest | None
+    ) -> TurnResult:
         await gate.wait()
         return await turn(self, session, outcomes, ask)
 
@@ -227,7 +229,7 @@ async def test_what_a_server_without_its_last_moments_hands_out_comes_back(
             await _waits(server)
         gate.clear()
         await asyncio.to_thread(forget, server)
-        worker = app._core.worker
+        worker = app._runtime.worker
         assert worker is not None
         await _hears(server, worker.session)
         handle = await send.enqueue(4)
@@ -246,38 +248,38 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
         await gate.wait()
 
     async with app.running():
-        worker, held, asking = app._core.worker, list[Hint](), asyncio.Event()
+        worker, leased, asking = app._runtime.worker, list[Hint](), asyncio.Event()
         assert worker is not None
         hinted, turn = worker._hinted, worker._store.turn
 
         def later(hint: Hint) -> None:
-            held.append(hint) if hint.held is not None else hinted(hint)
+            leased.append(hint) if hint.held is not None else hinted(hint)
 
-        async def asked(*args: Any) -> Turn:
+        async def asked(*args: Any) -> TurnResult:
             if not asking.is_set():
                 asking.set()
-                await until(lambda: held)
+                await until(lambda: leased)
                 if comes == "before the answer":
-                    hinted(held[0])
+                    hinted(leased[0])
             return await turn(*args)
 
         await _hears(server, worker.session)
         await _waits(server)
-        await until(lambda: worker.quiet.is_set())
+        await until(lambda: worker.idle.is_set())
         worker._hinted, worker._store.turn = later, asked  # type: ignore[method-assign]
         worker.wake.set()
         await asking.wait()
-        (row,) = await app._core.store.changes("", 1)
+        (row,) = await app._runtime.store.changes("", 1)
         handle = await send.enqueue()
         await until(lambda: ran)
         if comes == "while it runs":
-            hinted(held[0])
+            hinted(leased[0])
         gate.set()
         await handle.result(timeout=SOON)
         if comes == "after its end":
-            hinted(held[0])
-        await until(lambda: worker.quiet.is_set() and not worker._also)
-        rows = [msgspec.json.decode(said) for _, said in await app._core.store.changes(row[0], 100)]
+            hinted(leased[0])
+        await until(lambda: worker.idle.is_set() and not worker._also)
+        rows = [msgspec.json.decode(said) for _, said in await app._runtime.store.changes(row[0], 100)]
     assert [state for moves in rows for _, _, _, state in moves] == ["ready", "running", "succeeded"]
     assert ran == ["ran"]
 
@@ -291,25 +293,25 @@ async def test_who_has_not_beaten_for_a_lease_asks_before_it_begins(server: valk
         ran.append(worker._number)
 
     async with app.running():
-        worker, held = app._core.worker, list[int]()
+        worker, leased = app._runtime.worker, list[int]()
         assert worker is not None
         hinted = worker._hinted
 
         def after_a_stop(hint: Hint) -> None:
-            before, worker._keeper._answered = worker._keeper._answered, 0.0
+            before, worker._heartbeat._answered = worker._heartbeat._answered, 0.0
             hinted(hint)
-            worker._keeper._answered = before
+            worker._heartbeat._answered = before
             if hint.held is not None:
-                held.append(len(worker.runner.runs))
+                leased.append(len(worker.runner.runs))
 
         for _ in range(3):  # it has heard that it listens, and waits again
             await (await send.enqueue()).result(timeout=SOON)
             await _waits(server)
         worker._hinted = after_a_stop  # type: ignore[method-assign]
-        await until(lambda: worker.quiet.is_set())
+        await until(lambda: worker.idle.is_set())
         await (await send.enqueue()).result(timeout=SOON)
-        await until(lambda: held)
-    assert (held, len(ran)) == ([0], 4)
+        await until(lambda: leased)
+    assert (leased, len(ran)) == ([0], 4)
 
 
 def test_who_was_stopped_until_its_death_does_not_begin_what_it_was_handed(

@@ -9,7 +9,19 @@ from pathlib import Path
 import redis
 
 from onthedot.clock.clock import ManualClock
-from onthedot.stores.contract import Ask, Done, Ended, Fire, Lease, Limit, NewTask, Note, Policy, Pool, Schedule
+from onthedot.stores.contract import (
+    ClaimRequest,
+    Completed,
+    Ended,
+    FireRequest,
+    Lease,
+    Limit,
+    NewTask,
+    Note,
+    Policy,
+    Schedule,
+    SlotPool,
+)
 from onthedot.stores.redis import RedisStore
 from tests.support.services import valkey
 
@@ -48,18 +60,18 @@ async def test_the_keys_are_those_of_the_documentation() -> None:
         assert documented() <= seen, "documented, and never seen"
         assert all(client.ttl(key) == -1 for key in client.scan_iter(f"{store.prefix}*"))
         clock.advance(10**9)
-        await store.beat("w", b"", 10**10)
+        await store.heartbeat("w", b"", 10**10)
         await store.purge(1000, 0)
         await store.purge(1000, 0)
         look()
         assert kinds(client, store.prefix) - {"session:"} <= STAYS, "something is left of what is over"
-    await store.shut()
+    await store.close()
     valkey.forget(store.prefix)
 
 
 async def _life(store: RedisStore, clock: ManualClock, look: Callable[[], None]) -> None:
     """A bit of everything, looked at in between."""
-    await store.beat("w", b"info", 10**6)
+    await store.heartbeat("w", b"info", 10**6)
     await store.put(
         [Schedule("s", b"rule", "v", int(clock.now()))],
         [Limit("a/*", cap=1, rate=1.0, burst=2), Limit("b/*", rate=1.0)],
@@ -72,36 +84,36 @@ async def _life(store: RedisStore, clock: ManualClock, look: Callable[[], None])
     await store.add([NewTask(f"slow{number}", "a", b"", lane="b/k") for number in range(2)])
     look()
     clock.advance(1)
-    turn = await store.turn("w", [], Ask(1, []))
+    turn = await store.turn("w", [], ClaimRequest(1, []))
     look()
-    assert turn.claimed is not None
-    chores, fence = turn.claimed.chores, turn.claimed.fence
-    turn = await store.turn("w", [], Ask(2, [Pool(50, {"a": 50})]))
-    assert turn.claimed is not None
-    first, *rest = [Lease(record.uuid, turn.claimed.fence, "w") for record in turn.claimed.tasks]
+    assert turn.claim is not None
+    chores, fence = turn.claim.chores, turn.claim.fence
+    turn = await store.turn("w", [], ClaimRequest(2, [SlotPool(50, {"a": 50})]))
+    assert turn.claim is not None
+    first, *rest = [Lease(record.uuid, turn.claim.fence, "w") for record in turn.claim.tasks]
     await store.note([Note(first, "progress", "", b"1")])
     await store.cancel("client", [first.uuid])
     look()
-    await store.fire([Fire("s", (await store.state())[0][0].rev, (), None)])
+    await store.fire([FireRequest("s", (await store.state())[0][0].rev, (), None)])
     ends = [Ended(Lease(record.uuid, fence, "w"), "cancelled", b"expired") for record in chores]
-    await store.turn("w", [*ends, Done(first, b"x", keep_result=10), *(Done(lease) for lease in rest)], None)
+    await store.turn("w", [*ends, Completed(first, b"x", keep_result=10), *(Completed(lease) for lease in rest)], None)
     look()
-    await store.beat("idle", b"", 10**6)
-    await store.turn("idle", [], Ask(1, [], waits={"d": 1}, waits_for=1000))
+    await store.heartbeat("idle", b"", 10**6)
+    await store.turn("idle", [], ClaimRequest(1, [], waits={"d": 1}, waits_for=1000))
     look()
-    await store.close("idle")
+    await store.close_session("idle")
     for number in range(3, 20):
         clock.advance(2000)
-        turn = await store.turn("w", [], Ask(number, [Pool(50, {"a": 50})]))
-        assert turn.claimed is not None
-        await store.turn("w", [Done(Lease(r.uuid, turn.claimed.fence, "w")) for r in turn.claimed.tasks], None)
+        turn = await store.turn("w", [], ClaimRequest(number, [SlotPool(50, {"a": 50})]))
+        assert turn.claim is not None
+        await store.turn("w", [Completed(Lease(r.uuid, turn.claim.fence, "w")) for r in turn.claim.tasks], None)
     look()
-    await store.drop(["s"])
-    await store.beat("dead", b"", 1000)
-    await store.turn("dead", [], Ask(1, [Pool(1, {"c": 1})]))
-    await store.beat("dead", b"", 0)
+    await store.delete_schedules(["s"])
+    await store.heartbeat("dead", b"", 1000)
+    await store.turn("dead", [], ClaimRequest(1, [SlotPool(1, {"c": 1})]))
+    await store.heartbeat("dead", b"", 0)
     look()
-    turn = await store.turn("w", [], Ask(20, []))
-    assert turn.claimed is not None
-    await store.turn("w", [Done(Lease(r.uuid, turn.claimed.fence, "w")) for r in turn.claimed.chores], None)
-    await store.close("client")
+    turn = await store.turn("w", [], ClaimRequest(20, []))
+    assert turn.claim is not None
+    await store.turn("w", [Completed(Lease(r.uuid, turn.claim.fence, "w")) for r in turn.claim.chores], None)
+    await store.close_session("client")

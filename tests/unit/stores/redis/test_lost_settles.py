@@ -10,7 +10,7 @@ import pytest
 
 from onthedot import App, AsyncTaskHandle
 from onthedot.model.task import new_uuid
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool
 from tests.support.services import valkey
 from tests.support.waits import SOON, until
 from tests.unit.stores.redis.test_errors import opened
@@ -95,21 +95,21 @@ async def test_what_a_living_worker_has_ended_and_the_store_forgotten_is_run_aga
 
 async def test_what_ended_and_was_forgotten_is_handed_out_again(server: valkey.Server) -> None:
     """To another, under a number that was given out before: who had it then cannot settle it any more."""
-    task, mine = NewTask(new_uuid(), "a", b"{}"), [Pool(1, {"a": 1})]
+    task, mine = NewTask(new_uuid(), "a", b"{}"), [SlotPool(1, {"a": 1})]
     async with opened(server.url) as store:
         for name in ("old", "new"):
-            await store.beat(name, b"", 60_000)
+            await store.heartbeat(name, b"", 60_000)
         await store.add([task])
         assert server.ask("SAVE") == b"+OK"
-        first = (await store.turn("old", [], Ask(1, mine))).claimed
+        first = (await store.turn("old", [], ClaimRequest(1, mine))).claim
         assert first is not None
-        end = Done(Lease(task.uuid, first.fence, "old"))
+        end = Completed(Lease(task.uuid, first.fence, "old"))
         assert list((await store.turn("old", [end], None)).verdicts) == ["ok"]
         await asyncio.to_thread(forget, server)
-        again = (await store.turn("new", [], Ask(1, mine))).claimed
+        again = (await store.turn("new", [], ClaimRequest(1, mine))).claim
         assert again is not None
         assert [record.uuid for record in again.tasks] == [task.uuid]
         assert again.fence == first.fence
         assert list((await store.turn("old", [end], None)).verdicts) == ["lost"]
-        ended = Done(Lease(task.uuid, again.fence, "new"))
+        ended = Completed(Lease(task.uuid, again.fence, "new"))
         assert list((await store.turn("new", [ended], None)).verdicts) == ["ok"]

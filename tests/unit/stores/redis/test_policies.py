@@ -7,18 +7,18 @@ import redis
 
 from onthedot.clock.clock import ManualClock
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.contract import Ask, NewTask, Policy, Pool
+from onthedot.stores.contract import ClaimRequest, NewTask, Policy, SlotPool
 from onthedot.stores.redis import RedisStore, record_format
 from tests.support.services import valkey
 
-ASK = Ask(1, [Pool(10, {"a": 10, "b": 10})])
+ASK = ClaimRequest(1, [SlotPool(10, {"a": 10, "b": 10})])
 
 
 async def test_sources_that_share_a_policy_and_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     store = RedisStore(valkey.url(), ManualClock(), valkey.new_name())
     policy = Policy(boost=7)
     await store.open()
-    await store.beat("w", b"", 10**6)
+    await store.heartbeat("w", b"", 10**6)
     await store.add([NewTask(f"{source}{number}", source, b"", policy=policy) for source in "ab" for number in (1, 2)])
     with redis.Redis.from_url(valkey.url()) as client:
         texts = client.hgetall(f"{store.prefix}policies")
@@ -29,8 +29,8 @@ async def test_sources_that_share_a_policy_and_one_that_is_gone(monkeypatch: pyt
             await store.turn("w", [], ASK)
         client.hset(f"{store.prefix}policies", mapping=texts)
     turn = await store.turn("w", [], ASK)  # the same ask: what it took is still there
-    assert turn.claimed is not None
-    found = {(record.uuid, record.source, record.policy) for record in turn.claimed.tasks}
+    assert turn.claim is not None
+    found = {(record.uuid, record.source, record.policy) for record in turn.claim.tasks}
     assert found == {(f"{source}{number}", source, policy) for source in "ab" for number in (1, 2)}
-    await store.shut()
+    await store.close()
     valkey.forget(store.prefix)

@@ -12,7 +12,7 @@ import pytest
 from onthedot import App
 from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.stores.redis import RedisStore, client
-from onthedot.stores.redis.tls_probe import alert_of
+from onthedot.stores.redis.tls_probe import read_alert
 from onthedot.stores.redis.url import place_of
 from tests.support.services import debian, valkey
 from tests.support.services.certificates import Certificates, Kind
@@ -58,7 +58,7 @@ def ports_of_stores(server: valkey.Server) -> set[int]:
 async def open_and_shut(url: str) -> None:
     store = RedisStore(url)
     await store.open()
-    await store.shut()
+    await store.close()
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
@@ -89,7 +89,7 @@ async def test_sentinels_are_asked_over_tls_too(secured: Secured, monkeypatch: p
         await store.open()
         await life(store)
         assert ports_of_stores(secured.server) == {secured.port}
-        await store.shut()
+        await store.close()
         monkeypatch.setattr(client, "PATIENCE", 0.5)
         with pytest.raises(StoreUnavailable, match=r"no sentinel says where.*TLS on both sides") as told:
             await open_and_shut(hosts)  # the driver does not say why it cannot talk to them
@@ -111,7 +111,7 @@ async def test_a_cluster_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             assert [ports for ports in used if ports] == [
                 {n.tls_port} for n, ports in zip(nodes, used, strict=True) if ports
             ]
-            await store.shut()
+            await store.close()
         began = time.monotonic()
         with pytest.raises(StoreRefused, match=r"nobody known has signed .* \?tls_ca=/path"):
             await open_and_shut(f"{hosts}?tls=1")
@@ -151,13 +151,13 @@ async def test_a_certificate_of_ours(secured: Secured) -> None:
     try:
         with pytest.raises(StoreRefused, match="wants a certificate of ours"):
             await open_and_shut(secured.url())
-        alert = await alert_of(place_of(secured.url()), SOON)  # however late it is read
+        alert = await read_alert(place_of(secured.url()), SOON)  # however late it is read
         assert "CERTIFICATE_REQUIRED" in str(alert)
         chain, key = secured.certificates.server()
         await open_and_shut(secured.url(options=f"tls_ca&tls_cert={chain}&tls_key={key}"))
     finally:
         secured.server.ask("CONFIG", "SET", "tls-auth-clients", "no")
-    assert await alert_of(place_of(secured.url()), 0.1) is None, "a server that only listens, too"
+    assert await read_alert(place_of(secured.url()), 0.1) is None, "a server that only listens, too"
 
 
 async def test_tls_on_one_side_only_is_told(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:

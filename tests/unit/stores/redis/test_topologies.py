@@ -10,7 +10,7 @@ import pytest
 from onthedot import App
 from onthedot.errors import StoreUnavailable
 from onthedot.model.task import new_uuid
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool
 from onthedot.stores.redis import RedisStore, client
 from onthedot.stores.redis.acl import rights_text
 from tests.support.services.topologies import cluster, sentinels
@@ -20,23 +20,23 @@ pytestmark = [pytest.mark.fault, pytest.mark.once]
 
 async def life(store: RedisStore) -> None:
     """All kinds of calls: none may touch a key of another slot."""
-    await store.beat("w", b"info", 60_000)
+    await store.heartbeat("w", b"info", 60_000)
     hints = store.hints("w")
     assert (await anext(hints)).resync
     tasks = [NewTask(new_uuid(), "a", b"{}", lane=lane) for lane in (None, "a/1", "@s", None)]
     await store.add(tasks)
     assert (await asyncio.wait_for(anext(hints), 10)).sources == {"a"}
-    turn = await store.turn("w", [], Ask(1, [Pool(10, {"a": 10})]))
-    assert turn.claimed is not None
-    assert [record.uuid for record in turn.claimed.tasks] == [task.uuid for task in tasks]
-    ends = [Done(Lease(task.uuid, turn.claimed.fence, "w")) for task in tasks]
+    turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(10, {"a": 10})]))
+    assert turn.claim is not None
+    assert [record.uuid for record in turn.claim.tasks] == [task.uuid for task in tasks]
+    ends = [Completed(Lease(task.uuid, turn.claim.fence, "w")) for task in tasks]
     assert list((await store.turn("w", ends, None)).verdicts) == ["ok"] * 4
     assert len((await store.find({"state": "succeeded"}, None, 10)).rows) == 4
     assert len(await store.changes("0", 10)) == 3
     assert (await store.state())[2] == {"w": b"info"}
     assert await store.purge(10, 0) == 4
     await hints.aclose()
-    await store.close("w")
+    await store.close_session("w")
 
 
 async def test_a_cluster() -> None:
@@ -51,7 +51,7 @@ async def test_a_cluster() -> None:
             try:
                 await life(store)
             finally:
-                await store.shut()
+                await store.close()
 
 
 async def test_a_cluster_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -66,7 +66,7 @@ async def test_a_cluster_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
                 await store.tally()
         with pytest.raises(StoreUnavailable, match="is it running"):
             await anext(store.hints("w"))
-        await store.shut()
+        await store.close()
         with pytest.raises(StoreUnavailable, match="is it running"):
             await store.open()
 

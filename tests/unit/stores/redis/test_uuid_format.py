@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, strategies as st
 
 from onthedot.model.task import new_uuid
-from onthedot.stores.redis.uuid_format import packed_uuid, packed_uuids, to_uuid, to_uuids
+from onthedot.stores.redis.uuid_format import pack_uuid, pack_uuids, to_uuid, to_uuids
 
 USUAL = "0198a1b2-c3d4-7e5f-8123-456789abcdef"
 LIKE_IT = [
@@ -21,23 +21,23 @@ LIKE_IT = [
 
 @pytest.mark.parametrize("text", [USUAL, new_uuid(), str(uuid.UUID(int=0)), "0" * 8 + USUAL[8:]])
 def test_the_usual_form_takes_17_bytes(text: str) -> None:
-    assert len(packed_uuid(text)) == 17
-    assert packed_uuid(text)[1:] == uuid.UUID(text).bytes
-    assert to_uuid(packed_uuid(text)) == text
+    assert len(pack_uuid(text)) == 17
+    assert pack_uuid(text)[1:] == uuid.UUID(text).bytes
+    assert to_uuid(pack_uuid(text)) == text
 
 
 @pytest.mark.parametrize("text", LIKE_IT)
 def test_what_only_looks_like_it_stays_as_it_is(text: str) -> None:
-    assert to_uuid(packed_uuid(text)) == text
-    assert packed_uuid(text)[0] == len(text.encode())
+    assert to_uuid(pack_uuid(text)) == text
+    assert pack_uuid(text)[0] == len(text.encode())
     together = [USUAL, text, USUAL]
-    assert list(to_uuids(packed_uuids(together))) == together
+    assert list(to_uuids(pack_uuids(together))) == together
 
 
 def test_lengths_that_only_together_are_usual() -> None:
     together = [USUAL[:-1], USUAL + "0"]
-    assert list(to_uuids(packed_uuids(together))) == together
-    assert packed_uuids([]) == b""
+    assert list(to_uuids(pack_uuids(together))) == together
+    assert pack_uuids([]) == b""
 
 
 _texts = st.one_of(
@@ -47,11 +47,11 @@ _texts = st.one_of(
 
 @given(st.lists(_texts))
 def test_one_behind_the_other(texts: list[str]) -> None:
-    packed = packed_uuids(texts)
-    assert packed == b"".join(map(packed_uuid, texts))
+    packed = pack_uuids(texts)
+    assert packed == b"".join(map(pack_uuid, texts))
     assert list(to_uuids(packed)) == texts
-    assert len({packed_uuid(text) for text in texts}) == len(set(texts))
+    assert len({pack_uuid(text) for text in texts}) == len(set(texts))
 
 
 def test_one_that_is_too_long_is_no_other_task() -> None:
-    assert packed_uuid("x" * 300) != packed_uuid("x" * 200)
+    assert pack_uuid("x" * 300) != pack_uuid("x" * 200)

@@ -14,7 +14,7 @@ import pytest
 
 from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.model.task import new_uuid
-from onthedot.stores.contract import Ask, NewTask, Pool
+from onthedot.stores.contract import ClaimRequest, NewTask, SlotPool
 from onthedot.stores.redis import client
 from onthedot.stores.redis.acl import rights_text
 from onthedot.stores.redis.url import place_of
@@ -119,10 +119,10 @@ async def test_only_adding_waits(pair: Pair) -> None:
         await store.add([new()])
         with pair.replica_stopped():
             began = time.monotonic()
-            await store.beat("w", b"", 60_000)
-            turn = await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
-            assert turn.claimed is not None
-            assert len(turn.claimed.tasks) == 1
+            await store.heartbeat("w", b"", 60_000)
+            turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"a": 1})]))
+            assert turn.claim is not None
+            assert len(turn.claim.tasks) == 1
             assert time.monotonic() - began < client._CONFIRM
 
 

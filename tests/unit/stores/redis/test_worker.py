@@ -67,7 +67,7 @@ async def test_a_blocked_loop_keeps_its_session(app: App) -> None:
         time.sleep(3 * LEASE)  # noqa: ASYNC251 - the very thing
         return "done"
 
-    other = App("shop", store=app._core.url, stop_timeout=0)
+    other = App("shop", store=app._runtime.url, stop_timeout=0)
 
     @other.task(name="block")
     async def never() -> str:
@@ -79,12 +79,12 @@ async def test_a_blocked_loop_keeps_its_session(app: App) -> None:
         await until(lambda: runs == [1])
         assert await handle.result(timeout=10) == "done"
     assert runs == [1]
-    assert (await _record(app, handle.uuid)).past.crashes == 0
+    assert (await _record(app, handle.uuid)).history.crashes == 0
 
 
 async def _record(app: App, uuid: str) -> Record:
     async with app:
-        (record,) = await app._core.store.get([uuid])
+        (record,) = await app._runtime.store.get([uuid])
     assert record is not None
     return record
 
@@ -109,7 +109,7 @@ async def test_without_an_answer_for_a_lease_what_runs_is_ended(
     pid = server.pid
     async with app.running():
         handle = await long.enqueue()
-        await until(lambda: app._core.worker is not None and app._core.worker.runner.runs)
+        await until(lambda: app._runtime.worker is not None and app._runtime.worker.runner.runs)
         os.kill(pid, signal.SIGSTOP)
         try:
             await until(lambda: ends == ["ended"], timeout=20)
@@ -139,7 +139,7 @@ async def test_a_schedule_fires_once_for_all(url: str) -> None:
         began = time.monotonic()
         await until(lambda: len(runs) >= 8, timeout=20)
         took = time.monotonic() - began
-        schedules = {each.name: each for each in (await apps[0]._core.store.state())[0]}
+        schedules = {each.name: each for each in (await apps[0]._runtime.store.state())[0]}
     assert len(runs) <= took / 0.25 + 2
     assert schedules["rarely"].runs == 0
 

@@ -13,7 +13,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Policy, Pool
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, Policy, SlotPool
 from onthedot.stores.sqlite import SqliteStore
 
 ROOT = Path(__file__).parents[4]
@@ -63,7 +63,7 @@ async def live(path: str, session: str) -> None:
     """The far end."""
     store = SqliteStore(path)
     await store.open()
-    await store.beat(session, b"", FOREVER)
+    await store.heartbeat(session, b"", FOREVER)
     hints = store.hints(session)
     await anext(hints)
     print(json.dumps("here"), flush=True)
@@ -76,27 +76,27 @@ async def live(path: str, session: str) -> None:
                 answer = [added.fresh for added in await store.add(new)]
             case ["claim", most]:
                 number += 1
-                turn = await store.turn(session, [], Ask(number, [Pool(most, {"a": most})]))
-                assert turn.claimed is not None
-                leases |= {r.uuid: Lease(r.uuid, turn.claimed.fence, session) for r in turn.claimed.tasks}
-                answer = [record.uuid for record in turn.claimed.tasks]
+                turn = await store.turn(session, [], ClaimRequest(number, [SlotPool(most, {"a": most})]))
+                assert turn.claim is not None
+                leases |= {r.uuid: Lease(r.uuid, turn.claim.fence, session) for r in turn.claim.tasks}
+                answer = [record.uuid for record in turn.claim.tasks]
             case ["done", *names]:
-                answer = list((await store.turn(session, [Done(leases[name]) for name in names], None)).verdicts)
+                answer = list((await store.turn(session, [Completed(leases[name]) for name in names], None)).verdicts)
             case ["take over"]:  # waits for a hint, and claims what there is
                 while "a" not in (await anext(hints)).sources:
                     pass
                 at = time.time()
                 number += 1
-                turn = await store.turn(session, [], Ask(number, [Pool(9, {"a": 9})]))
-                assert turn.claimed is not None
-                answer = [at, time.time(), [record.uuid for record in turn.claimed.tasks]]
+                turn = await store.turn(session, [], ClaimRequest(number, [SlotPool(9, {"a": 9})]))
+                assert turn.claim is not None
+                answer = [at, time.time(), [record.uuid for record in turn.claim.tasks]]
             case ["hint"]:
                 hint = await anext(hints)
-                answer = [sorted(hint.sources), dict(hint.cancel), sorted(hint.ended)]
+                answer = [sorted(hint.sources), dict(hint.cancel_requests), sorted(hint.ended)]
             case ["close"]:
                 await hints.aclose()
-                await store.close(session)
-                await store.shut()
+                await store.close_session(session)
+                await store.close()
             case ["cpu"]:
                 answer = sum(os.times()[:2])
         print(json.dumps(answer), flush=True)

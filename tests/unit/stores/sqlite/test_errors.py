@@ -12,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.client.add_batcher import Adder
+from onthedot.client.add_batcher import AddBatcher
 from onthedot.clock.clock import SystemClock
 from onthedot.errors import StoreBusy, StoreFull, StoreRefused, StoreUnavailable
 from onthedot.stores import connect
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.sqlite.schema import VERSION, check, install, schema_text
 from tests.unit.stores.sqlite.peer import FOREVER
@@ -48,25 +48,25 @@ async def test_a_foreign_lock(tmp_path: Path) -> None:
         foreign.execute("ROLLBACK")
         assert [added.fresh for added in await waiting] == [True]
     assert [record and record.uuid for record in await store.get(["u1", "u2"])] == [None, "u2"]
-    await store.shut()
+    await store.close()
 
 
 async def test_who_gives_up_has_added_nothing(tmp_path: Path) -> None:
     store = await opened(tmp_path / "t.db")
     with locked(tmp_path / "t.db"), pytest.raises(StoreUnavailable):
-        await Adder(store, timeout=0.2).add(NewTask("u1", "a", b""))
+        await AddBatcher(store, timeout=0.2).add(NewTask("u1", "a", b""))
     assert list(await store.get(["u1"])) == [None]
     await store.add([NewTask("u2", "a", b"")])
     assert list(await store.get(["u1"])) == [None]
-    await store.shut()
+    await store.close()
 
 
 async def test_a_full_disk(tmp_path: Path) -> None:
     """Adding is refused; what is there can be worked off, and then there is room again."""
     store = await opened(tmp_path / "t.db")
-    await store.beat("w", b"", FOREVER)
+    await store.heartbeat("w", b"", FOREVER)
     await store.add([NewTask(f"u{number}", "a", b"x" * 5000) for number in range(20)])
-    board = store._desks[0]._board  # type: ignore[index]
+    board = store._desks[0]._tables  # type: ignore[index]
     assert board is not None
     board.db.execute(f"PRAGMA max_page_count = {board.db.execute('PRAGMA page_count').fetchone()[0] + 4}")
     with pytest.raises(StoreFull, match="free some space"):
@@ -78,12 +78,12 @@ async def test_a_full_disk(tmp_path: Path) -> None:
     )
     assert isinstance(results[0], StoreFull)
     assert [added.fresh for added in results[1]] == [True]  # type: ignore[union-attr]
-    turn = await store.turn("w", [], Ask(1, [Pool(100, {"a": 100})]))
-    assert turn.claimed is not None
-    outcomes = [Done(Lease(record.uuid, turn.claimed.fence, "w"), keep=0) for record in turn.claimed.tasks]
+    turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(100, {"a": 100})]))
+    assert turn.claim is not None
+    outcomes = [Completed(Lease(record.uuid, turn.claim.fence, "w"), keep=0) for record in turn.claim.tasks]
     assert set((await store.turn("w", outcomes, None)).verdicts) == {"ok"}
     assert [added.fresh for added in await store.add([NewTask("big", "a", b"x" * 50_000)])] == [True]
-    await store.shut()
+    await store.close()
 
 
 async def test_deleted_while_open(tmp_path: Path) -> None:
@@ -95,7 +95,7 @@ async def test_deleted_while_open(tmp_path: Path) -> None:
         await store.add([NewTask("u2", "a", b"")])
     await store.add([NewTask("u3", "a", b"")])
     assert [record and record.uuid for record in await store.get(["u1", "u2", "u3"])] == [None, None, "u3"]
-    await store.shut()
+    await store.close()
 
 
 async def test_one_bad_call_harms_no_other(tmp_path: Path) -> None:
@@ -110,7 +110,7 @@ async def test_one_bad_call_harms_no_other(tmp_path: Path) -> None:
     assert [isinstance(result, Exception) for result in results] == [False] * 5 + [True] + [False] * 5
     assert len((await store.find({}, None, 100)).rows) == 10
     assert dict(await store.tally()) == {("a", "ready"): 10}
-    await store.shut()
+    await store.close()
 
 
 async def test_not_a_database(tmp_path: Path) -> None:
@@ -146,7 +146,7 @@ async def test_a_file_of_the_users_own(tmp_path: Path) -> None:
         db.execute("PRAGMA user_version = 77")
     store = await opened(tmp_path / "t.db")
     await store.add([NewTask("u1", "a", b"")])
-    await store.shut()
+    await store.close()
     with closing(sqlite3.connect(tmp_path / "t.db")) as db:
         assert db.execute("PRAGMA user_version").fetchone() == (77,)
         assert db.execute("SELECT * FROM task").fetchall() == []
@@ -163,7 +163,7 @@ async def test_a_schema_made_by_hand(tmp_path: Path) -> None:
         db.executescript(schema_text())
     assert "as it should be" in check(path)[1]
     await store.open()
-    await store.shut()
+    await store.close()
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite://t.db"])
@@ -183,11 +183,11 @@ async def test_a_store_that_is_not_open(tmp_path: Path) -> None:
         await store.add([])
     await store.open()
     await store.open()
-    await store.shut()
+    await store.close()
     await store.add([NewTask("u1", "a", b"")])
-    await store.shut()
+    await store.close()
     with pytest.raises(StoreUnavailable, match="not open"):
         await store.get(["u1"])
     await store.open()
     assert [record and record.uuid for record in await store.get(["u1"])] == ["u1"]
-    await store.shut()
+    await store.close()

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.errors import StoreUnavailable
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Pool
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool
 from onthedot.stores.sqlite import SqliteStore, fsync_thread, request_thread
 from tests.support.waits import until
 from tests.unit.stores.sqlite.peer import FOREVER
@@ -52,12 +52,12 @@ def slow(monkeypatch: pytest.MonkeyPatch) -> Slow:
 async def opened(path: Path, slow: Slow) -> AsyncIterator[SqliteStore]:
     store = SqliteStore(path / "t.db")
     await store.open()
-    await store.beat("w", b"", FOREVER)
+    await store.heartbeat("w", b"", FOREVER)
     try:
         yield store
     finally:
         slow.spins.set()
-        await store.shut()
+        await store.close()
 
 
 def rows(path: Path, table: str) -> int:
@@ -71,10 +71,12 @@ async def test_who_adds_waits_for_the_disk_and_who_claims_does_not(tmp_path: Pat
         slow.spins.clear()
         adding = asyncio.create_task(store.add([NewTask("u1", "a", b"")]))
         await until(lambda: rows(tmp_path, "task"))
-        turn = await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
-        assert turn.claimed is not None
-        assert [record.uuid for record in turn.claimed.tasks] == ["u1"]
-        await store.turn("w", [Done(Lease("u1", turn.claimed.fence, "w"), b"", 1000)], Ask(2, [Pool(1, {"a": 1})]))
+        turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"a": 1})]))
+        assert turn.claim is not None
+        assert [record.uuid for record in turn.claim.tasks] == ["u1"]
+        await store.turn(
+            "w", [Completed(Lease("u1", turn.claim.fence, "w"), b"", 1000)], ClaimRequest(2, [SlotPool(1, {"a": 1})])
+        )
         assert not adding.done()
         slow.spins.set()
         assert [one.fresh for one in await adding] == [True]
@@ -83,10 +85,10 @@ async def test_who_adds_waits_for_the_disk_and_who_claims_does_not(tmp_path: Pat
 async def test_the_last_outcomes_wait_for_it_too(tmp_path: Path, slow: Slow) -> None:
     async with opened(tmp_path, slow) as store:
         await store.add([NewTask("u1", "a", b"")])
-        turn = await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
-        assert turn.claimed is not None
+        turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"a": 1})]))
+        assert turn.claim is not None
         slow.spins.clear()
-        last = asyncio.create_task(store.turn("w", [Done(Lease("u1", turn.claimed.fence, "w"), b"", 1000)], None))
+        last = asyncio.create_task(store.turn("w", [Completed(Lease("u1", turn.claim.fence, "w"), b"", 1000)], None))
         await until(lambda: rows(tmp_path, "past"))
         assert not last.done()
         slow.spins.set()
@@ -97,7 +99,7 @@ async def test_what_nobody_waits_for_is_synced_soon(tmp_path: Path, slow: Slow) 
     async with opened(tmp_path, slow) as store:
         await store.add([NewTask("u1", "a", b"")])
         before = slow.synced
-        await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
+        await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"a": 1})]))
         await until(lambda: slow.synced > before)
 
 
@@ -120,7 +122,9 @@ async def test_who_adds_what_is_there_already_waits_too(tmp_path: Path, slow: Sl
         adding = [asyncio.create_task(store.add([NewTask("u1", "a", b"")]))]
         await until(lambda: rows(tmp_path, "task WHERE uuid = 'u1'"))
         adding += [asyncio.create_task(each.add([NewTask("u1", "a", b"")])) for each in (store, other)]
-        await asyncio.gather(*(each.turn("w", [], Ask(1, [])) for each in (store, other)))  # they come after these
+        await asyncio.gather(
+            *(each.turn("w", [], ClaimRequest(1, [])) for each in (store, other))
+        )  # they come after these
         assert not any(each.done() for each in adding)
         slow.spins.set()
         assert [one.fresh for each in adding for one in await each] == [True, False, False]
@@ -146,7 +150,7 @@ async def test_a_sync_that_fails_is_told_if_nobody_waits(
     async with opened(tmp_path, slow) as store:
         await store.add([NewTask("u1", "a", b"")])
         slow.fails = 1
-        await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
+        await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"a": 1})]))
         await until(lambda: "is not on the disk, until it can be: [Errno 5] Input/output error" in caplog.text)
 
 
@@ -182,10 +186,10 @@ async def test_a_disk_that_hangs_does_not_hold_up_the_end(
         adding = asyncio.create_task(store.add([NewTask("u1", "a", b"")]))
         await until(lambda: rows(tmp_path, "task"))
         await store.open()
-        await store.close("w")
+        await store.close_session("w")
         async with asyncio.timeout(10):
-            await store.shut()
-            await store.shut()
+            await store.close()
+            await store.close()
         assert not adding.done()
         slow.spins.set()
         await adding
@@ -215,5 +219,5 @@ async def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, monkey
             assert rows(after, f"task WHERE uuid = 'u{number:03}'") == 1
 
         for start in range(0, 60, 6):
-            claiming = asyncio.create_task(store.turn("w", [], Ask(start + 1, [Pool(3, {"a": 3})])))
+            claiming = asyncio.create_task(store.turn("w", [], ClaimRequest(start + 1, [SlotPool(3, {"a": 3})])))
             await asyncio.gather(*(add(number) for number in range(start, start + 6)), claiming)

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from onthedot import App, ArgumentError
-from onthedot.stores.contract import Ask, Limit, NewTask, Pool
+from onthedot.stores.contract import ClaimRequest, Limit, NewTask, SlotPool
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.sqlite.presence import Presence
 from tests.support.waits import LONG
@@ -39,7 +39,7 @@ def test_what_is_added_around_forks_is_there(tmp_path: Path) -> None:
         if child == 0:
             try:
                 work.delay()
-                app._bridge.close()
+                app._portal.close()
             except BaseException:
                 os._exit(1)
             os._exit(0)
@@ -48,7 +48,7 @@ def test_what_is_added_around_forks_is_there(tmp_path: Path) -> None:
     thread.join()
     app.shutdown()
     again: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
-    assert again._bridge.call(lambda link: link.operations.counts()) == {"ready": added[0] + 8}
+    assert again._portal.run_sync(lambda link: link.operations.counts()) == {"ready": added[0] + 8}
     again.shutdown()
 
 
@@ -61,7 +61,7 @@ async def test_a_look_at_the_dead_that_fails_harms_nobody(tmp_path: Path, monkey
     def out_of_descriptors() -> list[object]:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(writer, "_burials", out_of_descriptors)
+    monkeypatch.setattr(writer, "_reap_dead_peers", out_of_descriptors)
     with pytest.raises(Exception, match="Too many open files"):
         await store.add([NewTask("u2", "a", b"")])
     monkeypatch.undo()
@@ -69,8 +69,8 @@ async def test_a_look_at_the_dead_that_fails_harms_nobody(tmp_path: Path, monkey
     await other.open()
     assert [added.fresh for added in await other.add([NewTask("u3", "a", b"")])] == [True]
     assert [added.fresh for added in await store.add([NewTask("u2", "a", b"")])] == [True]
-    await other.shut()
-    await store.shut()
+    await other.close()
+    await store.close()
 
 
 def test_a_lock_that_may_not_be_looked_at_is_no_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -95,7 +95,7 @@ async def test_a_link_to_the_file_is_the_file(tmp_path: Path) -> None:
     assert store.path == str(tmp_path / "shared" / "t.db")
     assert (tmp_path / "shared" / "t.db-sessions").is_dir()
     assert not (tmp_path / "t.db-sessions").exists()
-    await store.shut()
+    await store.close()
 
 
 async def test_what_must_end_wakes_somebody(tmp_path: Path) -> None:
@@ -103,19 +103,19 @@ async def test_what_must_end_wakes_somebody(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
     for session in ("dies", "lives"):
-        await store.beat(session, b"", FOREVER)
+        await store.heartbeat(session, b"", FOREVER)
     hints = store.hints("lives")
     await anext(hints)
     await store.add([NewTask("u1", "a", b"")])
     await asyncio.wait_for(anext(hints), LONG)
-    await store.turn("dies", [], Ask(1, [Pool(1, {"a": 1})]))
+    await store.turn("dies", [], ClaimRequest(1, [SlotPool(1, {"a": 1})]))
     heard = asyncio.ensure_future(anext(hints))
-    held = await store.cancel("client", ["u1"])  # it runs: flagged only
-    assert held.tasks == []
-    await store.beat("dies", b"", 0)
+    leased = await store.cancel("client", ["u1"])  # it runs: flagged only
+    assert leased.tasks == []
+    await store.heartbeat("dies", b"", 0)
     await asyncio.wait_for(heard, LONG)
     await hints.aclose()
-    await store.shut()
+    await store.close()
 
 
 async def test_many_limits_at_once(tmp_path: Path) -> None:
@@ -125,7 +125,7 @@ async def test_many_limits_at_once(tmp_path: Path) -> None:
     await store.put([], [Limit(f"source{number}", cap=1) for number in range(2000)])
     assert time.monotonic() - began < 1
     assert len((await store.state())[1]) == 2000
-    await store.shut()
+    await store.close()
 
 
 async def test_one_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
@@ -145,7 +145,7 @@ def test_another_folder_is_no_other_file(tmp_path: Path, monkeypatch: pytest.Mon
     app.named("work").delay()
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    assert app._core._boot().url == f"sqlite:///{tmp_path}/t.db"
+    assert app._runtime._boot().url == f"sqlite:///{tmp_path}/t.db"
     app.shutdown()
 
 

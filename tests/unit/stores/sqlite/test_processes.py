@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.stores.contract import Ask, NewTask, Policy, Pool
+from onthedot.stores.contract import ClaimRequest, NewTask, Policy, SlotPool
 from onthedot.stores.sqlite import SqliteStore
 from tests.unit.stores.sqlite.peer import FOREVER, peers
 
@@ -20,19 +20,19 @@ AT_ONCE = 0.1  # seconds
 async def open_store(path: Path, session: str) -> SqliteStore:
     store = SqliteStore(path)
     await store.open()
-    await store.beat(session, b"", FOREVER)
+    await store.heartbeat(session, b"", FOREVER)
     return store
 
 
 async def leave(store: SqliteStore, session: str) -> None:
-    await store.close(session)
-    await store.shut()
+    await store.close_session(session)
+    await store.close()
 
 
 async def claim(store: SqliteStore, session: str, number: int, most: int = 10) -> list[str]:
-    turn = await store.turn(session, [], Ask(number, [Pool(most, {"a": most})]))
-    assert turn.claimed is not None
-    return [record.uuid for record in turn.claimed.tasks]
+    turn = await store.turn(session, [], ClaimRequest(number, [SlotPool(most, {"a": most})]))
+    assert turn.claim is not None
+    return [record.uuid for record in turn.claim.tasks]
 
 
 def files_of(folder: Path) -> list[str]:
@@ -62,7 +62,7 @@ async def test_the_dead_are_not_seen_even_if_nobody_buries_them(tmp_path: Path) 
         for peer in both:
             peer.process.wait()
         assert (await store.state())[2] == {}
-        await store.shut()
+        await store.close()
 
 
 async def test_an_end_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
@@ -101,10 +101,10 @@ async def test_who_only_looks_sees_a_death(tmp_path: Path) -> None:
         assert dict((await store.state())[2]) == {}
         (record,) = await store.get(["u1"])  # nobody is there to take it back
         assert record is not None
-        assert (record.state, record.past.session) == ("running", "p1")
-        assert await store.standing("u1") is None
+        assert (record.state, record.history.session) == ("running", "p1")
+        assert await store.position("u1") is None
         assert files_of(tmp_path) == files
-    await store.shut()
+    await store.close()
 
 
 async def test_many_ends_come_in_parts(tmp_path: Path) -> None:
@@ -143,7 +143,7 @@ async def test_what_a_killed_process_held_is_taken_over_at_once(tmp_path: Path, 
         assert first[1] - killed < AT_ONCE
         (record,) = await store.get(["u1"])
         assert record is not None
-        assert (record.state, record.past.crashes) == ("running", 1)
+        assert (record.state, record.history.crashes) == ("running", 1)
         assert set((await store.state())[2]) == {"me", *(other.session for other in others)}
         assert not list((tmp_path / "t.db-sessions").glob(f"{victim.process.pid}-*"))
     await leave(store, "me")
@@ -182,7 +182,7 @@ async def test_who_leaves_in_order_has_not_crashed(tmp_path: Path) -> None:
         assert await claim(store, "me", 1) == ["u1"]
         (record,) = await store.get(["u1"])
         assert record is not None
-        assert record.past.crashes == 0
+        assert record.history.crashes == 0
     await leave(store, "me")
 
 
@@ -191,10 +191,10 @@ async def test_a_closed_store_gives_back_what_its_clients_held(tmp_path: Path) -
     await first.open()
     await first.add([NewTask("u1", "a", b"", after=1000)])
     assert (await first.cancel("client", ["u1"])).tasks
-    await first.shut()
-    turn = await second.turn("me", [], Ask(1, []))
-    assert turn.claimed is not None
-    assert [record.uuid for record in turn.claimed.chores] == ["u1"]
+    await first.close()
+    turn = await second.turn("me", [], ClaimRequest(1, []))
+    assert turn.claim is not None
+    assert [record.uuid for record in turn.claim.chores] == ["u1"]
     await leave(second, "me")
 
 
@@ -214,16 +214,16 @@ async def test_a_child_of_a_fork_has_its_own_connection(tmp_path: Path) -> None:
     assert [added.fresh for added in await store.add([NewTask("u2", "a", b"")])] == [False]
     (record,) = await store.get(["u1"])
     assert record is not None
-    assert (record.state, record.past.session) == ("running", "me")
+    assert (record.state, record.history.session) == ("running", "me")
     await leave(store, "me")
 
 
 async def _child(store: SqliteStore) -> int:
     await store.open()
-    await store.beat("child", b"", FOREVER)
+    await store.heartbeat("child", b"", FOREVER)
     await store.add([NewTask("u2", "a", b"")])
     taken = await claim(store, "child", 1)
-    await store.shut()
+    await store.close()
     return 0 if taken == ["u2"] else 2
 
 
@@ -232,15 +232,15 @@ async def test_apps_share_a_file_and_nothing_else(tmp_path: Path) -> None:
     await one.open()
     await two.open()
     for store in (one, two):
-        await store.beat("w", b"", FOREVER)
+        await store.heartbeat("w", b"", FOREVER)
         assert [added.fresh for added in await store.add([NewTask("u1", "a", b"", unique="k")])] == [True]
     assert await claim(one, "w", 1) == ["u1"]
     assert [(record and record.state) for record in await two.get(["u1"])] == ["ready"]
     assert dict(await two.tally()) == {("a", "ready"): 1}
     assert len((await one.find({}, None, 10)).rows) == 1
-    await one.shut()
+    await one.close()
     assert await claim(two, "w", 1) == ["u1"]
-    await two.shut()
+    await two.close()
 
 
 async def test_in_a_deep_folder(tmp_path: Path) -> None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.errors import StoreBusy, StoreRefused
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Policy, Pool
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, Policy, SlotPool
 from onthedot.stores.sqlite import SqliteStore
 from tests.unit.stores.sqlite.peer import FOREVER, peers
 
@@ -21,13 +21,13 @@ async def shop(folder: Path) -> AsyncIterator[tuple[SqliteStore, sqlite3.Connect
     """A store, and a connection to the same file with a table of its own."""
     store = SqliteStore(folder / "shop.db")
     await store.open()
-    await store.beat("w", b"", FOREVER)
+    await store.heartbeat("w", b"", FOREVER)
     with closing(sqlite3.connect(folder / "shop.db")) as db:
         db.row_factory = sqlite3.Row
         db.execute("CREATE TABLE sale (name)")
         db.commit()
         yield store, db
-    await store.shut()
+    await store.close()
 
 
 async def there(store: SqliteStore, *uuids: str) -> list[str | None]:
@@ -81,9 +81,9 @@ async def test_workers_hear_of_it_after_the_commit(tmp_path: Path) -> None:
 async def test_settle_with_what_the_task_has_done(tmp_path: Path) -> None:
     async with shop(tmp_path) as (store, db):
         await store.add([NewTask("u1", "a", b"")])
-        turn = await store.turn("w", [], Ask(1, [Pool(1, {"a": 1})]))
-        assert turn.claimed is not None
-        outcome = Done(Lease("u1", turn.claimed.fence, "w"), b"42")
+        turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"a": 1})]))
+        assert turn.claim is not None
+        outcome = Completed(Lease("u1", turn.claim.fence, "w"), b"42")
         for end, verdict in ((db.rollback, "ok"), (db.commit, "ok"), (db.rollback, "repeat")):
             db.execute("INSERT INTO sale VALUES ('shoes')")
             assert store.settle_in(db, outcome) == verdict

@@ -11,9 +11,9 @@ from pathlib import Path
 import pytest
 
 from onthedot.clock.clock import ManualClock
-from onthedot.stores.contract import Ask, Done, Lease, NewTask, Policy, Pool
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, Policy, SlotPool
 from onthedot.stores.sqlite import SqliteStore
-from onthedot.stores.sqlite.writer_thread import Writer
+from onthedot.stores.sqlite.writer_thread import WriterThread
 from tests.support.waits import every_chance
 from tests.unit.stores.sqlite.peer import FOREVER
 
@@ -22,13 +22,13 @@ from tests.unit.stores.sqlite.peer import FOREVER
 def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many calls each of them had."""
     seen: list[int] = []
-    do = Writer._do
+    do = WriterThread._do
 
-    def counted(self: Writer, board: object, calls: list[object]) -> object:
+    def counted(self: WriterThread, board: object, calls: list[object]) -> object:
         seen.append(len(calls))
         return do(self, board, calls)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(Writer, "_do", counted)
+    monkeypatch.setattr(WriterThread, "_do", counted)
     return seen
 
 
@@ -40,20 +40,20 @@ async def test_what_gathers_is_committed_together(tmp_path: Path, transactions: 
     assert all(one.fresh for (one,) in added)
     assert sum(transactions) == 100
     assert len(transactions) < 10
-    await store.shut()
+    await store.close()
 
 
 async def test_a_turn_with_nothing_to_do_writes_nothing(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
-    await store.beat("w", b"", FOREVER)
-    await store.turn("w", [], Ask(1, [Pool(5, {"a": 5})]))  # the first that names a source writes it down
+    await store.heartbeat("w", b"", FOREVER)
+    await store.turn("w", [], ClaimRequest(1, [SlotPool(5, {"a": 5})]))  # the first that names a source writes it down
     wal = tmp_path / "t.db-wal"
     before = wal.stat().st_mtime_ns
     for number in range(2, 5):
-        await store.turn("w", [], Ask(number, [Pool(5, {"a": 5})]))
+        await store.turn("w", [], ClaimRequest(number, [SlotPool(5, {"a": 5})]))
     assert wal.stat().st_mtime_ns == before
-    await store.shut()
+    await store.close()
 
 
 async def test_a_delay_counts_from_the_call(tmp_path: Path) -> None:
@@ -76,11 +76,11 @@ async def test_a_delay_counts_from_the_call(tmp_path: Path) -> None:
     assert (first.added, first.due) == (called, called + 1500)
     assert (second.added, second.due) == (called, called)
     assert [one.fresh for one in await store.add([NewTask("u3", "a", b"", unique="k")])] == [True]
-    await store.beat("w", b"", FOREVER)
-    turn = await store.turn("w", [], Ask(1, [Pool(5, {"a": 5})]))
-    assert turn.claimed is not None
-    assert [record.uuid for record in turn.claimed.tasks] == ["u2", "u1", "u3"], "by when they were due"
-    await store.shut()
+    await store.heartbeat("w", b"", FOREVER)
+    turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(5, {"a": 5})]))
+    assert turn.claim is not None
+    assert [record.uuid for record in turn.claim.tasks] == ["u2", "u1", "u3"], "by when they were due"
+    await store.close()
 
 
 async def test_from_many_loops(tmp_path: Path) -> None:
@@ -91,7 +91,7 @@ async def test_from_many_loops(tmp_path: Path) -> None:
         await store.open()
         for number in range(20):
             await store.add([NewTask(f"{name}-{number}", "a", b"")])
-        await store.shut()
+        await store.close()
 
     threads = [threading.Thread(target=lambda name=name: asyncio.run(use(name))) for name in "abcd"]
     for thread in threads:
@@ -101,7 +101,7 @@ async def test_from_many_loops(tmp_path: Path) -> None:
     assert not [thread for thread in threading.enumerate() if thread.name.startswith("onthedot-sqlite")]
     await store.open()
     assert dict(await store.tally()) == {("a", "ready"): 80}
-    await store.shut()
+    await store.close()
 
 
 async def test_a_loop_that_is_gone_harms_nobody(tmp_path: Path) -> None:
@@ -120,24 +120,24 @@ async def test_a_loop_that_is_gone_harms_nobody(tmp_path: Path) -> None:
     await asyncio.to_thread(leave)
     await store.add([NewTask("u2", "a", b"")])
     assert [record and record.uuid for record in await store.get(["u2"])] == ["u2"]
-    await store.shut()
+    await store.close()
 
 
 async def test_the_wal_stays_short(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
-    await store.beat("w", b"", FOREVER)
+    await store.heartbeat("w", b"", FOREVER)
     sizes: list[int] = []
     for number in range(60):
         await store.add([NewTask(f"u{number}-{each}", "a", b"x" * 2000) for each in range(200)])
-        turn = await store.turn("w", [], Ask(number + 1, [Pool(200, {"a": 200})]))
-        assert turn.claimed is not None
-        outcomes = [Done(Lease(record.uuid, turn.claimed.fence, "w"), keep=0) for record in turn.claimed.tasks]
+        turn = await store.turn("w", [], ClaimRequest(number + 1, [SlotPool(200, {"a": 200})]))
+        assert turn.claim is not None
+        outcomes = [Completed(Lease(record.uuid, turn.claim.fence, "w"), keep=0) for record in turn.claim.tasks]
         reading = asyncio.create_task(store.find({"tag": "none"}, None, 100))
         await store.turn("w", outcomes, None)
         await reading
         sizes.append((tmp_path / "t.db-wal").stat().st_size)
     assert max(sizes) < 16 << 20
-    await store.shut()
+    await store.close()
     with closing(sqlite3.connect(tmp_path / "t.db")) as db:
         assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -136,7 +136,7 @@ BEGIN
         RETURN;
     END IF;
     sources := ARRAY[_new ->> 'source'];
-    IF _new ->> 'clash' = 'replace' THEN
+    IF _new ->> 'on_conflict' = 'replace' THEN
         lane := replace_v1(_app, uuid, _new, _now);
     END IF;
 END $$;

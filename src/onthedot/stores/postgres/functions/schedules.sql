@@ -32,20 +32,20 @@ CREATE FUNCTION put_schedule_v1(_app integer, _new json) RETURNS boolean LANGUAG
 DECLARE
     _said schedule;
 BEGIN
-    SELECT _app, s.name, decode(s.rule, 'base64'), s.declared, s.next_at, s.rev, s.paused, s.last_at, s.runs INTO _said
+    SELECT _app, s.name, decode(s.rule, 'base64'), s.definition_digest, s.next_at, s.rev, s.paused, s.last_at, s.runs INTO _said
     FROM json_to_record(_new) AS s (
-        name text, rule text, declared text, next_at bigint, rev integer, paused boolean, last_at bigint, runs integer);
+        name text, rule text, definition_digest text, next_at bigint, rev integer, paused boolean, last_at bigint, runs integer);
     IF _said.rev > 0 THEN
-        UPDATE schedule SET rule = _said.rule, declared = _said.declared, next_at = _said.next_at,
+        UPDATE schedule SET rule = _said.rule, definition_digest = _said.definition_digest, next_at = _said.next_at,
             rev = _said.rev + 1, paused = _said.paused, last_at = _said.last_at, runs = _said.runs
         WHERE app = _app AND name = _said.name AND rev = _said.rev;
         RETURN FOUND;
     END IF;
     _said.rev := 1;
     INSERT INTO schedule AS old SELECT _said.*
-    ON CONFLICT (app, name) DO UPDATE SET rule = excluded.rule, declared = excluded.declared,
+    ON CONFLICT (app, name) DO UPDATE SET rule = excluded.rule, definition_digest = excluded.definition_digest,
         next_at = excluded.next_at, rev = old.rev + 1
-    WHERE excluded.declared = '' OR excluded.declared <> old.declared;
+    WHERE excluded.definition_digest = '' OR excluded.definition_digest <> old.definition_digest;
     RETURN true;
 END $$;
 
