@@ -87,7 +87,7 @@ class Pair:
 
     async def _prepare(self, queue: Queue, limits: list[Limit], number: int, source: str, lane: str | None) -> None:
         await queue.open()
-        await queue.store.put([], limits)
+        await queue.store.put_limits(limits)
         await queue.fill(number, source, lane)
 
     def measure(self, source: str, lane: str | None) -> tuple[float, float]:

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pytest
 
 from onthedot.clock.clock import ManualClock
-from onthedot.stores.contract import Store
+from onthedot.stores.contract import Store, StoreTraits
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.sqlite import SqliteStore
@@ -27,14 +27,14 @@ from tests.support.services.postgres import KeptStore
 class Awaited:
     """A naive store with the colour of the contract: the suite also tests the model that others are compared with."""
 
-    private = immediate = direct = True
+    traits = StoreTraits(shared=False, synchronous=True, cancel_safe=True)
 
     def __init__(self, clock: ManualClock) -> None:
         self._naive = NaiveStore(clock)
 
     def __getattr__(self, verb: str) -> Callable[..., Any]:
-        async def call(*args: Any) -> Any:
-            return getattr(self._naive, verb)(*args)
+        async def call(*args: Any, **options: Any) -> Any:
+            return getattr(self._naive, verb)(*args, **options)
 
         return call
 

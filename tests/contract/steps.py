@@ -72,7 +72,7 @@ def names(records: Sequence[Record]) -> list[str]:
 
 
 async def limit(store: Store, name: str, **fields: Any) -> None:
-    assert list(await store.put([], [Limit(name, **fields)])) == [True]
+    await store.put_limits([Limit(name, **fields)])
 
 
 class Worker:
@@ -81,6 +81,9 @@ class Worker:
     def __init__(self, store: Store, name: str) -> None:
         self.store, self.name, self.number = store, name, 0
         self.leases: dict[str, Lease] = {}
+
+    async def crash(self) -> None:
+        await self.store.close_session(self.name, crashed=True)
 
     async def heartbeat(self, lease: int = LEASE) -> HeartbeatResult:
         return await self.store.heartbeat(self.name, b"info", lease)

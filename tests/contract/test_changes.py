@@ -1,46 +1,49 @@
-"""changes: a bounded log, one row a call, read from a cursor on."""
+"""The change feed: bounded, one entry per call, read from a cursor on."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 
-from onthedot.stores.contract import Store
+from onthedot.stores.contract import ChangeEntry, Store
 from tests.contract.steps import Worker, add, task, tasks
 from tests.contract.test_lift import Mover, away
 
-EMPTY = (b"", b"[]")
-
 
 async def now(store: Store) -> str:
-    ((cursor, data),) = await store.changes("", 10)
-    assert data in EMPTY
-    return cursor
+    page = await store.changes("", 10)
+    assert list(page.entries) == []
+    return page.cursor
 
 
-def about(rows: Sequence[tuple[str, bytes]], uuid: str) -> bool:
-    return any(uuid.encode() in data for _, data in rows)
+async def entries(store: Store, after: str) -> list[ChangeEntry]:
+    return list((await store.changes(after, 10)).entries)
+
+
+def about(entries: Sequence[ChangeEntry], uuid: str) -> bool:
+    return any(transition.uuid == uuid for entry in entries for transition in entry.transitions)
 
 
 async def test_from_now_there_is_nothing_yet(store: Store) -> None:
     await add(store, task())
-    assert list(await store.changes(await now(store), 10)) == []
+    cursor = await now(store)
+    page = await store.changes(cursor, 10)
+    assert (list(page.entries), page.cursor) == ([], cursor)
 
 
-async def test_one_row_a_call(store: Store, worker: Worker) -> None:
+async def test_there_is_one_entry_per_call(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     cursor = await now(store)
     first, second = await add(store, *tasks(2))
-    rows = await store.changes(cursor, 10)
-    assert len(rows) == 1
-    assert about(rows, first)
-    assert about(rows, second)
+    found = await entries(store, cursor)
+    assert len(found) == 1
+    assert about(found, first)
+    assert about(found, second)
     await worker.runs()
     await worker.settle(worker.done(first), worker.failed(second))
-    assert len(await store.changes(cursor, 10)) == 3
+    assert len(await entries(store, cursor)) == 3
 
 
-async def test_every_step_leaves_one(store: Store, worker: Worker, other: Worker) -> None:
+async def test_every_transition_leaves_an_entry(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task())
@@ -48,9 +51,9 @@ async def test_every_step_leaves_one(store: Store, worker: Worker, other: Worker
 
     async def seen() -> bool:
         nonlocal cursor
-        rows = await store.changes(cursor, 10)
-        cursor = rows[-1][0] if rows else cursor
-        return about(rows, uuid)
+        page = await store.changes(cursor, 10)
+        cursor = page.cursor
+        return about(page.entries, uuid)
 
     assert await worker.runs() == [uuid]
     assert await seen()
@@ -63,7 +66,7 @@ async def test_every_step_leaves_one(store: Store, worker: Worker, other: Worker
     assert await seen()
     assert await worker.runs() == [uuid]
     assert await seen()
-    await worker.heartbeat(0)
+    await worker.crash()
     assert await seen()
     assert await other.runs() == [uuid]
     assert await seen()
@@ -71,20 +74,21 @@ async def test_every_step_leaves_one(store: Store, worker: Worker, other: Worker
     assert await seen()
 
 
-async def test_reading_goes_on_from_a_cursor(store: Store) -> None:
+async def test_reading_continues_from_a_cursor(store: Store) -> None:
     cursor = start = await now(store)
     uuids = [(await add(store, task()))[0] for _ in range(7)]
-    read: list[tuple[str, bytes]] = []
-    while rows := await store.changes(cursor, 3):
-        assert len(rows) <= 3
-        read += rows
-        cursor = rows[-1][0]
-    assert [about([row], uuid) for row, uuid in zip(read, uuids, strict=True)] == [True] * 7
-    assert list(await store.changes(start, 100)) == read
+    read: list[ChangeEntry] = []
+    while (page := await store.changes(cursor, 3)).entries:
+        assert len(page.entries) <= 3
+        assert page.cursor == page.entries[-1].cursor
+        read += page.entries
+        cursor = page.cursor
+    assert [about([entry], uuid) for entry, uuid in zip(read, uuids, strict=True)] == [True] * 7
+    assert list((await store.changes(start, 100)).entries) == read
     assert await now(store) == cursor
 
 
-async def test_a_call_that_changes_nothing_leaves_none(store: Store, worker: Worker) -> None:
+async def test_a_call_that_changes_nothing_leaves_no_entry(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     new = task()
     await store.add([new])
@@ -94,14 +98,14 @@ async def test_a_call_that_changes_nothing_leaves_none(store: Store, worker: Wor
     await worker.claim("none")
     await store.find({}, None, 10)
     await store.position(new.uuid)
-    assert list(await store.changes(cursor, 10)) == []
+    assert await entries(store, cursor) == []
 
 
-async def test_what_was_moved_away_and_comes_back(store: Store) -> None:
+async def test_a_task_that_was_moved_away_and_comes_back_leaves_an_entry(store: Store) -> None:
     (uuid,) = await add(store, task("a", "t1"))
     mover = Mover(store, "m1")
     there = await away(mover, uuid)
     cursor = await now(store)
     assert [added.fresh for added in await store.adopt([there])] == [True]
-    rows = [row for _, text in await store.changes(cursor, 10) for row in json.loads(text)]
-    assert [row[1:] for row in rows] == [["t1", "a", "scheduled"]]
+    found = [transition for entry in await entries(store, cursor) for transition in entry.transitions]
+    assert [(each.uuid, each.source, each.state) for each in found] == [("t1", "a", "scheduled")]

@@ -72,7 +72,7 @@ async def test_a_client_is_a_session_for_a_while(store: Store, worker: Worker, c
     client = Worker(store, "client")
     first, second = await add(store, *tasks(2, after=1_000_000))
     assert await client.cancel(first, second) == [first, second]
-    assert "client" not in (await store.state())[2]
+    assert "client" not in (await store.sessions())
     clock.advance(CLIENT_LEASE - 1)
     assert await worker.chores() == {}
     assert await client.settle(client.cancelled(first)) == ["ok"]
@@ -103,7 +103,7 @@ async def test_what_is_flagged_does_not_come_back(store: Store, worker: Worker, 
     (uuid,) = await add(store, task())
     await worker.runs()
     await store.cancel(other.name, [uuid])
-    await (worker.heartbeat(0) if how == "death" else store.close_session(worker.name))
+    await (worker.crash() if how == "death" else store.close_session(worker.name))
     assert await other.chores() == {uuid: "cancel"}
 
 
@@ -192,7 +192,7 @@ async def test_a_waiting_chore_that_is_cancelled_is_handed_out_once(
     await other.heartbeat()
     (uuid,) = await add(store, task(max_crashes=1))
     await other.runs()
-    await other.heartbeat(0)
+    await other.crash()
     leased = await store.cancel("client", [uuid])
     assert [(record.uuid, record.history.reason) for record in leased.tasks] == [(uuid, "cancel")]
     client = Worker(store, "client")

@@ -98,7 +98,7 @@ async def test_what_crashed_has_started(store: Store, worker: Worker, other: Wor
     (uuid,) = await add(store, task(expires=100))
     await worker.runs()
     started = int(clock.now())
-    await worker.heartbeat(0)
+    await worker.crash()
     assert (await look(store, uuid)).history.started == started
     clock.advance(100)
     assert await other.runs() == [uuid]

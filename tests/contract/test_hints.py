@@ -86,7 +86,7 @@ async def test_what_another_gives_back(store: Store, worker: Worker, other: Work
         if how in ("retry", "release"):
             await who.settle(getattr(who, how)(uuid))
         else:
-            await (store.close_session(who.name) if how == "close" else who.heartbeat(0))
+            await (store.close_session(who.name) if how == "close" else who.crash())
         await listener.hears_of(how)
         await listener.leave()
 

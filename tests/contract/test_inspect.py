@@ -134,13 +134,13 @@ async def test_code_and_operator_are_kept_apart(store: Store) -> None:
     code = Limit("a", cap=3, rate=1.5, burst=4)
     operator = Limit("a", cap=1, paused=True, reason="deploy", owner="operator")
     star = Limit("a/*", cap=2)
-    assert list(await store.put([], [code, operator, star])) == [True] * 3
-    limits = (await store.state())[1]
+    await store.put_limits([code, operator, star])
+    limits = await store.limits()
     assert len(limits) == 3
     assert all(each in limits for each in (code, operator, star))
     changed = Limit("a", cap=9)
-    await store.put([], [changed])
-    limits = (await store.state())[1]
+    await store.put_limits([changed])
+    limits = await store.limits()
     assert changed in limits
     assert operator in limits
     assert code not in limits
@@ -154,7 +154,7 @@ async def test_looking_changes_nothing(store: Store, worker: Worker, number: int
     for _ in range(2):
         await every(store)
         await store.tally()
-        await store.state()
+        await store.schedules()
         await store.notes("ghost", 0, 1)
     assert list(await store.get(uuids)) == list(before)
     assert await worker.runs() == uuids

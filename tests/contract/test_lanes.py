@@ -57,7 +57,7 @@ async def test_a_slot_never_leaks(store: Store, worker: Worker, other: Worker, c
     assert await worker.runs() == uuids[:2]
     clock.advance(5000)
     if how != "lapse":
-        await (worker.heartbeat(0) if how == "death" else store.close_session(worker.name))
+        await (worker.crash() if how == "death" else store.close_session(worker.name))
     assert await other.runs() == uuids[:2]
 
 
@@ -297,7 +297,7 @@ async def test_what_a_death_gives_back_comes_by_rank(
     (boosted,) = await add(store, task(lane="a/k", boost=5000))
     assert await worker.runs() == [boosted]
     clock.advance(1000)
-    await worker.heartbeat(0)
+    await worker.crash()
     assert await other.runs() == [boosted]
 
 

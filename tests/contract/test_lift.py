@@ -51,7 +51,7 @@ async def test_what_waits_is_lifted_and_leased(store: Store, worker: Worker, mov
         ("lifted", False)
     ] * 3
     assert await states(store, [ready, later, laned]) == ["ready", "scheduled", "parked"]
-    assert mover.name not in (await store.state())[2], "it is no worker"
+    assert mover.name not in (await store.sessions()), "it is no worker"
 
 
 async def test_not_what_runs_must_end_has_ended_or_is_anothers(store: Store, worker: Worker, mover: Mover) -> None:
@@ -125,7 +125,7 @@ async def test_who_died_before_keeps_what_it_lifts_for_as_long_as_any(
 ) -> None:
     """It is told once more that it is dead, and only later is the lease over that it has as one who visits."""
     await mover.heartbeat()
-    await mover.heartbeat(0)
+    await mover.crash()
     (uuid,) = await add(store, task())
     assert await mover.lift(uuid) == [uuid]
     assert not (await mover.heartbeat(lease)).alive

@@ -63,7 +63,7 @@ async def test_a_settled_lease_is_lost(store: Store, worker: Worker) -> None:
 
 async def test_a_dead_sessions_lease_is_lost(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
-    await worker.heartbeat(0)
+    await worker.crash()
     lease = worker.leases[uuid]
     assert list(await store.note([Note(lease, "progress", "p", b"late")])) == [lease]
 

@@ -146,5 +146,5 @@ async def test_a_reclaimed_task_keeps_its_rank(store: Store, worker: Worker, oth
     first, second = await add(store, *tasks(2))
     assert await other.runs(total=1) == [first]
     clock.advance(1000)
-    await other.heartbeat(0)
+    await other.crash()
     assert await worker.runs() == [first, second]

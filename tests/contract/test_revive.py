@@ -44,7 +44,7 @@ async def test_what_has_crashed_too_often_may_crash_again(store: Store, worker: 
     await other.heartbeat()
     (uuid,) = await add(store, task(max_crashes=1))
     await worker.runs()
-    await worker.heartbeat(0)
+    await worker.crash()
     assert await other.chores() == {uuid: "crashed"}
     await other.settle(other.failed(uuid))
     await store.revive([uuid])

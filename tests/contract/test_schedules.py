@@ -12,12 +12,12 @@ from tests.contract.steps import Worker, look, state, task
 
 
 async def stored(store: Store, name: str = "nightly") -> Schedule:
-    (schedule,) = [schedule for schedule in (await store.state())[0] if schedule.name == name]
+    (schedule,) = [schedule for schedule in (await store.schedules()) if schedule.name == name]
     return schedule
 
 
 async def declare(store: Store, next_at: int | None, rule: bytes = b"rule", declared: str = "v1") -> Schedule:
-    assert len(await store.put([Schedule("nightly", rule, declared, next_at)], [])) == 1
+    assert len(await store.put_schedules([Schedule("nightly", rule, declared, next_at)])) == 1
     return await stored(store)
 
 
@@ -34,7 +34,7 @@ async def test_the_same_declaration_changes_nothing(store: Store) -> None:
 
 async def test_a_changed_declaration_takes_over(store: Store) -> None:
     before = await declare(store, 5000)
-    await store.put([replace(before, paused=True, runs=7, last_at=4000)], [])
+    await store.put_schedules([replace(before, paused=True, runs=7, last_at=4000)])
     paused = await stored(store)
     after = await declare(store, 9999, b"other", "v2")
     assert (after.rule, after.definition_digest, after.next_at) == (b"other", "v2", 9999)
@@ -43,31 +43,48 @@ async def test_a_changed_declaration_takes_over(store: Store) -> None:
 
 
 async def test_data_is_always_taken(store: Store) -> None:
-    await declare(store, 5000, definition_digest="")
-    after = await declare(store, 9999, b"other", definition_digest="")
+    await declare(store, 5000, declared="")
+    after = await declare(store, 9999, b"other", declared="")
     assert (after.rule, after.next_at) == (b"other", 9999)
 
 
 async def test_compare_and_set(store: Store) -> None:
     before = await declare(store, 5000)
     wanted = replace(before, rule=b"new", next_at=None, paused=True, last_at=1, runs=2, definition_digest="v9")
-    assert list(await store.put([wanted], [])) == [True]
+    assert list(await store.put_schedules([wanted])) == [True]
     after = await stored(store)
     assert after.rev > before.rev
     assert replace(after, rev=before.rev) == wanted
-    assert list(await store.put([wanted], [])) == [False]
+    assert list(await store.put_schedules([wanted])) == [False]
     assert await stored(store) == after
 
 
 async def test_compare_and_set_of_nothing(store: Store) -> None:
-    assert list(await store.put([Schedule("ghost", b"", "", None, rev=3)], [])) == [False]
-    assert list((await store.state())[0]) == []
+    assert list(await store.put_schedules([Schedule("ghost", b"", "", None, rev=3)])) == [False]
+    assert list(await store.schedules()) == []
 
 
-async def test_one_answer_each_schedules_first(store: Store) -> None:
+async def test_put_schedules_answers_for_each(store: Store) -> None:
     await declare(store, 5000)
     right, wrong = await stored(store), replace(await stored(store), rev=99)
-    assert list(await store.put([wrong, right], [Limit("a"), Limit("b")])) == [False, True, True, True]
+    assert list(await store.put_schedules([wrong, right])) == [False, True]
+
+
+async def test_schedule_that_is_incoming_stays_so(store: Store) -> None:
+    await store.put_schedules([Schedule("s", b"rule", "", None, paused=True, incoming=True)])
+    (schedule,) = await store.schedules()
+    assert schedule.incoming
+    assert list(await store.put_schedules([replace(schedule, incoming=False)])) == [True]
+    assert [each.incoming for each in await store.schedules()] == [False]
+
+
+async def test_limit_is_stored_with_every_field(store: Store) -> None:
+    limits = [
+        Limit("a", 2, 1.5, 3.0, True, "deploy ü", "operator", paused_since=1_700_000_000_000),
+        Limit("a", lane_rule=b'{"by":"customer"}'),
+    ]
+    await store.put_limits(limits)
+    assert {limit.owner: limit for limit in await store.limits()} == {limit.owner: limit for limit in limits}
 
 
 async def test_a_claim_hands_out_what_is_due(store: Store, worker: Worker, clock: ManualClock) -> None:
@@ -111,7 +128,7 @@ async def test_refused(store: Store, clock: ManualClock) -> None:
     schedule = await declare(store, due)
     right = FireRequest("nightly", schedule.rev, (task(uuid="x"),), due + 1000)
     assert list(await store.fire([replace(right, name="ghost"), replace(right, rev=schedule.rev + 1)])) == [False] * 2
-    await store.put([replace(schedule, paused=True)], [])
+    await store.put_schedules([replace(schedule, paused=True)])
     paused = await stored(store)
     assert list(await store.fire([right, replace(right, rev=paused.rev)])) == [False] * 2
     assert list(await store.get(["x"])) == [None]
@@ -125,7 +142,7 @@ async def test_an_edit_between_due_and_fire(store: Store, worker: Worker, clock:
     await declare(store, due)
     for edit in (Schedule("nightly", b"new", "v2", due), None):
         (seen,) = (await worker.claim()).schedules
-        await store.put([edit or replace(seen, rule=b"newer")], [])
+        await store.put_schedules([edit or replace(seen, rule=b"newer")])
         assert list(await store.fire([FireRequest("nightly", seen.rev, (task(uuid="x"),), due + 1000, due)])) == [False]
     assert list(await store.get(["x"])) == [None]
     after = await stored(store)
@@ -137,7 +154,7 @@ async def test_an_edit_that_was_read_before_a_firing(store: Store, worker: Worke
     due = floor(clock.now())
     seen = await declare(store, due)
     assert list(await store.fire([FireRequest("nightly", seen.rev, (task(uuid="x"),), due + 1000, due)])) == [True]
-    assert list(await store.put([replace(seen, paused=True)], [])) == [False]
+    assert list(await store.put_schedules([replace(seen, paused=True)])) == [False]
     after = await stored(store)
     assert (after.paused, after.next_at, after.runs) == (False, due + 1000, 1)
 
@@ -153,9 +170,9 @@ async def test_a_claim_says_at_which_moment(store: Store, worker: Worker, clock:
 async def test_a_paused_one_is_not_handed_out(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     schedule = await declare(store, floor(clock.now()))
-    await store.put([replace(schedule, paused=True)], [])
+    await store.put_schedules([replace(schedule, paused=True)])
     assert list((await worker.claim()).schedules) == []
-    await store.put([replace(await stored(store), paused=False)], [])
+    await store.put_schedules([replace(await stored(store), paused=False)])
     assert len((await worker.claim()).schedules) == 1
 
 
@@ -191,7 +208,7 @@ async def test_drop(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     schedule = await declare(store, floor(clock.now()))
     await store.delete_schedules(["nightly", "ghost"])
-    assert list((await store.state())[0]) == []
+    assert list(await store.schedules()) == []
     assert list((await worker.claim()).schedules) == []
     assert list(await store.fire([FireRequest("nightly", schedule.rev, (task(),), None)])) == [False]
     await store.delete_schedules(["nightly"])

@@ -26,10 +26,10 @@ async def test_sessions_that_have_beaten_are_listed(store: Store, worker: Worker
     await store.heartbeat("w1", b"one", 1000)
     await store.heartbeat("w2", b"two", 1000)
     await store.heartbeat("w1", b"one!", 1000)
-    assert dict((await store.state())[2]) == {"w1": b"one!", "w2": b"two"}
-    await worker.heartbeat(0)
+    assert dict(await store.sessions()) == {"w1": b"one!", "w2": b"two"}
+    await worker.crash()
     await store.close_session("w2")
-    assert dict((await store.state())[2]) == {}
+    assert dict(await store.sessions()) == {}
 
 
 async def test_a_lease_that_is_over_is_not_listed_whoever_has_looked(
@@ -39,9 +39,9 @@ async def test_a_lease_that_is_over_is_not_listed_whoever_has_looked(
     (uuid,) = await add(store, task())
     assert await worker.runs() == [uuid]
     clock.advance(4999)
-    assert list((await store.state())[2]) == ["w1"]
+    assert list(await store.sessions()) == ["w1"]
     clock.advance(1)
-    assert dict((await store.state())[2]) == {}
+    assert dict(await store.sessions()) == {}
     assert await state(store, uuid) == "running"  # until somebody takes it back
     assert not (await worker.turn()).alive
 
@@ -98,7 +98,7 @@ async def test_who_only_settles_is_told_too(store: Store, worker: Worker) -> Non
     assert not (await store.turn(worker.name, [], None)).alive
     await worker.heartbeat()
     assert (await store.turn(worker.name, [], None)).alive
-    await worker.heartbeat(0)
+    await worker.crash()
     assert not (await store.turn(worker.name, [], None)).alive
 
 
@@ -125,7 +125,7 @@ async def test_a_death_that_somebody_saw_is_reclaimed_at_once(store: Store, work
     await other.heartbeat()
     uuids = await add(store, *tasks(2))
     await worker.runs()
-    await worker.heartbeat(0)
+    await worker.crash()
     assert await states(store, uuids) == ["ready", "ready"]
     assert [record.history.crashes for record in (await other.claim()).tasks] == [1, 1]
     assert not (await worker.heartbeat()).alive
@@ -135,8 +135,8 @@ async def test_a_death_can_be_told_twice(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
-    await worker.heartbeat(0)
-    await worker.heartbeat(0)
+    await worker.crash()
+    await worker.crash()
     assert (await look(store, uuid)).history.crashes == 1
 
 
@@ -168,7 +168,7 @@ async def test_the_last_crash_makes_a_chore(store: Store, worker: Worker) -> Non
         await victim.heartbeat()
         (record,) = (await victim.claim()).tasks
         assert (record.attempt, record.is_suspect) == (number, number == 3)
-        await victim.heartbeat(0)
+        await victim.crash()
     assert await worker.chores() == {uuid: "crashed"}
     assert (await look(store, uuid)).history.crashes == 3
     assert await worker.settle(worker.failed(uuid)) == ["ok"]
@@ -180,7 +180,7 @@ async def test_a_suspect_is_counted_alone(store: Store, worker: Worker, other: W
     await other.heartbeat()
     poison, first, second = await add(store, task(max_crashes=1), *tasks(2))
     assert await worker.runs() == [poison, first, second]
-    await worker.heartbeat(0)
+    await worker.crash()
     records = [await look(store, uuid) for uuid in (first, second)]
     assert [(record.state, record.attempt, record.history.crashes) for record in records] == [("ready", 1, 0)] * 2
     claimed = await other.claim()
@@ -218,7 +218,7 @@ async def test_chores_of_the_dead_go_back_uncounted(
     clock.advance(10)
     claimed = await worker.claim()
     assert ([r.uuid for r in claimed.chores], [r.uuid for r in claimed.tasks]) == ([expired], [run])
-    await worker.heartbeat(0)
+    await worker.crash()
     assert await other.chores() == {expired: "expired"}
     assert [(await look(store, uuid)).history.crashes for uuid in (expired, run)] == [0, 1]
 

@@ -176,7 +176,7 @@ async def test_never_claimed_cannot_be_settled(store: Store, worker: Worker) -> 
 async def test_lost_to_another_session(store: Store, worker: Worker, other: Worker) -> None:
     uuid = await running(store, worker)
     await other.heartbeat()
-    await worker.heartbeat(0)
+    await worker.crash()
     assert await other.runs() == [uuid]
     assert await worker.settle(worker.done(uuid, b"late")) == ["lost"]
     assert await other.settle(other.done(uuid, b"mine")) == ["ok"]
@@ -214,7 +214,7 @@ async def test_what_comes_along_does_not_come_when_lost(store: Store, worker: Wo
     uuid = await running(store, worker)
     await other.heartbeat()
     child, second = task("b"), task("b")
-    await worker.heartbeat(0)
+    await worker.crash()
     assert await worker.settle(worker.done(uuid, adds=[child])) == ["lost"]
     assert await other.runs() == [uuid]
     await other.settle(other.done(uuid))

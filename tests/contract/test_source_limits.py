@@ -55,7 +55,7 @@ async def test_death_frees_the_cap(store: Store, worker: Worker, other: Worker) 
     await limit(store, "a", cap=1)
     first, _ = await add(store, *tasks(2))
     assert await worker.runs() == [first]
-    await worker.heartbeat(0)
+    await worker.crash()
     assert await other.runs() == [first]
 
 

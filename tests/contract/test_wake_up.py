@@ -59,9 +59,9 @@ async def test_what_was_taken_has_no_alarm(store: Store, worker: Worker) -> None
 async def test_a_schedule(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     now = floor(clock.now())
-    await store.put([Schedule("s", b"", "v", now + 800)], [])
+    await store.put_schedules([Schedule("s", b"", "v", now + 800)])
     assert (await worker.claim()).next_in == pytest.approx(800)
-    (schedule,) = (await store.state())[0]
+    (schedule,) = await store.schedules()
     await store.fire([FireRequest("s", schedule.rev, (), now + 9000)])
     assert (await worker.claim()).next_in == pytest.approx(9000)
 

@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import itertools
-import json
 from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import NamedTuple
 
+from onthedot.stores.contract import ChangeEntry, ChangePage
 from tests.faults import shop
 
 Moves = Sequence[tuple[str, str]]  # uuid and where it went
@@ -23,19 +23,19 @@ class Commits:
 
     def __init__(self, order: Callable[[], list[int]] | None = None) -> None:
         self._order = order
-        ((cursor, _),) = _read("", 1)
-        self._began = self._cursor = int(cursor)
+        self._began = self._cursor = int(_read("", 1).cursor)
         self._rows: dict[int, list[tuple[str, str]]] = {}
 
     def follow(self) -> None:
         """Reads what is new; in a long run now and then, since the log is bounded."""
-        while rows := _read(str(self._cursor), _ROWS):
-            for number, text in rows:
-                self._keep(number, text)
-            self._cursor = int(rows[-1][0])
+        while (page := _read(str(self._cursor), _ROWS)).entries:
+            for entry in page.entries:
+                self._keep(entry)
+            self._cursor = int(page.cursor)
 
-    def _keep(self, number: str, text: bytes) -> None:
-        self._rows.setdefault(int(number), []).extend((uuid, state) for _, uuid, _, state in json.loads(text))
+    def _keep(self, entry: ChangeEntry) -> None:
+        moves = self._rows.setdefault(int(entry.cursor), [])
+        moves.extend((transition.uuid, transition.state) for transition in entry.transitions)
 
     def rows(self) -> list[Moves]:
         """All of them, in the order of commits; AssertionError, if one is missing."""
@@ -48,14 +48,14 @@ class Commits:
             return [self._rows[number] for number in numbers]
         numbers = self._order()
         for number in set(numbers) - self._rows.keys():  # what committed so late that the log was past it
-            for there, text in _read(str(number - 1), 1):
-                self._keep(there, text)
+            for entry in _read(str(number - 1), 1).entries:
+                self._keep(entry)
         assert set(numbers) == self._rows.keys(), "the log and the order of commits do not tell of the same calls"
         return [self._rows[number] for number in numbers]
 
 
-def _read(after: str, limit: int) -> Sequence[tuple[str, bytes]]:
-    return shop.app._runtime.portal.run_sync(lambda link: link.store.changes(after, limit))
+def _read(after: str, limit: int) -> ChangePage:
+    return shop.app._runtime.portal.run_sync(lambda client: client.store.changes(after, limit))
 
 
 class Seen(NamedTuple):

@@ -80,7 +80,7 @@ def test_a_file_that_lets_three_start_is_found_out(store: str) -> None:
 def three_at_once(follow: Callable[[], Commits]) -> None:
     """An operator has raised the limits, and nobody has told those who look."""
     sources = {"keyed": "keyed/1", "paired": None}
-    asked(lambda store: store.put([], [Limit(name, cap=3, owner="operator") for name in ("keyed/*", "paired")]))
+    asked(lambda store: store.put_limits([Limit(name, cap=3, owner="operator") for name in ("keyed/*", "paired")]))
     log, group_of = follow(), dict[str, object]()
     tasks = [NewTask(new_uuid(), source, b"{}", lane=lane) for source, lane in sources.items() for _ in range(5)]
     group_of |= {task.uuid: task.source for task in tasks}

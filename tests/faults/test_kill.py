@@ -30,7 +30,7 @@ def counts() -> dict[str, int]:
 
 
 def sessions() -> int:
-    return len(shop.app._runtime.portal.run_sync(lambda link: link.store.state())[2])
+    return len(shop.app._runtime.portal.run_sync(lambda client: client.store.sessions()))
 
 
 def test_killed_workers_lose_nothing(store: str, ledger: Ledger, ledger_path: Path) -> None:

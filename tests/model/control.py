@@ -30,55 +30,60 @@ class Control:
     def __init__(self, clock: Clock) -> None:
         self.clock = clock
         self.rows: dict[str, Row] = {}
-        self.limits = Limits(clock, self.rows)
-        self.schedules: dict[str, Schedule] = {}
-        self.sessions: dict[str, Presence] = {}
+        self.limit_rules = Limits(clock, self.rows)
+        self.stored_schedules: dict[str, Schedule] = {}
+        self.presences: dict[str, Presence] = {}
         self.counter = 0
 
     def add(self, tasks: Sequence[NewTask]) -> list[Added]:
         raise NotImplementedError
 
-    def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> list[bool]:
-        answers = [self._put(schedule) for schedule in schedules]
+    def put_schedules(self, schedules: Sequence[Schedule]) -> list[bool]:
+        return [self._put(schedule) for schedule in schedules]
+
+    def put_limits(self, limits: Sequence[Limit]) -> None:
         for limit in limits:
-            self.limits.put(limit)
-        return answers + [True for _ in limits]
+            self.limit_rules.put(limit)
 
     def _put(self, new: Schedule) -> bool:
-        old = self.schedules.get(new.name)
+        old = self.stored_schedules.get(new.name)
         if new.rev > 0:
             if old is not None and old.rev == new.rev:
-                self.schedules[new.name] = replace(new, rev=old.rev + 1)
+                self.stored_schedules[new.name] = replace(new, rev=old.rev + 1)
                 return True
             return False
         if old is None:
-            self.schedules[new.name] = replace(new, rev=1)
+            self.stored_schedules[new.name] = replace(new, rev=1)
         elif new.definition_digest == "" or new.definition_digest != old.definition_digest:
             changed = replace(
                 old, rule=new.rule, definition_digest=new.definition_digest, next_at=new.next_at, rev=old.rev + 1
             )
-            self.schedules[new.name] = changed
+            self.stored_schedules[new.name] = changed
         return True
 
     def fire(self, fires: Sequence[FireRequest]) -> list[bool]:
         return [self._fire(fire) for fire in fires]
 
     def _fire(self, fire: FireRequest) -> bool:
-        old = self.schedules.get(fire.name)
+        old = self.stored_schedules.get(fire.name)
         if old is None or old.rev != fire.rev or old.paused:
             return False
         last_at = old.last_at if fire.last_at is None else fire.last_at
         runs = old.runs + sum(added.fresh for added in self.add(fire.tasks))
-        self.schedules[fire.name] = replace(old, rev=old.rev + 1, next_at=fire.next_at, last_at=last_at, runs=runs)
+        self.stored_schedules[fire.name] = replace(
+            old, rev=old.rev + 1, next_at=fire.next_at, last_at=last_at, runs=runs
+        )
         return True
 
     def delete_schedules(self, schedules: Sequence[str]) -> None:
         for name in schedules:
-            self.schedules.pop(name, None)
+            self.stored_schedules.pop(name, None)
 
     def due_schedules(self) -> list[Schedule]:
         now = self.clock.now()
-        return [s for s in self.schedules.values() if not s.paused and s.next_at is not None and s.next_at <= now]
+        return [
+            s for s in self.stored_schedules.values() if not s.paused and s.next_at is not None and s.next_at <= now
+        ]
 
     def note(self, notes: Sequence[Note]) -> list[Lease]:
         lost = []
@@ -134,7 +139,7 @@ class Control:
         row = self.rows.get(uuid)
         if row is None or not row.live or row.hold is not None or row.chore is not None or row.lifted:
             return None
-        limits, record = self.limits, row.record
+        limits, record = self.limit_rules, row.record
         buckets = {name: replace_bucket(bucket) for name, bucket in limits.buckets.items()}
         running = sum(other.running and other.record.source == record.source for other in self.rows.values())
         holds = limits.stops(record.source, running, 0, 1)
@@ -148,10 +153,15 @@ class Control:
         others += limits.in_lane(record.lane, "parked") if record.state == "parked" else []
         return Position(holds, min(MAX_AHEAD, sum(other.place < row.place for other in others)))
 
-    def state(self) -> tuple[list[Schedule], list[Limit], dict[str, bytes]]:
-        alive = {name: p.info for name, p in self.sessions.items() if p.until > self.clock.now()}
-        present = {name: info for name, info in alive.items() if info is not None}
-        return list(self.schedules.values()), list(self.limits.records.values()), present
+    def schedules(self) -> list[Schedule]:
+        return list(self.stored_schedules.values())
+
+    def limits(self) -> list[Limit]:
+        return list(self.limit_rules.records.values())
+
+    def sessions(self) -> dict[str, bytes]:
+        alive = {name: p.info for name, p in self.presences.items() if p.until > self.clock.now()}
+        return {name: info for name, info in alive.items() if info is not None}
 
 
 def _matches(record: Record, where: Mapping[str, str]) -> bool:

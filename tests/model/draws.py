@@ -66,7 +66,7 @@ def pasts() -> st.SearchStrategy[History]:
         retries=st.sampled_from([0, 0, 2]),
         crashes=st.sampled_from([0, 0, 1]),
         earlier=st.sampled_from([0, 3]),
-        settled=st.just(9),
+        settled_fence=st.just(9),
         session=st.just("elsewhere"),
         started=st.sampled_from([None, None, 5]),
         error=st.sampled_from([None, b"e0"]),

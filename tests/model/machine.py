@@ -126,7 +126,7 @@ class Stores(RuleBasedStateMachine):
     def open(self, new: list[Limit]) -> None:
         for _ in range(2):
             self.arrive()
-        self.same("put", [], self.steady(new))
+        self.same("put_limits", self.steady(new))
 
     def steady(self, new: list[Limit]) -> list[Limit]:
         """Each has one rate all its life, or none: whether a rate that went and came back has its old bucket, which
@@ -250,12 +250,12 @@ class Stores(RuleBasedStateMachine):
         _agree(self.taken(by_uuid[0], ours=False), self.taken(by_uuid[1], ours=True))
         assert _schedules(theirs.schedules) == _schedules(ours.schedules)
         assert theirs.more == ours.more
-        self.coming_back(theirs, ours, exact=not self.naive.limits.buckets)
+        self.coming_back(theirs, ours, exact=not self.naive.limit_rules.buckets)
         for source, wait in theirs.idle.items():
             assert not self.naive.takeable(source, session, suspects), f"{source} rests and has something to take"
             assert wait is None or abs(wait - (ours.idle[source] or 0)) < TICK
         woken = {source for source in SOURCES if self.naive.takeable(source, session, suspects)} - before
-        timed = {source for source in SOURCES if self.naive.limits.effective(source).rate is not None}
+        timed = {source for source in SOURCES if self.naive.limit_rules.effective(source).rate is not None}
         assert woken - timed <= theirs.woken
 
     def coming_back(self, theirs: ClaimResult, ours: ClaimResult, *, exact: bool) -> None:
@@ -315,8 +315,8 @@ class Stores(RuleBasedStateMachine):
         session = self.someone(which)
         theirs, ours = self.call("heartbeat", session, b"", lease)
         assert theirs.alive == ours.alive
-        assert {lease.uuid: lease for lease in theirs.cancel} == {
-            lease.uuid: self.translated(lease) for lease in ours.cancel
+        assert {lease.uuid: lease for lease in theirs.cancel_requests} == {
+            lease.uuid: self.translated(lease) for lease in ours.cancel_requests
         }
         if not ours.alive:
             self.sessions.remove(session)
@@ -326,7 +326,8 @@ class Stores(RuleBasedStateMachine):
     def leave(self, which: int, dies: bool) -> None:
         session = self.someone(which)
         if dies:
-            self.call("heartbeat", session, b"", 0)
+            self.wait(self.store.close_session(session, crashed=True))
+            self.naive.close_session(session, crashed=True)
             self.same("heartbeat", session, b"", 1000)
         else:
             self.call("close_session", session)
@@ -336,7 +337,7 @@ class Stores(RuleBasedStateMachine):
     @often(3, new=st.lists(limits, min_size=1, max_size=2), which=st.integers(0, 1), asked=asks())
     def put_limits(self, new: list[Limit], which: int, asked: Any) -> None:
         """It takes effect at the next turn with an ask, at the latest; for ready ones, by finding their lane shut."""
-        self.same("put", [], self.steady(new))
+        self.same("put_limits", self.steady(new))
         self.ask(self.someone(which), [], asked)
 
     @rule(
@@ -352,11 +353,11 @@ class Stores(RuleBasedStateMachine):
         declared = data.draw(st.sampled_from(["", "v1", "v2"]))
         match how:
             case "declare":
-                self.same("put", [Schedule(name, declared.encode(), declared, next_at)], [])
+                self.same("put_schedules", [Schedule(name, declared.encode(), declared, next_at)])
             case "change":
                 new = Schedule(name, b"3", "v3", next_at, 0, data.draw(st.booleans()), last_at=1, runs=2)
                 theirs, ours = (replace(new, rev=max(1, rev + off)) for rev in self.revs(name))
-                assert list(self.wait(self.store.put([theirs], []))) == self.naive.put([ours], [])
+                assert list(self.wait(self.store.put_schedules([theirs]))) == self.naive.put_schedules([ours])
             case "fire":
                 tasks = self.made_out(data.draw(st.lists(new_tasks(), max_size=2)))
                 fires = [FireRequest(name, rev + off, tuple(tasks), next_at, now) for rev in self.revs(name)]
@@ -366,7 +367,7 @@ class Stores(RuleBasedStateMachine):
 
     def revs(self, name: str) -> tuple[int, int]:
         """How it counts is each store's affair."""
-        schedules = self.wait(self.store.state())[0], self.naive.state()[0]
+        schedules = self.wait(self.store.schedules()), self.naive.schedules()
         theirs, ours = ({each.name: each.rev for each in some}.get(name, 5) for some in schedules)
         return theirs, ours
 
@@ -378,8 +379,8 @@ class Stores(RuleBasedStateMachine):
             assert (theirs is None) == (ours is None), uuid
             if ours is not None:
                 assert theirs.ahead == ours.ahead
-                assert [_hold(hold) for hold in theirs.holds] == [_hold(hold) for hold in ours.holds], uuid
-                for their, our in zip(theirs.holds, ours.holds, strict=True):
+                assert [_hold(hold) for hold in theirs.blockers] == [_hold(hold) for hold in ours.blockers], uuid
+                for their, our in zip(theirs.blockers, ours.blockers, strict=True):
                     assert abs((their.opens_in or 0) - (our.opens_in or 0)) < TICK
 
     @rule(limit=st.sampled_from([1, 3, 100]), most=st.sampled_from([0, 2, 100, 100]))
@@ -428,12 +429,12 @@ class Stores(RuleBasedStateMachine):
 
     @invariant()
     def nothing_differs_in_control(self) -> None:
-        theirs, ours = self.call("state")
-        assert _schedules(theirs[0]) == _schedules(ours[0])
-        assert {(each.name, each.owner): each for each in theirs[1]} == {
-            (each.name, each.owner): each for each in ours[1]
-        }
-        assert dict(theirs[2]) == dict(ours[2])
+        theirs, ours = self.call("schedules")
+        assert _schedules(theirs) == _schedules(ours)
+        theirs, ours = self.call("limits")
+        assert _by_owner(theirs) == _by_owner(ours)
+        theirs, ours = self.call("sessions")
+        assert dict(theirs) == dict(ours)
 
 
 def _plain(answer: Any) -> Any:

@@ -146,7 +146,7 @@ class NaiveStore(Control):
 
     def _admit(self, lane: str | None, arrived: Sequence[Row] = ()) -> None:
         """The parked ones of a lane, by rank, while it is open; then those that came just now, if it is for them."""
-        for row in self.limits.in_lane(lane, "parked"):
+        for row in self.limit_rules.in_lane(lane, "parked"):
             if not self._admit_one(row):
                 break
         for row in sorted(arrived, key=lambda row: row.place):
@@ -155,7 +155,7 @@ class NaiveStore(Control):
 
     def _admit_one(self, row: Row) -> bool:
         assert row.record.lane is not None
-        if not self.limits.opens(row.record.lane, row.record.policy.cost):
+        if not self.limit_rules.opens(row.record.lane, row.record.policy.cost):
             return False
         row.move("ready", row.alarm)
         self.woke.add(row.record.source)
@@ -238,9 +238,9 @@ class NaiveStore(Control):
         self.woke = set()
         verdicts = [self._settle(outcome) for outcome in outcomes]
         if ask is None:
-            return TurnResult(verdicts, None, session in self.sessions and session not in self.graves)
+            return TurnResult(verdicts, None, session in self.presences and session not in self.graves)
         self._reap()
-        if session not in self.sessions or self.sessions[session].info is None:
+        if session not in self.presences or self.presences[session].info is None:
             return TurnResult(verdicts, None, alive=False)
         for lane in {row.record.lane for row in self.rows.values()}:
             self._admit(lane)
@@ -248,7 +248,7 @@ class NaiveStore(Control):
         return TurnResult(verdicts, self._claim(session, ask, promoted))
 
     def _claim(self, session: str, ask: ClaimRequest, promoted: int) -> ClaimResult:
-        claims = self.sessions[session].claims
+        claims = self.presences[session].claims
         fresh = ask.number not in claims
         fence = self.fence + 1 if fresh else claims[ask.number]
         if fresh:
@@ -285,25 +285,25 @@ class NaiveStore(Control):
             row.hold = Hold(fence, session, self.clock.now(), chore=True)
         unknown = {row.record.source for row in self.rows.values()} - known if known is not None else ()
         for _ in range(CHORES - len(taken)):
-            for row in self.limits.ready([*unknown])[:1]:
+            for row in self.limit_rules.ready([*unknown])[:1]:
                 self._make_chore(row, "stray")
                 row.hold = Hold(fence, session, self.clock.now(), chore=True)
                 self._admit(row.record.lane)
 
     def _take(self, session: str, fence: int, pool: SlotPool, suspects: int) -> None:
         total, room = pool.total, dict(pool.capacity)
-        for row in self.limits.ready([*room]):
+        for row in self.limit_rules.ready([*room]):
             record, cost = row.record, row.record.policy.cost
-            if total <= 0 or room[record.source] <= 0 or not self.limits.source_starts(record.source):
+            if total <= 0 or room[record.source] <= 0 or not self.limit_rules.source_starts(record.source):
                 continue
             if self._crowded(row, session, suspects):
                 continue
-            if record.lane is not None and not self.limits.starts(record.lane, cost):
+            if record.lane is not None and not self.limit_rules.starts(record.lane, cost):
                 row.move("parked", row.alarm)
                 continue
-            self.limits.spend(record.source, 1)
+            self.limit_rules.spend(record.source, 1)
             if record.lane is not None:
-                self.limits.spend(record.lane, self.limits.price(record.lane, cost))
+                self.limit_rules.spend(record.lane, self.limit_rules.price(record.lane, cost))
             row.alarm, row.hold = None, Hold(fence, session, self.clock.now(), chore=False)
             total, room[record.source] = total - 1, room[record.source] - 1
 
@@ -313,31 +313,31 @@ class NaiveStore(Control):
         return row.record.is_suspect and len(doubtful) >= suspects
 
     def takeable(self, source: str, session: str, suspects: int) -> bool:
-        ready = [row for row in self.limits.ready([source]) if not self._crowded(row, session, suspects)]
-        return bool(ready) and self.limits.source_starts(source)
+        ready = [row for row in self.limit_rules.ready([source]) if not self._crowded(row, session, suspects)]
+        return bool(ready) and self.limit_rules.source_starts(source)
 
     def _rest(self, source: str, session: str, suspects: int) -> float | None:
-        ready = [row for row in self.limits.ready([source]) if not self._crowded(row, session, suspects)]
-        return self.limits.wait(source, 1) if ready and self.limits.source_fits(source) else None
+        ready = [row for row in self.limit_rules.ready([source]) if not self._crowded(row, session, suspects)]
+        return self.limit_rules.wait(source, 1) if ready and self.limit_rules.source_fits(source) else None
 
     def _next_in(self, waits: list[float]) -> float | None:
         now, rows = self.clock.now(), self.rows.values()
         times: list[float] = [row.alarm for row in rows if row.alarm is not None]
-        times += [presence.until for presence in self.sessions.values()]
-        times += [s.next_at for s in self.schedules.values() if not s.paused and s.next_at and s.next_at > now]
+        times += [presence.until for presence in self.presences.values()]
+        times += [s.next_at for s in self.stored_schedules.values() if not s.paused and s.next_at and s.next_at > now]
         waits = waits + [max(0.0, time - now) for time in times]
         lanes = {row.record.lane for row in rows if row.record.lane}
-        waits += [wait for wait in map(self.limits.lane_wait, lanes) if wait is not None]
+        waits += [wait for wait in map(self.limit_rules.lane_wait, lanes) if wait is not None]
         return min(waits, default=None)
 
     def _reap(self) -> None:
-        for name in [name for name, presence in self.sessions.items() if presence.until <= self.clock.now()]:
+        for name in [name for name, presence in self.presences.items() if presence.until <= self.clock.now()]:
             self._die(name)
 
     def _present(self, session: str) -> None:
         until = self.clock.now() + CLIENT_LEASE
-        if self.sessions.setdefault(session, Presence(until, None)).info is None:
-            self.sessions[session].until = until
+        if self.presences.setdefault(session, Presence(until, None)).info is None:
+            self.presences[session].until = until
 
     def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
         self._reap()
@@ -397,24 +397,26 @@ class NaiveStore(Control):
 
     def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         if session not in self.graves:
-            presence = self.sessions.setdefault(session, Presence(0, info))
+            presence = self.presences.setdefault(session, Presence(0, info))
             presence.until, presence.info = self.clock.now() + lease, info
-            if lease == 0:
-                self._die(session)
         if session in self.graves:
             return HeartbeatResult(alive=False)
         wanted = [row for row in self._held(session) if row.running and row.record.history.cancel_requested]
         return HeartbeatResult(True, [Lease(row.record.uuid, row.hold.fence, session) for row in wanted if row.hold])
 
-    def close_session(self, session: str) -> None:
-        if self.sessions.pop(session, None):
+    def close_session(self, session: str, crashed: bool = False) -> None:
+        if crashed:
+            if session not in self.graves:
+                self.presences.setdefault(session, Presence(0, b""))
+                self._die(session)
+        elif self.presences.pop(session, None):
             self._give_back(self._held(session))
 
     def _held(self, session: str) -> list[Row]:
         return [row for row in self.rows.values() if row.hold and row.hold.session == session]
 
     def _die(self, session: str) -> None:
-        del self.sessions[session]
+        del self.presences[session]
         self.graves.add(session)
         leased = self._held(session)
         runs = [row for row in leased if row.running and row.hold]

@@ -68,7 +68,7 @@ class Life:
                 self.uuids += uuids
                 now_or_never(self.store.add([replace(task, uuid=uuid) for task, uuid in zip(new, uuids, strict=True)]))
             case ("limit", Limit() as limit):
-                now_or_never(self.store.put([], [limit]))
+                now_or_never(self.store.put_limits([limit]))
             case ("claim", room):
                 self.claim(dict.fromkeys(SOURCES, room))
             case ("done", _) if self.leases:

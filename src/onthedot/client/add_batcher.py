@@ -24,16 +24,16 @@ class AddBatcher:
 
     async def add(self, task: NewTask) -> Added:
         """Stored when this returns."""
-        if self._store.immediate:
+        if self._store.traits.synchronous:
             return (await self._store.add((task,)))[0]
-        if self._store.direct and self._writer is None and not self._solo_write and not self._batching:
+        if self._store.traits.cancel_safe and self._writer is None and not self._solo_write and not self._batching:
             return (await self._write_alone(task))[0]
         return (await self._ask((task,)))[0]
 
     async def add_many(self, tasks: Sequence[NewTask]) -> list[Added]:
         parts = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
         added: list[Added] = []
-        if self._store.immediate:
+        if self._store.traits.synchronous:
             for part in parts:
                 added += await self._store.add(part)
             return added

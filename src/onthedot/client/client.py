@@ -73,7 +73,7 @@ class StoreClient:
 
     @property
     def _counted(self) -> bool:
-        return self._counts.watched and not self.store.immediate
+        return self._counts.watched and not self.store.traits.synchronous
 
     async def ready(self) -> None:
         """Done as soon as there is a link at all."""
@@ -143,7 +143,7 @@ class StoreClient:
     async def route(self, tasks: Sequence[NewTask]) -> list[NewTask]:
         """What is made without its code goes where the code, when it last ran, told the store that it belongs."""
         if time.monotonic() - self._looked >= _FRESH:  # a read an addition would cost half as much as the addition
-            _, limits, _ = await self.store.state()
+            limits = await self.store.limits()
             self._rules = {name: lane_rule(limits, name) for name in {limit.name for limit in limits}}
             self._looked = time.monotonic()
         rules = self._rules

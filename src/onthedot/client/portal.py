@@ -96,14 +96,14 @@ class Portal:
         here = self._here.get(asyncio.get_running_loop())
         if here is not None:
             return await work(here[0])
-        if not waits and self._store().immediate:
+        if not waits and self._store().traits.synchronous:
             return await work(self._inline_client())
         return await asyncio.wrap_future(self._submit(work))
 
     # -- from sync code
 
     def run_sync(self, work: Work[T], *, waits: bool = False) -> T:
-        if not waits and self._store().immediate:
+        if not waits and self._store().traits.synchronous:
             return run_without_loop(work(self._inline_client()))
         future = self._submit(work)
         try:

@@ -77,7 +77,7 @@ class StatusCounts:
             self._looks += 1
             number, begun, began = self._looks, self._begun, time.monotonic()
             alone = begun == self._ended
-        schedules = (await store.state())[0]
+        schedules = await store.schedules()
         counts = {"scheduled": 0, "ready": 0, "parked": 0}
         for (_, state), count in (await store.tally()).items():
             if state in counts:

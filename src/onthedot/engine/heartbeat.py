@@ -63,7 +63,7 @@ class Heartbeat:
         self._info = info
         self._clock = clock
         self._logs = logs
-        self._delegate = None if store.lease is None else helper
+        self._delegate = None if store.traits.lease_ms is None else helper
         self._task: asyncio.Task[None] | None = None
         self._thread: _Thread | None = None
         self._opened = True  # on the loop that beats
@@ -75,12 +75,12 @@ class Heartbeat:
 
     async def open(self, cancel: Cancel, lost: Lost) -> None:
         """cancel(uuid): somebody wants this run to end. lost(): the session is dead, what runs counts no more."""
-        lease, self._answered = self._store.lease or FOREVER, self._clock.now()
+        lease, self._answered = self._store.traits.lease_ms or FOREVER, self._clock.now()
         self._next = self._answered + lease / 3
         self._begun = WakeUp(self._clock)
         self._ask_delegate()  # first: if this process dies now, it knows what to bury
         await self._store.heartbeat(self._session, self._info, lease)
-        if self._store.lease is None:
+        if self._store.traits.lease_ms is None:
             return
         if not isinstance(self._clock, SystemClock):
             self._cancel = cancel
@@ -101,7 +101,7 @@ class Heartbeat:
 
     def is_confirmed(self) -> bool:
         """The session lives: a beat that was sent less than a lease ago was answered."""
-        return self._alive and self._clock.now() < self._answered + (self._store.lease or FOREVER)
+        return self._alive and self._clock.now() < self._answered + (self._store.traits.lease_ms or FOREVER)
 
     async def update_info(self, info: bytes) -> None:
         """What the session says of itself; written only if it is something new."""
@@ -109,18 +109,18 @@ class Heartbeat:
             before, self._info = self._info, info
             try:
                 self._ask_delegate()
-                await self._store.heartbeat(self._session, info, self._store.lease or FOREVER)
+                await self._store.heartbeat(self._session, info, self._store.traits.lease_ms or FOREVER)
             except BaseException:
                 self._info = before
                 raise
 
     def _ask_delegate(self) -> None:
         if self._delegate is not None:
-            self._delegate.keep(self._session, self._info, self._store.lease or FOREVER, self._heard)
+            self._delegate.keep(self._session, self._info, self._store.traits.lease_ms or FOREVER, self._heard)
 
     def _heard(self, ago: float, alive: bool, cancel: Sequence[str]) -> None:
         self._answered = max(self._answered, self._clock.now() - ago)
-        self._next = max(self._next, self._answered + (self._store.lease or FOREVER) / 2)
+        self._next = max(self._next, self._answered + (self._store.traits.lease_ms or FOREVER) / 2)
         self._alive = self._alive and alive
         for uuid in cancel:
             self._cancel(uuid)

@@ -66,12 +66,13 @@ class ScheduleFirer:
         said = [limit for name, source in self._sources.items() for limit in source.limits(name)]
         limits = merge_by_name([*said, *(limit for plan in plans.values() for limit in plan.limits())])
         limits += await self._said_no_more({limit.name for limit in limits})
+        await self._store.put_limits(limits)
         for _ in range(_TRIES):
             now, there = store_now(self._store, self._clock), await self._records()
             put = [new for plan in plans.values() if (new := self._over(plan, there, now)) is not None]
-            answers = await self._store.put(put, limits)
-            for new, stood in zip(put, answers, strict=False):
-                if stood and (old := there.get(new.name)) is not None and not old.definition_digest:
+            answers = await self._store.put_schedules(put)
+            for new, stored in zip(put, answers, strict=True):
+                if stored and (old := there.get(new.name)) is not None and not old.definition_digest:
                     self._logs.scheduler.warning("schedule %s was put at run time; code declares it now", new.name)
             if all(answers):
                 break
@@ -91,7 +92,7 @@ class ScheduleFirer:
             return None
 
     async def _records(self) -> dict[str, Schedule]:
-        return {record.name: record for record in (await self._store.state())[0]}
+        return {record.name: record for record in (await self._store.schedules())}
 
     async def _tell_new(self, new: set[str]) -> None:
         if not new:
@@ -105,7 +106,8 @@ class ScheduleFirer:
 
     async def _said_no_more(self, names: set[str]) -> list[Limit]:
         """What earlier code said of these sources and today's does not: else the old limit would hold for ever."""
-        known, (_, limits, _) = self._sources.known, await self._store.state()
+        known = self._sources.known
+        limits = await self._store.limits()
         ours = [limit for limit in limits if limit.owner == "code" and limit.name.partition("/")[0] in known]
         return [Limit(limit.name) for limit in ours if limit.name not in names and limit != Limit(limit.name)]
 
@@ -148,7 +150,7 @@ class ScheduleFirer:
         moment = from_ms(max(now, record.next_at))  # the store says that it is due
         on_time = moment - timedelta(seconds=seconds(rule.grace, "grace"))
         windows = due_windows(rule, from_ms(record.next_at), moment, rule.catch_up, rule.grace)
-        ahead = self._clock.wall_clock_jump() if self._store.private else 0.0
+        ahead = self._clock.wall_clock_jump() if not self._store.traits.shared else 0.0
         tasks = tuple(
             task_for_window(record.name, stored, rule, window, missed=window < on_time, ahead=ahead)
             for window in windows.run
@@ -186,6 +188,6 @@ class ScheduleFirer:
             last_at = record.last_at
             if overlaps and last_at == each.fire.last_at:  # the last one that ran, not the last that might have
                 last_at = ran[-1] if ran else each.before.last_at
-            if (await self._store.put([replace(record, rule=write(stored), last_at=last_at)], []))[0]:
+            if (await self._store.put_schedules([replace(record, rule=write(stored), last_at=last_at)]))[0]:
                 return
             record = (await self._records()).get(name)

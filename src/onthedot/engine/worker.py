@@ -31,6 +31,7 @@ from onthedot.stores.capabilities import NO_TRANSACTION, AsyncTransactions, Sync
 from onthedot.stores.contract import (
     ClaimRequest,
     ClaimResult,
+    HandoffOffer,
     Hint,
     Lease,
     LeasedTasks,
@@ -94,7 +95,11 @@ class Worker:
         self._number = 0
         self._asking = False
         self._handed: Hint | None = None  # what somebody has given to this idle worker
-        self._longest_wait = _LONGEST_WAIT if parts.store.lease is None else min(_LONGEST_WAIT, parts.store.lease / 2)
+        self._longest_wait = (
+            _LONGEST_WAIT
+            if parts.store.traits.lease_ms is None
+            else min(_LONGEST_WAIT, parts.store.traits.lease_ms / 2)
+        )
         self._purged = self._asked_all = parts.clock.now()
         self._stopping = False
         self._undeclared = False
@@ -244,13 +249,10 @@ class Worker:
         also, self._also = self._also, []
         request = None
         if not self._stopping:
-            known = self._config.sources.known if self._store.private else None
+            known = self._config.sources.known if not self._store.traits.shared else None
             rang = self._alarm is not None and now >= self._alarm
             pools = self.slots.pools(now, rang=rang, polls=polls)
-            waits_for = min(self._config.poll_interval, self._longest_wait)
-            request = ClaimRequest(
-                self._number + 1, pools, known_sources=known, waits=self._waits(), waits_for=waits_for
-            )
+            request = ClaimRequest(self._number + 1, pools, known_sources=known, offer=self._offer())
         elif not (ended or also):
             return TurnResult(())
         self._asking = request is not None
@@ -277,16 +279,16 @@ class Worker:
         self._config.on_turn()
         return turn
 
-    def _waits(self) -> Mapping[str, int] | None:
+    def _offer(self) -> HandoffOffer | None:
         """What an idle worker would take at once: whoever adds it may hand it out.
 
         One that runs something may be too busy to hear of it, while others wait. And nobody is believed to wait for
         longer than it has said: the next poll says it again.
         """
         many = len(self._config.sources.known) > _MANY
-        if many or self._store.private or any(not run.over for run in self.runner.runs.values()):
+        if many or not self._store.traits.shared or any(not run.over for run in self.runner.runs.values()):
             return None
-        return self.slots.offer()
+        return HandoffOffer(self.slots.offer(), min(self._config.poll_interval, self._longest_wait))
 
     def _take_handed(self) -> None:
         """What the ask that waited has got; while it is asked anew, the answer says the same.
@@ -295,16 +297,18 @@ class Worker:
         it, so it goes back. Who may be dead by now, and others have it, asks first.
         """
         hint = self._handed
-        if hint is None or hint.held is None or self._asking:
+        if hint is None or hint.handoff is None or self._asking:
             return
         self._handed = None
-        if hint.number <= self._number:
-            leases = [Lease(record.uuid, hint.held.fence, self.session) for record in hint.held.tasks]
+        if hint.handoff.number <= self._number:
+            leases = [
+                Lease(record.uuid, hint.handoff.leased.fence, self.session) for record in hint.handoff.leased.tasks
+            ]
             self._also += [Requeued(lease, None, counted=False) for lease in leases if not self.runner.holds(lease)]
-        elif hint.number == self._number + 1 and self._heartbeat.is_confirmed():
-            self._number = hint.number
+        elif hint.handoff.number == self._number + 1 and self._heartbeat.is_confirmed():
+            self._number = hint.handoff.number
             self.idle.clear()
-            self._start_runs(hint.held, self._clock.now())
+            self._start_runs(hint.handoff.leased, self._clock.now())
             self._config.on_turn()
         else:
             self.wake.set()
@@ -424,7 +428,7 @@ class Worker:
             self.runner.cancel(uuid, "cancel", reason)
         if hint.resync:
             self.slots.refresh()
-        if hint.held is not None:
+        if hint.handoff is not None:
             self._handed = hint
             self._take_handed()
             return

@@ -7,7 +7,9 @@ import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
 from functools import partial
-from typing import Any, TypeVar, overload
+from typing import Any, TypeVar, cast, overload
+
+from msgspec.structs import replace
 
 from onthedot.api.app import App
 from onthedot.api.functions import with_parameter
@@ -133,8 +135,9 @@ class MessageQueue:
     async def _alive(self) -> AsyncGenerator[None, None]:
         """As long as it handles messages, whichever way it was started."""
         runtime, self._ended = self._runtime, asyncio.Event()
-        if runtime.store.lease is not None:
-            runtime.store.lease = min(runtime.store.lease, int(self.config.processing_timeout * 1000) or 1)
+        if runtime.store.traits.lease_ms is not None:
+            most = min(runtime.store.traits.lease_ms, int(self.config.processing_timeout * 1000) or 1)
+            cast("Any", runtime.store).traits = replace(runtime.store.traits, lease_ms=most)
         async with HealthMonitor(runtime).watching(self.config.monitor_interval):
             yield
         self._ended.set()

@@ -68,7 +68,7 @@ class Explanation:
 
 async def explain(store: Store, record: Record, now: float) -> Explanation:
     """now: by the store's clock, as far as one knows it."""
-    _, _, sessions = await store.state()
+    sessions = await store.sessions()
     workers = {name: worker_info(name, info, 0) for name, info in sessions.items()}
     for _ in range(_TRIES):  # it may begin or end between two looks
         about = _About(store, record, workers, now)

@@ -54,7 +54,7 @@ class Vitals:
 
 async def look(store: Store, now: float) -> Vitals:
     tally = await store.tally()
-    _, _, sessions = await store.state()
+    sessions = await store.sessions()
     workers = [worker_info(name, info, 0) for name, info in sessions.items()]
     known = {source for worker in workers for source in worker.sources}
     ready = {source for (source, state), count in tally.items() if state == "ready" and count > 0}

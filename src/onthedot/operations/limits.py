@@ -54,7 +54,7 @@ class LimitOperations(TaskQueries):
 
     async def limits(self) -> list[LimitInfo]:
         """All that say something, by name."""
-        _, limits, _ = await self._store.state()
+        limits = await self._store.limits()
         infos = [_info(name, limits) for name in sorted({limit.name for limit in limits})]
         return [info for info in infos if info.paused or info.cap is not None or info.rate is not None]
 
@@ -85,7 +85,7 @@ class LimitOperations(TaskQueries):
             if now is None:
                 raise BadLimit(f"{name} has no rate, and a burst is one of a rate: say rate='10/s' as well")
             changed = replace(changed, rate=now, burst=Rate("1/s", burst=size).capacity)
-        await self._store.put([], [changed])
+        await self._store.put_limits([changed])
         return _info(name, [*(limit for limit in known if limit is not mine), changed])
 
     async def _operators(self, name: str, key: str | None) -> tuple[str, Limit, list[Limit]]:
@@ -94,7 +94,7 @@ class LimitOperations(TaskQueries):
             raise ArgumentError(
                 f"{name!r} names no limit; write source, source/*, source/key, @lane, @lane/* or @lane/key"
             )
-        _, stored, _ = await self._store.state()
+        stored = await self._store.limits()
         name = self._full_name(name, key, [*stored, *self._code.limits()])
         mine = next((limit for limit in stored if (limit.name, limit.owner) == (name, "operator")), None)
         return name, mine or Limit(name, owner="operator"), [*stored]

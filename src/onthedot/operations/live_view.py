@@ -89,21 +89,23 @@ class LiveView:
     async def _follow(self) -> None:
         now = time.monotonic()
         for _ in range(_READS if self._cursor else 0):
-            rows = await self._store.changes(self._cursor, _ROWS)
-            self._stale |= self._pace.fold(rows, _clock()) > 0
-            if rows:
-                self._cursor, self._heard = rows[-1][0], now
-            if len(rows) < _ROWS:
+            page = await self._store.changes(self._cursor, _ROWS)
+            self._stale |= self._pace.fold(page.entries, _clock()) > 0
+            if page.entries:
+                self._cursor = page.cursor
+                self._heard = now
+            if len(page.entries) < _ROWS:
                 break
         if now - self._heard > _QUIET or not self._cursor:  # perhaps it is another store by now, with other numbers
-            ((self._cursor, _),) = await self._store.changes("", 1)
+            self._cursor = (await self._store.changes("", 1)).cursor
             self._heard = now
 
     async def _count(self) -> None:
         now = time.monotonic()
         if now - self._counted < (_COUNTS if self._stale else _QUIET) and self._away is None:
             return
-        _, limits, sessions = await self._store.state()
+        limits = await self._store.limits()
+        sessions = await self._store.sessions()
         self._workers = [worker_info(name, info, 0) for name, info in sorted(sessions.items())]
         self._sources = source_infos(await self._store.tally(), limits, self._workers)
         self._counted, self._stale = now, False

@@ -96,7 +96,7 @@ class Move:
         probe = new_uuid()
         await self._source.heartbeat(probe, b"{}", CLIENT_LEASE)
         try:
-            if probe in (await self._target.state())[2]:
+            if probe in (await self._target.sessions()):
                 raise StoreRefused("a move from a store to itself: --from and --to are the same one")
         finally:
             await self._source.close_session(probe)
@@ -106,9 +106,9 @@ class Move:
 
     async def _limits(self) -> None:
         """The operator's; where there is one already, it stands. First, so that no task runs there without them."""
-        theirs = {limit.name for limit in (await self._target.state())[1] if limit.owner == "operator"}
-        mine = [limit for limit in (await self._source.state())[1] if limit.owner == "operator"]
-        await self._target.put([], [limit for limit in mine if limit.name not in theirs])
+        theirs = {limit.name for limit in (await self._target.limits()) if limit.owner == "operator"}
+        mine = [limit for limit in (await self._source.limits()) if limit.owner == "operator"]
+        await self._target.put_limits([limit for limit in mine if limit.name not in theirs])
         self._moved.limits = [limit.name for limit in mine if limit.name not in theirs]
 
     # -- tasks
@@ -300,6 +300,7 @@ async def counted(source: Store) -> tuple[dict[str, int], list[str], list[str]]:
     for (name, state), count in (await source.tally()).items():
         if state in _WAITING:
             tasks[name] = tasks.get(name, 0) + count
-    schedules, limits, _ = await source.state()
+    schedules = await source.schedules()
+    limits = await source.limits()
     alive = [each.name for each in schedules if not (each.paused and each.next_at is None)]
     return tasks, alive, [limit.name for limit in limits if limit.owner == "operator"]

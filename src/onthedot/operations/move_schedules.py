@@ -82,12 +82,12 @@ async def _pause(store: Store, name: str) -> None:
 
 
 async def _put(store: Store, schedule: Schedule) -> bool:
-    (stood,) = await store.put([schedule], [])
+    (stood,) = await store.put_schedules([schedule])
     return stood
 
 
 async def _all(store: Store) -> list[Schedule]:
-    return list((await store.state())[0])
+    return list(await store.schedules())
 
 
 async def _get(store: Store, name: str) -> Schedule | None:

@@ -61,7 +61,7 @@ class Operations(LimitOperations):
 
     async def present(self) -> list[WorkerInfo]:
         """Who lives, without looking for what they run."""
-        _, _, sessions = await self._store.state()
+        sessions = await self._store.sessions()
         return [worker_info(name, info, 0) for name, info in sorted(sessions.items())]
 
     async def server(self) -> ServerInfo | None:
@@ -74,7 +74,7 @@ class Operations(LimitOperations):
 
     async def sources(self) -> list[SourceInfo]:
         """Every source with what waits, runs and ended, its limits and pauses, and who could run it."""
-        _, limits, _ = await self._store.state()
+        limits = await self._store.limits()
         return source_infos(await self._store.tally(), limits, await self.present())
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
@@ -136,7 +136,7 @@ class Operations(LimitOperations):
         name, mine, _ = await self._operators(source, key)
         reason = written_reason(reason, mine, from_ms(self._clock.now())) if paused else ""
         changed = Limit(name, mine.cap, mine.rate, mine.burst, paused, reason, owner="operator")
-        await self._store.put([], [changed])
+        await self._store.put_limits([changed])
         return mine.paused
 
     async def purge(self, limit: int = 10_000) -> int:

@@ -146,13 +146,14 @@ class ScheduleOperations:
         """Makes or changes one that is data. The same again changes nothing; another rule begins afresh."""
         name = plan.name
         for _ in range(_TRIES):
-            old = next((each for each in (await self._store.state())[0] if each.name == name), None)
+            old = next((each for each in (await self._store.schedules()) if each.name == name), None)
             if name in self._plans or (old is not None and old.definition_digest):
                 raise BadSchedule(f"schedule {name!r} is declared by code: change it there, or take another name")
             new = plan.merged_with(old, self._now(), data=True)
             if new is not None and new.next_at is None and new.rev == 0:
                 raise BadSchedule(f"schedule {name!r} would never run: {plan.schedule!r} has no moment to come")
-            if new is None or (await self._store.put([new], plan.limits()))[0]:
+            await self._store.put_limits(plan.limits())
+            if new is None or (await self._store.put_schedules([new]))[0]:
                 return await self.get(name)
         raise _busy(name)
 
@@ -214,16 +215,17 @@ class ScheduleOperations:
     # -- below
 
     async def _look(self) -> tuple[Sequence[contract.Schedule], Sequence[WorkerInfo]]:
-        schedules, _, sessions = await self._store.state()
+        schedules = await self._store.schedules()
+        sessions = await self._store.sessions()
         workers = [worker_info(name, info, 0) for name, info in sessions.items()]
         return sorted(schedules, key=lambda each: each.name), workers
 
     async def _change(self, name: str, change: _Change) -> None:
         """Compare-and-set: whoever was faster is looked at again."""
         for _ in range(_TRIES):
-            record = _named((await self._store.state())[0], name)
+            record = _named((await self._store.schedules()), name)
             wanted = change(record)
-            if wanted == record or (await self._store.put([wanted], []))[0]:
+            if wanted == record or (await self._store.put_schedules([wanted]))[0]:
                 return
         raise _busy(name)
 

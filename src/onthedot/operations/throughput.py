@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
-import msgspec
+from onthedot.stores.contract import ChangeEntry
 
 Step: TypeAlias = Literal["started", "succeeded", "failed", "cancelled", "retried"]
 """retried: back from a run that did not end it, whatever the reason: retry, snooze, its worker went."""
@@ -17,7 +17,6 @@ _STEPS: dict[str, Step] = {
 }  # fmt: skip
 _MOST_RUNNING = 100_000  # of those whose end was never seen, since they were purged before somebody looked
 _NOTHING: Counter[tuple[str, Step]] = Counter()
-_read = msgspec.json.Decoder(list[tuple[int, str, str, str]]).decode
 
 
 class Throughput:
@@ -35,20 +34,21 @@ class Throughput:
         self._running: dict[str, None] = {}  # a set that knows its oldest
         self.failures: deque[tuple[int, str]] = deque(maxlen=20)  # when, uuid; the newest last
 
-    def fold(self, rows: Iterable[tuple[str, bytes]], clock: float) -> int:
-        """Answers how many steps there were."""
-        self._clock, moves = clock, [move for _, data in rows for move in _read(data or b"[]")]
-        if moves:
-            self._set_time(max(move[0] for move in moves))
-        for at, uuid, source, state in moves:
-            step = self._step(uuid, state)
+    def fold(self, entries: Iterable[ChangeEntry], clock: float) -> int:
+        """Return the number of transitions."""
+        self._clock = clock
+        transitions = [transition for entry in entries for transition in entry.transitions]
+        if transitions:
+            self._set_time(max(transition.at for transition in transitions))
+        for transition in transitions:
+            step = self._step(transition.uuid, transition.state)
             if step is not None:
-                self._by_second.setdefault(at // 1000, Counter())[source, step] += 1
+                self._by_second.setdefault(transition.at // 1000, Counter())[transition.source, step] += 1
             if step == "failed":
-                self.failures.append((at, uuid))
+                self.failures.append((transition.at, transition.uuid))
         first = self._now() // 1000 - self._seconds
         self._by_second = {second: steps for second, steps in self._by_second.items() if second > first}
-        return len(moves)
+        return len(transitions)
 
     def _set_time(self, newest: int) -> None:
         ahead = newest - self._clock

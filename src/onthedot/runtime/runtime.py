@@ -248,7 +248,7 @@ class Runtime:
         try:
             await self.worker.stop(timeout)
             await self._recount()
-            if self.store.private and not self.keep_pending_on_stop:
+            if not self.store.traits.shared and not self.keep_pending_on_stop:
                 await self.portal.run(lambda client: client.operations.cancel_pending("shutdown"))
         finally:
             self.portal.worker_loop = None
@@ -291,7 +291,7 @@ class Runtime:
         """A store that answers at once is asked; of any other, the last look is told, and the next one is begun."""
         if self._store is None:  # never used: nothing to count, and no reason to connect
             return StatusSnapshot()
-        if self._store.immediate:
+        if self._store.traits.synchronous:
             return self.portal.run_sync(lambda client: self.counts.refresh(client.store))
         if not self.counts.watched:
             self.counts.watched = True
@@ -304,7 +304,7 @@ class Runtime:
 
     async def _recount(self) -> None:
         """What was declared at the start, or given back at the end, is in the very next status()."""
-        if self.counts.watched and not self.store.immediate:
+        if self.counts.watched and not self.store.traits.synchronous:
             await self.counts.look_now(self.store)
 
     @contextmanager
@@ -360,7 +360,7 @@ def _forked() -> None:
     A memory store is copied as it was; but who adds to the copy of one that is being worked on would wait for ever.
     """
     for runtime in list(_alive):
-        if runtime.service.status != "stopped" and runtime._store is not None and runtime._store.private:
+        if runtime.service.status != "stopped" and runtime._store is not None and not runtime._store.traits.shared:
             runtime._store, runtime._cut_off = None, True
         runtime.client = new_uuid()
         runtime.worker = None

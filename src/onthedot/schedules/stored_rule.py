@@ -194,7 +194,7 @@ def with_skipped(stored: StoredRule, reason: str, windows: int) -> StoredRule:
 
 def store_now(store: Store, clock: Clock) -> float:
     """Now, as near to the store's own clock as one can say from outside."""
-    return clock.now() + (0.0 if store.private else clock.wall_clock_jump())
+    return clock.now() + (0.0 if not store.traits.shared else clock.wall_clock_jump())
 
 
 _UNITS = (("day", 86_400.0), ("h", 3600.0), ("min", 60.0))

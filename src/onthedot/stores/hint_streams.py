@@ -9,6 +9,7 @@ from types import MappingProxyType
 
 from onthedot.stores.contract import Hint
 
+RECHECK = ""  # among the sources of a notification: Hint.recheck
 _NOTHING: Mapping[str, str] = MappingProxyType({})
 
 
@@ -58,7 +59,10 @@ class HintBuffer:
         await self._event.wait()
         self._event.clear()
         with self._lock:
-            hint = Hint(frozenset(self._sources), dict(self._cancel), frozenset(self._ended), self._resync)
+            recheck = RECHECK in self._sources
+            hint = Hint(
+                frozenset(self._sources - {RECHECK}), dict(self._cancel), frozenset(self._ended), self._resync, recheck
+            )
             self._clear()
         return hint
 

@@ -17,7 +17,7 @@ async def banner_line(app: App[Any]) -> str:
     tasks = len(list(runtime.sources))
     parts = [count(tasks, "task")]
     if runtime.schedules:
-        schedules, _, _ = await runtime.store.state()
+        schedules = await runtime.store.schedules()
         coming = sorted(
             (each.next_at, each.name) for each in schedules if each.name in runtime.schedules and each.next_at
         )
@@ -28,7 +28,7 @@ async def banner_line(app: App[Any]) -> str:
             first = "" if len(runtime.schedules) == 1 else "first "
             shown = f" ({first}{name}: {_moment(from_ms(at), str(zone))})"
         parts.append(count(len(runtime.schedules), "schedule") + shown)
-    if runtime.store.private:
+    if not runtime.store.traits.shared:
         parts.append("memory://, so only for what this process itself adds")
     return " · ".join(parts)
 

@@ -90,7 +90,7 @@ class ChildHeartbeat:
                         await self._store.open()
                         self._opened = True
                     if self._died:
-                        await self._store.heartbeat(self.session.name, self.session.info, 0)
+                        await self._store.close_session(self.session.name, crashed=True)
                     else:
                         await self._store.close_session(self.session.name)
                 return

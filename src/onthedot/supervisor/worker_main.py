@@ -120,7 +120,7 @@ class WorkerMain:
         """--burst: until nothing that may run is due, and nothing runs here."""
         while (worker := self._runtime.worker) is not None:
             await worker.idle.wait()
-            _, limits, _ = await self._runtime.store.state()
+            limits = await self._runtime.store.limits()
             paused = {limit.name for limit in limits if limit.paused}
             tally = await self._runtime.store.tally()
             due = [source for (source, state), count in tally.items() if count and state in ("ready", "parked")]

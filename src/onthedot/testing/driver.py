@@ -12,7 +12,6 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import ceil, inf
 
-import msgspec
 from msgspec.structs import replace
 
 from onthedot.client.client import StoreClient
@@ -20,7 +19,7 @@ from onthedot.clock.clock import ManualClock, from_ms
 from onthedot.errors import SchedulerStateError
 from onthedot.runtime.runtime import Runtime
 from onthedot.schedules.stored_rule import after_resume, read, rule_of
-from onthedot.stores.contract import Lease, Record
+from onthedot.stores.contract import ChangeEntry, Lease, Record
 from onthedot.testing.assertions import shown
 
 _AGES = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but a session's lease is
@@ -67,7 +66,7 @@ class ClockDriver:
         self._worker._purged = inf  # a test wants to see what has been
 
     async def begin(self) -> None:
-        ((self._cursor, _),) = await self._store.changes("", 1)
+        self._cursor = (await self._store.changes("", 1)).cursor
         self._most = self._pace.most_runs + await self._left()
         self._turn(ceil(self._clock.now()))  # due times are whole milliseconds, rounded up: so is the clock from here
 
@@ -123,10 +122,10 @@ class ClockDriver:
 
     async def _moved(self) -> bool:
         before = self._cursor
-        while rows := await self._store.changes(self._cursor, 1000):
-            self._cursor = rows[-1][0]
-            for _, row in rows:
-                self._count(row)
+        while (page := await self._store.changes(self._cursor, 1000)).entries:
+            self._cursor = page.cursor
+            for entry in page.entries:
+                self._count(entry)
         if self._here > self._most:
             source, times = self.runs.most_common(1)[0]
             raise RuntimeError(
@@ -135,8 +134,9 @@ class ClockDriver:
             )
         return self._cursor != before
 
-    def _count(self, row: bytes) -> None:
-        for _, uuid, source, state in msgspec.json.decode(row):
+    def _count(self, entry: ChangeEntry) -> None:
+        for transition in entry.transitions:
+            uuid, source, state = transition.uuid, transition.source, transition.state
             if state == "running":
                 self.runs[source] += 1
                 self._here += 1
@@ -195,14 +195,14 @@ async def _stop(runtime: Runtime, before: set[threading.Thread]) -> None:
 async def schedules_paused(runtime: Runtime) -> AsyncGenerator[None, None]:
     """No schedule fires; windows that pass meanwhile are not caught up."""
     store = runtime.store
-    alive = [each for each in (await store.state())[0] if not each.paused]
+    alive = [each for each in (await store.schedules()) if not each.paused]
     names = {each.name for each in alive}
-    await store.put([replace(each, paused=True) for each in alive], [])
+    await store.put_schedules([replace(each, paused=True) for each in alive])
     try:
         yield
     finally:
-        paused = [each for each in (await store.state())[0] if each.paused and each.name in names]
+        paused = [each for each in (await store.schedules()) if each.paused and each.name in names]
         for each in paused:
             after, passed = after_resume(each, rule_of(each.name, read(each), runtime.schedules), runtime.clock.now())
-            await store.put([after], [])
+            await store.put_schedules([after])
             runtime.logs.windows_skipped(each.name, "paused", passed)

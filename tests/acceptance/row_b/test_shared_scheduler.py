@@ -182,7 +182,7 @@ async def test_a_schedule_makes_a_task_and_moves_on(store: str) -> None:
             await asleep(clock, 10)
             clock.advance(10_000)
             await until(lambda runs=runs: len(tick.ended) == runs)
-            ((record,), _, _) = await get_scheduler()._runtime.store.state()
+            (record,) = await get_scheduler()._runtime.store.schedules()
             nominal = int(clock.now())
             assert (record.runs, record.last_at, record.next_at) == (runs, nominal, nominal + 10_000)
         await stop_scheduler()

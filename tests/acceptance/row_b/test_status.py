@@ -109,7 +109,7 @@ async def test_a_hundred_lives_never_go_backwards() -> None:
             assert order.index(before) <= order.index(after), (before, after)
 
 
-@pytest.mark.parametrize("verb", ["open", "put", "heartbeat"])
+@pytest.mark.parametrize("verb", ["open", "put_schedules", "heartbeat"])
 async def test_a_start_that_fails_leaves_stopped(store: str, verb: str) -> None:
     real = get_scheduler()._runtime.store
     works = getattr(real, verb)
@@ -135,8 +135,8 @@ class Planned(Work):
 
 async def pause(name: str) -> None:
     store = get_scheduler()._runtime.store
-    (record,) = [each for each in (await store.state())[0] if each.name == name]
-    assert list(await store.put([replace(record, paused=True)], [])) == [True]
+    (record,) = [each for each in (await store.schedules()) if each.name == name]
+    assert list(await store.put_schedules([replace(record, paused=True)])) == [True]
 
 
 async def test_nine_fields(store: str) -> None:

@@ -353,7 +353,7 @@ async def test_four_processes_share_what_is_due_in_one_millisecond(
 
 
 async def workers_of(store: Any, count: int) -> bool:
-    return len((await store.state())[2]) == count
+    return len(await store.sessions()) == count
 
 
 @pytest.mark.parametrize("url", SHARED, indirect=True)

@@ -89,7 +89,7 @@ async def succeeded(mq: MessageQueue, topic: str, count: int) -> bool:
 
 
 async def workers_of(mq: MessageQueue, count: int) -> bool:
-    return len((await mq._runtime.store.state())[2]) == count
+    return len(await mq._runtime.store.sessions()) == count
 
 
 # -- on time

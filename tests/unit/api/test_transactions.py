@@ -100,7 +100,7 @@ def test_complete_after_the_lease_is_lost(app: App[None], db: sqlite3.Connection
     async def sell() -> None:
         context = current_task()
         store = app._runtime.store
-        await store.heartbeat(context.lease.session, b"", 0)  # the store believes that this worker is dead
+        await store.close_session(context.lease.session, crashed=True)  # the store believes that this worker is dead
         with closing(sqlite3.connect(tmp_path / "shop.db")) as mine, mine:
             mine.execute("INSERT INTO sale VALUES (1)")
             try:

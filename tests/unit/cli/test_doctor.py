@@ -112,9 +112,8 @@ def test_the_oldest_is_found_behind_many_that_came_since(desk: Desk, monkeypatch
 def test_a_pause_that_was_forgotten(desk: Desk, key: str | None) -> None:
     async def pause(store: Store) -> None:
         name = "greet" if key is None else f"greet/{key}"
-        await store.put(
-            [], [Limit(name, paused=True, reason=written_reason("deploy", Limit(name), LONG_AGO), owner="operator")]
-        )
+        reason = written_reason("deploy", Limit(name), LONG_AGO)
+        await store.put_limits([Limit(name, paused=True, reason=reason, owner="operator")])
 
     desk.add("greet", name="ann")
     on(desk, pause)
@@ -178,7 +177,7 @@ def test_many_failures(desk: Desk) -> None:
 )
 def test_a_schedule_that_nobody_fires(desk: Desk, schedule: Schedule, words: str) -> None:
     async def put(store: Store) -> None:
-        await store.put([schedule, Schedule("done", b"{}", "x", to_ms(LONG_AGO), paused=True)], [])
+        await store.put_schedules([schedule, Schedule("done", b"{}", "x", to_ms(LONG_AGO), paused=True)])
 
     desk.add("greet", name="ann")
     on(desk, put)

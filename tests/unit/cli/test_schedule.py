@@ -108,8 +108,8 @@ def store_over(app: App, name: str) -> None:
     from msgspec.structs import replace
 
     async def end(link: Any) -> None:
-        record = next(each for each in (await link.store.state())[0] if each.name == name)
-        assert list(await link.store.put([replace(record, next_at=None)], [])) == [True]
+        record = next(each for each in (await link.store.schedules()) if each.name == name)
+        assert list(await link.store.put_schedules([replace(record, next_at=None)])) == [True]
 
     app._runtime.portal.run_sync(end)
 

@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> str:
 
 
 async def stored(app: App) -> dict[str, Limit]:
-    _, limits, _ = await app._portal.run(lambda link: link.store.state())
+    limits = await app._portal.run(lambda client: client.store.limits())
     return {limit.name: limit for limit in limits if limit.owner == "code"}
 
 

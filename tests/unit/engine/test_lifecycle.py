@@ -107,7 +107,7 @@ async def refuse(error: Exception) -> None:
     raise error
 
 
-@pytest.mark.parametrize("verb", ["open", "put", "heartbeat"])
+@pytest.mark.parametrize("verb", ["open", "put_schedules", "heartbeat"])
 async def test_a_start_that_fails_can_be_tried_again(verb: str, lines: Callable[[], list[tuple[str, str]]]) -> None:
     work = Work()
     scheduler = scheduler_of(work)

@@ -149,7 +149,7 @@ async def fill(made: World) -> list[str]:
     store, worker = made.source, made.workers[0]
     await limit(store, "a/k", cap=1)
     now = int(made.clock.now())
-    await store.put([Schedule("tick", b"{}", "", now + WINDOW)], [])
+    await store.put_schedules([Schedule("tick", b"{}", "", now + WINDOW)])
     retried = await add(store, *(task("b", f"retried{n}") for n in range(2)))
     assert await worker.runs("b") == retried
     assert await worker.settle(*(worker.retry(uuid, 1_500) for uuid in retried)) == ["ok", "ok"]
@@ -191,6 +191,6 @@ async def tried(way: str, folder: Path, life: Life, *, busy: bool = True, late: 
         assert fired[-1] > made.clock.now() - WINDOW, "up to now"
         left = {state for (_, state), count in (await made.source.tally()).items() if count}
         assert left <= {"cancelled"}, "nothing is left here but what was moved"
-        (schedule,) = (await made.source.state())[0]
+        (schedule,) = await made.source.schedules()
         assert (schedule.paused, schedule.next_at) == (True, None)
         return life.calls

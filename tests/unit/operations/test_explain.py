@@ -289,7 +289,7 @@ async def test_one_that_crashed_too_often(store: Store, worker: Worker, operatio
     await worker.heartbeat()
     (uuid,) = await add(store, task(max_crashes=1))
     assert await worker.runs() == [uuid]
-    await worker.heartbeat(0)
+    await worker.crash()
     told = await operations.explain(uuid)
     assert (told.reason, told.text[:26]) == ("ending", "its worker died 1 times ov")
 

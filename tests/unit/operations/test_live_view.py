@@ -59,7 +59,7 @@ async def test_a_picture(tmp_path: Path) -> None:
     assert [(each.uuid, each.message) for each in first.failures] == [("before", "an old one")]
     await shop.run("1", "2", "3")
     await shop.run("4", error="no card")
-    await shop.store.put([], [Limit("a", paused=True, reason="deploy", owner="operator")])
+    await shop.store.put_limits([Limit("a", paused=True, reason="deploy", owner="operator")])
     frame = await watch.look()
     assert frame.rates.done == 4 * frame.rates.failed > 0
     assert frame.by_source["a"] == frame.rates

@@ -87,7 +87,7 @@ async def test_the_operators_limits_move_first(tmp_path: Path) -> None:
         await add(made.source, task("a", "held"))
         moved = await made.move()
         assert (moved.limits, moved.tasks) == (["a"], 1)
-        limits = {each.name: each for each in (await made.target.state())[1]}
+        limits = {each.name: each for each in (await made.target.limits())}
         assert limits == {
             "a": Limit("a", paused=True, reason="stock", owner="operator"),
             "b": Limit("b", cap=7, owner="operator"),
@@ -128,7 +128,7 @@ async def test_not_onto_itself(tmp_path: Path) -> None:
         with pytest.raises(StoreRefused, match="a move from a store to itself"):
             await Move(one, alias, "there").run()
         assert (await look(one, uuid)).state == "ready"
-        assert (await one.state())[2] == {}, "and no trace of the question"
+        assert (await one.sessions()) == {}, "and no trace of the question"
     finally:
         await one.close()
         await alias.close()

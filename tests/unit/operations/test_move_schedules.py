@@ -26,12 +26,12 @@ async def both(*schedules: Schedule | None) -> tuple[Store, Store]:
     stores = [MemoryStore(ManualClock()), MemoryStore(ManualClock())]
     for store, each in zip(stores, schedules, strict=True):
         if each is not None:
-            await store.put([each], [])
+            await store.put_schedules([each])
     return stores[0], stores[1]
 
 
 async def the(store: Store) -> Schedule:
-    (found,) = (await store.state())[0]
+    (found,) = await store.schedules()
     return replace(found, rev=0)
 
 
@@ -43,9 +43,7 @@ async def test_a_schedule_goes_on_there_as_it_was(definition_digest: str, paused
     assert await the(target) == schedule(definition_digest=definition_digest, paused=paused)
     assert await the(source) == schedule(definition_digest=definition_digest, paused=True, next_at=None)
     assert await move_schedules(source, target) == ([], [])
-    await source.put(
-        [schedule(definition_digest=definition_digest, next_at=9_000)], []
-    )  # by a worker that starts here again
+    await source.put_schedules([schedule(definition_digest=definition_digest, next_at=9_000)])
     assert (await the(source)).paused
 
 
@@ -70,7 +68,7 @@ async def test_what_comes_back_is_newer_than_what_is_left_there() -> None:
 async def test_one_that_was_only_laid_is_not_moved_back() -> None:
     """Its pause is not an operator's, and the other one goes on."""
     source, target = await both(schedule(), None)
-    life = Life("source.put")
+    life = Life("source.put_schedules")
     with pytest.raises(Killed):
         await move_schedules(life.watched(source, "source"), target)
     assert await move_schedules(target, source) == ([], ["tick"])
@@ -88,8 +86,8 @@ async def test_a_pause_by_an_operator_there_stays() -> None:
     with pytest.raises(Killed):
         await move_schedules(Life(5).watched(source, "source"), target)
     assert ((await the(source)).paused, await the(target)) == (False, schedule())
-    (found,) = (await target.state())[0]
-    await target.put([replace(found, paused=True)], [])
+    (found,) = await target.schedules()
+    await target.put_schedules([replace(found, paused=True)])
     assert await move_schedules(source, target) == (["tick"], [])
     assert ((await the(source)).paused, (await the(target)).paused) == (True, True)
 

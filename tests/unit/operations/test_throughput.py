@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import msgspec
 import pytest
 
 from onthedot.operations.throughput import ENDS, Throughput
+from onthedot.stores.contract import ChangeEntry, Transition
 
 AT = 1_800_000_000_000  # the store's clock; the other one begins at 0
 
@@ -19,8 +19,8 @@ class Log:
 
     def tell(self, clock: int, *moves: tuple[str, str, str], late: int = 0) -> None:
         """Moves of (uuid, source, state), read at this time by the pace's clock, written so much earlier."""
-        rows = [("1", msgspec.json.encode([(self.ahead + clock - late, *move) for move in moves]))] if moves else []
-        self.pace.fold(rows, clock)
+        at = self.ahead + clock - late
+        self.pace.fold([ChangeEntry("1", [Transition(at, *move) for move in moves])], clock)
 
     def runs(self, clock: int, *uuids: str, end: str = "succeeded", source: str = "a", late: int = 0) -> None:
         for state in ("ready", "running", end):
@@ -32,7 +32,7 @@ class Log:
 
 def test_nothing_yet() -> None:
     pace = Throughput(0)
-    assert pace.fold([("7", b"[]"), ("8", b"")], 500) == 0
+    assert pace.fold([ChangeEntry("7", []), ChangeEntry("8", [])], 500) == 0
     assert pace.rates() == {}
     assert pace.history(*ENDS) == [0] * 59
 
@@ -102,7 +102,7 @@ def test_what_comes_late_counts_where_it_belongs() -> None:
     log = Log()
     log.runs(0, "first")
     rows = [
-        ("1", msgspec.json.encode([(AT + second * 1000, str(second), "a", "succeeded")])) for second in range(1, 10)
+        ChangeEntry("1", [Transition(AT + second * 1000, str(second), "a", "succeeded")]) for second in range(1, 10)
     ]
     log.pace.fold(rows, 9000)
     assert log.pace.history(*ENDS)[-9:] == [1] * 9

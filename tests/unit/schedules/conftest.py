@@ -10,6 +10,7 @@ import pytest
 from onthedot import App
 from onthedot.clock.clock import ManualClock
 from onthedot.engine.worker import Worker
+from onthedot.stores.contract import StoreTraits
 from tests.support.waits import until
 
 
@@ -29,7 +30,7 @@ class Shop:
         self.apps.append(app)
         if self._url == "memory://":  # what is private to a process is shared by those of the test
             app._runtime._store = store = self.apps[0]._runtime.store
-            store.private = False
+            store.traits = StoreTraits(shared=True, synchronous=True)
         return app
 
     def _workers(self) -> list[Worker]:

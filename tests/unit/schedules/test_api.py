@@ -369,9 +369,9 @@ async def test_one_that_cannot_be_read_is_shown_paused_and_deleted(app: App, sen
     await app.schedules.put("odd", send.s("ann"), timedelta(hours=1))
 
     async def spoil(link: Any) -> None:
-        records = {each.name: each for each in (await link.store.state())[0]}
+        records = {each.name: each for each in (await link.store.schedules())}
         odd = records["odd"].rule.replace(b'"interval"', b'"lunar"')
-        await link.store.put([replace(records["bad"], rule=b"\xff{"), replace(records["odd"], rule=odd)], [])
+        await link.store.put_schedules([replace(records["bad"], rule=b"\xff{"), replace(records["odd"], rule=odd)])
 
     await app._runtime.portal.run(spoil)
     bad, good, odd = await app.schedules.list()

@@ -6,6 +6,7 @@ import pytest
 
 from onthedot import App, CronSchedule
 from onthedot.clock.clock import ManualClock
+from onthedot.stores.contract import StoreTraits
 from tests.support.waits import until
 from tests.unit.schedules.conftest import Shop
 from tests.unit.schedules.test_api import BEGIN, HOUR
@@ -35,7 +36,7 @@ async def test_a_wall_clock_that_jumps_ahead(
         await shop.looked()  # before and after: else nobody could tell that it has jumped
         clock.jumped = 3 * 3_600_000.0 + 600_000
         await shop.looked()
-        if app._runtime.store.immediate:  # memory goes by the monotonic clock: nothing is due
+        if app._runtime.store.traits.synchronous:  # memory goes by the monotonic clock: nothing is due
             assert nominal == []
             return
         await until(lambda: nominal == hours(3))
@@ -53,12 +54,12 @@ async def test_a_wall_clock_that_jumps_ahead(
 
 @pytest.mark.parametrize("jumped", [-3_600_000.0, 3_600_000.0])
 async def test_a_jump_neither_delays_nor_hastens_in_memory(shop: Shop, clock: Jumping, app: App, jumped: float) -> None:
-    if not app._runtime.store.immediate:
+    if not app._runtime.store.traits.synchronous:
         pytest.skip("a file goes by the wall clock, which its processes share")
     nominal = ticking(app, CronSchedule("0 * * * *"))
     async with app.running():
         clock.jumped = jumped
-        app._runtime.store.private = True
+        app._runtime.store.traits = StoreTraits(shared=False, synchronous=True)
         await shop.turn(hours=1, milliseconds=-1)
         await shop.looked()
         assert nominal == []

@@ -86,9 +86,9 @@ async def test_no_write_where_nothing_has_changed(shop: Shop) -> None:
     app = shop.app()
     declare(app, IntervalSchedule(3600))
     await start_and_stop(app)
-    before = (await app._runtime.portal.run(lambda link: link.store.state()))[0]
+    before = await app._runtime.portal.run(lambda client: client.store.schedules())
     await start_and_stop(app)
-    assert (await app._runtime.portal.run(lambda link: link.store.state()))[0] == before, "its rev has not grown"
+    assert (await app._runtime.portal.run(lambda client: client.store.schedules())) == before, "its rev has not grown"
 
 
 async def test_a_grid_of_thirds_does_not_drift(app: App, shop: Shop) -> None:
@@ -327,8 +327,8 @@ async def test_code_mends_what_cannot_be_read(shop: Shop) -> None:
     await start_and_stop(app)
 
     async def spoil(link: Any) -> None:
-        (record,) = (await link.store.state())[0]
-        assert list(await link.store.put([replace(record, rule=b"{}", runs=7)], [])) == [True]
+        (record,) = await link.store.schedules()
+        assert list(await link.store.put_schedules([replace(record, rule=b"{}", runs=7)])) == [True]
 
     await app._runtime.portal.run(spoil)
     await shop.turn(minutes=30)

@@ -46,9 +46,11 @@ async def test_one_that_cannot_be_read(shop: Shop, app: App, caplog: pytest.LogC
     async with app.running():
 
         async def spoil(link: Any) -> None:
-            records = {each.name: each for each in (await link.store.state())[0]}
+            records = {each.name: each for each in (await link.store.schedules())}
             zone = records["zone"].rule.replace(b'"UTC"', b'"Mars/Base"')
-            await link.store.put([replace(records["bytes"], rule=b"\xff"), replace(records["zone"], rule=zone)], [])
+            await link.store.put_schedules(
+                [replace(records["bytes"], rule=b"\xff"), replace(records["zone"], rule=zone)]
+            )
 
         await app._runtime.portal.run(spoil)
         for number in range(1, 4):
@@ -153,7 +155,7 @@ async def test_an_edit_that_loses_the_race_is_tried_again(shop: Shop, app: App) 
         return await put(schedules, limits)
 
     async with app.running():
-        if store.immediate:
+        if store.traits.synchronous:
             pytest.skip("a store that never suspends has no such moment")
         store.put = slow  # type: ignore[method-assign]
         info = await app.schedules.pause("tick")

@@ -52,7 +52,7 @@ def row(title: str) -> Callable[[Look], Look]:
 
 @row("other processes see the tasks, and they are there after the end of this one")
 async def shared(tried: Tried) -> str:
-    return "no" if tried.store.private else "yes"
+    return "no" if not tried.store.traits.shared else "yes"
 
 
 @row("a task of a source that nobody here knows")
@@ -64,7 +64,7 @@ async def unknown(tried: Tried) -> str:
 
     async with tried.app.running():
         lost = await tried.app.named("nobody").enqueue()
-        if tried.store.private:
+        if not tried.store.traits.shared:
             try:
                 await lost.result(timeout=20)
             except Exception as error:
@@ -106,11 +106,12 @@ async def joins(tried: Tried) -> str:
 
 @row("a worker process that dies without a word")
 async def death(tried: Tried) -> str:
-    if tried.store.private:
+    if not tried.store.traits.shared:
         return "takes its tasks with it"
-    if tried.store.lease is None:
+    if tried.store.traits.lease_ms is None:
         return "is noticed at once"
-    return f"is noticed by its supervisor at once, by others after the lease ({tried.store.lease // 1000} s, `?lease=`)"
+    lease = tried.store.traits.lease_ms // 1000
+    return f"is noticed by its supervisor at once, by others after the lease ({lease} s, `?lease=`)"
 
 
 class Ahead(SystemClock):
@@ -131,7 +132,7 @@ async def clock(tried: Tried) -> str:
     assert record is not None
     if here.now() - record.added < HOUR / 2:
         return "the app's clock, which no step of the wall clock moves"
-    return "the machine's clock" if store.lease is None else "the server's clock"
+    return "the machine's clock" if store.traits.lease_ms is None else "the server's clock"
 
 
 @row("`onthedot schema print | install | check`")

@@ -1,13 +1,13 @@
-"""The change log: bounded, a row a call, put into JSON only when somebody reads it."""
+"""The change feed: bounded, one row per call, built only when it is read."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 
 import msgspec
 
-from onthedot.stores.contract import Record
+from onthedot.stores.contract import ChangeEntry, ChangePage, Record, Transition
 from onthedot.stores.memory.tables import ChangeSet
 
 _MOST = 100_000  # moves, over all rows
@@ -40,20 +40,21 @@ class ChangeLog:
         while self._moves > _MOST and len(self._rows) > 1:
             self._moves -= len(self._rows.popleft())
 
-    def read(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+    def read(self, after: str, limit: int) -> ChangePage:
         if not after:
-            return [(str(self._number), b"[]")]
+            return ChangePage([], str(self._number))
         if not self._rows:
-            return []
+            return ChangePage([], after)
         start = max(0, int(after) - (self._rows[0].number - 1))
         rows = [self._rows[index] for index in range(start, min(start + limit, len(self._rows)))]
-        return [(str(row.number), msgspec.json.encode(list(_lines(row)))) for row in rows]
+        entries = [ChangeEntry(str(row.number), list(_transitions(row))) for row in rows]
+        return ChangePage(entries, entries[-1].cursor if entries else after)
 
 
-def _lines(row: _Row) -> Iterable[tuple[int, str, str, str]]:
+def _transitions(row: _Row) -> Iterable[Transition]:
     for record in row.entered:
-        yield row.at, record.uuid, record.source, record.state
+        yield Transition(row.at, record.uuid, record.source, record.state)
     for record in row.started:
-        yield row.at, record.uuid, record.source, "running"
+        yield Transition(row.at, record.uuid, record.source, "running")
     for record in row.ended:
-        yield row.at, record.uuid, record.source, record.state
+        yield Transition(row.at, record.uuid, record.source, record.state)

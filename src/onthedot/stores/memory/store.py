@@ -11,6 +11,7 @@ from onthedot.stores.contract import (
     CHORES,
     CLIENT_LEASE,
     Added,
+    ChangePage,
     ClaimRequest,
     ClaimResult,
     Completed,
@@ -31,10 +32,11 @@ from onthedot.stores.contract import (
     Requeued,
     Schedule,
     State,
+    StoreTraits,
     TurnResult,
     Verdict,
 )
-from onthedot.stores.hint_streams import HintHub
+from onthedot.stores.hint_streams import RECHECK, HintHub
 from onthedot.stores.memory.change_log import ChangeLog
 from onthedot.stores.memory.claim import MemoryPicker, idle_sources, take_strays
 from onthedot.stores.memory.find import find
@@ -64,10 +66,7 @@ class MemoryStore:
     [Added(uuid='u1', fresh=True)]
     """
 
-    private = True
-    immediate = True
-    direct = True
-    lease: int | None = None  # a session dies with the process, and so does the store
+    traits: StoreTraits = StoreTraits(shared=False, synchronous=True, cancel_safe=True)
 
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
@@ -173,34 +172,38 @@ class MemoryStore:
             holder = self._sessions.heartbeat(session, info, now + lease)
             if holder is None:
                 return HeartbeatResult(alive=False)
-            if lease <= 0:
-                self._bury(holder, now)
-                return HeartbeatResult(alive=False)
             return HeartbeatResult(
                 alive=True,
                 cancel_requests=[lease for lease, record in self._runs(holder) if record.history.cancel_requested],
             )
 
-    async def close_session(self, session: str) -> None:
+    async def close_session(self, session: str, *, crashed: bool = False) -> None:
         with self._call(session) as now:
+            if crashed:
+                holder = self._sessions.heartbeat(session, b"", now)
+                if holder is not None:
+                    self._reap_session(holder, now)
+                return
             holder = self._sessions.close(session)
             if holder is not None:
-                self.release_session(holder, now)
+                self._release_session(holder, now)
 
     def hints(self, session: str) -> Hints:
         return self._listeners.listen(session)
 
     # -- control
 
-    async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
+    async def put_schedules(self, schedules: Sequence[Schedule]) -> Sequence[bool]:
+        with self._call():
+            if schedules:
+                self._tables.sooner.add(RECHECK)
+            return [self._schedules.put(schedule) for schedule in schedules]
+
+    async def put_limits(self, limits: Sequence[Limit]) -> None:
         with self._call() as now:
-            answers = [self._schedules.put(schedule) for schedule in schedules]
             for limit in limits:
                 if self._tables.limits.put(limit, now):
                     self._tables.woken.add(limit.name.partition("/")[0])
-            if schedules:
-                self._tables.sooner.add("")  # of no source, but somebody has to look at the time again
-            return [*answers, *(True for _ in limits)]
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
         with self._call() as now:
@@ -237,15 +240,23 @@ class MemoryStore:
             tally = self._tables.tally.items()
             return {(source, state): count for source, counts in tally for state, count in counts.items() if count}
 
-    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
+    async def schedules(self) -> Sequence[Schedule]:
         with self._lock:
-            return self._schedules.all(), self._tables.limits.all(), self._sessions.infos(self._clock.now())
+            return self._schedules.all()
+
+    async def limits(self) -> Sequence[Limit]:
+        with self._lock:
+            return self._tables.limits.all()
+
+    async def sessions(self) -> Mapping[str, bytes]:
+        with self._lock:
+            return self._sessions.infos(self._clock.now())
 
     async def position(self, uuid: str) -> Position | None:
         with self._lock:
             return standing(self._tables, uuid, self._clock.now())
 
-    async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+    async def changes(self, after: str, limit: int) -> ChangePage:
         with self._lock:
             return self._changes.read(after, limit)
 
@@ -412,16 +423,16 @@ class MemoryStore:
 
     def _reap(self, now: float) -> None:
         for dead in self._sessions.overdue(now):
-            self._bury(dead, now)
+            self._reap_session(dead, now)
 
-    def _bury(self, session: SessionEntry, now: float) -> None:
+    def _reap_session(self, session: SessionEntry, now: float) -> None:
         """A suspect that ran alone took the session down; without one, any run may have done it."""
         self._sessions.reap_session(session.name)
         runs = [record for _, record in self._runs(session)]
         suspects = [record for record in runs if record.is_suspect]
-        self.release_session(session, now, crashes={record.uuid for record in suspects or runs})
+        self._release_session(session, now, crashes={record.uuid for record in suspects or runs})
 
-    def release_session(self, session: SessionEntry, now: float, crashes: set[str] | None = None) -> None:
+    def _release_session(self, session: SessionEntry, now: float, crashes: set[str] | None = None) -> None:
         """crashes: those of a dead session that count as such; None: it was closed in order."""
         tables = self._tables
         leased = [(claim, record) for claim in session.claims for record in tables.held(claim)]

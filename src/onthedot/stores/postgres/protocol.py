@@ -9,7 +9,6 @@ from typing import Any
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
-from msgspec.structs import asdict
 
 from onthedot.stores.contract import (
     NO_HISTORY,
@@ -20,7 +19,6 @@ from onthedot.stores.contract import (
     FireRequest,
     History,
     Lease,
-    Limit,
     NewTask,
     Note,
     Outcome,
@@ -153,11 +151,6 @@ def encode_fire(fire: FireRequest) -> dict[str, Any]:
         "name": fire.name, "rev": fire.rev, "tasks": encode_tasks(fire.tasks), "next_at": fire.next_at,
         "last_at": fire.last_at,
     }  # fmt: skip
-
-
-def encode_limit(limit: Limit) -> dict[str, Any]:
-    said = asdict(limit)
-    return {**said, "side": said.pop("owner")}
 
 
 def encode(said: object) -> str:

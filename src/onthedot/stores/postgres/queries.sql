@@ -52,8 +52,11 @@ SELECT * FROM onthedot.beat_v1($1);
 -- name: close
 SELECT * FROM onthedot.close_v1($1);
 
--- name: put
-SELECT * FROM onthedot.put_v1($1);
+-- name: put_schedules
+SELECT * FROM onthedot.put_schedules_v1($1);
+
+-- name: put_limits
+SELECT * FROM onthedot.put_limits_v1($1);
 
 -- name: fire
 SELECT * FROM onthedot.fire_v1($1);
@@ -131,10 +134,10 @@ SELECT source, state, sum(number)::bigint AS number FROM onthedot.tally WHERE ap
 GROUP BY source, state HAVING sum(number) <> 0;
 
 -- name: schedules
-SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs FROM onthedot.schedule WHERE app = $1;
+SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot.schedule WHERE app = $1;
 
 -- name: limits
-SELECT name, cap, rate, burst, paused, reason, side FROM onthedot.bound WHERE app = $1;
+SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FROM onthedot.bound WHERE app = $1;
 
 -- name: sessions
 SELECT name, info FROM onthedot.session WHERE app = $1 AND info IS NOT NULL AND until > onthedot.now_v1($2);

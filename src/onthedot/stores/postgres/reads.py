@@ -9,7 +9,20 @@ from typing import Any
 import msgspec
 
 from onthedot.stores.capabilities import ServerInfo
-from onthedot.stores.contract import MAX_AHEAD, Lease, Limit, Note, Page, Position, Record, Schedule, State
+from onthedot.stores.contract import (
+    MAX_AHEAD,
+    ChangeEntry,
+    ChangePage,
+    Lease,
+    Limit,
+    Note,
+    Page,
+    Position,
+    Record,
+    Schedule,
+    State,
+    Transition,
+)
 from onthedot.stores.postgres.connections import PostgresConnection
 from onthedot.stores.postgres.protocol import record_as_seen
 from onthedot.stores.postgres.queries import SQL
@@ -76,11 +89,15 @@ class PostgresReads(ABC):
         rows = await self._connection.rows(SQL["tally"], self._app)
         return {(source, state): number for source, state, number in rows}
 
-    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
-        schedules = await self._connection.rows(SQL["schedules"], self._app)
-        limits = await self._connection.rows(SQL["limits"], self._app)
-        sessions = await self._connection.rows(SQL["sessions"], self._app, self._now())
-        return [Schedule(*row) for row in schedules], [Limit(*row) for row in limits], dict(map(tuple, sessions))
+    async def schedules(self) -> list[Schedule]:
+        return [Schedule(*row) for row in await self._connection.rows(SQL["schedules"], self._app)]
+
+    async def limits(self) -> list[Limit]:
+        return [Limit(*row) for row in await self._connection.rows(SQL["limits"], self._app)]
+
+    async def sessions(self) -> dict[str, bytes]:
+        rows = await self._connection.rows(SQL["sessions"], self._app, self._now())
+        return {row["name"]: row["info"] for row in rows}
 
     async def position(self, uuid: str) -> Position | None:
         row = await self._connection.row(SQL["standing"], self._app, self._now(), uuid, MAX_AHEAD)
@@ -99,30 +116,29 @@ class PostgresReads(ABC):
                 lane.bucket = _bucket(row["lane_tokens"], row["lane_at"])
         return Position(blockers(limits, record, row["running"], row["now"]), min(row["ahead"], MAX_AHEAD))
 
-    async def changes(self, after: str, limit: int) -> list[tuple[str, bytes]]:
+    async def changes(self, after: str, limit: int) -> ChangePage:
         if not after:
             row = await self._connection.row(SQL["last_change"], self._app, self._now())
-            return [(str(row[0]), b"[]")]
-        calls = await self._connection.rows(SQL["changes"], self._app, self._now(), int(after), limit)
-        read: list[tuple[str, bytes]] = []
-        for call, at, text in calls:
-            moves: list[tuple[str, list[int] | None, list[tuple[str, str]] | None]] = msgspec.json.decode(text)
+            return ChangePage([], str(row[0]))
+        entries: list[ChangeEntry] = []
+        for call, at, text in await self._connection.rows(SQL["changes"], self._app, self._now(), int(after), limit):
+            moves = _moves(text)
             seqs = [seq for _, some, _ in moves for seq in some or ()]
             names = {row[0]: (row[1], row[2]) for row in await self._connection.rows(SQL["names"], seqs)}
-            read.append((str(call), msgspec.json.encode(list(_lines(at, moves, names)))))
-        return read
+            entries.append(ChangeEntry(str(call), list(_transitions(at, moves, names))))
+        return ChangePage(entries, entries[-1].cursor if entries else after)
+
+
+_Move = tuple[State, list[int] | None, list[tuple[str, str]] | None]  # state, seqs, purged ones by uuid and source
+_moves = msgspec.json.Decoder(list[_Move]).decode
 
 
 def _bucket(tokens: float, at: float) -> TokenBucket:
     return TokenBucket(Limit("", burst=tokens), at)
 
 
-def _lines(
-    at: int,
-    moves: Sequence[tuple[str, Sequence[int] | None, Sequence[tuple[str, str]] | None]],
-    names: Mapping[int, tuple[str, str]],
-) -> Iterator[tuple[int, str, str, str]]:
-    """In words; of those that were purged since, nothing is said."""
+def _transitions(at: int, moves: Sequence[_Move], names: Mapping[int, tuple[str, str]]) -> Iterator[Transition]:
+    """Tasks that were purged since are left out."""
     for state, seqs, gone in moves:
         for uuid, source in (*(names[seq] for seq in seqs or () if seq in names), *(gone or ())):
-            yield at, uuid, source, state
+            yield Transition(at, uuid, source, state)

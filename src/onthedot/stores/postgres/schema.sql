@@ -63,8 +63,8 @@ CREATE TABLE key (
 );
 CREATE INDEX key_until ON key (until) WHERE until IS NOT NULL;
 CREATE TABLE bound (  -- limits
-    app integer, name label, side label, cap integer, rate double precision, burst double precision NOT NULL,
-    paused boolean NOT NULL, reason text NOT NULL, PRIMARY KEY (app, name, side)
+    app integer, name label, owner label, cap integer, rate double precision, burst double precision NOT NULL,
+    paused boolean NOT NULL, reason text NOT NULL, paused_since bigint, lane_rule bytea, PRIMARY KEY (app, name, owner)
 );
 CREATE TABLE bucket (  -- of a lane or a source; tokens is null: it is full
     app integer, name label, tokens double precision, at double precision, refill_at double precision,
@@ -74,7 +74,7 @@ CREATE INDEX bucket_refill ON bucket (app, refill_at) WHERE refill_at IS NOT NUL
 CREATE TABLE nudge (app integer NOT NULL, lane label NOT NULL);  -- lanes that may have opened: the next turn looks
 CREATE TABLE schedule (
     app integer, name label, rule bytea NOT NULL, definition_digest text NOT NULL, next_at bigint, rev integer NOT NULL,
-    paused boolean NOT NULL, last_at bigint, runs integer NOT NULL, PRIMARY KEY (app, name)
+    paused boolean NOT NULL, last_at bigint, runs integer NOT NULL, incoming boolean NOT NULL, PRIMARY KEY (app, name)
 );
 CREATE INDEX schedule_next ON schedule (app, next_at) WHERE next_at IS NOT NULL AND NOT paused;
 

@@ -25,6 +25,7 @@ from onthedot.stores.contract import (
     Outcome,
     Record,
     Schedule,
+    StoreTraits,
     TurnResult,
     Verdict,
 )
@@ -62,13 +63,9 @@ class _Here(PostgresConnections):
 class PostgresStore(PostgresReads):
     """Several apps may share a database: each sees its own tasks. May be used on several loops, opened on each."""
 
-    private = False
-    immediate = False
-    direct = False
-
     def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
         self.address: PostgresAddress = PostgresAddress.of(url)
-        self.lease: int | None = self.address.lease
+        self.traits: StoreTraits = StoreTraits(shared=True, lease_ms=self.address.lease)
         self._clock = clock or SystemClock()
         self._name = name
         self._lock = threading.Lock()
@@ -190,12 +187,13 @@ class PostgresStore(PostgresReads):
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         row = await self._mine.beat.row(SQL["beat"], self._said(session=session, info=info, lease=lease))
         self._tell(told_of(row["told"], but=session))
-        return (
-            HeartbeatResult(True, protocol.leases(row["cancel"], session)) if row["alive"] else HeartbeatResult(False)
-        )
+        if not row["alive"]:
+            return HeartbeatResult(alive=False)
+        return HeartbeatResult(True, protocol.leases(row["cancel"], session))
 
-    async def close_session(self, session: str) -> None:
-        row = await self._mine.add.row(SQL["close"], self._said(session=session))
+    async def close_session(self, session: str, *, crashed: bool = False) -> None:
+        connection = self._mine.beat if crashed else self._mine.add
+        row = await connection.row(SQL["close"], self._said(session=session, crashed=crashed))
         self._asked.pop(session, None)
         self._tell(told_of(row["told"], but=session))
 
@@ -204,12 +202,15 @@ class PostgresStore(PostgresReads):
 
     # -- control
 
-    async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
-        said = self._said(schedules=schedules, limits=[protocol.encode_limit(limit) for limit in limits])
-        row = await self._mine.add.row(SQL["put"], said)
+    async def put_schedules(self, schedules: Sequence[Schedule]) -> Sequence[bool]:
+        row = await self._mine.add.row(SQL["put_schedules"], self._said(schedules=schedules))
         self._tell(told_of(row["told"]))
         answers: Sequence[bool] = row["answers"]
         return answers
+
+    async def put_limits(self, limits: Sequence[Limit]) -> None:
+        row = await self._mine.add.row(SQL["put_limits"], self._said(limits=limits))
+        self._tell(told_of(row["told"]))
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
         row = await self._mine.add.row(SQL["fire"], self._said(fires=[protocol.encode_fire(fire) for fire in fires]))

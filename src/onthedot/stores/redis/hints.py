@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Awaitable, Callable
 from functools import partial
 
-from onthedot.stores.contract import Hint, LeasedTasks, Record
+from onthedot.stores.contract import HandoffMessage, Hint, LeasedTasks, Record
+from onthedot.stores.hint_streams import RECHECK
 from onthedot.stores.redis.errors import explained
 from onthedot.stores.redis.record_format import decode, unpack_leased, unpack_message
 from onthedot.stores.redis.subscription import RedisSubscription
@@ -49,13 +50,16 @@ class RedisHintStream:
     async def _understood(self, channel: bytes, data: bytes) -> Hint | None:
         if channel.endswith(b":hints"):
             caller, sources = decode(data)
-            return None if caller == self._session else Hint(sources=frozenset(sources))
+            if caller == self._session:
+                return None
+            return Hint(sources=frozenset(sources) - {RECHECK}, recheck=RECHECK in sources)
         if not data:
             return None  # a beat: only that it lives
         (kind, *more), rest = unpack_message(data)
         if kind == "held":
             number, fence = more
-            return Hint(number=number, held=LeasedTasks(fence, await self._with_policies(partial(unpack_leased, rest))))
+            leased = LeasedTasks(fence, await self._with_policies(partial(unpack_leased, rest)))
+            return Hint(handoff=HandoffMessage(number, leased))
         if kind == "ended":
             return Hint(ended=frozenset(to_uuids(rest)))
         reason: str = more[0]

@@ -29,11 +29,20 @@ def to_standing(answer: Sequence[Any]) -> Position:
 
 
 def to_limit(field: bytes, packed: bytes) -> Limit:
-    name, _, by = field.decode().rpartition("|")
-    cap, rate, burst, paused, reason = decode(packed)
+    name, _, owner = field.decode().rpartition("|")
+    cap, rate, burst, paused, reason, since, lane_rule = decode(packed)
     return Limit(
         name, None if cap is False else cap, None if rate is False else rate, burst, paused, reason,
-        "operator" if by == "operator" else "code",
+        "operator" if owner == "operator" else "code", None if since is False else since,
+        lane_rule.encode() if lane_rule else None,
+    )  # fmt: skip
+
+
+def pack_limit(limit: Limit) -> tuple[object, ...]:
+    rule = None if limit.lane_rule is None else limit.lane_rule.decode()
+    return (
+        limit.name, limit.owner, limit.cap, limit.rate, limit.burst, limit.paused, limit.reason,
+        limit.paused_since, rule,
     )  # fmt: skip
 
 

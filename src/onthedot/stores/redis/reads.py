@@ -9,7 +9,20 @@ from typing import Any
 import msgspec
 
 from onthedot.stores.capabilities import ServerInfo
-from onthedot.stores.contract import MAX_AHEAD, Lease, Limit, Note, Page, Position, Record, Schedule, State
+from onthedot.stores.contract import (
+    MAX_AHEAD,
+    ChangeEntry,
+    ChangePage,
+    Lease,
+    Limit,
+    Note,
+    Page,
+    Position,
+    Record,
+    Schedule,
+    State,
+    Transition,
+)
 from onthedot.stores.redis.client import fields
 from onthedot.stores.redis.position import to_limit, to_standing
 from onthedot.stores.redis.record_format import remember_policy, seq_bytes, to_note, to_record, to_schedule
@@ -89,17 +102,21 @@ class RedisReads(ABC):
         tally: dict[tuple[str, State], int] = {}
         for field, number in _pairs(await self._do("HGETALL", "tally")):
             source, _, state = field.decode().rpartition(":")
-            tally[source, msgspec.convert(state, State)] = int(number)
+            tally[source, _state(state)] = int(number)
         return tally
 
-    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
-        schedules, rules, limits, workers, leases = await self._call("snapshot")
-        rule, alive = dict(_pairs(rules)), set(leases)
-        return (
-            [to_schedule(name, packed, rule[name]) for name, packed in _pairs(schedules)],
-            [to_limit(field, packed) for field, packed in _pairs(limits)],
-            {name.decode(): info for name, info in _pairs(workers) if name in alive},
-        )
+    async def schedules(self) -> list[Schedule]:
+        schedules, rules = await self._call("schedules")
+        rule = dict(_pairs(rules))
+        return [to_schedule(name, packed, rule[name]) for name, packed in _pairs(schedules)]
+
+    async def limits(self) -> list[Limit]:
+        return [to_limit(field, packed) for field, packed in _pairs(await self._do("HGETALL", "limits"))]
+
+    async def sessions(self) -> dict[str, bytes]:
+        workers, leases = await self._call("sessions")
+        alive = set(leases)
+        return {name.decode(): info for name, info in _pairs(workers) if name in alive}
 
     async def server(self) -> ServerInfo:
         now, about, memory = await self._call("server_info")
@@ -112,14 +129,15 @@ class RedisReads(ABC):
         answer = await self._call("position", pack_uuid(uuid), MAX_AHEAD)
         return None if answer is None else to_standing(answer)
 
-    async def changes(self, after: str, limit: int) -> list[tuple[str, bytes]]:
+    async def changes(self, after: str, limit: int) -> ChangePage:
         if not after:
-            return [((await self._do("HGET", "count", "moves") or b"0").decode(), b"[]")]
+            return ChangePage([], (await self._do("HGET", "count", "moves") or b"0").decode())
         entries = await self._do("XRANGE", "changes", f"({after}", "+", "COUNT", limit)
         rows = [(number.decode().partition("-")[0], dict(_pairs(fields))) for number, fields in entries]
         seqs = {seq for _, row in rows for field, what in row.items() for seq in _seqs(field, what)}
         names = await self._names(sorted(seqs))
-        return [(number, msgspec.json.encode(list(_moves(row, names)))) for number, row in rows]
+        found = [ChangeEntry(number, list(_transitions(row, names))) for number, row in rows]
+        return ChangePage(found, found[-1].cursor if found else after)
 
     async def _names(self, seqs: Sequence[bytes]) -> dict[bytes, tuple[str, str]]:
         names: dict[bytes, tuple[str, str]] = {}
@@ -132,16 +150,21 @@ class RedisReads(ABC):
         return names
 
 
-def _moves(row: dict[bytes, bytes], names: Mapping[bytes, tuple[str, str]]) -> Iterator[tuple[int, str, str, str]]:
-    """In words; of those that are gone since, nothing is said."""
+def _transitions(row: dict[bytes, bytes], names: Mapping[bytes, tuple[str, str]]) -> Iterator[Transition]:
+    """Tasks that were purged since are left out."""
     at = int(row.pop(b"at"))
     for field, what in row.items():
         if field.startswith(b"gone:"):
             _, state, source = field.decode().split(":", 2)
-            yield from ((at, uuid, source, state) for uuid in to_uuids(what))
+            yield from (Transition(at, uuid, source, _state(state)) for uuid in to_uuids(what))
         else:
-            state = field.decode().removeprefix("run:")
-            yield from ((at, *names[seq], state) for seq in _seqs(field, what) if seq in names)
+            state = _state(field.decode().removeprefix("run:"))
+            yield from (Transition(at, *names[seq], state) for seq in _seqs(field, what) if seq in names)
+
+
+def _state(text: str) -> State:
+    state: State = msgspec.convert(text, State)
+    return state
 
 
 def _seqs(field: bytes, what: bytes) -> list[bytes]:

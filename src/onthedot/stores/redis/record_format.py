@@ -182,11 +182,19 @@ def seq_bytes(seqs: Iterable[int]) -> list[bytes]:
 
 
 def to_schedule(name: bytes, packed: bytes, rule: bytes) -> Schedule:
-    declared, next_at, rev, paused, last_at, runs = decode(packed)
+    digest, next_at, rev, paused, last_at, runs, incoming = decode(packed)
     nothing = (False, None)
     return Schedule(
-        name.decode(), rule, declared, None if next_at in nothing else next_at, rev, bool(paused),
-        None if last_at in nothing else last_at, runs,
+        name.decode(), rule, digest, None if next_at in nothing else next_at, rev, bool(paused),
+        None if last_at in nothing else last_at, runs, bool(incoming),
+    )  # fmt: skip
+
+
+def pack_schedule(schedule: Schedule) -> tuple[object, ...]:
+    """Without its rule, which is opaque to the server."""
+    return (
+        schedule.name, schedule.definition_digest, schedule.next_at, schedule.rev, schedule.paused, schedule.last_at,
+        schedule.runs, schedule.incoming,
     )  # fmt: skip
 
 

@@ -57,8 +57,8 @@ def _plain(name: str) -> str:
 
 VERBS = (
     "add", "add_uniform", "turn", "note", "cancel", "lift", "adopt", "revive", "heartbeat", "close_session",
-    "put", "fire", "delete_schedules",
-    "purge", "get", "resolve_ids", "position", "snapshot", "server_info",
+    "put_schedules", "put_limits", "fire", "delete_schedules", "purge", "get", "resolve_ids", "position", "schedules",
+    "sessions", "server_info",
 )  # fmt: skip
 SCRIPTS: dict[str, Script] = {verb: _read(verb) for verb in VERBS}
 TEXTS: dict[str, str] = {script.sha: script.text for script in SCRIPTS.values()}

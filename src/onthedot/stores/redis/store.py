@@ -29,11 +29,13 @@ from onthedot.stores.contract import (
     Record,
     Schedule,
     SlotPool,
+    StoreTraits,
     TurnResult,
     Verdict,
 )
 from onthedot.stores.redis.client import RedisClient, closed
 from onthedot.stores.redis.hints import RedisHintStream
+from onthedot.stores.redis.position import pack_limit
 from onthedot.stores.redis.reads import RedisReads
 from onthedot.stores.redis.record_format import (
     UnknownPolicy,
@@ -44,6 +46,7 @@ from onthedot.stores.redis.record_format import (
     pack_copies,
     pack_outcomes,
     pack_policies,
+    pack_schedule,
     payloads,
     remember_policy,
     times,
@@ -64,13 +67,9 @@ _PURGE = 1000  # records a script drops
 class RedisStore(RedisReads):
     """Several apps may share a server: the keys of each begin with ``onthedot:{name}:``."""
 
-    private = False
-    immediate = False
-    direct = True
-
     def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
         self._place = place_of(url)
-        self.lease: int | None = self._place.lease
+        self.traits: StoreTraits = StoreTraits(shared=True, cancel_safe=True, lease_ms=self._place.lease)
         self.prefix: str = f"onthedot:{{{name}}}:"
         self._clock = None if clock is None or isinstance(clock, SystemClock) else clock  # None: the server's
         self._clients: dict[asyncio.AbstractEventLoop, tuple[RedisClient, int]] = {}
@@ -178,17 +177,16 @@ class RedisStore(RedisReads):
     # -- sessions
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
-        while (answer := await self._call("heartbeat", session, info, lease)) == b"more":
-            pass  # dead, and what it held goes back a batch at a time
+        answer = await self._call("heartbeat", session, info, lease)
         if not answer[0]:
             return HeartbeatResult(alive=False)
         wanted = answer[1]
         pairs = zip(wanted[::2], wanted[1::2], strict=True)
         return HeartbeatResult(True, [Lease(to_uuid(uuid), fence, session) for uuid, fence in pairs])
 
-    async def close_session(self, session: str) -> None:
-        while await self._call("close_session", session):
-            pass  # a batch at a time
+    async def close_session(self, session: str, *, crashed: bool = False) -> None:
+        while await self._call("close_session", session, int(crashed)):
+            pass  # its tasks are requeued one batch per call
 
     def hints(self, session: str) -> Hints:
         return RedisHintStream(session, self._subscribe, self._with_policies, self._place.shown)
@@ -198,14 +196,16 @@ class RedisStore(RedisReads):
 
     # -- control
 
-    async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
-        new = [
-            (each.name, each.definition_digest, each.next_at, each.rev, each.paused, each.last_at, each.runs)
-            for each in schedules
-        ]
-        bounds = [(each.name, each.owner, each.cap, each.rate, each.burst, each.paused, each.reason) for each in limits]
-        answers = await self._call("put", encode(new), encode(bounds), *(each.rule for each in schedules))
-        return [*map(bool, answers), *(True for _ in limits)]
+    async def put_schedules(self, schedules: Sequence[Schedule]) -> Sequence[bool]:
+        if not schedules:
+            return []
+        rules = [schedule.rule for schedule in schedules]
+        answers = await self._call("put_schedules", encode([pack_schedule(each) for each in schedules]), *rules)
+        return [bool(answer) for answer in answers]
+
+    async def put_limits(self, limits: Sequence[Limit]) -> None:
+        if limits:
+            await self._call("put_limits", encode([pack_limit(limit) for limit in limits]))
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
         wanted = [(each.name, each.rev, each.next_at, each.last_at, times(each.tasks)) for each in fires]
@@ -247,10 +247,13 @@ def _pool(pool: SlotPool) -> list[Any]:
 
 def _waiting(request: ClaimRequest) -> bytes:
     """As the server keeps it: ms, the next number, then 0, name, 1 and room of each source."""
-    if request.waits is None:
+    offer = request.offer
+    if offer is None:
         return b""
-    room = [b"\0%b\1%b" % (name.encode(), min(most, 65_535).to_bytes(2, "big")) for name, most in request.waits.items()]
-    return _WAITING.pack(request.waits_for, request.number + 1) + b"".join(room)
+    parts = [
+        b"\0%b\1%b" % (name.encode(), min(most, 65_535).to_bytes(2, "big")) for name, most in offer.capacity.items()
+    ]
+    return _WAITING.pack(offer.valid_ms, request.number + 1) + b"".join(parts)
 
 
 def _claimed(answer: Sequence[Any]) -> ClaimResult:

@@ -211,5 +211,5 @@ class SqlitePicker:
 
 
 def to_schedule(row: Row) -> Schedule:
-    name, rule, declared, next_at, rev, paused, last_at, runs = row
-    return Schedule(name, rule, declared, next_at, rev, bool(paused), last_at, runs)
+    name, rule, digest, next_at, rev, paused, last_at, runs, incoming = row
+    return Schedule(name, rule, digest, next_at, rev, bool(paused), last_at, runs, bool(incoming))

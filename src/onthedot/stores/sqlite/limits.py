@@ -5,6 +5,8 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Sequence
 
+from msgspec.structs import astuple
+
 from onthedot.stores.contract import Limit
 from onthedot.stores.rules.limits import SWEEP, Lane, LimitTable, TokenBucket, is_effective
 from onthedot.stores.sqlite.queries import SQL
@@ -12,6 +14,11 @@ from onthedot.stores.sqlite.rows import Row
 
 _SLACK_MS = 1e-3
 _BLANK = (0, 0, 0.0, None, None, None)  # a lane of which there is nothing to remember
+
+
+def to_limit(row: Row) -> Limit:
+    name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule = row
+    return Limit(name, cap, rate, burst, bool(paused), reason, owner, paused_since, lane_rule)
 
 
 class SqliteLimitTable(LimitTable):
@@ -26,10 +33,7 @@ class SqliteLimitTable(LimitTable):
         """The limits, which are few. Until they change, nothing is read where none is declared."""
         self._effective.clear()
         rows = self._db.execute(SQL["limits"], (self._app,))
-        limits = [
-            Limit(name, cap, rate, burst, bool(paused), reason, by)
-            for name, cap, rate, burst, paused, reason, by in rows
-        ]
+        limits = [to_limit(row) for row in rows]
         self._records = {(limit.name, limit.owner): limit for limit in limits}
         self.declared: bool = any(map(is_effective, limits))
 
@@ -37,10 +41,7 @@ class SqliteLimitTable(LimitTable):
         """Answers with those that are new or other than before; the lanes they are about are looked at again."""
         last = {(each.name, each.owner): each for each in limits}
         changed = [each for name, each in last.items() if self._records.get(name) != each]
-        rows = [
-            (self._app, each.name, each.owner, each.cap, each.rate, each.burst, each.paused, each.reason)
-            for each in changed
-        ]
+        rows = [(self._app, *astuple(each)) for each in changed]
         if rows:
             self._db.executemany(SQL["put_limit"], rows)
             self.load()

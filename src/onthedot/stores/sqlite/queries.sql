@@ -125,10 +125,10 @@ FROM onthedot_lane AS lane WHERE app = :app AND name > :after ORDER BY name LIMI
 DELETE FROM onthedot_lane WHERE app = ? AND name = ?;
 
 -- name: limits
-SELECT name, cap, rate, burst, paused, reason, by FROM onthedot_bound WHERE app = ?;
+SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FROM onthedot_bound WHERE app = ?;
 
 -- name: put_limit
-INSERT OR REPLACE INTO onthedot_bound VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO onthedot_bound VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: rung
 SELECT {record}, alarm.at FROM onthedot_alarm AS alarm CROSS JOIN onthedot_task AS task USING (seq)
@@ -242,7 +242,7 @@ SELECT (SELECT min(at) FROM onthedot_alarm WHERE app = :app),
     (SELECT min(next_at) FROM onthedot_schedule WHERE app = :app AND next_at > :now AND NOT paused);
 
 -- name: due_schedules
-SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs FROM onthedot_schedule
+SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot_schedule
 WHERE app = ? AND next_at <= ? AND NOT paused;
 
 -- name: session
@@ -282,11 +282,12 @@ DELETE FROM onthedot_grave WHERE number <= (SELECT max(number) FROM onthedot_gra
 SELECT 1 FROM onthedot_grave WHERE app = ? AND name = ?;
 
 -- name: schedule
-SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs FROM onthedot_schedule WHERE app = ? AND name = ?;
+SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot_schedule
+WHERE app = ? AND name = ?;
 
 -- name: put_schedule
-INSERT OR REPLACE INTO onthedot_schedule (app, name, rule, definition_digest, next_at, rev, paused, last_at, runs)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO onthedot_schedule (app, name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: drop_schedule
 DELETE FROM onthedot_schedule WHERE app = ? AND name = ?;
@@ -394,7 +395,7 @@ SELECT count(*) FROM (
 SELECT count(*) FROM (SELECT 1 FROM onthedot_parked WHERE app = ? AND lane = ? AND (rank, seq) < (?, ?) LIMIT ?);
 
 -- name: all_schedules
-SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs FROM onthedot_schedule WHERE app = ?;
+SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot_schedule WHERE app = ?;
 
 -- name: logged
 SELECT 1 FROM onthedot_change WHERE number = ?;

@@ -5,16 +5,29 @@ from __future__ import annotations
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import msgspec
 
-from onthedot.stores.contract import MAX_AHEAD, Lease, Limit, Note, Page, Position, Record, Schedule, State
+from onthedot.stores.contract import (
+    MAX_AHEAD,
+    ChangeEntry,
+    ChangePage,
+    Lease,
+    Limit,
+    Note,
+    Page,
+    Position,
+    Record,
+    Schedule,
+    State,
+    Transition,
+)
 from onthedot.stores.rules.filters import FILTERS, check
 from onthedot.stores.rules.position import blockers
 from onthedot.stores.rules.records import CHORE_REASONS, ENDED, with_history, with_state
 from onthedot.stores.sqlite.claim import to_schedule
-from onthedot.stores.sqlite.limits import SqliteLimitTable
+from onthedot.stores.sqlite.limits import SqliteLimitTable, to_limit
 from onthedot.stores.sqlite.presence import is_gone
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_record
@@ -87,32 +100,34 @@ class SqliteReads:
         counts: list[int] = [self.db.execute(SQL[name], queue).fetchone()[0] for name, queue in queues]
         return min(MAX_AHEAD, sum(counts))
 
-    def state(self, now: float) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
-        app = (self._app,)
-        limits = [
-            Limit(name, cap, rate, burst, bool(paused), reason, by)
-            for name, cap, rate, burst, paused, reason, by in self.db.execute(SQL["limits"], app)
-        ]
-        schedules = [to_schedule(row) for row in self.db.execute(SQL["all_schedules"], app)]
+    def schedules(self) -> list[Schedule]:
+        return [to_schedule(row) for row in self.db.execute(SQL["all_schedules"], (self._app,))]
+
+    def limits(self) -> list[Limit]:
+        return [to_limit(row) for row in self.db.execute(SQL["limits"], (self._app,))]
+
+    def sessions(self, now: float) -> dict[str, bytes]:
         workers = self.db.execute(SQL["workers"], (self._app, now)).fetchall()
         gone = {owner for owner in {owner for _, owner, _ in workers} if is_gone(self._presences, owner)}
-        return schedules, limits, {name: info for name, owner, info in workers if owner not in gone}
+        return {name: info for name, owner, info in workers if owner not in gone}
 
-    def changes(self, after: str, limit: int) -> list[tuple[str, bytes]]:
+    def changes(self, after: str, limit: int) -> ChangePage:
         if not after:
-            return [(str(self.db.execute(SQL["counters"]).fetchone()[2]), b"[]")]
+            return ChangePage([], str(self.db.execute(SQL["counters"]).fetchone()[2]))
         rows = self.db.execute(SQL["changes"], (self._app, int(after), limit)).fetchall()
-        return [(str(number), msgspec.json.encode(list(self._moves(at, moves)))) for number, at, moves in rows]
+        entries = [ChangeEntry(str(number), list(self._transitions(at, moves))) for number, at, moves in rows]
+        return ChangePage(entries, entries[-1].cursor if entries else after)
 
-    def _moves(self, at: int, text: str) -> Iterator[tuple[int, str, str, str]]:
-        """In words; of those that are gone since, nothing is said."""
-        moves: dict[str, list[Any]] = msgspec.json.decode(text)
+    def _transitions(self, at: int, text: str) -> Iterator[Transition]:
+        """Tasks that were purged since are left out."""
+        moves: dict[State | Literal["gone"], list[Any]] = msgspec.json.decode(text)
         for uuid, source, state in moves.pop("gone", ()):
-            yield at, uuid, source, state
+            yield Transition(at, uuid, source, state)
         for state, seqs in moves.items():
+            assert state != "gone"
             wanted = msgspec.json.encode(seqs).decode()
             for _, uuid, source in self.db.execute(SQL["names"], (wanted,)):
-                yield at, uuid, source, state
+                yield Transition(at, uuid, source, state)
 
 
 def _seen(row: Row, now: float) -> Record:

@@ -8,20 +8,23 @@ import msgspec
 from msgspec.structs import astuple, replace
 
 from onthedot.stores.contract import FireRequest, Limit, Schedule
+from onthedot.stores.hint_streams import RECHECK
 from onthedot.stores.sqlite.claim import to_schedule
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row
 from onthedot.stores.sqlite.tables import SqliteTables
 
 
-def put(tables: SqliteTables, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> list[bool]:
-    answers = [_put(tables, schedule) for schedule in schedules]
+def put_schedules(tables: SqliteTables, schedules: Sequence[Schedule]) -> list[bool]:
+    if schedules:
+        tables.told.sooner.add(RECHECK)
+    return [_put(tables, schedule) for schedule in schedules]
+
+
+def put_limits(tables: SqliteTables, limits: Sequence[Limit]) -> None:
     if changed := tables.limits.put_all(limits, tables.now):
         tables.told.woken |= {limit.name.partition("/")[0] for limit in changed}
         tables.control += 1
-    if schedules:
-        tables.told.sooner.add("")  # of no source, but somebody has to look at the time again
-    return [*answers, *(True for _ in limits)]
 
 
 def _schedule(tables: SqliteTables, name: str) -> Schedule | None:

@@ -51,8 +51,8 @@ CREATE TABLE onthedot_uniq (
 ) WITHOUT ROWID;
 CREATE INDEX onthedot_uniq_until ON onthedot_uniq (until) WHERE until IS NOT NULL;
 CREATE TABLE onthedot_bound (  -- limits
-    app INTEGER, name TEXT, by TEXT, cap INTEGER, rate REAL, burst REAL NOT NULL, paused INTEGER NOT NULL,
-    reason TEXT NOT NULL, PRIMARY KEY (app, name, by)
+    app INTEGER, name TEXT, cap INTEGER, rate REAL, burst REAL NOT NULL, paused INTEGER NOT NULL, reason TEXT NOT NULL,
+    owner TEXT, paused_since INTEGER, lane_rule BLOB, PRIMARY KEY (app, name, owner)
 ) WITHOUT ROWID;
 CREATE TABLE onthedot_lane (  -- of a source only tokens and at are used: its bucket
     app INTEGER, name TEXT, running INTEGER NOT NULL, admitted INTEGER NOT NULL, pledged REAL NOT NULL,
@@ -61,7 +61,8 @@ CREATE TABLE onthedot_lane (  -- of a source only tokens and at are used: its bu
 CREATE INDEX onthedot_lane_refill ON onthedot_lane (app, refill_at) WHERE refill_at IS NOT NULL;
 CREATE TABLE onthedot_schedule (
     app INTEGER, name TEXT, rule BLOB NOT NULL, definition_digest TEXT NOT NULL, next_at INTEGER, rev INTEGER NOT NULL,
-    paused INTEGER NOT NULL, last_at INTEGER, runs INTEGER NOT NULL, PRIMARY KEY (app, name)
+    paused INTEGER NOT NULL, last_at INTEGER, runs INTEGER NOT NULL, incoming INTEGER NOT NULL,
+    PRIMARY KEY (app, name)
 ) WITHOUT ROWID;
 CREATE INDEX onthedot_schedule_next ON onthedot_schedule (app, next_at) WHERE next_at IS NOT NULL AND NOT paused;
 

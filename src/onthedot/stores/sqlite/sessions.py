@@ -45,8 +45,12 @@ def worker(tables: SqliteTables, name: str) -> Session | None:
     return session if session is not None and session.info is not None else None
 
 
-def beat(tables: SqliteTables, name: str, info: bytes, lease: int, owner: str) -> HeartbeatResult:
-    if tables.db.execute(SQL["grave"], (tables.app, name)).fetchone() is not None:
+def _is_dead(tables: SqliteTables, name: str) -> bool:
+    return tables.db.execute(SQL["grave"], (tables.app, name)).fetchone() is not None
+
+
+def heartbeat(tables: SqliteTables, name: str, info: bytes, lease: int, owner: str) -> HeartbeatResult:
+    if _is_dead(tables, name):
         return HeartbeatResult(alive=False)
     session = find_session(tables, name)
     if session is None or session.info is None:
@@ -55,10 +59,13 @@ def beat(tables: SqliteTables, name: str, info: bytes, lease: int, owner: str) -
         session = session or Session(name, info, 0, 0, 0, 0, owner)
     session.info, session.until = info, tables.now + lease
     session.save(tables)
-    if lease <= 0:
-        reap_session(tables, name)
-        return HeartbeatResult(alive=False)
     return HeartbeatResult(True, [lease for lease, record in _runs(tables, name) if record.history.cancel_requested])
+
+
+def crash(tables: SqliteTables, name: str) -> None:
+    """Its process died. A name that never sent a heartbeat is dead from now on too."""
+    if not _is_dead(tables, name):
+        reap_session(tables, name)
 
 
 def close(tables: SqliteTables, name: str) -> None:

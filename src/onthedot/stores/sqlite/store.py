@@ -14,6 +14,7 @@ from onthedot.clock.clock import Clock, SystemClock
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     Added,
+    ChangePage,
     ClaimRequest,
     FireRequest,
     HeartbeatResult,
@@ -29,6 +30,7 @@ from onthedot.stores.contract import (
     Record,
     Schedule,
     State,
+    StoreTraits,
     TurnResult,
     Verdict,
 )
@@ -61,10 +63,7 @@ class SqliteStore:
     [Added(uuid='u1', fresh=True)]
     """
 
-    private = False
-    immediate = False
-    direct = False
-    lease: int | None = None  # the kernel tells of a death
+    traits: StoreTraits = StoreTraits(shared=True)
 
     def __init__(
         self, path: str | Path, clock: Clock | None = None, name: str = "onthedot", *, auto_schema: bool = True
@@ -187,21 +186,25 @@ class SqliteStore:
     # -- sessions
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
-        def beat(tables: SqliteTables) -> HeartbeatResult:
-            return sessions.beat(tables, session, info, lease, self._owner)
+        def write(tables: SqliteTables) -> HeartbeatResult:
+            return sessions.heartbeat(tables, session, info, lease, self._owner)
 
-        return await self._write(beat, session, early=True)
+        return await self._write(write, session, early=True)
 
-    async def close_session(self, session: str) -> None:
-        await self._write(lambda tables: sessions.close(tables, session), session, early=True)
+    async def close_session(self, session: str, *, crashed: bool = False) -> None:
+        end = sessions.crash if crashed else sessions.close
+        await self._write(lambda tables: end(tables, session), session, early=True)
 
     def hints(self, session: str) -> Hints:
         return self._ears.listen(session)
 
     # -- control
 
-    async def put(self, schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
-        return await self._write(lambda tables: schedule_rules.put(tables, schedules, limits))
+    async def put_schedules(self, schedules: Sequence[Schedule]) -> Sequence[bool]:
+        return await self._write(lambda tables: schedule_rules.put_schedules(tables, schedules))
+
+    async def put_limits(self, limits: Sequence[Limit]) -> None:
+        await self._write(lambda tables: schedule_rules.put_limits(tables, limits))
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
         return await self._write(lambda tables: [schedule_rules.fire(tables, fire) for fire in fires], early=True)
@@ -226,13 +229,19 @@ class SqliteStore:
     async def tally(self) -> Mapping[tuple[str, State], int]:
         return await self._read(lambda looking, _: looking.tally())
 
-    async def state(self) -> tuple[Sequence[Schedule], Sequence[Limit], Mapping[str, bytes]]:
-        return await self._read(lambda looking, now: looking.state(now))
+    async def schedules(self) -> Sequence[Schedule]:
+        return await self._read(lambda reads, _: reads.schedules())
+
+    async def limits(self) -> Sequence[Limit]:
+        return await self._read(lambda reads, _: reads.limits())
+
+    async def sessions(self) -> Mapping[str, bytes]:
+        return await self._read(lambda reads, now: reads.sessions(now))
 
     async def position(self, uuid: str) -> Position | None:
         return await self._read(lambda looking, now: looking.position(uuid, now))
 
-    async def changes(self, after: str, limit: int) -> Sequence[tuple[str, bytes]]:
+    async def changes(self, after: str, limit: int) -> ChangePage:
         return await self._read(lambda looking, _: looking.changes(after, limit))
 
     # -- inside the caller's transaction

@@ -31,7 +31,7 @@ class Watched(MemoryStore):
         self.windows: list[str] = []
 
     async def fire(self, fires: list[FireRequest]) -> list[bool]:
-        before = {record.name: record for record in (await self.state())[0]}
+        before = {record.name: record for record in (await self.schedules())}
         answers = list(await super().fire(fires))
         for fire, stood in zip(fires, answers, strict=True):
             if stood:
@@ -86,5 +86,5 @@ async def fire_all(rule: CronSchedule, steps: list[int]) -> Watched:
 
 
 async def due_now(store: MemoryStore, clock: ManualClock) -> list[Schedule]:
-    records = (await store.state())[0]
+    records = await store.schedules()
     return [record for record in records if record.next_at is not None and record.next_at <= clock.now()]

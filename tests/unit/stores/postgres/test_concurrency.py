@@ -50,7 +50,7 @@ async def test_a_cap_holds_whoever_asks_at_the_same_time(postgres: Service, name
             most.update({lane: max(0, number - most[lane]) for lane, number in seen.items()})
 
     async with opened(postgres, named) as store:
-        await store.put([], [Limit("a/*", cap=2), Limit("b", cap=2)])
+        await store.put_limits([Limit("a/*", cap=2), Limit("b", cap=2)])
         await store.add(
             [NewTask(uuid, lane[0], b"", lane=None if lane == "b" else lane) for uuid, lane in lanes.items()]
         )
@@ -111,7 +111,7 @@ async def test_a_wild_life(postgres: Service, named: str) -> None:
             await store.close_session(worker.name)
 
     async with opened(postgres, named) as store:
-        await store.put([], [Limit("a/*", cap=3), Limit("b", cap=20), Limit("@s", rate=1000.0, burst=50)])
+        await store.put_limits([Limit("a/*", cap=3), Limit("b", cap=20), Limit("@s", rate=1000.0, burst=50)])
         await store.add([_new(dice, uuid) for uuid in uuids])
         async with asyncio.timeout(50):
             await asyncio.gather(*(live(number) for number in range(WORKERS)))

@@ -170,7 +170,7 @@ def test_options_that_cannot_be(options: str) -> None:
 
 
 def test_a_lease_has_parts_of_a_second() -> None:
-    assert PostgresStore("postgresql://127.0.0.1/shop?lease=0.5").lease == 500
+    assert PostgresStore("postgresql://127.0.0.1/shop?lease=0.5").traits.lease_ms == 500
 
 
 async def test_a_session_that_lapses_is_reclaimed_by_the_servers_own_clock(postgres: Service, named: str) -> None:

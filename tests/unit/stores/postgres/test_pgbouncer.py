@@ -81,7 +81,7 @@ async def test_prepared_statements_are_what_a_pooler_cannot_do(pooled: Pooled) -
         try:
             for _ in range(20):
                 await store.tally()
-                await store.state()
+                await store.schedules()
         finally:
             await store.close()
 

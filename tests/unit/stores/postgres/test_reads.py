@@ -26,7 +26,7 @@ async def test_behind_many_that_find_their_lane_shut(empty: str) -> None:
     await store.add([NewTask(f"u{number:05}", "a", b"", lane="a/k") for number in range(SHUT)])
     await store.add([NewTask(name, name, b"") for name in others])
     await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"b": 1})]))  # those of the lane become ready
-    await store.put([], [Limit("a/*", paused=True)])
+    await store.put_limits([Limit("a/*", paused=True)])
     await store.close()  # its connections tell their statistics when they end
     await until(lambda: looks(empty) > SHUT)
     before = looks(empty)

@@ -134,7 +134,7 @@ async def test_others_do_not_wait_for_a_transaction_that_stays_open(postgres: Se
     async with opened(postgres, named) as store, driver(postgres.url) as caller:
         worker = Worker(store, "w")
         await store.heartbeat("w", b"", LEASE)
-        await store.put([], [Limit("a/*", cap=2), Limit("b", cap=5)])
+        await store.put_limits([Limit("a/*", cap=2), Limit("b", cap=5)])
         await store.add([NewTask("r1", "a", b"1", lane="a/k"), NewTask("r2", "a", b"", lane="a/k")])
         await store.add([NewTask("k1", "a", b"1", lane="a/k", unique="k", after=0)])
         claimed = await worker.claim()
@@ -161,7 +161,7 @@ async def test_a_slot_that_was_freed_inside_is_given_on_after_the_commit(postgre
     async with opened(postgres, named) as store, by_asyncpg(postgres.url) as caller:
         worker = Worker(store, "w")
         await store.heartbeat("w", b"", LEASE)
-        await store.put([], [Limit("a/*", cap=1)])
+        await store.put_limits([Limit("a/*", cap=1)])
         await store.add([NewTask("u1", "a", b"", lane="a/k"), NewTask("u2", "a", b"", lane="a/k")])
         claimed = await worker.claim()
         assert await store.settle_awaited(caller.connection, Completed(Lease("u1", claimed.fence, "w"))) == "ok"
@@ -177,13 +177,13 @@ async def test_the_dead_are_not_reclaimed_from_a_transaction_that_ends_them(post
         await store.add([NewTask("u1", "a", b"")])
         claimed = await Worker(store, "w").claim()
         assert await store.settle_awaited(caller.connection, Completed(Lease("u1", claimed.fence, "w"))) == "ok"
-        assert not (await asyncio.wait_for(store.heartbeat("w", b"", 0), 2)).alive
+        await asyncio.wait_for(store.close_session("w", crashed=True), 2)
         other = Worker(store, "other")
         assert list((await asyncio.wait_for(other.claim(), 2)).tasks) == []
         await caller.commit()
         assert list((await other.claim()).tasks) == []
         assert await states(store, "u1") == ["succeeded"]
-        assert set((await store.state())[2]) == {"other"}
+        assert set(await store.sessions()) == {"other"}
 
 
 @pytest.mark.parametrize("connection", ["shop", None, object()])

@@ -28,7 +28,7 @@ async def test_what_every_task_does_is_hot(empty: str) -> None:
     await store.open()
     worker, leases = Worker(store, WHO), list[Lease]()
     await store.heartbeat(WHO, b"", LEASE)
-    await store.put([], [Limit("b", rate=1e6, burst=1e6)])
+    await store.put_limits([Limit("b", rate=1e6, burst=1e6)])
     for start in range(0, TASKS, 500):
         await store.add([NewTask(f"u{start + n:05}", "ab"[n % 2], b"x" * 100) for n in range(500)])
     rounds = 0

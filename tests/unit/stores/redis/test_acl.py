@@ -13,7 +13,7 @@ from onthedot import App, AtMost, Rate, current_task
 from onthedot.cli import main
 from onthedot.clock.clock import ManualClock
 from onthedot.errors import StoreRefused
-from onthedot.stores.contract import ClaimRequest, Limit, NewTask
+from onthedot.stores.contract import ClaimRequest, HandoffOffer, Limit, NewTask
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.acl import commands
 from tests.support.services import valkey
@@ -53,13 +53,13 @@ async def test_it_can_do_all_that_a_worker_does(server: valkey.Server, limited: 
     store = RedisStore(limited, clock, "shop")
     await store.open()
     await _life(store, clock, lambda: None)
-    await store.state()
+    await store.schedules()
     await store.find({}, None, 10)
-    await store.put([], [Limit("a/*", cap=0)])
+    await store.put_limits([Limit("a/*", cap=0)])
     await store.add([NewTask(name, "a", b"", lane="a/k") for name in "xy"])
     await store.turn("w", [], ClaimRequest(21, []))
     assert await store.position("y")
-    assert await store.changes("0", 10)
+    assert (await store.changes("0", 10)).entries
     await _hand_out(store)
     await store.close()
     app = App("shop", store=f"{limited}/1", stop_timeout=0)
@@ -81,7 +81,7 @@ async def _hand_out(store: RedisStore) -> None:
     hints = store.hints("idle")
     await anext(hints)
     await store.heartbeat("idle", b"", 10**6)
-    await store.turn("idle", [], ClaimRequest(1, [], waits={"d": 1}, waits_for=1000))
+    await store.turn("idle", [], ClaimRequest(1, [], offer=HandoffOffer({"d": 1}, 1000)))
     await store.add([NewTask("z", "d", b"")])
     assert (await store.get(["z"]))[0].state == "running"  # type: ignore[union-attr]
     await hints.aclose()

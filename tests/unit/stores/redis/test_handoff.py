@@ -7,13 +7,12 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from typing import Any
 
-import msgspec
 import pytest
 import redis
 
 from onthedot.clock.clock import ManualClock
 from onthedot.model.task import new_uuid
-from onthedot.stores.contract import Limit, NewTask, Policy
+from onthedot.stores.contract import HandoffOffer, Limit, NewTask, Policy
 from onthedot.stores.redis import RedisStore
 from tests.contract.steps import Worker, add, look, names, state, states, task, tasks
 from tests.contract.test_hints import Listener, listening
@@ -31,7 +30,7 @@ class Place:
     listener: Listener
 
     async def waits(self, **room: int) -> None:
-        claimed = await self.worker.claim("a", "b", waits=room or {"a": 5, "b": 5}, waits_for=FOR)
+        claimed = await self.worker.claim("a", "b", offer=HandoffOffer(room or {"a": 5, "b": 5}, FOR))
         assert (claimed.fence, claimed.more) == (0, False)
 
 
@@ -56,16 +55,18 @@ def url(request: pytest.FixtureRequest) -> str:
 async def test_it_is_held_and_said_in_the_step_that_adds_it(url: str) -> None:
     async with place(url) as at:
         await at.waits()
-        (row,) = await at.store.changes("", 1)
+        cursor = (await at.store.changes("", 1)).cursor
         added = await add(at.store, task("b"), task("b"))
-        hint = await at.listener.hears(lambda hint: hint.held)
-        assert hint.held is not None
-        assert (hint.number, names(hint.held.tasks)) == (at.worker.number + 1, added)
-        assert [record.body for record in hint.held.tasks] == [(await look(at.store, uuid)).body for uuid in added]
+        hint = await at.listener.hears(lambda hint: hint.handoff)
+        assert hint.handoff is not None
+        assert (hint.handoff.number, names(hint.handoff.leased.tasks)) == (at.worker.number + 1, added)
+        assert [record.body for record in hint.handoff.leased.tasks] == [
+            (await look(at.store, uuid)).body for uuid in added
+        ]
         assert await states(at.store, added) == ["running", "running"]
         assert await at.store.tally() == {("b", "running"): 2}
-        moves = [msgspec.json.decode(said) for _, said in await at.store.changes(row[0], 10)]
-        assert [(uuid, state) for _, uuid, _, state in moves[0]] == [
+        (entry,) = (await at.store.changes(cursor, 10)).entries
+        assert [(each.uuid, each.state) for each in entry.transitions] == [
             *((uuid, "ready") for uuid in added), *((uuid, "running") for uuid in added)
         ]  # fmt: skip
 
@@ -85,7 +86,7 @@ async def test_a_turn_that_comes_late_takes_nothing_and_says_that_there_is_more(
     async with place(url) as at:
         await at.waits()
         handed, ready = await add(at.store, task()) + await add(at.store, task())
-        late = await at.worker.claim(repeat=True, waits={"a": 5}, waits_for=FOR)
+        late = await at.worker.claim(repeat=True, offer=HandoffOffer({"a": 5}, FOR))
         assert (late.fence, names(late.tasks), late.more) == (0, [], True)
         await add(at.store, task("b"))
         assert await at.worker.runs("a", "b") == [handed], "the late one did not begin to wait"
@@ -134,7 +135,7 @@ async def test_a_number_is_no_name(url: str) -> None:
 async def test_not_what_has_a_limit(url: str, by: str) -> None:
     async with place(url) as at:
         await at.waits()
-        await at.store.put([], [Limit("a", cap=1, owner=by)])  # type: ignore[arg-type]
+        await at.store.put_limits([Limit("a", cap=1, owner=by)])  # type: ignore[arg-type]
         await not_handed_out(at, task())
 
 
@@ -188,7 +189,7 @@ async def test_the_death_of_who_got_it_gives_it_back(url: str) -> None:
         await other.heartbeat()
         await at.waits()
         (uuid,) = await add(at.store, task())
-        await at.store.heartbeat("w", b"", 0)
+        await at.store.close_session("w", crashed=True)
         assert await other.runs() == [uuid]
         assert (await look(at.store, uuid)).attempt == 2
 
@@ -197,7 +198,7 @@ async def test_the_death_of_who_got_it_gives_it_back(url: str) -> None:
 async def test_who_is_gone_waits_no_more(url: str, end: str) -> None:
     async with place(url) as at:
         await at.waits()
-        await (at.store.close_session("w") if end == "close" else at.store.heartbeat("w", b"", 0))
+        await (at.store.close_session("w") if end == "close" else at.store.close_session("w", crashed=True))
         (uuid,) = await add(at.store, task())
         assert await state(at.store, uuid) == "ready"
 

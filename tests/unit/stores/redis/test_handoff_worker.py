@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-import msgspec
 import pytest
 import redis
 
@@ -253,7 +252,7 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
         hinted, turn = worker._hinted, worker._store.turn
 
         def later(hint: Hint) -> None:
-            leased.append(hint) if hint.held is not None else hinted(hint)
+            leased.append(hint) if hint.handoff is not None else hinted(hint)
 
         async def asked(*args: Any) -> TurnResult:
             if not asking.is_set():
@@ -269,7 +268,7 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
         worker._hinted, worker._store.turn = later, asked  # type: ignore[method-assign]
         worker.wake.set()
         await asking.wait()
-        (row,) = await app._runtime.store.changes("", 1)
+        cursor = (await app._runtime.store.changes("", 1)).cursor
         handle = await send.enqueue()
         await until(lambda: ran)
         if comes == "while it runs":
@@ -279,8 +278,8 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
         if comes == "after its end":
             hinted(leased[0])
         await until(lambda: worker.idle.is_set() and not worker._also)
-        rows = [msgspec.json.decode(said) for _, said in await app._runtime.store.changes(row[0], 100)]
-    assert [state for moves in rows for _, _, _, state in moves] == ["ready", "running", "succeeded"]
+        page = await app._runtime.store.changes(cursor, 100)
+    assert [each.state for entry in page.entries for each in entry.transitions] == ["ready", "running", "succeeded"]
     assert ran == ["ran"]
 
 
@@ -301,7 +300,7 @@ async def test_who_has_not_beaten_for_a_lease_asks_before_it_begins(server: valk
             before, worker._heartbeat._answered = worker._heartbeat._answered, 0.0
             hinted(hint)
             worker._heartbeat._answered = before
-            if hint.held is not None:
+            if hint.handoff is not None:
                 leased.append(len(worker.runner.runs))
 
         for _ in range(3):  # it has heard that it listens, and waits again

@@ -14,6 +14,7 @@ from onthedot.stores.contract import (
     Completed,
     Ended,
     FireRequest,
+    HandoffOffer,
     Lease,
     Limit,
     NewTask,
@@ -72,10 +73,8 @@ async def test_the_keys_are_those_of_the_documentation() -> None:
 async def _life(store: RedisStore, clock: ManualClock, look: Callable[[], None]) -> None:
     """A bit of everything, looked at in between."""
     await store.heartbeat("w", b"info", 10**6)
-    await store.put(
-        [Schedule("s", b"rule", "v", int(clock.now()))],
-        [Limit("a/*", cap=1, rate=1.0, burst=2), Limit("b/*", rate=1.0)],
-    )
+    await store.put_schedules([Schedule("s", b"rule", "v", int(clock.now()))])
+    await store.put_limits([Limit("a/*", cap=1, rate=1.0, burst=2), Limit("b/*", rate=1.0)])
     await store.add([NewTask(f"lane{number}", "a", b"", lane="a/k") for number in range(4)])
     await store.add([NewTask("later", "a", b"", after=500), NewTask("once", "a", b"", unique="k")])
     await store.add([NewTask("for", "a", b"", unique="j", policy=Policy(unique_for=100))])
@@ -94,12 +93,12 @@ async def _life(store: RedisStore, clock: ManualClock, look: Callable[[], None])
     await store.note([Note(first, "progress", "", b"1")])
     await store.cancel("client", [first.uuid])
     look()
-    await store.fire([FireRequest("s", (await store.state())[0][0].rev, (), None)])
+    await store.fire([FireRequest("s", (await store.schedules())[0].rev, (), None)])
     ends = [Ended(Lease(record.uuid, fence, "w"), "cancelled", b"expired") for record in chores]
     await store.turn("w", [*ends, Completed(first, b"x", keep_result=10), *(Completed(lease) for lease in rest)], None)
     look()
     await store.heartbeat("idle", b"", 10**6)
-    await store.turn("idle", [], ClaimRequest(1, [], waits={"d": 1}, waits_for=1000))
+    await store.turn("idle", [], ClaimRequest(1, [], offer=HandoffOffer({"d": 1}, 1000)))
     look()
     await store.close_session("idle")
     for number in range(3, 20):
@@ -111,7 +110,7 @@ async def _life(store: RedisStore, clock: ManualClock, look: Callable[[], None])
     await store.delete_schedules(["s"])
     await store.heartbeat("dead", b"", 1000)
     await store.turn("dead", [], ClaimRequest(1, [SlotPool(1, {"c": 1})]))
-    await store.heartbeat("dead", b"", 0)
+    await store.close_session("dead", crashed=True)
     look()
     turn = await store.turn("w", [], ClaimRequest(20, []))
     assert turn.claim is not None

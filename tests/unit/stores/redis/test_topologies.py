@@ -32,8 +32,8 @@ async def life(store: RedisStore) -> None:
     ends = [Completed(Lease(task.uuid, turn.claim.fence, "w")) for task in tasks]
     assert list((await store.turn("w", ends, None)).verdicts) == ["ok"] * 4
     assert len((await store.find({"state": "succeeded"}, None, 10)).rows) == 4
-    assert len(await store.changes("0", 10)) == 3
-    assert (await store.state())[2] == {"w": b"info"}
+    assert len((await store.changes("0", 10)).entries) == 3
+    assert (await store.sessions()) == {"w": b"info"}
     assert await store.purge(10, 0) == 4
     await hints.aclose()
     await store.close_session("w")

@@ -112,7 +112,7 @@ async def test_what_must_end_wakes_somebody(tmp_path: Path) -> None:
     heard = asyncio.ensure_future(anext(hints))
     leased = await store.cancel("client", ["u1"])  # it runs: flagged only
     assert leased.tasks == []
-    await store.heartbeat("dies", b"", 0)
+    await store.close_session("dies", crashed=True)
     await asyncio.wait_for(heard, LONG)
     await hints.aclose()
     await store.close()
@@ -122,9 +122,9 @@ async def test_many_limits_at_once(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
     began = time.monotonic()
-    await store.put([], [Limit(f"source{number}", cap=1) for number in range(2000)])
+    await store.put_limits([Limit(f"source{number}", cap=1) for number in range(2000)])
     assert time.monotonic() - began < 1
-    assert len((await store.state())[1]) == 2000
+    assert len(await store.limits()) == 2000
     await store.close()
 
 

@@ -56,12 +56,12 @@ async def test_the_dead_are_not_seen_even_if_nobody_buries_them(tmp_path: Path) 
     store = SqliteStore(tmp_path / "t.db")
     with peers(tmp_path / "t.db", "p1", "p2") as both:
         await store.open()
-        assert (await store.state())[2].keys() == {"p1", "p2"}
+        assert (await store.sessions()).keys() == {"p1", "p2"}
         for peer in both:
             peer.kill()
         for peer in both:
             peer.process.wait()
-        assert (await store.state())[2] == {}
+        assert (await store.sessions()) == {}
         await store.close()
 
 
@@ -94,11 +94,11 @@ async def test_who_only_looks_sees_a_death(tmp_path: Path) -> None:
         await store.open()
         assert peer.ask("add", "u1") == [True]
         assert peer.ask("claim", 5) == ["u1"]
-        assert list((await store.state())[2]) == ["p1"]
+        assert list(await store.sessions()) == ["p1"]
         peer.kill()
         peer.process.wait()
         files = files_of(tmp_path)
-        assert dict((await store.state())[2]) == {}
+        assert dict(await store.sessions()) == {}
         (record,) = await store.get(["u1"])  # nobody is there to take it back
         assert record is not None
         assert (record.state, record.history.session) == ("running", "p1")
@@ -144,7 +144,7 @@ async def test_what_a_killed_process_held_is_taken_over_at_once(tmp_path: Path, 
         (record,) = await store.get(["u1"])
         assert record is not None
         assert (record.state, record.history.crashes) == ("running", 1)
-        assert set((await store.state())[2]) == {"me", *(other.session for other in others)}
+        assert set(await store.sessions()) == {"me", *(other.session for other in others)}
         assert not list((tmp_path / "t.db-sessions").glob(f"{victim.process.pid}-*"))
     await leave(store, "me")
 

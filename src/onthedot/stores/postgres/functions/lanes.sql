@@ -12,7 +12,7 @@ BEGIN
         (array_agg(b.burst ORDER BY b.place) FILTER (WHERE b.rate IS NOT NULL))[1], coalesce(bool_or(b.paused), false)
     INTO there, cap, rate, burst, paused
     FROM (
-        SELECT *, (name <> _name, side <> 'operator') AS place FROM bound
+        SELECT *, (name <> _name, owner <> 'operator') AS place FROM bound
         WHERE app = _app AND (
             name = _name OR name = split_part(_name, '/', 1) || '/*' AND position('/' IN _name) > 0)
     ) AS b;

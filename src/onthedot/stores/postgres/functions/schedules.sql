@@ -32,12 +32,14 @@ CREATE FUNCTION put_schedule_v1(_app integer, _new json) RETURNS boolean LANGUAG
 DECLARE
     _said schedule;
 BEGIN
-    SELECT _app, s.name, decode(s.rule, 'base64'), s.definition_digest, s.next_at, s.rev, s.paused, s.last_at, s.runs INTO _said
+    SELECT _app, s.name, decode(s.rule, 'base64'), s.definition_digest, s.next_at, s.rev, s.paused, s.last_at, s.runs,
+        s.incoming INTO _said
     FROM json_to_record(_new) AS s (
-        name text, rule text, definition_digest text, next_at bigint, rev integer, paused boolean, last_at bigint, runs integer);
+        name text, rule text, definition_digest text, next_at bigint, rev integer, paused boolean, last_at bigint, runs integer,
+        incoming boolean);
     IF _said.rev > 0 THEN
         UPDATE schedule SET rule = _said.rule, definition_digest = _said.definition_digest, next_at = _said.next_at,
-            rev = _said.rev + 1, paused = _said.paused, last_at = _said.last_at, runs = _said.runs
+            rev = _said.rev + 1, paused = _said.paused, last_at = _said.last_at, runs = _said.runs, incoming = _said.incoming
         WHERE app = _app AND name = _said.name AND rev = _said.rev;
         RETURN FOUND;
     END IF;
@@ -49,28 +51,37 @@ BEGIN
     RETURN true;
 END $$;
 
--- name: put_v1
--- {"app", "now", "schedules": […], "limits": […]} → one answer each, schedules first.
-CREATE FUNCTION put_v1(_said json, OUT answers boolean[], OUT told json) LANGUAGE plpgsql AS $$
+-- name: put_schedules_v1
+-- {"app", "schedules": […]} → one answer each.
+CREATE FUNCTION put_schedules_v1(_said json, OUT answers boolean[], OUT told json) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
-    _limit record;
     _new json;
-    _woke text[] := '{}';
 BEGIN
     answers := '{}';
     FOR _new IN SELECT value FROM json_array_elements(_said -> 'schedules') LOOP
         answers := answers || put_schedule_v1(_app, _new);
-        _woke := ARRAY[''];  -- of no source, but somebody has to look at the time again
+        told := json_build_object('sources', ARRAY['']);  -- of no source: workers check schedules again
     END LOOP;
+END $$;
+
+-- name: put_limits_v1
+-- {"app", "limits": […]}.
+CREATE FUNCTION put_limits_v1(_said json, OUT told json) LANGUAGE plpgsql AS $$
+DECLARE
+    _app integer := app_v1(_said ->> 'app');
+    _limit record;
+    _woke text[] := '{}';
+BEGIN
     FOR _limit IN SELECT * FROM json_to_recordset(_said -> 'limits') AS l (
-        name text, cap integer, rate double precision, burst double precision, paused boolean, reason text, side text)
+        name text, owner text, cap integer, rate double precision, burst double precision, paused boolean, reason text,
+        paused_since bigint, lane_rule text)
     LOOP
-        INSERT INTO bound VALUES (_app, _limit.name, _limit.side, _limit.cap, _limit.rate, _limit.burst, _limit.paused,
-            _limit.reason)
-        ON CONFLICT (app, name, side) DO UPDATE SET cap = excluded.cap, rate = excluded.rate, burst = excluded.burst,
-            paused = excluded.paused, reason = excluded.reason;
-        answers := answers || true;
+        INSERT INTO bound VALUES (_app, _limit.name, _limit.owner, _limit.cap, _limit.rate, _limit.burst, _limit.paused,
+            _limit.reason, _limit.paused_since, decode(_limit.lane_rule, 'base64'))
+        ON CONFLICT (app, name, owner) DO UPDATE SET cap = excluded.cap, rate = excluded.rate, burst = excluded.burst,
+            paused = excluded.paused, reason = excluded.reason, paused_since = excluded.paused_since,
+            lane_rule = excluded.lane_rule;
         INSERT INTO nudge SELECT DISTINCT _app, lane FROM place WHERE app = _app AND kind = 'p' AND (
             lane = _limit.name OR split_part(lane, '/', 1) || '/*' = _limit.name);
         _woke := _woke || split_part(_limit.name, '/', 1);

@@ -88,7 +88,6 @@ DECLARE
     _now double precision := now_v1((_said ->> 'now')::double precision);
     _session text := _said ->> 'session';
     _lease double precision := (_said ->> 'lease')::double precision;
-    _woke text[];
     _written boolean;
 BEGIN
     alive := false;
@@ -103,25 +102,37 @@ BEGIN
         END IF;
         RETURN;
     END IF;
-    IF _lease <= 0 THEN
-        PERFORM FROM session WHERE app = _app AND name = _session FOR UPDATE SKIP LOCKED;
-        IF FOUND THEN  -- else it is overdue, and the next turn of anybody buries it
-            _woke := bury_v1(_app, _session, _now);
-            told := json_build_object('sources', _woke || ''::text);
-        END IF;
-        RETURN;
-    END IF;
     alive := true;
     SELECT json_agg(json_build_array((h.task).uuid, h.fence)) INTO cancel FROM held_v1(_app, _session) AS h
     WHERE NOT h.chore AND (h.task).cancel;
 END $$;
 
 -- name: close_v1
--- What it still holds goes back, uncounted.
+-- {"app", "now", "session", "crashed"}. Its tasks are requeued, uncounted; or its process has crashed: it is reaped.
 CREATE FUNCTION close_v1(_said json, OUT told json) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_said ->> 'app');
+    _now double precision := now_v1((_said ->> 'now')::double precision);
+    _session text := _said ->> 'session';
+    _written boolean;
 BEGIN
+    IF (_said ->> 'crashed')::boolean THEN
+        INSERT INTO session SELECT _app, _session, '', _now
+        WHERE NOT EXISTS (SELECT FROM grave WHERE app = _app AND name = _session)
+        ON CONFLICT (app, name) DO UPDATE SET until = excluded.until;
+        _written := FOUND;
+        IF EXISTS (SELECT FROM grave WHERE app = _app AND name = _session) THEN
+            IF _written THEN  -- reaped while this waited
+                DELETE FROM session WHERE app = _app AND name = _session;
+            END IF;
+            RETURN;
+        END IF;
+        PERFORM FROM session WHERE app = _app AND name = _session FOR UPDATE SKIP LOCKED;
+        IF FOUND THEN  -- otherwise it is overdue, and the next turn of any worker reaps it
+            told := json_build_object('sources', bury_v1(_app, _session, _now) || ''::text);
+        END IF;
+        RETURN;
+    END IF;
     PERFORM FROM session WHERE app = _app AND name = _said ->> 'session' FOR UPDATE;
     IF FOUND THEN
         told := json_build_object('sources', ''::text || give_back_v1(

@@ -182,7 +182,7 @@ BEGIN
     END IF;
     fence := CASE WHEN tasks = '{}' AND chores = '{}' THEN 0 ELSE fence END;
     more := more OR cardinality(chores) >= 100;
-    SELECT json_agg(json_build_array(name, encode(rule, 'hex'), definition_digest, next_at, rev, paused, last_at, runs))
+    SELECT json_agg(json_build_array(name, encode(rule, 'hex'), definition_digest, next_at, rev, paused, last_at, runs, incoming))
     INTO schedules FROM schedule WHERE app = _app AND next_at <= floor(_now)::bigint AND NOT paused;
     rest := rest_v1(_app, _ask -> 'pools', _suspects > 0, _now);
     next_in := next_v1(_app, rest, _now);

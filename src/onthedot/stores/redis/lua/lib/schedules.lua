@@ -1,4 +1,4 @@
--- Schedules: msgpack [declared, next_at, rev, paused, last_at, runs] by name, the rule apart: it is opaque.
+-- Schedules: msgpack [definition_digest, next_at, rev, paused, last_at, runs, incoming] by name, the rule apart: it is opaque.
 local SCHEDULES, RULES, SCHEDULE_AT = P .. 'schedules', P .. 'rules', P .. 'schedule_at'
 
 local function schedule(name)
@@ -7,7 +7,7 @@ local function schedule(name)
 end
 
 local function write_schedule(name, s, rule)
-  call('HSET', SCHEDULES, name, pack({s[1], s[2] or false, s[3], s[4] or false, s[5] or false, s[6]}))
+  call('HSET', SCHEDULES, name, pack({s[1], s[2] or false, s[3], s[4] or false, s[5] or false, s[6], s[7] or false}))
   if rule then call('HSET', RULES, name, rule) end
   if s[2] and not s[4] then call('ZADD', SCHEDULE_AT, s[2], name) else call('ZREM', SCHEDULE_AT, name) end
 end

@@ -1,8 +1,15 @@
--- close: a session goes in order; what it still holds goes back, uncounted.
--- KEYS[1]: prefix. ARGV: now, session.
--- Returns: 1 if not all is back yet.
+-- close_session: its tasks are requeued, uncounted; or its process has crashed: its runs are counted as crashed.
+-- KEYS[1]: prefix. ARGV: now, session, crashed (1 or 0).
+-- Returns: 1 if there are tasks left to requeue.
 -- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps sessions reap change_log notify
-caller = ARGV[2]
-if call('ZSCORE', LEASES, ARGV[2]) then bury(ARGV[2], true, BATCH) end
+local session, crashed = ARGV[2], ARGV[3] == '1'
+caller = session
+if crashed then
+  local function dying() return call('HEXISTS', SESSION .. session, 'dying') == 1 end
+  if not call('ZSCORE', GRAVES, session) or dying() then bury(session, false, BATCH) end
+  finish()
+  return dying() and 1 or 0
+end
+if call('ZSCORE', LEASES, session) then bury(session, true, BATCH) end
 finish()
-return call('EXISTS', CLAIMS_OF .. ARGV[2])
+return call('EXISTS', CLAIMS_OF .. session)

@@ -9,7 +9,7 @@ for i, fire in ipairs(unpacked(ARGV[2])) do
   local old, tasks = schedule(fire[1]), next_tasks(fire[5])
   if old and old[3] == fire[2] and not old[4] then
     local _, fresh = add_all(tasks)
-    write_schedule(fire[1], {old[1], fire[3], old[3] + 1, false, fire[4] or old[5], old[6] + fresh})
+    write_schedule(fire[1], {old[1], fire[3], old[3] + 1, false, fire[4] or old[5], old[6] + fresh, old[7]})
     answers[i] = 1
   else
     answers[i] = 0

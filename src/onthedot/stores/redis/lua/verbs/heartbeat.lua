@@ -1,15 +1,9 @@
--- beat: a session is here for another lease; the first one opens it; lease 0: it is dead, reclaim at once.
+-- heartbeat: renew a session for another lease; the first one opens it.
 -- KEYS[1]: prefix. ARGV: now, session, info, lease.
--- Returns: alive, uuid and fence in turn of its runs that are to be cancelled; or "more": dead, and not all is back yet.
+-- Returns: alive, uuid and fence in turn of its runs that are to be cancelled.
 -- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps sessions reap change_log notify
 local session, lease, wanted = ARGV[2], tonumber(ARGV[4]), {}
 caller = session
-if lease <= 0 then
-  local function dying() return call('HEXISTS', SESSION .. session, 'dying') == 1 end
-  if not call('ZSCORE', GRAVES, session) or dying() then bury(session, false, BATCH) end
-  finish()
-  return dying() and 'more' or {0}
-end
 if call('ZSCORE', GRAVES, session) then return {0} end
 call('ZREM', LEASES, session) -- first: after a deletion a full server lets the rest through
 call('HSET', WORKERS, session, ARGV[3])

@@ -1,0 +1,56 @@
+"""Outcomes: the result of a run, as data. Settling one is the only way a task ends."""
+
+from __future__ import annotations
+
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+from onthedot.stores.contract.claims import Lease
+from onthedot.stores.contract.tasks import NewTask
+
+Verdict: TypeAlias = Literal["ok", "repeat", "lost"]
+"""repeat: this lease has been settled before; lost: the task is leased to another session, or to none."""
+
+
+class Effects(Struct, frozen=True, gc=False):
+    """Takes effect with the outcome, or not at all."""
+
+    tasks: tuple[NewTask, ...] = ()
+
+
+class Completed(Struct, frozen=True, tag=True, gc=False):
+    """The run returned."""
+
+    lease: Lease
+    result: bytes = b""
+    keep: int = 604_800_000  # ms that the record is kept; 0: not at all
+    effects: Effects | None = None
+    keep_result: int | None = None  # ms that the result is kept; None: as long as the record
+
+
+class Requeued(Struct, frozen=True, tag=True, gc=False):
+    """Retry (counted), snooze (not counted) or release (after=None: due time and rank are kept, as if never claimed).
+
+    A task with a cancel request becomes a chore instead, and a chore stays a chore: it must end. A lifted task returns
+    to its place.
+    """
+
+    lease: Lease
+    after: int | None
+    counted: bool
+    error: bytes = b""
+    effects: Effects | None = None
+
+
+class Ended(Struct, frozen=True, tag=True, gc=False):
+    """The task failed for good, or was cancelled."""
+
+    lease: Lease
+    state: Literal["failed", "cancelled"]
+    error: bytes
+    keep: int = 604_800_000
+    effects: Effects | None = None
+
+
+Outcome: TypeAlias = Completed | Requeued | Ended

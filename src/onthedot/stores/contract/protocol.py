@@ -1,0 +1,201 @@
+"""The verbs of a store, in four groups, and its traits.
+
+Every verb may raise `StoreUnavailable` or `StoreBusy` (try again), `StoreFull` (an add to a full server) and
+`StoreRefused` (a person must change something).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Protocol
+
+from msgspec import Struct
+
+from onthedot.stores.contract.changes import ChangePage
+from onthedot.stores.contract.claims import ClaimRequest, Lease, LeasedTasks, TurnResult
+from onthedot.stores.contract.journal import Note
+from onthedot.stores.contract.limits import Limit
+from onthedot.stores.contract.outcomes import Outcome
+from onthedot.stores.contract.position import Position
+from onthedot.stores.contract.schedules import FireRequest, Schedule
+from onthedot.stores.contract.sessions import HeartbeatResult, Hints
+from onthedot.stores.contract.tasks import Added, NewTask, Page, Record, State
+
+
+class StoreTraits(Struct, frozen=True):
+    """Facts about a store that its callers adapt to."""
+
+    shared: bool  # other processes see it; in a store that is not shared, an unknown source is unknown to all
+    synchronous: bool = False  # it answers without suspending, and may be called from any thread
+    cancel_safe: bool = False  # cancelling a call does not affect other calls, and a call has its own timeout
+    lease_ms: int | None = None  # how long a session lives without a heartbeat; None: the store notices a death
+
+
+class Tasks(Protocol):
+    """What happens to tasks."""
+
+    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """Insert up to BATCH tasks; the answer has one `Added` per task, in order.
+
+        A due task without a lane is ready at once; any other waits for its alarm. Same uuid: the existing task remains.
+        Same live unique key: with "keep" the existing task remains; with "replace" it takes body, lane, policy and due
+        time of the new one, unless it is leased.
+        """
+        ...
+
+    async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
+        """Settle outcomes, then claim, in one step.
+
+        With a request it also reaps dead sessions, refills lanes and promotes up to BATCH alarms. An outcome whose
+        lease was settled before gets "repeat", one whose lease is over gets "lost"; effects count with "ok" only.
+        """
+        ...
+
+    async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
+        """Write to journals; the answer has the leases that are lost, whose notes were not written."""
+        ...
+
+    async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
+        """Request the cancel of live tasks. Those that do not run are leased to the caller as chores; it settles them.
+
+        The holders of running ones get the reason with a hint; it is lost with the hint.
+        """
+        ...
+
+    async def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
+        """Take pending tasks out of the order, to move them to another store, and lease them to the caller.
+
+        A lifted task does not start, expire or take another's content. When the lease is over, the next caller that
+        lifts it gets it. It ends by `Ended` (it continues in the other store) or returns to its place by `Requeued`; a
+        cancel ends it like any other task. Running tasks, chores and tasks leased to others are left out. Reaps dead
+        sessions first.
+        """
+        ...
+
+    async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
+        """Store up to BATCH copies of another store's tasks, lifted: due, added and history are kept, hops grow by 1.
+
+        Same uuid: the existing task remains, unless it ended here while lifted, after no more hops than the copy has;
+        then the copy replaces it. Same live unique key: the answer names the existing task, and nothing is replaced.
+        """
+        ...
+
+    async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
+        """Make failed or cancelled tasks due now; attempts are kept, retries and crashes start from 0.
+
+        The answer has the uuids that are live now. A task whose unique key is taken by another stays as it is.
+        """
+        ...
+
+
+class Sessions(Protocol):
+    """The presence of workers, and what they hear."""
+
+    async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
+        """Open or renew a session for `lease` ms. A session that was reaped or closed is not opened again."""
+        ...
+
+    async def close_session(self, session: str, *, crashed: bool = False) -> None:
+        """Close a session; its tasks are requeued, uncounted.
+
+        crashed: its process died. If a suspect is among its runs, only suspects are counted as crashed, otherwise all
+        its runs are. They are ready again with their rank, or chores after the last allowed crash; chores are requeued
+        uncounted. The same happens to a session whose lease runs out.
+        """
+        ...
+
+    def hints(self, session: str) -> Hints:
+        """The hints of a worker, or of a client that waits for results. The first has `resync` set."""
+        ...
+
+
+class Control(Protocol):
+    """Schedules, limits and retention."""
+
+    async def put_schedules(self, schedules: Sequence[Schedule]) -> Sequence[bool]:
+        """Store schedules; one answer each, False where the revision did not match.
+
+        rev=0 declares: a new one is stored; the same non-empty digest changes nothing; otherwise rule, digest and
+        next_at are replaced, while pause, runs and last_at remain. rev>0 compares and sets the whole record.
+        """
+        ...
+
+    async def put_limits(self, limits: Sequence[Limit]) -> None:
+        """Store limits, each for its name and owner."""
+        ...
+
+    async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
+        """Advance schedules and add the tasks of their windows, each in one step; False: refused."""
+        ...
+
+    async def delete_schedules(self, schedules: Sequence[str]) -> None:
+        """Delete schedules by name; unknown names are ignored."""
+        ...
+
+    async def purge(self, limit: int, most: int = 1_000_000) -> int:
+        """Delete up to `limit` ended records that are past keep_until, or the oldest beyond `most`; return how many.
+
+        Results past their own time are deleted too; they are not visible after that time, purged or not.
+        """
+        ...
+
+
+class Inspect(Protocol):
+    """Reads, on a connection of their own: a slow page never stops the queue."""
+
+    async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
+        """One record per uuid. A leased one has state "running", and the session and start of its claim."""
+        ...
+
+    async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
+        """Newest first. where: uuid (a prefix), source, state, tag, unique, lane, since, until (ms of adding).
+
+        A call reads a bounded number of records: a page may be short and still have a cursor.
+        """
+        ...
+
+    async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
+        """The journal of a task after a number, oldest first, each note with its number."""
+        ...
+
+    async def tally(self) -> Mapping[tuple[str, State], int]:
+        """The number of tasks per source and state. It is kept, not counted."""
+        ...
+
+    async def position(self, uuid: str) -> Position | None:
+        """What a pending task waits for. None: it is running, a chore, ended or unknown.
+
+        It changes nothing: no bucket starts or refills, no lane admits a task. It counts up to MAX_AHEAD.
+        """
+        ...
+
+    async def schedules(self) -> Sequence[Schedule]:
+        """All schedules."""
+        ...
+
+    async def limits(self) -> Sequence[Limit]:
+        """All limits, of code and of the operator."""
+        ...
+
+    async def sessions(self) -> Mapping[str, bytes]:
+        """The info of live sessions that have sent a heartbeat, by name; dead ones are left out, reaped or not."""
+        ...
+
+    async def changes(self, after: str, limit: int) -> ChangePage:
+        """The change feed after a cursor, at most `limit` calls of it; "" is the end of the feed now."""
+        ...
+
+
+class Store(Tasks, Sessions, Control, Inspect, Protocol):
+    """A store: four groups of verbs and its traits."""
+
+    @property
+    def traits(self) -> StoreTraits: ...
+
+    async def open(self) -> None:
+        """Connect and prepare the schema. Each event loop that uses a store opens it."""
+        ...
+
+    async def close(self) -> None:
+        """Release what `open` took, for this event loop."""
+        ...

@@ -1,0 +1,116 @@
+"""A task: as it is added, as a store keeps it, and its history."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Literal, TypeAlias
+
+from msgspec import Struct
+
+BATCH = 1000  # the most an add takes and a turn promotes; part of the semantics, the same in every store
+
+State: TypeAlias = Literal["scheduled", "parked", "ready", "running", "succeeded", "failed", "cancelled"]
+"""parked: due, but its lane has no capacity; users see it as ready."""
+Reason: TypeAlias = Literal["due", "crash", "cancel", "expired", "crashed", "stray", "lifted"]
+"""Why a task is in its place; for a chore, why it must end. lifted: it is being moved to another store."""
+
+
+class Policy(Struct, frozen=True, gc=False):
+    """How the store treats a task. One per definition, shared by its tasks."""
+
+    priority: int = 5
+    boost: int = 0  # priority × aging; rank = due − boost
+    cost: float = 1  # tokens that a start takes from the lane's rate
+    on_conflict: Literal["keep", "replace"] = "keep"
+    unique_for: int | None = None  # ms from adding that the unique key is held; None: until the task ends
+    expires: int | None = None  # ms after due at which a task that never started becomes a chore
+    max_crashes: int = 3
+    tags: tuple[str, ...] = ()
+    reply_to: str | None = None  # the session that gets a hint when the task ends
+
+
+DEFAULT = Policy()
+
+
+class NewTask(Struct, frozen=True, gc=False):
+    """A task to be added."""
+
+    uuid: str  # made by the caller before any I/O
+    source: str
+    body: bytes  # arguments and headers: opaque
+    at: int | None = None
+    after: float = 0  # due = at, else now + after; fractions are kept, so that the sum is rounded once
+    lane: str | None = None  # "source/key" or "@shared[/key]": at most one
+    unique: str | None = None  # scope: the source
+    policy: Policy = DEFAULT
+
+
+class History(Struct, frozen=True, gc=False):
+    """What has happened to a task; written at settle, cancel, crash and revive."""
+
+    reason: Reason = "due"
+    retries: int = 0  # counted retries since the last revive
+    crashes: int = 0
+    earlier: int = 0  # attempts before the last revive
+    cancel_requested: bool = False
+    settled_fence: int = 0  # the last fence that settled
+    session: str | None = None  # the session of that fence
+    started: int | None = None  # the last start that was not released
+    ended: int | None = None
+    keep_until: int | None = None
+    result: bytes | None = None  # None: there is none, or it is no longer kept
+    error: bytes | None = None  # the last one
+    hops: int = 0  # moves between stores so far
+
+
+NO_HISTORY = History()
+
+
+class Record(Struct, frozen=True, gc=False):
+    """A task as a store keeps it."""
+
+    uuid: str
+    source: str
+    body: bytes
+    policy: Policy
+    lane: str | None
+    unique: str | None
+    due: int
+    seq: int  # the order of adding
+    added: int
+    state: State
+    history: History = NO_HISTORY
+
+    @property
+    def rank(self) -> int:
+        """Order of claims: rank, then seq."""
+        return self.due - self.policy.boost
+
+    @property
+    def attempt(self) -> int:
+        """The number of its current or next run, from 1."""
+        return self.history.earlier + 1 + self.history.retries + self.history.crashes
+
+    @property
+    def is_arriving(self) -> bool:
+        """A copy by a move that is not finished: the store it comes from still has the task."""
+        return self.history.reason == "lifted" and self.history.hops > 0 and not self.history.settled_fence
+
+    @property
+    def is_suspect(self) -> bool:
+        """Its next crash would be its last."""
+        return self.history.crashes + 1 >= self.policy.max_crashes
+
+
+class Added(Struct, frozen=True, gc=False):
+    """The answer to one added task."""
+
+    uuid: str
+    fresh: bool  # False: a task with this uuid or unique key exists; uuid is the existing one
+
+
+class Page(Struct, frozen=True):
+    """One page of records, newest first."""
+
+    rows: Sequence[Record]
+    after: str | None  # cursor of the next page; None: this was the last
