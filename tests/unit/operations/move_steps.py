@@ -36,7 +36,15 @@ WAYS = [
     "sqlite-redis",
     "redis-postgres",
 ]
-CALLS = ["source.lift", "target.adopt", "source.turn", "target.lift", "target.turn", "source.put"]
+CALLS = [
+    "source.lift",
+    "target.adopt",
+    "source.turn",
+    "target.lift",
+    "target.turn",
+    "source.put_schedules",
+    "source.put_limits",
+]
 WINDOW = 1_000  # ms
 
 
