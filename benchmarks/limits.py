@@ -16,7 +16,8 @@ from collections.abc import Callable
 from benchmarks.picture import AGING as PICTURE, aging_svg
 from benchmarks.report import Figure
 from onthedot import App
-from onthedot.clock.clock import ManualClock, SystemClock
+from onthedot.clock.manual import ManualClock
+from onthedot.clock.system import SystemClock
 from onthedot.definitions.functions import AGING
 from onthedot.stores import connect
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, Limit, NewTask, Policy, SlotPool, Store

@@ -26,7 +26,7 @@ from pathlib import Path
 from typing import Any
 
 from onthedot.errors import StoreUnavailable
-from onthedot.model.task import new_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import NewTask
 from onthedot.stores.redis import RedisStore
 from tests.faults.proxy import Proxy, proxy

@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 from benchmarks.report import Figure
 from onthedot import App
-from onthedot.clock.clock import SystemClock
+from onthedot.clock.system import SystemClock
 from onthedot.stores import connect
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool, Store, TurnResult
 

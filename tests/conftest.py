@@ -15,7 +15,7 @@ import pytest
 from hypothesis import settings
 
 from onthedot import App, TaskConsumerRegistry, get_scheduler
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.leaves_nothing import descendants
 from tests.support.services import leftovers, postgres as _postgres, programs
 from tests.support.services.postgres import Service

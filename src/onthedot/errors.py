@@ -10,7 +10,8 @@
     ├── ArgumentError (TypeError)        what a call passes cannot be stored as it is
     ├── TaskError                        what became of a task
     │   ├── TaskFailed
-    │   │   └── TaskTimeout
+    │   │   ├── TaskTimeout
+    │   │   └── WorkerDied
     │   ├── TaskCancelled
     │   ├── TaskNotFound
     │   ├── ResultExpired
@@ -90,6 +91,10 @@ class TaskFailed(TaskError):
 
 class TaskTimeout(TaskFailed):
     """A run took longer than its timeout. Retried like any other failure."""
+
+
+class WorkerDied(TaskFailed):
+    """The process that ran a task ended: it was killed, it crashed, or the task called os._exit."""
 
 
 class TaskCancelled(TaskError):

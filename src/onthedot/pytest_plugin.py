@@ -12,7 +12,7 @@ import pytest
 
 if TYPE_CHECKING:
     from onthedot.api.app import App
-    from onthedot.clock.clock import ManualClock
+    from onthedot.clock.manual import ManualClock
     from onthedot.testing import TestApp
 
 _HOW = (
@@ -28,7 +28,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 @pytest.fixture
 def onthedot_clock() -> ManualClock:
     """The clock of ``onthedot_app``, from 2026-01-01 UTC on. Override it to start at another moment."""
-    from onthedot.clock.clock import ManualClock
+    from onthedot.clock.manual import ManualClock
 
     return ManualClock()
 

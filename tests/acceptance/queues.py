@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.mq import MessageQueue, MQConfig
 from tests.support.services import valkey
 

@@ -21,7 +21,7 @@ from onthedot import (
     get_scheduler,
     get_scheduler_status,
 )
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work
 from tests.support.waits import until
 

@@ -11,7 +11,7 @@ from typing import Any, cast
 
 import pytest
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Store, StoreTraits
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.redis import RedisStore

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import ceil, floor
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import BATCH, NO_HISTORY, Added, NewTask, Policy, Store
 from tests.contract.steps import Worker, add, look, state, states, task, tasks
 

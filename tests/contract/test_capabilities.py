@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.capabilities import HasServerInfo
 from onthedot.stores.contract import Store
 from onthedot.stores.memory import MemoryStore

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Store
 from tests.contract.steps import Worker, add, look, names, state, states, task, tasks
 

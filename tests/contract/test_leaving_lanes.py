@@ -9,7 +9,7 @@ from collections.abc import Awaitable, Callable
 
 import pytest
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Store
 from tests.contract.steps import Worker, add, limit, state, states, task
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 from msgspec.structs import replace
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import CLIENT_LEASE, Ended, History, Lease, Record, Requeued, Store
 from tests.contract.steps import Worker, add, limit, look, names, state, states, task
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Blocker, Limit, Position, Store
 from tests.contract.steps import Worker, add, limit, names, state, states, task, tasks
 

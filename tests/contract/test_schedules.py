@@ -6,7 +6,7 @@ from math import floor
 
 from msgspec.structs import replace
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import FireRequest, Limit, Schedule, Store
 from tests.contract.steps import Worker, look, state, task
 

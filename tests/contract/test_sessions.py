@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import floor
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Lease, Store
 from tests.contract.steps import Worker, add, look, state, states, task, tasks
 

@@ -6,7 +6,7 @@ from math import ceil, floor
 
 import pytest
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Completed, Lease, Store
 from tests.contract.steps import Worker, add, look, state, states, task, tasks
 

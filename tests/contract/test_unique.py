@@ -6,7 +6,7 @@ from math import floor
 
 import pytest
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Added, Store
 from tests.contract.steps import Worker, add, limit, look, state, states, task
 

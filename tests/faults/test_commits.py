@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from onthedot.model.task import new_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import ClaimRequest, Limit, NewTask, SlotPool
 from tests.faults import commits, shop
 from tests.faults.commits import Commits, Moves, replayed

@@ -19,8 +19,8 @@ from pathlib import Path
 import pytest
 
 from onthedot import App, IntervalSchedule
-from onthedot.clock.clock import to_ms
-from onthedot.schedules.rules import nominal_uuid
+from onthedot.clock.epoch import to_ms
+from onthedot.schedules.windows import nominal_uuid
 from tests.faults import LONG, caravan, scaled
 from tests.faults.fleet import ROOT, environment, wait_for
 from tests.faults.ledger import Entry, Ledger

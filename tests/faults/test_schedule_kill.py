@@ -11,9 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.clock.clock import to_ms
+from onthedot.clock.epoch import to_ms
 from onthedot.operations.schedules import ScheduleInfo
-from onthedot.schedules.rules import nominal_uuid
+from onthedot.schedules.windows import nominal_uuid
 from tests.faults import scaled
 from tests.faults.clockwork import app
 from tests.faults.fleet import crew, wait_for

@@ -8,7 +8,7 @@ from dataclasses import replace as replace_bucket
 
 from msgspec.structs import replace
 
-from onthedot.clock.clock import Clock
+from onthedot.clock.protocol import Clock
 from onthedot.stores.contract import (
     MAX_AHEAD,
     Added,

@@ -10,7 +10,7 @@ from math import ceil, floor
 
 from msgspec.structs import replace
 
-from onthedot.clock.clock import Clock
+from onthedot.clock.protocol import Clock
 from onthedot.stores.contract import (
     BATCH,
     CHORES,

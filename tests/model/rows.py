@@ -8,7 +8,7 @@ from math import floor
 
 from msgspec.structs import replace
 
-from onthedot.clock.clock import Clock
+from onthedot.clock.protocol import Clock
 from onthedot.stores.contract import Blocker as Standstill, Lease, Limit, Note, Record, State
 
 ENDED = ("succeeded", "failed", "cancelled")

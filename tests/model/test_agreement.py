@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 from hypothesis import HealthCheck, given, settings, strategies as st
 from msgspec.structs import replace
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, Limit, NewTask, Policy, Position, Record, SlotPool
 from onthedot.stores.memory import MemoryStore
 from tests.model.draws import limits

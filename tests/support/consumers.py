@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from onthedot import App, BaseTaskConsumer, Scheduler, Task, TaskConsumerRegistry
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.waits import until
 
 

@@ -16,8 +16,8 @@ NAMES = """
     IntervalSchedule CronSchedule DailySchedule OnceSchedule Rate AtMost
     Retry Snooze Reject Cancel
     OnTheDotError DeclarationError DuplicateTask BadSchedule BadLimit ArgumentError TaskError TaskFailed TaskCancelled
-    TaskTimeout TaskNotFound ResultExpired ResultNotStored StoreError StoreUnavailable StoreBusy StoreFull StoreRefused
-    SchedulerStateError
+    TaskTimeout WorkerDied TaskNotFound ResultExpired ResultNotStored StoreError StoreUnavailable StoreBusy StoreFull
+    StoreRefused SchedulerStateError
 """.split()  # noqa: SIM905 -- read and compared as a block
 
 BASES = {
@@ -30,6 +30,7 @@ BASES = {
     "TaskError": ["OnTheDotError"],
     "TaskFailed": ["TaskError"],
     "TaskTimeout": ["TaskFailed"],
+    "WorkerDied": ["TaskFailed"],
     "TaskCancelled": ["TaskError"],
     "TaskNotFound": ["TaskError"],
     "ResultExpired": ["TaskError"],

@@ -29,6 +29,7 @@ from onthedot.errors import (
     TaskFailed,
     TaskNotFound,
     TaskTimeout,
+    WorkerDied,
 )
 from onthedot.model.context import TaskContext, current_task
 from onthedot.model.limits import AtMost, Rate
@@ -77,6 +78,7 @@ __all__ = [
     "TaskOptions",
     "TaskState",
     "TaskTimeout",
+    "WorkerDied",
     "as_completed",
     "current_task",
     "get_scheduler",

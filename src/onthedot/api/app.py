@@ -15,16 +15,17 @@ from onthedot.api.functions import Call, NamedTask, ScheduledFunction, TaskFunct
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.api.schedules import Schedules, SyncSchedules
 from onthedot.client.portal import Portal
-from onthedot.clock.clock import Clock
-from onthedot.codec.functions import Caps, decode_open_result
+from onthedot.clock.durations import Duration, to_seconds
+from onthedot.clock.protocol import Clock
+from onthedot.codec.body import Caps
+from onthedot.codec.untyped import decode_untyped_result
 from onthedot.definitions.consumers import BaseTaskConsumer, ConsumerDefinition
 from onthedot.definitions.functions import FunctionDefinition, RemoteDefinition
 from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.engine.runner import Around
 from onthedot.errors import BadSchedule, SchedulerStateError
 from onthedot.executors.contract import Executor
-from onthedot.model.backoff import seconds
-from onthedot.model.options import Seconds, TaskOptions, parse_bound, resolve
+from onthedot.model.options import TaskOptions, parse_bound, resolve
 from onthedot.model.task import TaskInfo, check_name
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.explain import Explanation
@@ -84,9 +85,9 @@ class App(Generic[S]):
         threads: int | None = None,
         processes: int | None = None,
         max_workers: int | None = None,
-        task_timeout: Seconds | None = None,
-        stop_timeout: Seconds | None = 5,
-        poll_interval: Seconds = 10,
+        task_timeout: Duration | None = None,
+        stop_timeout: Duration | None = 5,
+        poll_interval: Duration = 10,
         max_pending: int | None = None,
         max_kept: int = 1_000_000,
         executors: Mapping[str, Executor] | None = None,
@@ -99,7 +100,7 @@ class App(Generic[S]):
             store_url(store) if store is not None or "ONTHEDOT_STORE" in os.environ else None,
             LogObserver(logger),
             slots(concurrency, threads, processes, max_workers),
-            None if stop_timeout is None else seconds(stop_timeout, "stop_timeout"),
+            None if stop_timeout is None else to_seconds(stop_timeout, "stop_timeout"),
             poll_interval_of(poll_interval),
             one_pool=concurrency == 1,
             lifespan=lifespan,
@@ -194,11 +195,11 @@ class App(Generic[S]):
 
     def handle(self, uuid: str) -> TaskHandle[Any]:
         """The handle of any task, for sync code."""
-        return TaskHandle(self._portal, uuid, decode_open_result, added=False)
+        return TaskHandle(self._portal, uuid, decode_untyped_result, added=False)
 
     def ahandle(self, uuid: str) -> AsyncTaskHandle[Any]:
         """The handle of any task, for async code."""
-        return AsyncTaskHandle(self._portal, uuid, decode_open_result, added=False)
+        return AsyncTaskHandle(self._portal, uuid, decode_untyped_result, added=False)
 
     # -- running
 

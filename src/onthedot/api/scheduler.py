@@ -11,11 +11,10 @@ from msgspec.structs import astuple
 
 from onthedot.api.handles import TaskHandle
 from onthedot.api.schedules import Schedules
-from onthedot.codec.functions import decode_open_result
+from onthedot.clock.durations import Duration, to_seconds
+from onthedot.codec.untyped import decode_untyped_result
 from onthedot.definitions.consumers import ConsumerDefinition, TaskConsumerRegistry, new_task
 from onthedot.definitions.functions import AGING, Unplaced, check_conflict
-from onthedot.model.backoff import seconds
-from onthedot.model.options import Seconds
 from onthedot.model.task import Task, check_name
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.task_queries import TaskFilter, TaskPage
@@ -60,8 +59,8 @@ class Scheduler:
         store: str = "memory://",
         registry: TaskConsumerRegistry | type[TaskConsumerRegistry] = TaskConsumerRegistry,
         concurrency: int | None = None,
-        stop_timeout: Seconds | None = None,
-        poll_interval: Seconds = 10,
+        stop_timeout: Duration | None = None,
+        poll_interval: Duration = 10,
         logger: logging.Logger | None = None,
     ) -> None:
         self.registry = registry
@@ -70,7 +69,7 @@ class Scheduler:
             store_url(store),
             LogObserver(logger),
             slots(_MOST if concurrency is None else concurrency, None, None, None),
-            None if stop_timeout is None else seconds(stop_timeout, "stop_timeout"),
+            None if stop_timeout is None else to_seconds(stop_timeout, "stop_timeout"),
             poll_interval_of(poll_interval),
             one_pool=True,
             keep_pending_on_stop=True,
@@ -104,7 +103,7 @@ class Scheduler:
     def _handle(self, new: NewTask, added: Added) -> TaskHandle[Any]:
         source = self._consumers.get(new.source)
         fresh = added.fresh if source is None else check_conflict(new.source, source.options, new, added)
-        return TaskHandle(self._runtime.portal, added.uuid, decode_open_result, fresh)
+        return TaskHandle(self._runtime.portal, added.uuid, decode_untyped_result, fresh)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
         """Tasks, newest first: ``await scheduler.find(state="failed")`` is the history of failures."""

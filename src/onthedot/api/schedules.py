@@ -9,18 +9,18 @@ from typing import Any, TypedDict, Unpack
 
 from onthedot.api.functions import Call
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
-from onthedot.codec.functions import decode_open_result
+from onthedot.clock.durations import Duration
+from onthedot.codec.untyped import decode_untyped_result
 from onthedot.definitions.consumers import ConsumerDefinition, new_task
 from onthedot.definitions.functions import AGING
 from onthedot.errors import BadSchedule
-from onthedot.model.backoff import Duration
 from onthedot.model.task import Task, check_name
 from onthedot.operations.schedule_preview import PlannedRun
 from onthedot.operations.schedules import Infos, Runs, ScheduleInfo
 from onthedot.runtime.runtime import Runtime
 from onthedot.schedules.cron import Zone
+from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.schedules.rules import CatchUp, CronSchedule, DailySchedule, Overlap, RuleSchedule, as_schedule
-from onthedot.schedules.stored_rule import ScheduleDefinition
 from onthedot.stores.contract import NewTask, Policy
 
 __all__ = ["PlannedRun", "ScheduleInfo", "ScheduleOptions", "Schedules", "SyncSchedules"]
@@ -99,7 +99,7 @@ class _ScheduleBuilder:
 
     def _decoder(self, source: str) -> Callable[[bytes], Any]:
         known = self._runtime.sources.get(source)
-        return decode_open_result if known is None else known.decode_result
+        return decode_untyped_result if known is None else known.decode_result
 
 
 class Schedules(_ScheduleBuilder):

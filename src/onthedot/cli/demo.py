@@ -21,7 +21,7 @@ import click
 
 from onthedot import App, AsyncTaskHandle, AtMost, current_task
 from onthedot.cli.output import Screen, screen
-from onthedot.clock.clock import Timer
+from onthedot.clock.protocol import Timer
 from onthedot.model.task import TaskInfo
 from onthedot.supervisor.messages import LaunchOptions
 from onthedot.supervisor.worker_process import WorkerProcess

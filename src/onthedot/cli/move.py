@@ -12,7 +12,7 @@ from onthedot.cli.interrupt import ctrl_c
 from onthedot.cli.options import CliError, GlobalOptions, shared
 from onthedot.cli.output import Screen, screen, write_json
 from onthedot.cli.target import check_there, shown, target
-from onthedot.clock.clock import SystemClock
+from onthedot.clock.system import SystemClock
 from onthedot.operations.move import Move, MoveResult, counted, plural
 from onthedot.runtime.settings import store_url
 from onthedot.stores import connect

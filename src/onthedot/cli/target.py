@@ -9,12 +9,12 @@ from pathlib import Path
 from typing import TypeVar
 
 from onthedot.cli.options import CliError, GlobalOptions
-from onthedot.clock.clock import SystemClock
-from onthedot.model.task import new_uuid
+from onthedot.clock.system import SystemClock
+from onthedot.model.uuid7 import new_uuid
 from onthedot.operations import Operations
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.runtime.settings import store_url
-from onthedot.schedules.stored_rule import ScheduleDefinition
+from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores import connect
 from onthedot.stores.schemes import apps_in, check_schema, file_of, is_postgres
 

@@ -15,8 +15,8 @@ from msgspec.structs import replace
 from onthedot.client.add_batcher import AddBatcher
 from onthedot.client.pending_gate import PendingGate, PendingLimits
 from onthedot.client.status_counts import StatusCounts
-from onthedot.clock.clock import Clock
-from onthedot.codec.functions import decode_untyped
+from onthedot.clock.protocol import Clock
+from onthedot.codec.untyped import decode_untyped
 from onthedot.definitions.functions import Unplaced
 from onthedot.errors import StoreError, TaskNotFound
 from onthedot.model.limits import LaneRule, lane_rule

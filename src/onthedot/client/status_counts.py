@@ -9,7 +9,7 @@ from collections.abc import Sequence
 from contextlib import suppress
 from typing import NamedTuple
 
-from onthedot.clock.clock import Clock
+from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreError
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import Added, NewTask, Store

@@ -1,7 +1,7 @@
-"""A timer that rings to the tenth of a millisecond, where the kernel has one.
+"""A timer with a precision of a tenth of a millisecond, where the kernel has one.
 
-asyncio rounds its timers up to whole milliseconds, and due times are whole milliseconds already: two roundings made a
-task up to 2 ms late. The last stretch of a wait is therefore left to a ``timerfd`` of Linux; elsewhere asyncio rings.
+asyncio rounds its timers up to whole milliseconds, and due times are whole milliseconds already: the two roundings made
+a task up to 2 ms late. The last part of a wait therefore uses Linux's ``timerfd``; other systems use asyncio's timer.
 """
 
 from __future__ import annotations
@@ -14,8 +14,9 @@ from collections.abc import Callable
 from functools import cache
 from typing import Protocol, cast
 
-_NEAR = 0.02  # seconds: a wait no longer than this is timed by the kernel
-_MONOTONIC, _NONBLOCK_CLOEXEC = 1, os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
+_TIMERFD_RANGE = 0.02  # seconds: a wait no longer than this uses timerfd
+_CLOCK_MONOTONIC = 1
+_FLAGS = os.O_NONBLOCK | getattr(os, "O_CLOEXEC", 0)
 
 
 class _Kernel(Protocol):
@@ -42,10 +43,10 @@ class PreciseTimer:
         self._loop = asyncio.get_running_loop()
         self._fd = -1
         self._timer: asyncio.TimerHandle | None = None
-        if seconds > _NEAR:
-            # Half of what is near is left: the coarse timer may ring late by a millisecond, or more on a busy loop.
+        if seconds > _TIMERFD_RANGE:
+            # Half of the range is left: asyncio's timer may be late by a millisecond, or more on a busy loop.
             self._timer = self._loop.call_later(
-                seconds - _NEAR / 2, self._switch_to_timerfd, self._loop.time() + seconds
+                seconds - _TIMERFD_RANGE / 2, self._switch_to_timerfd, self._loop.time() + seconds
             )
         else:
             self._set(seconds)
@@ -63,8 +64,8 @@ class PreciseTimer:
 
     def _set(self, seconds: float) -> None:
         kernel = _kernel()
-        fd = -1 if kernel is None else kernel.timerfd_create(_MONOTONIC, _NONBLOCK_CLOEXEC)
-        if kernel is None or fd < 0:  # none here, or out of descriptors: then as exact as asyncio is
+        fd = -1 if kernel is None else kernel.timerfd_create(_CLOCK_MONOTONIC, _FLAGS)
+        if kernel is None or fd < 0:  # no timerfd, or no descriptor left: as precise as asyncio
             self._timer = self._loop.call_later(seconds, self._callback)
             return
         wait = max(0, int(seconds * 1e9)) + 1  # never early; and 0 would disarm it

@@ -1,15 +1,15 @@
-"""Sleeping until something happens."""
+"""Sleep until something happens."""
 
 from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
 
-from onthedot.clock.clock import Clock
+from onthedot.clock.protocol import Clock
 
 
 class WakeUp:
-    """First clear, then look, then wait: what comes in between is not lost. `set` on the loop, `set_soon` anywhere."""
+    """An event that ends a sleep. Clear it, then look for work, then wait: a wake-up in between is not lost."""
 
     def __init__(self, clock: Clock) -> None:
         self._clock = clock
@@ -21,18 +21,19 @@ class WakeUp:
         self._set = False
 
     def set(self) -> None:
+        """Wakes the waiter; on the loop only."""
         if not self._set:
             self._set = True
             if self._waiter is not None and not self._waiter.done():
                 self._waiter.set_result(None)
 
     def set_threadsafe(self) -> None:
-        """From any thread."""
+        """`set`, from any thread."""
         if not self._set:
             self.call_soon(self.set)
 
     def call_soon(self, callback: Callable[[], object]) -> None:
-        """On the loop, from any thread; a closed loop has nobody left to wake."""
+        """Calls back on the loop, from any thread. After the loop is closed nothing waits, so nothing happens."""
         try:
             self._loop.call_soon_threadsafe(callback)
         except RuntimeError:
@@ -40,6 +41,7 @@ class WakeUp:
                 raise
 
     async def wait(self, ms: float | None) -> None:
+        """Returns when it is set, or after so many milliseconds."""
         if self._set:
             return
         self._waiter = self._loop.create_future()

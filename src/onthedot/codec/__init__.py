@@ -1,3 +1,3 @@
 """Values to JSON and back: typed where a signature has annotations, tagged where it has none."""
 
-from onthedot.codec.functions import Caps as Caps
+from onthedot.codec.body import Caps as Caps

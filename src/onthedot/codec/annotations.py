@@ -1,7 +1,7 @@
-"""What a signature's annotations say about the values that are stored.
+"""The codec of one annotated value, and the structs that a signature's annotations lead to.
 
-A `Slot` is one annotated place, a parameter or the return value. It writes a value by the annotation if it comes back
-equal and of the same type, else in the open form if the annotation allows the value, else it refuses it.
+A `ValueCodec` belongs to a parameter or the return value. It writes a value by the annotation if the value comes back
+equal and of the same type; else in the tagged form if the annotation allows the value; else it refuses the value.
 """
 # Values and annotations of any type are the subject here.
 # pyright: reportUnknownArgumentType=false, reportUnknownVariableType=false, reportUnknownMemberType=false
@@ -11,50 +11,36 @@ from __future__ import annotations
 import dataclasses
 import inspect
 import sys
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from enum import Enum
 from functools import cached_property, partial
 from pathlib import PurePath
-from types import GenericAlias, NoneType, UnionType
-from typing import (
-    Annotated,
-    Any,
-    Literal,
-    NewType,
-    NotRequired,
-    TypeVar,
-    Union,
-    get_args,
-    get_origin,
-    get_type_hints,
-    is_typeddict,
-)
+from types import GenericAlias, NoneType
+from typing import Annotated, Any, Literal, TypeVar, Union, get_args, get_origin, get_type_hints, is_typeddict
 
 import msgspec
 
 from onthedot.codec.tagged_json import (
-    MEMBER,
     Classes,
     TooDeep,
     Unstorable,
     deep_equal,
     from_tagged,
     is_model,
-    map_with_path,
     to_tagged,
     type_name,
 )
+from onthedot.codec.type_checks import UNIONS, check_type
 
-_UNIONS = (Union, UnionType)
 _EXACT = (str, int, bool, NoneType)
-_PROOFS_KEPT = 256
+_MAX_CACHED = 256
 _BARE = (list, dict, tuple, set, frozenset)
 VARIADIC = (inspect.Parameter.VAR_POSITIONAL, inspect.Parameter.VAR_KEYWORD)
 
 
 class Absent:
-    """What was not given. msgspec leaves a field out that holds its default, and no caller has this one."""
+    """The type of `ABSENT`: an argument that was not given. msgspec omits fields that hold their default."""
 
 
 ABSENT: Any = Absent()
@@ -81,7 +67,7 @@ write: Callable[[Any], bytes] = _encoder.encode
 
 
 def write_exact(value: object) -> bytes:
-    """As `write`, without the spare room that it leaves behind: for what is kept, a million times."""
+    """As `write`, without spare memory behind the bytes: a store may keep a million of them."""
     buffer = bytearray()
     _encoder.encode_into(value, buffer)
     return bytes(buffer)
@@ -92,16 +78,16 @@ def reader(kind: Any) -> Callable[[bytes], Any]:
 
 
 class ValueCodec:
-    """One annotated place.
+    """The codec of one annotated value.
 
-    >>> typed, raw = Slot(list[int]).store([1, 2], 64)
+    >>> typed, raw = ValueCodec(list[int]).store([1, 2], 64)
     >>> typed, bytes(raw)
     (True, b'[1,2]')
-    >>> Slot(tuple[Any, ...]).store((1, 2), 64)
+    >>> ValueCodec(tuple[Any, ...]).store((1, 2), 64)
     (False, {'!tuple': [1, 2]})
-    >>> Slot(int).store("1", 64)
+    >>> ValueCodec(int).store("1", 64)
     Traceback (most recent call last):
-    onthedot.tags.Unstorable: is of type str where int is declared; convert it or change the annotation
+    onthedot.codec.tagged_json.Unstorable: is of type str where int is declared; convert it or change the annotation
     """
 
     def __init__(self, annotation: object) -> None:
@@ -110,9 +96,11 @@ class ValueCodec:
         self.type: object = Any
         self.read: Callable[[bytes], Any] | None = None
         if not _is_open(annotation):
-            with suppress(Exception):  # msgspec cannot build every annotation; the open form does without
-                self.type, self.read = _with_int_for_float(annotation), reader(_with_int_for_float(annotation))
-        # The types whose values come back as they are, floats only if finite: known without trying.
+            with suppress(Exception):  # msgspec does not support every annotation; the tagged form needs none
+                kind = _with_int_for_float(annotation)
+                self.read = reader(kind)
+                self.type = kind
+        # Values of these types come back as they are (floats only if finite), so they need no round trip.
         self.exact: frozenset[type] = _exact(annotation)
 
     @classmethod
@@ -122,37 +110,40 @@ class ValueCodec:
             annotation = GenericAlias(tuple, (annotation, ...))
         elif parameter.kind is parameter.VAR_KEYWORD:
             annotation = GenericAlias(dict, (str, annotation))
-        slot = cls(annotation)
+        codec = cls(annotation)
         if parameter.annotation is not parameter.empty and parameter.name not in hints:
-            slot.note = f" (its annotation {parameter.annotation!r} names what the function's module does not have)"
-        return slot
+            codec.note = f" (its annotation {parameter.annotation!r} names what the function's module does not have)"
+        return codec
 
     @cached_property
     def classes(self) -> Classes:
         return _classes_in(self.annotation)
 
     def store(self, value: object, depth: int, checked: bool = True) -> tuple[bool, object]:
-        """Whether it is written by the annotation, and what is written; `checked`: only if the annotation allows it."""
+        """Whether the value is written by the annotation, and its form.
+
+        `checked`: refuse a value that the annotation does not allow.
+        """
         kind = type(value)
         if kind in self.exact and (kind is bool or value is None or (kind is str and value.isascii())):  # type: ignore[attr-defined]
             return self.read is not None, value
         try:
             if self.read is not None:
-                with suppress(Exception):  # whatever went wrong, it is judged below
+                with suppress(Exception):  # the tagged form is tried next
                     raw = write(value)
                     if deep_equal(value, self.read(raw), depth):
                         return True, msgspec.Raw(raw)
             if checked:
                 check_type(self.annotation, value)
             tagged = to_tagged(value, self.classes, depth)
-            if self.classes:  # their own code makes these objects again, so only trying tells
-                _try_back(value, tagged, self.classes, depth)
+            if self.classes:  # these objects are rebuilt by the user's code, so only a round trip shows the result
+                _check_round_trip(value, tagged, self.classes, depth)
         except RecursionError:
             raise TooDeep from None
         return False, tagged
 
     def load(self, tagged: object, path: str) -> Any:
-        """What was stored open. It must fit here, too: the annotation may be another one by now."""
+        """The value of a tagged form. It is checked, since the annotation may have changed meanwhile."""
         if self.annotation is Any:
             return from_tagged(tagged)
         value = from_tagged(tagged, self.classes)
@@ -167,26 +158,26 @@ class ValueCodec:
 
 
 class RoundTripCache(dict[tuple[type, ...], tuple[int, ...] | None]):
-    """By the types of the arguments: the places of floats, which must be finite; None if the types prove nothing.
+    """By the types of the arguments: the indexes of floats, which must be finite; None if the types prove nothing.
 
-    >>> Proofs([Slot(str), Slot(float)])[str, float]
+    >>> RoundTripCache([ValueCodec(str), ValueCodec(float)])[str, float]
     (1,)
     """
 
-    def __init__(self, slots: Sequence[ValueCodec]) -> None:
+    def __init__(self, codecs: Sequence[ValueCodec]) -> None:
         super().__init__()
-        self._exact = [slot.exact | {Absent} for slot in slots]
+        self._exact = [codec.exact | {Absent} for codec in codecs]
 
     def __missing__(self, types: tuple[type, ...]) -> tuple[int, ...] | None:
         floats: tuple[int, ...] | None = None
         if all(kind in exact for kind, exact in zip(types, self._exact, strict=True)):
-            floats = tuple(place for place, kind in enumerate(types) if kind is float)
-        if len(self) < _PROOFS_KEPT:
+            floats = tuple(index for index, kind in enumerate(types) if kind is float)
+        if len(self) < _MAX_CACHED:
             self[types] = floats
         return floats
 
 
-def _try_back(value: object, tagged: object, classes: Classes, depth: int) -> None:
+def _check_round_trip(value: object, tagged: object, classes: Classes, depth: int) -> None:
     try:
         reason = "" if deep_equal(value, from_tagged(tagged, classes), depth) else "comes out different"
     except Exception as error:  # noqa: BLE001 - a class of the user's may raise anything
@@ -197,98 +188,10 @@ def _try_back(value: object, tagged: object, classes: Classes, depth: int) -> No
         )
 
 
-def check_type(annotation: Any, value: Any) -> None:
-    """Unstorable unless a type checker would take the value, as far as this can be told; classes are not looked into.
-
-    >>> fit(list[float], [1, True, 2.5])
-    >>> fit(list[float], [1, "2"])
-    Traceback (most recent call last):
-    onthedot.tags.Unstorable: is of type str where float is declared; convert it or change the annotation
-    """
-    if annotation is Any or annotation is object:
-        return
-    origin, arguments = get_origin(annotation), get_args(annotation)
-    if origin is Annotated:
-        if any(isinstance(note, msgspec.Meta) for note in arguments[1:]):
-            _fit_constraints(annotation, value)
-        check_type(arguments[0], value)
-    elif origin in _UNIONS:
-        if not any(_fits(option, value) for option in arguments):
-            raise _misfit(annotation, value)
-    elif origin is Literal:
-        if not any(type(option) is type(value) and option == value for option in arguments):
-            raise Unstorable(f"is not one of {', '.join(map(repr, arguments))}")
-    elif isinstance(annotation, NewType):
-        check_type(annotation.__supertype__, value)
-    elif type(annotation).__name__ == "TypeAliasType":
-        check_type(annotation.__value__, value)
-    elif is_typeddict(origin or annotation):
-        _fit_typed_dict(origin or annotation, value)
-    else:
-        _fit_class(NoneType if annotation is None else origin or annotation, arguments, value)
-
-
-def _fit_pair(pair: tuple[object, object]) -> None:
-    check_type(*pair)
-
-
-def _fits(annotation: object, value: object) -> bool:
-    try:
-        check_type(annotation, value)
-    except Unstorable:
-        return False
-    return True
-
-
-def _misfit(annotation: object, value: object) -> Unstorable:
-    found, declared = type_name(type(value)), type_name(annotation)
-    return Unstorable(f"is of type {found} where {declared} is declared; convert it or change the annotation")
-
-
-def _fit_constraints(annotation: Any, value: object) -> None:
-    try:
-        msgspec.convert(value, annotation)
-    except msgspec.ValidationError as error:
-        raise Unstorable(f"does not hold what is declared: {error}") from None
-
-
-def _fit_typed_dict(kind: Any, value: Any) -> None:
-    if type(value) is not dict:
-        raise _misfit(kind, value)
-    hints, written = get_type_hints(kind), get_type_hints(kind, include_extras=True)
-    for key in kind.__required_keys__:
-        # Python takes NotRequired for required where annotations are strings.
-        if key not in value and get_origin(written[key]) is not NotRequired:
-            raise Unstorable(f"is missing the key {key!r}")
-    if any(key not in hints for key in value):
-        raise Unstorable(f"has a key that is not in {kind.__name__}")
-    map_with_path(((key, (hints[key], item)) for key, item in value.items()), _fit_pair)
-
-
-def _fit_class(kind: Any, arguments: tuple[Any, ...], value: Any) -> None:
-    if not isinstance(kind, type):
-        return  # a TypeVar, or something that is no type at all: nothing is known
-    try:
-        fits = isinstance(value, int | float if kind is float else kind)
-    except TypeError:
-        return  # a Protocol that cannot be asked
-    if not fits:
-        raise _misfit(kind, value)
-    if kind is tuple and arguments and arguments[-1] is not ...:
-        if len(value) != len(arguments):
-            raise Unstorable(f"has {len(value)} items where {len(arguments)} are declared")
-        map_with_path(enumerate(zip(arguments, value, strict=True)), _fit_pair)
-    elif len(arguments) == 2 and isinstance(value, Mapping):
-        map_with_path(((key, key) for key in value), partial(check_type, arguments[0]))
-        map_with_path(value.items(), partial(check_type, arguments[1]))
-    elif arguments and isinstance(value, Collection):
-        steps = ((MEMBER, item) for item in value) if isinstance(value, set | frozenset) else enumerate(value)
-        map_with_path(steps, partial(check_type, arguments[0]))
-
-
 def _is_open(annotation: Any) -> bool:
     """Whether the annotation leaves a type open: Any, object, list without items, anything that contains these."""
-    origin, arguments = get_origin(annotation), get_args(annotation)
+    origin = get_origin(annotation)
+    arguments = get_args(annotation)
     if annotation is Any or annotation is object or isinstance(annotation, TypeVar):
         return True
     if origin is Literal:
@@ -307,7 +210,7 @@ def _with_int_for_float(annotation: Any) -> Any:
     arguments = get_args(annotation)
     if annotation is float:
         return int | float
-    if origin in _UNIONS:
+    if origin in UNIONS:
         union: Any = Union
         return union[tuple(map(_with_int_for_float, arguments))]
     if origin in (list, set, frozenset, tuple):
@@ -320,11 +223,11 @@ def _with_int_for_float(annotation: Any) -> Any:
 def _exact(annotation: Any) -> frozenset[type]:
     if annotation is Any or annotation is object:
         return frozenset({*_EXACT, float})
-    options = get_args(annotation) if get_origin(annotation) in _UNIONS else (annotation,)
+    options = get_args(annotation) if get_origin(annotation) in UNIONS else (annotation,)
     exact: set[type] = {kind for kind in (*_EXACT, float) for option in options if kind is option}
     if float in exact:
         exact.add(int)
-    # A type that only trying tells about makes the others uncertain: msgspec may prefer it.
+    # Any other type makes these uncertain: msgspec may prefer it.
     return frozenset(exact) if all(any(kind is option for kind in exact) for option in options) else frozenset()
 
 
@@ -359,17 +262,19 @@ def _is_record(kind: type) -> bool:
 
 
 def arguments_struct(
-    parameters: list[inspect.Parameter], slots: Mapping[str, ValueCodec], strict: bool
+    parameters: list[inspect.Parameter], codecs: Mapping[str, ValueCodec], strict: bool
 ) -> type[msgspec.Struct]:
-    """The arguments as a struct: it binds them in C, and reads them; strict: what is required must be there."""
-    fields: tuple[list[Any], list[Any]] = ([], [])
+    """The arguments as a struct, which binds and decodes them in C. strict: required arguments must be present."""
+    positional: list[Any] = []
+    keyword_only: list[Any] = []
     for p in parameters:
-        needed = strict and p.default is inspect.Parameter.empty and p.kind not in VARIADIC
-        field = (p.name, slots[p.name].type) if needed else (p.name, slots[p.name].type, ABSENT)
-        fields[p.kind in (p.KEYWORD_ONLY, *VARIADIC)].append(field)
-    # Fields that only a keyword may fill must come from a base of their own.
-    keywords = msgspec.defstruct("Keywords", fields[True], kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
-    return msgspec.defstruct("Arguments", fields[False], bases=(keywords,))
+        required = strict and p.default is inspect.Parameter.empty and p.kind not in VARIADIC
+        kind = codecs[p.name].type
+        field = (p.name, kind) if required else (p.name, kind, ABSENT)
+        (keyword_only if p.kind in (p.KEYWORD_ONLY, *VARIADIC) else positional).append(field)
+    # Keyword-only fields must come from a base of their own.
+    keywords = msgspec.defstruct("Keywords", keyword_only, kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
+    return msgspec.defstruct("Arguments", positional, bases=(keywords,))
 
 
 def signature_of(function: Callable[..., object]) -> inspect.Signature:
@@ -381,7 +286,7 @@ def signature_of(function: Callable[..., object]) -> inspect.Signature:
 
 
 def hints_of(function: Any) -> dict[str, Any]:
-    """The annotations, resolved; an annotation with a name that is not to be found is left out."""
+    """The resolved annotations; an annotation with an unknown name is left out."""
     while isinstance(function, partial):
         function = function.func
     if isinstance(function, type):
@@ -399,7 +304,7 @@ def _hints_one_by_one(function: Any) -> dict[str, Any]:
 
     hints: dict[str, Any] = {}
     names = getattr(inspect.unwrap(function), "__globals__", {})
-    with suppress(Exception):  # from 3.14 on, asking for the annotations may fail as well
+    with suppress(Exception):  # from 3.14 on, reading __annotations__ may fail as well
         for name, annotation in function.__annotations__.items():
             probe.__annotations__ = {name: annotation}
             with suppress(Exception):

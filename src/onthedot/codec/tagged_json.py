@@ -22,9 +22,9 @@ instance of a class in the annotation       ``{"!of": ["Point", {"x": 1, "y": 2}
 A dict with a key that is not a str, or that begins with ``!``, is always a ``!dict``: no data can pass for a tag.
 ``!of`` names one of the classes that the reader's own annotation mentions; nothing is looked up by name elsewhere.
 
->>> tag((1, {2: b"a"}))
+>>> to_tagged((1, {2: b"a"}))
 {'!tuple': [1, {'!dict': [[2, {'!bytes': 'YQ=='}]]}]}
->>> untag(tag((1, {2: b"a"})))
+>>> from_tagged(to_tagged((1, {2: b"a"})))
 (1, {2: b'a'})
 """
 # Values of any type are the subject here.
@@ -117,8 +117,10 @@ def deep_equal(a: object, b: object, depth: int = DEPTH) -> bool:
 
     Datetimes are the same at the same instant with the same offset, whatever class their zone is.
 
-    >>> same([1, {"a": float("nan")}], [1, {"a": float("nan")}]), same([1], [1.0]), same([1], [True])
-    (True, False, False)
+    >>> deep_equal([1, {"a": float("nan")}], [1, {"a": float("nan")}])
+    True
+    >>> deep_equal([1], [1.0]), deep_equal([1], [True])
+    (False, False)
     """
     kind = type(a)
     if kind is not type(b):

@@ -9,8 +9,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from onthedot.clock.clock import to_ms
-from onthedot.codec.functions import Headers, decode_open_result, decode_untyped, encode_open_result, encode_untyped
+from onthedot.clock.epoch import to_ms
+from onthedot.codec.body import Headers
+from onthedot.codec.untyped import decode_untyped, decode_untyped_result, encode_untyped, encode_untyped_result
 from onthedot.definitions.functions import (
     RemoteDefinition,
     TaskOwner,
@@ -27,8 +28,8 @@ from onthedot.model.task import Task, check_name
 from onthedot.model.task_info import schedule_at
 from onthedot.runtime.user_code import module_of
 from onthedot.schedules.cron import Zone
+from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.schedules.rules import as_schedule
-from onthedot.schedules.stored_rule import ScheduleDefinition
 from onthedot.stores.contract import Limit, NewTask, Policy
 
 _log = logging.getLogger("onthedot.scheduler")
@@ -111,10 +112,10 @@ class ConsumerDefinition:
         return self.consumer.consume(Task(run.source, arguments, at, run.uuid))
 
     def encode(self, value: object) -> bytes:
-        return encode_open_result(value)
+        return encode_untyped_result(value)
 
     def decode_result(self, data: bytes) -> object:
-        return decode_open_result(data)
+        return decode_untyped_result(data)
 
     def limits(self, name: str) -> list[Limit]:
         return self._limits.to_limits(name)

@@ -8,13 +8,16 @@ import string
 from collections.abc import Callable, Mapping
 from typing import Any, Protocol
 
-from onthedot.clock.clock import to_ms
-from onthedot.codec.functions import NO_HEADERS, Caps, FunctionCodec, Headers, decode_open_result, encode_untyped
+from onthedot.clock.durations import to_duration_ms, to_seconds
+from onthedot.clock.epoch import to_ms
+from onthedot.codec.body import NO_HEADERS, Caps, Headers
+from onthedot.codec.functions import FunctionCodec
+from onthedot.codec.untyped import decode_untyped_result, encode_untyped
 from onthedot.errors import ArgumentError, DeclarationError, DuplicateTask
-from onthedot.model.backoff import seconds, to_duration_ms
 from onthedot.model.limits import LimitDefinitions
 from onthedot.model.options import AddOptions, ResolvedOptions, parse_priority, parse_tags
-from onthedot.model.task import check_uuid, new_uuid
+from onthedot.model.task import check_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.runtime.user_code import module_of
 from onthedot.stores.contract import Added, Limit, NewTask, Policy
 
@@ -136,7 +139,7 @@ class RemoteDefinition:
         return dict(kwargs)
 
     def decode_result(self, data: bytes) -> Any:
-        return decode_open_result(data)
+        return decode_untyped_result(data)
 
     def new_task(self, args: tuple[Any, ...], kwargs: Mapping[str, Any], said: AddOptions = _NO_OPTIONS) -> NewTask:
         given, (at, after) = self.bind(args, kwargs), due_time(said)
@@ -209,7 +212,7 @@ def due_time(said: AddOptions) -> tuple[int | None, float]:
         raise ArgumentError("options(at=…, after=…): give one of them")
     if "at" in said:
         return to_ms(said["at"]), 0
-    return None, round(seconds(said.get("after", 0), "options(after)") * 1000, 3)
+    return None, round(to_seconds(said.get("after", 0), "options(after)") * 1000, 3)
 
 
 def policy_of(

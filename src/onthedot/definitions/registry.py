@@ -16,9 +16,9 @@ from onthedot.model.options import ResolvedOptions, TaskOptions, resolve
 from onthedot.model.task import check_name
 from onthedot.runtime.runtime import Runtime
 from onthedot.runtime.user_code import extend_import_deadline
-from onthedot.schedules.cron import Zone, zone_of
+from onthedot.schedules.cron import Zone, parse_zone
+from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.schedules.rules import as_schedule
-from onthedot.schedules.stored_rule import ScheduleDefinition
 from onthedot.stores.contract import Limit
 
 
@@ -31,7 +31,7 @@ class DefinitionRegistry:
         self._places: dict[str, str] = {}
         self._shared: dict[str, Limit] = {}  # lanes, as all who share them say it
         runtime.bounds.other = resolve("App(defaults=…)", defaults).max_pending
-        zone_of(tz)  # refuses one that is not there
+        parse_zone(tz)  # refuses one that is not there
 
     def function(
         self,

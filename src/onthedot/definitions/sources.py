@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from typing import Any, Protocol
 
-from onthedot.codec.functions import Headers
+from onthedot.codec.body import Headers
 from onthedot.model.options import ResolvedOptions
 from onthedot.stores.contract import Limit
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.definitions.sources import Source
-from onthedot.model.failures import write_reason
+from onthedot.model.failures import encode_reason
 from onthedot.stores.contract import Ended, Lease, Record
 
 _KEEP, _KEEP_FAILED = 7 * 86_400_000, 30 * 86_400_000  # of sources that this process does not know
@@ -14,11 +14,11 @@ def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> En
     match record.history.reason:
         case "stray":
             reason = f"unknown source {record.source!r}: nobody in this process declares it"
-            return Ended(lease, "failed", write_reason(reason, kind="UnknownSource"), keep_failed)
+            return Ended(lease, "failed", encode_reason(reason, kind="UnknownSource"), keep_failed)
         case "crashed":
             reason = f"its worker died {record.history.crashes} times over it"
-            return Ended(lease, "failed", write_reason(reason, record.attempt - 1, "WorkerDied"), keep_failed)
+            return Ended(lease, "failed", encode_reason(reason, record.attempt - 1, "WorkerDied"), keep_failed)
         case "expired":
-            return Ended(lease, "cancelled", write_reason("expired"), keep)
+            return Ended(lease, "cancelled", encode_reason("expired"), keep)
         case _:
-            return Ended(lease, "cancelled", write_reason("cancelled"), keep)
+            return Ended(lease, "cancelled", encode_reason("cancelled"), keep)

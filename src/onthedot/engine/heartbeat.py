@@ -8,7 +8,8 @@ from collections.abc import Callable, Coroutine, Sequence
 from contextlib import suppress
 from typing import Any, Protocol
 
-from onthedot.clock.clock import Clock, SystemClock
+from onthedot.clock.protocol import Clock
+from onthedot.clock.system import SystemClock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import HeartbeatResult, Store

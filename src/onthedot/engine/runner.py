@@ -11,13 +11,14 @@ from functools import partial
 from types import CoroutineType
 from typing import Any, TypeAlias
 
-from onthedot.clock.clock import Clock, Timer
+from onthedot.clock.protocol import Clock, Timer
 from onthedot.clock.wakeup import WakeUp
-from onthedot.codec.functions import Undecodable
+from onthedot.codec.body import Undecodable
 from onthedot.errors import TaskTimeout
 from onthedot.executors.contract import EncodedResult, Executor
 from onthedot.model.context import TaskContext, reset_current, set_current
-from onthedot.model.failures import NOT_STORED, cancelled, failed, outcome_for_error
+from onthedot.model.error_policy import cancelled_outcome, failed_outcome, outcome_for_error
+from onthedot.model.failures import NOT_STORED
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import Completed, Effects, Lease, Outcome, Requeued
 
@@ -181,7 +182,7 @@ class Runner:
         """With a time limit, or with layers around."""
         if run.declared.options.timeout is not None:
             begin = partial(self._limit, run, run.declared.options.timeout)
-            if getattr(run.executor, "tells_start", False):
+            if run.executor.tells_start:
                 run.begun = begin
             else:
                 begin()
@@ -213,7 +214,7 @@ class Runner:
         run.timer = self._clock.call_later(timeout, lambda: self.cancel(run.record.uuid, "timeout"))
 
     async def _through(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
-        if getattr(run.executor, "encodes", False):
+        if run.executor.encodes:
             call = partial(self._opened, run, call)
         for layer in reversed(self._around):
             call = partial(layer, run, call)
@@ -242,7 +243,7 @@ class Runner:
     def _undecodable(self, run: Run, error: Undecodable) -> Outcome:
         problem = Undecodable(f"{error}; the raw body is kept: {run.record.body[:200]!r}")
         self._logs.undecodable(run.record, problem)
-        return failed(problem, run.record, run.lease, run.declared.options)
+        return failed_outcome(problem, run.record, run.lease, run.declared.options)
 
     def _judged(self, error: BaseException, run: Run) -> Outcome:
         options = run.declared.options
@@ -257,7 +258,7 @@ class Runner:
                 error = TaskTimeout(run.record.uuid, "onthedot.TaskTimeout", f"no result after {seconds:g} s")
                 return self._judged(error, run)
             case "cancel":
-                return cancelled(run.record, run.lease, run.declared.options, run.cancel_wanted)
+                return cancelled_outcome(run.record, run.lease, run.declared.options, run.cancel_wanted)
             case _:
                 return Requeued(run.lease, None, counted=False)
 

@@ -8,22 +8,16 @@ from datetime import timedelta
 
 from msgspec.structs import replace
 
-from onthedot.clock.clock import Clock, from_ms, to_ms
+from onthedot.clock.durations import to_seconds
+from onthedot.clock.epoch import from_ms, to_ms
+from onthedot.clock.protocol import Clock
 from onthedot.definitions.sources import Sources
 from onthedot.errors import StoreBusy
-from onthedot.model.backoff import seconds
 from onthedot.model.limits import merge_by_name
 from onthedot.observability.logs import LogObserver
-from onthedot.schedules.rules import due_windows
-from onthedot.schedules.stored_rule import (
-    ScheduleDefinition,
-    read,
-    rule_of,
-    store_now,
-    task_for_window,
-    with_skipped,
-    write,
-)
+from onthedot.schedules.definition import ScheduleDefinition, resolve_rule
+from onthedot.schedules.stored_rule import decode_rule, encode_rule, store_now, task_for_window, with_skipped
+from onthedot.schedules.windows import due_windows
 from onthedot.stores.contract import FireRequest, Limit, Schedule, Store
 
 _TRIES = 10  # at a compare-and-set that others were faster at
@@ -142,13 +136,13 @@ class ScheduleFirer:
     def _decide(self, record: Schedule, now: float) -> _Decision | None:
         if record.definition_digest and record.name not in self._plans:
             return None  # another process's code declares it, or none any more
-        stored = read(record)
-        rule = rule_of(record.name, stored, self._plans)
+        stored = decode_rule(record)
+        rule = resolve_rule(record.name, stored, self._plans)
         if rule is None:
             return None
         assert record.next_at is not None
         moment = from_ms(max(now, record.next_at))  # the store says that it is due
-        on_time = moment - timedelta(seconds=seconds(rule.grace, "grace"))
+        on_time = moment - timedelta(seconds=to_seconds(rule.grace, "grace"))
         windows = due_windows(rule, from_ms(record.next_at), moment, rule.catch_up, rule.grace)
         ahead = self._clock.wall_clock_jump() if not self._store.traits.shared else 0.0
         tasks = tuple(
@@ -184,10 +178,10 @@ class ScheduleFirer:
         for _ in range(_TRIES if overlaps or each.missed else 0):  # the count is for people; the log has it, too
             if record is None:
                 return
-            stored = with_skipped(with_skipped(read(record), "grace", each.missed), "overlap", overlaps)
+            stored = with_skipped(with_skipped(decode_rule(record), "grace", each.missed), "overlap", overlaps)
             last_at = record.last_at
             if overlaps and last_at == each.fire.last_at:  # the last one that ran, not the last that might have
                 last_at = ran[-1] if ran else each.before.last_at
-            if (await self._store.put_schedules([replace(record, rule=write(stored), last_at=last_at)]))[0]:
+            if (await self._store.put_schedules([replace(record, rule=encode_rule(stored), last_at=last_at)]))[0]:
                 return
             record = (await self._records()).get(name)

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 
 import msgspec
 
-from onthedot.clock.clock import Clock
+from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.definitions.sources import Source, Sources
 from onthedot.engine.chores import outcome_for_chore
@@ -25,7 +25,7 @@ from onthedot.engine.store_clock import StoreClock
 from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
 from onthedot.model.context import TaskContext
-from onthedot.model.task import new_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.capabilities import NO_TRANSACTION, AsyncTransactions, SyncTransactions
 from onthedot.stores.contract import (

@@ -1,4 +1,4 @@
-"""Where a task's function runs."""
+"""What the engine knows of executors: the places where a task's function runs."""
 
 from __future__ import annotations
 
@@ -7,24 +7,31 @@ from typing import Protocol
 
 
 class Executor(Protocol):
-    """Runs one call somewhere and answers on the loop.
-
-    hard: cancelling the await ends the work. Soft ones go on until they return; their slot stays taken.
-    """
+    """Runs one call and returns its result on the event loop. Implementations derive from it for its defaults."""
 
     hard: bool
+    """Whether cancelling the await ends the work. Otherwise the call goes on and keeps its slot until it returns."""
+    tells_start: bool = False
+    """Whether a call may wait in the executor first: it calls ``TaskContext.begun`` when the timeout starts."""
+    encodes: bool = False
+    """Whether results come as `EncodedResult`, encoded where the function ran."""
+    slots: int | None = None
+    """How many calls run at once; None: as many as the app says."""
 
-    def run(self, call: Callable[..., object], *args: object) -> Awaitable[object]: ...
+    def run(self, call: Callable[..., object], *args: object) -> Awaitable[object]:
+        """Calls the function with these arguments."""
+        ...
+
     def close(self) -> None:
-        """No new calls; what idles ends. Never waits."""
+        """Takes no new calls and ends what idles. Never waits."""
         ...
 
 
 class EncodedResult:
-    """What an executor gives back whose results were encoded where they came about."""
+    """The result of an executor that `encodes`."""
 
     __slots__ = ("data", "problem")
 
     def __init__(self, data: bytes, problem: str) -> None:
         self.data: bytes = data
-        self.problem: str = problem  # why the real one could not be encoded
+        self.problem: str = problem  # why the real result could not be encoded

@@ -1,4 +1,4 @@
-"""On the event loop itself."""
+"""The executor of async functions: the event loop itself."""
 
 from __future__ import annotations
 
@@ -6,14 +6,18 @@ from collections.abc import Awaitable, Callable, Generator
 from types import CoroutineType
 from typing import TYPE_CHECKING, Any, cast
 
+from onthedot.executors.contract import Executor
+
 _COROUTINE: type[CoroutineType[Any, Any, object]] = CoroutineType  # so that its value is an object, not unknown
 
 
-class EventLoopExecutor:
+class EventLoopExecutor(Executor):
+    """Runs functions on the event loop."""
+
     hard = True
 
     def run(self, call: Callable[..., object], *args: object) -> Awaitable[object]:
-        """The coroutine itself is the answer: nothing is wrapped around it."""
+        """The coroutine of the call, with nothing wrapped around it."""
         value = call(*args)
         if type(value) is _COROUTINE:
             return value
@@ -22,11 +26,11 @@ class EventLoopExecutor:
         return _Ready(value)
 
     def close(self) -> None:
-        pass  # nothing was opened
+        """There is nothing to close."""
 
 
 class _Ready:
-    """What a sync function has returned already."""
+    """An awaitable of the value that a sync function has returned."""
 
     __slots__ = ("_value",)
 

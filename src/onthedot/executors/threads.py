@@ -13,12 +13,15 @@ from collections import deque
 from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 
+from onthedot.executors.contract import Executor
 from onthedot.model.context import running_task
 
 _Call = tuple[contextvars.Context, Callable[..., object], tuple[object, ...], "asyncio.Future[object]"]
 
 
-class ThreadExecutor:
+class ThreadExecutor(Executor):
+    """Runs functions in threads."""
+
     hard = False
 
     def __init__(self, name: str = "onthedot") -> None:

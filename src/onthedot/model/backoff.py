@@ -1,60 +1,28 @@
-"""How long until the next try, and the one place where a duration is read."""
+"""How long a failed task waits for its next attempt."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from datetime import timedelta
-from math import ceil
 from random import Random
 from typing import TypeAlias
 
+from onthedot.clock.durations import Duration, to_duration_ms, to_seconds
 from onthedot.errors import DeclarationError
 
-Duration: TypeAlias = float | timedelta
 BackoffRule: TypeAlias = Duration | Sequence[Duration] | Callable[[int, BaseException], Duration]
 
-BASE = 5.0  # seconds before the first retry
-CAP = 600.0  # seconds: doubling stops here
-JITTER = 0.1  # so that what failed together does not come back together
-LONGEST = 36_525 * 86_400.0  # a hundred years: more is a mistake, and would leave the calendar
-
-
-def seconds(value: Duration, what: str, error: type[DeclarationError] = DeclarationError) -> float:
-    """A duration in seconds; `what` names it in the error.
-
-    >>> seconds(timedelta(minutes=1), "timeout")
-    60.0
-    >>> seconds(-1, "timeout")
-    Traceback (most recent call last):
-    onthedot.errors.DeclarationError: timeout: -1 is out of range: 0 to 3155760000 seconds
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float | timedelta):
-        raise error(f"{what}: {value!r} is of type {type(value).__name__}; pass seconds as a number, or a timedelta")
-    try:
-        number = value.total_seconds() if isinstance(value, timedelta) else float(value)
-    except OverflowError:
-        number = float("inf")
-    if not 0 <= number <= LONGEST:  # also refuses nan
-        raise error(f"{what}: {value} is out of range: 0 to {LONGEST:.0f} seconds")
-    return number
-
-
-def to_duration_ms(value: Duration, what: str, error: type[DeclarationError] = DeclarationError) -> int:
-    """A duration in whole milliseconds, rounded up: nothing comes early.
-
-    >>> to_duration_ms(1.1, "after"), to_duration_ms(0.0001, "after")
-    (1100, 1)
-    """
-    # Microseconds first: 1.1 * 1000 is 1100.0000000000002, which is not meant to be 1101.
-    return ceil(round(seconds(value, what, error) * 1000, 3))
+DEFAULT_BASE = 5.0  # seconds before the first retry
+_CAP = 600.0  # seconds: doubling stops here
+_JITTER = 0.1  # so that tasks that failed together are not retried together
 
 
 class Backoff:
     """When a failed task is tried again.
 
     A number is the base: it doubles with every attempt up to ten minutes (or to the base, if that is longer), give or
-    take 10 %. A list gives each delay, and its last value repeats. A callable is asked with the attempt that failed
-    (from 1) and its error.
+    take 10 %. A list gives each delay, and its last value repeats. A callable gets the attempt that failed (from 1)
+    and its error, and returns the delay.
 
     >>> Backoff([5, 60, 600]).delay_ms(attempt=4, error=OSError(), random=Random())
     600000
@@ -66,16 +34,16 @@ class Backoff:
 
     __slots__ = ("rule",)
 
-    def __init__(self, rule: BackoffRule = BASE) -> None:
+    def __init__(self, rule: BackoffRule = DEFAULT_BASE) -> None:
         self.rule: float | tuple[float, ...] | Callable[[int, BaseException], Duration]
         if callable(rule):
             self.rule = rule
         elif isinstance(rule, Sequence) and not isinstance(rule, str | bytes):
-            self.rule = tuple(seconds(value, f"backoff[{i}]") for i, value in enumerate(rule))
+            self.rule = tuple(to_seconds(value, f"backoff[{i}]") for i, value in enumerate(rule))
             if not self.rule:
                 raise DeclarationError("backoff: the list is empty; give it at least one delay, for example [5, 60]")
         elif isinstance(rule, int | float | timedelta):
-            self.rule = seconds(rule, "backoff")
+            self.rule = to_seconds(rule, "backoff")
         else:
             raise DeclarationError(
                 f"backoff: {rule!r} is of type {type(rule).__name__}; pass seconds, a list of seconds, or a callable "
@@ -85,7 +53,7 @@ class Backoff:
     def delay_ms(self, attempt: int, error: BaseException, random: Random) -> int:
         """Milliseconds from the failure of this attempt (from 1) to the next one.
 
-        What a callable raises comes through; what it returns is checked (DeclarationError).
+        An exception of a callable rule passes through; its return value is checked (DeclarationError).
         """
         rule = self.rule
         if callable(rule):
@@ -105,9 +73,9 @@ class Backoff:
 
 
 def _doubled(base: float, attempt: int, random: Random) -> float:
-    cap = max(CAP, base)
-    delay = min(cap, base * 2.0 ** min(attempt - 1, 64)) * random.uniform(1 - JITTER, 1 + JITTER)
-    # Folded back rather than cut: cutting would bring half of all retries back after exactly the cap.
+    cap = max(_CAP, base)
+    delay = min(cap, base * 2.0 ** min(attempt - 1, 64)) * random.uniform(1 - _JITTER, 1 + _JITTER)
+    # Mirrored at the cap, not clipped: clipping would bring half of all retries back after exactly the cap.
     return delay if delay <= cap else 2 * cap - delay
 
 

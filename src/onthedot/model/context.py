@@ -9,8 +9,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from onthedot.clock.clock import from_ms
-from onthedot.codec.functions import NO_HEADERS
+from onthedot.clock.epoch import from_ms
+from onthedot.codec.body import NO_HEADERS
 from onthedot.errors import TaskCancelled
 from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Completed, Effects

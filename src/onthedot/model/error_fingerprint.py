@@ -56,7 +56,7 @@ def fingerprint(source: str, error: TaskFailure) -> str:
     """A short name for errors that are alike.
 
     >>> one, two = TaskFailure("KeyError", "no order 17 for 'ann'"), TaskFailure("KeyError", "no order 4 for 'bob'")
-    >>> group_of("send", one) == group_of("send", two)
+    >>> fingerprint("send", one) == fingerprint("send", two)
     True
     """
     words = _COUNTED.sub(_singular, blanked(error.message))

@@ -161,7 +161,7 @@ class LimitDefinitions:
 
     `parameters` are the names that the function takes (None: not known), `defaults` the values of those left out.
 
-    >>> limits = Limits("report", concurrency=4, limits=[AtMost(2, by="customer")], parameters=("customer",))
+    >>> limits = LimitDefinitions("report", concurrency=4, limits=[AtMost(2, by="customer")], parameters=("customer",))
     >>> [(limit.name, limit.cap) for limit in limits.records()]
     [('report', 4), ('report/*', 2)]
     >>> limits.lane({"customer": "acme"})
@@ -251,7 +251,7 @@ def _renamed(limit: Limit, source: str, name: str) -> Limit:
 def lane_key(value: object) -> str:
     """What stands for a value in the name of a lane: bounded, and different for different values of a type.
 
-    >>> key_text("acme"), key_text(17), key_text("a/b")
+    >>> lane_key("acme"), lane_key(17), lane_key("a/b")
     ('acme', '17', 'a%2Fb')
     """
     text = _text(value)

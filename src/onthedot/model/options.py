@@ -4,15 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime, timedelta
+from datetime import datetime
 from typing import Any, Literal, TypeAlias, TypedDict
 
-from onthedot.clock.clock import to_ms
+from onthedot.clock.durations import Duration, to_duration_ms
+from onthedot.clock.epoch import to_ms
 from onthedot.errors import DeclarationError, meant
-from onthedot.model.backoff import Backoff, to_duration_ms
+from onthedot.model.backoff import Backoff
 from onthedot.model.limits import AtMost, Rate
 
-Seconds: TypeAlias = float | timedelta
 Priority: TypeAlias = int | Literal["low", "normal", "high"]
 
 _PRIORITIES = {"low": 1, "normal": 5, "high": 10}
@@ -28,7 +28,7 @@ class TaskOptions(TypedDict, total=False):
 
     executor: str
     """"async", "thread", "process", or a name of ``App(executors=…)``; async functions run on the loop by default."""
-    timeout: Seconds | None
+    timeout: Duration | None
     max_retries: int
     backoff: float | Sequence[float] | Callable[[int, BaseException], float]
     retry_on: tuple[type[BaseException], ...]
@@ -39,14 +39,14 @@ class TaskOptions(TypedDict, total=False):
     rate_limit: str | None
     limits: Sequence[Rate | AtMost]
     unique: bool | str | None
-    unique_for: Seconds | None
+    unique_for: Duration | None
     on_conflict: Literal["keep", "replace", "error"]
-    expires: Seconds | None
+    expires: Duration | None
     max_pending: int | None
     """How many of it may wait, in all processes together; past it adding raises StoreFull."""
-    keep: Seconds | None
-    keep_failed: Seconds | None
-    keep_result: Seconds | None
+    keep: Duration | None
+    keep_failed: Duration | None
+    keep_result: Duration | None
     label: str
     tags: Sequence[str]
 
@@ -54,11 +54,11 @@ class TaskOptions(TypedDict, total=False):
 class AddOptions(TypedDict, total=False):
     """Options of one call: ``send.options(after=1.5, priority="high").delay(…)``."""
 
-    after: Seconds
+    after: Duration
     at: datetime
     priority: Priority
     unique: bool | str | None
-    expires: Seconds | None
+    expires: Duration | None
     tags: Sequence[str]
     label: str
     metadata: Mapping[str, Any]
@@ -137,7 +137,7 @@ def _checked(said: Mapping[str, Any]) -> ResolvedOptions:
 
 def parse_priority(value: object) -> int:
     """
-    >>> priority_of("high"), priority_of(3)
+    >>> parse_priority("high"), parse_priority(3)
     (10, 3)
     """
     if isinstance(value, str) and value in _PRIORITIES:

@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import os
 import re
-import time
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
-from itertools import count
 from typing import Any
 
-from onthedot.clock.clock import to_ms
+from onthedot.clock.epoch import to_ms
+from onthedot.model.uuid7 import new_uuid
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 
@@ -146,35 +144,3 @@ def check_uuid(uuid: object) -> str:
     if not isinstance(uuid, str) or not NAME.fullmatch(uuid):
         raise ValueError(f"uuid {uuid!r} is not an id: 1 to 200 of A-Z a-z 0-9 _ . : -")
     return uuid
-
-
-class _Uuid7Generator:
-    """Version 7: ordered by time, so that stores append; then a counter, then random bits of this process.
-
-    The counter is one atomic step, so that threads need no lock.
-    """
-
-    def __init__(self) -> None:
-        self.reseed()
-
-    def reseed(self) -> None:
-        """In a fork, so that parent and child never make the same one."""
-        self._tail = os.urandom(6).hex()
-        self._count = count(int.from_bytes(os.urandom(3)))
-        self._last = (0, "")  # one object: another thread sees both or neither
-
-    def next(self) -> str:
-        now = time.time_ns() // 1_000_000
-        last, head = self._last
-        if now != last:
-            ms = f"{now:012x}"
-            head = f"{ms[:8]}-{ms[8:]}-7"
-            self._last = (now, head)
-        number = next(self._count)
-        return f"{head}{number >> 14 & 0xFFF:03x}-{0x8000 | number & 0x3FFF:04x}-{self._tail}"
-
-
-_uuids = _Uuid7Generator()
-new_uuid: Callable[[], str] = _uuids.next
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_uuids.reseed)

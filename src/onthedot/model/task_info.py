@@ -7,8 +7,9 @@ from datetime import datetime
 
 import msgspec
 
-from onthedot.clock.clock import from_ms
-from onthedot.codec.functions import NO_HEADERS, Headers, Undecodable, decode_untyped
+from onthedot.clock.epoch import from_ms
+from onthedot.codec.body import NO_HEADERS, Headers, Undecodable
+from onthedot.codec.untyped import decode_untyped
 from onthedot.model.failures import decode_failure
 from onthedot.model.task import Task, TaskInfo, TaskState
 from onthedot.stores.contract import Note, Record

@@ -13,8 +13,8 @@ from msgspec.structs import replace
 
 from onthedot.api.app import App
 from onthedot.api.functions import with_parameter
+from onthedot.clock.durations import to_duration_ms
 from onthedot.errors import ArgumentError, DuplicateTask
-from onthedot.model.backoff import to_duration_ms
 from onthedot.model.options import AddOptions, Priority
 from onthedot.model.task import TaskInfo, check_name, check_uuid
 from onthedot.mq.config import MQConfig

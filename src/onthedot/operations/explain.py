@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from onthedot.clock.clock import from_ms
+from onthedot.clock.epoch import from_ms
 from onthedot.model.failures import decode_failure
 from onthedot.model.limits import rate_text
 from onthedot.model.task import TaskState

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from onthedot.clock.clock import from_ms
+from onthedot.clock.epoch import from_ms
 from onthedot.model.error_fingerprint import blanked, fingerprint, place_of
 from onthedot.model.failures import decode_failure
 from onthedot.model.task import TaskFailure

@@ -13,7 +13,7 @@ from onthedot.errors import ArgumentError, BadLimit
 from onthedot.model.limits import AtMost, Rate, lane_key, lane_rule
 from onthedot.operations.sources import read_reason
 from onthedot.operations.task_queries import TaskQueries
-from onthedot.schedules.stored_rule import ScheduleDefinition
+from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores.contract import Limit, Store
 
 _NAME = re.compile(r"@?[A-Za-z0-9_.:-]{1,200}(/[^/\x00-\x1f\x7f]{1,200})?")

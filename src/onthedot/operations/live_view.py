@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
 
-from onthedot.clock.clock import from_ms
+from onthedot.clock.epoch import from_ms
 from onthedot.errors import StoreError
 from onthedot.model.failures import decode_failure
 from onthedot.operations.sources import SourceInfo, source_infos

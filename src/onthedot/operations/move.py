@@ -13,8 +13,8 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from onthedot.errors import StoreRefused
-from onthedot.model.failures import decode_failure, write_reason
-from onthedot.model.task import new_uuid
+from onthedot.model.failures import decode_failure, encode_reason
+from onthedot.model.uuid7 import new_uuid
 from onthedot.operations.move_schedules import move_schedules
 from onthedot.stores.contract import CLIENT_LEASE, Added, Ended, Lease, Outcome, Record, Requeued, Store
 from onthedot.stores.rules.records import CHORE_REASONS, ENDED, is_superseded
@@ -153,7 +153,7 @@ class Move:
                 outcomes.append(Requeued(lease, None, counted=False))
                 self._moved.kept[record.uuid] = added.uuid
             elif record.uuid not in left:
-                outcomes.append(Ended(lease, "cancelled", write_reason(self._reason), _KEEP))
+                outcomes.append(Ended(lease, "cancelled", encode_reason(self._reason), _KEEP))
         turn = await self._source.turn(self._session, outcomes, None)
         # Lost: it took so long that the lease was over. They are lifted on both sides, and the next pass finds them.
         ended = [
@@ -190,7 +190,7 @@ class Move:
         for record in leased.tasks:
             lease = Lease(record.uuid, leased.fence, self._session)
             if record.uuid in unwanted:
-                outcomes.append(Ended(lease, "cancelled", write_reason("cancelled"), _KEEP))
+                outcomes.append(Ended(lease, "cancelled", encode_reason("cancelled"), _KEEP))
             else:
                 outcomes.append(Requeued(lease, None, counted=False))
         turn = await self._target.turn(self._session, outcomes, None)
@@ -256,7 +256,7 @@ class Move:
     async def _drop(self, uuids: Sequence[str]) -> None:
         leased = await self._target.lift(self._session, uuids)
         leases = [Lease(record.uuid, leased.fence, self._session) for record in leased.tasks]
-        error = write_reason("it has ended in the store it was to be moved from")
+        error = encode_reason("it has ended in the store it was to be moved from")
         # Not kept: it was never this store's. Whoever revives it where it has ended may move it here again.
         await self._target.turn(self._session, [Ended(lease, "cancelled", error, 0) for lease in leases], None)
 

@@ -8,8 +8,10 @@ from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
 
-from onthedot.clock.clock import Clock, SystemClock, from_ms, to_ms
-from onthedot.model.failures import write_reason
+from onthedot.clock.epoch import from_ms, to_ms
+from onthedot.clock.protocol import Clock
+from onthedot.clock.system import SystemClock
+from onthedot.model.failures import encode_reason
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, group_failures
@@ -87,7 +89,7 @@ class Operations(LimitOperations):
                 Ended(
                     Lease(record.uuid, leased.fence, self._client),
                     "cancelled",
-                    write_reason(reason),
+                    encode_reason(reason),
                     self._code.keep(record.source),
                 )
                 for record in leased.tasks

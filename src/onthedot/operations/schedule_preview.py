@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 from itertools import islice, pairwise
 
-from onthedot.clock.clock import from_ms, to_ms
-from onthedot.schedules.cron import Mark, cron_in, zone_of
-from onthedot.schedules.rules import CronSchedule, DailySchedule, IntervalSchedule, ScheduleRule, due_windows, jitter_of
+from onthedot.clock.epoch import from_ms, to_ms
+from onthedot.schedules.cron import ClockChange, cached_cron, parse_zone
+from onthedot.schedules.rules import CronSchedule, DailySchedule, IntervalSchedule, ScheduleRule
+from onthedot.schedules.windows import due_windows, jitter_ms
 from onthedot.stores import contract
 
 HOUR = timedelta(hours=1)
@@ -24,18 +25,18 @@ class PlannedRun:
     at: datetime  # in UTC
     wall: datetime  # in the schedule's own zone
     due: datetime  # in UTC, with its jitter
-    mark: Mark = ""  # gap: its hour is left out, so it runs right after · first, second: its hour comes twice
+    mark: ClockChange = ""  # gap: its hour is left out, so it runs right after · first, second: its hour comes twice
 
 
 def run_at(name: str, rule: ScheduleRule | None, at: datetime) -> PlannedRun:
     due = at
     if rule is not None and rule.jitter:
-        due += timedelta(milliseconds=jitter_of(name, to_ms(at), rule.jitter))
+        due += timedelta(milliseconds=jitter_ms(name, to_ms(at), rule.jitter))
     if not isinstance(rule, CronSchedule | DailySchedule):
         return PlannedRun(name, at, at, due)
     zone = str(rule.tz or "UTC")
     expr = rule.expr if isinstance(rule, CronSchedule) else rule._expr
-    return PlannedRun(name, at, at.astimezone(zone_of(zone)), due, cron_in(expr, zone).mark(at))
+    return PlannedRun(name, at, at.astimezone(parse_zone(zone)), due, cached_cron(expr, zone).mark(at))
 
 
 def coming(record: contract.Schedule, rule: ScheduleRule, now: float) -> Iterator[datetime]:

@@ -11,24 +11,26 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from onthedot.clock.clock import Clock, SystemClock, from_ms
-from onthedot.codec.functions import NO_HEADERS, Headers, Undecodable, decode_untyped
+from onthedot.clock.epoch import from_ms
+from onthedot.clock.protocol import Clock
+from onthedot.clock.system import SystemClock
+from onthedot.codec.body import NO_HEADERS, Headers, Undecodable
+from onthedot.codec.untyped import decode_untyped
 from onthedot.errors import BadSchedule, StoreBusy, TaskNotFound
-from onthedot.model.task import new_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.schedule_preview import HOUR, PlannedRun, coming, count_by_hour, run_at
 from onthedot.operations.workers import WorkerInfo, worker_info
+from onthedot.schedules.definition import ScheduleDefinition, resolve_rule
 from onthedot.schedules.rules import ScheduleRule
 from onthedot.schedules.stored_rule import (
-    ScheduleDefinition,
     StoredRule,
     after_resume,
-    read,
-    rule_of,
+    decode_rule,
+    encode_rule,
     rule_text,
     store_now,
     unique_key_for,
-    write,
 )
 from onthedot.stores import contract
 from onthedot.stores.contract import NewTask, Store
@@ -163,7 +165,7 @@ class ScheduleOperations:
 
         def change(record: contract.Schedule) -> contract.Schedule:
             try:
-                rule = write(replace(read(record), reason=why))
+                rule = encode_rule(replace(decode_rule(record), reason=why))
             except BadSchedule:  # it may be paused because of that
                 rule = record.rule
             return replace(record, paused=True, rule=rule)
@@ -192,7 +194,7 @@ class ScheduleOperations:
     async def run(self, name: str) -> RunNowResult:
         """Adds a run now. Its next run, last run and run count stay; `overlap` holds as for any window."""
         record = _named((await self._look())[0], name)
-        stored = read(record)
+        stored = decode_rule(record)
         policy = replace(stored.policy, reply_to=self._client)
         key = unique_key_for(name, stored)
         new = NewTask(new_uuid(), stored.source, stored.body.encode(), None, 0, stored.lane, key, policy)
@@ -235,7 +237,7 @@ class ScheduleOperations:
     def _rule(self, record: contract.Schedule, *, alone: bool = True) -> ScheduleRule | None:
         """Among others, one that cannot be read is left out."""
         try:
-            return rule_of(record.name, read(record), self._plans)
+            return resolve_rule(record.name, decode_rule(record), self._plans)
         except BadSchedule:
             if alone:
                 raise
@@ -277,7 +279,7 @@ def _nobody(record: contract.Schedule, source: str, workers: Sequence[WorkerInfo
 def _info(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> ScheduleInfo:
     stored, rule, broken = StoredRule("", ""), "?", ""
     try:
-        stored = read(record)
+        stored = decode_rule(record)
         rule = rule_text(stored)
     except BadSchedule as error:
         broken = str(error)

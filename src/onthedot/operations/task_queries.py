@@ -8,8 +8,8 @@ from dataclasses import dataclass
 from datetime import datetime
 from typing import Any, TypedDict, Unpack
 
-from onthedot.clock.clock import to_ms
-from onthedot.codec.functions import decode_open_result
+from onthedot.clock.epoch import to_ms
+from onthedot.codec.untyped import decode_untyped_result
 from onthedot.errors import ArgumentError, TaskNotFound
 from onthedot.model.error_fingerprint import fingerprint
 from onthedot.model.failures import decode_failure, read_result
@@ -76,7 +76,7 @@ class TaskQueries:
         (record,) = await self._store.get((uuid,))
         if record is None:
             raise TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
-        return read_result(record, decode_open_result)
+        return read_result(record, decode_untyped_result)
 
     async def _by_prefix(self, prefix: str) -> Record:
         found = [record async for record in self.records({"uuid": prefix}, most=2)]

@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from onthedot.clock.clock import from_ms
+from onthedot.clock.epoch import from_ms
 
 
 @dataclass(frozen=True, slots=True)

@@ -36,6 +36,7 @@ from onthedot.runtime.user_code import load_modules
 if TYPE_CHECKING:
     from onthedot.runtime.runtime import Runtime
 
+CHILD_ENTRY_POINT = "onthedot.runtime.pool_child"  # by name: a fork server imports it in its own process
 _BOOT_TIMEOUT = 60.0  # seconds in which it must have imported the code and begun
 _GRACE = 2.0  # seconds after its own time to stop, until it is killed
 
@@ -48,7 +49,7 @@ class BackgroundProcess:
         self._stop_timeout = stop_timeout
         self._lock = threading.Lock()
         self._frames = FrameReader(read_from_child)
-        self._fork_server = ForkServer(method_of(None), folder)
+        self._fork_server = ForkServer(method_of(None), CHILD_ENTRY_POINT, folder)
         self._pipe, theirs = socket.socketpair()
         with theirs:
             self._fork_server.launch(1, theirs)

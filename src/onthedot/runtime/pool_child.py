@@ -30,7 +30,8 @@ from onthedot.executors.processes.messages import (
     read_to_child,
 )
 from onthedot.model.context import TaskContext, set_current
-from onthedot.model.failures import NOT_STORED, encode_failure, outcome_for_error
+from onthedot.model.error_policy import outcome_for_error
+from onthedot.model.failures import NOT_STORED, encode_failure
 from onthedot.runtime import runtime
 from onthedot.runtime.user_code import ImportState, enter_location, load_modules, load_script
 from onthedot.stores.capabilities import AsyncTransactions

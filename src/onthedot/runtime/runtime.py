@@ -21,7 +21,9 @@ from onthedot.client.client import ClientConfig, StoreClient
 from onthedot.client.pending_gate import PendingLimits
 from onthedot.client.portal import Portal
 from onthedot.client.status_counts import StatusCounts, StatusSnapshot
-from onthedot.clock.clock import Clock, SystemClock
+from onthedot.clock.durations import Duration, to_seconds
+from onthedot.clock.protocol import Clock
+from onthedot.clock.system import SystemClock
 from onthedot.definitions.sources import Sources
 from onthedot.engine.heartbeat import HeartbeatDelegate
 from onthedot.engine.lifecycle import Status
@@ -34,17 +36,15 @@ from onthedot.executors.event_loop import EventLoopExecutor
 from onthedot.executors.processes import Processes
 from onthedot.executors.processes.messages import BootMessage
 from onthedot.executors.threads import ThreadExecutor
-from onthedot.model.backoff import seconds
-from onthedot.model.options import Seconds
-from onthedot.model.task import new_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.operations.operations import NO_CODE
-from onthedot.runtime.background_process import BackgroundProcess, require_importable
+from onthedot.runtime.background_process import CHILD_ENTRY_POINT, BackgroundProcess, require_importable
 from onthedot.runtime.host import WorkerHost
 from onthedot.runtime.settings import store_url, version
 from onthedot.runtime.user_code import ImportState, current_location, forbid_during_import
-from onthedot.schedules.stored_rule import ScheduleDefinition
+from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores import connect
 from onthedot.stores.contract import Limit, Store
 from onthedot.stores.schemes import absolute
@@ -193,13 +193,12 @@ class Runtime:
             stack.callback(executor.close)
         for executor in (executors | dict(self.own_executors)).values():
             if isinstance(executor, Processes):
-                executor.open(self._boot)
+                executor.open(self._boot, CHILD_ENTRY_POINT)
                 stack.callback(executor.close)
         return executors | dict(self.own_executors)
 
     def _slots(self, executor: Executor) -> int:
-        slots: int | None = getattr(executor, "slots", None)
-        return slots or self.slots["process" if isinstance(executor, Processes) else "async"]
+        return executor.slots or self.slots["process" if isinstance(executor, Processes) else "async"]
 
     def start_process(self) -> BackgroundProcess:
         """This app, run by a process of its own. With a memory store, both work on a file that ends with this one."""
@@ -324,8 +323,8 @@ class Runtime:
             self.url, self.clock, self._store, self.counts = before
 
 
-def poll_interval_of(value: Seconds) -> float:
-    interval = seconds(value, "poll_interval")
+def poll_interval_of(value: Duration) -> float:
+    interval = to_seconds(value, "poll_interval")
     if interval <= 0:
         raise ValueError("poll_interval must be more than 0 seconds: it is the fallback under wake-ups")
     return interval

@@ -19,7 +19,7 @@ from importlib.abc import InspectLoader
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 
-from msgspec import Struct
+from onthedot.executors.processes.messages import CodeLocation
 
 _MAIN = "__mp_main__"  # multiprocessing's word, which pickle and others know
 _PATIENCE = 2.0  # seconds a script may go on after start() without declaring anything
@@ -27,20 +27,6 @@ _PATIENCE = 2.0  # seconds a script may go on after start() without declaring an
 
 class StopImport(BaseException):
     """Ends the import of a script, whatever it catches."""
-
-
-class CodeLocation(Struct):
-    """Where a process has its code from, so that another can import it."""
-
-    path: list[str]
-    argv: list[str]
-    cwd: str
-    name: str | None  # of `python -m name`
-    file: str | None  # of `python file`
-
-    @property
-    def has_script(self) -> bool:
-        return self.name is not None or self.file is not None
 
 
 class ImportState:

@@ -22,7 +22,7 @@ from cronsim.cronsim import SYMBOLIC_DAYS, SYMBOLIC_MONTHS, Field
 from onthedot.errors import BadSchedule
 
 Zone: TypeAlias = str | tzinfo
-Mark: TypeAlias = Literal["", "gap", "first", "second"]
+ClockChange: TypeAlias = Literal["", "gap", "first", "second"]
 
 _NICKNAMES = {
     "@yearly": "0 0 1 1 *",
@@ -73,7 +73,7 @@ class Cron:
 
     def __init__(self, expr: str, tz: Zone = UTC) -> None:
         self.expr: str = expr
-        self.zone: tzinfo = zone_of(tz)
+        self.zone: tzinfo = parse_zone(tz)
         fields = _fields(expr)
         self._starred = fields[2].startswith("*")
         self._sim = _read(expr, fields)
@@ -93,7 +93,7 @@ class Cron:
             return None
         return found.replace(tzinfo=UTC)
 
-    def mark(self, moment: datetime) -> Mark:
+    def mark(self, moment: datetime) -> ClockChange:
         """What the wall clock does at a firing: it has just left out the hour meant, or the hour comes twice.
 
         >>> Cron("30 2 * * *", "Europe/Berlin").mark(datetime(2026, 3, 29, 1, tzinfo=UTC))
@@ -150,10 +150,10 @@ class Cron:
         return late
 
 
-def zone_of(tz: Zone) -> tzinfo:
+def parse_zone(tz: Zone) -> tzinfo:
     """The zone of a name, or the zone itself.
 
-    >>> zone_of("Europe/Berlin")
+    >>> parse_zone("Europe/Berlin")
     zoneinfo.ZoneInfo(key='Europe/Berlin')
     """
     if isinstance(tz, tzinfo):
@@ -174,7 +174,7 @@ def zone_name(tz: Zone) -> str:
     >>> zone_name(UTC)
     'UTC'
     """
-    zone = zone_of(tz)
+    zone = parse_zone(tz)
     if zone is UTC:
         return "UTC"
     if isinstance(zone, ZoneInfo) and zone.key:
@@ -183,19 +183,19 @@ def zone_name(tz: Zone) -> str:
 
 
 @lru_cache(maxsize=1024)
-def cron_in(expr: str, tz: str) -> Cron:
+def cached_cron(expr: str, tz: str) -> Cron:
     """The same Cron for the same text: a schedule is read from the store at every firing.
 
-    >>> cron_in("@daily", "UTC") is cron_in("@daily", "UTC")
+    >>> cached_cron("@daily", "UTC") is cached_cron("@daily", "UTC")
     True
     """
     return Cron(expr, tz)
 
 
-def daily(at: str | time, weekdays: str | Iterable[str | int] | None) -> tuple[str, tuple[str, ...] | None, str]:
+def parse_daily(at: str | time, weekdays: str | Iterable[str | int] | None) -> tuple[str, tuple[str, ...] | None, str]:
     """A time of day and weekdays: both in their plain form, and together as a cron expression.
 
-    >>> daily("7:30", "sat-sun")
+    >>> parse_daily("7:30", "sat-sun")
     ('07:30', ('sat', 'sun'), '0 30 7 * * SAT,SUN')
     """
     found = _CLOCK.fullmatch(at.replace(tzinfo=None).isoformat() if isinstance(at, time) else str(at))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot.clock.clock import Clock
+from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreRefused
 from onthedot.stores.contract import Store
 

@@ -8,7 +8,7 @@ from zoneinfo import ZoneInfo
 
 from onthedot import App
 from onthedot.cli.output import ago
-from onthedot.clock.clock import from_ms
+from onthedot.clock.epoch import from_ms
 
 
 async def banner_line(app: App[Any]) -> str:

@@ -7,7 +7,7 @@ import contextlib
 import time
 from collections.abc import Callable
 
-from onthedot.clock.clock import SystemClock
+from onthedot.clock.system import SystemClock
 from onthedot.stores import connect
 from onthedot.supervisor.messages import SessionSpec, SupervisorMessage
 

@@ -14,9 +14,9 @@ from math import ceil, inf
 from typing import Any, TypedDict, TypeVar, Unpack
 
 from onthedot.api.app import App
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.durations import Duration, to_duration_ms
+from onthedot.clock.manual import ManualClock
 from onthedot.errors import SchedulerStateError
-from onthedot.model.backoff import Duration, to_duration_ms
 from onthedot.model.failures import error_from_record
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.testing.assertions import AddedTasks, shown

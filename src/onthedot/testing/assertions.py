@@ -10,7 +10,7 @@ from inspect import Parameter, signature
 from typing import Any
 
 from onthedot.client.client import StoreClient
-from onthedot.clock.clock import from_ms
+from onthedot.clock.epoch import from_ms
 from onthedot.definitions.consumers import BaseTaskConsumer
 from onthedot.definitions.functions import FunctionDefinition, RemoteDefinition
 from onthedot.errors import ArgumentError

@@ -15,10 +15,12 @@ from math import ceil, inf
 from msgspec.structs import replace
 
 from onthedot.client.client import StoreClient
-from onthedot.clock.clock import ManualClock, from_ms
+from onthedot.clock.epoch import from_ms
+from onthedot.clock.manual import ManualClock
 from onthedot.errors import SchedulerStateError
 from onthedot.runtime.runtime import Runtime
-from onthedot.schedules.stored_rule import after_resume, read, rule_of
+from onthedot.schedules.definition import resolve_rule
+from onthedot.schedules.stored_rule import after_resume, decode_rule
 from onthedot.stores.contract import ChangeEntry, Lease, Record
 from onthedot.testing.assertions import shown
 
@@ -203,6 +205,8 @@ async def schedules_paused(runtime: Runtime) -> AsyncGenerator[None, None]:
     finally:
         paused = [each for each in (await store.schedules()) if each.paused and each.name in names]
         for each in paused:
-            after, passed = after_resume(each, rule_of(each.name, read(each), runtime.schedules), runtime.clock.now())
+            after, passed = after_resume(
+                each, resolve_rule(each.name, decode_rule(each), runtime.schedules), runtime.clock.now()
+            )
             await store.put_schedules([after])
             runtime.logs.windows_skipped(each.name, "paused", passed)

@@ -12,7 +12,7 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from onthedot import App, BaseTaskConsumer, Task, TaskConsumerRegistry
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, idle, running, scheduler_of
 from tests.support.waits import every_chance, until
 

@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from onthedot import Task
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, idle, running, scheduler_of
 from tests.support.waits import until
 

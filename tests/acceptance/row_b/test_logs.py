@@ -15,7 +15,7 @@ from onthedot import (
     start_scheduler,
     stop_scheduler,
 )
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.acceptance.shared import PAST, Failing, Ticking, add, asleep, driven, register
 from tests.support.consumers import Work, idle
 from tests.support.waits import until

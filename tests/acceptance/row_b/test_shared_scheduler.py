@@ -25,7 +25,7 @@ from onthedot import (
     start_scheduler,
     stop_scheduler,
 )
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.acceptance.shared import EMPTY, PAST, Failing, Ticking, add, asleep, driven, register, shared_status
 from tests.support.consumers import Work, idle
 from tests.support.waits import LONG, every_chance, until

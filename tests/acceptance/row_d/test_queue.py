@@ -15,7 +15,7 @@ from typing import Any
 import pytest
 
 from onthedot import ArgumentError
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.mq import MessageQueue
 from tests.acceptance.queues import A_YEAR, SHARED, is_state, started, state, succeeded
 from tests.faults import scaled

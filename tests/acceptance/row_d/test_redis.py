@@ -21,7 +21,7 @@ import redis
 import redis.asyncio
 from redis.exceptions import NoPermissionError
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.mq import MessageQueue, MQConfig
 from tests.faults import LONG, scaled
 from tests.support.services import valkey

@@ -20,7 +20,7 @@ from typing import Any
 
 import pytest
 
-from onthedot.clock.clock import Clock
+from onthedot.clock.protocol import Clock
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.connections import PostgresConnection
 from onthedot.stores.postgres.notifier import Notifier

@@ -26,7 +26,7 @@ from onthedot import (
     TaskFailed,
     TaskOptions,
 )
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.waits import LONG, until
 
 NOON = datetime(2026, 3, 1, 12, tzinfo=UTC)

@@ -19,7 +19,7 @@ from onthedot import (
     SchedulerStateError,
     current_task,
 )
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.waits import LONG, SOON, until
 
 # -- doors

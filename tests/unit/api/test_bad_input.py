@@ -32,6 +32,7 @@ from onthedot import (
     TaskNotFound,
     current_task,
 )
+from onthedot.executors.contract import Executor
 
 pytestmark = pytest.mark.timeout(20)
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001
@@ -383,7 +384,7 @@ def test_a_second_start_in_another_mode() -> None:
 async def test_executors() -> None:
     """One of one's own runs; what a child process cannot find fails and says why; neither holds up the others."""
 
-    class Own:
+    class Own(Executor):
         hard = True
 
         async def run(self, call: Callable[..., object], *args: object) -> object:

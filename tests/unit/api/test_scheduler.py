@@ -23,7 +23,7 @@ from onthedot import (
     Task,
     TaskFailed,
 )
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, running, scheduler_of
 from tests.support.waits import every_chance, until
 

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from onthedot import App, DuplicateTask, TaskCancelled
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.waits import LONG
 
 

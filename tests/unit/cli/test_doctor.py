@@ -21,7 +21,8 @@ from click.testing import CliRunner
 
 from onthedot import App
 from onthedot.cli import main
-from onthedot.clock.clock import ManualClock, to_ms
+from onthedot.clock.epoch import to_ms
+from onthedot.clock.manual import ManualClock
 from onthedot.operations.sources import written_reason
 from onthedot.stores.contract import ClaimRequest, Limit, Schedule, SlotPool, Store
 from tests.support.waits import wait_until

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import msgspec
 
-from onthedot.codec.functions import encode_untyped
+from onthedot.codec.untyped import encode_untyped
 from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import ClaimRequest, Ended, Lease, NewTask, SlotPool
 from onthedot.stores.sqlite import SqliteStore

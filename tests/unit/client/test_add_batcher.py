@@ -9,7 +9,7 @@ from collections.abc import Callable, Sequence
 import pytest
 
 from onthedot.client.add_batcher import AddBatcher
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.errors import ArgumentError, StoreFull
 from onthedot.stores.contract import Added, NewTask
 from onthedot.stores.memory import MemoryStore

@@ -10,7 +10,7 @@ import pytest
 
 from onthedot.client import status_counts
 from onthedot.client.status_counts import StatusCounts, StatusSnapshot
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import NewTask
 from onthedot.stores.memory import MemoryStore

@@ -12,17 +12,9 @@ from typing import TYPE_CHECKING, Any
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from onthedot.codec.functions import (
-    NO_HEADERS,
-    Caps,
-    FunctionCodec,
-    Headers,
-    ResultNotEncodable,
-    Undecodable,
-    decode_open_result,
-    decode_untyped,
-    encode_untyped,
-)
+from onthedot.codec.body import NO_HEADERS, Caps, Headers, ResultNotEncodable, Undecodable
+from onthedot.codec.functions import FunctionCodec
+from onthedot.codec.untyped import decode_untyped, decode_untyped_result, encode_untyped
 from onthedot.errors import ArgumentError, DeclarationError
 
 if TYPE_CHECKING:
@@ -182,7 +174,7 @@ def test_any_body_is_shown_without_its_code() -> None:
     tasks = codec(later)
     shown = decode_untyped(tasks.encode((Node("a"), (1, 2)), {}))[0]
     assert shown == {"node": {"name": "a", "children": []}, "when": (1, 2)}
-    assert decode_open_result(b'{"open":{"!of":["Node",{"name":{"!tuple":[]}}]}}') == {"name": ()}
+    assert decode_untyped_result(b'{"open":{"!of":["Node",{"name":{"!tuple":[]}}]}}') == {"name": ()}
     assert decode_untyped(encode_untyped({1: 2, "!a": 3}))[0] == {1: 2, "!a": 3}  # type: ignore[dict-item]
 
 
@@ -317,6 +309,6 @@ JSON = st.recursive(
 @given(st.binary() | JSON.map(json.dumps).map(str.encode), st.sampled_from([send, untyped, later, variadic, mixed]))
 def test_whatever_the_bytes_nothing_but_undecodable_is_raised(data: bytes, function: Callable[..., object]) -> None:
     tasks = codec(function)
-    for read in (tasks.decode, tasks.decode_result, decode_untyped, decode_open_result):
+    for read in (tasks.decode, tasks.decode_result, decode_untyped, decode_untyped_result):
         with suppress(Undecodable):
             read(data)

@@ -19,15 +19,10 @@ import pydantic
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from onthedot.codec.functions import (
-    FunctionCodec,
-    ResultNotEncodable,
-    decode_open_result,
-    decode_untyped,
-    encode_open_result,
-    encode_untyped,
-)
+from onthedot.codec.body import ResultNotEncodable
+from onthedot.codec.functions import FunctionCodec
 from onthedot.codec.tagged_json import deep_equal
+from onthedot.codec.untyped import decode_untyped, decode_untyped_result, encode_untyped, encode_untyped_result
 from onthedot.errors import ArgumentError
 
 T = TypeVar("T")
@@ -328,7 +323,7 @@ def test_without_an_annotation_it_comes_back_or_is_refused(annotation: Any, valu
         assert_same({"x": value}, tasks.decode(tasks.encode((value,), {}))[0])
         assert_same(value, tasks.decode_result(tasks.encode_result(value)))
         assert_same({"x": value}, decode_untyped(encode_untyped({"x": value}))[0])
-        assert_same(value, decode_open_result(encode_open_result(value)))
+        assert_same(value, decode_untyped_result(encode_untyped_result(value)))
     else:
         with pytest.raises(ArgumentError, match=r"shop\.task: argument 'x' .*\$\.x"):
             tasks.encode((value,), {})
@@ -419,7 +414,7 @@ def test_every_open_value_survives(value: object) -> None:
     tasks = codec(bare=True)
     assert deep_equal({"x": value}, tasks.decode(tasks.encode((value,), {}))[0])
     assert deep_equal({"x": value}, decode_untyped(encode_untyped({"x": value}))[0])
-    assert deep_equal(value, decode_open_result(encode_open_result(value)))
+    assert deep_equal(value, decode_untyped_result(encode_untyped_result(value)))
 
 
 @settings(deadline=None)

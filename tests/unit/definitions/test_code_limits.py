@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onthedot import App, AtMost, BadLimit, BaseTaskConsumer, Rate, Scheduler, Task, TaskConsumerRegistry
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Limit
 from tests.support.waits import every_chance, until
 

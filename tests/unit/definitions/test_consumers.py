@@ -26,7 +26,7 @@ from onthedot import (
     TaskConsumerRegistry,
     current_task,
 )
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, running
 from tests.support.waits import every_chance, until
 

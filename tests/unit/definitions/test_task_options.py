@@ -20,7 +20,7 @@ from onthedot import (
     TaskHandle,
     TaskState,
 )
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Record
 from tests.support.waits import until
 

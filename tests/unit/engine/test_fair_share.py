@@ -11,7 +11,7 @@ from typing import Any, cast
 import pytest
 
 from onthedot import App, AtMost, TaskFunction, current_task
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.waits import every_chance, until
 
 # -- in an app

@@ -10,7 +10,7 @@ from contextlib import asynccontextmanager
 
 import msgspec
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.engine.heartbeat import Heard, Heartbeat
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import HeartbeatResult

@@ -24,7 +24,7 @@ from onthedot import (
     TaskTimeout,
     current_task,
 )
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.waits import every_chance, until
 
 Script = list[BaseException | type[BaseException]]

@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from onthedot import App, AtMost, BadSchedule, IntervalSchedule, current_task
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.testing import TestApp
 from tests.support.consumers import Work, scheduler_of
 from tests.support.waits import every_chance, until

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from onthedot import App, AsyncTaskHandle, Cancel, Retry, TaskCancelled, TaskFailed, TaskTimeout, current_task
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.executors.threads import ThreadExecutor
 from tests.support.waits import SOON, until
 

@@ -6,8 +6,9 @@ from random import Random
 import pytest
 from hypothesis import given, strategies as st
 
+from onthedot.clock.durations import to_duration_ms, to_seconds
 from onthedot.errors import BadSchedule, DeclarationError
-from onthedot.model.backoff import Backoff, BackoffRule, seconds, to_duration_ms
+from onthedot.model.backoff import Backoff, BackoffRule
 
 ERROR = OSError("gone")
 
@@ -94,11 +95,11 @@ def test_says_what_it_is() -> None:
     ],
 )
 def test_durations_refused(value: float, said: str) -> None:
-    for read in (seconds, to_duration_ms):
+    for read in (to_seconds, to_duration_ms):
         with pytest.raises(DeclarationError, match=said):
             read(value, "timeout")
     with pytest.raises(BadSchedule):
-        seconds(value, "timeout", BadSchedule)
+        to_seconds(value, "timeout", BadSchedule)
 
 
 @given(st.integers(min_value=0, max_value=10**12))

@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.redis import RedisStore
 from tests.support.services import valkey
 from tests.support.services.postgres import Service

@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.operations.move import Move, MoveResult
 from onthedot.stores.contract import CLIENT_LEASE, FireRequest, NewTask, Schedule, Store
 from onthedot.stores.memory import MemoryStore

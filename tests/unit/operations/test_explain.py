@@ -13,8 +13,9 @@ import msgspec
 import pytest
 
 from onthedot import App, TaskNotFound
-from onthedot.clock.clock import ManualClock, from_ms
-from onthedot.model.failures import encode_failure, write_reason
+from onthedot.clock.epoch import from_ms
+from onthedot.clock.manual import ManualClock
+from onthedot.model.failures import encode_failure, encode_reason
 from onthedot.model.task import TaskState
 from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation
@@ -217,7 +218,7 @@ async def test_expired(store: Store, worker: Worker, operations: Operations, clo
     await worker.heartbeat()
     assert await worker.chores() == {uuid: "expired"}
     assert (await operations.explain(uuid)).reason == "expired"
-    await worker.settle(worker.cancelled(uuid, write_reason("expired")))
+    await worker.settle(worker.cancelled(uuid, encode_reason("expired")))
     told = await operations.explain(uuid)
     assert (told.reason, told.text) == ("ended", "cancelled at 2026-01-01 00:00:01 UTC: expired")
 
@@ -281,7 +282,7 @@ async def test_a_cancel_under_way(store: Store, worker: Worker, operations: Oper
     told = await operations.explain(running)
     assert (told.reason, told.state, uuids(told)) == ("cancelling", TaskState.RUNNING, [running])
     assert (await operations.explain(waiting)).reason == "cancelling"
-    await worker.settle(worker.cancelled(running, write_reason("stopped")))
+    await worker.settle(worker.cancelled(running, encode_reason("stopped")))
     assert (await operations.explain(running)).text.endswith(": stopped")
 
 

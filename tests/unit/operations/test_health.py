@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.errors import StoreUnavailable
 from onthedot.operations import health
 from onthedot.operations.health import Vitals, checks, clock, crowded, examine, failing, look, memory, unserved

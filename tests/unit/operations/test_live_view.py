@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.codec.functions import encode_untyped
+from onthedot.codec.untyped import encode_untyped
 from onthedot.model.failures import encode_failure
 from onthedot.operations import Operations, live_view
 from onthedot.operations.live_view import LiveView

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.errors import StoreRefused
 from onthedot.operations import Operations
 from onthedot.operations.move import Move, MoveResult, counted

@@ -9,7 +9,7 @@ import pytest
 from msgspec.structs import replace
 
 from onthedot import App, IntervalSchedule
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.operations.move import Move
 from onthedot.operations.move_schedules import move_schedules
 from onthedot.stores.contract import Schedule, Store

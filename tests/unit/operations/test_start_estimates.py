@@ -11,7 +11,8 @@ from typing import Any
 import msgspec
 import pytest
 
-from onthedot.clock.clock import ManualClock, to_ms
+from onthedot.clock.epoch import to_ms
+from onthedot.clock.manual import ManualClock
 from onthedot.operations import Operations
 from onthedot.stores.contract import NewTask
 from onthedot.stores.memory import MemoryStore

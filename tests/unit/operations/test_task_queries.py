@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onthedot import App, ArgumentError
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.operations import task_queries
 from onthedot.operations.argument_filter import has
 from tests.support.waits import every_chance

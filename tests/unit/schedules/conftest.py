@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from onthedot import App
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.engine.worker import Worker
 from onthedot.stores.contract import StoreTraits
 from tests.support.waits import until

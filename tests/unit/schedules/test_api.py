@@ -20,7 +20,7 @@ from onthedot import (
     TaskNotFound,
     current_task,
 )
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, running
 from tests.support.waits import until
 from tests.unit.schedules.conftest import Shop

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 
 from onthedot import App, CronSchedule
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import StoreTraits
 from tests.support.waits import until
 from tests.unit.schedules.conftest import Shop

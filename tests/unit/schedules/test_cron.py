@@ -13,7 +13,7 @@ from zoneinfo import ZoneInfo, available_timezones
 import pytest
 
 from onthedot.errors import BadSchedule
-from onthedot.schedules.cron import Cron, cron_in, daily, zone_name, zone_of
+from onthedot.schedules.cron import Cron, cached_cron, parse_daily, parse_zone, zone_name
 
 MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
 TELLING = (
@@ -386,27 +386,27 @@ def test_takes_aware_moments_only() -> None:
 
 
 def test_zones() -> None:
-    assert zone_of("utc") is UTC
+    assert parse_zone("utc") is UTC
     assert zone_name(ZoneInfo("Asia/Tokyo")) == "Asia/Tokyo"
     for bad in ("Mars/Phobos", "", "../etc/passwd", "Europe", "a\0b"):
         with pytest.raises(BadSchedule, match="tz: no time zone"):
-            zone_of(bad)
+            parse_zone(bad)
     with pytest.raises(BadSchedule, match="is of type int"):
-        zone_of(5)  # type: ignore[arg-type]
+        parse_zone(5)  # type: ignore[arg-type]
     with pytest.raises(BadSchedule, match="no name"):
         zone_name(timezone(timedelta(hours=2)))
-    assert repr(cron_in("@daily", "Asia/Tokyo")) == "Cron('@daily', 'Asia/Tokyo')"
+    assert repr(cached_cron("@daily", "Asia/Tokyo")) == "Cron('@daily', 'Asia/Tokyo')"
 
 
 def test_times_of_day() -> None:
-    assert daily(time(3, 0, 5), None) == ("03:00:05", None, "5 0 3 * * *")
-    assert daily("23:59:00", ["Sunday", 0])[:2] == ("23:59", ("mon", "sun"))
-    assert daily("0:00", "fri-mon")[1] == ("mon", "fri", "sat", "sun")
+    assert parse_daily(time(3, 0, 5), None) == ("03:00:05", None, "5 0 3 * * *")
+    assert parse_daily("23:59:00", ["Sunday", 0])[:2] == ("23:59", ("mon", "sun"))
+    assert parse_daily("0:00", "fri-mon")[1] == ("mon", "fri", "sat", "sun")
     for bad in ("24:00", "3", "03:60", "3:0", "", "03:00:60", time(3, 0, 0, 1), 3):
         with pytest.raises(BadSchedule, match="out of range"):
-            daily(bad, None)  # type: ignore[arg-type]
+            parse_daily(bad, None)  # type: ignore[arg-type]
     for bad_days in ([7], ["mo"], [True], "mon-x", ["1"], [1.0]):
         with pytest.raises(BadSchedule, match="weekday"):
-            daily("03:00", bad_days)  # type: ignore[arg-type]
+            parse_daily("03:00", bad_days)  # type: ignore[arg-type]
     with pytest.raises(BadSchedule, match="never fires"):
-        daily("03:00", [])
+        parse_daily("03:00", [])

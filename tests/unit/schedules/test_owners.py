@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from onthedot import App, BadSchedule, CronSchedule, IntervalSchedule, StoreBusy, current_task
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Limit, Schedule
 from tests.support.consumers import Work, scheduler_of
 from tests.support.waits import every_chance, until

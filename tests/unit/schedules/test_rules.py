@@ -11,10 +11,9 @@ from zoneinfo import ZoneInfo
 import pytest
 from hypothesis import given, settings, strategies as st
 
-from onthedot.clock.clock import from_ms, to_ms
+from onthedot.clock.epoch import from_ms, to_ms
 from onthedot.errors import BadSchedule
 from onthedot.schedules.rules import (
-    MAX_WINDOWS,
     CatchUp,
     CronSchedule,
     DailySchedule,
@@ -24,13 +23,10 @@ from onthedot.schedules.rules import (
     RuleSchedule,
     ScheduleRule,
     as_schedule,
-    due_windows,
-    first_run,
     from_data,
-    jitter_of,
-    nominal_uuid,
     to_data,
 )
+from onthedot.schedules.windows import MAX_WINDOWS, due_windows, first_run, jitter_ms, nominal_uuid
 
 NOW = datetime(2026, 8, 1, 10, tzinfo=UTC)
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -391,12 +387,12 @@ def test_windows_as_walked_one_by_one(rule: Rule, begin: datetime, late: int, ca
 
 
 def test_jitter_is_the_same_for_everybody_and_spread() -> None:
-    found = [jitter_of("report", ms, 30) for ms in range(1000)]
-    assert found == [jitter_of("report", ms, timedelta(seconds=30)) for ms in range(1000)]
+    found = [jitter_ms("report", ms, 30) for ms in range(1000)]
+    assert found == [jitter_ms("report", ms, timedelta(seconds=30)) for ms in range(1000)]
     assert 0 <= min(found) < 500
     assert 29_500 < max(found) <= 30_000
-    assert jitter_of("report", 5, 30) != jitter_of("other", 5, 30)
-    assert jitter_of("report", 5, 0) == 0
+    assert jitter_ms("report", 5, 30) != jitter_ms("other", 5, 30)
+    assert jitter_ms("report", 5, 0) == 0
 
 
 def test_the_uuid_of_a_window() -> None:

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 
 from onthedot import App, AtMost, CronSchedule, IntervalSchedule, OnceSchedule, Retry, current_task
-from onthedot.clock.clock import ManualClock
-from onthedot.schedules.rules import MAX_WINDOWS
+from onthedot.clock.manual import ManualClock
+from onthedot.schedules.windows import MAX_WINDOWS
 from onthedot.stores.contract import Store
 from tests.support.waits import until
 from tests.unit.schedules.conftest import Shop

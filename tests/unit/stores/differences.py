@@ -16,7 +16,7 @@ from click.testing import CliRunner
 
 from onthedot import App, StoreRefused
 from onthedot.cli import main as command_line
-from onthedot.clock.clock import SystemClock
+from onthedot.clock.system import SystemClock
 from onthedot.errors import ArgumentError
 from onthedot.stores import connect
 from onthedot.stores.contract import NewTask, Store

@@ -22,6 +22,8 @@ import threading
 import time
 from collections.abc import Callable
 from contextlib import suppress
+from functools import partial
+from importlib import import_module
 from types import FrameType
 from typing import Literal
 
@@ -43,7 +45,7 @@ def method_of(said: Method | None) -> Method:
 
 def describe_exit(status: int) -> str:
     """
-    >>> how(3), how(-9)
+    >>> describe_exit(3), describe_exit(-9)
     ('ended with exit code 3', 'was killed by signal 9 (SIGKILL)')
     """
     if status >= 0:
@@ -61,11 +63,11 @@ def supported() -> bool:
 class ForkServer:
     """The worker's end. It belongs to the process that made it."""
 
-    def __init__(self, method: Method, folder: str = "") -> None:
-        """folder: removed if this process ends without saying so."""
+    def __init__(self, method: Method, entry_point: str, folder: str = "") -> None:
+        """entry_point: the module whose ``main(descriptor)`` runs in a child. folder: removed if this process dies."""
         self._control, theirs = socket.socketpair()
         with theirs:
-            command = _python("onthedot.executors.processes.fork_server", theirs.fileno(), os.getpid(), method, folder)
+            command = _python(__name__, theirs.fileno(), os.getpid(), method, entry_point, folder)
             self._process = subprocess.Popen(  # noqa: S603 - our own interpreter, our own module
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
             )
@@ -230,14 +232,12 @@ class _ForkServerLoop:
             self._deadline = time.monotonic()
 
 
-def main(descriptor: str, worker: str, method: Method, folder: str = "") -> None:
+def main(descriptor: str, worker: str, method: Method, entry_point: str, folder: str = "") -> None:
     for each in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd tell them to the whole family
         signal.signal(each, signal.SIG_IGN)
-    begin: Callable[[int], object] = _execute
+    begin: Callable[[int], object] = partial(_execute, entry_point)
     if method == "forkserver":
-        from onthedot.runtime.pool_child import main as begin_here
-
-        begin = begin_here
+        begin = import_module(entry_point).main
         gc.collect()
         gc.freeze()  # so that children share its pages
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what tasks leave behind ends up here, and is not left as a zombie
@@ -252,9 +252,9 @@ def _wake_up(number: int, frame: FrameType | None) -> None:
     """What counts is the byte that the interpreter writes for it."""
 
 
-def _execute(descriptor: int) -> None:
+def _execute(entry_point: str, descriptor: int) -> None:
     os.set_inheritable(descriptor, True)
-    command = _python("onthedot.runtime.pool_child", descriptor)
+    command = _python(entry_point, descriptor)
     os.execv(command[0], command)  # noqa: S606 - our own interpreter, our own module
 
 

@@ -8,14 +8,27 @@ from typing import Generic, TypeAlias, TypeVar
 import msgspec
 from msgspec import Struct
 
-from onthedot.runtime.user_code import CodeLocation
 from onthedot.stores.contract import Ended, Lease, NewTask, Record, Requeued
 
 T = TypeVar("T")
 
 
+class CodeLocation(Struct):
+    """Where a process has its code from, so that another can import it."""
+
+    path: list[str]
+    argv: list[str]
+    cwd: str
+    name: str | None  # of `python -m name`
+    file: str | None  # of `python file`
+
+    @property
+    def has_script(self) -> bool:
+        return self.name is not None or self.file is not None
+
+
 class BootMessage(Struct, tag=True):
-    """The first word to a child: what it must know before it can take a task."""
+    """The first message to a child: what it must know before it can take a task."""
 
     app: str
     url: str

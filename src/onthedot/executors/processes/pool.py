@@ -18,7 +18,7 @@ from contextvars import Context
 from itertools import count
 
 from onthedot.errors import DeclarationError
-from onthedot.executors.contract import EncodedResult
+from onthedot.executors.contract import EncodedResult, Executor
 from onthedot.executors.processes.fork_server import METHODS, ForkServer, Method, describe_exit, method_of, supported
 from onthedot.executors.processes.messages import (
     BootMessage,
@@ -33,7 +33,7 @@ from onthedot.executors.processes.messages import (
     frame,
     read_from_child,
 )
-from onthedot.executors.processes.remote_errors import WorkerDied, error_from_reply, remote_error
+from onthedot.executors.processes.remote_errors import PoolChildDied, error_from_reply, remote_error
 from onthedot.model.context import TaskContext, current_task
 
 _GRACE = 1.0  # seconds for a child to leave its lifespan when all ends
@@ -121,7 +121,7 @@ class _Child:
         self._pipe.close()  # only our copy: the loop's own list of readers is shared with the parent
 
 
-class Processes:
+class Processes(Executor):
     """Tasks in child processes, each of which has a pipe, a session and a process group of its own.
 
     ::
@@ -152,12 +152,13 @@ class Processes:
         for name, value in (("slots", slots), ("max_tasks_per_child", max_tasks_per_child)):
             if value is not None and (not isinstance(value, int) or value < 1):
                 raise ValueError(f"{name} must be a whole number from 1, not {value!r}")
-        self.slots: int | None = slots
+        self.slots = slots
         self._method: Method | None = method
         self._most_tasks = max_tasks_per_child
         self._memory_limit = memory_limit
         self._boot_timeout = boot_timeout
         self._boot: Callable[[], BootMessage] | None = None
+        self._entry_point = ""
         self._numbers = count(1)
         self._forget()
         _pools.add(self)
@@ -170,9 +171,13 @@ class Processes:
         self._waiting: deque[_Job] = deque()
         self._any_ready = False
 
-    def open(self, boot: Callable[[], BootMessage]) -> None:
-        """What a child must be told first. The first task starts the first child."""
+    def open(self, boot: Callable[[], BootMessage], entry_point: str) -> None:
+        """Prepares the pool; the first task starts the first child.
+
+        boot: makes the first message to a child. entry_point: the module whose ``main(descriptor)`` runs in a child.
+        """
         self._boot = boot
+        self._entry_point = entry_point
 
     # -- one call
 
@@ -227,7 +232,7 @@ class Processes:
         _check_code(boot)
         loop = asyncio.get_running_loop()
         if self._fork_server is None:
-            self._fork_server = ForkServer(method_of(self._method))
+            self._fork_server = ForkServer(method_of(self._method), self._entry_point)
             self._any_ready = False
             Context().run(loop.add_reader, self._fork_server, self._told)
         boot.memory_limit = self._memory_limit
@@ -337,12 +342,12 @@ class Processes:
         elif not child.pid:
             self._no_longer_booting(child)
             if child.problem != "refused":
-                self._boot_failed(lambda run: WorkerDied(run, child.problem or f"{how} before it was ready"))
+                self._boot_failed(lambda run: PoolChildDied(run, child.problem or f"{how} before it was ready"))
         elif child.job is not None and child.unread:  # it died while it idled
             child.job.child = None
             self._place(child.job)
         elif child.job is not None:
-            child.job.fail(WorkerDied(child.job.run, how))
+            child.job.fail(PoolChildDied(child.job.run, how))
             self._grow()
         self._grow(spare=0)
 
@@ -355,13 +360,13 @@ class Processes:
                 with suppress(OSError):
                     os.killpg(child.pid, signal.SIGKILL)
             if child.job is not None:
-                child.job.fail(WorkerDied(child.job.run, "the parent of its process was killed"))
+                child.job.fail(PoolChildDied(child.job.run, "the parent of its process was killed"))
         self._leave()
         if usable:
             self._waiting = waiting
             self._grow(spare=0)
         for job in () if usable else waiting:
-            job.fail(WorkerDied(job.run, "no process could be started: see what the interpreter said on stderr"))
+            job.fail(PoolChildDied(job.run, "no process could be started: see what the interpreter said on stderr"))
 
     def close(self) -> None:
         """Idle children end; nothing is waited for, and nothing stays."""

@@ -1,13 +1,14 @@
-"""What became of a task in its own process, as errors of the worker's: text, and a verdict that stands."""
+"""Errors of a task in its own process, as errors of the worker: text, with the outcome that the child decided on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 
-from onthedot.errors import Cancel, Reject, Retry, Snooze, TaskControl, TaskFailed
+from onthedot.errors import Cancel, Reject, Retry, Snooze, TaskControl, TaskFailed, WorkerDied
 from onthedot.executors.processes.messages import RaisedMessage, RefusedMessage
 from onthedot.model.context import TaskContext
-from onthedot.model.failures import decode_failure, failed
+from onthedot.model.error_policy import failed_outcome
+from onthedot.model.failures import decode_failure
 from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Ended, Requeued
 
@@ -20,9 +21,9 @@ _CONTROLS: dict[str, Callable[[str], TaskControl]] = {
 
 
 class RemoteError(TaskFailed):
-    """What happened to a task in its process, as far as text can carry it."""
+    """The error of a task in its process, as text."""
 
-    outcome: Requeued | Ended | None = None  # set: it was judged there
+    outcome: Requeued | Ended | None = None  # decided in the child, where the class of the error is known
 
     def __init__(self, run: TaskContext, failure: TaskFailure) -> None:
         super().__init__(run.uuid, failure.type, failure.message, failure.traceback, run.attempt)
@@ -32,20 +33,21 @@ class RemoteError(TaskFailed):
         return self.message
 
 
-class WorkerDied(RemoteError):
-    """The process of a task ended under it: killed, crashed, or by its own os._exit."""
+class PoolChildDied(RemoteError, WorkerDied):
+    """`WorkerDied`, as the worker raises it; `how` says how the process ended."""
 
     def __init__(self, run: TaskContext, how: str) -> None:
         super().__init__(run, TaskFailure("onthedot.WorkerDied", how, "", run.attempt))
 
 
 def error_from_reply(run: TaskContext, message: RaisedMessage | RefusedMessage) -> BaseException:
+    """The error to raise in the worker for a child's answer."""
     error = remote_error(run, message.error)
     if isinstance(message, RefusedMessage):
-        error.outcome = failed(error, run.record, run.lease, run.declared.options)
+        error.outcome = failed_outcome(error, run.record, run.lease, run.declared.options)
         return error
     error.outcome = message.outcome
-    if message.control:  # layers must not take it for an Exception
+    if message.control:  # middleware must not take it for an Exception
         control = _CONTROLS[message.control](error.message)
         control.outcome = message.outcome  # type: ignore[attr-defined]
         return control

@@ -6,7 +6,8 @@ import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from onthedot import forks
-from onthedot.clock.clock import Clock, SystemClock
+from onthedot.clock.protocol import Clock
+from onthedot.clock.system import SystemClock
 from onthedot.stores.contract import (
     CHORES,
     CLIENT_LEASE,

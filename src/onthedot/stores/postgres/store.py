@@ -9,7 +9,8 @@ import weakref
 from collections.abc import Sequence
 from typing import Any
 
-from onthedot.clock.clock import Clock, SystemClock
+from onthedot.clock.protocol import Clock
+from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     Added,

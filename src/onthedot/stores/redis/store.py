@@ -10,7 +10,8 @@ from functools import partial
 from struct import Struct
 from typing import Any, TypeVar, cast
 
-from onthedot.clock.clock import Clock, SystemClock
+from onthedot.clock.protocol import Clock
+from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     CLIENT_LEASE,

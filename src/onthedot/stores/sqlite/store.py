@@ -10,7 +10,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
 
-from onthedot.clock.clock import Clock, SystemClock
+from onthedot.clock.protocol import Clock
+from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     Added,

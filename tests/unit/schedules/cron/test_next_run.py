@@ -8,13 +8,13 @@ from datetime import UTC, datetime
 
 from hypothesis import given, settings, strategies as st
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.definitions.sources import Sources
 from onthedot.engine.schedule_firer import ScheduleFirer
 from onthedot.errors import BadSchedule
 from onthedot.observability.logs import LogObserver
+from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.schedules.rules import CatchUp, CronSchedule
-from onthedot.schedules.stored_rule import ScheduleDefinition
 from onthedot.stores.contract import FireRequest, NewTask, Schedule
 from onthedot.stores.memory import MemoryStore
 from tests.unit.schedules.cron import drawing

@@ -12,7 +12,7 @@ from click.testing import CliRunner
 
 from onthedot import App, AtMost, Rate, current_task
 from onthedot.cli import main
-from onthedot.clock.clock import SystemClock
+from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreRefused
 from onthedot.operations.health import examine, look
 from onthedot.stores.capabilities import HasServerInfo

@@ -11,7 +11,7 @@ from click.testing import CliRunner
 
 from onthedot import App, AtMost, Rate, current_task
 from onthedot.cli import main
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.errors import StoreRefused
 from onthedot.stores.contract import ClaimRequest, HandoffOffer, Limit, NewTask
 from onthedot.stores.redis import RedisStore

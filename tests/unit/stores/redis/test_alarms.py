@@ -8,7 +8,7 @@ from contextlib import asynccontextmanager
 import pytest
 import redis
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import (
     BATCH,
     ClaimRequest,

@@ -8,7 +8,7 @@ from uuid import UUID
 
 import pytest
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import (
     ClaimRequest,
     Completed,

@@ -14,7 +14,7 @@ import pytest
 
 from onthedot import App
 from onthedot.errors import StoreFull, StoreRefused, StoreUnavailable
-from onthedot.model.task import new_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import ClaimRequest, Completed, Hint, Hints, Lease, NewTask, SlotPool
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.schemes import apps_in

@@ -10,8 +10,8 @@ from typing import Any
 import pytest
 import redis
 
-from onthedot.clock.clock import ManualClock
-from onthedot.model.task import new_uuid
+from onthedot.clock.manual import ManualClock
+from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import HandoffOffer, Limit, NewTask, Policy
 from onthedot.stores.redis import RedisStore
 from tests.contract.steps import Worker, add, look, names, state, states, task, tasks

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from onthedot import App, AsyncTaskHandle
-from onthedot.model.task import new_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool
 from tests.support.services import valkey
 from tests.support.waits import SOON, until

@@ -5,7 +5,7 @@ from __future__ import annotations
 import pytest
 import redis
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import ClaimRequest, NewTask, Policy, SlotPool
 from onthedot.stores.redis import RedisStore, record_format

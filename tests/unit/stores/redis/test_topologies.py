@@ -9,7 +9,7 @@ import pytest
 
 from onthedot import App
 from onthedot.errors import StoreUnavailable
-from onthedot.model.task import new_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool
 from onthedot.stores.redis import RedisStore, client
 from onthedot.stores.redis.acl import rights_text

@@ -6,7 +6,7 @@ import sys
 
 import pytest
 
-from onthedot.clock.clock import SystemClock
+from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreRefused
 from onthedot.stores import connect
 from onthedot.stores.redis.url import place_of

@@ -7,7 +7,7 @@ import uuid
 import pytest
 from hypothesis import given, strategies as st
 
-from onthedot.model.task import new_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.redis.uuid_format import pack_uuid, pack_uuids, to_uuid, to_uuids
 
 USUAL = "0198a1b2-c3d4-7e5f-8123-456789abcdef"

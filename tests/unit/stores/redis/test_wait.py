@@ -13,7 +13,7 @@ from typing import NamedTuple
 import pytest
 
 from onthedot.errors import StoreRefused, StoreUnavailable
-from onthedot.model.task import new_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import ClaimRequest, NewTask, SlotPool
 from onthedot.stores.redis import client
 from onthedot.stores.redis.acl import rights_text

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from onthedot.client.add_batcher import AddBatcher
-from onthedot.clock.clock import SystemClock
+from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreBusy, StoreFull, StoreRefused, StoreUnavailable
 from onthedot.stores import connect
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.clock.clock import ManualClock
+from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, Policy, SlotPool
 from onthedot.stores.sqlite import SqliteStore
 from onthedot.stores.sqlite.writer_thread import WriterThread

@@ -1,0 +1,61 @@
+"""The one place that decides what an error means for its task: retry, fail or cancel."""
+
+from __future__ import annotations
+
+import random as randomness
+
+from onthedot.clock.durations import to_duration_ms
+from onthedot.errors import Cancel, Reject, Retry, Snooze, TaskCancelled, TaskTimeout
+from onthedot.model.failures import encode_failure, encode_reason
+from onthedot.model.options import ResolvedOptions
+from onthedot.stores.contract import Ended, Lease, Outcome, Record, Requeued
+
+
+def outcome_for_error(
+    error: BaseException, record: Record, lease: Lease, options: ResolvedOptions, random: randomness.Random
+) -> tuple[Outcome, BaseException]:
+    """The outcome of a run that raised, and the error that counts: the user's backoff may raise one, too.
+
+    An error from a pool child carries the outcome that the child decided on, where the error's class is known.
+    """
+    known = getattr(error, "outcome", None)
+    if isinstance(known, Requeued | Ended) and known.lease == lease:
+        return known, error
+    try:
+        return classify_error(error, record, lease, options, random), error
+    except Exception as broken:  # noqa: BLE001 - the user's backoff raised, or a Retry(after) is not a duration
+        broken.__context__ = error
+        return failed_outcome(broken, record, lease, options), broken
+
+
+def classify_error(
+    error: BaseException, record: Record, lease: Lease, options: ResolvedOptions, random: randomness.Random
+) -> Outcome:
+    """The outcome of an error by the options of its task."""
+    match error:
+        case Snooze():
+            return Requeued(lease, to_duration_ms(error.after, "Snooze(after)"), counted=False)
+        case Cancel():
+            return cancelled_outcome(record, lease, options, error.reason or "Cancel")
+        case Reject():
+            return failed_outcome(error, record, lease, options)
+        case TaskCancelled() if error.task == record.uuid:  # its own, from raise_if_cancelled()
+            return cancelled_outcome(record, lease, options, error.reason)
+        case Retry() if error.after is not None:
+            after: int | None = to_duration_ms(error.after, "Retry(after)")
+        case _:
+            after = None
+    wanted = isinstance(error, (Retry, TaskTimeout, *options.retry_on))
+    if not wanted or isinstance(error, options.reject_on) or record.history.retries >= options.max_retries:
+        return failed_outcome(error, record, lease, options)
+    if after is None:
+        after = options.backoff.delay_ms(record.history.retries + 1, error, random)
+    return Requeued(lease, after, counted=True, error=encode_failure(error, record.attempt))
+
+
+def cancelled_outcome(record: Record, lease: Lease, options: ResolvedOptions, reason: str) -> Ended:
+    return Ended(lease, "cancelled", encode_reason(reason, record.attempt), options.keep)
+
+
+def failed_outcome(error: BaseException, record: Record, lease: Lease, options: ResolvedOptions) -> Ended:
+    return Ended(lease, "failed", encode_failure(error, record.attempt), options.keep_failed)
