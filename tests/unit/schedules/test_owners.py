@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from onthedot import App, BadSchedule, CronSchedule, IntervalSchedule, StoreBusy, current_task
 from onthedot.clock.manual import ManualClock
-from onthedot.stores.contract import Limit, Schedule
+from onthedot.stores.contract import Schedule
 from tests.support.consumers import Work, scheduler_of
 from tests.support.waits import every_chance, until
 from tests.unit.schedules.conftest import Shop
@@ -342,12 +342,12 @@ async def test_fired_so_often_that_nobody_can_edit_it(shop: Shop) -> None:
     declare(app, IntervalSchedule(3600))
     await start_and_stop(app)
     store = app._runtime.store
-    put = store.put
+    put_schedules = store.put_schedules
 
-    async def too_late(schedules: Sequence[Schedule], limits: Sequence[Limit]) -> Sequence[bool]:
-        return await put([replace(each, rev=each.rev + 100) for each in schedules], limits)
+    async def too_late(schedules: Sequence[Schedule]) -> Sequence[bool]:
+        return await put_schedules([replace(each, rev=each.rev + 100) for each in schedules])
 
-    store.put = too_late  # type: ignore[method-assign]
+    store.put_schedules = too_late  # type: ignore[method-assign]
     with pytest.raises(StoreBusy, match="schedule 'tick' was changed by others 10 times in a row; try again"):
         await app.schedules.pause("tick")
 

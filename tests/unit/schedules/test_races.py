@@ -11,7 +11,7 @@ import pytest
 from msgspec.structs import replace
 
 from onthedot import App, CronSchedule
-from onthedot.stores.contract import FireRequest, Limit, Schedule as Record
+from onthedot.stores.contract import FireRequest, Schedule as Record
 from tests.support.waits import until
 from tests.unit.schedules.conftest import Shop
 from tests.unit.schedules.test_api import BEGIN, HOUR
@@ -144,19 +144,20 @@ async def test_an_edit_between_due_and_fire(shop: Shop, app: App) -> None:
 async def test_an_edit_that_loses_the_race_is_tried_again(shop: Shop, app: App) -> None:
     """A pause that was read before a firing and written after it must not undo that firing."""
     nominal = ticking(app, CronSchedule("0 * * * *"))
-    store, late = app._runtime.store, [True]
-    put = store.put
+    store = app._runtime.store
+    late = [True]
+    put_schedules = store.put_schedules
 
-    async def slow(schedules: Sequence[Record], limits: Sequence[Limit]) -> Sequence[bool]:
+    async def slow(schedules: Sequence[Record]) -> Sequence[bool]:
         if late and any(each.paused for each in schedules):
             late.clear()
             await shop.turn(hours=1)
             await until(lambda: nominal)
-        return await put(schedules, limits)
+        return await put_schedules(schedules)
 
     async with app.running():
         if store.traits.synchronous:
             pytest.skip("a store that never suspends has no such moment")
-        store.put = slow  # type: ignore[method-assign]
+        store.put_schedules = slow  # type: ignore[method-assign]
         info = await app.schedules.pause("tick")
         assert (info.enabled, info.run_count, info.next_run) == (False, 1, BEGIN + 2 * HOUR)
