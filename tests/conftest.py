@@ -60,7 +60,9 @@ ONCE = (
     "unit/operations",
     "unit/schedules",
     "unit/stores",
+    "unit/test_private_usage.py",
     "unit/test_sizes.py",
+    "unit/test_vocabulary.py",
 )
 """Slow tests whose result does not depend on the Python version."""
 ON_EVERY_PYTHON = (

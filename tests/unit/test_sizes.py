@@ -1,31 +1,220 @@
-"""Files and functions above these sizes have more than one job: split the job, never compress lines."""
+"""Files and functions above these sizes have more than one job: split the job, never compress lines.
+
+The exceptions at the end are the code that does not comply yet. They only shrink.
+"""
 
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 from pathlib import Path
 
-SOURCE = Path(__file__).parents[2] / "src" / "onthedot"
-FILE, FUNCTION = 450, 60  # lines
+from tests.support.source_files import nodes, short_name, source_files, unexpected
+
+MAX_FILE = 450
+MAX_FUNCTION = 60
+MAX_CONDITIONALS = 8
+"""Conditional expressions per 1,000 lines."""
 
 
-def sizes() -> dict[Path, int]:
-    files = (path for suffix in ("py", "sql", "lua") for path in SOURCE.rglob(f"*.{suffix}"))
-    return {path.relative_to(SOURCE): len(path.read_text("utf-8").splitlines()) for path in files}
-
-
-def functions() -> Iterator[tuple[str, int]]:
-    for path in SOURCE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text("utf-8"))):
-            if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
-                lines = (node.end_lineno or node.lineno) - node.lineno + 1
-                yield f"{path.relative_to(SOURCE)}:{node.lineno} {node.name}", lines
+def line_count(path: Path) -> int:
+    return len(path.read_text("utf-8").splitlines())
 
 
 def test_no_file_is_too_long() -> None:
-    assert {str(name): lines for name, lines in sizes().items() if lines > FILE} == {}
+    lines = {short_name(path): line_count(path) for path in source_files("py", "sql", "lua")}
+    assert {file: count for file, count in lines.items() if count > MAX_FILE and file not in FILES_TO_BE_SPLIT} == {}
+
+
+def python_functions(path: Path) -> Iterator[tuple[str, int]]:
+    for node in nodes(path):
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+            yield node.name, (node.end_lineno or node.lineno) - node.lineno + 1
+
+
+def lua_functions(path: Path) -> Iterator[tuple[str, int]]:
+    """A function ends with the first `end` of its own indentation."""
+    text = path.read_text("utf-8")
+    for found in re.finditer(r"^( *)(?:local )?function ([\w.]+).*?^\1end$", text, re.DOTALL | re.MULTILINE):
+        yield found[2], found[0].count("\n") + 1
+
+
+def sql_functions(path: Path) -> Iterator[tuple[str, int]]:
+    """Functions, and statements that have a name."""
+    for part in re.split(r"^(?=-- name: )", path.read_text("utf-8"), flags=re.MULTILINE):
+        if named := re.match(r"-- name: (\w+)", part):
+            statement = "\n".join(line for line in part.strip().splitlines() if not line.startswith("--"))
+            yield named[1], statement.strip().count("\n") + 1
+
+
+def functions() -> Iterator[tuple[str, int]]:
+    readers = {".py": python_functions, ".lua": lua_functions, ".sql": sql_functions}
+    for path in source_files("py", "lua", "sql"):
+        for name, lines in readers[path.suffix](path):
+            yield f"{short_name(path)} {name}", lines
 
 
 def test_no_function_is_too_long() -> None:
-    assert {name: lines for name, lines in functions() if lines > FUNCTION} == {}
+    found = {name: lines for name, lines in functions() if lines > MAX_FUNCTION}
+    assert {name: lines for name, lines in found.items() if name not in FUNCTIONS_TO_BE_SPLIT} == {}
+
+
+def test_functions_of_every_language_are_found() -> None:
+    languages = {Path(name.split()[0]).suffix for name, _ in functions()}
+    assert languages == {".py", ".lua", ".sql"}
+
+
+def test_conditional_expressions_are_rare() -> None:
+    files = source_files("py")
+    conditionals = sum(isinstance(node, ast.IfExp) for path in files for node in nodes(path))
+    per_thousand = 1000 * conditionals / sum(map(line_count, files))
+    assert per_thousand <= max(MAX_CONDITIONALS, CONDITIONALS_TODAY)
+
+
+def is_swap(targets: list[ast.expr], values: list[ast.expr]) -> bool:
+    return sorted(map(ast.unparse, targets)) == sorted(map(ast.unparse, values))
+
+
+def tuple_assignments() -> Iterator[tuple[str, str]]:
+    for path in source_files("py"):
+        for node in nodes(path):
+            match node:
+                case ast.Assign(targets=[ast.Tuple(elts=targets)], value=ast.Tuple(elts=values)):
+                    if not is_swap(targets, values):
+                        yield short_name(path), f"{node.lineno} {ast.unparse(node)}"
+
+
+def test_one_assignment_assigns_one_value() -> None:
+    assert unexpected(tuple_assignments(), ASSIGNMENTS_TO_BE_SPLIT) == []
+
+
+# To be removed.
+FILES_TO_BE_SPLIT: frozenset[str] = frozenset(
+    {
+        "stores/memory/store.py",
+        "stores/memory/tables.py",
+    }
+)
+
+# To be removed.
+FUNCTIONS_TO_BE_SPLIT: frozenset[str] = frozenset(
+    {
+        "stores/postgres/functions/claim.sql take_v1",
+        "stores/postgres/functions/settle.sql finish_v1",
+    }
+)
+
+# To be removed: conditional expressions per 1,000 lines today.
+CONDITIONALS_TODAY = 25.0
+
+# To be removed: assignments per file.
+ASSIGNMENTS_TO_BE_SPLIT: dict[str, int] = {
+    "api/app.py": 1,
+    "api/scheduler.py": 1,
+    "cli/__init__.py": 2,
+    "cli/bulk.py": 1,
+    "cli/demo.py": 3,
+    "cli/dev.py": 3,
+    "cli/doctor.py": 1,
+    "cli/interrupt.py": 1,
+    "cli/schedule.py": 1,
+    "cli/schema.py": 2,
+    "cli/task.py": 2,
+    "cli/top.py": 4,
+    "cli/top_view.py": 1,
+    "client/add_batcher.py": 1,
+    "client/client.py": 1,
+    "client/portal.py": 1,
+    "client/status_counts.py": 2,
+    "clock/clock.py": 1,
+    "clock/precise_timer.py": 1,
+    "codec/annotations.py": 5,
+    "codec/functions.py": 3,
+    "definitions/consumers.py": 2,
+    "definitions/functions.py": 2,
+    "engine/chores.py": 1,
+    "engine/heartbeat.py": 3,
+    "engine/runner.py": 2,
+    "engine/schedule_firer.py": 3,
+    "engine/slots.py": 1,
+    "engine/store_clock.py": 1,
+    "engine/worker.py": 14,
+    "executors/processes/fork_server.py": 4,
+    "executors/processes/pool.py": 3,
+    "executors/threads.py": 1,
+    "model/error_fingerprint.py": 2,
+    "mq/config.py": 1,
+    "mq/queue.py": 5,
+    "observability/log_format.py": 4,
+    "observability/logs.py": 2,
+    "operations/doctor.py": 4,
+    "operations/explain.py": 6,
+    "operations/failures.py": 3,
+    "operations/health.py": 4,
+    "operations/limits.py": 1,
+    "operations/live_view.py": 5,
+    "operations/monitor.py": 1,
+    "operations/move.py": 3,
+    "operations/move_schedules.py": 1,
+    "operations/operations.py": 1,
+    "operations/schedule_preview.py": 1,
+    "operations/schedules.py": 4,
+    "operations/start_rate.py": 2,
+    "operations/task_queries.py": 4,
+    "operations/throughput.py": 2,
+    "runtime/background_process.py": 1,
+    "runtime/host.py": 3,
+    "runtime/pool_child.py": 1,
+    "runtime/runtime.py": 5,
+    "runtime/user_code.py": 1,
+    "schedules/cron.py": 2,
+    "schedules/rules.py": 4,
+    "schedules/stored_rule.py": 3,
+    "stores/memory/claim.py": 2,
+    "stores/memory/sessions.py": 1,
+    "stores/memory/store.py": 5,
+    "stores/postgres/connections.py": 1,
+    "stores/postgres/grants.py": 1,
+    "stores/postgres/notifier.py": 3,
+    "stores/postgres/protocol.py": 4,
+    "stores/postgres/reads.py": 1,
+    "stores/postgres/transactions.py": 1,
+    "stores/redis/client.py": 3,
+    "stores/redis/connection.py": 3,
+    "stores/redis/connections.py": 2,
+    "stores/redis/connector.py": 2,
+    "stores/redis/hints.py": 1,
+    "stores/redis/position.py": 1,
+    "stores/redis/reads.py": 1,
+    "stores/redis/record_format.py": 3,
+    "stores/redis/store.py": 1,
+    "stores/redis/tls.py": 1,
+    "stores/redis/url.py": 1,
+    "stores/rules/limits.py": 1,
+    "stores/rules/ordered_queue.py": 4,
+    "stores/rules/position.py": 1,
+    "stores/sqlite/claim.py": 9,
+    "stores/sqlite/fsync_thread.py": 1,
+    "stores/sqlite/notifier.py": 1,
+    "stores/sqlite/reader_thread.py": 1,
+    "stores/sqlite/request_thread.py": 1,
+    "stores/sqlite/schedules.py": 3,
+    "stores/sqlite/sessions.py": 1,
+    "stores/sqlite/settle.py": 7,
+    "stores/sqlite/store.py": 4,
+    "stores/sqlite/tables.py": 2,
+    "stores/sqlite/transaction_state.py": 1,
+    "stores/sqlite/transactions.py": 1,
+    "stores/sqlite/writer_thread.py": 3,
+    "supervisor/app_loader.py": 2,
+    "supervisor/banner.py": 1,
+    "supervisor/health_port.py": 1,
+    "supervisor/heartbeats.py": 2,
+    "supervisor/messages.py": 1,
+    "supervisor/supervisor.py": 2,
+    "supervisor/worker_main.py": 3,
+    "supervisor/worker_process.py": 4,
+    "testing/__init__.py": 3,
+    "testing/driver.py": 2,
+}

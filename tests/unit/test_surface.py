@@ -64,7 +64,7 @@ def test_the_module_has_no_other_names() -> None:
     with pytest.raises(ImportError, match="cannot import name 'Aplication' from 'onthedot'"):
         exec("from onthedot import Aplication")
     with pytest.raises(AttributeError, match="module 'onthedot' has no attribute '_App'"):
-        _ = onthedot._App
+        exec("import onthedot; onthedot._App")
     everything: dict[str, object] = {}
     exec("from onthedot import *", everything)
     assert sorted(everything.keys() - {"__builtins__"}) == sorted(NAMES)

@@ -1,0 +1,42 @@
+"""The files of `src` and `tests` as the gates read them."""
+
+from __future__ import annotations
+
+import ast
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from functools import cache
+from pathlib import Path
+
+ROOT = Path(__file__).parents[2]
+SOURCE = ROOT / "src" / "onthedot"
+TESTS = ROOT / "tests"
+
+
+def source_files(*suffixes: str) -> list[Path]:
+    return sorted(path for suffix in suffixes for path in SOURCE.rglob(f"*.{suffix}"))
+
+
+def all_tests() -> list[Path]:
+    return sorted(TESTS.rglob("*.py"))
+
+
+def short_name(path: Path) -> str:
+    """`engine/worker.py` for a file of `src`, `tests/…` for a test."""
+    return path.relative_to(SOURCE if path.is_relative_to(SOURCE) else ROOT).as_posix()
+
+
+@cache
+def syntax_tree(path: Path) -> ast.Module:
+    return ast.parse(path.read_text("utf-8"))
+
+
+def nodes(path: Path) -> Iterator[ast.AST]:
+    return ast.walk(syntax_tree(path))
+
+
+def unexpected(found: Iterable[tuple[str, str]], allowed: Mapping[str, int]) -> list[str]:
+    """The findings, as pairs of file and text, of every file that has more of them than it is allowed."""
+    findings = sorted(found)
+    counts = Counter(file for file, _ in findings)
+    return [f"{file}: {text}" for file, text in findings if counts[file] > allowed.get(file, 0)]

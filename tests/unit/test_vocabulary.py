@@ -1,0 +1,289 @@
+"""Names use the words of `docs/glossary.md`: no metaphors, one meaning per word, one class per name.
+
+The exceptions at the end are the code that does not comply yet. They only shrink.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections import defaultdict
+from collections.abc import Iterator
+from pathlib import Path
+
+from tests.support.source_files import nodes, short_name, source_files, unexpected
+
+METAPHORS = frozenset(
+    """
+    alike bell besides board burial burials buried bury burying desk door ear ears flock grave graves heard hungry
+    ledger mouth nudge nudges ring rung said shepherd shut told tidy unseen whoever whom woke
+    """.split()  # noqa: SIM905 -- read as a block
+)
+OTHER_WORDS = frozenset(
+    """
+    ack also asked backend beat beats bridge broker canvas core declared handing intake job jobs latch past room rooms
+    standing subtask why workflow
+    """.split()  # noqa: SIM905 -- read as a block
+)
+"""Words for which the glossary has another one. Its right column has more, which mean something else elsewhere."""
+BANNED = METAPHORS | OTHER_WORDS
+
+NOUNS_IN_ING_OR_ED = frozenset({"testing", "untyped"})
+COMMANDS = "cli/"
+"""Its modules are named after the commands: `onthedot failed`."""
+POSITIONAL = re.compile(r"(^|_)(row|answer|reply|line)$")
+
+LUA_NAMES = (
+    r"\blocal\s+(?!function\b)([\w, ]+)",
+    r"\bfor\s+([\w, ]+)\bin\b",
+    r"\bfunction\s+([\w.]+)",
+    r"\bfunction\s*[\w.]*\(([^)]*)\)",
+)
+SQL_NAMES = (
+    r"\bCREATE (?:UNLOGGED )?(?:UNIQUE )?(?:TABLE|FUNCTION|INDEX|TYPE)\s+(\w+)",
+    r"(?:^ +|, *)(\w+) (?:integer|bigint|smallint|double|text|blob|bytea|boolean|json)\b",  # columns and variables
+    r"[(,]\s*(?:OUT )?(_\w+) \w+",  # parameters
+)
+
+
+def words(name: str) -> set[str]:
+    """`_lastDueAt_ms` has the words last, due, at and ms."""
+    return {word.lower() for word in re.findall(r"[A-Z]+(?![a-z])|[A-Z]?[a-z]+", name)}
+
+
+def python_names(path: Path) -> Iterator[str]:
+    """Names that the file defines. Names that it only uses are defined elsewhere, perhaps in another library."""
+    for node in nodes(path):
+        match node:
+            case ast.ClassDef(name=name) | ast.FunctionDef(name=name) | ast.AsyncFunctionDef(name=name):
+                yield name
+            case ast.arg(arg=name) | ast.Name(id=name, ctx=ast.Store()) | ast.Attribute(attr=name, ctx=ast.Store()):
+                yield name
+            case ast.alias(asname=str(name)):
+                yield name
+
+
+def lua_names(path: Path) -> Iterator[str]:
+    text = re.sub(r"--.*", "", path.read_text("utf-8"))
+    for listed in re.findall(
+        r"\blocal\s+(?!function\b)([\w, ]+)|\bfor\s+([\w, ]+)\bin\b|\bfunction\s*[\w.]*\(([^)]*)\)", text
+    ):
+        yield from re.findall(r"\w+", " ".join(listed))
+    yield from re.findall(r"\bfunction\s+([\w.]+)", text)
+
+
+def sql_names(path: Path) -> Iterator[str]:
+    text = path.read_text("utf-8")
+    yield from re.findall(r"^-- name: (\w+)", text, re.MULTILINE)
+    text = re.sub(r"--.*", "", text)
+    yield from re.findall(r"CREATE (?:UNLOGGED )?(?:TABLE|FUNCTION|INDEX|UNIQUE INDEX|TYPE)\s+(\w+)", text)
+    yield from re.findall(
+        r"^    (\w+) (?:integer|bigint|text|boolean|bytea|json|double|smallint|INTEGER|TEXT|BLOB)", text, re.MULTILINE
+    )
+    yield from re.findall(r"[(,]\s*(?:OUT )?(_\w+) \w+", text)
+
+
+READERS = {".py": python_names, ".lua": lua_names, ".sql": sql_names}
+
+
+def banned_names() -> Iterator[tuple[str, str]]:
+    for path in source_files("py", "lua", "sql"):
+        names = {*READERS[path.suffix](path), *path.relative_to(path.parents[1]).with_suffix("").parts}
+        for name in names:
+            for word in words(name) & BANNED:
+                yield short_name(path), f"{name} has the word {word!r}"
+
+
+def test_names_use_the_words_of_the_glossary() -> None:
+    assert unexpected(banned_names(), NAMES_TO_BE_CHANGED) == []
+
+
+def test_no_class_name_is_used_twice() -> None:
+    files: dict[str, list[str]] = defaultdict(list)
+    for path in source_files("py"):
+        for node in nodes(path):
+            if isinstance(node, ast.ClassDef):
+                files[node.name].append(short_name(path))
+    twice = {name: found for name, found in files.items() if len(found) > 1 and name not in CLASSES_TO_BE_RENAMED}
+    assert twice == {}
+
+
+def test_module_names_are_nouns() -> None:
+    modules = [short_name(path) for path in source_files("py") if not short_name(path).startswith(COMMANDS)]
+    last_words = {module: Path(module).stem.rpartition("_")[2] for module in modules}
+    participles = {module: word for module, word in last_words.items() if re.search("(ing|ed)$", word)}
+    assert {module: word for module, word in participles.items() if word not in NOUNS_IN_ING_OR_ED} == {}
+
+
+def positional_rows() -> Iterator[tuple[str, str]]:
+    for path in source_files("py"):
+        for node in nodes(path):
+            match node:
+                case ast.Subscript(value=ast.Name(id=name), slice=ast.Constant(value=int(index))):
+                    if POSITIONAL.search(name):
+                        yield short_name(path), f"{node.lineno} {name}[{index}]"
+
+
+def test_rows_are_read_by_name() -> None:
+    assert unexpected(positional_rows(), POSITIONS_TO_BE_NAMED) == []
+
+
+# To be removed: names per file that are still to be changed.
+NAMES_TO_BE_CHANGED: dict[str, int] = {
+    "api/app.py": 2,
+    "api/functions.py": 3,
+    "cli/__init__.py": 1,
+    "cli/add.py": 1,
+    "cli/bulk.py": 2,
+    "cli/demo.py": 2,
+    "cli/dev.py": 2,
+    "cli/doctor.py": 2,
+    "cli/explain.py": 2,
+    "cli/failed.py": 1,
+    "cli/interrupt.py": 2,
+    "cli/move.py": 2,
+    "cli/options.py": 1,
+    "cli/schedule.py": 1,
+    "cli/schema.py": 1,
+    "cli/source.py": 1,
+    "cli/target.py": 2,
+    "cli/task.py": 1,
+    "cli/top.py": 2,
+    "cli/worker.py": 2,
+    "client/add_batcher.py": 2,
+    "client/client.py": 1,
+    "client/pending_gate.py": 1,
+    "codec/annotations.py": 1,
+    "codec/functions.py": 1,
+    "codec/tagged_json.py": 1,
+    "definitions/consumers.py": 1,
+    "definitions/functions.py": 1,
+    "definitions/registry.py": 1,
+    "engine/heartbeat.py": 4,
+    "engine/runner.py": 2,
+    "engine/schedule_firer.py": 3,
+    "engine/slots.py": 2,
+    "engine/store_clock.py": 2,
+    "engine/worker.py": 6,
+    "executors/processes/fork_server.py": 3,
+    "executors/processes/pool.py": 4,
+    "model/context.py": 2,
+    "model/limits.py": 1,
+    "model/options.py": 1,
+    "mq/queue.py": 1,
+    "observability/logs.py": 1,
+    "operations/doctor.py": 1,
+    "operations/explain.py": 5,
+    "operations/failures.py": 1,
+    "operations/limits.py": 1,
+    "operations/live_view.py": 3,
+    "operations/monitor.py": 1,
+    "operations/move.py": 1,
+    "operations/schedules.py": 2,
+    "operations/task_queries.py": 1,
+    "operations/workers.py": 1,
+    "runtime/host.py": 1,
+    "runtime/pool_child.py": 1,
+    "runtime/runtime.py": 1,
+    "schedules/cron.py": 1,
+    "schedules/rules.py": 1,
+    "schedules/stored_rule.py": 2,
+    "stores/hint_streams.py": 1,
+    "stores/memory/claim.py": 4,
+    "stores/memory/position.py": 1,
+    "stores/memory/sessions.py": 1,
+    "stores/memory/store.py": 3,
+    "stores/policy_json.py": 1,
+    "stores/postgres/connections.py": 1,
+    "stores/postgres/functions/claim.sql": 3,
+    "stores/postgres/functions/insert.sql": 1,
+    "stores/postgres/functions/lanes.sql": 2,
+    "stores/postgres/functions/places.sql": 3,
+    "stores/postgres/functions/schedules.sql": 3,
+    "stores/postgres/functions/sessions.sql": 4,
+    "stores/postgres/functions/settle.sql": 2,
+    "stores/postgres/functions/transfer.sql": 2,
+    "stores/postgres/functions/turn.sql": 1,
+    "stores/postgres/notifier.py": 5,
+    "stores/postgres/protocol.py": 4,
+    "stores/postgres/queries.sql": 2,
+    "stores/postgres/reads.py": 1,
+    "stores/postgres/schema.sql": 3,
+    "stores/postgres/store.py": 5,
+    "stores/postgres/tls.py": 1,
+    "stores/postgres/transactions.py": 2,
+    "stores/postgres/url.py": 2,
+    "stores/redis/acl.py": 1,
+    "stores/redis/client.py": 3,
+    "stores/redis/connection.py": 4,
+    "stores/redis/connections.py": 1,
+    "stores/redis/connector.py": 2,
+    "stores/redis/hints.py": 2,
+    "stores/redis/lua/lib/capacity.lua": 1,
+    "stores/redis/lua/lib/claim.lua": 2,
+    "stores/redis/lua/lib/due_work.lua": 5,
+    "stores/redis/lua/lib/handoff.lua": 3,
+    "stores/redis/lua/lib/limits.lua": 1,
+    "stores/redis/lua/lib/places_enter.lua": 1,
+    "stores/redis/lua/lib/places_steps.lua": 1,
+    "stores/redis/lua/lib/prelude.lua": 2,
+    "stores/redis/lua/lib/reap.lua": 4,
+    "stores/redis/lua/lib/records.lua": 3,
+    "stores/redis/lua/lib/retention.lua": 2,
+    "stores/redis/lua/lib/sessions.lua": 1,
+    "stores/redis/lua/lib/settle.lua": 2,
+    "stores/redis/lua/lib/settle_uniform.lua": 4,
+    "stores/redis/lua/lib/write_buffer.lua": 2,
+    "stores/redis/lua/verbs/get.lua": 2,
+    "stores/redis/lua/verbs/position.lua": 1,
+    "stores/redis/lua/verbs/resolve_ids.lua": 1,
+    "stores/redis/position.py": 2,
+    "stores/redis/reads.py": 2,
+    "stores/redis/record_format.py": 8,
+    "stores/redis/store.py": 3,
+    "stores/redis/subscription.py": 4,
+    "stores/rules/limits.py": 2,
+    "stores/sqlite/claim.py": 5,
+    "stores/sqlite/limits.py": 1,
+    "stores/sqlite/notifier.py": 4,
+    "stores/sqlite/queries.sql": 6,
+    "stores/sqlite/reads.py": 1,
+    "stores/sqlite/request_thread.py": 3,
+    "stores/sqlite/schema.sql": 2,
+    "stores/sqlite/sessions.py": 3,
+    "stores/sqlite/settle.py": 1,
+    "stores/sqlite/store.py": 4,
+    "stores/sqlite/tables.py": 1,
+    "stores/sqlite/transaction_state.py": 2,
+    "stores/sqlite/transactions.py": 1,
+    "stores/sqlite/writer_thread.py": 5,
+    "supervisor/app_loader.py": 1,
+    "supervisor/heartbeats.py": 4,
+    "supervisor/messages.py": 3,
+    "supervisor/supervisor.py": 2,
+    "supervisor/worker_main.py": 5,
+    "supervisor/worker_process.py": 2,
+    "testing/assertions.py": 2,
+}
+
+# To be removed.
+CLASSES_TO_BE_RENAMED: frozenset[str] = frozenset()
+
+# To be removed: accesses per file.
+POSITIONS_TO_BE_NAMED: dict[str, int] = {
+    "stores/postgres/reads.py": 11,
+    "stores/postgres/schema.py": 1,
+    "stores/postgres/store.py": 2,
+    "stores/redis/reads.py": 1,
+    "stores/redis/store.py": 2,
+    "stores/redis/subscription.py": 3,
+    "stores/sqlite/claim.py": 4,
+    "stores/sqlite/reads.py": 11,
+    "stores/sqlite/rows.py": 28,
+    "stores/sqlite/schedules.py": 2,
+    "stores/sqlite/schema.py": 1,
+    "stores/sqlite/settle.py": 28,
+    "stores/sqlite/tables.py": 4,
+    "stores/sqlite/transaction_state.py": 3,
+    "stores/sqlite/transactions.py": 2,
+}
