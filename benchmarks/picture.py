@@ -50,7 +50,7 @@ def drain_svg(rows: Sequence[Mapping[str, Any]]) -> str:
         look = 'fill="none" stroke="#808080"' if is_bare else 'fill="#808080"'
         bars.append(("a bare loop" if is_bare else against, row["other"], look))
     most = max(rate for bars in groups.values() for _, rate, _ in bars)
-    lines = ["<title>No-op tasks a second that one worker process gets done, beside others in the same run</title>"]
+    lines = ["<title>No-op tasks per second of one worker process, compared with others in the same run</title>"]
     y = 0
     for store, bars in groups.items():
         lines.append(f'<text x="0" y="{y + 13}" font-weight="bold">{store}</text>')

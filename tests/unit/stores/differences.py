@@ -50,12 +50,12 @@ def row(title: str) -> Callable[[Look], Look]:
     return keep
 
 
-@row("other processes see the tasks, and they are there after the end of this one")
+@row("shared with other processes, and kept after the end of this one")
 async def shared(tried: Tried) -> str:
     return "no" if not tried.store.traits.shared else "yes"
 
 
-@row("a task of a source that nobody here knows")
+@row("a task of a source that no worker here knows")
 async def unknown(tried: Tried) -> str:
     """What a worker makes of it; a shared store is looked at after a task that was added later has run."""
 
@@ -70,10 +70,10 @@ async def unknown(tried: Tried) -> str:
             except Exception as error:
                 return f"ends as `failed` at once ({type(error).__name__})"
         await (await known.enqueue()).result(timeout=20)
-        return "is left for others" if (await lost.info()).state == "ready" else "?"
+        return "stays for other workers" if (await lost.info()).state == "ready" else "?"
 
 
-@row("what waits at `App.shutdown()`")
+@row("pending tasks at `App.shutdown()`")
 async def shutdown(tried: Tried) -> str:
     def live() -> str:
         with tried.app.background():
@@ -92,7 +92,7 @@ async def joins(tried: Tried) -> str:
         await asyncio.to_thread(send.delay)
     except StoreRefused as error:
         if "no transaction to join" in str(error):
-            return "refused (`StoreRefused`): there is no transaction to join"
+            return "refused (`StoreRefused`): no transaction to join"
     except ArgumentError:
         pass
     try:
@@ -104,7 +104,7 @@ async def joins(tried: Tried) -> str:
     return "?"
 
 
-@row("a worker process that dies without a word")
+@row("a worker process that dies")
 async def death(tried: Tried) -> str:
     if not tried.store.traits.shared:
         return "takes its tasks with it"
@@ -121,7 +121,7 @@ class Ahead(SystemClock):
         return super().now() + HOUR
 
 
-@row("what is due is said by")
+@row("due times are compared with")
 async def clock(tried: Tried) -> str:
     here = Ahead()
     store = connect(tried.url, here, APP)
@@ -131,19 +131,19 @@ async def clock(tried: Tried) -> str:
     await store.close()
     assert record is not None
     if here.now() - record.added < HOUR / 2:
-        return "the app's clock, which no step of the wall clock moves"
+        return "the app's clock, which steps of the wall clock do not affect"
     return "the machine's clock" if store.traits.lease_ms is None else "the server's clock"
 
 
 @row("`onthedot schema print | install | check`")
 async def schema(tried: Tried) -> str:
     printed = CliRunner().invoke(command_line, ["schema", "print", "--store", tried.url])
-    return "yes" if printed.exit_code == 0 else "refused: there is no schema to look after"
+    return "yes" if printed.exit_code == 0 else "refused: no schema"
 
 
-@row("`onthedot schema print --role`: a user with few rights")
+@row("`onthedot schema print --role`: a user with minimal rights")
 async def roles(tried: Tried) -> str:
-    return "refused: there are no users" if rights_text(tried.url, "shop", "") is None else "yes"
+    return "refused: no users" if rights_text(tried.url, "shop", "") is None else "yes"
 
 
 def url_of(kind: str, server: str, folder: str) -> str:
