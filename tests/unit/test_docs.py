@@ -1,0 +1,51 @@
+"""Files and links that the documentation names exist."""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+import pytest
+
+from tests.support.source_files import ROOT, SOURCE
+
+PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+FILE = re.compile(r"`((?:[\w.<>*-]+/)+(?:[\w*-]+\.(?:py|lua|sql|md|toml))?)`")
+PACKAGES = {path.name for path in SOURCE.iterdir() if path.is_dir()}
+LINK = re.compile(r"\]\(([^)\s]+)\)")
+HEADING = re.compile(r"^#+ (.*)", re.MULTILINE)
+
+
+def anchors(page: Path) -> set[str]:
+    headings = HEADING.findall(page.read_text("utf-8"))
+    return {re.sub(r"[^\w\- ]", "", heading.lower()).strip().replace(" ", "-") for heading in headings}
+
+
+def exists(name: str) -> bool:
+    folder = SOURCE if first_part(name) in PACKAGES else ROOT
+    return any(folder.glob(name.rstrip("/")))
+
+
+def first_part(name: str) -> str:
+    return name.partition("/")[0]
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_named_files_exist(page: Path) -> None:
+    names = FILE.findall(page.read_text("utf-8"))
+    of_the_repository = PACKAGES | {path.name for path in ROOT.iterdir()}
+    names = [name for name in names if first_part(name) in of_the_repository and "<" not in name]
+    assert [name for name in names if not exists(name)] == []
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_links_lead_to_a_page_and_a_heading(page: Path) -> None:
+    broken: list[str] = []
+    for link in LINK.findall(page.read_text("utf-8")):
+        if link.startswith("http"):
+            continue
+        name, _, fragment = link.partition("#")
+        target = page.parent / (name or page.name)
+        if not target.exists() or (fragment and fragment not in anchors(target)):
+            broken.append(link)
+    assert broken == []
