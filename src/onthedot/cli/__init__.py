@@ -1,139 +1,175 @@
-"""The command line: every command by name, and what its end tells the shell.
+"""The command line: all commands by name, and how errors are printed.
 
-Exit codes: 0 done · 1 failed, or the answer is no · 2 wrong usage · 3 trouble with the store · 124 waited too long ·
-130 interrupted. What went wrong is told on stderr, in one line; with --json as {"error": {"code", "message"}}.
-One file a command group; each is imported only when it is called.
+An error is one line on stderr; with --json it is {"error": {"code", "message"}}. `supervisor.exit_codes` has the exit
+codes. There is one module per command group, which is imported only when one of its commands is called.
 """
 
 from __future__ import annotations
 
-from collections.abc import Generator
+from collections.abc import Generator, Mapping
 from contextlib import contextmanager
 from importlib import import_module
+from typing import Any, NamedTuple
 
 import click
 import msgspec
 
-from onthedot.cli.interrupt import INTERRUPTED
 from onthedot.cli.options import GlobalOptions, shared
-from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError, StoreError, meant
+from onthedot.errors import OnTheDotError, meant
 from onthedot.runtime.settings import version
+from onthedot.supervisor.exit_codes import CODE_NAMES, exit_code_for
 
-_COMMANDS = {  # name: (module:click command, what --help says)
-    "add": ("add:add", "Add a task."),
-    "demo": ("demo:demo", "A tour in this terminal: it runs, checks itself and ends."),
-    "dev": ("dev:dev", "Work while you write: reloads when you save."),
-    "doctor": ("doctor:doctor", "Is everything as it should be?"),
-    "failed": ("failed:failed", "What has failed, grouped by error."),
-    "move": ("move:move", "Move what is alive to another store, while workers go on."),
-    "schedule delete": ("schedule:delete", "Remove one that was put at run time, or an orphan."),
-    "schedule list": ("schedule:listed", "What runs by itself, and when next."),
-    "schedule pause": ("schedule:pause", "Stop one for a while."),
-    "schedule plan": ("schedule:plan", "The next runs, and the load of the day."),
-    "schedule resume": ("schedule:resume", "Let it go on."),
-    "schedule run": ("schedule:run", "Run one now."),
-    "schema check": ("schema:check", "Is the store's schema the one of this version?"),
-    "schema install": ("schema:install", "Make or upgrade the store's schema."),
-    "schema print": ("schema:show", "The schema, as SQL; or the rights of a restricted user."),
-    "source limit": ("source:limit", "So many at once or in a time, for a source or one key of it."),
-    "source list": ("source:listed", "Sources: what waits, their limits, who could run them."),
-    "source pause": ("source:pause", "Start nothing more of a source, or of one key of it."),
-    "source resume": ("source:resume", "Let a source go on."),
-    "task cancel": ("task:cancel", "End tasks: by uuid, or all that match."),
-    "task explain": ("explain:explain", "Why a task is not running, and when it may."),
-    "task list": ("task:listed", "Tasks, newest first."),
-    "task retry": ("task:retry", "Run failed or cancelled tasks again."),
-    "task show": ("task:show", "All that is known of a task."),
-    "top": ("top:top", "What goes on, as it happens."),
-    "worker": ("worker:worker", "Run tasks, in as many processes as you like."),
-    "worker drain": ("worker:drain", "Tell a worker of this host to finish and go."),
-    "worker list": ("worker:listed", "Who works on this store."),
+
+class Lazy(NamedTuple):
+    """A command that is imported when it is called."""
+
+    location: str  # module:function
+    help: str
+
+    def load(self) -> click.Command:
+        module, _, name = self.location.partition(":")
+        command = getattr(import_module(f"onthedot.cli.{module}"), name)
+        assert isinstance(command, click.Command)
+        return command
+
+
+_COMMANDS: dict[str, Lazy | dict[str, Lazy]] = {
+    "_child": Lazy("worker:child", ""),  # hidden: the process that `worker` and `dev` start
+    "add": Lazy("add:add", "Add a task."),
+    "demo": Lazy("demo:demo", "A tour in this terminal: it runs, checks itself and ends."),
+    "dev": Lazy("dev:dev", "Run tasks while you write them: reloads when you save."),
+    "doctor": Lazy("doctor:doctor", "Check this machine, the store and the workers."),
+    "failed": Lazy("failed:failed", "Failed tasks, grouped by error."),
+    "move": Lazy("move:move", "Move pending tasks to another store, while workers run."),
+    "schedule": {
+        "delete": Lazy("schedule:delete", "Delete a schedule that was put at run time, or an orphan."),
+        "list": Lazy("schedule:list_schedules", "Schedules, and when they run next."),
+        "pause": Lazy("schedule:pause", "Pause a schedule."),
+        "plan": Lazy("schedule:plan", "The next runs, and how many there are per hour."),
+        "resume": Lazy("schedule:resume", "Resume a paused schedule."),
+        "run": Lazy("schedule:run", "Run a schedule now."),
+    },
+    "schema": {
+        "check": Lazy("schema:check", "Check that the store's schema is that of this version."),
+        "install": Lazy("schema:install", "Create or upgrade the store's schema."),
+        "print": Lazy("schema:print_schema", "Print the schema as SQL, or the rights of a restricted user."),
+    },
+    "source": {
+        "limit": Lazy("source:limit", "Limit how many tasks of a source or key run at once or start in a time."),
+        "list": Lazy("source:list_sources", "Sources: number of tasks, limits, pauses, workers."),
+        "pause": Lazy("source:pause", "Start no more tasks of a source, or of one key of it."),
+        "resume": Lazy("source:resume", "Resume a paused source or key."),
+    },
+    "task": {
+        "cancel": Lazy("task:cancel", "Cancel tasks by uuid, or all that match."),
+        "explain": Lazy("task:explain", "Why a task is not running, and when it may."),
+        "list": Lazy("task:list_tasks", "Tasks, newest first."),
+        "retry": Lazy("task:retry", "Run failed or cancelled tasks again."),
+        "show": Lazy("task:show", "All that is known about a task."),
+    },
+    "top": Lazy("top:top", "Throughput, sources, workers and failures, live."),
+    "worker": {
+        "": Lazy("worker:worker", "Run tasks, in one or more processes."),
+        "drain": Lazy("worker:drain", "Let a worker of this host finish its tasks and stop."),
+        "list": Lazy("worker:list_workers", "Workers of this store."),
+    },
 }
-_CODES = {2: "usage", 3: "store", 124: "timeout", INTERRUPTED: "interrupted"}  # exit code: of an error in JSON
-_INTERNAL = {"_child": ("onthedot.supervisor.worker_main:child", "")}  # what `worker` and `dev` start
 
 
-class _Commands(click.Group):
+class CommandGroup(click.Group):
+    """Commands that are imported when they are called. The command "" runs if no other is named: `worker APP`."""
+
+    def __init__(self, *args: Any, lazy: Mapping[str, Lazy | dict[str, Lazy]], **attributes: Any) -> None:
+        super().__init__(*args, **attributes)
+        self.lazy = lazy
+
     def list_commands(self, ctx: click.Context) -> list[str]:  # noqa: ARG002
-        return sorted(_COMMANDS)
+        return sorted(name for name in self.lazy if name and not name.startswith("_"))
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:  # noqa: ARG002
-        known = _COMMANDS.get(cmd_name) or _INTERNAL.get(cmd_name)
-        if known is None:
-            return None
-        module, _, name = known[0].partition(":")
-        command = getattr(import_module(module if "." in module else f"onthedot.cli.{module}"), name)
-        assert isinstance(command, click.Command)
-        prefix = f"ONTHEDOT_{cmd_name.replace(' ', '_').upper()}"  # every flag also as ONTHEDOT_<COMMAND>_<FLAG>
-        command.context_settings.setdefault("auto_envvar_prefix", prefix)
-        return command
+        found = self.lazy.get(cmd_name)
+        if isinstance(found, dict):
+            return CommandGroup(cmd_name, lazy=found, no_args_is_help=False)
+        return None if found is None else found.load()
+
+    def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
+        if ctx.parent is not None and (not args or args[0] not in (*self.lazy, *ctx.help_option_names)):
+            commands = ", ".join(f"{ctx.info_name} {name}" for name in self.list_commands(ctx))
+            ctx.fail(f"{ctx.info_name} needs a command; there are: {commands}")
+        return super().parse_args(ctx, args)
 
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        """A command may have two words."""
-        words = " ".join(args[:2])
-        if words in _COMMANDS:
-            return words, self.get_command(ctx, words), args[2:]
-        below = [name for name in _COMMANDS if name.startswith(f"{args[0]} ")]
-        if below and args[0] not in _COMMANDS:
-            if ctx.help_option_names[0] in args or ctx.help_option_names[1] in args:
-                click.echo("\n".join(f"onthedot {name:15}  {_COMMANDS[name][1]}" for name in below))
-                ctx.exit(0)
-            ctx.fail(f"{args[0]} what? There are: {', '.join(below)}.")
-        if not below and args[0] not in _INTERNAL and args[0] not in _COMMANDS:
-            ctx.fail(f"No such command {args[0]!r}{meant(args[0], {name.split()[0] for name in _COMMANDS})}")
-        return super().resolve_command(ctx, args)
+        if self.get_command(ctx, args[0]) is None:
+            ctx.fail(f"No such command {args[0]!r}{meant(args[0], self.list_commands(ctx))}")
+        name, command, rest = super().resolve_command(ctx, args)
+        if isinstance(command, CommandGroup) and "" in command.lazy and (not rest or rest[0] not in command.lazy):
+            return name, command.get_command(ctx, ""), rest
+        return name, command, rest
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
+        rows: list[tuple[str, str]] = []
+        for name in self.list_commands(ctx):
+            found = self.lazy[name]
+            below = found if isinstance(found, dict) else {"": found}
+            rows += [(f"{name} {each}".strip(), lazy.help) for each, lazy in below.items()]
         with formatter.section("Commands"):
-            formatter.write_dl([(name, _COMMANDS[name][1]) for name in self.list_commands(ctx)])
+            formatter.write_dl(rows)
 
+
+class _Main(CommandGroup):
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        ctx.ensure_object(GlobalOptions).json = "--json" in args  # also if a mistake comes before anybody has read it
-        with _told(ctx):
+        ctx.ensure_object(GlobalOptions).json = "--json" in args  # for errors before the option is parsed
+        with _errors_printed(ctx):
             return super().parse_args(ctx, args)
 
     def invoke(self, ctx: click.Context) -> object:
-        with _told(ctx):
+        with _errors_printed(ctx):
             return super().invoke(ctx)
 
 
 @contextmanager
-def _told(ctx: click.Context) -> Generator[None, None, None]:
-    """What went wrong is told in one line: a stack trace helps nobody who did not write it."""
+def _errors_printed(ctx: click.Context) -> Generator[None, None, None]:
+    """Print errors in one line, without a stack trace, and exit with their code."""
     try:
         yield
     except OnTheDotError as error:
-        message, code, shown = str(error), exit_code(error), f"onthedot: {error}"
+        message = str(error)
+        code = exit_code_for(error)
     except click.ClickException as error:
         if not ctx.ensure_object(GlobalOptions).json:
-            raise
-        message, code, shown = error.format_message(), error.exit_code, ""
+            raise  # click prints it with the usage line
+        message = error.format_message()
+        code = error.exit_code
     else:
         return
+    text = f"onthedot: {message}"
     if ctx.ensure_object(GlobalOptions).json:
-        shown = msgspec.json.encode({"error": {"code": _CODES.get(code, "failed"), "message": message}}).decode()
-    click.echo(shown, err=True)
+        name = CODE_NAMES.get(code, "failed")
+        text = msgspec.json.encode({"error": {"code": name, "message": message}}).decode()
+    click.echo(text, err=True)
     ctx.exit(code)
 
 
-def exit_code(error: OnTheDotError) -> int:
-    if isinstance(error, StoreError):
-        return 3
-    return 2 if isinstance(error, DeclarationError | ArgumentError) else 1
-
-
-def _version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
+def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None:
     if wanted and not ctx.resilient_parsing:
         click.echo(f"onthedot {version()}")
         ctx.exit()
 
 
-@click.group(cls=_Commands, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 100})
+@click.group(
+    cls=_Main,
+    lazy=_COMMANDS,
+    context_settings={
+        "help_option_names": ["-h", "--help"], "max_content_width": 100,
+        "auto_envvar_prefix": "ONTHEDOT",  # every flag is also ONTHEDOT_<COMMAND>_<FLAG>
+    },
+)  # fmt: skip
 @click.option(
-    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_version, help="Show the version and exit."
-)
+    "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, allow_from_autoenv=False,
+    help="Show the version and exit.",
+)  # fmt: skip
 @shared("store", "name", "app", "json")
 def main() -> None:
     """Tasks that run on time.

@@ -1,6 +1,6 @@
-"""Doing something to many tasks: by uuids or by filters, at a pace, or only counting them.
+"""Bulk actions: cancel or retry tasks by uuids or by filters, at a rate, or only count them.
 
-What was not come to is as it was, and the same command goes on with it: nothing is remembered between two of them.
+An interrupted action leaves the other tasks as they were, and the same command goes on with them. No state is kept.
 """
 
 from __future__ import annotations
@@ -10,30 +10,43 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
-from typing import Any
+from typing import Any, NamedTuple
 
 import click
 
 from onthedot import Rate, StoreError
-from onthedot.cli.interrupt import INTERRUPTED, ctrl_c
-from onthedot.cli.options import CliError, GlobalOptions, as_where, filters, shared
+from onthedot.cli.interrupt import stop_event
+from onthedot.cli.options import GlobalOptions, filters, shared, task_filter
 from onthedot.cli.output import Screen, screen, write_json
 from onthedot.cli.target import with_operations
 from onthedot.operations import Operations
 from onthedot.operations.task_queries import TaskFilter
+from onthedot.supervisor.exit_codes import FAILED, INTERRUPTED, CommandError
 
 _CHUNK = 100
 
-Act = Callable[[Operations, Sequence[str]], Awaitable[int]]
+
+class BulkAction(NamedTuple):
+    """states: those of the tasks that filters without --state select; apply returns how many tasks it changed."""
+
+    verb: str
+    participle: str
+    states: tuple[str, ...]
+    apply: Callable[[Operations, Sequence[str]], Awaitable[int]]
 
 
-def bulk(command: Callable[..., None]) -> Callable[..., None]:
+class _Progress(NamedTuple):
+    changed: int
+    visited: int  # fewer than all: interrupted
+
+
+def bulk_options(command: Callable[..., None]) -> Callable[..., None]:
     for option in (
         click.argument("uuids", nargs=-1, metavar="[UUID]..."),
         filters,
-        click.option("--dry-run", is_flag=True, help="Only say how many they are."),
-        click.option("--rate", metavar="N/s", help="Not all at once: 50/s, 100/m."),
-        click.option("-y", "--yes", is_flag=True, help="Do not ask; in a pipe nobody is asked."),
+        click.option("--dry-run", is_flag=True, help="Only print how many there are."),
+        click.option("--rate", metavar="N/s", help="So many in a time: 50/s, 100/m."),
+        click.option("-y", "--yes", is_flag=True, help="Do not ask. In a pipe there is no question."),
         shared("store", "name", "app", "json"),
         click.pass_obj,
     )[::-1]:
@@ -41,47 +54,50 @@ def bulk(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def run_bulk(
-    said: GlobalOptions, given: dict[str, Any], verbs: tuple[str, str], states: tuple[str, ...], act: Act
-) -> None:
-    """verbs: cancel, cancelled; states: where those are that filters without --state mean."""
-    named, dry, rate, yes = (given.pop(name) for name in ("uuids", "dry_run", "rate", "yes"))
-    where = as_where(given)
+def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) -> None:
+    named, dry_run, rate, yes = (given.pop(name) for name in ("uuids", "dry_run", "rate", "yes"))
+    where = task_filter(given)
     if bool(named) == bool(where):
         both = ", not both" if named else ""
         raise click.UsageError(f"say which: uuids, or filters such as --source and --state{both}")
-    pace = None if rate is None else Rate(rate).per_second
-    uuids = _found(said, named, where, states)
-    if dry:
-        _tell(said, verbs[1], len(uuids), 0, f"{len(uuids)} would be {verbs[1]}")
+    per_second = None if rate is None else Rate(rate).per_second
+    uuids = _select(options, named, where, action.states)
+    total = len(uuids)
+    done = action.participle
+    if dry_run:
+        _print(options, action, total, 0, f"{total} would be {done}")
         return
-    if not (yes or named or said.json or not uuids or _agreed(f"{verbs[0]} {len(uuids)} tasks?")):
-        raise CliError("nothing was done", 1)
-    out = Screen() if said.json else screen()
-    with out.progress(verbs[1], len(uuids)) as tell:
-        done, came_to = with_operations(said, lambda operations: _paced(operations, uuids, act, pace, tell))
-    if came_to < len(uuids):
-        rest = f"{len(uuids) - came_to} are as they were; the same command goes on with them"
-        _tell(said, verbs[1], len(uuids), done, f"interrupted: {verbs[1]} {done} of {len(uuids)}, {rest}", True)
+    if not (yes or named or options.json or not uuids or _confirm(f"{action.verb} {total} tasks?")):
+        raise CommandError("nothing was done", FAILED)
+    out = Screen() if options.json else screen()
+    with out.progress(done, total) as advance:
+        progress = with_operations(options, lambda operations: _run(operations, uuids, action, per_second, advance))
+    changed = progress.changed
+    if progress.visited < total:
+        rest = f"{total - progress.visited} are as they were; the same command goes on with them"
+        text = f"interrupted: {done} {changed} of {total}, {rest}"
+        _print(options, action, total, changed, text, interrupted=True)
         raise SystemExit(INTERRUPTED)
-    _tell(said, verbs[1], len(uuids), done, f"{verbs[1]} {done} of {len(uuids)}")
-    if named and not done:
-        raise CliError(f"none was {verbs[1]}: see `onthedot task show` for where they are", 1)
+    _print(options, action, total, changed, f"{done} {changed} of {total}")
+    if named and not changed:
+        raise CommandError(f"none was {done}: `onthedot task show` prints their states", FAILED)
 
 
-def _tell(said: GlobalOptions, verb: str, found: int, done: int, text: str, interrupted: bool = False) -> None:
-    if said.json:
-        write_json({"found": found, verb: done} | ({"interrupted": True} if interrupted else {}))
+def _print(
+    options: GlobalOptions, action: BulkAction, found: int, changed: int, text: str, interrupted: bool = False
+) -> None:
+    if options.json:
+        write_json({"found": found, action.participle: changed} | ({"interrupted": True} if interrupted else {}))
     else:
         click.echo(text)
 
 
-def _agreed(question: str) -> bool:
-    """Somebody who sits at a terminal is asked. (Not inside the event loop: Ctrl+C must end the question.)"""
+def _confirm(question: str) -> bool:
+    """Ask at a terminal. (Outside the event loop: Ctrl+C must end the question.)"""
     return not (sys.stdin.isatty() and sys.stdout.isatty()) or click.confirm(question)
 
 
-def _found(said: GlobalOptions, named: Sequence[str], where: TaskFilter, states: tuple[str, ...]) -> list[str]:
+def _select(options: GlobalOptions, named: Sequence[str], where: TaskFilter, states: tuple[str, ...]) -> list[str]:
     async def work(operations: Operations) -> list[str]:
         if named:
             return [(await operations.get(each)).uuid for each in named]
@@ -89,32 +105,37 @@ def _found(said: GlobalOptions, named: Sequence[str], where: TaskFilter, states:
         for state in (where["state"],) if "state" in where else states:
             where["state"] = state
             found += await operations.matching(**where)
-        return list(dict.fromkeys(found))  # one that moves on between two looks is seen twice
+        return list(dict.fromkeys(found))  # a task that changes its state between two queries is found twice
 
     try:
-        return with_operations(said, work)
+        return with_operations(options, work)
     except KeyboardInterrupt:
-        raise CliError("interrupted while looking for them: nothing was done", INTERRUPTED) from None
+        raise CommandError("interrupted while looking for them: nothing was done", INTERRUPTED) from None
 
 
-async def _paced(
-    operations: Operations, uuids: Sequence[str], act: Act, pace: float | None, tell: Callable[[int], None]
-) -> tuple[int, int]:
-    """How many were done, and how far it came: less than all of them, if somebody pressed Ctrl+C."""
-    done, first, began = 0, 0, time.monotonic()
-    size = _CHUNK if pace is None else max(1, min(_CHUNK, int(pace / 10)))
-    with ctrl_c() as asked:
-        while first < len(uuids):
-            if pace is not None:
+async def _run(
+    operations: Operations,
+    uuids: Sequence[str],
+    action: BulkAction,
+    per_second: float | None,
+    advance: Callable[[int], None],
+) -> _Progress:
+    changed = 0
+    visited = 0
+    began = time.monotonic()
+    size = _CHUNK if per_second is None else max(1, min(_CHUNK, int(per_second / 10)))
+    with stop_event() as stop:
+        while visited < len(uuids):
+            if per_second is not None:
                 with suppress(TimeoutError):
-                    await asyncio.wait_for(asked.wait(), max(0.0, began + first / pace - time.monotonic()))
-            if asked.is_set():
+                    await asyncio.wait_for(stop.wait(), max(0.0, began + visited / per_second - time.monotonic()))
+            if stop.is_set():
                 break
             try:
-                done += await act(operations, uuids[first : first + size])
+                changed += await action.apply(operations, uuids[visited : visited + size])
             except StoreError as error:
-                so_far = f"{done} of {len(uuids)} were done, and the same command goes on with the others"
+                so_far = f"{changed} of {len(uuids)} were done, and the same command goes on with the others"
                 raise type(error)(f"{error} ({so_far})") from None
-            first = min(first + size, len(uuids))
-            tell(first)
-    return done, first
+            visited = min(visited + size, len(uuids))
+            advance(visited)
+    return _Progress(changed, visited)

@@ -1,4 +1,4 @@
-"""A tour. It runs the code it shows (of a step, the lines up to the first empty one) and checks what it says."""
+"""``onthedot demo``: a tour. It runs the code it shows (of a step, up to the first empty line) and checks the result."""
 
 from __future__ import annotations
 
@@ -23,22 +23,24 @@ from onthedot import App, AsyncTaskHandle, AtMost, current_task
 from onthedot.cli.output import Screen, screen
 from onthedot.clock.protocol import Timer
 from onthedot.model.task import TaskInfo
+from onthedot.supervisor.exit_codes import INTERRUPTED
 from onthedot.supervisor.messages import LaunchOptions
 from onthedot.supervisor.worker_process import WorkerProcess
 
 _quiet = logging.getLogger("onthedot-demo")
-_quiet.setLevel(logging.CRITICAL + 1)  # the screen says it all
+_quiet.setLevel(logging.CRITICAL + 1)  # the tour prints what happens
 app: App[None] = App("demo", store="memory://", stop_timeout=0.2, logger=_quiet)
-press: App[None] = App("press", store="memory://", stop_timeout=0.2, logger=_quiet)  # works in processes of its own
+press: App[None] = App("press", store="memory://", stop_timeout=0.2, logger=_quiet)  # runs in worker processes
 
 
 class Stage:
-    """Where the tour takes place. As a clock it may run faster: its seconds are those of the tour."""
+    """The screen and the clock of the tour; the clock may run faster."""
 
     def __init__(self, screen: Screen, speed: float) -> None:
         self.screen: Screen = screen
         self.speed: float = speed
-        self._began, self._anchor = time.monotonic(), time.time()
+        self._began = time.monotonic()
+        self._anchor = time.time()
         self.step_began: float = self.now()
 
     def now(self) -> float:
@@ -68,7 +70,7 @@ def check(true: bool, claim: str) -> None:
 
 
 async def watch(handles: Sequence[AsyncTaskHandle[Any]], draw: Callable[[TaskInfo], str]) -> list[TaskInfo]:
-    """Draws a line a task until all have ended."""
+    """Draw one line per task until all have ended."""
     with stage.screen.picture() as show:
         while True:
             infos = [await handle.info() for handle in handles]
@@ -124,7 +126,7 @@ async def call_bank() -> str:
 
 
 async def retries() -> None:
-    """What fails is tried again after a while. Its errors stay on record."""
+    """A failed task is tried again after a while. Its errors stay on record."""
     handle = await call_bank.enqueue()
     answer = await handle
 
@@ -145,7 +147,8 @@ async def limits() -> None:
     handles = await render.enqueue_many([{"customer": name} for name in names])
 
     def draw(info: TaskInfo) -> str:
-        name, room = info.args["customer"], stage.screen.width - 12
+        name = info.args["customer"]
+        room = stage.screen.width - 12
         start, end = [min(room, int(_ms(info, end=ended) / 1350 * room)) for ended in (False, True)]
         return f"  {name:8}[dim]{'·' * start}[/][{'cyan' if name == 'acme' else 'green'}]{'█' * (end - start)}[/]"
 
@@ -163,16 +166,17 @@ async def copy(files: int) -> None:
 
 
 async def progress() -> None:
-    """A task says how far it is, and whoever asks can see it."""
+    """A task reports how far it is, and everybody can see it."""
     handle = await copy.enqueue(files=30)
 
     def draw(info: TaskInfo) -> str:
         done, total = info.progress or (0, 30)
-        full, width = round((stage.screen.width - 16) * done / total), stage.screen.width - 16
+        width = stage.screen.width - 16
+        full = round(width * done / total)
         return f"  [green]{'━' * full}[/][dim]{'─' * (width - full)}[/] {done:3.0f} of {total:.0f}"
 
     (info,) = await watch([handle], draw)
-    check(info.progress == (30, 30), "its last word stays on record")
+    check(info.progress == (30, 30), "its last report stays on record")
 
 
 @app.task
@@ -183,7 +187,7 @@ async def charge(card: str) -> str:
 
 
 async def a_failure_looked_at() -> None:
-    """Nothing is dropped. What has failed is kept, can be found, and says why."""
+    """Nothing is dropped. A failed task is kept, can be found, and shows its error."""
     handle = await charge.enqueue("4242")
     await handle.exception()
     failed = (await app.find(state="failed", error="bank")).tasks
@@ -215,7 +219,7 @@ async def print_book(pages: int) -> int:
 async def a_crash_survived() -> None:
     """A process is stuck in its task and gets a kill -9. Another one takes it over."""
     handle = await print_book.enqueue(pages=10)
-    victim = await whoever_is_stuck(handle)
+    victim = await stuck_process(handle)
     os.kill(victim, signal.SIGKILL)
 
     killed = time.time()
@@ -228,7 +232,7 @@ async def a_crash_survived() -> None:
     check(finisher != victim and info.crashes == 1, f"another process began it again, {max(0, after):.0f} ms later")
 
 
-async def whoever_is_stuck(handle: AsyncTaskHandle[int]) -> int:
+async def stuck_process(handle: AsyncTaskHandle[int]) -> int:
     while True:
         info = await handle.info()
         if info.progress is not None and info.progress[0] == 5:
@@ -239,7 +243,7 @@ async def whoever_is_stuck(handle: AsyncTaskHandle[int]) -> int:
 
 @asynccontextmanager
 async def presses(url: str) -> AsyncGenerator[None, None]:
-    """Two worker processes, started while the tour begins. They go when this process goes, however that may be."""
+    """Run two worker processes. They end when this process ends, in any way."""
     config = LaunchOptions("onthedot.cli.demo:press", url, stop_timeout=0.2)
     children = [await WorkerProcess.start(config) for _ in range(2)]
     try:
@@ -280,7 +284,7 @@ async def tour(url: str) -> None:
             stage.screen.print(step.__doc__ or "")
             act = inspect.getsource(step).split('"""')[2].partition("\n\n")[0]
             stage.screen.code(((inspect.getsource(task) if task else "") + textwrap.dedent(act)).strip())
-            await sleep(0.6 if stage.screen.live else 0)  # somebody reads
+            await sleep(0.6 if stage.screen.live else 0)  # time to read
             stage.step_began = stage.now()
             await step()
         stage.screen.title("That was it")
@@ -290,7 +294,7 @@ async def tour(url: str) -> None:
 
 
 @click.command()
-@click.option("--speed", type=click.FloatRange(0.1, 100), default=1.0, show_default=True, help="How many times faster.")
+@click.option("--speed", type=click.FloatRange(0.1, 100), default=1.0, show_default=True, help="Times faster.")
 def demo(speed: float) -> None:
     """A tour in this terminal of what tasks can do, in about 15 seconds. It runs, checks itself and ends."""
     global stage  # noqa: PLW0603 - what the functions shown speak to, without passing it around
@@ -303,4 +307,4 @@ def demo(speed: float) -> None:
                 asyncio.run(tour(url))
     except KeyboardInterrupt:
         stage.screen.print("\nStopped; nothing is left behind.")
-        raise SystemExit(130) from None
+        raise SystemExit(INTERRUPTED) from None

@@ -1,4 +1,4 @@
-"""``onthedot doctor``: is everything as it should be, and if not, what is to be done?"""
+"""``onthedot doctor``: check this machine, the store and the workers; each problem with a remedy."""
 
 from __future__ import annotations
 
@@ -15,41 +15,43 @@ from pathlib import Path
 
 import click
 
-from onthedot.cli.options import CliError, GlobalOptions, shared
+from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.output import screen, write_json
-from onthedot.cli.target import shown, target, with_operations
+from onthedot.cli.target import target, with_operations, without_password
 from onthedot.errors import OnTheDotError, StoreError, StoreUnavailable
 from onthedot.operations import Operations
 from onthedot.operations.doctor import diagnose
 from onthedot.operations.health import Check
+from onthedot.operations.humanize import plural
 from onthedot.runtime.settings import store_url, version
 from onthedot.stores.schemes import check_schema, file_of
+from onthedot.supervisor.exit_codes import STORE, CommandError
 
-_LITTLE = 100 * 2**20  # bytes left on a disk
-_LARGE = 32 * 2**20  # bytes of a WAL, which is written back from 4 MiB on
-_PATIENCE = 30.0  # seconds for looking inside
-_MENDED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))  # SQLite releases without the WAL-reset bug
-_REMOTE = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs")
+_MIN_FREE = 100 * 2**20  # bytes on the disk
+_MAX_WAL = 32 * 2**20  # bytes; checkpoints start at 4 MiB
+_TIMEOUT = 30.0  # seconds for reading the store
+_FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))  # SQLite releases without the WAL-reset bug
+_NETWORK = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs")
 _DRIVERS = {"redis": ("redis", "redis"), "postgres": ("asyncpg", "postgres")}  # scheme: module, extra
 
 
 @click.command()
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def doctor(said: GlobalOptions) -> None:
-    """Is everything as it should be? Exit code 1 if not, 3 if the store cannot be reached."""
-    findings, code = list(_here()), 0
-    if said.module is not None:
-        findings.append(_app(said, said.module))
+def doctor(options: GlobalOptions) -> None:
+    """Check this machine, the store and the workers. Exit code 1: something is wrong; 3: no store."""
+    findings = list(_machine())
+    code = 0
+    if options.module is not None:
+        findings.append(_app(options, options.module))
     try:
-        for finding in _store(said):
-            findings.append(finding)  # noqa: PERF402 - what was found before one fails is told, too
-    except (OnTheDotError, CliError) as error:
-        text = error.message if isinstance(error, CliError) else str(error)
-        findings.append(Check(False, "store", text, "name the right one by --store or ONTHEDOT_STORE"))
-        code = 3
+        for finding in _store(options):
+            findings.append(finding)  # noqa: PERF402 - findings before an error are shown, too
+    except OnTheDotError as error:
+        findings.append(Check(False, "store", str(error), "name the right one by --store or ONTHEDOT_STORE"))
+        code = STORE
     code = code or int(not all(finding.ok for finding in findings))
-    if said.json:
+    if options.json:
         write_json({"ok": code == 0, "findings": findings})
     else:
         rows = [["✓" if each.ok else "✗", each.what, each.text] for each in findings]
@@ -60,7 +62,7 @@ def doctor(said: GlobalOptions) -> None:
     raise SystemExit(code)
 
 
-def _here() -> Iterator[Check]:
+def _machine() -> Iterator[Check]:
     yield Check(True, "onthedot", f"{version()} in {Path(__file__).parents[1]}")
     python = f"{platform.python_version()} on {platform.platform()}"
     yield Check(sys.version_info >= (3, 11), "Python", python, "onthedot needs Python 3.11 or newer")
@@ -68,30 +70,29 @@ def _here() -> Iterator[Check]:
     yield Check(2024 <= time.gmtime().tm_year < 2100, "clock", now, "set this machine's clock")
 
 
-def _app(said: GlobalOptions, module: str) -> Check:
-    """If it cannot be imported, the store that is said elsewhere is looked at all the same."""
+def _app(options: GlobalOptions, module: str) -> Check:
+    """If it cannot be imported, the store of the other options is checked nevertheless."""
     from onthedot.supervisor.app_loader import load_app
-    from onthedot.supervisor.banner import count
 
     try:
         app = load_app(module)
-    except CliError as error:
-        said.module = None
-        return Check(False, "app", error.message, "mend it, or name the right one by -A")
-    return Check(True, "app", f"{app.name} in {module}, {count(len(app._runtime.sources.known), 'source')}")
+    except CommandError as error:
+        options.module = None
+        return Check(False, "app", str(error), "fix it, or name the right one by -A")
+    return Check(True, "app", f"{app.name} in {module}, {plural(len(app._runtime.sources.known), 'source')}")
 
 
-def _store(said: GlobalOptions) -> Iterator[Check]:
-    url = store_url(said.store) if said.module is None else target(said)[0]
+def _store(options: GlobalOptions) -> Iterator[Check]:
+    url = store_url(options.store) if options.module is None else target(options)[0]
     yield from _driver(url)
     path = file_of(url)
     if path is not None:
         yield from _file(path)
-    url, name = target(said)
-    if not name and path is None:  # nobody's yet, but the server can be looked at
-        said.app_name = "onthedot"
-    inside = with_operations(said, _inside)
-    yield Check(True, "store", f"{shown(url)}, {f'app {name}' if name else 'in which nobody has tasks yet'}")
+    url, name = target(options)
+    if not name and path is None:  # it has no app yet, but the server can be checked
+        options.app_name = "onthedot"
+    inside = with_operations(options, _inside)
+    yield Check(True, "store", f"{without_password(url)}, {f'app {name}' if name else 'in which nobody has tasks yet'}")
     yield from inside
 
 
@@ -103,21 +104,22 @@ def _driver(url: str) -> Iterator[Check]:
 
 def _file(path: Path) -> Iterator[Check]:
     at = sqlite3.sqlite_version_info
-    mended = at >= _MENDED[0] or any(fix <= at < (*fix[:2], 99) for fix in _MENDED[1:])
-    bug = "" if mended else ", has the WAL-reset bug; onthedot checkpoints under a lock, so it does not occur"
+    fixed = at >= _FIXED[0] or any(fix <= at < (*fix[:2], 99) for fix in _FIXED[1:])
+    bug = "" if fixed else ", has the WAL-reset bug; onthedot checkpoints under a lock, so it does not occur"
     yield Check(at >= (3, 35), "SQLite", f"{sqlite3.sqlite_version}{bug}", "onthedot needs SQLite 3.35 or newer")
     folder = path.absolute().parent
     if not folder.is_dir():
         yield Check(False, "folder", f"there is no folder {folder}", f"mkdir -p {folder}, or name another --store")
         return
     kind = _file_system(folder)
-    remote = kind.startswith(_REMOTE)
-    yield Check(not remote, "file system", kind + (": locks are not reliable there" * remote), "use a local disk")
+    network = kind.startswith(_NETWORK)
+    text = f"{kind}: locks are not reliable there" if network else kind
+    yield Check(not network, "file system", text, "use a local disk")
     refused = next((each for each in (path, folder) if each.exists() and not _may_write(each)), None)
-    told = str(path.absolute()) if refused is None else f"{refused.absolute()}: no permission to write"
-    yield Check(refused is None, "writable", told, "SQLite writes to the file and beside it: chown or chmod both")
+    text = str(path.absolute()) if refused is None else f"{refused.absolute()}: no permission to write"
+    yield Check(refused is None, "writable", text, "SQLite writes to the file and beside it: chown or chmod both")
     free = shutil.disk_usage(folder).free
-    yield Check(free > _LITTLE, "disk", f"{free / 2**30:.1f} GiB free", f"make room where {folder} is")
+    yield Check(free > _MIN_FREE, "disk", f"{free / 2**30:.1f} GiB free", f"free space where {folder} is")
     if path.exists():
         yield _schema(path)
         yield from _wal(Path(f"{path}-wal"))
@@ -129,21 +131,21 @@ def _may_write(path: Path) -> bool:
 
 def _schema(path: Path) -> Check:
     try:
-        fits, told = check_schema(path)
+        fits, text = check_schema(path)
     except StoreError as error:
         return Check(False, "schema", str(error), "is it the right file, and this the right version of onthedot?")
-    return Check(fits, "schema", told, "onthedot schema install")
+    return Check(fits, "schema", text, "onthedot schema install")
 
 
 def _wal(path: Path) -> Iterator[Check]:
     size = path.stat().st_size if path.exists() else 0
-    if size > _LARGE:
-        remedy = f"somebody reads on and on, so that it cannot be written back: find them with `lsof {path}`"
+    if size > _MAX_WAL:
+        remedy = f"a long read keeps it from being written back: find the process with `lsof {path}`"
         yield Check(False, "WAL", f"{path} has {size / 2**20:.0f} MiB", remedy)
 
 
 def _file_system(folder: Path) -> str:
-    """From the system's own table, by the longest mount point above the folder."""
+    """Look up the longest mount point above the folder."""
     try:
         mounts = [line.split() for line in Path("/proc/mounts").read_text("utf-8", "replace").splitlines()]
     except OSError:
@@ -156,10 +158,10 @@ def _file_system(folder: Path) -> str:
 async def _inside(operations: Operations) -> list[Check]:
     began = time.monotonic()
     try:
-        async with asyncio.timeout(_PATIENCE):
+        async with asyncio.timeout(_TIMEOUT):
             counts = await operations.counts()
             took = (time.monotonic() - began) * 1000
             states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()) if count) or "no tasks"
             return [Check(True, "reachable", f"answers in {took:.1f} ms; {states}"), *await diagnose(operations)]
     except TimeoutError:
-        raise StoreUnavailable(f"it did not tell all within {_PATIENCE:.0f} s: somebody holds it up") from None
+        raise StoreUnavailable(f"it did not answer everything within {_TIMEOUT:.0f} s: somebody blocks it") from None

@@ -1,4 +1,4 @@
-"""``onthedot failed``: what has failed, grouped by error, and how to run it again."""
+"""``onthedot failed``: failed tasks, grouped by error."""
 
 from __future__ import annotations
 
@@ -6,20 +6,20 @@ from datetime import datetime
 
 import click
 
-from onthedot.cli.options import GlobalOptions, shared, span
+from onthedot.cli.options import GlobalOptions, shared, time_ago
 from onthedot.cli.output import clean, screen, write_json
 from onthedot.cli.target import with_operations
 
 
 @click.command()
-@click.option("--since", callback=span, help="Failed since: 30m, 1h, 7d, or a moment.")
-@click.option("--source", help="What kind of task.")
+@click.option("--since", callback=time_ago, help="Failed since: 30m, 1h, 7d, or a moment.")
+@click.option("--source", help="Of this source.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def failed(said: GlobalOptions, since: datetime | None, source: str | None) -> None:
-    """What has failed, grouped by error: same source, type, line of code, and message up to numbers and names in it."""
-    groups = with_operations(said, lambda operations: operations.failures(since, source))
-    if said.json:
+def failed(options: GlobalOptions, since: datetime | None, source: str | None) -> None:
+    """Failed tasks, grouped by error: same source, type, line of code, and message up to numbers and names in it."""
+    groups = with_operations(options, lambda operations: operations.failures(since, source))
+    if options.json:
         write_json({"groups": groups})
         return
     if not groups:

@@ -1,4 +1,4 @@
-"""Ctrl+C, for commands that have something to say about it."""
+"""Ctrl+C for commands that finish what they have begun."""
 
 from __future__ import annotations
 
@@ -9,33 +9,33 @@ from contextlib import contextmanager, suppress
 
 import click
 
-INTERRUPTED = 130  # what a shell calls the end by Ctrl+C
+_SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
 
 @contextmanager
-def ctrl_c(answer: str = "") -> Generator[asyncio.Event, None, None]:
-    """The first one (or a SIGTERM) is only told, so that what is under way is finished; the next ends it as ever.
+def stop_event(message: str = "") -> Generator[asyncio.Event, None, None]:
+    """Yield an event that the first Ctrl+C or SIGTERM sets; the next one ends the process as usual.
 
-    answer: what the one who pressed it reads.
+    message: printed at the first one.
     """
-    asked, loop = asyncio.Event(), asyncio.get_running_loop()
-    numbers = (signal.SIGINT, signal.SIGTERM)
+    stop = asyncio.Event()
+    loop = asyncio.get_running_loop()
 
-    def forget() -> None:
-        for number in numbers:
+    def remove_handlers() -> None:
+        for number in _SIGNALS:
             with suppress(NotImplementedError):
                 loop.remove_signal_handler(number)
 
-    def heard() -> None:
-        asked.set()
-        forget()
-        if answer:
-            click.echo(answer, err=True)
+    def on_signal() -> None:
+        stop.set()
+        remove_handlers()
+        if message:
+            click.echo(message, err=True)
 
-    with suppress(NotImplementedError):  # Windows: it comes as a KeyboardInterrupt
-        for number in numbers:
-            loop.add_signal_handler(number, heard)
+    with suppress(NotImplementedError):  # Windows: Ctrl+C raises KeyboardInterrupt instead
+        for number in _SIGNALS:
+            loop.add_signal_handler(number, on_signal)
     try:
-        yield asked
+        yield stop
     finally:
-        forget()
+        remove_handlers()

@@ -1,4 +1,4 @@
-"""What commands write to: colours and tables on a terminal, plain lines in a pipe, JSON for machines."""
+"""Output of commands: colours and tables on a terminal, plain lines in a pipe, JSON for machines."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
-from onthedot.operations.humanize import ago as ago  # noqa: PLC0414 - for the commands
+from onthedot.operations.humanize import from_now
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-Block = tuple[Sequence[str], Sequence[Sequence[str]]]  # of a table: columns, rows
+Block = tuple[Sequence[str], Sequence[Sequence[str]]]  # columns and rows of a table
 
 _COLOURS = {
     "succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "ready": "bold",
@@ -27,10 +27,10 @@ _COLOURS = {
 
 
 class Screen:
-    """Plain lines, for pipes and where there is no rich. Texts have marks: [bold]…[/]."""
+    """Plain lines, for pipes and without rich. Texts may have markup: [bold]…[/]."""
 
     width = 80
-    live = False  # is somebody looking?
+    live = False  # a terminal
 
     def print(self, text: str = "") -> None:
         click.echo(re.sub(r"\[[a-z/]+\]", "", text))
@@ -43,14 +43,19 @@ class Screen:
 
     @contextmanager
     def picture(self) -> Generator[Callable[[str], None], None, None]:
-        """A text that changes. Where nobody looks, only its last state is written."""
-        last = [""]
-        yield lambda text: last.__setitem__(0, text)
-        self.print(last[0])
+        """A text that changes. Without a terminal only the last one is written."""
+        last = ""
+
+        def show(text: str) -> None:
+            nonlocal last
+            last = text
+
+        yield show
+        self.print(last)
 
     @contextmanager
     def progress(self, what: str, total: int) -> Generator[Callable[[int], None], None, None]:  # noqa: ARG002
-        """A bar; told how far it is by now. Where nobody looks, nothing."""
+        """A progress bar; the callback takes the number done so far. Without a terminal nothing is written."""
         yield lambda _: None
 
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
@@ -61,8 +66,7 @@ class Screen:
                 padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
                 click.echo("  ".join(padded).rstrip())
 
-    def pictured(self, lines: Sequence[str], blocks: Sequence[Block]) -> None:
-        """Lines, and tables below them."""
+    def lines_and_tables(self, lines: Sequence[str], blocks: Sequence[Block]) -> None:
         for line in lines:
             click.echo(clean(line))
         for columns, rows in blocks:
@@ -74,13 +78,13 @@ class Screen:
 
 
 class RichScreen(Screen):
-    """Colours and moving pictures."""
+    """Colours, progress bars and texts that change."""
 
     live = True
 
     def __init__(self) -> None:
         from rich.console import Console
-        from rich.live import Live  # now, and not while something runs
+        from rich.live import Live  # imported now, so that the first picture is not late
 
         self._live = Live
         self._console = Console(highlight=False)
@@ -122,8 +126,8 @@ class RichScreen(Screen):
         return self._console.height
 
     @contextmanager
-    def whole(self) -> Generator[Callable[[Sequence[str], Sequence[Block]], None], None, None]:
-        """The whole screen, as long as it lasts; then what was there before is there again."""
+    def full_screen(self) -> Generator[Callable[[Sequence[str], Sequence[Block]], None], None, None]:
+        """Take the whole terminal; its former content comes back at the end."""
         from rich.console import Group
         from rich.text import Text
 
@@ -143,20 +147,20 @@ class RichScreen(Screen):
         from rich.text import Text
 
         table = Table(box=None, pad_edge=False, show_header=any(columns), header_style="bold dim")
-        for number, column in enumerate(columns):  # an id that wraps cannot be copied
+        for number, column in enumerate(columns):  # a wrapped id could not be copied
             table.add_column(column, no_wrap=number == 0, overflow="fold")
         for row in rows:
             table.add_row(*(Text(clean(cell), _COLOURS.get(cell, "")) for cell in row))
         return table
 
     def when(self, moment: datetime | None) -> str:
-        return "-" if moment is None else ago((moment - datetime.now(UTC)).total_seconds())
+        return "-" if moment is None else from_now(moment)
 
 
 def screen() -> Screen:
-    """Rich on a terminal, if it is installed; else plain."""
+    """Return a RichScreen on a terminal, if rich is installed; else a plain one."""
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
-        reconfigure(errors="replace")  # a terminal that has no … shall show a ? and go on
+        reconfigure(errors="replace")  # a terminal without … shows ? instead
     if sys.stdout.isatty():
         try:
             return RichScreen()
@@ -170,5 +174,5 @@ def write_json(value: object) -> None:
 
 
 def clean(text: str) -> str:
-    """In one line, and without what would move a terminal's cursor."""
+    """Put a text on one line and escape control characters."""
     return "".join(each if each.isprintable() else repr(each)[1:-1] for each in " ".join(text.split()))

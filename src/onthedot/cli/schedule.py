@@ -1,4 +1,4 @@
-"""``onthedot schedule``: what runs by itself, when next, and how to stop it for a while."""
+"""``onthedot schedule``: list, plan, pause, resume, run and delete schedules."""
 
 from __future__ import annotations
 
@@ -8,12 +8,13 @@ from typing import Any, TypeVar
 
 import click
 
-from onthedot.cli.options import CliError, GlobalOptions, moment, shared
+from onthedot.cli.options import GlobalOptions, moment, shared
 from onthedot.cli.output import Screen, clean, screen, write_json
 from onthedot.cli.target import with_operations
 from onthedot.errors import BadSchedule
 from onthedot.operations.schedule_preview import PlannedRun
 from onthedot.operations.schedules import ScheduleInfo, ScheduleOperations
+from onthedot.supervisor.exit_codes import FAILED, CommandError
 
 T = TypeVar("T")
 
@@ -23,11 +24,11 @@ _MARKS = {
 }  # fmt: skip
 
 
-def _ask(said: GlobalOptions, work: Callable[[ScheduleOperations], Awaitable[T]]) -> T:
+def _with_schedules(options: GlobalOptions, work: Callable[[ScheduleOperations], Awaitable[T]]) -> T:
     try:
-        return with_operations(said, lambda operations: work(operations.schedules))
-    except BadSchedule as error:  # the command was right: the answer is no
-        raise CliError(str(error), 1) from None
+        return with_operations(options, lambda operations: work(operations.schedules))
+    except BadSchedule as error:  # the usage is right, so exit code 1
+        raise CommandError(str(error), FAILED) from None
 
 
 def _state(info: ScheduleInfo) -> str:
@@ -41,10 +42,10 @@ def _state(info: ScheduleInfo) -> str:
 @click.command("list")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def listed(said: GlobalOptions) -> None:
-    """All schedules, whether code declares them or they were put at run time (data)."""
-    infos = _ask(said, lambda schedules: schedules.list())
-    if said.json:
+def list_schedules(options: GlobalOptions) -> None:
+    """All schedules: those that code declares, and those that were put at run time (data)."""
+    infos = _with_schedules(options, lambda schedules: schedules.list())
+    if options.json:
         write_json({"schedules": infos})
         return
     if not infos:
@@ -65,30 +66,30 @@ def _until(_: click.Context, __: click.Parameter, value: str | None) -> datetime
 
 @click.command()
 @click.argument("name", required=False)
-@click.option("--hours", type=click.FloatRange(0, min_open=True), default=24.0, show_default=True, help="How far.")
-@click.option("--until", callback=_until, metavar="MOMENT", help="How far, instead of --hours: 2026-11-16T09:00.")
+@click.option(
+    "--hours", type=click.FloatRange(0, min_open=True), default=24.0, show_default=True, help="Hours to plan."
+)
+@click.option("--until", callback=_until, metavar="MOMENT", help="Instead of --hours: 2026-11-16T09:00.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Runs shown.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def plan(said: GlobalOptions, /, name: str | None, **span: Any) -> None:
+def plan(options: GlobalOptions, /, name: str | None, **span: Any) -> None:
     """The next runs of NAME, or of all that fire; and how many there are in each hour of the next 24.
 
-    In wall time and in UTC: where clocks change, it says so.
+    In wall time and in UTC; changes of the clocks are marked.
     """
 
     async def work(schedules: ScheduleOperations) -> tuple[Sequence[PlannedRun], Sequence[tuple[datetime, int]], str]:
-        info = None if name is None else await schedules.get(name)
-        stands = "" if info is None or _state(info) in ("enabled", "over") else f"{name}: {_state(info)}"
-        reason = f" ({info.reason})" if info is not None and info.reason else ""
-        return await schedules.plan(name, **span), await schedules.load(name), stands and stands + reason
+        warning = "" if name is None else _warning(await schedules.get(name))
+        return await schedules.plan(name, **span), await schedules.load(name), warning
 
-    runs, load, stands = _ask(said, work)
-    if said.json:
+    runs, load, warning = _with_schedules(options, work)
+    if options.json:
         write_json({"runs": runs, "load": [{"hour": hour, "runs": count} for hour, count in load]})
         return
     out = screen()
-    if stands:
-        click.echo(f"{clean(stands)}; what follows is what it would do", err=True)
+    if warning:
+        click.echo(f"{clean(warning)}; what follows is what it would do", err=True)
     if not runs:
         click.echo("nothing runs until then", err=True)
         return
@@ -97,6 +98,14 @@ def plan(said: GlobalOptions, /, name: str | None, **span: Any) -> None:
     if len(runs) == span["limit"]:
         click.echo(f"there may be more: --limit {span['limit'] * 10}", err=True)
     _draw(out, load)
+
+
+def _warning(info: ScheduleInfo) -> str:
+    """Why the schedule does not fire now."""
+    state = _state(info)
+    if state in ("enabled", "over"):
+        return ""
+    return f"{info.name}: {state}" + (f" ({info.reason})" if info.reason else "")
 
 
 def _wall(at: datetime) -> str:
@@ -108,52 +117,55 @@ def _at(at: datetime) -> str:
 
 
 def _draw(out: Screen, load: Sequence[tuple[datetime, int]]) -> None:
-    most, full = max(count for _, count in load), "█" if out.live else "#"
+    most = max(count for _, count in load)
     if not most:
         return
-    out.title("runs an hour (UTC)")
+    block = "█" if out.live else "#"
+    out.title("runs per hour (UTC)")
     for hour, count in load:
-        bar = f"  [cyan]{full * max(1, round(40 * count / most))}[/] {count}" if count else ""
+        bar = f"  [cyan]{block * max(1, round(40 * count / most))}[/] {count}" if count else ""
         out.print(f"{hour:%H:%M}{bar}")
 
 
 @click.command()
 @click.argument("name")
-@click.option("--reason", default="", help="Why: shown by `schedule list`.")
+@click.option("--reason", default="", help="Shown by `schedule list`.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def pause(said: GlobalOptions, name: str, reason: str) -> None:
-    """NAME does not fire until `resume`, also after a restart or a deploy."""
-    _show(said, _ask(said, lambda schedules: schedules.pause(name, reason)), "paused")
+def pause(options: GlobalOptions, name: str, reason: str) -> None:
+    """Pause NAME until `resume`, also after a restart or a deploy."""
+    _show(options, _with_schedules(options, lambda schedules: schedules.pause(name, reason)), "paused")
 
 
 @click.command()
 @click.argument("name")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def resume(said: GlobalOptions, name: str) -> None:
-    """NAME goes on with its next window; those that passed meanwhile are not caught up."""
-    _show(said, _ask(said, lambda schedules: schedules.resume(name)), "resumed")
+def resume(options: GlobalOptions, name: str) -> None:
+    """Resume NAME with its next window; windows that passed meanwhile are not caught up."""
+    _show(options, _with_schedules(options, lambda schedules: schedules.resume(name)), "resumed")
 
 
-def _show(said: GlobalOptions, info: ScheduleInfo, verb: str) -> None:
-    if said.json:
+def _show(options: GlobalOptions, info: ScheduleInfo, verb: str) -> None:
+    if options.json:
         write_json(info)
         return
-    coming = "" if not info.enabled else f"; next {'never' if info.next_run is None else _at(info.next_run)}"
-    click.echo(f"{verb} {info.name}{coming}")
+    text = f"{verb} {info.name}"
+    if info.enabled:
+        text += "; next never" if info.next_run is None else f"; next {_at(info.next_run)}"
+    click.echo(text)
 
 
 @click.command()
 @click.argument("name")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def run(said: GlobalOptions, name: str) -> None:
-    """Run NAME now; its next run stays. Prints the uuid of the task."""
-    ran = _ask(said, lambda schedules: schedules.run(name))
+def run(options: GlobalOptions, name: str) -> None:
+    """Run NAME now; its next run stays as it is. Prints the uuid of the task."""
+    ran = _with_schedules(options, lambda schedules: schedules.run(name))
     if not ran.fresh:
-        raise CliError(f"schedule {name} runs already, and its overlap forbids another: {ran.uuid}", 1)
-    if said.json:
+        raise CommandError(f"schedule {name} runs already, and its overlap forbids another: {ran.uuid}", FAILED)
+    if options.json:
         write_json({"uuid": ran.uuid, "source": ran.source})
     else:
         click.echo(ran.uuid)
@@ -163,10 +175,10 @@ def run(said: GlobalOptions, name: str) -> None:
 @click.argument("name")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def delete(said: GlobalOptions, name: str) -> None:
-    """Remove NAME: one that was put at run time, or an orphan. What it has added runs."""
-    _ask(said, lambda schedules: schedules.delete(name))
-    if said.json:
+def delete(options: GlobalOptions, name: str) -> None:
+    """Delete NAME: one that was put at run time, or an orphan. Tasks that it has added stay."""
+    _with_schedules(options, lambda schedules: schedules.delete(name))
+    if options.json:
         write_json({"deleted": name})
     else:
         click.echo(f"deleted {name}")

@@ -1,4 +1,4 @@
-"""``onthedot schema``: for those who do not let programs change their databases by themselves."""
+"""``onthedot schema``: for databases whose schema is installed by hand."""
 
 from __future__ import annotations
 
@@ -7,73 +7,75 @@ from pathlib import Path
 
 import click
 
-from onthedot.cli.options import CliError, GlobalOptions, shared
+from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.output import write_json
-from onthedot.cli.target import check_there, target
+from onthedot.cli.target import check_exists, target
 from onthedot.stores.schemes import check_schema, file_of, is_postgres, rights_text, schema_text
+from onthedot.supervisor.exit_codes import CommandError
 
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
-def _where(said: GlobalOptions, *, there: bool = False) -> Path | str:
-    """The file, or the URL of a database."""
-    url, _ = target(said, named=False)
-    path = url if is_postgres(url) else file_of(url)
-    if path is None:
-        raise CliError(f"{url.partition('://')[0]}:// has no schema to look after")
-    if there:
-        check_there(url)
-    return path
+def _database(options: GlobalOptions, *, must_exist: bool = False) -> Path | str:
+    """Return the file, or the URL of a server."""
+    url, _ = target(options, named=False)
+    database = url if is_postgres(url) else file_of(url)
+    if database is None:
+        raise CommandError(f"{url.partition('://')[0]}:// has no schema to look after")
+    if must_exist:
+        check_exists(url)
+    return database
 
 
-def _tell(said: GlobalOptions, ok: bool, text: str) -> None:
-    if said.json:
-        write_json({"ok": ok, "message": text})
+def _print(options: GlobalOptions, ok: bool, message: str) -> None:
+    if options.json:
+        write_json({"ok": ok, "message": message})
     else:
-        click.echo(text)
+        click.echo(message)
     raise SystemExit(0 if ok else 1)
 
 
 @click.command("print")
-@click.option(
-    "--role", metavar="NAME", help="Instead: the rights of a user that may work with tasks, and nothing else."
-)
+@click.option("--role", metavar="NAME", help="Instead: the rights of a user that may work with tasks and nothing else.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def show(said: GlobalOptions, role: str | None) -> None:
-    """The schema, as SQL; with --role the rights of a user, for psql or redis-cli."""
+def print_schema(options: GlobalOptions, role: str | None) -> None:
+    """Print the schema as SQL; with --role the rights of a user, for psql or redis-cli."""
     if role is not None:
-        key, text = "rights", _rights(said, role)
+        key = "rights"
+        text = _rights(options, role)
     else:
-        where = _where(said)
-        key, text = "schema", schema_text(where) if isinstance(where, str) else schema_text()
-    if said.json:
+        key = "schema"
+        database = _database(options)
+        text = schema_text(database) if isinstance(database, str) else schema_text()
+    if options.json:
         write_json({key: text})
     else:
         click.echo(text.rstrip())
 
 
-def _rights(said: GlobalOptions, role: str) -> str:
+def _rights(options: GlobalOptions, role: str) -> str:
     if not _ROLE.fullmatch(role):
-        raise CliError(f"--role: {role!r} is no name of a user: letters, digits, _ and - are")
-    url, app = target(said, named=False)
+        raise CommandError(f"--role: {role!r} is no name of a user: letters, digits, _ and - are")
+    url, app = target(options, named=False)
     text = rights_text(url, role, app)
     if text is None:
-        raise CliError(f"{url.partition('://')[0]}:// has no users: whoever may write the file may do anything")
+        scheme = url.partition("://")[0]
+        raise CommandError(f"{scheme}:// has no users: everybody with write access to the file may do anything")
     return text
 
 
 @click.command()
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def install(said: GlobalOptions) -> None:
-    """Make or upgrade the store's schema; nothing happens where it is up to date."""
-    _tell(said, *check_schema(_where(said), install=True))
+def install(options: GlobalOptions) -> None:
+    """Create or upgrade the store's schema; nothing happens where it is up to date."""
+    _print(options, *check_schema(_database(options), install=True))
 
 
 @click.command()
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def check(said: GlobalOptions) -> None:
-    """Is the store's schema the one of this version? Exit code 1 if not."""
-    _tell(said, *check_schema(_where(said, there=True)))
+def check(options: GlobalOptions) -> None:
+    """Check that the store's schema is that of this version. Exit code 1 if not."""
+    _print(options, *check_schema(_database(options, must_exist=True)))

@@ -1,4 +1,4 @@
-"""Where the tasks are: the store behind the options, opened for one question."""
+"""The store and the app of a command, and operations on them."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
-from onthedot.cli.options import CliError, GlobalOptions
+from onthedot.cli.options import GlobalOptions
 from onthedot.clock.system import SystemClock
 from onthedot.model.uuid7 import new_uuid
 from onthedot.operations import Operations
@@ -17,102 +17,108 @@ from onthedot.runtime.settings import store_url
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores import connect
 from onthedot.stores.schemes import apps_in, check_schema, file_of, is_postgres
+from onthedot.supervisor.exit_codes import STORE, CommandError
 
 T = TypeVar("T")
 
 
-def with_operations(said: GlobalOptions, work: Callable[[Operations], Awaitable[T]]) -> T:
-    """Opens the store, asks, closes it. A file that is not there is not made by looking."""
-    url, name = target(said)  # which may ask a server, on a loop of its own
-    check_there(url, name)
+def with_operations(options: GlobalOptions, work: Callable[[Operations], Awaitable[T]]) -> T:
+    """Open the store, call `work`, close the store. A file that does not exist is not created."""
+    url, name = target(options)  # may ask a server, on an event loop of its own
+    check_exists(url, name)
 
-    async def asking() -> T:
+    async def run() -> T:
         store = connect(url, SystemClock(), name)
         await store.open()
         try:
-            return await work(Operations(store, new_uuid(), code=CodeDefinitions(plans=_plans(said))))
+            return await work(Operations(store, new_uuid(), code=CodeDefinitions(plans=_schedules(options))))
         finally:
             await store.close()
 
-    return asyncio.run(asking())
+    return asyncio.run(run())
 
 
-def check_there(url: str, name: str | None = None) -> None:
-    """What only looks makes nothing: no file, no tables, no app."""
+def check_exists(url: str, name: str | None = None) -> None:
+    """Refuse a store or app that does not exist: commands that read create no file, no table and no app."""
     if url.startswith("memory:"):
-        raise CliError("memory:// lives inside one process: there is nothing to see from another; name a --store")
+        raise CommandError("memory:// lives inside one process: there is nothing to see from another; name a --store")
     path = file_of(url)
     if path is None:
         _check_server(url, name)
         return
     if not path.exists():
-        other = "".join(f"; here is {each}: --store sqlite:///{each}" for each in _beside(path))
-        words = f"there is no file {path.absolute()}; a worker of your app makes it, or name a --store"
-        raise CliError(words + other, 3)
+        other = "".join(f"; here is {each}: --store sqlite:///{each}" for each in _other_files(path))
+        text = f"there is no file {path.absolute()}; a worker of your app makes it, or name a --store"
+        raise CommandError(text + other, STORE)
     if name is None:
         return
-    ok, told = check_schema(path)
-    if not ok:
-        raise CliError(told, 3)
+    _check_schema(path)
     if name == "":
-        raise CliError(f"nobody has added anything to {path} yet", 3)
+        raise CommandError(f"nobody has added anything to {path} yet", STORE)
     if name not in (apps := apps_in(path)):
-        raise CliError(f"{path} has nothing of an app {name!r}; it has: {', '.join(apps) or 'none yet'}", 3)
+        message = f"{path} has nothing of an app {name!r}; it has: {', '.join(apps) or 'none yet'}"
+        raise CommandError(message, STORE)
 
 
 def _check_server(url: str, name: str | None) -> None:
     if name is not None and is_postgres(url):
-        ok, told = check_schema(url)
-        if not ok:
-            raise CliError(told, 3)
+        _check_schema(url)
     if name == "":
-        raise CliError(f"nobody has added anything to {shown(url)} yet", 3)
+        raise CommandError(f"nobody has added anything to {without_password(url)} yet", STORE)
 
 
-def _beside(path: Path) -> list[Path]:
-    """The only other file of ours in that folder: perhaps it is the one that is meant."""
+def _check_schema(where: Path | str) -> None:
+    ok, message = check_schema(where)
+    if not ok:
+        raise CommandError(message, STORE)
+
+
+def _other_files(path: Path) -> list[Path]:
+    """The only other database of onthedot in that folder, as a suggestion."""
     found = [each for each in path.parent.glob("*.db") if apps_in(each)]
     return found if len(found) == 1 else []
 
 
-def target(said: GlobalOptions, *, named: bool = True) -> tuple[str, str]:
-    """URL of the store and name of the app. User code is imported only if -A says so."""
-    if said.module is not None:
+def target(options: GlobalOptions, *, named: bool = True) -> tuple[str, str]:
+    """Return the store's URL and the app's name, "" if the store has no app. Only -A imports user code.
+
+    named: look for the name in the store if no option gives it.
+    """
+    if options.module is not None:
         from onthedot.supervisor.app_loader import load_app
 
-        app = load_app(said.module)
-        return store_url(said.store if said.store is not None else app._runtime.url), app.name
-    url = store_url(said.store)
-    return url, said.app_name or (_only_app(url) if named else "")
+        app = load_app(options.module)
+        return store_url(options.store if options.store is not None else app._runtime.url), app.name
+    url = store_url(options.store)
+    return url, options.app_name or (_only_app(url) if named else "")
 
 
-def _plans(said: GlobalOptions) -> Mapping[str, ScheduleDefinition]:
-    """With -A: rules of the user's own can be computed here."""
-    if said.module is None:
+def _schedules(options: GlobalOptions) -> Mapping[str, ScheduleDefinition]:
+    """The schedules of the app behind -A: their custom rules can be computed here."""
+    if options.module is None:
         return {}
     from onthedot.supervisor.app_loader import load_app
 
-    runtime = load_app(said.module)._runtime
+    runtime = load_app(options.module)._runtime
     for module in runtime.include:
         import_module(module)
     return runtime.schedules
 
 
 def _only_app(url: str) -> str:
-    """Whose tasks are in a store that is one app's needs no saying."""
     path = file_of(url)
     if url.startswith("memory:") or (path is not None and not path.exists()):
         return ""
     names = apps_in(path or url)
     if len(names) > 1:
-        raise CliError(f"{path or shown(url)} has tasks of several apps: {', '.join(names)}; say which by -n")
-    return names[0] if names else ""  # nobody's yet
+        where = path or without_password(url)
+        raise CommandError(f"{where} has tasks of several apps: {', '.join(names)}; say which by -n")
+    return names[0] if names else ""
 
 
-def shown(url: str) -> str:
-    """Without its password.
-
-    >>> shown("redis://:secret@cache:6379/0"), shown("sqlite:///shop.db")
+def without_password(url: str) -> str:
+    """
+    >>> without_password("redis://:secret@cache:6379/0"), without_password("sqlite:///shop.db")
     ('redis://…@cache:6379/0', 'sqlite:///shop.db')
     """
     head, at, tail = url.rpartition("@")

@@ -1,75 +1,85 @@
-"""``onthedot task``: look at tasks, end them, run them again."""
+"""``onthedot task``: show, explain, cancel and retry tasks."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from datetime import datetime
 from typing import Any
 
 import click
 import msgspec
 
 from onthedot import TaskError
-from onthedot.cli.bulk import bulk, run_bulk
-from onthedot.cli.options import GlobalOptions, as_where, filters, shared
-from onthedot.cli.output import clean, screen, write_json
+from onthedot.cli.bulk import BulkAction, bulk_options, run_bulk
+from onthedot.cli.options import GlobalOptions, filters, shared, task_filter
+from onthedot.cli.output import Screen, clean, screen, write_json
 from onthedot.cli.target import with_operations
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.operations import Operations
+from onthedot.operations.explain import Explanation, ExplanationReason
 from onthedot.operations.task_queries import TaskFilter, TaskPage
 
-_LONG = 2000  # characters of a result
-_LIVE = ("scheduled", "ready", "running")
-
-
-def shown_arguments(info: TaskInfo) -> str:
-    text = info.label or ", ".join(f"{name}={value!r}" for name, value in info.args.items())
-    return text if len(text) <= 60 else f"{text[:59]}…"
+_MAX_RESULT = 2000  # characters shown
+_MAX_ARGUMENTS = 60
+_ALIVE = ("scheduled", "ready", "running")
 
 
 @click.command("list")
 @filters
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True)
-@click.option("--cursor", help="Go on where the last page ended.")
+@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Tasks shown.")
+@click.option("--cursor", help="Continue where the last page ended.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def listed(said: GlobalOptions, /, **given: Any) -> None:
+def list_tasks(options: GlobalOptions, /, **given: Any) -> None:
     """Tasks, newest first."""
-    found = with_operations(said, lambda operations: _page(operations, as_where(given)))
-    if said.json:
-        write_json({"tasks": found.tasks, "cursor": found.cursor})
+    where = task_filter(given)
+    filtered = where.keys() > {"limit"}
+    page = with_operations(options, lambda operations: _full_page(operations, where))
+    if options.json:
+        write_json({"tasks": page.tasks, "cursor": page.cursor})
         return
     out = screen()
     rows = [
-        [info.uuid, info.state.value, info.source, str(info.attempt), out.when(info.added_at),
-         f"{info.error.type}: {info.error.message}"[:80] if info.error else info.reason or shown_arguments(info)]
-        for info in found
-    ]  # fmt: skip
+        [info.uuid, info.state.value, info.source, str(info.attempt), out.when(info.added_at), _remark(info)]
+        for info in page
+    ]
     if rows:
         out.table(("UUID", "STATE", "SOURCE", "ATTEMPT", "ADDED", ""), rows)
     else:
-        click.echo("no such task" if as_where(given).keys() > {"limit"} else "there are no tasks", err=True)
-    if found.cursor is not None:
-        click.echo(f"there may be more: --cursor {found.cursor}", err=True)
+        click.echo("no such task" if filtered else "there are no tasks", err=True)
+    if page.cursor is not None:
+        click.echo(f"there may be more: --cursor {page.cursor}", err=True)
 
 
-async def _page(operations: Operations, where: TaskFilter) -> TaskPage:
-    """A full one, if there are so many: who asks for the needle wants all of the haystack looked through."""
-    wanted, found = where.get("limit", 0), await operations.find(**where)
-    while found.cursor is not None and len(found) < wanted:
-        where["limit"], where["cursor"] = wanted - len(found), found.cursor
+async def _full_page(operations: Operations, where: TaskFilter) -> TaskPage:
+    """Read on until `limit` tasks are found: one call of `find` looks at a bounded number of tasks only."""
+    wanted = where.get("limit", 0)
+    page = await operations.find(**where)
+    while page.cursor is not None and len(page) < wanted:
+        where["limit"] = wanted - len(page)
+        where["cursor"] = page.cursor
         more = await operations.find(**where)
-        found = TaskPage(found.tasks + more.tasks, more.cursor)
-    return found
+        page = TaskPage(page.tasks + more.tasks, more.cursor)
+    return page
+
+
+def _remark(info: TaskInfo) -> str:
+    if info.error:
+        return f"{info.error.type}: {info.error.message}"[:80]
+    if info.reason:
+        return info.reason
+    text = info.label or ", ".join(f"{name}={value!r}" for name, value in info.args.items())
+    return text if len(text) <= _MAX_ARGUMENTS else f"{text[: _MAX_ARGUMENTS - 1]}…"
 
 
 @click.command()
 @click.argument("uuid")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def show(said: GlobalOptions, uuid: str) -> None:
-    """All that is known of a task; a beginning of its uuid is enough."""
-    info, result = with_operations(said, lambda operations: _with_result(operations, uuid))
-    if said.json:
+def show(options: GlobalOptions, uuid: str) -> None:
+    """All that is known about a task; the first characters of its uuid are enough."""
+    info, result = with_operations(options, lambda operations: _with_result(operations, uuid))
+    if options.json:
         write_json(msgspec.to_builtins(info, enc_hook=str) | result)
         return
     out = screen()
@@ -86,16 +96,16 @@ def show(said: GlobalOptions, uuid: str) -> None:
     out.table(("", ""), [[name, str(value)] for name, value in facts if value not in ("", None, "-")])
     for name, value in result.items():
         text = value if isinstance(value, str) else _json(value)
-        cut = "" if len(text) <= _LONG else f"\n… of {len(text):,} characters; --json has all of them"
-        click.echo(f"\n{name}:\n{_tamed(text[:_LONG])}{cut}")
+        cut = "" if len(text) <= _MAX_RESULT else f"\n… of {len(text):,} characters; --json has all of them"
+        click.echo(f"\n{name}:\n{_clean_lines(text[:_MAX_RESULT])}{cut}")
     for error in {error.attempt: error for error in (*info.errors, info.error) if error}.values():
         click.echo(f"\nattempt {error.attempt}: {error.type}: {clean(error.message)}")
         if error.traceback:
-            out.code(_tamed(error.traceback), "pytb")
+            out.code(_clean_lines(error.traceback), "pytb")
 
 
 async def _with_result(operations: Operations, uuid: str) -> tuple[TaskInfo, dict[str, object]]:
-    """And what it returned, or why that cannot be shown."""
+    """Return the task, and its result or why that cannot be shown."""
     info = await operations.get(uuid)
     if info.state is not TaskState.SUCCEEDED:
         return info, {}
@@ -109,29 +119,65 @@ def _json(value: object) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
 
 
-def _tamed(text: str) -> str:
-    """Line by line, as far as they are indented."""
+def _clean_lines(text: str) -> str:
+    """Clean each line and keep its indentation."""
     lines = text.splitlines()
     return "\n".join(line[: len(line) - len(line.lstrip(" "))] + clean(line) for line in lines)
 
 
 @click.command()
-@bulk
-def cancel(said: GlobalOptions, /, **given: Any) -> None:
-    """End tasks: those with these uuids (a beginning is enough), or all that match. Running ones are told."""
+@click.argument("uuid")
+@shared("store", "name", "app", "json")
+@click.pass_obj
+def explain(options: GlobalOptions, uuid: str) -> None:
+    """Why a task is not running, and when it may; the first characters of its uuid are enough.
 
-    async def act(operations: Operations, uuids: Sequence[str]) -> int:
-        return await operations.cancel(*uuids)
+    By the rules of the claim; the store is not changed.
+    """
+    found = with_operations(options, lambda operations: operations.explain(uuid))
+    if options.json:
+        write_json(found)
+        return
+    out = screen()
+    reasons: list[Explanation | ExplanationReason] = [found, *found.also]
+    click.echo(f"{found.uuid}  {clean(found.source)}  {found.state.value}\n")
+    out.table(("", ""), [[each.reason, f"{each.text}{_until(out, each.until)}"] for each in reasons])
+    for each in reasons:
+        if not each.by or each.by[0].uuid == found.uuid:
+            continue
+        more = each.by_count - len(each.by)
+        click.echo(f"\n{each.reason}{f', these and {more} more' if more > 0 else ''}:")
+        rows = [[by.uuid or "-", by.worker or "-", by.where or "-", out.when(by.since)] for by in each.by]
+        out.table(("TASK", "WORKER", "WHERE", "SINCE"), rows)
+    if found.estimated_start is not None:
+        click.echo(f"\nstarts about {out.when(found.estimated_start)}")
 
-    run_bulk(said, given, ("cancel", "cancelled"), _LIVE, act)
+
+def _until(out: Screen, until: datetime | None) -> str:
+    """On a terminal: how long it takes until then."""
+    return f" ({out.when(until)})" if until is not None and out.live else ""
 
 
 @click.command()
-@bulk
-def retry(said: GlobalOptions, /, **given: Any) -> None:
-    """Run tasks again: those with these uuids (a beginning is enough), or all failed ones that match."""
+@bulk_options
+def cancel(options: GlobalOptions, /, **given: Any) -> None:
+    """Cancel the tasks with these uuids (the first characters are enough), or all that match.
 
-    async def act(operations: Operations, uuids: Sequence[str]) -> int:
+    Running tasks are cancelled by their workers.
+    """
+
+    async def apply(operations: Operations, uuids: Sequence[str]) -> int:
+        return await operations.cancel(*uuids)
+
+    run_bulk(options, given, BulkAction("cancel", "cancelled", _ALIVE, apply))
+
+
+@click.command()
+@bulk_options
+def retry(options: GlobalOptions, /, **given: Any) -> None:
+    """Run tasks again: those with these uuids (the first characters are enough), or all failed ones that match."""
+
+    async def apply(operations: Operations, uuids: Sequence[str]) -> int:
         return len(await operations.retry(*uuids))
 
-    run_bulk(said, given, ("retry", "retried"), ("failed",), act)
+    run_bulk(options, given, BulkAction("retry", "retried", ("failed",), apply))

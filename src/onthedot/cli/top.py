@@ -1,4 +1,4 @@
-"""``onthedot top``: what goes on, as it happens."""
+"""``onthedot top``: throughput, sources, workers and failures, live."""
 
 from __future__ import annotations
 
@@ -11,90 +11,93 @@ from contextlib import contextmanager, suppress
 import click
 import msgspec
 
-from onthedot.cli.interrupt import ctrl_c
+from onthedot.cli.interrupt import stop_event
 from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.output import RichScreen, Screen, screen
-from onthedot.cli.target import shown, target, with_operations
+from onthedot.cli.target import target, with_operations, without_password
 from onthedot.cli.top_view import picture
 from onthedot.operations import Operations
 from onthedot.operations.live_view import LiveSnapshot
 
-_FIRST = 1.0  # seconds after which a single picture has something to say about rates
+_FIRST_RATES = 1.0  # seconds until a single picture has rates
 
 Draw = Callable[[LiveSnapshot], None]
 
 
 @click.command()
-@click.option("--once", is_flag=True, help="One plain picture, after a second; so it is in a pipe.")
-@click.option("--frames", type=click.IntRange(1), metavar="N", help="So many pictures, then exit.")
+@click.option("--once", is_flag=True, help="One plain picture, after a second. Default in a pipe.")
+@click.option("--frames", type=click.IntRange(1), metavar="N", help="Pictures to print, then exit.")
 @click.option("--every", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between two.")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def top(said: GlobalOptions, once: bool, frames: int | None, every: float) -> None:
-    """What goes on, as it happens: throughput, sources, workers, the newest failures.
+def top(options: GlobalOptions, once: bool, frames: int | None, every: float) -> None:
+    """Throughput, sources, workers and the newest failures, live.
 
-    q or Ctrl+C leaves, p holds the picture. --json writes an object a line, until Ctrl+C or for --frames N.
+    q or Ctrl+C leaves, p freezes the picture. --json writes one object per line, until Ctrl+C or for --frames N.
     """
-    url, name = target(said)
-    title, out = f"{name} · {shown(url)}", Screen() if said.json or once or frames else screen()
-    if once or not (frames or said.json or out.live):
-        frames, every = 1, _FIRST
+    url, name = target(options)
+    title = f"{name} · {without_password(url)}"
+    out = Screen() if options.json or once or frames else screen()
+    if once or not (frames or options.json or out.live):
+        frames = 1
+        every = _FIRST_RATES
 
     def write(frame: LiveSnapshot) -> None:
-        if said.json:
+        if options.json:
             click.echo(msgspec.json.encode(frame, enc_hook=str))
         else:
-            out.pictured(*picture(out, title, frame))
+            out.lines_and_tables(*picture(out, title, frame))
 
     async def work(operations: Operations) -> None:
         if isinstance(out, RichScreen):
             await _live(operations, out, title, every)
         else:
-            with ctrl_c() as asked:
-                await _watch(operations, write, every, frames, asked)
+            with stop_event() as stop:
+                await _watch(operations, write, every, frames, stop)
 
-    with_operations(said, work)
+    with_operations(options, work)
 
 
-async def _watch(operations: Operations, draw: Draw, every: float, frames: int | None, asked: asyncio.Event) -> None:
-    watch = operations.watch()
-    first = await watch.look()
+async def _watch(operations: Operations, draw: Draw, every: float, frames: int | None, stop: asyncio.Event) -> None:
+    view = operations.watch()
+    first = await view.look()
     if frames is None:
         draw(first)
     while frames is None or frames > 0:
         with suppress(TimeoutError):
-            await asyncio.wait_for(asked.wait(), every)
-        if asked.is_set():
+            await asyncio.wait_for(stop.wait(), every)
+        if stop.is_set():
             return
-        draw(await watch.look())
+        draw(await view.look())
         frames = None if frames is None else frames - 1
 
 
 async def _live(operations: Operations, out: RichScreen, title: str, every: float) -> None:
-    with ctrl_c() as asked, out.whole() as show:
-        leased, last = False, None
+    with stop_event() as stop, out.full_screen() as show:
+        frozen = False
+        last: LiveSnapshot | None = None
 
         def draw(frame: LiveSnapshot) -> None:
             nonlocal last
-            if not leased:
+            if not frozen:
                 last = frame
                 show(*picture(out, title, frame, out.height))
 
-        def pressed(key: str) -> None:
-            nonlocal leased
+        def on_key(key: str) -> None:
+            nonlocal frozen
             if key in "qQ":
-                asked.set()
+                stop.set()
             elif key in "pP" and last is not None:
-                leased = not leased
-                show(*picture(out, f"{title} · held, p goes on" if leased else title, last, out.height))
+                frozen = not frozen
+                show(*picture(out, f"{title} · frozen, p goes on" if frozen else title, last, out.height))
 
-        with _keys(pressed):
-            await _watch(operations, draw, every, None, asked)
+        with _keys(on_key):
+            await _watch(operations, draw, every, None, stop)
 
 
 @contextmanager
-def _keys(pressed: Callable[[str], None]) -> Generator[None, None, None]:
-    """Told one by one, as long as somebody sits at a terminal; elsewhere there are none."""
+def _keys(on_key: Callable[[str], None]) -> Generator[None, None, None]:
+    """Call back for every key, if stdin is a terminal."""
     try:
         import termios
         import tty
@@ -105,14 +108,15 @@ def _keys(pressed: Callable[[str], None]) -> Generator[None, None, None]:
         yield
         return
     fd = sys.stdin.fileno()
-    before, loop = termios.tcgetattr(fd), asyncio.get_running_loop()
+    before = termios.tcgetattr(fd)
+    loop = asyncio.get_running_loop()
 
     def read() -> None:
         key = os.read(fd, 1).decode(errors="replace")
         if key:
-            pressed(key)
+            on_key(key)
         else:
-            loop.remove_reader(fd)  # the terminal is gone, and would be readable for ever
+            loop.remove_reader(fd)  # the terminal is gone, and would stay readable
 
     tty.setcbreak(fd)
     loop.add_reader(fd, read)

@@ -1,45 +1,46 @@
-"""One picture of ``onthedot top``: lines and tables out of a frame."""
+"""The lines and tables that ``onthedot top`` draws from one snapshot."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import UTC, datetime
 
-from onthedot.cli.output import Block, Screen, ago, clean
+from onthedot.cli.output import Block, Screen, clean
 from onthedot.cli.source import pauses_text
+from onthedot.operations.humanize import from_now
 from onthedot.operations.live_view import LiveSnapshot
 from onthedot.operations.sources import SourceInfo
 
 _BARS = "_▁▂▃▄▅▆▇█"
-_FEW = 5  # workers, where there is no room for more
+_MAX_WORKERS = 5  # on a screen of limited height
 
 
 def picture(out: Screen, title: str, frame: LiveSnapshot, height: int | None = None) -> tuple[list[str], list[Block]]:
-    """height: of a screen that cannot be scrolled; the busiest sources come first."""
-    workers = _workers(out, frame, None if height is None else _FEW)
+    """height: of a screen that cannot scroll; the busiest sources come first."""
+    workers = _workers(out, frame, None if height is None else _MAX_WORKERS)
     failures = _failures(out, frame)
     rest = None if height is None else max(3, height - 9 - len(workers[1]) - len(failures[1]))
     return _head(title, frame), [block for block in (_sources(out, frame, rest), workers, failures) if block[1]]
 
 
 def _head(title: str, frame: LiveSnapshot) -> list[str]:
-    rates, counts = frame.rates, [(each.ready + each.parked, each.running, each.failed) for each in frame.sources]
-    ready, running, failed = (sum(column) for column in zip(*counts, strict=True)) if counts else (0, 0, 0)
+    ready = sum(each.ready + each.parked for each in frame.sources)
+    running = sum(each.running for each in frame.sources)
+    failed = sum(each.failed for each in frame.sources)
+    rates = [f"{name} {getattr(frame.rates, name):.1f}/s" for name in ("done", "failed", "retried", "started")]
     lines = [
         f"{title} · {frame.at.astimezone().strftime('%H:%M:%S')}",
-        " · ".join(f"{name} {getattr(rates, name):.1f}/s" for name in ("done", "failed", "retried", "started"))
-        + f" · {ready} ready · {running} running · {failed} failed",
-        f"{spark(frame.history)} ended a second, for a minute; most {max(frame.history, default=0)}",
+        " · ".join([*rates, f"{ready} ready", f"{running} running", f"{failed} failed"]),
+        f"{sparkline(frame.history)} ended per second, for a minute; most {max(frame.history, default=0)}",
     ]
     if frame.trouble and frame.since is not None:
-        gone = ago((frame.since - datetime.now(UTC)).total_seconds()).removesuffix(" ago")
-        lines.append(f"the store does not answer ({gone}), trying again: {clean(frame.trouble)}")
+        duration = from_now(frame.since).removesuffix(" ago")
+        lines.append(f"the store does not answer ({duration}), trying again: {clean(frame.trouble)}")
     return lines
 
 
-def spark(values: Sequence[int]) -> str:
+def sparkline(values: Sequence[int]) -> str:
     """
-    >>> spark([0, 1, 4, 8])
+    >>> sparkline([0, 1, 4, 8])
     '_▁▄█'
     """
     most = max(values, default=0) or 1
@@ -47,10 +48,10 @@ def spark(values: Sequence[int]) -> str:
 
 
 def _sources(out: Screen, frame: LiveSnapshot, most: int | None) -> Block:
-    def busy(each: SourceInfo) -> tuple[float, int, str]:
+    def busiest_first(each: SourceInfo) -> tuple[float, int, str]:
         return -frame.by_source[each.name].done, -(each.running + each.ready + each.parked), each.name
 
-    shown = sorted(frame.sources, key=busy)
+    shown = sorted(frame.sources, key=busiest_first)
     rows = [
         [each.name, str(each.ready + each.parked), str(each.running), str(each.scheduled),
          f"{frame.by_source[each.name].done:.1f}", f"{frame.by_source[each.name].failed:.1f}", str(each.failed),

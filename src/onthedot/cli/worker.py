@@ -1,4 +1,4 @@
-"""``onthedot worker``: run tasks; who does; tell one to go."""
+"""``onthedot worker``: run tasks; list workers; let one finish and stop."""
 
 from __future__ import annotations
 
@@ -12,69 +12,86 @@ from typing import Any, Literal
 
 import click
 
-from onthedot.cli.options import CliError, GlobalOptions, shared
+from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.output import screen, write_json
 from onthedot.cli.target import with_operations
 from onthedot.operations.workers import WorkerInfo
-from onthedot.supervisor.health_port import address
+from onthedot.supervisor.exit_codes import FAILED, CommandError
+from onthedot.supervisor.health_port import parse_address
 from onthedot.supervisor.messages import LaunchOptions
 from onthedot.supervisor.supervisor import Supervisor
+
+
+def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[str, int] | None:
+    try:
+        return None if value is None else parse_address(value)
+    except ValueError as error:
+        raise click.BadParameter(str(error)) from None
 
 
 @click.command()
 @click.argument("app", required=False)
 @shared("app", "store")
 @click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
-@click.option("-c", "--concurrency", type=click.IntRange(1), help="Tasks at once in each process. [as the app says]")
+@click.option("-c", "--concurrency", type=click.IntRange(1), help="Tasks at once per process. [as the app says]")
 @click.option("--only", multiple=True, metavar="GLOB", help="Only these sources, as in 'email.*'; may be repeated.")
-@click.option("--burst", is_flag=True, help="Until nothing is due and nothing runs any more; then exit.")
+@click.option("--burst", is_flag=True, help="Stop when no task is due and none is running.")
 @click.option("--stop-timeout", type=click.FloatRange(0), default=25.0, show_default=True,
-              help="Seconds that running tasks get at the end; then they go back.")  # fmt: skip
+              help="Seconds that running tasks have at the end; then they are requeued.")  # fmt: skip
 @click.option("--stall-limit", type=click.FloatRange(0), default=900.0, show_default=True,
-              help="Seconds for which tasks may block a process; then it is killed. 0: for ever.")  # fmt: skip
-@click.option("--health", callback=address, metavar="[HOST]:PORT", help="Serve /healthz and /readyz there.")
+              help="Seconds for which tasks may block a process; then it is killed. 0: no limit.")  # fmt: skip
+@click.option("--health", callback=_address, metavar="[HOST]:PORT", help="Serve /healthz and /readyz there.")
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[as your code says, else console]")
 @click.pass_obj
 def worker(
-    said: GlobalOptions,
+    options: GlobalOptions,
     /,
     app: str | None,
     processes: int,
     health: tuple[str, int] | None,
     log_format: Literal["console", "json"] | None,
-    **more: Any,
+    **launch: Any,
 ) -> None:
     """Run the tasks of APP (app.py or module:app; or -A).
 
-    SIGTERM or Ctrl+C: running tasks finish; twice: they are cancelled and go back. SIGHUP: processes are replaced one
-    after the other. A process that dies is started again.
+    SIGTERM or Ctrl+C: running tasks finish; twice: they are cancelled and requeued. SIGHUP: processes are replaced one
+    after the other. A process that dies is started again. See also `worker list` and `worker drain`.
     """
-    needs_unix("worker")
-    config = LaunchOptions(app_given(said, app), said.store, log_format=log_format, **more)
+    require_unix("worker")
+    config = LaunchOptions(app_of(options, app), options.store, log_format=log_format, **launch)
     sys.exit(asyncio.run(Supervisor(config, processes, health).run()))
 
 
-def app_given(said: GlobalOptions, app: str | None) -> str:
-    if app is not None and said.module is not None and app != said.module:
-        raise click.UsageError(f"which app, {app} or -A {said.module}?")
-    found = app or said.module
+@click.command(hidden=True)
+@click.argument("fd", type=int)
+@click.argument("options")
+def child(fd: int, options: str) -> None:
+    from onthedot.supervisor.worker_main import run_child
+
+    sys.exit(run_child(fd, options))
+
+
+def app_of(options: GlobalOptions, app: str | None) -> str:
+    if app is not None and options.module is not None and app != options.module:
+        raise click.UsageError(f"which app, {app} or -A {options.module}?")
+    found = app or options.module
     if found is None:
-        raise click.UsageError("which app? Say app.py, or -A module:app.")
+        raise click.UsageError("which app? Name app.py, or -A module:app.")
     return found
 
 
-def needs_unix(command: str) -> None:
+def require_unix(command: str) -> None:
     if os.name != "posix":
-        raise CliError(f"`onthedot {command}` needs Linux or macOS; here write `app.run()` in a script", 1)
+        raise CommandError(f"`onthedot {command}` needs Linux or macOS; here write `app.run()` in a script", FAILED)
 
 
-@click.command()
+@click.command("list")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def listed(said: GlobalOptions) -> None:
-    """Who works on this store."""
-    workers = with_operations(said, lambda operations: operations.workers())
-    if said.json:
+def list_workers(options: GlobalOptions) -> None:
+    """Workers of this store."""
+    workers = with_operations(options, lambda operations: operations.workers())
+    if options.json:
         write_json({"workers": workers})
         return
     out = screen()
@@ -93,32 +110,34 @@ def listed(said: GlobalOptions) -> None:
 @click.argument("id", metavar="ID")
 @shared("store", "name", "app", "json")
 @click.pass_obj
-def drain(said: GlobalOptions, id: str) -> None:  # noqa: A002 - what the help calls it
-    """Tell a worker of this host to finish and go; a beginning of its ID is enough.
+def drain(options: GlobalOptions, id: str) -> None:  # noqa: A002 - the name in the help
+    """Let a worker of this host finish its tasks and stop; the first characters of its ID are enough.
 
-    It takes no more tasks, finishes those it runs, and is not started again by its supervisor.
+    It takes no more tasks, and its supervisor does not start it again.
     """
-    workers = with_operations(said, lambda operations: operations.workers())
-    found = [each for each in workers if each.id.startswith(id) or each.id.endswith(id)]
-    if len(found) != 1:
+    workers = with_operations(options, lambda operations: operations.workers())
+    matching = [each for each in workers if each.id.startswith(id) or each.id.endswith(id)]
+    if len(matching) != 1:
         ids = ", ".join(each.id for each in workers) or "none"
-        raise CliError(f"{'no' if not found else 'more than one'} worker {id}; there are: {ids}", 1)
-    _check_drainable(found[0])
-    os.kill(found[0].pid, signal.SIGTERM)
-    if said.json:
-        write_json({"drained": found[0].id, "pid": found[0].pid})
+        raise CommandError(f"{'more than one' if matching else 'no'} worker {id}; there are: {ids}", FAILED)
+    (found,) = matching
+    _check_drainable(found)
+    os.kill(found.pid, signal.SIGTERM)
+    if options.json:
+        write_json({"drained": found.id, "pid": found.pid})
     else:
-        click.echo(f"told worker {found[0].id} (pid {found[0].pid}) to finish {found[0].running} tasks and go")
+        click.echo(f"worker {found.id} (pid {found.pid}) finishes {found.running} tasks and stops")
 
 
 def _check_drainable(found: WorkerInfo) -> None:
     if found.host != platform.node():
-        raise CliError(f"worker {found.id} is on {found.host or 'an unknown host'}: run this there", 1)
-    told = subprocess.run(["ps", "-o", "args=", "-p", str(found.pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607 - ps is where the system has it
-    command = told.stdout.strip()
+        raise CommandError(f"worker {found.id} is on {found.host or 'an unknown host'}: run this there", FAILED)
+    ps = subprocess.run(["ps", "-o", "args=", "-p", str(found.pid)], capture_output=True, text=True, check=False)  # noqa: S603, S607 - ps is where the system has it
+    command = ps.stdout.strip()
     if not command:
-        raise CliError(f"worker {found.id}: there is no process {found.pid} here any more", 1)
+        raise CommandError(f"worker {found.id}: there is no process {found.pid} here any more", FAILED)
     if "onthedot _child" not in command:
-        raise CliError(
-            f"worker {found.id} lives inside another program, which a signal would end: pid {found.pid}, {command}", 1
+        raise CommandError(
+            f"worker {found.id} lives inside another program, which a signal would end: pid {found.pid}, {command}",
+            FAILED,
         )

@@ -10,6 +10,7 @@ from onthedot.clock.epoch import from_ms
 from onthedot.model.failures import decode_failure
 from onthedot.model.limits import rate_text
 from onthedot.model.task import TaskState
+from onthedot.operations.humanize import plural
 from onthedot.operations.sources import read_reason
 from onthedot.operations.start_rate import sample, start_rate
 from onthedot.operations.workers import WorkerInfo, worker_info
@@ -212,10 +213,10 @@ class _About:
             return self._rated(blocker)
         where = {"source": limit.name} if own else {"lane": limit.name}
         holders = [record async for record in sample(self._store, {**where, "state": "running"}, _SHOWN)]
-        text = f"{_named(limit.name)} may run {limit.cap} at once, and {_count(blocker.running, 'runs', 'run')}"
+        text = f"{_named(limit.name)} may run {limit.cap} at once, and {plural(blocker.running, 'runs', 'run')}"
         count, let_in = blocker.running, (limit.cap or 0) - blocker.running
         if not own and let_in > 0:  # they have its last places, and do not run yet
-            text += f", {_count(let_in, 'is', 'are')} about to"
+            text += f", {plural(let_in, 'is', 'are')} about to"
             count += let_in
             holders += [record async for record in sample(self._store, {**where, "state": "ready"}, _SHOWN)]
         return ExplanationReason("source_limit" if own else "key_limit", text, None, self._holders(holders), count)
@@ -275,7 +276,7 @@ class _About:
 
 
 def _behind(ahead: int, start: float | None, *, only: bool) -> ExplanationReason:
-    many = f"{ahead:,} or more tasks" if ahead >= MAX_AHEAD else _count(ahead, "task", "tasks")
+    many = f"{ahead:,} or more tasks" if ahead >= MAX_AHEAD else plural(ahead, "task")
     place = f"behind {many}" if ahead else "the next to start when a worker has a free slot"
     guess = "no estimate: nothing of it has ended yet" if start is None else f"starts about {_moment(start)}"
     return ExplanationReason("behind", f"{place}; {guess}" if only else place)
@@ -292,10 +293,6 @@ def _named(limit: str) -> str:
     """
     head, slash, key = limit.partition("/")
     return f"{key} of {head}" if slash else head
-
-
-def _count(number: int, one: str, many: str) -> str:
-    return f"{number:,} {one if number == 1 else many}"
 
 
 def _moment(ms: float) -> str:

@@ -1,6 +1,18 @@
-"""Times, in words."""
+"""Numbers and times as text for people."""
 
 from __future__ import annotations
+
+from datetime import UTC, datetime
+
+_UNITS = (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def plural(number: int, noun: str, plural_noun: str = "") -> str:
+    """
+    >>> plural(1, "task"), plural(1200, "task"), plural(2, "is", "are")
+    ('1 task', '1,200 tasks', '2 are')
+    """
+    return f"{number:,} {noun if number == 1 else plural_noun or f'{noun}s'}"
 
 
 def ago(seconds: float) -> str:
@@ -9,9 +21,14 @@ def ago(seconds: float) -> str:
     ('1 min ago', 'in 3 days', 'now')
     """
     size = abs(seconds)
-    for unit, length in (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1)):
+    for unit, length in _UNITS:
         if size >= length:
             count = int(size // length)
-            text = f"{count} {unit}{'s' if unit == 'day' and count > 1 else ''}"
+            text = plural(count, unit) if unit == "day" else f"{count} {unit}"
             return f"in {text}" if seconds > 0 else f"{text} ago"
     return "now"
+
+
+def from_now(moment: datetime) -> str:
+    """`ago` for a moment."""
+    return ago((moment - datetime.now(UTC)).total_seconds())

@@ -10,18 +10,19 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, TypeAlias
+from typing import Literal, NamedTuple, TypeAlias
 
 from onthedot.errors import StoreRefused
 from onthedot.model.failures import decode_failure, encode_reason
 from onthedot.model.uuid7 import new_uuid
+from onthedot.operations.humanize import plural
 from onthedot.operations.move_schedules import move_schedules
+from onthedot.operations.task_queries import PENDING
 from onthedot.stores.contract import CLIENT_LEASE, Added, Ended, Lease, Outcome, Record, Requeued, Store
 from onthedot.stores.rules.records import CHORE_REASONS, ENDED, is_superseded
 
 _BATCH = 500
 _KEEP = 7 * 86_400_000  # so that the same uuid, added here once more, is known
-_WAITING = ("scheduled", "ready", "parked")
 _PAUSE = 0.25  # seconds until another look at what others hold
 _MOVED = "moved to "
 _LEASE = CLIENT_LEASE / 1000  # seconds that a mover has what it has lifted
@@ -54,16 +55,17 @@ class Move:
         target: Store,
         to: str,
         *,
-        tell: Callable[[int], object] = lambda _: None,
+        on_moved: Callable[[int], object] | None = None,
+        on_wait: Callable[[str], object] | None = None,
         stop: Callable[[], bool] = lambda: False,
         seconds: Callable[[], float] = time.monotonic,
     ) -> None:
         self._source = source
         self._target = target
         self._reason = f"{_MOVED}{to}"
-        self._tell = tell
-        self.say: Callable[[str], object] = lambda _: None  # to people: what it waits for
-        self._said: set[str] = set()
+        self._on_moved = on_moved
+        self._on_wait = on_wait
+        self._waits: set[str] = set()  # what it has waited for
         self._stop = stop
         self._seconds = seconds
         self._release = False
@@ -118,7 +120,7 @@ class Move:
         until = self._seconds() + _PATIENCE
         while True:
             before, self._moved.busy, self._moved.arriving = self._moved.tasks, 0, 0
-            for state in _WAITING:
+            for state in PENDING:
                 async for records in _pages(self._source, state):
                     if self._stop():
                         return
@@ -164,7 +166,7 @@ class Move:
         self._moved.tasks += len(ended)
         put = await self._put_down(ended)
         self._late.update(uuid for uuid in ended if uuid not in put)
-        self._tell(self._moved.tasks)
+        self._report()
 
     async def _left_meanwhile(self, records: Sequence[Record], adopted: Sequence[Added]) -> set[str]:
         """Those whose like was there, and went elsewhere in this very moment: so they were not adopted."""
@@ -219,10 +221,14 @@ class Move:
         return True
 
     async def _pause(self, number: int, what: str) -> None:
-        if what not in self._said:
-            self.say(f"waiting for {plural(number, 'task')} {what}")
-        self._said.add(what)
+        if what not in self._waits and self._on_wait is not None:
+            self._on_wait(f"waiting for {plural(number, 'task')} {what}")
+        self._waits.add(what)
         await asyncio.sleep(_PAUSE)
+
+    def _report(self) -> None:
+        if self._on_moved is not None:
+            self._on_moved(self._moved.tasks)
 
     async def _finish_earlier(self) -> None:
         """What a mover that was killed has left there, lifted. What is still alive here is moved like the rest."""
@@ -238,7 +244,7 @@ class Move:
             if ours := _those(fates, "ours"):
                 put = await self._put_down(ours)
                 self._moved.tasks += len(put - self._late)
-                self._tell(self._moved.tasks)
+                self._report()
             if unwanted := _those(fates, "unwanted"):
                 await self._drop(unwanted)
 
@@ -272,14 +278,6 @@ async def _pages(store: Store, state: str) -> AsyncIterator[Sequence[Record]]:
             return
 
 
-def plural(number: int, what: str) -> str:
-    """
-    >>> of(1, "task"), of(2, "task")
-    ('1 task', '2 tasks')
-    """
-    return f"{number} {what}{'' if number == 1 else 's'}"
-
-
 def _those(fates: Mapping[str, _Fate], wanted: _Fate) -> list[str]:
     return [uuid for uuid, fate in fates.items() if fate == wanted]
 
@@ -294,13 +292,20 @@ def _reason(record: Record) -> str:
     return failure.message if failure is not None and not failure.type else ""
 
 
-async def counted(source: Store) -> tuple[dict[str, int], list[str], list[str]]:
-    """What there is to move: waiting tasks by source, schedules, the operator's limits."""
+class Movable(NamedTuple):
+    """What a move would move: number of pending tasks by source, names of schedules and of the operator's limits."""
+
+    tasks: dict[str, int]
+    schedules: list[str]
+    limits: list[str]
+
+
+async def movable(source: Store) -> Movable:
     tasks: dict[str, int] = {}
     for (name, state), count in (await source.tally()).items():
-        if state in _WAITING:
+        if state in PENDING:
             tasks[name] = tasks.get(name, 0) + count
     schedules = await source.schedules()
     limits = await source.limits()
     alive = [each.name for each in schedules if not (each.paused and each.next_at is None)]
-    return tasks, alive, [limit.name for limit in limits if limit.owner == "operator"]
+    return Movable(tasks, alive, [limit.name for limit in limits if limit.owner == "operator"])

@@ -20,13 +20,12 @@ from onthedot.operations.live_view import LiveView
 from onthedot.operations.move import was_moved
 from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.sources import SourceInfo, source_infos, written_reason
-from onthedot.operations.task_queries import MANY
+from onthedot.operations.task_queries import MANY, PENDING
 from onthedot.operations.workers import WorkerInfo, worker_info
 from onthedot.stores.capabilities import HasServerInfo, ServerInfo
 from onthedot.stores.contract import Ended, Lease, Limit, NewTask, Record, Store
 
 NO_CODE = CodeDefinitions()
-_WAITING = ("scheduled", "ready", "parked")
 
 
 class Operations(LimitOperations):
@@ -102,7 +101,7 @@ class Operations(LimitOperations):
         """All that wait, as they would be added to another store."""
         return [
             NewTask(record.uuid, record.source, record.body, record.due, 0, record.lane, record.unique, record.policy)
-            for state in _WAITING
+            for state in PENDING
             async for record in self.records({"state": state}, most=None)
         ]
 
@@ -111,7 +110,7 @@ class Operations(LimitOperations):
         ended, counts = 0, await self.counts()
         if not (counts.get("scheduled") or counts.get("ready")):
             return 0
-        for state in _WAITING:
+        for state in PENDING:
             uuids = [record.uuid async for record in self.records({"state": state}, most=None)]
             for start in range(0, len(uuids), MANY):
                 ended += await self.cancel(*uuids[start : start + MANY], reason=reason)

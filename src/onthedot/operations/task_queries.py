@@ -19,6 +19,7 @@ from onthedot.operations.argument_filter import check, has
 from onthedot.stores.contract import Page, Record, State, Store
 
 MANY = 1000  # records a read, where all are wanted
+PENDING: tuple[State, ...] = ("scheduled", "ready", "parked")
 _PAGE = 100
 _READS = 50  # of the store, for one page; then it is short, and its cursor goes on
 _CURSOR = re.compile(r"(parked:)?[0-9]*")

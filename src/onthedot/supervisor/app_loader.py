@@ -1,4 +1,4 @@
-"""Finding the user's app: ``module:app``, ``module``, ``app.py`` or ``path/app.py:app``."""
+"""Import the user's app: ``module:app``, ``module``, ``app.py`` or ``path/app.py:app``."""
 
 from __future__ import annotations
 
@@ -10,47 +10,50 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
-from onthedot.cli.options import CliError
+from onthedot.supervisor.exit_codes import CommandError
 
 if TYPE_CHECKING:
-    from onthedot import App  # at run time only where user code is loaded: a supervisor does without
+    from onthedot import App  # imported at run time only where user code is loaded: a supervisor does without it
 
-_OURS = (str(Path(__file__).parents[1]), "<frozen importlib")
+_OWN_FRAMES = (str(Path(__file__).parents[1]), "<frozen importlib")
 _IMPORTLIB = os.sep + "importlib" + os.sep
+_MAX_NAMES = 8
 
 
-def load_app(text: str) -> App[Any]:
-    """The app behind -A. Whatever is wrong, it says what was tried and what is there."""
+def load_app(spec: str) -> App[Any]:
+    """Return the app that `spec` names. The error names what was looked for and what is there instead."""
     from onthedot.api.app import App, open_apps
 
-    place, _, attribute = text.partition(":") if ":" in text else (text, "", "")
-    folder, name = where(place)
+    place, _, attribute = spec.partition(":")
+    folder, name = module_location(place)
     if str(folder) not in sys.path:
         sys.path.insert(0, str(folder))
     module = _import(name, place, folder)
     apps: dict[str, App[Any]] = {key: value for key, value in vars(module).items() if isinstance(value, App)}
     if not attribute:
-        return _only(apps, place)
+        return _only_app(apps, place)
     found: object = module
     for part in attribute.split("."):
         found = getattr(found, part, None)
     app = next((app for app in open_apps if app is found), None)
     if app is not None:
         return app
-    kind = "has no" if found is None else "has no App in"
-    raise CliError(f"{place} {kind} {attribute!r}; {_told(apps, place)}")
+    problem = "has no" if found is None else "has no App in"
+    raise CommandError(f"{place} {problem} {attribute!r}; {_list_apps(apps, place)}")
 
 
-def where(place: str) -> tuple[Path, str]:
-    """The folder to look in and the module's dotted name. A file in a package is imported as a part of it."""
+def module_location(place: str) -> tuple[Path, str]:
+    """Return the folder for ``sys.path`` and the dotted module name. A file in a package is imported as part of it."""
     if not place.endswith(".py") and os.sep not in place:
         return Path.cwd(), place
     file = Path(place).resolve()
     if file.is_dir() or not file.exists():
-        raise CliError(f"there is no file {file}; {_there(file.parent)}")
-    folder, parts = file.parent, [] if file.name == "__init__.py" else [file.stem]
+        raise CommandError(f"there is no file {file}; {_list_modules(file.parent)}")
+    folder = file.parent
+    parts = [] if file.name == "__init__.py" else [file.stem]
     while (folder / "__init__.py").exists():
-        folder, parts = folder.parent, [folder.name, *parts]
+        parts.insert(0, folder.name)
+        folder = folder.parent
     return folder, ".".join(parts)
 
 
@@ -59,48 +62,49 @@ def _import(name: str, place: str, folder: Path) -> ModuleType:
         return importlib.import_module(name)
     except ModuleNotFoundError as error:
         if error.name is None or not f"{name}.".startswith(f"{error.name}."):
-            raise CliError(_trouble(place, error)) from None
-        raise CliError(f"there is no module {error.name!r} in {folder}, nor installed; {_there(folder)}") from None
+            raise CommandError(_import_failure(place, error)) from None
+        message = f"there is no module {error.name!r} in {folder}, nor installed; {_list_modules(folder)}"
+        raise CommandError(message) from None
     except SyntaxError as error:
-        raise CliError(f"{error.filename}:{error.lineno}: {error.msg}: {(error.text or '').strip()}") from None
-    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may do anything while it is imported
-        raise CliError(_trouble(place, error)) from None
+        raise CommandError(f"{error.filename}:{error.lineno}: {error.msg}: {(error.text or '').strip()}") from None
+    except (Exception, SystemExit) as error:  # noqa: BLE001 - user code may raise anything while it is imported
+        raise CommandError(_import_failure(place, error)) from None
 
 
-def _trouble(place: str, error: BaseException) -> str:
-    """User code has failed: here its own frames do help."""
+def _import_failure(place: str, error: BaseException) -> str:
+    """With the frames of the user's code, and none of ours."""
     frames = [
         frame
         for frame in traceback.extract_tb(error.__traceback__)
-        if not frame.filename.startswith(_OURS) and _IMPORTLIB not in frame.filename
+        if not frame.filename.startswith(_OWN_FRAMES) and _IMPORTLIB not in frame.filename
     ]
     shown = "".join(traceback.format_list(frames)).rstrip()
     last = traceback.format_exception_only(error)[-1].strip()
     return f"{place} cannot be imported: {last}" + (f"\n{shown}" if frames else "")
 
 
-def _only(apps: dict[str, App[Any]], place: str) -> App[Any]:
+def _only_app(apps: dict[str, App[Any]], place: str) -> App[Any]:
     different = {id(app): app for app in apps.values()}
     if len(different) == 1:
         return next(iter(different.values()))
     if "app" in apps:
         return apps["app"]
     if not apps:
-        raise CliError(_told(apps, place))
-    raise CliError(f"which app? {_told(apps, place)}")
+        raise CommandError(_list_apps(apps, place))
+    raise CommandError(f"which app? {_list_apps(apps, place)}")
 
 
-def _told(apps: dict[str, App[Any]], place: str) -> str:
+def _list_apps(apps: dict[str, App[Any]], place: str) -> str:
     if apps:
         return "there are " + ", ".join(f"{place}:{name}" for name in apps)
     return f"{place} has no App; write `app = App(…)` in it"
 
 
-def _there(folder: Path) -> str:
+def _list_modules(folder: Path) -> str:
     if not folder.is_dir():
         return f"and no folder {folder}"
     files = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
     packages = [f"{path.parent.name}/" for path in folder.glob("*/__init__.py")]
     found = sorted(files + packages)
-    shown = ", ".join(found[:8]) + (", …" if len(found) > 8 else "")
+    shown = ", ".join(found[:_MAX_NAMES]) + (", …" if len(found) > _MAX_NAMES else "")
     return f"here is {shown}" if found else "there is no Python file here"

@@ -1,4 +1,4 @@
-"""Beats for a worker process from outside of it, and buries its session as soon as it dies."""
+"""Heartbeats for a worker process, sent by its supervisor. The session is reaped as soon as the process dies."""
 
 from __future__ import annotations
 
@@ -11,89 +11,90 @@ from onthedot.clock.system import SystemClock
 from onthedot.stores import connect
 from onthedot.supervisor.messages import SessionSpec, SupervisorMessage
 
-_LAST_WORDS = 2.0  # seconds that a supervisor which ends gives the stores
-_under_way: set[asyncio.Task[None]] = set()
+_REAP_TIMEOUT = 2.0  # seconds that a supervisor waits for the stores at its end
+_running: set[asyncio.Task[None]] = set()
 
 
 async def wait_for_reaps() -> None:
-    """The sessions of processes that have ended are in no store any more, or it cannot be told."""
-    if _under_way:
-        await asyncio.wait(_under_way, timeout=_LAST_WORDS)
-    if _under_way:
-        for task in _under_way:
+    """Wait until the sessions of ended processes are closed or reaped, for a bounded time."""
+    if _running:
+        await asyncio.wait(_running, timeout=_REAP_TIMEOUT)
+    if _running:
+        for task in _running:
             task.cancel()
-        await asyncio.wait(_under_way)
+        await asyncio.wait(_running)
 
 
 class ChildHeartbeat:
-    """One session, over a connection of its own.
+    """Heartbeats of one session, over a connection of its own.
 
-    What goes wrong here is not told: the worker hears of no beat, beats by itself, and tells.
+    Errors are not logged here: a worker that gets no answers sends its own heartbeats and logs what goes wrong.
     """
 
-    def __init__(self, session: SessionSpec, say: Callable[[SupervisorMessage], None]) -> None:
-        self.session = session  # may be replaced by one of the same name that says more
-        self._say = say
+    def __init__(self, session: SessionSpec, send: Callable[[SupervisorMessage], None]) -> None:
+        self.session = session  # may be replaced by one of the same name with newer info
+        self._send = send
         self._store = connect(session.store, SystemClock(), session.app)
         self._opened = False
-        self._over = asyncio.Event()
+        self._ended = asyncio.Event()
         self._died = False
-        task = asyncio.create_task(self._keep())
-        _under_way.add(task)
-        task.add_done_callback(_under_way.discard)
+        task = asyncio.create_task(self._run())
+        _running.add(task)
+        task.add_done_callback(_running.discard)
 
     def end(self, *, died: bool) -> None:
-        """died: what it ran shall be run by others, now. Else it is closed; but a beat may have opened it again."""
-        if not self._over.is_set():
+        """Stop the heartbeats. died: reap the session, so that others run its tasks at once. Else it is closed once
+        more, since a late heartbeat may have opened it again."""
+        if not self._ended.is_set():
             self._died = died
-            self._over.set()
+            self._ended.set()
 
-    async def _keep(self) -> None:
+    async def _run(self) -> None:
         try:
             alive = True
-            while alive and not self._over.is_set():
+            while alive and not self._ended.is_set():
                 lease = self.session.lease / 1000
                 try:
                     alive = await self._beat(lease)
                     pause = lease / 3
-                except Exception:  # noqa: BLE001 - as said above
+                except Exception:  # noqa: BLE001 - see the class
                     pause = lease / 10
                 with contextlib.suppress(TimeoutError):
-                    await asyncio.wait_for(self._over.wait(), pause)
-            await self._over.wait()
-            await self._bury()
+                    await asyncio.wait_for(self._ended.wait(), pause)
+            await self._ended.wait()
+            await self._close_session()
         finally:
             if self._opened:
                 await self._store.close()
 
+    async def _open(self) -> None:
+        if not self._opened:
+            await self._store.open()
+            self._opened = True
+
     async def _beat(self, lease: float) -> bool:
         async with asyncio.timeout(lease):
-            if not self._opened:
-                await self._store.open()
-                self._opened = True
-            sent, said = time.monotonic(), self.session
-            beat = await self._store.heartbeat(said.name, said.info, said.lease)
-        self._say(
-            SupervisorMessage(
-                session=said.name, sent=sent, alive=beat.alive, cancel=tuple(each.uuid for each in beat.cancel_requests)
-            )
-        )
+            await self._open()
+            sent = time.monotonic()
+            session = self.session
+            beat = await self._store.heartbeat(session.name, session.info, session.lease)
+        cancel = tuple(each.uuid for each in beat.cancel_requests)
+        self._send(SupervisorMessage(session=session.name, sent=sent, alive=beat.alive, cancel=cancel))
         return beat.alive
 
-    async def _bury(self) -> None:
-        """Until the store has heard it, or the lease is over: then it knows by itself."""
-        until, pause = time.monotonic() + self.session.lease / 1000, 0.01
+    async def _close_session(self) -> None:
+        """Retry until the store has answered, or until the lease is over and the store reaps the session itself."""
+        until = time.monotonic() + self.session.lease / 1000
+        pause = 0.01
         while (left := until - time.monotonic()) > 0:
             try:
                 async with asyncio.timeout(left):
-                    if not self._opened:
-                        await self._store.open()
-                        self._opened = True
+                    await self._open()
                     if self._died:
                         await self._store.close_session(self.session.name, crashed=True)
                     else:
                         await self._store.close_session(self.session.name)
                 return
-            except Exception:  # noqa: BLE001 - likewise
+            except Exception:  # noqa: BLE001 - see the class
                 await asyncio.sleep(pause)
                 pause = min(pause * 2, 1.0)

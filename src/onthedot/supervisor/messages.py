@@ -1,4 +1,4 @@
-"""What a supervisor and its worker processes say to each other."""
+"""Messages between a supervisor and its worker processes: one JSON object per line, over a socket pair."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from typing import Literal
 
 import msgspec
 
-_ALONE = 5.0  # seconds an orphan has for giving back what it holds
-_PATIENT = 1_000_000  # bytes that wait for a supervisor that does not listen
+_ORPHAN_TIMEOUT = 5.0  # seconds that a worker without its supervisor has to release its tasks
+_MAX_UNSENT = 1_000_000  # bytes kept for a supervisor that does not read
 
 
 class LaunchOptions(msgspec.Struct, frozen=True):
-    """What a worker process is told."""
+    """Options of a worker process."""
 
     app: str
     store: str | None = None
@@ -28,11 +28,11 @@ class LaunchOptions(msgspec.Struct, frozen=True):
     stop_timeout: float = 25.0
     log_format: Literal["console", "json"] | None = None
     foreground: bool = False  # may read from the terminal: `breakpoint()` in `dev`
-    stall_limit: float = 0.0  # seconds for which its event loop may say nothing; 0: for ever
+    stall_limit: float = 0.0  # seconds for which its event loop may be blocked; 0: no limit
 
 
 class SessionSpec(msgspec.Struct, frozen=True):
-    """What must be known to beat for it."""
+    """What the supervisor needs to send heartbeats for a session."""
 
     name: str
     info: bytes
@@ -42,95 +42,103 @@ class SessionSpec(msgspec.Struct, frozen=True):
 
 
 class WorkerReport(msgspec.Struct, omit_defaults=True):
-    """What it says, a line each."""
+    """From a worker process to its supervisor. With `session` or `closed_session` the other fields are not set."""
 
-    ready: str = ""  # its part of the ready line
+    ready: str = ""  # its part of the banner
     error: str = ""  # why it cannot start
-    turns: int = 0  # times it has asked the store so far
+    turns: int = 0  # turns of its worker so far
     stopping: bool = False  # it takes no more tasks
-    patience: float = 60.0  # seconds within which it asks, also when there is nothing to do
-    over: bool = False  # it has been told to end, and has
-    session: SessionSpec | None = None  # then nothing else is said: somebody has to beat for this one
-    left: str = ""  # likewise: this session is closed, or shall be
+    max_turn_gap: float = 60.0  # seconds between two turns, at most, also when there is nothing to do
+    finished: bool = False  # it was asked to stop, and has stopped
+    session: SessionSpec | None = None  # send heartbeats for this session from now on
+    closed_session: str = ""  # this session is closed, or is to be closed
 
 
 class SupervisorMessage(msgspec.Struct, omit_defaults=True):
-    """What it is told, a line each."""
+    """From the supervisor to a worker process."""
 
-    hurry: bool = False  # what still runs is to be cancelled
-    session: str = ""  # the store has answered to a beat for it, which was sent at this time of the monotonic clock
-    sent: float = 0.0
+    cancel_running: bool = False
+    session: str = ""  # the store has answered a heartbeat for it
+    sent: float = 0.0  # when that was sent, by the monotonic clock
     alive: bool = True
-    cancel: tuple[str, ...] = ()
+    cancel: tuple[str, ...] = ()  # uuids of tasks that are to be cancelled
 
 
-_word = msgspec.json.Decoder(SupervisorMessage)
+_decode = msgspec.json.Decoder(SupervisorMessage).decode
 
 
 class ParentChannel:
-    """The way to the one that started this process, who beats for it if a store needs that: it is a Helper."""
+    """A worker's end of the socket to its supervisor. It implements the engine's `HeartbeatDelegate`."""
 
     def __init__(self, fd: int) -> None:
         self._socket = socket.socket(fileno=fd)
         self._socket.set_inheritable(False)
         self._lock = threading.Lock()
         self._unsent = b""
-        self._half = b""  # of a line
-        self._hurry: Callable[[], object] = bool
-        self._kept = ""  # the session, and who wants to hear of it
-        self._heard: Callable[[float, bool, Sequence[str]], None] | None = None
+        self._partial_line = b""
+        self._on_cancel_running: Callable[[], object] | None = None
+        self._session = ""
+        self._on_answer: Callable[[float, bool, Sequence[str]], None] | None = None
         self.store: Callable[[], tuple[str, str]] = lambda: ("", "")  # its URL, and the app's name
 
-    def tell(self, report: WorkerReport) -> None:
-        """What it has no time to hear now is told with the next report, in order; but not without end."""
-        if len(self._unsent) < _PATIENT:
+    def send(self, report: WorkerReport) -> None:
+        """Never blocks. Reports that the supervisor does not read are sent with the next one, up to a bound."""
+        if len(self._unsent) < _MAX_UNSENT:
             self._unsent += msgspec.json.encode(report) + b"\n"
-        with contextlib.suppress(OSError):  # it is gone, or too busy to listen
+        with contextlib.suppress(OSError):  # the supervisor is gone, or does not read
             self._unsent = self._unsent[self._socket.send(self._unsent, socket.MSG_DONTWAIT) :]
 
-    # -- sessions
+    def close(self) -> None:
+        self._socket.close()
+
+    # -- HeartbeatDelegate
 
     def keep(self, session: str, info: bytes, lease: int, heard: Callable[[float, bool, Sequence[str]], None]) -> None:
-        self._kept, self._heard = session, heard
-        self.tell(WorkerReport(session=SessionSpec(session, info, lease, *self.store())))
+        self._session = session
+        self._on_answer = heard
+        self.send(WorkerReport(session=SessionSpec(session, info, lease, *self.store())))
 
     def leave(self, session: str) -> None:
-        self._heard = None
-        self.tell(WorkerReport(left=session))
-
-    # -- hearing
-
-    def watch(self, hurry: Callable[[], object]) -> None:
-        """On a thread of its own: user code may block the loop, and an orphan must not work on."""
-        self._hurry = hurry
-        threading.Thread(target=self._wait, name="onthedot-parent", daemon=True).start()
-
-    def _wait(self) -> None:
-        said = select.poll()
-        said.register(self._socket, select.POLLIN)
-        while self.look():
-            said.poll()
-        timer = threading.Timer(_ALONE, os._exit, (1,))
-        timer.daemon = True
-        timer.start()
-        self._hurry()
+        self._on_answer = None
+        self.send(WorkerReport(closed_session=session))
 
     def look(self) -> bool:
-        """Takes in what has been said, on whichever thread. False: nobody is there any more."""
+        """Read what has arrived, on any thread. False: the supervisor is gone."""
         with self._lock:
             try:
-                while said := self._socket.recv(65_536, socket.MSG_DONTWAIT):
-                    *lines, self._half = (self._half + said).split(b"\n")
+                while data := self._socket.recv(65_536, socket.MSG_DONTWAIT):
+                    *lines, self._partial_line = (self._partial_line + data).split(b"\n")
                     for line in lines:
-                        self._take(_word.decode(line))
+                        self._receive(_decode(line))
             except BlockingIOError:
                 return True
             except OSError:
                 pass
             return False
 
-    def _take(self, word: SupervisorMessage) -> None:
-        if word.hurry:
-            self._hurry()
-        if self._heard is not None and word.session == self._kept:
-            self._heard((time.monotonic() - word.sent) * 1000, word.alive, word.cancel)
+    # -- reading
+
+    def watch(self, on_cancel_running: Callable[[], object]) -> None:
+        """Read on a thread of its own: user code may block the loop, and an orphan must stop working."""
+        self._on_cancel_running = on_cancel_running
+        threading.Thread(target=self._watch, name="onthedot-parent", daemon=True).start()
+
+    def _watch(self) -> None:
+        poll = select.poll()
+        poll.register(self._socket, select.POLLIN)
+        while self.look():
+            poll.poll()
+        timer = threading.Timer(_ORPHAN_TIMEOUT, os._exit, (1,))
+        timer.daemon = True
+        timer.start()
+        self._cancel_running()
+
+    def _receive(self, message: SupervisorMessage) -> None:
+        if message.cancel_running:
+            self._cancel_running()
+        if self._on_answer is not None and message.session == self._session:
+            self._on_answer((time.monotonic() - message.sent) * 1000, message.alive, message.cancel)
+
+    def _cancel_running(self) -> None:
+        if self._on_cancel_running is not None:
+            self._on_cancel_running()

@@ -1,4 +1,4 @@
-"""Keeps worker processes going. It imports no user code, so nothing that tasks do can stop it."""
+"""The supervisor keeps worker processes running. It imports no user code, so tasks cannot stop it."""
 
 from __future__ import annotations
 
@@ -13,112 +13,119 @@ from onthedot.observability.log_format import say
 from onthedot.supervisor.health_port import HealthPort
 from onthedot.supervisor.heartbeats import wait_for_reaps
 from onthedot.supervisor.messages import LaunchOptions
-from onthedot.supervisor.worker_process import STARTING, WorkerProcess, how, signals
+from onthedot.supervisor.worker_process import START_TIMEOUT, WorkerProcess, describe_exit_code, signal_handlers
 
-_FIRST_PAUSE, _LONGEST_PAUSE = 0.1, 30.0  # seconds before one that died young is started again
-_YOUNG = 10.0
-_TRIES = 3  # times that the first of a slot may end without a word before it was ready
+_FIRST_PAUSE = 0.1  # seconds before a process is started again
+_MAX_PAUSE = 30.0
+_MIN_LIFETIME = 10.0  # seconds; a process that lived longer resets the pause
+_MAX_FAILED_STARTS = 3  # of a slot that has never been ready, without an error message
 
 
 class Supervisor:
+    """health: the address of the health port. A slot is the place of one process and of its successors."""
+
     def __init__(self, config: LaunchOptions, processes: int, health: tuple[str, int] | None) -> None:
         self._config = config
         self._slots: list[WorkerProcess | None] = [None] * processes
-        self._next: dict[int, WorkerProcess] = {}  # by slot: the successor of a rolling restart
+        self._successors: dict[int, WorkerProcess] = {}  # by slot, during a rolling restart
         self._health = health
         self._stop = asyncio.Event()
-        self._done: set[int] = set()  # slots that shall stay empty: drained, or --burst
-        self._ready: set[int] = set()  # slots that have been
+        self._done: set[int] = set()  # slots that stay empty: drained, or --burst
+        self._ready: set[int] = set()  # slots that have been ready
         self._all_ready = False
         self._killed = False
-        self._failed: int | None = None  # what the first children ended with, if they could not start
+        self._failed: int | None = None  # the exit code of the first processes, if they could not start
         self._rolling: asyncio.Task[None] | None = None
         self._had_terminal = sys.stdin is not None and sys.stdin.isatty()
 
     async def run(self) -> int:
-        """Until all have ended, by a signal or by themselves. Answers with the exit code."""
+        """Run until all processes have ended, by a signal or by themselves. Return the exit code."""
         async with contextlib.AsyncExitStack() as stack:
-            asked = {signal.SIGTERM: self._asked, signal.SIGINT: self._asked}
-            stack.enter_context(signals({**asked, signal.SIGHUP: self._hung_up}))
+            stops = {signal.SIGTERM: self._on_stop, signal.SIGINT: self._on_stop}
+            stack.enter_context(signal_handlers({**stops, signal.SIGHUP: self._on_hangup}))
             if self._health is not None:
-                await stack.enter_async_context(HealthPort(*self._health, self.trouble))
-            keepers = [asyncio.create_task(self._keep(slot)) for slot in range(len(self._slots))]
+                await stack.enter_async_context(HealthPort(*self._health, self.problems))
+            slots = [asyncio.create_task(self._run_slot(slot)) for slot in range(len(self._slots))]
             stopping = asyncio.create_task(self._stop_all())
-            await asyncio.gather(*keepers)
+            await asyncio.gather(*slots)
             if self._stop.is_set():
-                await stopping  # the successors of a rolling restart, too
+                await stopping  # includes the successors of a rolling restart
             stopping.cancel()
             await wait_for_reaps()
             if self._failed is None and not self._config.burst:
                 self._say("worker stopped" + (" · killed what did not stop in time" if self._killed else ""))
         return self._failed or int(self._killed)
 
-    def trouble(self) -> dict[str, str]:
+    def problems(self) -> dict[str, str]:
         """By process: why it should get no traffic."""
         kept = [(slot, child) for slot, child in enumerate(self._slots) if slot not in self._done]
-        shown = {f"worker {slot + 1}": child.trouble() if child else "is starting" for slot, child in kept}
-        return {name: trouble for name, trouble in shown.items() if trouble}
+        problems = {f"worker {slot + 1}": child.problem() if child else "is starting" for slot, child in kept}
+        return {name: problem for name, problem in problems.items() if problem}
 
     def _say(self, text: str) -> None:
         say(text, self._config.log_format)
 
     # -- one slot
 
-    async def _keep(self, slot: int) -> None:
-        """One process after the other, until it is enough."""
-        pause, tries = _FIRST_PAUSE, 0
+    async def _run_slot(self, slot: int) -> None:
+        """Run one process after the other, until none is wanted."""
+        pause = _FIRST_PAUSE
+        failed_starts = 0
         while not self._stop.is_set():
-            child = self._slots[slot] = self._next.pop(slot, None) or await WorkerProcess.start(self._config)
-            if self._stop.is_set():  # since the start was begun
+            child = self._successors.pop(slot, None) or await WorkerProcess.start(self._config)
+            self._slots[slot] = child
+            if self._stop.is_set():  # since the start began
                 await child.stop()
-            elif await child.started():
-                self._one_ready(slot, child)
-            code = await child.ended()
-            if slot in self._next:  # its successor is at work
+            elif await child.wait_ready():
+                self._on_ready(slot, child)
+            code = await child.wait_ended()
+            if slot in self._successors:
                 continue
-            if child.over or self._stop.is_set():  # --burst, drained, or told by us
+            if child.finished or self._stop.is_set():  # --burst, drained, or stopped by us
                 self._done.add(slot)
                 return
             if slot not in self._ready:
-                tries += code >= 0  # one that was killed says nothing about its code
-                if child.error or tries == _TRIES:
+                failed_starts += code >= 0  # a killed process says nothing about its code
+                if child.error or failed_starts == _MAX_FAILED_STARTS:
                     self._give_up(child, code)
                     return
-            pause = _FIRST_PAUSE if time.monotonic() - child.began > _YOUNG else min(pause * 2, _LONGEST_PAUSE)
+            lived_long = time.monotonic() - child.started_at > _MIN_LIFETIME
+            pause = _FIRST_PAUSE if lived_long else min(pause * 2, _MAX_PAUSE)
             self._say(
-                f"worker {slot + 1} (pid {child.pid}) {'stalled' if child.stalled else 'died'}, {how(code)}; "
-                f"starting another in {pause:.1f} s" + (f": {child.error}" if child.error else "")
+                f"worker {slot + 1} (pid {child.pid}) {'stalled' if child.stalled else 'died'}, "
+                f"{describe_exit_code(code)}; starting another in {pause:.1f} s"
+                + (f": {child.error}" if child.error else "")
             )
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
 
     def _give_up(self, child: WorkerProcess, code: int) -> None:
-        """It could not start, and said why, or often enough: starting it again would change nothing."""
+        """It could not start, and reported why or tried often enough: another start would change nothing."""
         self._failed = code if code > 0 else 1
-        message = child.error or f"the worker ended before it was ready, {how(code)}"
+        message = child.error or f"the worker ended before it was ready, {describe_exit_code(code)}"
         print(f"onthedot: {message}", file=sys.stderr, flush=True)
         self._stop.set()
 
-    def _one_ready(self, slot: int, child: WorkerProcess) -> None:
+    def _on_ready(self, slot: int, child: WorkerProcess) -> None:
         self._ready.add(slot)
         if len(self._ready) == len(self._slots) and not self._all_ready:
             self._all_ready = True
-            many = f" · {len(self._slots)} processes" if len(self._slots) > 1 else ""
-            self._say(f"worker ready{many} · {child.told.ready}")
+            processes = f" · {len(self._slots)} processes" if len(self._slots) > 1 else ""
+            self._say(f"worker ready{processes} · {child.banner}")
 
     # -- signals
 
-    def _asked(self) -> None:
-        """Once: running tasks finish. Again: they are cancelled and go back."""
+    def _on_stop(self) -> None:
+        """The first signal lets running tasks finish, the second cancels and requeues them."""
         if self._stop.is_set():
             for child in self._living():
-                child.hurry()
+                child.cancel_running()
         else:
             self._stop.set()
             self._say(f"stopping · running tasks have {self._config.stop_timeout:g} s (again: cancel them now)")
 
     def _living(self) -> list[WorkerProcess]:
-        known = [*self._slots, *self._next.values()]
+        known = [*self._slots, *self._successors.values()]
         return [child for child in known if child is not None and child.alive]
 
     async def _stop_all(self) -> None:
@@ -128,26 +135,26 @@ class Supervisor:
         ended = await asyncio.gather(*(child.stop() for child in self._living()))
         self._killed = not all(ended)
 
-    def _hung_up(self) -> None:
-        """SIGHUP: a rolling restart; but if our terminal was closed, an end."""
+    def _on_hangup(self) -> None:
+        """SIGHUP starts a rolling restart; if our terminal was closed, it stops the worker."""
         if self._had_terminal:
             try:
                 os.tcgetpgrp(0)
             except OSError:
-                self._asked()
+                self._on_stop()
                 return
         if not self._stop.is_set() and (self._rolling is None or self._rolling.done()):
             self._rolling = asyncio.create_task(self._roll())
 
     async def _roll(self) -> None:
-        """One after the other: the new one is ready before the old one stops."""
+        """Replace one process after the other: the new one is ready before the old one stops."""
         for slot, old in enumerate(self._slots):
             if old is None or not old.alive:
                 continue
             new = await WorkerProcess.start(self._config)
-            self._next[slot] = new
-            if not (await new.started(STARTING) and new.alive):
-                self._next.pop(slot, None)
+            self._successors[slot] = new
+            if not (await new.wait_ready(START_TIMEOUT) and new.alive):
+                self._successors.pop(slot, None)
                 self._say(f"the new worker {slot + 1} cannot start, so the old ones stay: {new.error or 'it ended'}")
                 await new.stop()
                 return

@@ -1,4 +1,4 @@
-"""A worker process, as the one that started it sees it."""
+"""A worker process as its supervisor sees it."""
 
 from __future__ import annotations
 
@@ -16,16 +16,16 @@ import msgspec
 from onthedot.supervisor.heartbeats import ChildHeartbeat
 from onthedot.supervisor.messages import LaunchOptions, SessionSpec, SupervisorMessage, WorkerReport
 
-STARTING = 60.0  # seconds until one that says nothing is not even starting
-SILENT = 5.0  # seconds without a word from its event loop: it does not get on
-_LINE = 2**24  # bytes; a session names all of its sources
-_EOF = 0.05  # seconds for the last words of one that is dead; what it has forked may hold its end of the line
-_DUMP = 1.0  # seconds for writing its stacks
-KILL_AFTER = 3.0  # seconds beyond stop_timeout: what had to be cancelled may tidy up and go back
+START_TIMEOUT = 60.0  # seconds that a new process has to become ready
+MAX_SILENCE = 5.0  # seconds without a report; more means that something blocks its event loop
+KILL_AFTER = 3.0  # seconds beyond stop_timeout, for cancelled tasks to clean up and be requeued
+_MAX_LINE = 2**24  # bytes; a session names all of its sources
+_EOF_TIMEOUT = 0.05  # seconds for the last reports of a dead process; programs it has forked may hold the socket open
+_DUMP_TIME = 1.0  # seconds for faulthandler to write the stacks
 
 
 class WorkerProcess:
-    """One process. It dies when its supervisor does: the socket between them ends."""
+    """One process. It ends when its supervisor does, because the socket between them is closed."""
 
     def __init__(
         self,
@@ -35,19 +35,20 @@ class WorkerProcess:
         writer: asyncio.StreamWriter,
     ) -> None:
         self.config = config
-        self._writer = writer  # the child watches its other end
+        self._writer = writer  # the child watches the other end
         self.process = process
         self.ready: asyncio.Event = asyncio.Event()
         now = time.monotonic()
-        self.told: WorkerReport = WorkerReport()
+        self.report: WorkerReport = WorkerReport()  # the last one
+        self.banner: str = ""
         self.error: str = ""
-        self.began: float = now
-        self.heard: float = now
-        self.turned: float = now
-        self.stalled: bool = False  # it was killed for that
-        self.over: bool = False  # it ended because it was told to, by whomever
-        self._keeping: ChildHeartbeat | None = None  # its session, if a store wants beats
-        self._listening = asyncio.create_task(self._listen(reader))
+        self.started_at: float = now
+        self.reported_at: float = now
+        self.turned_at: float = now
+        self.stalled: bool = False  # it was killed because its event loop was blocked
+        self.finished: bool = False  # it ended because it was asked to, by anybody
+        self._heartbeat: ChildHeartbeat | None = None  # of its session, if the store needs heartbeats
+        self._reading = asyncio.create_task(self._read(reader))
         self._watching = asyncio.create_task(self._watch())
 
     @classmethod
@@ -59,7 +60,7 @@ class WorkerProcess:
                 sys.executable, "-m", "onthedot", "_child", str(fd), msgspec.json.encode(config).decode(),
                 pass_fds=(fd,), process_group=None if config.foreground else 0,
             )  # fmt: skip
-        return cls(config, process, *await asyncio.open_connection(sock=ours, limit=_LINE))
+        return cls(config, process, *await asyncio.open_connection(sock=ours, limit=_MAX_LINE))
 
     @property
     def pid(self) -> int:
@@ -69,107 +70,117 @@ class WorkerProcess:
     def alive(self) -> bool:
         return self.process.returncode is None
 
-    async def _listen(self, reader: asyncio.StreamReader) -> None:
+    async def _read(self, reader: asyncio.StreamReader) -> None:
         with contextlib.suppress(ConnectionError):
             async for line in reader:
                 report = msgspec.json.decode(line, type=WorkerReport)
-                if report.session is not None or report.left:
-                    self._keep(report.session)
+                if report.session is not None or report.closed_session:
+                    self._set_session(report.session)
                     continue
-                self.heard = time.monotonic()
-                if report.turns != self.told.turns:
-                    self.turned = self.heard
+                self.reported_at = time.monotonic()
+                if report.turns != self.report.turns:
+                    self.turned_at = self.reported_at
                 if report.ready:
+                    self.banner = report.ready
                     self.ready.set()
-                self.error, self.over = report.error or self.error, report.over
-                self.told = report if not self.told.ready else msgspec.structs.replace(report, ready=self.told.ready)
+                if report.error:
+                    self.error = report.error
+                self.finished = report.finished
+                self.report = report
 
-    def _keep(self, session: SessionSpec | None) -> None:
-        """Beats for this one from now on, and for no other."""
-        kept = self._keeping
-        if kept is not None and session is not None and kept.session.name == session.name:
-            kept.session = session
+    def _set_session(self, session: SessionSpec | None) -> None:
+        """Send heartbeats for this session from now on, and for no other."""
+        current = self._heartbeat
+        if current is not None and session is not None and current.session.name == session.name:
+            current.session = session
             return
-        if kept is not None:
-            kept.end(died=session is not None)  # a new name without an end of the old one: it was lost
-        self._keeping = None if session is None else ChildHeartbeat(session, self._say)
+        if current is not None:
+            current.end(died=session is not None)  # a new session without the end of the old one: that was lost
+        self._heartbeat = None if session is None else ChildHeartbeat(session, self._send)
 
-    def _say(self, word: SupervisorMessage) -> None:
+    def _send(self, message: SupervisorMessage) -> None:
         if self.alive:
-            self._writer.write(msgspec.json.encode(word) + b"\n")
+            self._writer.write(msgspec.json.encode(message) + b"\n")
 
     async def _watch(self) -> None:
-        """Sees it die. What it ran is anybody's from that moment on."""
-        stalled = asyncio.create_task(self._mind_stalls())
+        """Wait for the end of the process. From then on other workers may run its tasks."""
+        stall_check = asyncio.create_task(self._kill_if_stalled())
         await self.process.wait()
-        stalled.cancel()
-        await asyncio.wait([self._listening], timeout=_EOF)
-        if self._keeping is not None:
-            self._keeping.end(died=True)
+        stall_check.cancel()
+        await asyncio.wait([self._reading], timeout=_EOF_TIMEOUT)
+        if self._heartbeat is not None:
+            self._heartbeat.end(died=True)
 
-    async def _mind_stalls(self) -> None:
-        """A loop that says nothing for stall_limit will not settle what it holds. faulthandler names the line."""
+    async def _kill_if_stalled(self) -> None:
+        """A loop that is blocked for stall_limit will not settle its tasks. faulthandler names the line."""
         await self.ready.wait()
-        limit, late = self.config.stall_limit or math.inf, 0
-        while late < 2:  # what it said while this process was stopped lies there still: read that first
-            await asyncio.sleep(min(3600, max(1, self.heard + limit - time.monotonic())))
-            late = late + 1 if time.monotonic() - self.heard > limit else 0
+        limit = self.config.stall_limit or math.inf
+        checks = 0
+        while checks < 2:  # if this process was stopped itself, unread reports are read before the second check
+            await asyncio.sleep(min(3600, max(1, self.reported_at + limit - time.monotonic())))
+            checks = checks + 1 if time.monotonic() - self.reported_at > limit else 0
         self.stalled = True
-        self.tell(signal.SIGABRT)
-        await asyncio.sleep(_DUMP)
-        self.tell(signal.SIGKILL)
+        self.send_signal(signal.SIGABRT)
+        await asyncio.sleep(_DUMP_TIME)
+        self.send_signal(signal.SIGKILL)
 
-    async def started(self, patience: float | None = None) -> bool:
-        """Waits until it is ready. False: it has ended, or is too slow."""
-        ready, ended = asyncio.ensure_future(self.ready.wait()), asyncio.ensure_future(self.ended())
-        await asyncio.wait([ready, ended], timeout=patience, return_when=asyncio.FIRST_COMPLETED)
-        for waiting in (ready, ended):
-            waiting.cancel()
+    async def wait_ready(self, timeout: float | None = None) -> bool:
+        """False: it has ended, or is not ready in time."""
+        ready = asyncio.ensure_future(self.ready.wait())
+        ended = asyncio.ensure_future(self.wait_ended())
+        await asyncio.wait([ready, ended], timeout=timeout, return_when=asyncio.FIRST_COMPLETED)
+        for pending in (ready, ended):
+            pending.cancel()
         return self.ready.is_set()
 
-    async def ended(self) -> int:
+    async def wait_ended(self) -> int:
+        """Return the exit code."""
         code = await self.process.wait()
         await self._watching
-        await asyncio.wait([self._listening], timeout=1)  # its last words
+        await asyncio.wait([self._reading], timeout=1)  # its last reports
         self._writer.close()
         return code
 
-    def trouble(self) -> str:
-        """Why it should get no traffic; "" if it gets on: its loop speaks, and it asks the store."""
+    def problem(self) -> str:
+        """Why it should get no traffic; "" if its loop runs and its worker reaches the store."""
         if not self.alive:
             return "has ended"
         if not self.ready.is_set():
             return "is starting"
-        if self.told.stopping:
+        if self.report.stopping:
             return "is stopping"
-        silent, idle = time.monotonic() - self.heard, time.monotonic() - self.turned
-        if silent > SILENT:
-            return f"has not been heard of for {silent:.0f} s: something blocks its event loop"
-        return f"has not reached the store for {idle:.0f} s" if idle > self.told.patience else ""
+        now = time.monotonic()
+        if now - self.reported_at > MAX_SILENCE:
+            return f"has not been heard of for {now - self.reported_at:.0f} s: something blocks its event loop"
+        if now - self.turned_at > self.report.max_turn_gap:
+            return f"has not reached the store for {now - self.turned_at:.0f} s"
+        return ""
 
-    def tell(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         if self.alive:
             with contextlib.suppress(ProcessLookupError):
                 self.process.send_signal(number)
 
-    def hurry(self) -> None:
-        """What still runs is cancelled and goes back. Not by a second signal: two of a kind may come as one."""
-        if self.alive:
-            self._say(SupervisorMessage(hurry=True))
+    def cancel_running(self) -> None:
+        """Cancel and requeue its running tasks. Not by a second SIGTERM: two equal signals may arrive as one."""
+        self._send(SupervisorMessage(cancel_running=True))
 
     async def stop(self) -> bool:
-        """Running tasks finish or go back. False: it had to be killed."""
-        self.tell(signal.SIGTERM)
+        """Let running tasks finish, or cancel and requeue them after stop_timeout. False: it had to be killed."""
+        self.send_signal(signal.SIGTERM)
         with contextlib.suppress(TimeoutError):
-            await asyncio.wait_for(self.ended(), self.config.stop_timeout + KILL_AFTER)
+            await asyncio.wait_for(self.wait_ended(), self.config.stop_timeout + KILL_AFTER)
             return True
-        self.tell(signal.SIGKILL)
-        await self.ended()
+        self.send_signal(signal.SIGKILL)
+        await self.wait_ended()
         return False
 
 
-def how(code: int) -> str:
-    """An exit code, in words."""
+def describe_exit_code(code: int) -> str:
+    """
+    >>> describe_exit_code(3), describe_exit_code(-9)
+    ('exit code 3', 'killed by SIGKILL')
+    """
     if code >= 0:
         return f"exit code {code}"
     try:
@@ -179,7 +190,7 @@ def how(code: int) -> str:
 
 
 @contextlib.contextmanager
-def signals(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Generator[None, None, None]:
+def signal_handlers(handlers: Mapping[signal.Signals, Callable[[], None]]) -> Generator[None, None, None]:
     loop = asyncio.get_running_loop()
     for number, handler in handlers.items():
         loop.add_signal_handler(number, handler)

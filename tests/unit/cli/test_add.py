@@ -73,7 +73,7 @@ WRONG = [
     # arguments, exit code, what is said
     (["nope"], 2, "No such command 'nope'; there are: add, demo"),
     (["wroker", "app.py"], 2, "No such command 'wroker'; did you mean 'worker'?"),
-    (["task"], 2, "task what? There are: task cancel, task explain, task list"),
+    (["task"], 2, "task needs a command; there are: task cancel, task explain, task list"),
     (["task", "nope"], 2, "task what?"),
     (["task", "show", "x", "--store", "foo"], 2, "onthedot: store 'foo' is not a store's URL; known are"),
     (["task", "list", "--store", "sqlite:///none.db"], 3, "onthedot: there is no file"),

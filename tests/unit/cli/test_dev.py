@@ -6,7 +6,7 @@ import os
 import signal
 from pathlib import Path
 
-from onthedot.cli.dev import files_below
+from onthedot.cli.dev import python_files
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Running, Shop
 
@@ -100,4 +100,4 @@ def test_environments_and_hidden_folders_are_not_watched(tmp_path: Path) -> None
     for name in ("a.py", "pkg/b.py", ".git/c.py", "env/pyvenv.cfg", "env/lib/d.py", "__pycache__/e.py", "f.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
-    assert sorted(Path(name).name for name in files_below(tmp_path)) == ["a.py", "b.py"]
+    assert sorted(Path(name).name for name in python_files(tmp_path)) == ["a.py", "b.py"]

@@ -57,7 +57,7 @@ def test_a_file_without_its_third_slash() -> None:
         (["task", "list", "--state", "lost"], 2, "usage", "'lost' is not one of"),
         (["task", "list", "--nope"], 2, "usage", "No such option"),
         (["--nope", "task", "list"], 2, "usage", "No such option"),
-        (["task"], 2, "usage", "task what?"),
+        (["task"], 2, "usage", "task needs a command"),
         (["nope"], 2, "usage", "No such command 'nope'"),
         (["task", "list", "--store", "foo"], 2, "usage", "is not a store's URL"),
         (["task", "list", "--store", "sqlite:///none.db"], 3, "store", "there is no file"),

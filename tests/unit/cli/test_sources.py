@@ -49,7 +49,7 @@ def test_what_is_known_of_a_source(limited: Desk) -> None:
     head, *rows = limited.do("source", "list").splitlines()
     assert head.split()[:3] == ["SOURCE", "READY", "PARKED"]
     assert rows[1].split() == ["greet", "1", "0", "1", "0", "0", "1", "0"]
-    assert rows[2].split("  ")[-1].strip() == "4 at once, 100/m, 2 at once a key"
+    assert rows[2].split("  ")[-1].strip() == "4 at once, 100/m, 2 at once per key"
     assert rows[4].split()[0] == "@openai"
     assert rows[4].endswith("5/s")
 
@@ -68,7 +68,7 @@ def test_an_operator_s_limit_stands_before_code_s(limited: Desk) -> None:
     limited.app._portal.run_sync(lambda _: lower())
     found = [(each["name"], each["cap"], each["by"]) for each in sources(limited)["send"]["limits"] if each["cap"]]
     assert found == [("send", 1, "operator"), ("send/*", 2, "code"), ("send/acme", 9, "code")]
-    assert "1 at once (operator), 100/m, 2 at once a key, 9 at once for acme" in limited.do("source", "list")
+    assert "1 at once (operator), 100/m, 2 at once per key, 9 at once for acme" in limited.do("source", "list")
 
 
 def test_pause_and_resume(desk: Desk) -> None:
@@ -139,7 +139,7 @@ def test_a_limit_is_set_and_given_back(limited: Desk) -> None:
     assert limited.do("source", "limit", "@openai", "--at-once", "3") == "@openai: 3 at once, 5/s (burst 5)\n"
     told = limited.json("source", "limit", "send", "--key", "a/b", "--at-once", "7")["limit"]
     assert (told["cap"], told["changed"]) == (7, ["cap"])
-    assert limited.do("source", "limit", "send", "--key", "*", "--at-once", "6") == "send a key: 6 at once\n"
+    assert limited.do("source", "limit", "send", "--key", "*", "--at-once", "6") == "send per key: 6 at once\n"
 
 
 @pytest.mark.parametrize(

@@ -11,7 +11,7 @@ import pytest
 from click.testing import CliRunner
 
 from onthedot.cli import main
-from onthedot.cli.top_view import spark
+from onthedot.cli.top_view import sparkline
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Desk, Running, Shop
 
@@ -81,7 +81,7 @@ def test_live_at_a_terminal(desk: Desk, tmp_path: Path) -> None:
         desk.add("fail", order=1)
         screen.until("fail ")
         screen.type("p")
-        screen.until("held, p goes on")
+        screen.until("frozen, p goes on")
         desk.add("later", order=1)
         screen.type("p")
         screen.until("later")
@@ -103,6 +103,6 @@ def test_memory_has_nothing_to_look_at(desk: Desk) -> None:
 
 
 def test_bars() -> None:
-    assert spark([]) == ""
-    assert spark([0, 0]) == "__"
-    assert spark([0, 1, 1000, 500]) == "_▁█▄"
+    assert sparkline([]) == ""
+    assert sparkline([0, 0]) == "__"
+    assert sparkline([0, 1, 1000, 500]) == "_▁█▄"

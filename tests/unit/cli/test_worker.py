@@ -245,7 +245,7 @@ def test_listed_and_drained(shop: Shop) -> None:
     assert first["started"] is not None
     assert first["concurrency"]["async"] == 100
     told = shop.do("worker", "drain", first["id"])
-    assert f"told worker {first['id']} (pid {first['pid']})" in told
+    assert f"worker {first['id']} (pid {first['pid']}) finishes" in told
     wait_until(lambda: worker.children() == [second["pid"]], 10)
     shop.do("worker", "drain", second["id"])
     assert worker.ended() == 0  # all gone, so the supervisor goes too

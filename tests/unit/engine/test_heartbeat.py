@@ -3,19 +3,14 @@
 from __future__ import annotations
 
 import logging
-import socket
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
-
-import msgspec
 
 from onthedot.clock.manual import ManualClock
 from onthedot.engine.heartbeat import Heard, Heartbeat
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import HeartbeatResult
 from onthedot.stores.memory import MemoryStore
-from onthedot.supervisor.messages import ParentChannel, SupervisorMessage, WorkerReport
 from tests.support.waits import every_chance, until
 
 LEASE = 3000
@@ -159,30 +154,3 @@ async def test_the_helper_is_told_what_is_new(clock: ManualClock) -> None:
         await it.keeper.update_info(b"second")
         await it.keeper.update_info(b"second")
     assert helper.kept == [b"first", b"second"]
-
-
-def test_parent_and_child_speak_in_lines() -> None:
-    """Whatever the pieces are that arrive, and also if nobody reads for a while."""
-    ours, theirs = socket.socketpair()
-    with ours:
-        parent, heard = ParentChannel(theirs.detach()), list[tuple[bool, Sequence[str]]]()
-        parent.store = lambda: ("redis://cache", "shop")
-        parent.keep("w", b"x" * 500_000, LEASE, lambda _, alive, cancel: heard.append((alive, cancel)))
-        for number in range(100):
-            parent.tell(WorkerReport(turns=number))
-        said = b""
-        while b'"turns":99' not in said:
-            said += ours.recv(65_536)
-            parent.tell(WorkerReport())  # what could not be sent goes with the next
-        first = msgspec.json.decode(said.splitlines()[0], type=WorkerReport).session
-        assert first is not None
-        assert (first.name, len(first.info), first.store, first.app) == ("w", 500_000, "redis://cache", "shop")
-        word = msgspec.json.encode(SupervisorMessage(session="w", sent=time.monotonic(), cancel=("u1",))) + b"\n"
-        ours.sendall(word[:10])
-        assert parent.look()
-        ours.sendall(word[10:] + msgspec.json.encode(SupervisorMessage(session="other", alive=False)) + b"\n")
-        assert parent.look()
-        assert heard == [(True, ("u1",))]
-        ours.shutdown(socket.SHUT_WR)
-        assert not parent.look()
-        parent._socket.close()
