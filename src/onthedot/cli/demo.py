@@ -1,4 +1,4 @@
-"""``onthedot demo``: a tour. It runs the code it shows (of a step, up to the first empty line) and checks the result."""
+"""``onthedot demo``: a tour. It runs the code it shows (of a step, up to the first empty line) and checks itself."""
 
 from __future__ import annotations
 
@@ -297,7 +297,7 @@ async def tour(url: str) -> None:
 @click.option("--speed", type=click.FloatRange(0.1, 100), default=1.0, show_default=True, help="Times faster.")
 def demo(speed: float) -> None:
     """A tour in this terminal of what tasks can do, in about 15 seconds. It runs, checks itself and ends."""
-    global stage  # noqa: PLW0603 - what the functions shown speak to, without passing it around
+    global stage  # noqa: PLW0603 - the functions that are shown use it
     stage = Stage(screen(), speed)
     ticks.clear()
     try:

@@ -282,7 +282,7 @@ def test_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
         subprocess.run(["umount", "-l", str(small)], check=True)
     (bad,) = [each for each in json.loads(told.stdout)["findings"] if not each["ok"]]
     assert (bad["what"], bad["text"]) == ("disk", "0.0 GiB free")
-    assert f"make room where {small} is" in bad["remedy"]
+    assert f"free space where {small} is" in bad["remedy"]
 
 
 def test_no_folder_and_no_file(desk: Desk, tmp_path: Path) -> None:
@@ -327,5 +327,5 @@ def test_an_app_that_cannot_be_imported(desk: Desk, tmp_path: Path) -> None:
     (tmp_path / "broken_app.py").write_text("import nothing_of_the_kind")
     what, text, remedy = only(desk, "-A", "broken_app.py")
     assert (what, "No module named 'nothing_of_the_kind'" in text, remedy) == (
-        "app", True, "mend it, or name the right one by -A",
+        "app", True, "fix it, or name the right one by -A",
     )  # fmt: skip

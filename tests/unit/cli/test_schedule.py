@@ -211,7 +211,7 @@ def test_the_load_of_the_day(desk: Desk) -> None:
     desk.put("daily", f"0 {int(then)} * * *")
 
     def load(*names: str) -> dict[str, str]:
-        lines = desk.do("plan", *names).partition("runs an hour (UTC)\n\n")[2].splitlines()
+        lines = desk.do("plan", *names).partition("runs per hour (UTC)\n\n")[2].splitlines()
         return {line[:5]: line[5:] for line in lines}
 
     assert len(load()) == 24
