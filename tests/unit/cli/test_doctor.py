@@ -214,7 +214,7 @@ def test_a_newer_schema(desk: Desk, tmp_path: Path) -> None:
     desk.add("greet", name="ann")
     desk.app.shutdown()
     with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
-        db.execute("UPDATE onthedot_counter SET version = 99")
+        db.execute("UPDATE onthedot_sequence SET version = 99")
         db.commit()
     bad = ill(desk, code=3)
     assert [each["what"] for each in bad] == ["schema", "store"]

@@ -33,7 +33,7 @@ class SqlitePicker:
     def repeat_claim(self) -> tuple[list[Record], list[Record]]:
         """What is still held under the last one."""
         tables = self._tables
-        rows = tables.db.execute(SQL["under"], (self._session.fence,)).fetchall() if self._session.fence else []
+        rows = tables.db.execute(SQL["leased_under"], (self._session.fence,)).fetchall() if self._session.fence else []
         return [tables.record(row) for row in rows if not row[-1]], [tables.record(row) for row in rows if row[-1]]
 
     def take(self) -> tuple[list[Record], list[Record]]:
@@ -52,7 +52,7 @@ class SqlitePicker:
 
     def _hold(self, seqs: list[int], *, chore: bool) -> None:
         row = (self._fence, chore, self._number, msgspec.json.encode(seqs).decode())
-        self._tables.db.execute(SQL["hold_many"], row)
+        self._tables.db.execute(SQL["lease_many"], row)
         self._number += len(seqs)
 
     # -- chores
@@ -79,7 +79,7 @@ class SqlitePicker:
 
     def _first(self, source: str, suspect: bool) -> Record | None:
         tables, queue = self._tables, (self._tables.id_of(source), suspect, -(2**62), 0, 1)
-        row = tables.db.execute(SQL["queue"], queue).fetchone()
+        row = tables.db.execute(SQL["ready_page"], queue).fetchone()
         return None if row is None else tables.record(tables.db.execute(SQL["by_seq"], (row[7],)).fetchone())
 
     # -- tasks
@@ -89,7 +89,7 @@ class SqlitePicker:
         tables, now = self._tables, self._tables.now
         rank, seq, queue = -(2**62), 0, (tables.id_of(source), suspect)
         while left[source] > 0 and (not suspect or self._suspects > 0):
-            rows = tables.db.execute(SQL["queue"], (*queue, rank, seq, most)).fetchall()
+            rows = tables.db.execute(SQL["ready_page"], (*queue, rank, seq, most)).fetchall()
             for row in rows:
                 whole = row if row[10] is None else tables.db.execute(SQL["by_seq"], (row[7],)).fetchone()
                 yield row[-1], row[7], suspect, to_record(whole, source, now), whole
@@ -123,7 +123,7 @@ class SqlitePicker:
             else:
                 shut += 1
         for (source, suspect), last in seen.items():
-            tables.db.execute(SQL["taken"], (tables.id_of(source), suspect, *last))
+            tables.db.execute(SQL["leave_ready_until"], (tables.id_of(source), suspect, *last))
         self._taken(taken)
         return taken
 
@@ -204,7 +204,7 @@ class SqlitePicker:
     def _next_in(self, rest: Mapping[str, float | None]) -> float | None:
         tables = self._tables
         tables.limits.save()
-        moments = tables.db.execute(SQL["moments"], {"app": tables.app, "now": tables.now}).fetchone()
+        moments = tables.db.execute(SQL["next_times"], {"app": tables.app, "now": tables.now}).fetchone()
         waits = [wait for wait in rest.values() if wait is not None]
         waits += [max(0.0, moment - tables.now) for moment in moments if moment is not None]
         return min(waits, default=None)

@@ -14,7 +14,7 @@ def note(tables: SqliteTables, notes: Sequence[Note]) -> list[Lease]:
     lost: list[Lease] = []
     for each in notes:
         lease = each.lease
-        leased = tables.db.execute(SQL["held_under"], (tables.app, lease.uuid, lease.fence, lease.session)).fetchone()
+        leased = tables.db.execute(SQL["leased_seq"], (tables.app, lease.uuid, lease.fence, lease.session)).fetchone()
         if leased is None:
             lost.append(lease)
         else:

@@ -50,7 +50,7 @@ class SqliteLimitTable(LimitTable):
         for name in {each.name for each in changed}:
             head, slash, key = name.partition("/")
             low, high = (f"{head}/", f"{head}0") if slash and key == "*" else (name, f"{name}\0")  # "0" comes after "/"
-            self._db.execute(SQL["look_again"], {"app": self._app, "low": low, "high": high, "now": now})
+            self._db.execute(SQL["recheck_lanes"], {"app": self._app, "low": low, "high": high, "now": now})
         return changed
 
     def lane(self, name: str) -> Lane:

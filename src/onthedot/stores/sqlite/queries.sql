@@ -1,16 +1,16 @@
 -- In the order of the flow: begin, add, places, lanes, time, chores, settle, claim, sessions, control, purge, look.
 
 -- name: record
-task.uuid, task.source, task.body, task.policy, task.lane, task.uniq, coalesce(past.due, task.due), task.seq,
-task.added, coalesce(past.state, task.state), past.why, past.retries, past.crashes, past.earlier, past.cancel,
-past.settled, past.session, past.started, past.ended, past.keep_until, past.result, past.error, past.result_until,
-past.hops
+task.uuid, task.source, task.body, task.policy, task.lane, task.unique_key, coalesce(history.due, task.due), task.seq,
+task.added, coalesce(history.state, task.state), history.reason, history.retries, history.crashes, history.earlier, history.cancel,
+history.settled, history.session, history.started, history.ended, history.keep_until, history.result, history.error, history.result_until,
+history.hops
 
--- name: counters
-SELECT seq, fence, moves, control FROM onthedot_counter;
+-- name: sequences
+SELECT seq, fence, moves, control FROM onthedot_sequence;
 
--- name: save_counters
-UPDATE onthedot_counter SET seq = ?, fence = ?, moves = ?, control = ?;
+-- name: save_sequences
+UPDATE onthedot_sequence SET seq = ?, fence = ?, moves = ?, control = ?;
 
 -- name: app
 SELECT id FROM onthedot_app WHERE name = ?;
@@ -33,10 +33,10 @@ SELECT name FROM onthedot_source WHERE id = ?;
 INSERT INTO onthedot_source (app, name) VALUES (?, ?) RETURNING id;
 
 -- name: insert
-INSERT INTO onthedot_task (seq, app, uuid, source, body, policy, lane, uniq, due, added, state)
+INSERT INTO onthedot_task (seq, app, uuid, source, body, policy, lane, unique_key, due, added, state)
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (app, uuid) DO NOTHING;
 
--- name: take_back
+-- name: undo_insert
 DELETE FROM onthedot_task WHERE seq >= ?;
 
 -- name: exists
@@ -45,25 +45,25 @@ SELECT 1 FROM onthedot_task WHERE app = ? AND uuid = ?;
 -- name: replace
 UPDATE onthedot_task SET body = ?, policy = ?, lane = ? WHERE seq = ?;
 
--- name: key
-SELECT uuid, until FROM onthedot_uniq WHERE source = ? AND name = ?;
+-- name: unique_key
+SELECT uuid, until FROM onthedot_unique_key WHERE source = ? AND name = ?;
 
--- name: hold_key
-INSERT OR REPLACE INTO onthedot_uniq VALUES (?, ?, ?, ?);
+-- name: set_key
+INSERT OR REPLACE INTO onthedot_unique_key VALUES (?, ?, ?, ?);
 
 -- name: free_key
-DELETE FROM onthedot_uniq WHERE source = ? AND name = ? AND uuid = ?;
+DELETE FROM onthedot_unique_key WHERE source = ? AND name = ? AND uuid = ?;
 
--- name: save
-INSERT OR REPLACE INTO onthedot_past (
-    due, state, why, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, result, error,
+-- name: save_history
+INSERT OR REPLACE INTO onthedot_history (
+    due, state, reason, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, result, error,
     hops, result_until, seq
 )
 VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: save_plain
-INSERT OR REPLACE INTO onthedot_past (
-    seq, due, state, why, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, result
+-- name: save_plain_ends
+INSERT OR REPLACE INTO onthedot_history (
+    seq, due, state, reason, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, result
 )
 SELECT task.seq, task.due, 'succeeded', 'due', 0, 0, 0, 0, ?, ?, ?, ?, ?, x''
 FROM json_each(?) AS wanted CROSS JOIN onthedot_task AS task ON task.seq = wanted.value;
@@ -80,22 +80,22 @@ INSERT INTO onthedot_parked VALUES (?, ?, ?, ?);
 -- name: leave_parked
 DELETE FROM onthedot_parked WHERE app = ? AND lane = ? AND rank = ? AND seq = ?;
 
--- name: arm
+-- name: set_alarm
 INSERT INTO onthedot_alarm VALUES (?, ?, ?);
 
--- name: disarm
+-- name: clear_alarm
 DELETE FROM onthedot_alarm WHERE app = ? AND at = ? AND seq = ?;
 
 -- name: by_uuid
-SELECT {record} FROM onthedot_task AS task LEFT JOIN onthedot_past AS past USING (seq)
+SELECT {record} FROM onthedot_task AS task LEFT JOIN onthedot_history AS history USING (seq)
 WHERE task.app = ? AND task.uuid = ?;
 
 -- name: first_parked
 SELECT {record} FROM onthedot_parked AS parked CROSS JOIN onthedot_task AS task USING (seq)
-LEFT JOIN onthedot_past AS past USING (seq)
+LEFT JOIN onthedot_history AS history USING (seq)
 WHERE parked.app = ? AND parked.lane = ? ORDER BY parked.rank, parked.seq LIMIT 1;
 
--- name: look_again
+-- name: recheck_lanes
 WITH RECURSIVE parked (lane) AS (  -- from lane to lane, whatever the number of their tasks
     SELECT min(lane) FROM onthedot_parked WHERE app = :app AND lane >= :low AND lane < :high
     UNION ALL
@@ -103,12 +103,12 @@ WITH RECURSIVE parked (lane) AS (  -- from lane to lane, whatever the number of 
             WHERE next.app = :app AND next.lane > parked.lane AND next.lane < :high)
     FROM parked WHERE parked.lane IS NOT NULL
 )
-INSERT INTO onthedot_lane (app, name, running, admitted, pledged, refill_at)
+INSERT INTO onthedot_lane (app, name, running, admitted, reserved, refill_at)
 SELECT :app, lane, 0, 0, 0, :now FROM parked WHERE lane IS NOT NULL
 ON CONFLICT (app, name) DO UPDATE SET refill_at = excluded.refill_at;
 
 -- name: lane
-SELECT running, admitted, pledged, tokens, at, refill_at FROM onthedot_lane WHERE app = ? AND name = ?;
+SELECT running, admitted, reserved, tokens, at, refill_at FROM onthedot_lane WHERE app = ? AND name = ?;
 
 -- name: save_lane
 INSERT OR REPLACE INTO onthedot_lane VALUES (?, ?, ?, ?, ?, ?, ?, ?);
@@ -125,17 +125,17 @@ FROM onthedot_lane AS lane WHERE app = :app AND name > :after ORDER BY name LIMI
 DELETE FROM onthedot_lane WHERE app = ? AND name = ?;
 
 -- name: limits
-SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FROM onthedot_bound WHERE app = ?;
+SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FROM onthedot_limit WHERE app = ?;
 
 -- name: put_limit
-INSERT OR REPLACE INTO onthedot_bound VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO onthedot_limit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
--- name: rung
+-- name: due_alarms
 SELECT {record}, alarm.at FROM onthedot_alarm AS alarm CROSS JOIN onthedot_task AS task USING (seq)
-LEFT JOIN onthedot_past AS past USING (seq)
+LEFT JOIN onthedot_history AS history USING (seq)
 WHERE alarm.app = ? AND alarm.at <= ? ORDER BY alarm.at, alarm.seq LIMIT ?;
 
--- name: silence
+-- name: clear_due_alarms
 DELETE FROM onthedot_alarm WHERE app = ? AND (at, seq) <= (?, ?);
 
 -- name: enter_chore
@@ -146,51 +146,51 @@ DELETE FROM onthedot_chore WHERE seq = ?;
 
 -- name: chores
 SELECT {record} FROM onthedot_chore AS chore CROSS JOIN onthedot_task AS task USING (seq)
-LEFT JOIN onthedot_past AS past USING (seq) WHERE chore.app = ? ORDER BY chore.number LIMIT ?;
+LEFT JOIN onthedot_history AS history USING (seq) WHERE chore.app = ? ORDER BY chore.number LIMIT ?;
 
--- name: leased
-SELECT task.uuid, task.source, x'', task.policy, task.lane, task.uniq, coalesce(past.due, task.due), task.seq,
-    task.added, coalesce(past.state, task.state), past.why, past.retries, past.crashes, past.earlier, past.cancel,
-    past.settled, past.session, past.started, past.ended, past.keep_until, NULL, past.error, NULL, past.hops,
-    held.fence, held.chore
+-- name: leased_task
+SELECT task.uuid, task.source, x'', task.policy, task.lane, task.unique_key, coalesce(history.due, task.due), task.seq,
+    task.added, coalesce(history.state, task.state), history.reason, history.retries, history.crashes, history.earlier, history.cancel,
+    history.settled, history.session, history.started, history.ended, history.keep_until, NULL, history.error, NULL, history.hops,
+    lease.fence, lease.chore
 FROM onthedot_task AS task
-LEFT JOIN onthedot_past AS past ON past.seq = task.seq
-LEFT JOIN onthedot_held AS held ON held.seq = task.seq
+LEFT JOIN onthedot_history AS history ON history.seq = task.seq
+LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq
 WHERE task.app = ? AND task.uuid = ?;
 
 -- name: end_leases
-DELETE FROM onthedot_held WHERE fence = ? AND NOT touched AND seq IN (SELECT value FROM json_each(?)) RETURNING seq;
+DELETE FROM onthedot_lease WHERE fence = ? AND NOT touched AND seq IN (SELECT value FROM json_each(?)) RETURNING seq;
 
 -- name: touch
-UPDATE onthedot_held SET touched = 1 WHERE seq = ?;
+UPDATE onthedot_lease SET touched = 1 WHERE seq = ?;
 
--- name: hold
-SELECT fence, chore FROM onthedot_held WHERE seq = ?;
+-- name: lease
+SELECT fence, chore FROM onthedot_lease WHERE seq = ?;
 
 -- name: claim
 SELECT session, at FROM onthedot_claim WHERE fence = ?;
 
--- name: let_go
-DELETE FROM onthedot_held WHERE seq IN (SELECT value FROM json_each(?));
+-- name: release
+DELETE FROM onthedot_lease WHERE seq IN (SELECT value FROM json_each(?));
 
--- name: lessen_claim
+-- name: reduce_claim
 UPDATE onthedot_claim SET left = left - ? WHERE fence = ?;
 
 -- name: drop_claim
 DELETE FROM onthedot_claim WHERE fence = ? AND left <= 0;
 
--- name: delete
+-- name: delete_task
 DELETE FROM onthedot_task WHERE seq = ?;
 
--- name: delete_past
-DELETE FROM onthedot_past WHERE seq = ?;
+-- name: delete_history
+DELETE FROM onthedot_history WHERE seq = ?;
 
 -- name: delete_notes
 DELETE FROM onthedot_note WHERE seq = ?;
 
--- name: held_under
-SELECT held.seq FROM onthedot_task AS task CROSS JOIN onthedot_held AS held ON held.seq = task.seq
-CROSS JOIN onthedot_claim AS claim ON claim.fence = held.fence
+-- name: leased_seq
+SELECT lease.seq FROM onthedot_task AS task CROSS JOIN onthedot_lease AS lease ON lease.seq = task.seq
+CROSS JOIN onthedot_claim AS claim ON claim.fence = lease.fence
 WHERE task.app = ? AND task.uuid = ? AND claim.fence = ? AND claim.session = ?;
 
 -- name: has_note
@@ -202,20 +202,20 @@ DELETE FROM onthedot_note WHERE number = ?;
 -- name: write_note
 INSERT INTO onthedot_note (seq, kind, name, data, fence, session) VALUES (?, ?, ?, ?, ?, ?);
 
--- name: keep
-INSERT INTO onthedot_kept (app, what, until, ended, seqs) VALUES (?, ?, ?, ?, ?);
+-- name: retain
+INSERT INTO onthedot_retention (app, what, until, ended, seqs) VALUES (?, ?, ?, ?, ?);
 
--- name: queue
-SELECT task.uuid, task.source, task.body, task.policy, task.lane, task.uniq, task.due, task.seq, task.added, task.state,
-    past.why, ready.rank
-FROM onthedot_ready AS ready CROSS JOIN onthedot_task AS task USING (seq) LEFT JOIN onthedot_past AS past USING (seq)
+-- name: ready_page
+SELECT task.uuid, task.source, task.body, task.policy, task.lane, task.unique_key, task.due, task.seq, task.added, task.state,
+    history.reason, ready.rank
+FROM onthedot_ready AS ready CROSS JOIN onthedot_task AS task USING (seq) LEFT JOIN onthedot_history AS history USING (seq)
 WHERE ready.source = ? AND ready.suspect = ? AND (ready.rank, ready.seq) > (?, ?)
 ORDER BY ready.rank, ready.seq LIMIT ?;
 
 -- name: by_seq
-SELECT {record} FROM onthedot_task AS task LEFT JOIN onthedot_past AS past USING (seq) WHERE task.seq = ?;
+SELECT {record} FROM onthedot_task AS task LEFT JOIN onthedot_history AS history USING (seq) WHERE task.seq = ?;
 
--- name: taken
+-- name: leave_ready_until
 DELETE FROM onthedot_ready WHERE source = ? AND suspect = ? AND (rank, seq) <= (?, ?);
 
 -- name: any_ready
@@ -225,17 +225,17 @@ SELECT 1 FROM onthedot_ready WHERE source = ? AND suspect = ? LIMIT 1;
 SELECT id, name FROM onthedot_source AS source WHERE app = :app
 AND EXISTS (SELECT 1 FROM onthedot_ready AS ready WHERE ready.source = source.id AND ready.suspect >= :suspect);
 
--- name: hold_many
-INSERT INTO onthedot_held SELECT value, ?, ?, ? + key, 0 FROM json_each(?);
+-- name: lease_many
+INSERT INTO onthedot_lease SELECT value, ?, ?, ? + key, 0 FROM json_each(?);
 
 -- name: new_claim
 INSERT INTO onthedot_claim VALUES (?, ?, ?, ?, ?);
 
--- name: under
-SELECT {record}, held.chore FROM onthedot_held AS held CROSS JOIN onthedot_task AS task USING (seq)
-LEFT JOIN onthedot_past AS past USING (seq) WHERE held.fence = ? ORDER BY held.place;
+-- name: leased_under
+SELECT {record}, lease.chore FROM onthedot_lease AS lease CROSS JOIN onthedot_task AS task USING (seq)
+LEFT JOIN onthedot_history AS history USING (seq) WHERE lease.fence = ? ORDER BY lease.ordinal;
 
--- name: moments
+-- name: next_times
 SELECT (SELECT min(at) FROM onthedot_alarm WHERE app = :app),
     (SELECT min(refill_at) FROM onthedot_lane WHERE app = :app AND refill_at > 0),
     (SELECT min(until) FROM onthedot_session WHERE app = :app),
@@ -246,7 +246,7 @@ SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incom
 WHERE app = ? AND next_at <= ? AND NOT paused;
 
 -- name: session
-SELECT info, until, suspects, number, fence, owner FROM onthedot_session WHERE app = ? AND name = ?;
+SELECT info, until, suspects, number, fence, process FROM onthedot_session WHERE app = ? AND name = ?;
 
 -- name: save_session
 INSERT OR REPLACE INTO onthedot_session VALUES (?, ?, ?, ?, ?, ?, ?, ?);
@@ -257,11 +257,11 @@ UPDATE onthedot_session SET suspects = suspects - 1 WHERE app = ? AND name = ?;
 -- name: overdue
 SELECT name FROM onthedot_session WHERE app = ? AND until <= ?;
 
--- name: owned
-SELECT name FROM onthedot_session WHERE app = ? AND owner = ?;
+-- name: sessions_of_process
+SELECT name FROM onthedot_session WHERE app = ? AND process = ?;
 
 -- name: sessions
-SELECT name, owner, info FROM onthedot_session WHERE app = ?;
+SELECT name, process, info FROM onthedot_session WHERE app = ?;
 
 -- name: claims_of
 SELECT fence, at FROM onthedot_claim WHERE app = ? AND session = ? ORDER BY fence;
@@ -272,14 +272,14 @@ DELETE FROM onthedot_claim WHERE app = ? AND session = ?;
 -- name: drop_session
 DELETE FROM onthedot_session WHERE app = ? AND name = ?;
 
--- name: bury
-INSERT OR IGNORE INTO onthedot_grave (app, name) VALUES (?, ?);
+-- name: mark_dead
+INSERT OR IGNORE INTO onthedot_dead_session (app, name) VALUES (?, ?);
 
--- name: level_graves
-DELETE FROM onthedot_grave WHERE number <= (SELECT max(number) FROM onthedot_grave) - ?;
+-- name: trim_dead
+DELETE FROM onthedot_dead_session WHERE number <= (SELECT max(number) FROM onthedot_dead_session) - ?;
 
--- name: grave
-SELECT 1 FROM onthedot_grave WHERE app = ? AND name = ?;
+-- name: is_dead
+SELECT 1 FROM onthedot_dead_session WHERE app = ? AND name = ?;
 
 -- name: schedule
 SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot_schedule
@@ -292,60 +292,60 @@ VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 -- name: drop_schedule
 DELETE FROM onthedot_schedule WHERE app = ? AND name = ?;
 
--- name: past_time
-SELECT number, until, ended, seqs FROM onthedot_kept WHERE app = ? AND what = ? AND until <= ?
+-- name: expired_retention
+SELECT number, until, ended, seqs FROM onthedot_retention WHERE app = ? AND what = ? AND until <= ?
 ORDER BY until, number LIMIT 1;
 
--- name: oldest_end
-SELECT number, until, ended, seqs FROM onthedot_kept WHERE app = ? AND what = ? ORDER BY ended, number LIMIT 1;
+-- name: oldest_retention
+SELECT number, until, ended, seqs FROM onthedot_retention WHERE app = ? AND what = ? ORDER BY ended, number LIMIT 1;
 
--- name: drop_kept
-DELETE FROM onthedot_kept WHERE number = ?;
+-- name: drop_retention
+DELETE FROM onthedot_retention WHERE number = ?;
 
--- name: lessen_kept
-UPDATE onthedot_kept SET seqs = ? WHERE number = ?;
+-- name: reduce_retention
+UPDATE onthedot_retention SET seqs = ? WHERE number = ?;
 
--- name: doomed
-SELECT task.seq, task.source, past.state FROM json_each(?) AS wanted
-CROSS JOIN onthedot_past AS past ON past.seq = wanted.value CROSS JOIN onthedot_task AS task ON task.seq = past.seq
-WHERE past.keep_until = ? AND past.ended = ?;
+-- name: retained_tasks
+SELECT task.seq, task.source, history.state FROM json_each(?) AS wanted
+CROSS JOIN onthedot_history AS history ON history.seq = wanted.value CROSS JOIN onthedot_task AS task ON task.seq = history.seq
+WHERE history.keep_until = ? AND history.ended = ?;
 
 -- name: forget_results
-UPDATE onthedot_past SET result = NULL WHERE seq IN (SELECT value FROM json_each(?)) AND result_until <= ?;
+UPDATE onthedot_history SET result = NULL WHERE seq IN (SELECT value FROM json_each(?)) AND result_until <= ?;
 
--- name: kept_number
+-- name: retained_count
 SELECT coalesce(sum(number), 0) FROM onthedot_tally
 WHERE source IN (SELECT id FROM onthedot_source WHERE app = ?) AND state IN ('succeeded', 'failed', 'cancelled');
 
 -- name: drop_keys
-DELETE FROM onthedot_uniq WHERE until <= ?;
+DELETE FROM onthedot_unique_key WHERE until <= ?;
 
--- name: count
+-- name: add_tally
 INSERT INTO onthedot_tally VALUES (?, ?, ?) ON CONFLICT DO UPDATE SET number = number + excluded.number;
 
--- name: counted
+-- name: tally_of
 SELECT number FROM onthedot_tally WHERE source = ? AND state = ?;
 
--- name: log
+-- name: log_changes
 INSERT INTO onthedot_change VALUES (?, ?, ?, ?);
 
--- name: trim_log
+-- name: trim_changes
 DELETE FROM onthedot_change WHERE number <= ?;
 
 -- name: get
 SELECT {record}, claim.session, claim.at, source.name FROM json_each(?) AS wanted
 CROSS JOIN onthedot_task AS task ON task.app = ? AND task.uuid = wanted.value
 CROSS JOIN onthedot_source AS source ON source.id = task.source
-LEFT JOIN onthedot_past AS past ON past.seq = task.seq
-LEFT JOIN onthedot_held AS held ON held.seq = task.seq AND NOT held.chore
-LEFT JOIN onthedot_claim AS claim ON claim.fence = held.fence;
+LEFT JOIN onthedot_history AS history ON history.seq = task.seq
+LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
+LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence;
 
 -- name: filters
 AND (:uuid IS NULL OR substr(task.uuid, 1, length(:uuid)) = :uuid)
 AND (:source IS NULL OR source.name = :source)
-AND (:state IS NULL OR iif(held.seq IS NULL, coalesce(past.state, task.state), 'running') = :state)
+AND (:state IS NULL OR iif(lease.seq IS NULL, coalesce(history.state, task.state), 'running') = :state)
 AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(task.policy, '$.tags') AS tag WHERE tag.value = :tag))
-AND (:unique IS NULL OR task.uniq = :unique)
+AND (:unique IS NULL OR task.unique_key = :unique)
 AND (:lane IS NULL OR task.lane = :lane)
 AND (:since IS NULL OR task.added >= :since)
 AND (:until IS NULL OR task.added < :until)
@@ -353,22 +353,22 @@ AND (:until IS NULL OR task.added < :until)
 -- name: find
 SELECT {record}, claim.session, claim.at, source.name FROM onthedot_task AS task
 CROSS JOIN onthedot_source AS source ON source.id = task.source
-LEFT JOIN onthedot_past AS past ON past.seq = task.seq
-LEFT JOIN onthedot_held AS held ON held.seq = task.seq AND NOT held.chore
-LEFT JOIN onthedot_claim AS claim ON claim.fence = held.fence
+LEFT JOIN onthedot_history AS history ON history.seq = task.seq
+LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
+LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence
 WHERE +task.app = :app AND task.seq < :before AND task.seq >= :low
 {filters}
 ORDER BY task.seq DESC LIMIT :limit;
 
 -- name: find_running
-SELECT {record}, claim.session, claim.at, source.name FROM onthedot_held AS held
-CROSS JOIN onthedot_task AS task ON task.seq = held.seq
+SELECT {record}, claim.session, claim.at, source.name FROM onthedot_lease AS lease
+CROSS JOIN onthedot_task AS task ON task.seq = lease.seq
 CROSS JOIN onthedot_source AS source ON source.id = task.source
-CROSS JOIN onthedot_claim AS claim ON claim.fence = held.fence
-LEFT JOIN onthedot_past AS past ON past.seq = held.seq
-WHERE held.seq < :before AND NOT held.chore AND task.app = :app
+CROSS JOIN onthedot_claim AS claim ON claim.fence = lease.fence
+LEFT JOIN onthedot_history AS history ON history.seq = lease.seq
+WHERE lease.seq < :before AND NOT lease.chore AND task.app = :app
 {filters}
-ORDER BY held.seq DESC LIMIT :limit;
+ORDER BY lease.seq DESC LIMIT :limit;
 
 -- name: newest_before
 SELECT seq FROM onthedot_task WHERE +app = ? AND seq < ? ORDER BY seq DESC LIMIT 1;
@@ -384,7 +384,7 @@ JOIN onthedot_source AS source ON source.id = tally.source
 WHERE source.app = ? AND tally.number != 0;
 
 -- name: workers
-SELECT name, owner, info FROM onthedot_session WHERE app = ? AND info IS NOT NULL AND until > ?;
+SELECT name, process, info FROM onthedot_session WHERE app = ? AND info IS NOT NULL AND until > ?;
 
 -- name: ready_before
 SELECT count(*) FROM (
@@ -397,13 +397,13 @@ SELECT count(*) FROM (SELECT 1 FROM onthedot_parked WHERE app = ? AND lane = ? A
 -- name: all_schedules
 SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot_schedule WHERE app = ?;
 
--- name: logged
+-- name: change_exists
 SELECT 1 FROM onthedot_change WHERE number = ?;
 
 -- name: changes
 SELECT number, at, moves FROM onthedot_change WHERE app = ? AND number > ? ORDER BY number LIMIT ?;
 
--- name: names
+-- name: task_names
 SELECT task.seq, task.uuid, source.name FROM json_each(?) AS wanted
 CROSS JOIN onthedot_task AS task ON task.seq = wanted.value
 CROSS JOIN onthedot_source AS source ON source.id = task.source;

@@ -79,13 +79,13 @@ class SqliteReads:
     def position(self, uuid: str, now: float) -> Position | None:
         self.db.execute("BEGIN")  # all that is read is of one moment; readers are in nobody's way
         try:
-            row = self.db.execute(SQL["leased"], (self._app, uuid)).fetchone()
+            row = self.db.execute(SQL["leased_task"], (self._app, uuid)).fetchone()
             if row is None or row[-2] is not None:
                 return None
             record = to_record(row, self.db.execute(SQL["source_name"], (row[1],)).fetchone()[0], now)
             if record.state in ENDED or record.history.reason in CHORE_REASONS:
                 return None
-            counted = self.db.execute(SQL["counted"], (row[1], "running")).fetchone()
+            counted = self.db.execute(SQL["tally_of"], (row[1], "running")).fetchone()
             limits = SqliteLimitTable(self.db, self._app)  # what its rules change is never saved
             limits.load()
             return Position(blockers(limits, record, counted[0] if counted else 0, now), self._ahead(record, row[1]))
@@ -113,7 +113,7 @@ class SqliteReads:
 
     def changes(self, after: str, limit: int) -> ChangePage:
         if not after:
-            return ChangePage([], str(self.db.execute(SQL["counters"]).fetchone()[2]))
+            return ChangePage([], str(self.db.execute(SQL["sequences"]).fetchone()[2]))
         rows = self.db.execute(SQL["changes"], (self._app, int(after), limit)).fetchall()
         entries = [ChangeEntry(str(number), list(self._transitions(at, moves))) for number, at, moves in rows]
         return ChangePage(entries, entries[-1].cursor if entries else after)
@@ -126,7 +126,7 @@ class SqliteReads:
         for state, seqs in moves.items():
             assert state != "gone"
             wanted = msgspec.json.encode(seqs).decode()
-            for _, uuid, source in self.db.execute(SQL["names"], (wanted,)):
+            for _, uuid, source in self.db.execute(SQL["task_names"], (wanted,)):
                 yield Transition(at, uuid, source, state)
 
 

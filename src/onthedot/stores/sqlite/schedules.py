@@ -70,20 +70,24 @@ def purge(tables: SqliteTables, limit: int, most: int) -> int:
     """First what is past its time, then what ended first, if there are too many."""
     db, app, now = tables.db, tables.app, tables.now
     gone = 0
-    while gone < limit and (row := db.execute(SQL["past_time"], (app, "task", now)).fetchone()) is not None:
+    while gone < limit and (row := db.execute(SQL["expired_retention"], (app, "task", now)).fetchone()) is not None:
         gone += _drop(tables, row, limit - gone)
     tables.save_tally()
-    beyond = db.execute(SQL["kept_number"], (app,)).fetchone()[0] - most
-    while gone < limit and beyond > 0 and (row := db.execute(SQL["oldest_end"], (app, "task")).fetchone()) is not None:
+    beyond = db.execute(SQL["retained_count"], (app,)).fetchone()[0] - most
+    while (
+        gone < limit
+        and beyond > 0
+        and (row := db.execute(SQL["oldest_retention"], (app, "task")).fetchone()) is not None
+    ):
         dropped = _drop(tables, row, min(limit - gone, beyond))
         gone, beyond = gone + dropped, beyond - dropped
     db.execute(SQL["drop_keys"], (now,))
     for _ in range(limit):
-        row = db.execute(SQL["past_time"], (app, "result", now)).fetchone()
+        row = db.execute(SQL["expired_retention"], (app, "result", now)).fetchone()
         if row is None:
             break
         db.execute(SQL["forget_results"], (row[3], now))
-        db.execute(SQL["drop_kept"], row[:1])
+        db.execute(SQL["drop_retention"], row[:1])
     tables.limits.sweep(now)
     return gone
 
@@ -92,12 +96,12 @@ def _drop(tables: SqliteTables, kept: Row, most: int) -> int:
     """Of tasks that ended together; those that were revived since are not found."""
     number, until, ended, seqs = kept
     db = tables.db
-    found = sorted(db.execute(SQL["doomed"], (seqs, until, ended)).fetchall())
+    found = sorted(db.execute(SQL["retained_tasks"], (seqs, until, ended)).fetchall())
     doomed, left = found[:most], found[most:]
     if left:
-        db.execute(SQL["lessen_kept"], (msgspec.json.encode([row[0] for row in left]).decode(), number))
+        db.execute(SQL["reduce_retention"], (msgspec.json.encode([row[0] for row in left]).decode(), number))
     else:
-        db.execute(SQL["drop_kept"], (number,))
+        db.execute(SQL["drop_retention"], (number,))
     for _, source, state in doomed:
         tables.counts[source, state] -= 1
     tables.delete([row[:1] for row in doomed])

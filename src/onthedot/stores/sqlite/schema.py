@@ -50,7 +50,7 @@ def prepare(db: sqlite3.Connection, path: str, *, auto: bool = True) -> None:
             steps = [schema_text()] if version == 0 else [_MIGRATIONS[step] for step in range(version, VERSION)]
             for statement in _statements("".join(steps)):
                 db.execute(statement)
-            db.execute("UPDATE onthedot_counter SET version = ?", (VERSION,))
+            db.execute("UPDATE onthedot_sequence SET version = ?", (VERSION,))
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
@@ -60,9 +60,9 @@ def prepare(db: sqlite3.Connection, path: str, *, auto: bool = True) -> None:
 
 def _version(db: sqlite3.Connection) -> int:
     """0: none yet. The file may be the user's own, so its user_version is not ours to use."""
-    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'onthedot_counter'").fetchone() is None:
+    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'onthedot_sequence'").fetchone() is None:
         return 0
-    version: int = db.execute("SELECT version FROM onthedot_counter").fetchone()[0]
+    version: int = db.execute("SELECT version FROM onthedot_sequence").fetchone()[0]
     return version
 
 

@@ -1,21 +1,21 @@
 -- Version 1. Times are milliseconds since the epoch. Few indexes: each costs every task.
 -- The names have a prefix, since the file may be the user's own.
 
-CREATE TABLE onthedot_counter (  -- one row: the last numbers given out; control grows with every limit and session
+CREATE TABLE onthedot_sequence (  -- one row: the last numbers given out; control grows with every limit and session
     one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL,
     seq INTEGER NOT NULL, fence INTEGER NOT NULL, moves INTEGER NOT NULL, control INTEGER NOT NULL
 );
-INSERT INTO onthedot_counter VALUES (1, 1, 0, 0, 0, 0);
+INSERT INTO onthedot_sequence VALUES (1, 1, 0, 0, 0, 0);
 
 CREATE TABLE onthedot_app (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE onthedot_source (id INTEGER PRIMARY KEY, app INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE (app, name));
 
 CREATE TABLE onthedot_task (  -- what was asked: written once, so that a page of them is never split
     seq INTEGER PRIMARY KEY, app INTEGER NOT NULL, uuid TEXT NOT NULL, source INTEGER NOT NULL, policy TEXT NOT NULL,
-    lane TEXT, uniq TEXT, due INTEGER NOT NULL, added INTEGER NOT NULL, state TEXT NOT NULL, body BLOB NOT NULL
+    lane TEXT, unique_key TEXT, due INTEGER NOT NULL, added INTEGER NOT NULL, state TEXT NOT NULL, body BLOB NOT NULL
 );
-CREATE TABLE onthedot_past (  -- what has happened since: due and state stand for the task's
-    seq INTEGER PRIMARY KEY, due INTEGER NOT NULL, state TEXT NOT NULL, why TEXT NOT NULL, retries INTEGER NOT NULL,
+CREATE TABLE onthedot_history (  -- what has happened since: due and state stand for the task's
+    seq INTEGER PRIMARY KEY, due INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, retries INTEGER NOT NULL,
     crashes INTEGER NOT NULL, earlier INTEGER NOT NULL, cancel INTEGER NOT NULL, settled INTEGER NOT NULL, session TEXT,
     started INTEGER, ended INTEGER, keep_until INTEGER, hops INTEGER NOT NULL DEFAULT 0, error BLOB,
     result_until INTEGER, result BLOB
@@ -36,26 +36,26 @@ CREATE TABLE onthedot_chore (number INTEGER PRIMARY KEY, app INTEGER NOT NULL, s
 CREATE TABLE onthedot_claim (
     fence INTEGER PRIMARY KEY, app INTEGER NOT NULL, session TEXT NOT NULL, at INTEGER NOT NULL, left INTEGER NOT NULL
 );
-CREATE TABLE onthedot_held (
-    seq INTEGER PRIMARY KEY, fence INTEGER NOT NULL, chore INTEGER NOT NULL, place INTEGER NOT NULL,
-    touched INTEGER NOT NULL  -- its past was written while it was held
+CREATE TABLE onthedot_lease (
+    seq INTEGER PRIMARY KEY, fence INTEGER NOT NULL, chore INTEGER NOT NULL, ordinal INTEGER NOT NULL,
+    touched INTEGER NOT NULL  -- its history was written while it was leased
 );
-CREATE TABLE onthedot_session (  -- number, fence: its last claim that took something; owner: its process
+CREATE TABLE onthedot_session (  -- number, fence: its last claim that took something
     app INTEGER, name TEXT, info BLOB, until REAL NOT NULL, suspects INTEGER NOT NULL,
-    number INTEGER NOT NULL, fence INTEGER NOT NULL, owner TEXT NOT NULL, PRIMARY KEY (app, name)
+    number INTEGER NOT NULL, fence INTEGER NOT NULL, process TEXT NOT NULL, PRIMARY KEY (app, name)
 ) WITHOUT ROWID;
-CREATE TABLE onthedot_grave (number INTEGER PRIMARY KEY, app INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE (app, name));
+CREATE TABLE onthedot_dead_session (number INTEGER PRIMARY KEY, app INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE (app, name));
 
-CREATE TABLE onthedot_uniq (
+CREATE TABLE onthedot_unique_key (
     source INTEGER, name TEXT, uuid TEXT NOT NULL, until INTEGER, PRIMARY KEY (source, name)
 ) WITHOUT ROWID;
-CREATE INDEX onthedot_uniq_until ON onthedot_uniq (until) WHERE until IS NOT NULL;
-CREATE TABLE onthedot_bound (  -- limits
+CREATE INDEX onthedot_unique_key_until ON onthedot_unique_key (until) WHERE until IS NOT NULL;
+CREATE TABLE onthedot_limit (  -- limits
     app INTEGER, name TEXT, cap INTEGER, rate REAL, burst REAL NOT NULL, paused INTEGER NOT NULL, reason TEXT NOT NULL,
     owner TEXT, paused_since INTEGER, lane_rule BLOB, PRIMARY KEY (app, name, owner)
 ) WITHOUT ROWID;
 CREATE TABLE onthedot_lane (  -- of a source only tokens and at are used: its bucket
-    app INTEGER, name TEXT, running INTEGER NOT NULL, admitted INTEGER NOT NULL, pledged REAL NOT NULL,
+    app INTEGER, name TEXT, running INTEGER NOT NULL, admitted INTEGER NOT NULL, reserved REAL NOT NULL,
     tokens REAL, at REAL, refill_at REAL, PRIMARY KEY (app, name)
 ) WITHOUT ROWID;
 CREATE INDEX onthedot_lane_refill ON onthedot_lane (app, refill_at) WHERE refill_at IS NOT NULL;
@@ -70,12 +70,12 @@ CREATE TABLE onthedot_note (
     number INTEGER PRIMARY KEY AUTOINCREMENT, seq INTEGER NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
     data BLOB NOT NULL, fence INTEGER NOT NULL, session TEXT NOT NULL, UNIQUE (seq, kind, name)
 );
-CREATE TABLE onthedot_kept (  -- what a purge is to drop: one row a call and keeping time, not one a task
+CREATE TABLE onthedot_retention (  -- what a purge is to drop: one row a call and keeping time, not one a task
     number INTEGER PRIMARY KEY, app INTEGER NOT NULL, what TEXT NOT NULL, until INTEGER NOT NULL,
     ended INTEGER NOT NULL, seqs TEXT NOT NULL
 );
-CREATE INDEX onthedot_kept_until ON onthedot_kept (app, what, until, number);
-CREATE INDEX onthedot_kept_ended ON onthedot_kept (app, what, ended, number);
+CREATE INDEX onthedot_retention_until ON onthedot_retention (app, what, until, number);
+CREATE INDEX onthedot_retention_ended ON onthedot_retention (app, what, ended, number);
 CREATE TABLE onthedot_tally (
     source INTEGER, state TEXT, number INTEGER NOT NULL, PRIMARY KEY (source, state)
 ) WITHOUT ROWID;

@@ -46,7 +46,7 @@ def worker(tables: SqliteTables, name: str) -> Session | None:
 
 
 def _is_dead(tables: SqliteTables, name: str) -> bool:
-    return tables.db.execute(SQL["grave"], (tables.app, name)).fetchone() is not None
+    return tables.db.execute(SQL["is_dead"], (tables.app, name)).fetchone() is not None
 
 
 def heartbeat(tables: SqliteTables, name: str, info: bytes, lease: int, owner: str) -> HeartbeatResult:
@@ -77,8 +77,8 @@ def close(tables: SqliteTables, name: str) -> None:
 def reap_session(tables: SqliteTables, name: str) -> None:
     """A suspect that ran alone took the session down; without one, any run may have done it."""
     _leave(tables, name)
-    tables.db.execute(SQL["bury"], (tables.app, name))
-    tables.db.execute(SQL["level_graves"], (_GRAVES,))
+    tables.db.execute(SQL["mark_dead"], (tables.app, name))
+    tables.db.execute(SQL["trim_dead"], (_GRAVES,))
     runs = [record for _, record in _runs(tables, name)]
     suspects = [record for record in runs if record.is_suspect]
     release_session(tables, name, crashes={record.uuid for record in suspects or runs})
@@ -91,13 +91,13 @@ def reap_overdue(tables: SqliteTables) -> None:
 
 def bury_owner(tables: SqliteTables, owner: str) -> None:
     """Its process is gone."""
-    for (name,) in tables.db.execute(SQL["owned"], (tables.app, owner)).fetchall():
+    for (name,) in tables.db.execute(SQL["sessions_of_process"], (tables.app, owner)).fetchall():
         reap_session(tables, name)
 
 
 def close_owner(tables: SqliteTables, owner: str) -> None:
     """Its process goes."""
-    for (name,) in tables.db.execute(SQL["owned"], (tables.app, owner)).fetchall():
+    for (name,) in tables.db.execute(SQL["sessions_of_process"], (tables.app, owner)).fetchall():
         close(tables, name)
 
 
@@ -111,7 +111,7 @@ def _held(tables: SqliteTables, name: str) -> list[tuple[int, int, Row, Record]]
     """fence, at, row, record: in the order of taking."""
     leased: list[tuple[int, int, Row, Record]] = []
     for fence, at in tables.db.execute(SQL["claims_of"], (tables.app, name)).fetchall():
-        rows = tables.db.execute(SQL["under"], (fence,)).fetchall()
+        rows = tables.db.execute(SQL["leased_under"], (fence,)).fetchall()
         leased += [(fence, at, row, tables.record(row)) for row in rows]
     return leased
 
@@ -148,7 +148,7 @@ def cancel(tables: SqliteTables, name: str, uuids: Sequence[str], reason: str, o
         record = tables.by_uuid(uuid)
         if record is None or record.state in ENDED or record.seq in leased:
             continue
-        hold = tables.db.execute(SQL["hold"], (record.seq,)).fetchone()
+        hold = tables.db.execute(SQL["lease"], (record.seq,)).fetchone()
         if hold is not None:
             tables.save(with_state(record, record.state, with_history(record.history, cancel_requested=True)))
             tables.db.execute(SQL["touch"], (record.seq,))
@@ -197,6 +197,6 @@ def _lease(tables: SqliteTables, name: str, leased: Mapping[int, Record]) -> Lea
     tables.fence += 1
     seqs = list(leased)
     tables.db.executemany(SQL["leave_chore"], [(seq,) for seq in seqs])
-    tables.db.execute(SQL["hold_many"], (tables.fence, True, 0, msgspec.json.encode(seqs).decode()))
+    tables.db.execute(SQL["lease_many"], (tables.fence, True, 0, msgspec.json.encode(seqs).decode()))
     tables.db.execute(SQL["new_claim"], (tables.fence, tables.app, name, int(tables.now), len(seqs)))
     return LeasedTasks(tables.fence, list(leased.values()))

@@ -89,7 +89,7 @@ class SettleBatch:
         return None if claim is None else claim[0]
 
     def _leased(self, uuid: str) -> Row | None:
-        row: Row | None = self._tables.db.execute(SQL["leased"], (self._tables.app, uuid)).fetchone()
+        row: Row | None = self._tables.db.execute(SQL["leased_task"], (self._tables.app, uuid)).fetchone()
         return row
 
     def _claim(self, fence: int) -> tuple[str, int] | None:
@@ -159,8 +159,8 @@ class SettleBatch:
             return
         db = self._tables.db
         if self._let_go:
-            db.execute(SQL["let_go"], (msgspec.json.encode(self._let_go).decode(),))
-        db.executemany(SQL["lessen_claim"], [(number, fence) for fence, number in self._left.items()])
+            db.execute(SQL["release"], (msgspec.json.encode(self._let_go).decode(),))
+        db.executemany(SQL["reduce_claim"], [(number, fence) for fence, number in self._left.items()])
         db.executemany(SQL["drop_claim"], [(fence,) for fence in self._left])
         self._write_ends()
         for gathered in (self._let_go, self._left, self._ends):
@@ -199,9 +199,9 @@ class SettleBatch:
             saves.append((row[6], state, *history, *end))
         for (fence, session, started, keep), seqs in plain.items():
             shared = (fence, session, started, at, at + keep)
-            tables.db.execute(SQL["save_plain"], (*shared, msgspec.json.encode(seqs).decode()))
-        tables.db.executemany(SQL["save"], saves)
+            tables.db.execute(SQL["save_plain_ends"], (*shared, msgspec.json.encode(seqs).decode()))
+        tables.db.executemany(SQL["save_history"], saves)
         tables.delete(gone)
         for (what, keep), seqs in kept.items():
             row = (tables.app, what, at + keep, at, msgspec.json.encode(seqs).decode())
-            tables.db.execute(SQL["keep"], row)
+            tables.db.execute(SQL["retain"], row)

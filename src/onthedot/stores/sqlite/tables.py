@@ -53,7 +53,7 @@ class SqliteTables(TransactionState):
         if self.db.executemany(SQL["insert"], rows).rowcount == len(rows):
             self._enter_new(tasks, rows)
             return [Added(new.uuid, fresh=True) for new in tasks]
-        self._run(SQL["take_back"], (first,))
+        self._run(SQL["undo_insert"], (first,))
         return [Added(new.uuid, self._insert(new)) for new in tasks]
 
     def _insert(self, new: NewTask) -> bool:
@@ -88,7 +88,7 @@ class SqliteTables(TransactionState):
                 alarms.append((self.app, rings, seq))
                 self.told.sooner.add(new.source)
         self.seq: int = rows[-1][0]
-        for what, places in (("enter_ready", ready), ("arm", alarms)):
+        for what, places in (("enter_ready", ready), ("set_alarm", alarms)):
             if places:
                 self.db.executemany(SQL[what], places)
 
@@ -130,14 +130,14 @@ class SqliteTables(TransactionState):
         return Added(record.uuid, fresh=True)
 
     def _holder(self, source: str, unique: str) -> str | None:
-        leased = self._run(SQL["key"], (self.id_of(source), unique)).fetchone()
+        leased = self._run(SQL["unique_key"], (self.id_of(source), unique)).fetchone()
         if leased is None or (leased[1] is not None and leased[1] <= self.now):
             return None
         return str(leased[0])
 
     def _hold_key(self, uuid: str, new: NewTask | Record, added: int) -> None:
         until = None if new.policy.unique_for is None else added + new.policy.unique_for
-        self._run(SQL["hold_key"], (self.id_of(new.source), new.unique, uuid, until))
+        self._run(SQL["set_key"], (self.id_of(new.source), new.unique, uuid, until))
 
     def _replace(self, uuid: str, new: NewTask) -> None:
         record = self.by_uuid(uuid)
@@ -167,7 +167,7 @@ class SqliteTables(TransactionState):
             self._run(SQL["enter_ready"], self._ready_place(record))
             self.told.woken.add(record.source)
         if (rings := alarm(record)) is not None:
-            self._run(SQL["arm"], (self.app, rings, record.seq))
+            self._run(SQL["set_alarm"], (self.app, rings, record.seq))
             self.told.sooner.add(record.source)
         if record.lane is not None and record.state != "scheduled":
             if record.state == "ready":
@@ -204,7 +204,7 @@ class SqliteTables(TransactionState):
 
     def clear_alarm(self, record: Record) -> None:
         if (rings := alarm(record)) is not None:
-            self._run(SQL["disarm"], (self.app, rings, record.seq))
+            self._run(SQL["clear_alarm"], (self.app, rings, record.seq))
 
     def _arrive(self, due: Sequence[Record]) -> None:
         """Into ready, or behind their lane if it is not open for them: those that wait there already it is shut to.
@@ -212,7 +212,7 @@ class SqliteTables(TransactionState):
         All at once: a key that is held back may have a thousand of them.
         """
         saves: list[Row] = []
-        places: dict[str, list[Row]] = {"enter_ready": [], "enter_parked": [], "arm": []}
+        places: dict[str, list[Row]] = {"enter_ready": [], "enter_parked": [], "set_alarm": []}
         for record in due:
             lane = None if record.lane is None else self.limits.lane(record.lane)
             opens = lane is None or self.limits.has_capacity(lane, record.policy.cost, self.now)
@@ -229,9 +229,9 @@ class SqliteTables(TransactionState):
                 if lane is not None:
                     admitted(lane, record, +1)
             if (rings := alarm(arrived)) is not None:
-                places["arm"].append((self.app, rings, record.seq))
+                places["set_alarm"].append((self.app, rings, record.seq))
                 self.told.sooner.add(record.source)
-        for what, rows in (("save", saves), *places.items()):
+        for what, rows in (("save_history", saves), *places.items()):
             self.db.executemany(SQL[what], rows)
 
     def _pass_by(self, uuid: str) -> None:
@@ -274,9 +274,9 @@ class SqliteTables(TransactionState):
 
     def promote(self) -> bool:
         """Alarms that have come, at most a batch; False: there may be more."""
-        rung = self._run(SQL["rung"], (self.app, self.now, BATCH)).fetchall()
+        rung = self._run(SQL["due_alarms"], (self.app, self.now, BATCH)).fetchall()
         if rung:
-            self._run(SQL["silence"], (self.app, rung[-1][-1], rung[-1][7]))
+            self._run(SQL["clear_due_alarms"], (self.app, rung[-1][-1], rung[-1][7]))
         due: list[Record] = []
         for row in rung:
             record = self.record(row)
@@ -340,7 +340,7 @@ class SqliteTables(TransactionState):
             if self._holder(record.source, record.unique) not in (None, record.uuid):
                 return False
             if record.policy.unique_for is None:
-                self._run(SQL["hold_key"], (self.id_of(record.source), record.unique, record.uuid, None))
+                self._run(SQL["set_key"], (self.id_of(record.source), record.unique, record.uuid, None))
         self.count(record.source, record.state, -1)
         due = revived(record, self.now)
         self._enter(due if due.lane is not None else with_state(due, "ready"))

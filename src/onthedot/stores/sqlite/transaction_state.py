@@ -37,7 +37,7 @@ class TransactionState:
     # -- a transaction of many calls
 
     def begin(self) -> None:
-        self._was: Row = self._run(SQL["counters"]).fetchone()
+        self._was: Row = self._run(SQL["sequences"]).fetchone()
         self.seq, self.fence, self.moved, self.control = self._was
         if self.control != self.seen:
             self.limits.load()
@@ -47,10 +47,10 @@ class TransactionState:
         self.save_tally()
         self.limits.save()
         if self.moved != self._was[2]:
-            self._run(SQL["trim_log"], (self.moved - _MOST_MOVES,))
+            self._run(SQL["trim_changes"], (self.moved - _MOST_MOVES,))
         counters = (self.seq, self.fence, self.moved, self.control)
         if counters != self._was:
-            self._run(SQL["save_counters"], counters)
+            self._run(SQL["save_sequences"], counters)
 
     def done(self) -> None:
         """Committed."""
@@ -82,7 +82,9 @@ class TransactionState:
         number = sum(map(len, self.moves.values()))
         if number:
             self.moved += number
-            self._run(SQL["log"], (self.moved, self.app, int(self.now), msgspec.json.encode(self.moves).decode()))
+            self._run(
+                SQL["log_changes"], (self.moved, self.app, int(self.now), msgspec.json.encode(self.moves).decode())
+            )
         return self.told
 
     # -- names and counts
@@ -104,13 +106,13 @@ class TransactionState:
 
     def counted(self, source: str, state: State) -> int:
         key = (self.id_of(source), state)
-        row = self._run(SQL["counted"], key).fetchone()
+        row = self._run(SQL["tally_of"], key).fetchone()
         return self.counts[key] + (0 if row is None else row[0])
 
     def save_tally(self) -> None:
         if self.counts:
             rows = [(*key, number) for key, number in self.counts.items() if number]
-            self.db.executemany(SQL["count"], rows)
+            self.db.executemany(SQL["add_tally"], rows)
             self.counts.clear()
 
     # -- records
@@ -123,11 +125,11 @@ class TransactionState:
         return None if row is None else self.record(row)
 
     def save(self, record: Record) -> None:
-        self._run(SQL["save"], to_save(record))
+        self._run(SQL["save_history"], to_save(record))
 
     def delete(self, seqs: Sequence[Row]) -> None:
-        for what in ("delete", "delete_past", "delete_notes") if seqs else ():
+        for what in ("delete_task", "delete_history", "delete_notes") if seqs else ():
             self.db.executemany(SQL[what], seqs)
 
     def is_held(self, record: Record) -> bool:
-        return self._run(SQL["hold"], (record.seq,)).fetchone() is not None
+        return self._run(SQL["lease"], (record.seq,)).fetchone() is not None

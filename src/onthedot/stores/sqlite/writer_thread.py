@@ -161,7 +161,9 @@ class WriterThread(RequestThread[SqliteTables]):
         self.wake()
 
     def _look_for_joined(self, tables: SqliteTables) -> None:
-        seen = [each for each in self._joined if tables.db.execute(SQL["logged"], each[:1]).fetchone() is not None]
+        seen = [
+            each for each in self._joined if tables.db.execute(SQL["change_exists"], each[:1]).fetchone() is not None
+        ]
         for each in [each for each in self._joined if each in seen or each[2] < time.monotonic()]:
             self._joined.remove(each)  # others append meanwhile
         if seen:

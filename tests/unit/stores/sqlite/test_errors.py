@@ -135,7 +135,7 @@ async def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
 async def test_a_newer_schema(tmp_path: Path) -> None:
     install(str(tmp_path / "t.db"))
     with closing(sqlite3.connect(tmp_path / "t.db")) as db, db:
-        db.execute("UPDATE onthedot_counter SET version = ?", (VERSION + 1,))
+        db.execute("UPDATE onthedot_sequence SET version = ?", (VERSION + 1,))
     with pytest.raises(StoreRefused, match="upgrade onthedot"):
         await opened(tmp_path / "t.db")
 

@@ -89,7 +89,7 @@ async def test_the_last_outcomes_wait_for_it_too(tmp_path: Path, slow: Slow) -> 
         assert turn.claim is not None
         slow.spins.clear()
         last = asyncio.create_task(store.turn("w", [Completed(Lease("u1", turn.claim.fence, "w"), b"", 1000)], None))
-        await until(lambda: rows(tmp_path, "past"))
+        await until(lambda: rows(tmp_path, "history"))
         assert not last.done()
         slow.spins.set()
         assert list((await last).verdicts) == ["ok"]
