@@ -192,7 +192,7 @@ class StoreClient:
                                 if not told.done():
                                     told.set_result(None)
             except StoreError as error:  # the poll carries on meanwhile
-                self._logs.error_throttled("listening for ends", error)
+                self._logs.store_failed("listening for ends", error)
                 await asyncio.sleep(_POLL)
 
 

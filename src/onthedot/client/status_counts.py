@@ -112,7 +112,7 @@ class StatusCounts:
                 except StoreError:
                     pass  # whoever adds or works is told
                 except Exception as error:  # noqa: BLE001 - told; what was seen last stays
-                    self._logs.error_throttled("counting", error)
+                    self._logs.store_failed("counting", error)
                 await asyncio.sleep(pause_after(time.monotonic() - began))
         finally:
             self._keepers.remove(keeper)

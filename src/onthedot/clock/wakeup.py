@@ -17,6 +17,11 @@ class WakeUp:
         self._set = False
         self._waiter: asyncio.Future[None] | None = None
 
+    @property
+    def is_waiting(self) -> bool:
+        """A coroutine is in `wait`, and nothing has woken it."""
+        return self._waiter is not None and not self._waiter.done()
+
     def clear(self) -> None:
         self._set = False
 

@@ -21,7 +21,7 @@ from onthedot.definitions.functions import (
     unique_key,
 )
 from onthedot.errors import DeclarationError, DuplicateTask
-from onthedot.model.context import current_task
+from onthedot.model.context import current_run
 from onthedot.model.limits import LimitDefinitions, check_shared_lanes
 from onthedot.model.options import ResolvedOptions, TaskOptions, resolve
 from onthedot.model.task import Task, check_name
@@ -107,9 +107,10 @@ class ConsumerDefinition:
         return decode_untyped(body)
 
     def call(self, arguments: dict[str, Any]) -> object:
-        run = current_task()
+        run = current_run()
+        assert run is not None
         at = schedule_at(run.record, run.headers)
-        return self.consumer.consume(Task(run.source, arguments, at, run.uuid))
+        return self.consumer.consume(Task(run.record.source, arguments, at, run.record.uuid))
 
     def encode(self, value: object) -> bytes:
         return encode_untyped_result(value)

@@ -1,4 +1,4 @@
-"""Chores: what must end without running, and how. Settle is the only end, also of these."""
+"""Chores: tasks that end without a run. Settle is the only end, also for them."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ from onthedot.definitions.sources import Source
 from onthedot.model.failures import encode_reason
 from onthedot.stores.contract import Ended, Lease, Record
 
-_KEEP, _KEEP_FAILED = 7 * 86_400_000, 30 * 86_400_000  # of sources that this process does not know
+_KEEP = 7 * 86_400_000  # ms, for sources that this process does not know
+_KEEP_FAILED = 30 * 86_400_000
 
 
 def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> Ended:
-    keep, keep_failed = (source.options.keep, source.options.keep_failed) if source else (_KEEP, _KEEP_FAILED)
+    keep = source.options.keep if source else _KEEP
+    keep_failed = source.options.keep_failed if source else _KEEP_FAILED
     match record.history.reason:
         case "stray":
             reason = f"unknown source {record.source!r}: nobody in this process declares it"

@@ -1,84 +1,88 @@
-"""Running claimed tasks: decode → around → executor → Outcome. It never touches the store."""
+"""Running claimed tasks: decode → middleware → executor → Outcome. The runner never touches the store."""
 
 from __future__ import annotations
 
 import asyncio
-import random as randomness
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
 from functools import partial
+from random import Random
 from types import CoroutineType
 from typing import Any, TypeAlias
 
-from onthedot.clock.protocol import Clock, Timer
+from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.codec.body import Undecodable
+from onthedot.engine.outcome_buffer import OutcomeBuffer
+from onthedot.engine.run import Run, StopCause
+from onthedot.engine.slots import Slots
 from onthedot.errors import TaskTimeout
-from onthedot.executors.contract import EncodedResult, Executor
+from onthedot.executors.contract import EncodedResult
 from onthedot.model.context import TaskContext, reset_current, set_current
 from onthedot.model.error_policy import cancelled_outcome, failed_outcome, outcome_for_error
 from onthedot.model.failures import NOT_STORED
-from onthedot.observability.logs import LogObserver
-from onthedot.stores.contract import Completed, Effects, Lease, Outcome, Requeued
+from onthedot.observability.events import Observer
+from onthedot.stores.contract import Lease, Outcome, Requeued
 
 Around: TypeAlias = Callable[[TaskContext, Callable[[], Awaitable[object]]], Awaitable[object]]
 
-_COROUTINE: type[CoroutineType[Any, Any, object]] = CoroutineType  # so that its value is an object, not unknown
-
-
-class Run(TaskContext):
-    """One claimed task on its way through: what the task sees of itself, and what the engine knows besides."""
-
-    executor: Executor
-    started: float = 0.0
-    server: asyncio.Task[None] | None = None  # who serves it; None: not begun
-    stop = ""  # why it is being ended from outside: cancel, timeout, shutdown, lost
-    timer: Timer | None = None
-    over = False  # its outcome is out, even if a thread still works on it
+_COROUTINE: type[CoroutineType[Any, Any, object]] = CoroutineType  # typed, so that its value is an object
+_CANCEL_REASONS: dict[StopCause, str] = {
+    "cancel": "cancelled",
+    "timeout": "timed out",
+    "shutdown": "shutdown",
+    "lost": "lease lost",
+}
 
 
 class Runner:
-    """A queue and as many serving coroutines as have something to wait for.
+    """A queue of runs, and as many serving coroutines as have suspended tasks.
 
-    One coroutine runs task after task as long as they do not suspend; whenever it begins one and more are queued,
-    a second is made ready to take over. So a burst of short tasks costs one coroutine, and long ones have their own.
+    One coroutine runs task after task while they do not suspend. When it starts one and more are queued, a second
+    coroutine is scheduled to take over. So a burst of short tasks shares one coroutine, and a long task has its own.
     """
 
     def __init__(
         self,
-        around: Sequence[Around],
+        middleware: Sequence[Around],
         clock: Clock,
-        random: randomness.Random,
-        logs: LogObserver,
-        wake: WakeUp,
+        random: Random,
+        observer: Observer,
+        wakeup: WakeUp,
+        slots: Slots,
+        outcomes: OutcomeBuffer,
     ) -> None:
-        self._around = around
+        self._middleware = middleware
         self._clock = clock
         self._random = random
-        self._logs = logs
-        self._wake = wake
+        self._observer = observer
+        self._wakeup = wakeup
+        self._slots = slots
+        self._outcomes = outcomes
         self._queue: deque[Run] = deque()
-        self._servers: set[asyncio.Task[None]] = set()
-        self._helper_coming = False
+        self._serving: set[asyncio.Task[None]] = set()
+        self._is_server_due = False
+        self._early_cancels: dict[str, str] = {}  # uuid → reason
         self.runs: dict[str, Run] = {}
-        self.pending_cancels: dict[str, str] = {}  # cancels since the last ask, of what its answer may tell of
-        self.outcomes: list[tuple[Outcome, Run]] = []  # what the next turn settles
-        self.freed: list[str] = []  # sources of slots that are free since the last turn
 
     def start(self, runs: Sequence[Run]) -> None:
         for run in runs:
             self.runs[run.record.uuid] = run
         self._queue.extend(runs)
-        for run in runs if self.pending_cancels else ():
-            if run.record.uuid in self.pending_cancels:
-                self.cancel(run.record.uuid, "cancel", self.pending_cancels.pop(run.record.uuid))
-        self._call_helper()
+        for run in runs if self._early_cancels else ():
+            if run.record.uuid in self._early_cancels:
+                self.cancel(run.record.uuid, "cancel", self._early_cancels.pop(run.record.uuid))
+        self._start_server()
+
+    def is_busy(self) -> bool:
+        """A run has no outcome yet."""
+        return any(not run.ended for run in self.runs.values())
 
     def adopt_lease(self, lease: Lease) -> bool:
-        """What a store has forgotten to have given out, and gives out again to who still runs it: under this lease."""
+        """Continues a run under a new lease: a store that has lost its last writes leases a running task again."""
         run = self.runs.get(lease.uuid)
-        if run is None or run.stop or run.over:
+        if run is None or run.stop_cause or run.ended:
             return False
         run.lease = lease
         return True
@@ -88,179 +92,183 @@ class Runner:
         return run is not None and run.lease == lease
 
     def release_queued(self) -> None:
-        """What has not begun goes back as if it had not been claimed."""
+        """Requeues the runs that have not begun, as if they had not been claimed."""
         while self._queue:
             run = self._queue.popleft()
             self._finish(run, Requeued(run.lease, None, counted=False))
 
-    def cancel(self, uuid: str, why: str, reason: str = "") -> None:
-        """Ends a run from outside: at once where the executor can, else by asking."""
+    def forget_early_cancels(self) -> None:
+        """A claim is sent now: only cancels from here on can concern tasks of its answer."""
+        self._early_cancels.clear()
+
+    def cancel(self, uuid: str, cause: StopCause, reason: str = "") -> None:
+        """Ends a run from outside: at once if the executor can, otherwise by a request to the function."""
         run = self.runs.get(uuid)
-        if run is None and why == "cancel":
-            self.pending_cancels[uuid] = reason
-        if run is None or run.stop or run.over:
+        if run is None and cause == "cancel":
+            self._early_cancels[uuid] = reason
+        if run is None or run.stop_cause or run.ended:
             return
-        run.stop = why
-        run.cancel_wanted = reason or _REASONS[why]
-        if run.server is None:
+        run.stop_cause = cause
+        run.cancel_reason = reason or _CANCEL_REASONS[cause]
+        if run.serving_task is None:
             self._queue.remove(run)
-            self._finish(run, self._stopped(run))
-            return
-        if run.executor.hard:
-            run.server.cancel()
-        elif why != "cancel":
+            self._finish(run, self._outcome_of_stop(run))
+        elif run.executor.hard:
+            run.serving_task.cancel()
+        elif cause != "cancel":
             self._abandon(run)
 
+    def cancel_all(self, cause: StopCause) -> None:
+        for uuid in list(self.runs):
+            self.cancel(uuid, cause)
+        self._wakeup.set()
+
     def _abandon(self, run: Run) -> None:
-        """A thread cannot be ended: the outcome is told now, the slot stays taken until it returns."""
-        if run.stop == "timeout":
-            self._logs.abandoned(run.record, run.thread)
-        run.over = True
-        self.outcomes.append((self._stopped(run), run))
-        self._wake.set()
+        """A thread cannot be ended: the outcome is final now, and the slot stays taken until the thread returns."""
+        if run.stop_cause == "timeout":
+            self._observer.timeout_ignored(run.record, run.thread)
+        run.ended = True
+        self._outcomes.add(self._outcome_of_stop(run), run)
+        self._wakeup.set()
 
     def abandon_running(self) -> None:
-        """What does not end although it was cancelled is left alone, and goes back as if it had been cut off."""
+        """Requeues the runs that continue although they were cancelled, as if they had been interrupted."""
         for run in list(self.runs.values()):
-            if not run.over:
-                self._logs.ignored_cancel(run.record)
-                run.stop = "shutdown"
+            if not run.ended:
+                self._observer.cancel_ignored(run.record)
+                run.stop_cause = "shutdown"
                 self._abandon(run)
 
     # -- serving
 
-    def _call_helper(self) -> None:
-        if self._queue and not self._helper_coming:
-            self._helper_coming = True
-            server = asyncio.create_task(self._serve())
-            self._servers.add(server)
-            server.add_done_callback(self._servers.discard)
+    def _start_server(self) -> None:
+        if self._queue and not self._is_server_due:
+            self._is_server_due = True
+            serving_task = asyncio.create_task(self._serve())
+            self._serving.add(serving_task)
+            serving_task.add_done_callback(self._serving.discard)
 
-    def _help(self) -> None:
-        """Comes after the coroutine that called for it: if that one still runs tasks, it has suspended."""
-        self._helper_coming = False
-        self._call_helper()
+    def _take_over(self) -> None:
+        """Runs after the coroutine that scheduled it: if tasks are still queued then, that one has suspended."""
+        self._is_server_due = False
+        self._start_server()
 
     async def _serve(self) -> None:
-        self._helper_coming = False
-        queue, around, loop = self._queue, self._around, asyncio.get_running_loop()
-        me = asyncio.current_task()
-        assert me is not None
+        self._is_server_due = False
+        queue = self._queue
+        middleware = self._middleware
+        loop = asyncio.get_running_loop()
+        this_task = asyncio.current_task()
+        assert this_task is not None
         clean = copy_context()
         while queue:
             run = queue.popleft()
-            run.server = me
-            if queue and not self._helper_coming:
-                self._helper_coming = True
-                loop.call_soon(self._help)
-            source, options = run.declared, run.declared.options
+            run.serving_task = this_task
+            if queue and not self._is_server_due:
+                self._is_server_due = True
+                loop.call_soon(self._take_over)
+            source = run.source
             token = set_current(run)
             try:
                 run.arguments, run.headers = source.decode(run.record.body)
-                if around or options.timeout is not None:
+                if middleware or source.options.timeout is not None:
                     value = await self._guarded(run)
-                else:  # the task's own coroutine, with nothing wrapped around it
+                else:  # the function's own coroutine, without a wrapper
                     value = await run.executor.run(source.call, run.arguments)
-                if type(value) is _COROUTINE:  # a sync function, or a wrapper of one, that gave a coroutine back
+                if type(value) is _COROUTINE:  # a sync function, or a wrapper of one, has returned a coroutine
                     value = await value
-                result = b"" if value is None else self._encoded(run, value)
-                also = None if run.spawned is None else Effects(tuple(run.spawned))
-                outcome: Outcome | None = Completed(run.lease, result, options.keep, also, options.keep_result)
-            except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
-                outcome = self._raised(run, error)
+                outcome: Outcome | None = run.completed(b"" if value is None else self._encode(run, value))
+            except BaseException as error:  # noqa: BLE001 - an error of a task fails that task only
+                outcome = self._outcome_of_error(run, error)
             reset_current(token)
             self._finish(run, outcome)
             try:
-                left_behind = me.cancelling() or copy_context() != clean
-            except Exception:  # noqa: BLE001 - values that cannot be compared, such as arrays, are others
-                left_behind = True
-            if left_behind:  # the next task gets a fresh coroutine
-                self._call_helper()
+                is_changed = this_task.cancelling() or copy_context() != clean
+            except Exception:  # noqa: BLE001 - values that cannot be compared, such as arrays, count as changed
+                is_changed = True
+            if is_changed:  # the next task gets a new coroutine
+                self._start_server()
                 return
 
     def _guarded(self, run: Run) -> Awaitable[object]:
-        """With a time limit, or with layers around."""
-        if run.declared.options.timeout is not None:
-            begin = partial(self._limit, run, run.declared.options.timeout)
+        """With a timeout, middleware, or both."""
+        timeout = run.source.options.timeout
+        if timeout is not None:
+            start_timeout = partial(self._start_timeout, run, timeout)
             if run.executor.tells_start:
-                run.begun = begin
+                run.on_begin = start_timeout
             else:
-                begin()
-        call = partial(run.executor.run, run.declared.call, run.arguments)
-        return self._through(run, call) if self._around else call()
+                start_timeout()
+        call = partial(run.executor.run, run.source.call, run.arguments)
+        return self._through_middleware(run, call) if self._middleware else call()
 
-    def _raised(self, run: Run, error: BaseException) -> Outcome | None:
-        if run.over:  # told before, and what comes too late changes nothing
-            return None
-        if isinstance(error, Undecodable) and not run.arguments:
-            return self._undecodable(run, error)
-        if isinstance(error, asyncio.CancelledError) and run.stop:
-            return self._stopped(run)
-        return self._judged(error, run)
-
-    def _finish(self, run: Run, outcome: Outcome | None) -> None:
-        if self.runs.get(run.record.uuid) is run:  # else it was abandoned, and the next try is on its way
-            del self.runs[run.record.uuid]
-        self.freed.append(run.record.source)
-        if run.timer is not None:
-            run.timer.cancel()
-        if not run.over and outcome is not None:
-            run.over = True
-            self.outcomes.append((outcome, run))
-        self._wake.set()
-
-    def _limit(self, run: Run, timeout: int) -> None:
+    def _start_timeout(self, run: Run, timeout: int) -> None:
         run.deadline_ms = self._clock.now() + timeout
         run.timer = self._clock.call_later(timeout, lambda: self.cancel(run.record.uuid, "timeout"))
 
-    async def _through(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
+    async def _through_middleware(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
         if run.executor.encodes:
-            call = partial(self._opened, run, call)
-        for layer in reversed(self._around):
-            call = partial(layer, run, call)
+            call = partial(self._decoded, run, call)
+        for layer in reversed(self._middleware):
+            call = partial(layer, run.context, call)
         return await call()
 
-    async def _opened(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
-        """The value itself for the layers; one that could not be encoded is out of reach and goes through as it is."""
+    async def _decoded(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
+        """The result as middleware expects it. One that could not be encoded passes as it is."""
         value = await call()
-        return (
-            run.declared.decode_result(value.data) if isinstance(value, EncodedResult) and not value.problem else value
-        )
+        if isinstance(value, EncodedResult) and not value.problem:
+            return run.source.decode_result(value.data)
+        return value
 
-    def _encoded(self, run: Run, value: object) -> bytes:
+    def _encode(self, run: Run, value: object) -> bytes:
         if type(value) is EncodedResult:
             if value.problem:
-                self._logs.result_not_stored(run.record, ValueError(value.problem))
+                self._observer.result_not_stored(run.record, ValueError(value.problem))
             return value.data
         try:
-            return run.declared.encode(value)
+            return run.source.encode(value)
         except ValueError as error:
-            self._logs.result_not_stored(run.record, error)
+            self._observer.result_not_stored(run.record, error)
             return NOT_STORED
 
-    # -- judging
+    def _finish(self, run: Run, outcome: Outcome | None) -> None:
+        if self.runs.get(run.record.uuid) is run:  # otherwise it was abandoned, and the next run may be here
+            del self.runs[run.record.uuid]
+        self._slots.free(run.record.source)
+        if run.timer is not None:
+            run.timer.cancel()
+        if not run.ended and outcome is not None:
+            run.ended = True
+            self._outcomes.add(outcome, run)
+        self._wakeup.set()
 
-    def _undecodable(self, run: Run, error: Undecodable) -> Outcome:
-        problem = Undecodable(f"{error}; the raw body is kept: {run.record.body[:200]!r}")
-        self._logs.undecodable(run.record, problem)
-        return failed_outcome(problem, run.record, run.lease, run.declared.options)
+    # -- outcomes
 
-    def _judged(self, error: BaseException, run: Run) -> Outcome:
-        options = run.declared.options
+    def _outcome_of_error(self, run: Run, error: BaseException) -> Outcome | None:
+        if run.ended:  # abandoned: its outcome is final
+            return None
+        if isinstance(error, Undecodable) and not run.arguments:
+            problem = Undecodable(f"{error}; the raw body is kept: {run.record.body[:200]!r}")
+            outcome = failed_outcome(problem, run.record, run.lease, run.source.options)
+            self._observer.error_classified(run.record, problem, outcome, run.source.options.max_retries)
+            return outcome
+        if isinstance(error, asyncio.CancelledError) and run.stop_cause:
+            return self._outcome_of_stop(run)
+        return self._classified(run, error)
+
+    def _classified(self, run: Run, error: BaseException) -> Outcome:
+        options = run.source.options
         outcome, error = outcome_for_error(error, run.record, run.lease, options, self._random)
-        self._logs.error_classified(run.record, error, outcome, options.max_retries)
+        self._observer.error_classified(run.record, error, outcome, options.max_retries)
         return outcome
 
-    def _stopped(self, run: Run) -> Outcome:
-        match run.stop:
+    def _outcome_of_stop(self, run: Run) -> Outcome:
+        match run.stop_cause:
             case "timeout":
-                seconds = (run.declared.options.timeout or 0) / 1000
+                seconds = (run.source.options.timeout or 0) / 1000
                 error = TaskTimeout(run.record.uuid, "onthedot.TaskTimeout", f"no result after {seconds:g} s")
-                return self._judged(error, run)
+                return self._classified(run, error)
             case "cancel":
-                return cancelled_outcome(run.record, run.lease, run.declared.options, run.cancel_wanted)
+                return cancelled_outcome(run.record, run.lease, run.source.options, run.cancel_reason)
             case _:
                 return Requeued(run.lease, None, counted=False)
-
-
-_REASONS = {"cancel": "cancelled", "timeout": "timed out", "shutdown": "shutdown", "lost": "lease lost"}

@@ -1,48 +1,48 @@
-"""The store's clock, seen from here: when to ask it, and that it was set."""
+"""The store's clock as this process sees it."""
 
 from __future__ import annotations
 
 from math import inf
 
-from onthedot.observability.logs import LogObserver
+from onthedot.observability.events import Observer
 
-LEAST = 1_000.0  # ms; less is a network that stumbled, or a clock that is being slowed down
-_DRIFT = 1e-5  # by which two clocks may go apart
+_MIN_STEP = 1_000.0  # ms; less is network latency, or a clock that is being slewed
+_DRIFT = 1e-5  # of two clocks against each other
 
 
 class StoreClock:
-    """Compares the store's clock with our monotonic one, turn by turn.
+    """Compares the store's clock with the worker's monotonic clock, turn by turn.
 
-    The store looked at its clock somewhere between our question and its answer, so the distance of the two clocks is
-    known as a range. A step is what no two places in the ranges of two turns can explain.
+    The store read its clock between our request and its answer, so the offset of the two clocks is known as a range.
+    A step is a difference that no two values in the ranges of two turns explain.
     """
 
-    def __init__(self, logs: LogObserver) -> None:
-        self._logs = logs
-        self._range: tuple[float, float] | None = None
-        self._ahead = inf  # at most, by what the quickest questions of late have told
-        self._asked = 0.0
+    def __init__(self, observer: Observer) -> None:
+        self._observer = observer
+        self._low: float | None = None  # range of the offset in the last turn
+        self._high = 0.0
+        self._offset = inf  # at most, by the fastest requests of late
+        self._sent = 0.0
 
-    def observe(self, asked: float, store: float, answered: float) -> float:
-        """When to have asked, by our clock, for the store to look at just this moment.
+    def observe(self, sent: float, store: float, answered: float) -> float:
+        """The time by our clock at which a request reads `store` on the store's clock.
 
-        If the question went as quickly as the quickest of late. So what is due at a moment of the store's is asked for
-        neither too early, which would cost another turn, nor later than it must be.
+        It assumes the latency of the fastest requests of late. So a claim for a task that is due at a moment of the
+        store is sent neither too early, which would cost another turn, nor later than necessary.
         """
-        low, high = store - answered, store - asked
-        self._tell_of_a_step(low, high)
-        self._range = low, high
-        ahead = self._ahead + _DRIFT * (asked - self._asked)
-        self._ahead = ahead if low <= ahead < high else high
-        self._asked = asked
-        return store - self._ahead
+        low = store - answered
+        high = store - sent
+        self._report_step(low, high)
+        self._low = low
+        self._high = high
+        offset = self._offset + _DRIFT * (sent - self._sent)
+        self._offset = offset if low <= offset < high else high
+        self._sent = sent
+        return store - self._offset
 
-    def _tell_of_a_step(self, low: float, high: float) -> None:
-        before = self._range or (low, high)
-        step = max(low - before[1], 0.0) or min(high - before[0], 0.0)
-        if abs(step) >= LEAST:
-            way = "ahead" if step > 0 else "back"
-            self._logs.scheduler.warning(
-                "[clock] the store's clock was set %s by %.1f s: due times go by it, and no window of a schedule "
-                "fires twice", way, abs(step) / 1000,
-            )  # fmt: skip
+    def _report_step(self, low: float, high: float) -> None:
+        if self._low is None:
+            return
+        step = max(low - self._high, 0.0) or min(high - self._low, 0.0)
+        if abs(step) >= _MIN_STEP:
+            self._observer.clock_stepped(step)

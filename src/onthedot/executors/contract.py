@@ -12,7 +12,7 @@ class Executor(Protocol):
     hard: bool
     """Whether cancelling the await ends the work. Otherwise the call goes on and keeps its slot until it returns."""
     tells_start: bool = False
-    """Whether a call may wait in the executor first: it calls ``TaskContext.begun`` when the timeout starts."""
+    """Whether a call may wait in the executor first: it calls `RunState.on_begin` when the timeout starts."""
     encodes: bool = False
     """Whether results come as `EncodedResult`, encoded where the function ran."""
     slots: int | None = None

@@ -14,7 +14,7 @@ from collections.abc import Awaitable, Callable
 from queue import SimpleQueue
 
 from onthedot.executors.contract import Executor
-from onthedot.model.context import running_task
+from onthedot.model.context import current_run
 
 _Call = tuple[contextvars.Context, Callable[..., object], tuple[object, ...], "asyncio.Future[object]"]
 
@@ -53,7 +53,7 @@ class ThreadExecutor(Executor):
             value: object = None
             error: BaseException | None = None
             try:
-                context.run(_say_where)
+                context.run(_set_thread_name)
                 value = context.run(call, *args)
             except BaseException as raised:  # noqa: BLE001 - SystemExit too: it fails this task, not the worker
                 error = raised
@@ -94,6 +94,6 @@ class ThreadExecutor(Executor):
             self._made = self._idle = 0
 
 
-def _say_where() -> None:
-    if (run := running_task()) is not None:
+def _set_thread_name() -> None:
+    if (run := current_run()) is not None:
         run.thread = threading.current_thread().name

@@ -152,7 +152,7 @@ class MessageQueue:
         return {
             "status": self._service.status,
             "topics": sorted(self._handlers),
-            "running_count": len(worker.runner.runs) if worker else 0,
+            "running_count": len(worker.runs) if worker else 0,
             "last_error": repr(worker.last_error) if worker and worker.last_error else None,
         }
 

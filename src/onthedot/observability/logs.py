@@ -1,36 +1,34 @@
-"""The log lines. Loggers: onthedot.scheduler, .task, .store; the library adds no handler."""
+"""Log lines. The loggers are onthedot.scheduler, .task and .store; the library adds no handler."""
 
 from __future__ import annotations
 
 import logging
 import sys
-import time
 from collections.abc import MutableMapping, Sequence
+from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal, Protocol
+from typing import Any, Literal
 
+from onthedot.clock.epoch import from_ms
+from onthedot.clock.protocol import Clock
+from onthedot.clock.system import SystemClock
+from onthedot.codec.body import Undecodable
 from onthedot.errors import StoreError
 from onthedot.model.task_info import task_from_record
+from onthedot.observability.events import Observer, Settled
 from onthedot.stores.contract import Completed, Ended, NewTask, Outcome, Record, Requeued, Verdict
 
-_QUIET = 60.0  # seconds for which the same trouble of a loop is told once
-_PAUSE = 10.0  # and any: one that goes on has many words
-_MOST = 100  # troubles that are counted apart
-
-
-class StartedRun(Protocol):
-    @property
-    def record(self) -> Record: ...
-    @property
-    def started(self) -> float: ...
+_SAME_FAILURE = 60_000.0  # ms between two lines about the same failure
+_ANY_FAILURE = 10_000.0  # ms between two lines about any failure
+_MAX_FAILURES = 100  # that are counted separately
 
 
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
-    """A logger whose handlers may fail: a full disk under the log must not stop the tasks."""
+    """A logger whose handlers may fail: a full disk must not stop the tasks."""
 
     def __init__(self, logger: logging.Logger) -> None:
         super().__init__(logger, {})
-        self._complained = False
+        self._has_complained = False
 
     def process(self, msg: object, kwargs: MutableMapping[str, Any]) -> tuple[object, MutableMapping[str, Any]]:
         return msg, kwargs
@@ -38,26 +36,37 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
     def log(self, level: int, msg: object, *args: object, **kwargs: Any) -> None:
         try:
             super().log(level, msg, *args, **kwargs)
-        except Exception as error:  # noqa: BLE001 - whatever a handler does, it is said once, elsewhere
-            if not self._complained:
-                self._complained = True
+        except Exception as error:  # noqa: BLE001 - a failing handler is reported once, to stderr
+            if not self._has_complained:
+                self._has_complained = True
                 sys.stderr.write(f"onthedot: logging to {self.logger.name} fails: {error!r}\n")
 
 
-class LogObserver:
-    """Lines about tasks. Whether INFO is wanted is looked up once a batch, not once a task."""
+class LogObserver(Observer):
+    """Writes events as log lines. Whether INFO is enabled is checked once per batch, not once per task."""
 
-    def __init__(self, root: logging.Logger | None, worker: str = "") -> None:
+    def __init__(self, root: logging.Logger | None, worker: str = "", clock: Clock | None = None) -> None:
         root = root or logging.getLogger("onthedot")
         self.scheduler: SafeLogger = SafeLogger(root.getChild("scheduler"))
         self.task: SafeLogger = SafeLogger(root.getChild("task"))
         self.store: SafeLogger = SafeLogger(root.getChild("store"))
         self.worker = worker
-        self._told: dict[str, tuple[float, int]] = {}
-        self._last = -_PAUSE
+        self._clock = clock or SystemClock()
+        self._failures: dict[str, _LoggedFailure] = {}
+        self._last_failure = -_ANY_FAILURE
 
     def _fields(self, record: Record) -> dict[str, object]:
         return {"uuid": record.uuid, "source": record.source, "attempt": record.attempt, "worker": self.worker}
+
+    # -- sessions
+
+    def session_opened(self, session: str) -> None:
+        self.worker = session
+
+    def session_lost(self, session: str) -> None:
+        self.scheduler.error("session %s was declared dead by the store; going on as a new one", session)
+
+    # -- tasks
 
     def tasks_added(self, tasks: Sequence[NewTask]) -> None:
         if self.task.isEnabledFor(logging.INFO):
@@ -67,22 +76,21 @@ class LogObserver:
 
     def differs(self, new: NewTask, record: Record) -> None:
         self.task.warning(
-            "task %s was added before with other content; the first one stands: %s, not %s",
+            "task %s was added before with other content; the first one is kept: %s, not %s",
             new.uuid, record.body, new.body, extra=self._fields(record),
         )  # fmt: skip
 
-    def tasks_settled(
-        self, ended: Sequence[tuple[Outcome, StartedRun]], verdicts: Sequence[Verdict], now: float
-    ) -> None:
-        """Verdicts of runs come first, in their order."""
+    def tasks_settled(self, settled: Sequence[Settled], verdicts: Sequence[Verdict], now: float) -> None:
         info = self.task.isEnabledFor(logging.INFO)
         if not info and "lost" not in verdicts:
             return
-        for (outcome, run), verdict in zip(ended, verdicts, strict=False):
+        for (outcome, run), verdict in zip(settled, verdicts, strict=False):
+            if run is None:
+                continue
             record = run.record
             if verdict == "lost":
                 self.task.warning(
-                    "[lost] task %s from %s: somebody else has it by now, this run does not count",
+                    "[lost] task %s from %s: another worker has it now, this run does not count",
                     record.uuid, record.source, extra=self._fields(record),
                 )  # fmt: skip
             elif info and isinstance(outcome, Completed):
@@ -91,27 +99,33 @@ class LogObserver:
                     record.uuid, record.source, now - run.started, extra=self._fields(record),
                 )  # fmt: skip
 
-    def error_classified(self, record: Record, error: BaseException, outcome: Outcome, most: int) -> None:
+    def error_classified(self, record: Record, error: BaseException, outcome: Outcome, max_retries: int) -> None:
+        error_type = getattr(error, "error_type", type(error).__name__)
         match outcome:
             case Requeued(counted=True):
                 self.task.warning(
                     "[retry] task %s from %s again at %s (%d/%d): %s: %s",
-                    record.uuid, record.source, _at(outcome.after or 0), record.history.retries + 1, most,
-                    getattr(error, "error_type", type(error).__name__), error, extra=self._fields(record),
+                    record.uuid, record.source, _at(outcome.after or 0), record.history.retries + 1, max_retries,
+                    error_type, error, extra=self._fields(record),
                 )  # fmt: skip
+            case Ended(state="failed") if isinstance(error, Undecodable):  # a traceback would show our code only
+                self.task.error(
+                    "[fail] task %s from %s: %s", record.uuid, record.source, error, extra=self._fields(record)
+                )
             case Ended(state="failed"):
                 self.task.error(
                     "[fail] task %s from %s: %s",
                     record.uuid, record.source, error, exc_info=error,
-                    extra=self._fields(record) | {"error_type": getattr(error, "error_type", type(error).__name__)},
+                    extra=self._fields(record) | {"error_type": error_type},
                 )  # fmt: skip
             case _:
-                pass  # snoozed or cancelled by itself: as it wished
+                pass  # snoozed, or cancelled by the task itself
 
-    def undecodable(self, record: Record, error: Exception) -> None:
-        self.task.error("[fail] task %s from %s: %s", record.uuid, record.source, error, extra=self._fields(record))
+    def chores_ended(self, records: Sequence[Record]) -> None:
+        for record in records:
+            self._chore_ended(record)
 
-    def chores_ended(self, record: Record) -> None:
+    def _chore_ended(self, record: Record) -> None:
         match record.history.reason:
             case "stray":
                 shown = task_from_record(record).to_dict()
@@ -129,16 +143,16 @@ class LogObserver:
             case _:
                 self.task.info("[cancelled] task %s from %s", record.uuid, record.source, extra=self._fields(record))
 
-    def abandoned(self, record: Record, thread: str) -> None:
+    def timeout_ignored(self, record: Record, thread: str) -> None:
         self.task.warning(
             "task %s from %s has timed out, but a thread cannot be stopped: it goes on in %s and keeps its "
             "slot; executor='process' can be killed",
             record.uuid, record.source, thread, extra=self._fields(record),
         )  # fmt: skip
 
-    def ignored_cancel(self, record: Record) -> None:
+    def cancel_ignored(self, record: Record) -> None:
         self.task.warning(
-            "task %s from %s was cancelled and goes on: it swallows CancelledError; it is left behind and goes back",
+            "task %s from %s was cancelled and goes on: it swallows CancelledError; it is abandoned and requeued",
             record.uuid, record.source, extra=self._fields(record),
         )  # fmt: skip
 
@@ -148,25 +162,61 @@ class LogObserver:
             record.uuid, record.source, error, extra=self._fields(record),
         )  # fmt: skip
 
+    def outcomes_dropped(self, count: int) -> None:
+        self.scheduler.error("stopped although %d outcomes could not be written; these tasks will be run again", count)
+
+    # -- schedules
+
+    def schedule_registered(self, schedule: str, next_at: int | None) -> None:
+        shown = "never" if next_at is None else from_ms(next_at).isoformat()
+        self.scheduler.info("Schedule registered: %s next %s", schedule, shown)
+
+    def schedule_taken_over(self, schedule: str) -> None:
+        self.scheduler.warning("schedule %s was put at run time; code declares it now", schedule)
+
+    def schedule_fired(self, schedule: str, at: int) -> None:
+        self.scheduler.info("[due] schedule %s at %s", schedule, from_ms(at).isoformat())
+
+    def schedule_failed(self, schedule: str, error: Exception) -> None:
+        self.scheduler.error("schedule %s cannot be fired: %s", schedule, error, exc_info=error)
+
     def windows_skipped(self, schedule: str, reason: Literal["overlap", "grace", "paused"], windows: int) -> None:
         if windows:
             several = f" ({windows} windows)" if windows > 1 else ""
             self.scheduler.warning("[skipped] schedule %s: %s%s", schedule, reason, several)
 
-    def error_throttled(self, where: str, error: BaseException) -> None:
-        """Something that will be tried again: a line in ten seconds at most, the same in a minute, with a count."""
-        now, key = time.monotonic(), f"{where}: {type(error).__name__}: {error}"
-        last, times = self._told.get(key, (-_QUIET, 0))
-        if now - last < _QUIET or now - self._last < _PAUSE:
-            self._told[key] = (last, times + 1)
-            self.scheduler.debug("%s failed, trying again: %s", where, error)
+    # -- the store
+
+    def clock_stepped(self, ms: float) -> None:
+        way = "ahead" if ms > 0 else "back"
+        self.scheduler.warning(
+            "[clock] the store's clock was set %s by %.1f s: due times go by it, and no window of a schedule "
+            "fires twice", way, abs(ms) / 1000,
+        )  # fmt: skip
+
+    def store_failed(self, operation: str, error: BaseException) -> None:
+        """At most one line per ten seconds, and one per minute about the same failure, with the number of repeats."""
+        now = self._clock.now()
+        key = f"{operation}: {type(error).__name__}: {error}"
+        failure = self._failures.get(key) or _LoggedFailure()
+        if now - failure.logged < _SAME_FAILURE or now - self._last_failure < _ANY_FAILURE:
+            failure.repeats += 1
+            self._failures[key] = failure
+            self.scheduler.debug("%s failed, trying again: %s", operation, error)
             return
-        if len(self._told) >= _MOST:
-            self._told.clear()
-        self._told[key], self._last = (now, 0), now
-        again = f" ({times} times more since)" if times else ""
-        shown = None if isinstance(error, StoreError) else error  # it says itself what happened and what to do
-        self.scheduler.error("%s failed, trying again%s: %s", where, again, error, exc_info=shown)
+        if len(self._failures) >= _MAX_FAILURES:
+            self._failures.clear()
+        self._failures[key] = _LoggedFailure(now)
+        self._last_failure = now
+        again = f" ({failure.repeats} times more since)" if failure.repeats else ""
+        shown = None if isinstance(error, StoreError) else error  # its message contains the cause and the remedy
+        self.scheduler.error("%s failed, trying again%s: %s", operation, again, error, exc_info=shown)
+
+
+@dataclass
+class _LoggedFailure:
+    logged: float = -_SAME_FAILURE  # ms
+    repeats: int = 0  # since then
 
 
 def _at(after: int) -> str:

@@ -30,7 +30,7 @@ class Watched(Protocol):
 
 class MonitoredWorker(Protocol):
     @property
-    def session(self) -> str: ...
+    def session_id(self) -> str: ...
 
 
 class HealthMonitor:
@@ -56,7 +56,7 @@ class HealthMonitor:
             try:
                 await self.warn()
             except Exception as error:  # noqa: BLE001 - told, and tried again the next time
-                self._runtime.logs.error_throttled("system_monitor", error)
+                self._runtime.logs.store_failed("system_monitor", error)
             await WakeUp(self._runtime.clock).wait(interval * 1000)
 
     async def warn(self) -> None:
@@ -64,7 +64,7 @@ class HealthMonitor:
         before, vitals = self._before, await look(self._runtime.store, self._runtime.clock.now())
         self._before = vitals
         oldest = min((worker.id for worker in vitals.workers), default=None)
-        if before is None or self._runtime.worker is None or self._runtime.worker.session != oldest:
+        if before is None or self._runtime.worker is None or self._runtime.worker.session_id != oldest:
             return
         for trouble in (check for check in checks(vitals, before) if not check.ok):
             if vitals.now - self._told.get(trouble.what, -QUIET) >= QUIET:

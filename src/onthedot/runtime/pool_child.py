@@ -29,13 +29,13 @@ from onthedot.executors.processes.messages import (
     frame,
     read_to_child,
 )
-from onthedot.model.context import TaskContext, set_current
+from onthedot.model.context import RunState, set_current
 from onthedot.model.error_policy import outcome_for_error
 from onthedot.model.failures import NOT_STORED, encode_failure
 from onthedot.runtime import runtime
 from onthedot.runtime.user_code import ImportState, enter_location, load_modules, load_script
 from onthedot.stores.capabilities import AsyncTransactions
-from onthedot.stores.contract import Completed, Outcome, Verdict
+from onthedot.stores.contract import Completed, Lease, Outcome, Verdict
 
 
 class PoolChild:
@@ -123,32 +123,32 @@ class PoolChild:
             source = self._find(call)
         except BaseException as error:  # noqa: BLE001 - told to whoever waits for this task
             return RefusedMessage(encode_failure(error, call.record.attempt), final=True)
-        context = TaskContext(source, call.record, call.lease, self)
-        context.deadline_ms = call.deadline
-        set_current(context)
+        run = RunState(source, call.record, call.lease, self)
+        run.deadline_ms = call.deadline
+        set_current(run)
         try:
-            context.arguments, context.headers = source.decode(call.record.body)
-            value = source.call(dict(context.arguments))
+            run.arguments, run.headers = source.decode(call.record.body)
+            value = source.call(dict(run.arguments))
             if inspect.isawaitable(value):
                 value = self._loop.run(_awaited(value), context=copy_context())
-            return self._returned(context, value)
+            return self._returned(run, value)
         except BaseException as error:  # noqa: BLE001 - whatever a task raises fails that task only
-            return self._raised(context, error)
+            return self._raised(run, error)
 
-    def _returned(self, context: TaskContext, value: object) -> ReturnedMessage:
-        adds = tuple(context.spawned or ())
+    def _returned(self, run: RunState, value: object) -> ReturnedMessage:
+        adds = tuple(run.spawned or ())
         if value is None:
             return ReturnedMessage(b"", adds)
         try:
-            return ReturnedMessage(context.declared.encode(value), adds)
+            return ReturnedMessage(run.source.encode(value), adds)
         except ValueError as error:
             return ReturnedMessage(NOT_STORED, adds, str(error))
 
-    def _raised(self, context: TaskContext, error: BaseException) -> RaisedMessage:
-        outcome, error = outcome_for_error(error, context.record, context.lease, context.declared.options, self._random)
+    def _raised(self, run: RunState, error: BaseException) -> RaisedMessage:
+        outcome, error = outcome_for_error(error, run.record, run.lease, run.source.options, self._random)
         assert not isinstance(outcome, Completed)
         control = type(error).__name__ if isinstance(error, TaskControl) else ""
-        return RaisedMessage(outcome, outcome.error or encode_failure(error, context.attempt), control)
+        return RaisedMessage(outcome, outcome.error or encode_failure(error, run.record.attempt), control)
 
     # -- what running tasks say
 
@@ -156,7 +156,7 @@ class PoolChild:
     def log(self) -> logging.Logger:
         return logging.getLogger("onthedot.task") if self._runtime is None else self._runtime.logs.task.logger
 
-    def progress(self, context: TaskContext, done: float, total: float) -> None:  # noqa: ARG002 - it is the only one
+    def progress(self, lease: Lease, done: float, total: float) -> None:  # noqa: ARG002 - it is the only one
         self._say(ProgressMessage(done, total))
 
     async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:

@@ -25,11 +25,12 @@ from onthedot.clock.durations import Duration, to_seconds
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.definitions.sources import Sources
-from onthedot.engine.heartbeat import HeartbeatDelegate
+from onthedot.engine.config import WorkerConfig
+from onthedot.engine.heartbeat import HeartbeatDelegate, TaskHeartbeatRunner
 from onthedot.engine.lifecycle import Status
 from onthedot.engine.runner import Around
 from onthedot.engine.schedule_firer import ScheduleFirer
-from onthedot.engine.worker import Worker, WorkerConfig
+from onthedot.engine.worker import Worker
 from onthedot.errors import SchedulerStateError, StoreRefused
 from onthedot.executors.contract import Executor
 from onthedot.executors.event_loop import EventLoopExecutor
@@ -37,10 +38,12 @@ from onthedot.executors.processes import Processes
 from onthedot.executors.processes.messages import BootMessage
 from onthedot.executors.threads import ThreadExecutor
 from onthedot.model.uuid7 import new_uuid
+from onthedot.observability.events import Observers
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.operations.operations import NO_CODE
 from onthedot.runtime.background_process import CHILD_ENTRY_POINT, BackgroundProcess, require_importable
+from onthedot.runtime.heartbeat_thread import HeartbeatThread
 from onthedot.runtime.host import WorkerHost
 from onthedot.runtime.settings import store_url, version
 from onthedot.runtime.user_code import ImportState, current_location, forbid_during_import
@@ -149,34 +152,42 @@ class Runtime:
                 self.state = await stack.enter_async_context(self.lifespan())
                 self.entered = True
                 stack.callback(self._leave)
-            firing = ScheduleFirer(self.store, self.sources, self.schedules, self.clock, self.logs, self._troubled)
-            self.worker = Worker(self._parts(executors, firing))
+            self.worker = self._worker(executors)
             await self.worker.start()
             self._inside = stack.pop_all()
         self.portal.worker_loop = asyncio.get_running_loop()
 
-    def _parts(self, executors: Mapping[str, Executor], firing: ScheduleFirer) -> WorkerConfig:
-        return WorkerConfig(
-            store=self.store,
-            sources=self.sources,
-            executors=executors,
-            totals=self.slots | {name: self._slots(each) for name, each in self.own_executors.items()},
-            clock=self.clock,
-            random=randomness.Random(),
-            logs=self.logs,
-            around=tuple(self.around),
+    def _worker(self, executors: Mapping[str, Executor]) -> Worker:
+        config = WorkerConfig(
+            slots=self.slots | {name: self._slots(each) for name, each in self.own_executors.items()},
+            lease_ms=self.store.traits.lease_ms,
             app=self.name,
             version=version(),
             one_pool=self.one_pool,
-            batch=self.claim_batch,
+            claim_batch=self.claim_batch,
             poll_interval=self.poll_interval * 1000,
-            most_kept=self.most_kept,
-            declare=lambda: self._declare(firing),
-            fire=firing.fire,
-            plans=self.schedules,
-            on_fatal=self.service.failed,
+            max_retained=self.most_kept,
+        )
+        observer = Observers([self.logs], self.logs.scheduler)
+        firer = ScheduleFirer(self.store, self.sources, self.schedules, self.clock, observer, self._troubled)
+        return Worker(
+            config,
+            store=self.store,
+            sources=self.sources,
+            executors=executors,
+            firer=firer,
+            schedules=self.schedules,
+            declare=lambda: self._declare(firer),
+            clock=self.clock,
+            random=randomness.Random(),
+            new_uuid=new_uuid,
+            observer=observer,
+            task_log=self.logs.task.logger,
+            heartbeat_runner=HeartbeatThread() if isinstance(self.clock, SystemClock) else TaskHeartbeatRunner(),
+            heartbeat_delegate=self.heartbeat_delegate,
+            middleware=tuple(self.around),
             on_turn=self.counts.mark_stale,
-            helper=self.heartbeat_delegate,
+            on_fatal=self.service.failed,
         )
 
     async def _declare(self, firing: ScheduleFirer) -> None:
@@ -268,7 +279,7 @@ class Runtime:
     def status(self) -> dict[str, Any]:
         """What goes on, at once."""
         status, worker = self.service.status, self.worker
-        runs = list(worker.runner.runs.values()) if worker and status in ("running", "stopping") else []
+        runs = worker.runs if worker and status in ("running", "stopping") else []
         seen = self._counted(status)
         error = None if worker is None else worker.last_error
         interval = self.poll_interval

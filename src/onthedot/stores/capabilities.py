@@ -42,3 +42,10 @@ class HasServerInfo(Protocol):
     """Stores with a clock of their own."""
 
     async def server(self) -> ServerInfo: ...
+
+
+@runtime_checkable
+class HasHandoff(Protocol):
+    """Stores that lease new tasks to an idle worker in the call that adds them, if its claim request has an offer."""
+
+    max_handoff_sources: int  # more in one offer would make the request slow

@@ -115,7 +115,7 @@ class WorkerMain:
             if worker is not None:
                 self._parent.send(
                     WorkerReport(
-                        turns=worker._number,
+                        turns=worker.turns,
                         stopping=self._runtime.service.status == "stopping",
                         max_turn_gap=max(60.0, 3 * self._runtime.poll_interval),
                     )

@@ -10,7 +10,7 @@ from collections import Counter
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from math import ceil, inf
+from math import ceil
 
 from msgspec.structs import replace
 
@@ -65,7 +65,7 @@ class ClockDriver:
         self.runs: Counter[str] = Counter()  # by source
         self.failed: list[str] = []
         self._worker.last_error = None
-        self._worker._purged = inf  # a test wants to see what has been
+        self._worker.stop_purging()  # a test asserts on ended tasks
 
     async def begin(self) -> None:
         self._cursor = (await self._store.changes("", 1)).cursor
@@ -97,7 +97,7 @@ class ClockDriver:
         worker = self._worker
         while True:
             worker.idle.clear()
-            worker._look_again()  # and once more after a look that moved something
+            worker.recheck()  # and once more after a look that moved something
             try:
                 async with asyncio.timeout(self._pace.patience):
                     await worker.idle.wait()
@@ -110,10 +110,10 @@ class ClockDriver:
 
     def _check_runs(self) -> None:
         now = time.monotonic()
-        runs = {run.lease: run for run in self._worker.runner.runs.values() if not run.over}
+        runs = {run.lease: run for run in self._worker.runs if not run.ended}
         self._since = {lease: self._since.get(lease, now - self._pace.patience) for lease in runs}
         stuck = [
-            shown(runs[lease].source, runs[lease].args)
+            shown(runs[lease].record.source, runs[lease].arguments)
             for lease, since in self._since.items()
             if now - since >= self._pace.give_up
         ]
@@ -181,7 +181,7 @@ async def _stop(runtime: Runtime, before: set[threading.Thread]) -> None:
     worker = runtime.worker
     assert worker is not None
     await runtime.service.stop(0)
-    waiting = {run.server for run in worker.runner.runs.values() if run.server is not None}
+    waiting = {run.serving_task for run in worker.runs if run.serving_task is not None}
     for server in waiting:
         server.cancel()
     if waiting:

@@ -29,7 +29,7 @@ async def idle(mq: MessageQueue) -> None:
     worker = mq._runtime.worker
     assert worker is not None
     worker.idle.clear()
-    worker.wake.set()
+    worker.wakeup.set()
     await until(worker.idle.is_set)
 
 

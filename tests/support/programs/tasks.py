@@ -14,6 +14,7 @@ from typing import Any
 
 from onthedot import App, BaseTaskConsumer, Cancel, Reject, Retry, Snooze, Task, current_task
 from onthedot.executors.processes import Processes
+from onthedot.model.context import current_run
 
 
 @asynccontextmanager
@@ -128,7 +129,9 @@ def raises(what: str) -> str:
     ctx = current_task()
     if ctx.attempt > 1 and what in ("own", "retry"):
         return "second time"
-    if what == "snooze" and time.time() * 1000 - ctx.record.added > 100:
+    run = current_run()
+    assert run is not None
+    if what == "snooze" and time.time() * 1000 - run.record.added > 100:
         return f"attempt {ctx.attempt}"
     raise RAISED[what]
 

@@ -142,7 +142,7 @@ async def test_a_hint_that_is_lost_costs_a_poll_interval() -> None:
         await every_chance()
         worker = scheduler._runtime.worker
         assert worker is not None
-        worker._hinted = lambda hint: None
+        worker.hint_listener.receive = lambda hint: None  # type: ignore[method-assign]
         scheduler.add_task(Task("work", {"n": 1}, clock.moment()))
         await every_chance()
         assert work.ran() == []

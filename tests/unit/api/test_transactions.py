@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from onthedot import App, ArgumentError, StoreRefused, TaskCancelled, TaskNotFound, current_task
+from onthedot.model.context import current_run
 from tests.support.waits import wait_until
 
 
@@ -100,7 +101,9 @@ def test_complete_after_the_lease_is_lost(app: App[None], db: sqlite3.Connection
     async def sell() -> None:
         context = current_task()
         store = app._runtime.store
-        await store.close_session(context.lease.session, crashed=True)  # the store believes that this worker is dead
+        run = current_run()
+        assert run is not None
+        await store.close_session(run.lease.session, crashed=True)  # the store believes that this worker is dead
         with closing(sqlite3.connect(tmp_path / "shop.db")) as mine, mine:
             mine.execute("INSERT INTO sale VALUES (1)")
             try:

@@ -7,7 +7,7 @@ from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
 from onthedot.clock.manual import ManualClock
-from onthedot.engine.heartbeat import Heard, Heartbeat
+from onthedot.engine.heartbeat import Heartbeat, OnHeartbeat, TaskHeartbeatRunner
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import HeartbeatResult
 from onthedot.stores.memory import MemoryStore
@@ -19,28 +19,32 @@ LEASE = 3000
 class Leased(MemoryStore):
     """Wants beats, and knows when they came."""
 
-    lease = LEASE
-
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
         self.clock = clock
-        self.beats: list[tuple[float, int]] = []
+        self.beats: list[float] = []
+        self.crashed: list[str] = []
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
-        self.beats.append((self.clock.now(), lease))
+        self.beats.append(self.clock.now())
         return await super().heartbeat(session, info, lease)
+
+    async def close_session(self, session: str, *, crashed: bool = False) -> None:
+        if crashed:
+            self.crashed.append(session)
+        await super().close_session(session, crashed=crashed)
 
 
 class Helping:
     """Says what the test lets it say, when it is looked at or at once."""
 
     def __init__(self) -> None:
-        self.heard: Heard | None = None
+        self.heard: OnHeartbeat | None = None
         self.kept: list[bytes] = []
         self.left: list[str] = []
         self.unheard: list[Callable[[], tuple[float, bool, Sequence[str]]]] = []
 
-    def keep(self, session: str, info: bytes, lease: int, heard: Heard) -> None:
+    def keep(self, session: str, info: bytes, lease: int, heard: OnHeartbeat) -> None:
         self.kept.append(info)
         self.heard = heard
 
@@ -62,7 +66,7 @@ class Kept:
         self.cancelled: list[str] = []
         self.lost = 0
         logs = LogObserver(logging.getLogger("onthedot"))
-        self.keeper = Heartbeat(self.store, "w", b"first", clock, logs, helper)
+        self.keeper = Heartbeat(self.store, "w", b"first", clock, logs, TaskHeartbeatRunner(), LEASE, helper)
 
     def _lost(self) -> None:
         self.lost += 1
@@ -136,7 +140,7 @@ async def test_words_that_are_old_keep_nothing_alive(clock: ManualClock) -> None
         helper.unheard = [lambda: (2 * LEASE, True, ())]
         await it.pass_by(10 * LEASE)
         assert it.lost == 1
-        assert it.store.beats[-1][1] == 0, "and the store is told so"
+        assert it.store.crashed == ["w"], "the store closes the session"
 
 
 async def test_a_session_that_the_helper_finds_dead_is_lost(clock: ManualClock) -> None:

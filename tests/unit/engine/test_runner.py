@@ -246,7 +246,7 @@ async def test_what_a_task_knows_of_itself(app: App, clock: ManualClock) -> None
     assert (ctx.uuid, ctx.source, dict(ctx.args)) == (handle.uuid, "look", {"x": 3})
     assert (ctx.attempt, ctx.is_last_attempt, ctx.last_error, ctx.deadline) == (1, False, None, None)
     assert (ctx.tags, dict(ctx.metadata), ctx.scheduled_for) == (("eu",), {"trace": "t1"}, due)
-    assert ctx.lease.session == worker
+    assert ctx.logger.extra == {"uuid": handle.uuid, "source": "look", "attempt": 1, "worker": worker}
     assert not ctx.cancelled()
     ctx.raise_if_cancelled()
 

@@ -29,10 +29,10 @@ def test_a_claim_takes_no_more_than_a_batch() -> None:
     sources = Sources()
     for name in ("a", "b"):
         sources.put(cast("Source", Kind(name)))
-    slots = Slots(sources, {"async": 10}, batch=4)
+    slots = Slots(sources, {"async": 10}, claim_batch=4)
     (pool,) = slots.pools(0)
     assert (pool.total, sum(pool.capacity.values())) == (4, 4)
-    slots.count(["a"] * 8, +1)
+    slots.take(["a"] * 8)
     assert slots.pools(0)[0].total == 2, "no more than there are free slots"
 
 
@@ -73,7 +73,7 @@ class Desk:
                 left -= took
                 if not self.work[name]:
                     rest[name] = None
-        self.slots.count(taken, +1)
+        self.slots.take(taken)
         self.running.update(taken)
         self.slots.mark_idle(rest, 0)
         return bool(taken or rest)
@@ -88,7 +88,7 @@ class Desk:
     def end(self, name: str) -> None:
         if self.running[name]:
             self.running[name] -= 1
-            self.slots.count([name], -1)
+            self.slots.free(name)
 
 
 NAMES = "abcdefgh"
@@ -148,28 +148,30 @@ def test_an_alarm_costs_nobody_his_slots() -> None:
     desk = Desk([Kind(name) for name in "abcdef"], {"async": 6})
     desk.fill()  # nobody has anything
     assert [pool.capacity for pool in desk.slots.pools(0)] == []
-    desk.slots.count(["a"], +1)
-    assert [pool.capacity for pool in desk.slots.pools(0, rang=True)] == [{}], "of six, five would have to be chosen"
+    desk.slots.take(["a"])
+    assert [pool.capacity for pool in desk.slots.pools(0, alarm_due=True)] == [{}], (
+        "five of six would have to be chosen"
+    )
     assert not desk.slots.has_work(), "nor is there another turn for it"
-    desk.slots.count(["a"], -1)
-    assert [set(pool.capacity) for pool in desk.slots.pools(0, rang=True)] == [set("abcdef")]
+    desk.slots.free("a")
+    assert [set(pool.capacity) for pool in desk.slots.pools(0, alarm_due=True)] == [set("abcdef")]
     desk.fill()
     desk.add({"a": 1000})
-    assert [pool.capacity for pool in desk.slots.pools(0, rang=True)] == [{"a": 6}]
+    assert [pool.capacity for pool in desk.slots.pools(0, alarm_due=True)] == [{"a": 6}]
 
 
 def test_a_poll_is_one_question() -> None:
     """However many rest; who has work keeps his share."""
     desk = Desk([Kind(name) for name in "abcdefgh"], {"async": 2})
     desk.fill()
-    assert [pool.capacity for pool in desk.slots.pools(0, polls=True)] == [dict.fromkeys("abcdefgh", 1)]
+    assert [pool.capacity for pool in desk.slots.pools(0, is_poll=True)] == [dict.fromkeys("abcdefgh", 1)]
     desk.fill()
     desk.add({"a": 1000})
-    assert [pool.capacity for pool in desk.slots.pools(0, polls=True)] == [{"a": 2} | dict.fromkeys("bcdefgh", 1)]
+    assert [pool.capacity for pool in desk.slots.pools(0, is_poll=True)] == [{"a": 2} | dict.fromkeys("bcdefgh", 1)]
     desk.slots.mark_idle(dict.fromkeys("bcdefgh"), 0)
-    desk.slots.count(["a", "a"], +1)
-    assert [pool.capacity for pool in desk.slots.pools(0, polls=True)] == [{}]
-    desk.slots.count(["a"], -1)
+    desk.slots.take(["a", "a"])
+    assert [pool.capacity for pool in desk.slots.pools(0, is_poll=True)] == [{}]
+    desk.slots.free("a")
     assert set(desk.slots.pools(0)[0].capacity) & set("bcdefgh"), "asked late, since there was no slot"
 
 
@@ -184,8 +186,7 @@ def test_who_rests_is_not_asked_until_hint_time_or_refresh() -> None:
     slots.mark_idle({"a": None, "b": 50.0}, now=100)
     assert asked(149) == {"c"}
     assert asked(150) == {"b", "c"}
-    assert slots.wake(["a", "nobody"])
-    assert not slots.wake(["a"])
+    slots.wake(["a", "unknown"])
     assert asked(150) == {"a", "b", "c"}
     slots.hint(["c"])  # after the ask: its answer is older than the hint
     slots.mark_idle({"a": None, "c": None}, now=150)

@@ -49,18 +49,17 @@ class Shop:
     async def looked(self) -> None:
         """Everybody has looked once more and done what there was to do."""
         for worker in self._workers():
-            before = worker._number
-            worker._look_again()
-            await until(lambda worker=worker, before=before: worker._number > before + 1 or _idle(worker, before))
+            before = worker.turns
+            worker.recheck()
+            await until(lambda worker=worker, before=before: worker.turns > before + 1 or _idle(worker, before))
 
 
 def _asleep(worker: Worker) -> bool:
-    waiter = worker.wake._waiter
-    return waiter is not None and not waiter.done()
+    return worker.wakeup.is_waiting
 
 
 def _idle(worker: Worker, before: int) -> bool:
-    return worker._number > before and _asleep(worker)
+    return worker.turns > before and _asleep(worker)
 
 
 @pytest.fixture(params=["memory", "sqlite"])

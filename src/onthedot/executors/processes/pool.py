@@ -34,7 +34,7 @@ from onthedot.executors.processes.messages import (
     read_from_child,
 )
 from onthedot.executors.processes.remote_errors import PoolChildDied, error_from_reply, remote_error
-from onthedot.model.context import TaskContext, current_task
+from onthedot.model.context import RunState, current_run
 
 _GRACE = 1.0  # seconds for a child to leave its lifespan when all ends
 _LEAVE = 5.0  # and when it has had its number of tasks
@@ -43,7 +43,7 @@ _LEAVE = 5.0  # and when it has had its number of tasks
 class _Job:
     __slots__ = ("answer", "child", "run")
 
-    def __init__(self, run: TaskContext, answer: asyncio.Future[ReturnedMessage]) -> None:
+    def __init__(self, run: RunState, answer: asyncio.Future[ReturnedMessage]) -> None:
         self.run = run
         self.answer = answer
         self.child: _Child | None = None
@@ -182,7 +182,8 @@ class Processes(Executor):
     # -- one call
 
     async def run(self, call: Callable[..., object], *args: object) -> object:  # noqa: ARG002 - it travels by name
-        run = current_task()
+        run = current_run()
+        assert run is not None
         job = _Job(run, asyncio.get_running_loop().create_future())
         self._place(job)
         try:
@@ -204,10 +205,10 @@ class Processes(Executor):
     def _give(self, child: _Child, job: _Job) -> None:
         child.job, job.child = job, child
         run = job.run
-        if run.begun is not None:
-            run.begun()
-            run.begun = None
-        child.send(frame(RunMessage(run.declared.module, run.record, run.lease, run.deadline_ms)))
+        if run.on_begin is not None:
+            run.on_begin()
+            run.on_begin = None
+        child.send(frame(RunMessage(run.source.module, run.record, run.lease, run.deadline_ms)))
 
     def _drop(self, job: _Job) -> None:
         """Nobody wants it any more: the child and all it has forked are killed, the others do not notice."""
@@ -266,7 +267,7 @@ class Processes(Executor):
                 job.fail(error_from_reply(job.run, message))
                 self._next(child)
             case ProgressMessage() if job is not None:
-                job.run.progress(message.done, message.total)
+                job.run.context.progress(message.done, message.total)
             case ReadyMessage():
                 child.pid = message.pid
                 self._any_ready = True
@@ -300,7 +301,7 @@ class Processes(Executor):
         if child.patience is not None:
             child.patience.cancel()
 
-    def _boot_failed(self, error: Callable[[TaskContext], BaseException]) -> None:
+    def _boot_failed(self, error: Callable[[RunState], BaseException]) -> None:
         """Whoever waits longest hears of it; the next one is tried with the next child."""
         if self._waiting:
             job = self._waiting.popleft()

@@ -68,6 +68,8 @@ _PURGE = 1000  # records a script drops
 class RedisStore(RedisReads):
     """Several apps may share a server: the keys of each begin with ``onthedot:{name}:``."""
 
+    max_handoff_sources = 100
+
     def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
         self._place = place_of(url)
         self.traits: StoreTraits = StoreTraits(shared=True, cancel_safe=True, lease_ms=self._place.lease)

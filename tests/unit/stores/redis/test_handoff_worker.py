@@ -60,7 +60,7 @@ async def _idle(app: App, server: valkey.Server) -> Worker:
     """The worker, when it hears and waits."""
     worker = app._runtime.worker
     assert worker is not None
-    await _hears(server, worker.session)
+    await _hears(server, worker.session_id)
     await _waits(server)
     return worker
 
@@ -116,13 +116,13 @@ async def test_nor_is_its_cancel(server: valkey.Server, answered: asyncio.Event)
         worker = await _idle(app, server)
         handle = await send.enqueue()
         assert (await app.get(handle.uuid)).state == "running"
-        hinted, heard = worker._hinted, list[str]()
+        hinted, heard = worker.hint_listener.receive, list[str]()
 
         def listened(hint: Hint) -> None:
             hinted(hint)
             heard.extend(hint.cancel_requests)
 
-        worker._hinted = listened  # type: ignore[method-assign]
+        worker.hint_listener.receive = listened  # type: ignore[method-assign]
         await handle.cancel()
         await until(lambda: heard == [handle.uuid])
         answered.set()
@@ -186,7 +186,7 @@ async def test_what_comes_while_notes_are_written_runs_once(
         elif not handles:
             handles.append(await send.enqueue())
             assert (await app.get(handles[0].uuid)).state == "running"
-            await until(lambda: ran or worker._handed is not None)
+            await until(lambda: ran or (worker.handoff and worker.handoff.is_pending))
         return await note(self, notes)
 
     monkeypatch.setattr(RedisStore, "note", slow)
@@ -230,7 +230,7 @@ async def test_what_a_server_without_its_last_moments_hands_out_comes_back(
         await asyncio.to_thread(forget, server)
         worker = app._runtime.worker
         assert worker is not None
-        await _hears(server, worker.session)
+        await _hears(server, worker.session_id)
         handle = await send.enqueue(4)
         assert (await app.get(handle.uuid)).state == "running", "it was handed out"
         gate.set()
@@ -249,7 +249,7 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
     async with app.running():
         worker, leased, asking = app._runtime.worker, list[Hint](), asyncio.Event()
         assert worker is not None
-        hinted, turn = worker._hinted, worker._store.turn
+        hinted, turn = worker.hint_listener.receive, app._runtime.store.turn
 
         def later(hint: Hint) -> None:
             leased.append(hint) if hint.handoff is not None else hinted(hint)
@@ -262,11 +262,11 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
                     hinted(leased[0])
             return await turn(*args)
 
-        await _hears(server, worker.session)
+        await _hears(server, worker.session_id)
         await _waits(server)
         await until(lambda: worker.idle.is_set())
-        worker._hinted, worker._store.turn = later, asked  # type: ignore[method-assign]
-        worker.wake.set()
+        worker.hint_listener.receive, app._runtime.store.turn = later, asked  # type: ignore[method-assign]
+        worker.wakeup.set()
         await asking.wait()
         cursor = (await app._runtime.store.changes("", 1)).cursor
         handle = await send.enqueue()
@@ -277,7 +277,7 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
         await handle.result(timeout=SOON)
         if comes == "after its end":
             hinted(leased[0])
-        await until(lambda: worker.idle.is_set() and not worker._also)
+        await until(lambda: worker.idle.is_set() and worker.is_drained())
         page = await app._runtime.store.changes(cursor, 100)
     assert [each.state for entry in page.entries for each in entry.transitions] == ["ready", "running", "succeeded"]
     assert ran == ["ran"]
@@ -289,24 +289,24 @@ async def test_who_has_not_beaten_for_a_lease_asks_before_it_begins(server: valk
 
     @app.task
     async def send() -> None:
-        ran.append(worker._number)
+        ran.append(worker.turns)
 
     async with app.running():
         worker, leased = app._runtime.worker, list[int]()
         assert worker is not None
-        hinted = worker._hinted
+        hinted = worker.hint_listener.receive
 
         def after_a_stop(hint: Hint) -> None:
-            before, worker._heartbeat._answered = worker._heartbeat._answered, 0.0
-            hinted(hint)
-            worker._heartbeat._answered = before
+            with pytest.MonkeyPatch.context() as patch:
+                patch.setattr(worker.session, "is_confirmed", lambda: False)
+                hinted(hint)
             if hint.handoff is not None:
-                leased.append(len(worker.runner.runs))
+                leased.append(len(worker.runs))
 
         for _ in range(3):  # it has heard that it listens, and waits again
             await (await send.enqueue()).result(timeout=SOON)
             await _waits(server)
-        worker._hinted = after_a_stop  # type: ignore[method-assign]
+        worker.hint_listener.receive = after_a_stop  # type: ignore[method-assign]
         await until(lambda: worker.idle.is_set())
         await (await send.enqueue()).result(timeout=SOON)
         await until(lambda: leased)

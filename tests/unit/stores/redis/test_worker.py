@@ -109,7 +109,7 @@ async def test_without_an_answer_for_a_lease_what_runs_is_ended(
     pid = server.pid
     async with app.running():
         handle = await long.enqueue()
-        await until(lambda: app._runtime.worker is not None and app._runtime.worker.runner.runs)
+        await until(lambda: app._runtime.worker is not None and app._runtime.worker.runs)
         os.kill(pid, signal.SIGSTOP)
         try:
             await until(lambda: ends == ["ended"], timeout=20)

@@ -1,0 +1,20 @@
+"""The values that a worker is configured with."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True)
+class WorkerConfig:
+    """Values only; collaborators are arguments of `Worker`."""
+
+    slots: Mapping[str, int]  # by executor
+    lease_ms: int | None = None  # of the session; None: the store notices a death by itself
+    app: str = ""
+    version: str = ""
+    one_pool: bool = False  # all executors share the slots of "async"
+    claim_batch: int | None = None  # most tasks per claim; None: as many as there are free slots
+    poll_interval: float = 10_000  # ms
+    max_retained: int = 1_000_000  # ended tasks that the store keeps

@@ -1,0 +1,90 @@
+"""Distributes the answer of a claim: tasks to the runner, chores to their outcomes, schedules to the firer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from onthedot.clock.protocol import Clock
+from onthedot.definitions.sources import Source, Sources
+from onthedot.engine.chores import outcome_for_chore
+from onthedot.engine.handoff import Handoff
+from onthedot.engine.outcome_buffer import OutcomeBuffer
+from onthedot.engine.run import Run
+from onthedot.engine.runner import Runner
+from onthedot.engine.schedule_firer import ScheduleFirer
+from onthedot.engine.session import WorkerSession
+from onthedot.engine.slots import Slots
+from onthedot.executors.contract import Executor
+from onthedot.model.context import ReportSink
+from onthedot.observability.events import Observer
+from onthedot.stores.contract import ClaimResult, Lease, LeasedTasks, Requeued
+
+
+class Dispatcher:
+    """Starts what a claim has returned. It never waits for a task."""
+
+    def __init__(
+        self,
+        sources: Sources,
+        executors: Mapping[str, Executor],
+        session: WorkerSession,
+        slots: Slots,
+        runner: Runner,
+        outcomes: OutcomeBuffer,
+        reports: ReportSink,
+        handoff: Handoff | None,
+        firer: ScheduleFirer,
+        clock: Clock,
+        observer: Observer,
+    ) -> None:
+        self._sources = sources
+        self._executors = executors
+        self._session = session
+        self._slots = slots
+        self._runner = runner
+        self._outcomes = outcomes
+        self._reports = reports
+        self._handoff = handoff
+        self._firer = firer
+        self._clock = clock
+        self._observer = observer
+
+    async def dispatch(self, claim: ClaimResult | None) -> bool:
+        """True: the next turn has work now."""
+        if claim is None:
+            return False
+        if claim.tasks:
+            self.start(claim)
+        if self._handoff is not None:
+            self._handoff.accept()  # after the start: the same tasks may have arrived in both ways
+        for record in claim.chores:
+            lease = Lease(record.uuid, claim.fence, self._session.id)
+            self._outcomes.add(outcome_for_chore(record, lease, self._sources.get(record.source)))
+        if claim.chores:
+            self._observer.chores_ended(claim.chores)
+        fired = False
+        if claim.schedules and not self._slots.closed:
+            fired = await self._firer.fire(claim.schedules, claim.now)
+        return bool(fired or claim.more or claim.chores or self._slots.has_work())
+
+    def start(self, leased: ClaimResult | LeasedTasks) -> None:
+        """Starts leased tasks, or requeues them if their source is gone or the worker stops."""
+        now = self._clock.now()
+        session = self._session.id
+        runs: list[Run] = []
+        name = ""
+        source: Source | None = None
+        executor: Executor | None = None
+        for record in leased.tasks:
+            lease = Lease(record.uuid, leased.fence, session)
+            if record.source != name:  # tasks of one source usually come together
+                name = record.source
+                source = self._sources.get(name)
+                executor = None if source is None else self._executors[source.executor]
+            if source is None or executor is None or self._slots.closed:
+                self._outcomes.add(Requeued(lease, None, counted=False))
+            elif not self._runner.adopt_lease(lease):
+                runs.append(Run(source, record, lease, self._reports, executor, now))
+        self._slots.take([run.record.source for run in runs])
+        self._runner.start(runs)
+        self._observer.tasks_started(runs)

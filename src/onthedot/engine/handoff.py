@@ -1,0 +1,95 @@
+"""Hand-off: the store leases new tasks to this idle worker in the call that adds them (ADR 15)."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from onthedot.clock.wakeup import WakeUp
+from onthedot.definitions.sources import Sources
+from onthedot.engine.config import WorkerConfig
+from onthedot.engine.heartbeat import FOREVER
+from onthedot.engine.outcome_buffer import OutcomeBuffer
+from onthedot.engine.runner import Runner
+from onthedot.engine.session import WorkerSession
+from onthedot.engine.slots import Slots
+from onthedot.stores.capabilities import HasHandoff
+from onthedot.stores.contract import HandoffMessage, HandoffOffer, Lease, LeasedTasks, Requeued
+
+_MAX_VALID = 15_000.0  # ms
+
+
+class Handoff:
+    """Offers the free slots of an idle worker, and starts the tasks that arrive for an offer."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        store: HasHandoff,
+        sources: Sources,
+        session: WorkerSession,
+        slots: Slots,
+        runner: Runner,
+        outcomes: OutcomeBuffer,
+        wakeup: WakeUp,
+        start: Callable[[LeasedTasks], None],
+    ) -> None:
+        self._max_sources = store.max_handoff_sources
+        self._sources = sources
+        self._session = session
+        self._slots = slots
+        self._runner = runner
+        self._outcomes = outcomes
+        self._wakeup = wakeup
+        self._start = start
+        self._message: HandoffMessage | None = None
+        lease = config.lease_ms or FOREVER
+        self._valid_ms = min(config.poll_interval, lease / 2, _MAX_VALID)
+
+    @property
+    def is_pending(self) -> bool:
+        """Tasks have arrived while a claim is in flight."""
+        return self._message is not None
+
+    def offer(self) -> HandoffOffer | None:
+        """Capacity by source, if the worker is idle.
+
+        A worker that runs a task may be too busy to notice a message while other workers wait. An offer ends after
+        its time; the next poll repeats it.
+        """
+        if len(self._sources.known) > self._max_sources or self._runner.is_busy():
+            return None
+        return HandoffOffer(self._slots.offer(), self._valid_ms)
+
+    def receive(self, message: HandoffMessage) -> None:
+        self._message = message
+        self.accept()
+
+    def accept(self) -> None:
+        """Starts the tasks of the last offer. While a claim is in flight they wait: its answer contains the same tasks.
+
+        Tasks for an earlier claim were delivered before, or come from a server that has lost its last writes. Nobody
+        else would end them, so they are requeued unless they run here. A worker whose lease may have run out makes a
+        turn first, because other workers may have the tasks by now.
+        """
+        message = self._message
+        if message is None or self._session.is_claiming:
+            return
+        self._message = None
+        if message.number == self._session.claim_number + 1 and self._session.is_confirmed():
+            self._session.claim_number = message.number
+            self._start(message.leased)
+        elif message.number <= self._session.claim_number:
+            self._release(message.leased)
+        else:
+            self._wakeup.set()
+
+    def _release(self, leased: LeasedTasks) -> None:
+        for record in leased.tasks:
+            lease = Lease(record.uuid, leased.fence, self._session.id)
+            if not self._runner.holds(lease):
+                self._outcomes.add(Requeued(lease, None, counted=False))
+                self._wakeup.set()
+
+    def discard(self) -> None:
+        """The session is replaced: a message for the old one is void."""
+        self._message = None

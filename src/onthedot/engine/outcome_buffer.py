@@ -1,0 +1,33 @@
+"""Outcomes on their way to the store."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import TypeAlias
+
+from onthedot.engine.run import Run
+from onthedot.stores.contract import Outcome
+
+Entry: TypeAlias = tuple[Outcome, Run | None]
+
+
+class OutcomeBuffer:
+    """Outcomes of runs, chores and released tasks, in the order of their arrival, for the next turn."""
+
+    def __init__(self) -> None:
+        self._entries: list[Entry] = []
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    def add(self, outcome: Outcome, run: Run | None = None) -> None:
+        self._entries.append((outcome, run))
+
+    def take(self) -> Sequence[Entry]:
+        entries = self._entries
+        self._entries = []
+        return entries
+
+    def put_back(self, entries: Sequence[Entry]) -> None:
+        """The store did not answer: these come first in the next turn."""
+        self._entries = [*entries, *self._entries]

@@ -1,0 +1,97 @@
+"""The session of a worker: its identity in the store, its lease and the numbers of its claims."""
+
+from __future__ import annotations
+
+import os
+import platform
+from collections.abc import Callable, Mapping
+
+import msgspec
+
+from onthedot.clock.protocol import Clock
+from onthedot.definitions.sources import Sources
+from onthedot.engine.config import WorkerConfig
+from onthedot.engine.heartbeat import Heartbeat, HeartbeatDelegate, HeartbeatRunner, OnCancel, OnLost
+from onthedot.observability.events import Observer
+from onthedot.stores.contract import Store
+
+
+class WorkerSession:
+    """One presence in the store at a time. A session that the store has declared dead is replaced by a new one."""
+
+    def __init__(
+        self,
+        config: WorkerConfig,
+        store: Store,
+        sources: Sources,
+        schedules: Mapping[str, object],
+        clock: Clock,
+        observer: Observer,
+        new_uuid: Callable[[], str],
+        heartbeat_runner: HeartbeatRunner,
+        delegate: HeartbeatDelegate | None,
+    ) -> None:
+        self._config = config
+        self._store = store
+        self._sources = sources
+        self._schedules = schedules
+        self._clock = clock
+        self._observer = observer
+        self._new_uuid = new_uuid
+        self._heartbeat_runner = heartbeat_runner
+        self._delegate = delegate
+        self._renew()
+
+    def _renew(self) -> None:
+        self.id: str = self._new_uuid()  # random, so a restarted host has another identity
+        self.claim_number: int = 0  # of the last claim that was answered
+        self.is_claiming: bool = False  # a claim is in flight; at most one per session
+        self._started = int(self._clock.now())
+        self._heartbeat = Heartbeat(
+            self._store,
+            self.id,
+            self.describe(),
+            self._clock,
+            self._observer,
+            self._heartbeat_runner,
+            self._config.lease_ms,
+            self._delegate,
+        )
+        self._observer.session_opened(self.id)
+
+    async def open(self, on_cancel: OnCancel, on_lost: OnLost) -> None:
+        self._on_cancel = on_cancel
+        self._on_lost = on_lost
+        await self._heartbeat.open(on_cancel, on_lost)
+
+    async def close(self) -> None:
+        await self._heartbeat.close()
+
+    async def replace(self) -> None:
+        """Continues as a new session after the store has declared this one dead."""
+        await self._heartbeat.close()
+        self._renew()
+        await self._heartbeat.open(self._on_cancel, self._on_lost)
+
+    def is_confirmed(self) -> bool:
+        """The session is alive for certain: its lease has not run out by this process's clock."""
+        return self._heartbeat.is_confirmed()
+
+    async def update_info(self) -> None:
+        await self._heartbeat.update_info(self.describe())
+
+    def describe(self) -> bytes:
+        """What the list of workers shows, as JSON."""
+        sources = sorted(self._sources.items())
+        info = {
+            "host": platform.node(),
+            "pid": os.getpid(),
+            "app": self._config.app,
+            "version": self._config.version,
+            "started": self._started,
+            "concurrency": dict(self._config.slots),
+            "sources": [name for name, _ in sources],
+            "schedules": sorted(self._schedules),
+            "max_retries": {name: most for name, source in sources if (most := source.options.max_retries)},
+        }
+        return msgspec.json.encode(info)

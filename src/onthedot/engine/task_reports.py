@@ -1,0 +1,51 @@
+"""Reports of running tasks: progress, and outcomes in the caller's transaction."""
+
+from __future__ import annotations
+
+import logging
+import threading
+
+import msgspec
+
+from onthedot.clock.wakeup import WakeUp
+from onthedot.engine.runner import Runner
+from onthedot.errors import StoreRefused
+from onthedot.stores.capabilities import NO_TRANSACTION, AsyncTransactions, SyncTransactions
+from onthedot.stores.contract import Lease, Note, Outcome, Store, Verdict
+
+
+class TaskReports:
+    """Gathers notes between two turns. Implements `ReportSink`."""
+
+    def __init__(self, store: Store, runner: Runner, wakeup: WakeUp, log: logging.Logger) -> None:
+        self._store = store
+        self._runner = runner
+        self._wakeup = wakeup
+        self._notes: dict[str, Note] = {}  # by uuid
+        self._lock = threading.Lock()
+        self.log: logging.Logger = log
+
+    def progress(self, lease: Lease, done: float, total: float) -> None:
+        """From any thread. Only the last report between two turns is written."""
+        note = Note(lease, "progress", "", msgspec.json.encode((done, total)))
+        with self._lock:
+            self._notes[lease.uuid] = note
+        self._wakeup.set_threadsafe()
+
+    async def flush(self) -> None:
+        """Writes the notes; runs whose lease is lost end."""
+        if not self._notes:
+            return
+        with self._lock:
+            notes = self._notes
+            self._notes = {}
+        for lease in await self._store.note(list(notes.values())):
+            self._runner.cancel(lease.uuid, "lost")
+
+    async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
+        """Settles in the caller's transaction, on the caller's thread and loop."""
+        if isinstance(self._store, AsyncTransactions):
+            return await self._store.settle_awaited(connection, outcome)
+        if not isinstance(self._store, SyncTransactions):
+            raise StoreRefused(f"complete() of task {outcome.lease.uuid}: {NO_TRANSACTION}; return the result")
+        return self._store.settle_in(connection, outcome)

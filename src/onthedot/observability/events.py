@@ -1,0 +1,112 @@
+"""Events of the engine. Logs implement `Observer`; metrics and traces will."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Sequence
+from typing import Literal, Protocol, TypeAlias
+
+from onthedot.stores.contract import NewTask, Outcome, Record, Verdict
+
+
+class StartedRun(Protocol):
+    """A run as observers see it; `started` in ms by the worker's clock."""
+
+    @property
+    def record(self) -> Record: ...
+    @property
+    def started(self) -> float: ...
+
+
+Settled: TypeAlias = tuple[Outcome, StartedRun | None]
+"""An outcome and its run; None for a chore or a released task."""
+
+
+class Observer:
+    """Receives events. Every method has no effect here: an observer overrides those that it needs.
+
+    Calls come in batches and on the event loop, so they must return quickly. What an observer does per task must depend
+    on a check that it makes once per call.
+    """
+
+    def session_opened(self, session: str) -> None:
+        """The worker has a new session; later events belong to it."""
+
+    def session_lost(self, session: str) -> None:
+        """The store has declared the session dead; the worker continues with a new one."""
+
+    def tasks_added(self, tasks: Sequence[NewTask]) -> None:
+        """Tasks are in the store that were not there before."""
+
+    def tasks_started(self, runs: Sequence[StartedRun]) -> None:
+        """Claimed tasks were queued for their executors."""
+
+    def tasks_settled(self, settled: Sequence[Settled], verdicts: Sequence[Verdict], now: float) -> None:
+        """The store has answered one turn: one verdict per outcome, in the same order."""
+
+    def error_classified(self, record: Record, error: BaseException, outcome: Outcome, max_retries: int) -> None:
+        """A run has raised, and `outcome` follows from it."""
+
+    def chores_ended(self, records: Sequence[Record]) -> None:
+        """These tasks end without a run; `record.history.reason` says why."""
+
+    def timeout_ignored(self, record: Record, thread: str) -> None:
+        """A run has timed out and continues in `thread`, because a thread cannot be stopped."""
+
+    def cancel_ignored(self, record: Record) -> None:
+        """A run continues although it was cancelled; the worker stops without it."""
+
+    def result_not_stored(self, record: Record, error: Exception) -> None:
+        """A run has succeeded with a result that cannot be encoded."""
+
+    def outcomes_dropped(self, count: int) -> None:
+        """The worker has stopped while the store could not be reached."""
+
+    def schedule_registered(self, schedule: str, next_at: int | None) -> None:
+        """A schedule of this process's code is in the store; ms of its next window."""
+
+    def schedule_taken_over(self, schedule: str) -> None:
+        """A schedule that was created at run time is declared by code now."""
+
+    def schedule_fired(self, schedule: str, at: int) -> None:
+        """The tasks of a window were added; `at` is its nominal time in ms."""
+
+    def schedule_failed(self, schedule: str, error: Exception) -> None:
+        """The rule of a schedule has raised; other schedules continue."""
+
+    def windows_skipped(self, schedule: str, reason: Literal["overlap", "grace", "paused"], windows: int) -> None:
+        """Windows of a schedule did not run."""
+
+    def clock_stepped(self, ms: float) -> None:
+        """The store's clock was set, ahead (positive) or back."""
+
+    def store_failed(self, operation: str, error: BaseException) -> None:
+        """An operation has failed and will be repeated. Called once per attempt."""
+
+    def store_recovered(self, operation: str) -> None:
+        """An operation has succeeded after a failure."""
+
+
+class Observers(Observer):
+    """Passes each event to several observers. One that raises is switched off after one ERROR."""
+
+    def __init__(self, observers: Sequence[Observer], log: logging.LoggerAdapter[logging.Logger]) -> None:
+        self._active = tuple(observers)
+        self._log = log
+
+    def notify(self, event: str, *args: object) -> None:
+        for observer in self._active:
+            try:
+                getattr(observer, event)(*args)
+            except Exception as error:  # noqa: BLE001 - an observer never ends a task
+                self._active = tuple(each for each in self._active if each is not observer)
+                name = type(observer).__name__
+                self._log.error("observer %s is switched off: %s failed: %s", name, event, error, exc_info=error)
+
+
+def _passed_on(event: str) -> Callable[..., None]:
+    return lambda self, *args: self.notify(event, *args)
+
+
+for _event in [name for name in vars(Observer) if not name.startswith("_")]:
+    setattr(Observers, _event, _passed_on(_event))
