@@ -1,14 +1,14 @@
-"""Everything that onthedot raises.
+"""All errors of onthedot.
 
 ::
 
     OnTheDotError
-    ├── DeclarationError (TypeError)     what the code says about a task cannot be
+    ├── DeclarationError (TypeError)     a definition that cannot work
     │   ├── DuplicateTask
     │   ├── BadSchedule
     │   └── BadLimit
-    ├── ArgumentError (TypeError)        what a call passes cannot be stored as it is
-    ├── TaskError                        what became of a task
+    ├── ArgumentError (TypeError)        arguments that cannot be stored as they are
+    ├── TaskError                        how a task ended, or what is missing of it
     │   ├── TaskFailed
     │   │   ├── TaskTimeout
     │   │   └── WorkerDied
@@ -17,19 +17,19 @@
     │   ├── ResultExpired
     │   └── ResultNotStored
     ├── StoreError                       the store did not do it
-    │   ├── StoreUnavailable             not reached: it was not stored and will not appear later
-    │   ├── StoreBusy                    reached, but others held it for too long: likewise
+    │   ├── StoreUnavailable             not reached: the task was not stored and will not appear later
+    │   ├── StoreBusy                    reached, but locked by others for too long: likewise not stored
     │   ├── StoreFull
-    │   └── StoreRefused                 no retry mends it: wrong schema, login, script, policy
+    │   └── StoreRefused                 a person must change something: schema, login, script, policy
     └── SchedulerStateError              start or stop at the wrong moment
 
-    TaskControl (BaseException)          raised by a task to say how its run ends; `except Exception` lets it pass
+    TaskControl (BaseException)          raised by a task to choose its outcome; `except Exception` does not catch it
     ├── Retry(after=None)                run again, counted
     ├── Snooze(after)                    run again later, not counted
     ├── Reject(reason)                   failed, without further retries
     └── Cancel(reason)                   cancelled
 
-Waiting too long is the builtin ``TimeoutError``.
+A wait that exceeds its timeout raises the builtin ``TimeoutError``.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ from difflib import get_close_matches
 
 
 class OnTheDotError(Exception):
-    """The root of everything below except the controls."""
+    """The base of all errors of onthedot, except the task controls (`Retry`, `Snooze`, `Reject`, `Cancel`)."""
 
 
 class DeclarationError(OnTheDotError, TypeError):
@@ -48,7 +48,7 @@ class DeclarationError(OnTheDotError, TypeError):
 
 
 class DuplicateTask(DeclarationError):
-    """Two functions or consumers claim the same name."""
+    """Two functions or consumers have the same name."""
 
 
 class BadSchedule(DeclarationError):
@@ -60,17 +60,25 @@ class BadLimit(DeclarationError):
 
 
 class ArgumentError(OnTheDotError, TypeError):
-    """An argument does not fit the signature, or cannot be stored and come back equal. Names its path."""
+    """An argument does not fit the signature, or would not come back equal. The message names its path."""
 
 
 class TaskError(OnTheDotError):
-    """What became of a task."""
+    """A task did not succeed, is not known, or its result is not available."""
 
 
 class TaskFailed(TaskError):
-    """The task ended as failed.
+    """The task ended as failed. The traceback of the run is attached as a note; it is text, nothing is unpickled.
 
-    The traceback of the run is attached as a note: it is text, nothing is unpickled.
+    Args:
+        task: uuid of the task.
+        error_type: type of the error of its last run, as in "KeyError" or "shop.OutOfStock".
+        message: text of that error.
+        traceback: traceback of that error, as text.
+        attempt: number of that run, from 1.
+
+    >>> str(TaskFailed("0198", "KeyError", "'x'"))
+    "task 0198 failed: KeyError: 'x'"
     """
 
     def __init__(
@@ -98,7 +106,15 @@ class WorkerDied(TaskFailed):
 
 
 class TaskCancelled(TaskError):
-    """The task ended as cancelled: by a person, by itself, expired, or by the shutdown of a memory store."""
+    """The task ended as cancelled: by a person, by itself, because it expired, or because a memory store closed.
+
+    Args:
+        reason: why it was cancelled.
+        task: uuid of the task.
+
+    >>> str(TaskCancelled("expired", "0198"))
+    'task 0198 was cancelled: expired'
+    """
 
     def __init__(self, reason: str = "", task: str = "") -> None:
         super().__init__(reason, task)
@@ -110,11 +126,11 @@ class TaskCancelled(TaskError):
 
 
 class TaskNotFound(TaskError):
-    """No task of this uuid: never added, or its retention is over."""
+    """There is no task with this uuid: it was never added, or its retention is over."""
 
 
 class ResultExpired(TaskError):
-    """The task succeeded, and its result is not kept any more."""
+    """The task succeeded, but its result is no longer kept."""
 
 
 class ResultNotStored(TaskError):
@@ -122,7 +138,7 @@ class ResultNotStored(TaskError):
 
 
 class StoreError(OnTheDotError):
-    """The store did not do what was asked."""
+    """The store did not carry out a call."""
 
 
 class StoreUnavailable(StoreError):
@@ -130,27 +146,35 @@ class StoreUnavailable(StoreError):
 
 
 class StoreBusy(StoreError):
-    """The store was held by others for too long."""
+    """The store was locked by others for too long."""
 
 
 class StoreFull(StoreError):
-    """The store takes no more tasks now."""
+    """The store accepts no more tasks now: it, or the task's `max_pending`, is full."""
 
 
 class StoreRefused(StoreError):
-    """The store answers, and will not do it until a person changes something."""
+    """The store answers, but refuses until a person changes something: schema, login or policy."""
 
 
 class SchedulerStateError(OnTheDotError):
-    """start() or stop() at a moment when it cannot be done."""
+    """start() or stop() was called in a state that does not allow it."""
 
 
 class TaskControl(BaseException):
-    """How a task says how its run ends. A BaseException, so that ``except Exception`` does not eat it."""
+    """Raised by a task to choose the outcome of its run. ``except Exception`` does not catch it."""
 
 
 class Retry(TaskControl):
-    """Run this task again; counts as a retry. Without `after` its backoff decides when."""
+    """Run this task again; counts as a retry, so `max_retries` applies.
+
+    Args:
+        after: seconds or a timedelta until then; by default the task's `backoff` decides.
+
+    >>> raise Retry(after=30)
+    Traceback (most recent call last):
+    onthedot.errors.Retry: 30
+    """
 
     def __init__(self, after: float | timedelta | None = None) -> None:
         super().__init__(after)
@@ -158,7 +182,15 @@ class Retry(TaskControl):
 
 
 class Snooze(TaskControl):
-    """Run this task again after a while; does not count."""
+    """Run this task again later; not counted as a retry.
+
+    Args:
+        after: seconds or a timedelta until then.
+
+    >>> raise Snooze(after=3600)
+    Traceback (most recent call last):
+    onthedot.errors.Snooze: 3600
+    """
 
     def __init__(self, after: float | timedelta) -> None:
         super().__init__(after)
@@ -166,7 +198,15 @@ class Snooze(TaskControl):
 
 
 class Reject(TaskControl):
-    """This task has failed and must not be retried."""
+    """End this task as failed, without further retries.
+
+    Args:
+        reason: shown as the message of its failure.
+
+    >>> raise Reject("no such order")
+    Traceback (most recent call last):
+    onthedot.errors.Reject: no such order
+    """
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
@@ -174,20 +214,29 @@ class Reject(TaskControl):
 
 
 class Cancel(TaskControl):
-    """This task is not wanted any more."""
+    """End this task as cancelled.
+
+    Args:
+        reason: shown with the task, and in the `TaskCancelled` of a caller that waits for it.
+
+    >>> raise Cancel("the order was withdrawn")
+    Traceback (most recent call last):
+    onthedot.errors.Cancel: the order was withdrawn
+    """
 
     def __init__(self, reason: str = "") -> None:
         super().__init__(reason)
         self.reason = reason
 
 
-def meant(name: str, known: Iterable[str]) -> str:
-    """The end of a message about a name that is not known.
+def suggestion(name: str, known: Iterable[str]) -> str:
+    """The end of a message about an unknown name: the nearest known one, or a list.
 
-    >>> f"no option 'max_retry'{meant('max_retry', ['max_retries', 'timeout'])}"
+    >>> f"no option 'max_retry'{suggestion('max_retry', ['max_retries', 'timeout'])}"
     "no option 'max_retry'; did you mean 'max_retries'?"
     """
     names = sorted(known)
-    close = get_close_matches(name, names, n=1)
-    there = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
-    return f"; did you mean {close[0]!r}?" if close else f"; there are: {there or 'none'}"
+    if close := get_close_matches(name, names, n=1):
+        return f"; did you mean {close[0]!r}?"
+    listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    return f"; there are: {listed or 'none'}"

@@ -15,7 +15,7 @@ import click
 import msgspec
 
 from onthedot.cli.options import GlobalOptions, shared
-from onthedot.errors import OnTheDotError, meant
+from onthedot.errors import OnTheDotError, suggestion
 from onthedot.runtime.settings import version
 from onthedot.supervisor.exit_codes import CODE_NAMES, exit_code_for
 
@@ -102,7 +102,7 @@ class CommandGroup(click.Group):
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if self.get_command(ctx, args[0]) is None:
-            ctx.fail(f"No such command {args[0]!r}{meant(args[0], self.list_commands(ctx))}")
+            ctx.fail(f"No such command {args[0]!r}{suggestion(args[0], self.list_commands(ctx))}")
         name, command, rest = super().resolve_command(ctx, args)
         if isinstance(command, CommandGroup) and "" in command.lazy and (not rest or rest[0] not in command.lazy):
             return name, command.get_command(ctx, ""), rest

@@ -14,7 +14,7 @@ from onthedot.api.functions import Enqueuer
 from onthedot.cli.options import GlobalOptions, moment, shared
 from onthedot.cli.output import clean, write_json
 from onthedot.cli.target import target, without_password
-from onthedot.errors import meant
+from onthedot.errors import suggestion
 from onthedot.model.options import AddOptions
 from onthedot.runtime.settings import store_url
 from onthedot.supervisor.app_loader import load_app
@@ -73,7 +73,7 @@ def _warn_without_worker(app: App[Any], name: str) -> None:
     workers = app._portal.run_sync(lambda client: client.operations.present())
     known = {source for worker in workers for source in worker.sources}
     if name not in known:
-        advice = meant(name, known) if workers else "; there is none at all: onthedot worker APP starts one"
+        advice = suggestion(name, known) if workers else "; there is none at all: onthedot worker APP starts one"
         click.echo(f"waiting, but no live worker knows {name!r}{advice}", err=True)
 
 
@@ -112,7 +112,7 @@ def _call(
         raise CommandError(str(error)) from None
     source = app._runtime.sources.get(name)
     if checked and source is None:
-        raise CommandError(f"app {app.name!r} has no task {name!r}{meant(name, app._runtime.sources.known)}")
+        raise CommandError(f"app {app.name!r} has no task {name!r}{suggestion(name, app._runtime.sources.known)}")
     function = getattr(source, "function", None)
     return task, _parse(arguments, {} if function is None else get_type_hints(function))
 

@@ -10,7 +10,7 @@ import click
 from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.output import Screen, screen, write_json
 from onthedot.cli.target import with_operations
-from onthedot.errors import meant
+from onthedot.errors import suggestion
 from onthedot.model.limits import rate_text
 from onthedot.operations import Operations
 from onthedot.operations.limits import LimitInfo
@@ -178,7 +178,7 @@ def limit(
 def _find(sources: Iterable[SourceInfo], name: str) -> SourceInfo:
     known = {each.name: each for each in sources}
     if name not in known:
-        raise CommandError(f"no source {name!r} here{meant(name, known)}", FAILED)
+        raise CommandError(f"no source {name!r} here{suggestion(name, known)}", FAILED)
     return known[name]
 
 

@@ -17,7 +17,8 @@ _DEFAULT_START = datetime(2026, 1, 1, tzinfo=UTC)
 class ManualClock:
     """A clock that stands still until it is advanced.
 
-    `start`: its first moment, an aware datetime; 2026-01-01 in UTC by default.
+    Args:
+        start: its first moment, an aware datetime; 2026-01-01 in UTC by default.
 
     >>> clock = ManualClock(datetime(2026, 3, 1, tzinfo=UTC))
     >>> clock.advance(1500)

@@ -36,9 +36,10 @@ class ResultNotEncodable(ValueError):
 class Caps:
     """How much an app stores at most per task: ``App(caps=Caps(result=1 << 20))``.
 
-    `arguments`: bytes of the encoded arguments, with label and metadata; 1 MiB by default. More is an `ArgumentError`.
-    `result`: bytes of the encoded result; 8 MiB by default. A larger one is not stored (`ResultNotStored`).
-    `depth`: levels of nesting in arguments and result, from 1 to 128; 64 by default.
+    Args:
+        arguments: bytes of the encoded arguments with label and metadata; more raises `ArgumentError`.
+        result: bytes of the encoded result; a larger one is not stored, and waiting for it raises `ResultNotStored`.
+        depth: levels of nesting in arguments and result, from 1 to 128.
 
     >>> Caps(depth=200)
     Traceback (most recent call last):

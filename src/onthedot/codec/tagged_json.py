@@ -1,6 +1,6 @@
-"""The open form: JSON that says by itself what type each value has, for values that no annotation describes.
+"""Tagged JSON: each value carries its type, for values that no annotation describes.
 
-What JSON can say is plain JSON. Everything else is an object with a single key that begins with ``!``:
+Values that JSON has are plain JSON. Every other value is an object with a single key that begins with ``!``:
 
 ==========================================  ==========================================
 value                                       written as
@@ -15,12 +15,12 @@ naive ones with ``fold=1``                  ``{"!datetime": ["2026-10-25T02:30:0
 ``timedelta``                               ``{"!timedelta": [days, seconds, microseconds]}``
 ``Decimal``, ``UUID``, ``Path``             ``{"!decimal": "1.50"}``, ``!uuid``, ``!path``
 ``nan``, ``inf``, ``-inf``                  ``{"!float": "nan"}``
-integers of more than 2000 bits             ``{"!int": "0x…"}``: Python limits the decimal digits that it reads
+integers of more than 2000 bits             ``{"!int": "0x…"}``: Python limits the decimal digits that it parses
 instance of a class in the annotation       ``{"!of": ["Point", {"x": 1, "y": 2}]}``
 ==========================================  ==========================================
 
-A dict with a key that is not a str, or that begins with ``!``, is always a ``!dict``: no data can pass for a tag.
-``!of`` names one of the classes that the reader's own annotation mentions; nothing is looked up by name elsewhere.
+A dict with a key that is not a str, or that begins with ``!``, is always a ``!dict``, so no data can imitate a tag.
+``!of`` names one of the classes in the reader's own annotation; no class is looked up by name anywhere else.
 
 >>> to_tagged((1, {2: b"a"}))
 {'!tuple': [1, {'!dict': [[2, {'!bytes': 'YQ=='}]]}]}
@@ -58,7 +58,7 @@ _BIG = 1 << 2000
 
 
 class Unstorable(ValueError):
-    """A value that cannot be stored and come back as it is; `steps` leads to it, innermost first."""
+    """A value that would not come back as it is; `steps` leads to it, innermost first."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)
@@ -77,7 +77,7 @@ class TooDeep(Unstorable):
 
 
 def to_tagged(value: object, classes: Classes = NO_CLASSES, depth: int = DEPTH) -> object:
-    """The open form of a value, made of what JSON has; Unstorable if there is none."""
+    """The tagged form of a value, made of JSON types; Unstorable if there is none."""
     kind = type(value)
     if kind is str:
         return value if value.isascii() else _text(value)  # type: ignore[attr-defined]
@@ -95,9 +95,9 @@ def to_tagged(value: object, classes: Classes = NO_CLASSES, depth: int = DEPTH) 
 
 
 def from_tagged(value: object, classes: Classes | None = NO_CLASSES) -> Any:
-    """What `tag` was given. Without `classes` (None) an instance is shown as its fields.
+    """The value of a tagged form. Without `classes` (None) an instance is shown as its fields.
 
-    Raises ValueError, TypeError or the like on what `tag` never writes.
+    Raises ValueError, TypeError or the like for anything that `to_tagged` does not write.
     """
     if type(value) is list:
         return [from_tagged(item, classes) for item in value]
@@ -113,9 +113,9 @@ def from_tagged(value: object, classes: Classes | None = NO_CLASSES) -> Any:
 
 
 def deep_equal(a: object, b: object, depth: int = DEPTH) -> bool:
-    """Equal and of the same type, all the way down; nan is the same as nan.
+    """Whether two values are equal and of the same type, all the way down; nan equals nan.
 
-    Datetimes are the same at the same instant with the same offset, whatever class their zone is.
+    Datetimes are equal at the same instant with the same offset, whatever the class of their zone.
 
     >>> deep_equal([1, {"a": float("nan")}], [1, {"a": float("nan")}])
     True
@@ -134,11 +134,11 @@ def deep_equal(a: object, b: object, depth: int = DEPTH) -> bool:
     if depth <= 0:
         raise TooDeep
     if isinstance(a, list | tuple):
-        return _all_same(a, b, depth)
+        return _all_equal(a, b, depth)
     if isinstance(a, dict):
-        return _all_same(a.keys(), b.keys(), depth) and _all_same(a.values(), b.values(), depth)  # type: ignore[attr-defined]
+        return _all_equal(a.keys(), b.keys(), depth) and _all_equal(a.values(), b.values(), depth)  # type: ignore[attr-defined]
     if isinstance(a, set | frozenset):
-        return _same_members(a, b, depth)  # type: ignore[arg-type]
+        return _equal_members(a, b, depth)  # type: ignore[arg-type]
     if names := fields_of(kind):
         return all(deep_equal(getattr(a, name, ...), getattr(b, name, ...), depth - 1) for name in names)
     return bool(a == b)
@@ -155,7 +155,7 @@ def _fields_of(kind: type) -> tuple[str, ...]:
 
 
 fields_of: Callable[[type], tuple[str, ...]] = lru_cache(maxsize=1024)(_fields_of)
-"""The fields of a dataclass, msgspec Struct, pydantic model or attrs class; none for any other."""
+"""The fields of a dataclass, msgspec Struct, pydantic model or attrs class; empty for any other class."""
 
 
 def is_model(kind: type) -> bool:
@@ -178,7 +178,7 @@ def type_name(kind: object) -> str:
 
 
 def map_with_path(pairs: Iterable[tuple[object, _V]], visit: Callable[[_V], _R]) -> list[_R]:
-    """Visits every value; what is refused on the way learns where it was found."""
+    """Applies `visit` to every value; an Unstorable gets the step that leads to its value."""
     visited = []
     for step, value in pairs:
         try:
@@ -190,7 +190,7 @@ def map_with_path(pairs: Iterable[tuple[object, _V]], visit: Callable[[_V], _R])
 
 
 MEMBER = object()
-"""The step into a set: its members have no place."""
+"""The step into a set, whose members have no index."""
 
 
 def _step(step: object) -> str:
@@ -198,7 +198,7 @@ def _step(step: object) -> str:
         return f".{step}" if step.isidentifier() else f"[{step[:40]!r}]"
     if step is MEMBER:
         return "[*]"
-    # Never the repr of a user's key: it may be long, or fail.
+    # Not the repr of a user's key: it may be long, or raise.
     return f"[{step}]" if type(step) is int and abs(step) < 1 << 64 else f"[{type_name(type(step))}]"
 
 
@@ -238,7 +238,7 @@ def _tag_container(value: Any, classes: Classes, depth: int) -> object:
 
 
 def _is_plain(value: dict[Any, Any]) -> bool:
-    """Names and plain values, which stay as they are: what most tasks are given, and so the shortest way is theirs."""
+    """Whether a dict is its own tagged form: a fast path for what most tasks get, names with plain values."""
     for key, item in value.items():
         kind = type(item)
         if type(key) is not str or not key.isascii() or key[:1] == "!":
@@ -258,7 +258,7 @@ def _is_plain(value: dict[Any, Any]) -> bool:
 
 
 def _distinct(tagged: list[object], classes: Classes) -> list[object]:
-    # In a repeated hour, Python holds a datetime for unequal to the same instant with a fixed offset, which it becomes.
+    # In a repeated hour, a datetime is unequal to the same instant with a fixed offset, which its tagged form has.
     if len({from_tagged(member, classes) for member in tagged}) < len(tagged):
         raise Unstorable("holds datetimes that are the same instant; convert them to UTC")
     return tagged
@@ -310,20 +310,20 @@ def _instance(kind: Any, fields: Any) -> object:
     if is_model(kind):
         return kind.model_validate({kind.model_fields[name].alias or name: item for name, item in fields.items()})
     declared: Mapping[str, dataclasses.Field[object]] = getattr(kind, "__dataclass_fields__", {})
-    later = {name for name, field in declared.items() if not field.init}
-    instance: object = kind(**{name: item for name, item in fields.items() if name not in later})
-    for name in later & fields.keys():
+    set_after = {name for name, field in declared.items() if not field.init}
+    instance: object = kind(**{name: item for name, item in fields.items() if name not in set_after})
+    for name in set_after & fields.keys():
         object.__setattr__(instance, name, fields[name])
     return instance
 
 
-def _all_same(a: Any, b: Any, depth: int) -> bool:
+def _all_equal(a: Any, b: Any, depth: int) -> bool:
     return len(a) == len(b) and all(deep_equal(x, y, depth - 1) for x, y in zip(a, b, strict=True))
 
 
-def _same_members(a: set[object], b: set[object], depth: int) -> bool:
+def _equal_members(a: set[object], b: set[object], depth: int) -> bool:
     found = {member: member for member in b}
-    # The search past the lookup is for what is not equal to itself: nan.
+    # The search after the lookup is for nan, which does not equal itself.
     return len(a) == len(b) and all(
         deep_equal(member, found.get(member), depth - 1) or any(deep_equal(member, other, depth - 1) for other in b)
         for member in a
@@ -331,7 +331,7 @@ def _same_members(a: set[object], b: set[object], depth: int) -> bool:
 
 
 def _moment(value: datetime | time) -> tuple[object, ...]:
-    # The fold tells two moments apart only where no offset does.
+    # The fold matters only without an offset.
     offset = value.utcoffset()
     return value.replace(tzinfo=None, fold=0), offset, value.tzinfo is None, value.fold if offset is None else 0
 
@@ -339,7 +339,7 @@ def _moment(value: datetime | time) -> tuple[object, ...]:
 def _write_moment(value: datetime | time) -> object:
     if value.tzinfo is not None:
         offset = value.utcoffset()
-        if offset is None or offset.microseconds:  # Python's own reader is off by such fractions
+        if offset is None or offset.microseconds:  # fromisoformat() is wrong by such fractions
             raise Unstorable("has a time zone without an offset in whole seconds; pass a datetime, or a fixed offset")
     return [value.isoformat(), 1] if value.fold and value.tzinfo is None else value.isoformat()
 
@@ -385,8 +385,8 @@ _BY_KEY = {scalar.key: scalar for scalar in _SCALARS.values()} | {
 _CONTAINERS: dict[str, Callable[[Iterable[object]], object]] = {"!tuple": tuple, "!set": set, "!frozenset": frozenset}
 _COMPARED_BY_VALUE = frozenset({str, int, bool, type(None), bytes, bytearray, UUID, date, timedelta, type(Path())})
 _COMPARED_BY: dict[type, Callable[[Any], object]] = {
-    float: repr,  # nan is nan, and -0.0 is not 0.0
-    Decimal: Decimal.as_tuple,  # 1.0 is not 1.00
+    float: repr,  # nan equals nan, and -0.0 differs from 0.0
+    Decimal: Decimal.as_tuple,  # 1.0 differs from 1.00
     datetime: _moment,
     time: _moment,
 }

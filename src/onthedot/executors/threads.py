@@ -1,7 +1,7 @@
-"""In threads of our own: a queue in, a deque and one wake-up out.
+"""The executor of sync functions: a pool of threads with batched answers.
 
-A future and a ``call_soon_threadsafe`` a call cost 26 µs; gathering what is done and waking the loop once, 0.7 µs.
-How many run at once is the business of the slots: a thread is made when a call finds none idle.
+One ``call_soon_threadsafe`` per call costs 26 µs; collecting results and waking the loop once for all of them 0.7 µs.
+The worker's slots bound the number of calls, so a thread is started whenever a call finds none idle.
 """
 
 from __future__ import annotations
@@ -30,7 +30,7 @@ class ThreadExecutor(Executor):
         self._done: deque[tuple[asyncio.Future[object], object, BaseException | None]] = deque()
         self._lock = threading.Lock()
         self._idle = 0
-        self._made = 0
+        self._started = 0
         self._waking = False
         self._loop: asyncio.AbstractEventLoop | None = None
 
@@ -41,9 +41,9 @@ class ThreadExecutor(Executor):
             if self._idle > 0:
                 self._idle -= 1
             else:
-                self._made += 1
-                # A daemon, so that a call that never returns does not hold the interpreter's exit.
-                threading.Thread(target=self._work, name=f"{self._name}-{self._made}", daemon=True).start()
+                self._started += 1
+                # A daemon, so that a call that never returns does not block the exit of the interpreter.
+                threading.Thread(target=self._work, name=f"{self._name}-{self._started}", daemon=True).start()
         self._calls.put((contextvars.copy_context(), call, args, future))
         return future
 
@@ -60,16 +60,17 @@ class ThreadExecutor(Executor):
             with self._lock:
                 self._idle += 1
                 self._done.append((future, value, error))
-                wake, self._waking = not self._waking, True
+                must_wake = not self._waking
+                self._waking = True
             del item, context, call, args, future, value, error
-            if wake:
+            if must_wake:
                 self._wake_loop()
 
     def _wake_loop(self) -> None:
         try:
             assert self._loop is not None
             self._loop.call_soon_threadsafe(self._deliver)
-        except RuntimeError:  # the loop was closed over a call that would not end: nobody waits for it
+        except RuntimeError:  # the loop was closed while the call went on: nothing waits for its result
             self._done.clear()
 
     def _deliver(self) -> None:
@@ -89,9 +90,9 @@ class ThreadExecutor(Executor):
 
     def close(self) -> None:
         with self._lock:
-            for _ in range(self._made):
+            for _ in range(self._started):
                 self._calls.put(None)
-            self._made = self._idle = 0
+            self._started = self._idle = 0
 
 
 def _set_thread_name() -> None:

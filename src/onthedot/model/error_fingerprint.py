@@ -1,4 +1,4 @@
-"""Which errors are alike: a message without what varies, and the place in the code that raised it."""
+"""Groups of similar errors: by source, type, message without its varying parts, and the line that raised it."""
 
 from __future__ import annotations
 
@@ -7,15 +7,16 @@ from hashlib import sha256
 
 from onthedot.model.task import TaskFailure
 
-_LOOK, _LONGEST = 10_000, 1000  # characters of a message, and of what stays of it: the cause stands at the beginning
-_ROUNDS = 10  # how deep brackets may lie in each other
+_MAX_MESSAGE = 10_000  # characters that are read: the cause is at the beginning
+_MAX_TEMPLATE = 1000  # characters that are kept
+_MAX_NESTING = 10  # levels of brackets
 
-# What varies, the longer before the shorter: a URL has a number in it, and a number no URL. Runs are bounded or begin
-# where a word begins: nobody's message may take more than a glance.
+# The varying parts, longer before shorter ones: a URL contains numbers. Repetitions are bounded, or begin where a word
+# begins, so that no message takes quadratic time.
 _VARIES = re.compile(
     r"""
     (?<!\w) (?:
-      (?P<stays> (?: errno | signal | exit\ (?:code|status) | status(?:\ code)? | http ) [\s:=\[(]{1,3} \d{1,3} \b(?!\.)
+      (?P<keep> (?: errno | signal | exit\ (?:code|status) | status(?:\ code)? | http ) [\s:=\[(]{1,3} \d{1,3} \b(?!\.)
                | sqlstate [\s:=\[(]{1,3} \w{5} \b
                | ['"]? [1-5]\d\d \  (?-i: [A-Z][a-z]+ (?:\ [A-Z][a-z]+){0,3} ) ['"]? )    # numbers that name a cause
     | '\[ [^\]\n]{0,2000} \]'                                                             # '['git', 'clone']'
@@ -53,34 +54,36 @@ _LIBRARY = re.compile(r"[\\/](?:site-packages|dist-packages|lib[\\/]python3\.\d+
 
 
 def fingerprint(source: str, error: TaskFailure) -> str:
-    """A short name for errors that are alike.
+    """A short name for a group of similar errors.
 
-    >>> one, two = TaskFailure("KeyError", "no order 17 for 'ann'"), TaskFailure("KeyError", "no order 4 for 'bob'")
-    >>> fingerprint("send", one) == fingerprint("send", two)
+    >>> ann = TaskFailure("KeyError", "no order 17 for 'ann'")
+    >>> bob = TaskFailure("KeyError", "no order 4 for 'bob'")
+    >>> fingerprint("send", ann) == fingerprint("send", bob)
     True
     """
-    words = _COUNTED.sub(_singular, blanked(error.message))
-    return sha256("\n".join([source, error.type, words, place_of(error)]).encode()).hexdigest()[:8]
+    template = _COUNTED.sub(_singular, message_template(error.message))
+    return sha256("\n".join([source, error.type, template, error_line(error)]).encode()).hexdigest()[:8]
 
 
-def blanked(message: str) -> str:
-    """Without numbers, ids, names and lists of them: what differs between errors of one kind.
+def message_template(message: str) -> str:
+    """A message with … in place of numbers, ids, names and lists of them.
 
-    >>> blanked("GET https://api.example.com/v1/orders/17 gave 503 after 2.5 s: {'id': 17, 'tags': ['a', 'b']}")
+    >>> message_template("GET https://api.example.com/orders/17 gave 503 after 2.5 s: {'id': 17, 'tags': ['a', 'b']}")
     'GET … gave … after …'
     """
-    text = _VARIES.sub(lambda found: found["stays"] or "…", message[:_LOOK])
-    for _ in range(_ROUNDS):
-        before, text = text, _CUT_OFF.sub("…", _IN_A_ROW.sub("…", _BRACKETED.sub("…", text)))
-        if text == before:
+    text = _VARIES.sub(lambda found: found["keep"] or "…", message[:_MAX_MESSAGE])
+    for _ in range(_MAX_NESTING):
+        shorter = _CUT_OFF.sub("…", _IN_A_ROW.sub("…", _BRACKETED.sub("…", text)))
+        if shorter == text:
             break
-    return "\n".join(dict.fromkeys(text.splitlines()))[:_LONGEST]  # a list may have any number of lines
+        text = shorter
+    return "\n".join(dict.fromkeys(text.splitlines()))[:_MAX_TEMPLATE]  # a list may have any number of lines
 
 
-def place_of(error: TaskFailure) -> str:
-    """The last line of the user's own code in its traceback, without its number: that moves with every change.
+def error_line(error: TaskFailure) -> str:
+    """The last line of the user's own code in the traceback, without its number, which moves with every edit.
 
-    Two errors with the same words but from different lines have different causes.
+    Equal messages from different lines have different causes.
     """
     frames = list(_FRAME.finditer(error.traceback))
     own = [frame for frame in frames if not _LIBRARY.search(frame["file"])]
@@ -91,6 +94,6 @@ def place_of(error: TaskFailure) -> str:
 
 
 def _singular(found: re.Match[str]) -> str:
-    """1 retry, 2 retries: one cause."""
+    """The singular of a counted noun: "1 retry" and "2 retries" have one cause."""
     word = found[0].removesuffix("s")
     return f"{word[:-2]}y" if word.endswith("ie") else word.removesuffix("e")

@@ -1,4 +1,4 @@
-"""How many at once and how many a second: for a source, or for each key of a lane."""
+"""Limits on concurrency and rate: of a source, or of each lane."""
 
 from __future__ import annotations
 
@@ -23,18 +23,23 @@ from onthedot.stores.contract import Limit
 _RATE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*/\s*([0-9]+(?:\.[0-9]+)?)?\s*([smhd])\s*")
 _PERIODS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}
 _NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
-_UNSAFE = re.compile("[\x00-\x1f\x7f%/*\ud800-\udfff]")  # what has a meaning in lane names, or no place in a store
-_LONGEST = 200  # characters of a key
+_UNSAFE = re.compile("[\x00-\x1f\x7f%/*\ud800-\udfff]")  # special in lane names, or not storable everywhere
+_MAX_KEY = 200  # characters
 _MISSING = object()
 
 
 @dataclass(frozen=True)
 class Rate:
-    """At most so many starts in a time, as in "10/s", "100/m", "5/2s", "1000/h", "3/d".
+    """At most so many starts in a time, in all processes together.
 
-    With `by` each value of that argument has a lane of its own, with `name` all tasks that say this name share one.
-    In any window of w seconds there are at most ``burst + rate × w`` starts; the burst is one second's worth, and at
-    least 1, unless said. `cost` is what a start takes: a number, or the name of the argument that holds it.
+    In any window of w seconds there are at most ``burst + rate × w`` starts.
+
+    Args:
+        rate: starts per time, as in "10/s", "100/m", "5/2s", "1000/h", "3/d".
+        by: name of an argument; each of its values has a rate of its own.
+        burst: how many may start at once after a pause; by default one second's worth, at least 1.
+        cost: how much of the rate one start takes: a number, or the name of the argument that holds it.
+        name: tasks whose limits have the same name share one rate.
 
     >>> Rate("90/m", by="customer").per_second
     1.5
@@ -58,43 +63,49 @@ class Rate:
         else:
             _check_cost(self.cost, self.capacity, f"rate {self.rate!r}")
         if self.cost != 1 and self.by is None and self.name is None:
-            raise BadLimit(f"rate {self.rate!r}: cost={self.cost!r} needs a lane; say by=… or name=… as well")
+            raise BadLimit(f"rate {self.rate!r}: cost={self.cost!r} needs a lane; pass by=… or name=… as well")
 
     @property
     def per_second(self) -> float:
-        """Tokens a second."""
+        """The rate in tokens per second."""
         found = _RATE.fullmatch(self.rate) if isinstance(self.rate, str) else None
-        count, period = (float(found[1]), float(found[2] or 1) * _PERIODS[found[3]]) if found else (0.0, 1.0)
         if not found:
             raise BadLimit(
                 f'rate {self.rate!r} cannot be read; write it as in "10/s", "100/m", "5/2s", "1000/h", "3/d"'
             )
+        count = float(found[1])
+        period = float(found[2] or 1) * _PERIODS[found[3]]
         if not count or not period:
             raise BadLimit(f"rate {self.rate!r} lets nothing through; to stop a source, pause it")
         return count / period
 
     @property
     def capacity(self) -> float:
-        """The burst, said or not."""
+        """The burst, given or by default."""
         return max(1.0, self.per_second) if self.burst is None else float(self.burst)
 
 
 def rate_text(per_second: float) -> str:
-    """As one would write it: in the shortest time that makes it a whole number, else in which it is one or more.
+    """A rate as people write it: per the shortest unit that makes it a whole number, else one or more.
 
     >>> [rate_text(rate) for rate in (10, 100 / 60, 1.5, 1 / 3, 2 / 3600, 1 / 86_400, 3.14159)]
     ['10/s', '100/m', '90/m', '20/m', '2/h', '1/d', '3.14/s']
     """
     counts = [(per_second * seconds, unit) for unit, seconds in _PERIODS.items()]
-    ones = [each for each in counts if each[0] >= 0.999]
-    whole = [each for each in ones if abs(each[0] - round(each[0])) < 1e-9 * each[0]]
-    count, unit = (whole or ones or counts[-1:])[0]
+    at_least_one = [each for each in counts if each[0] >= 0.999]
+    integers = [each for each in at_least_one if abs(each[0] - round(each[0])) < 1e-9 * each[0]]
+    count, unit = (integers or at_least_one or counts[-1:])[0]
     return f"{count:.3g}/{unit}" if count < 100 else f"{count:.0f}/{unit}"
 
 
 @dataclass(frozen=True)
 class AtMost:
-    """At most so many at once: for each value of the argument `by`, or for all tasks that say the same `name`.
+    """At most so many tasks run at once, in all processes together.
+
+    Args:
+        n: how many, from 1.
+        by: name of an argument; the limit is for each of its values.
+        name: tasks whose limits have the same name share one limit.
 
     >>> AtMost(2, by="customer")
     AtMost(n=2, by='customer', name=None)
@@ -110,12 +121,12 @@ class AtMost:
 
 
 class LaneRule(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How the lane of a call is made of its arguments. The store has it too, for those who add without the code."""
+    """How the arguments of a call select its lane. It is stored, too, for callers that add without the code."""
 
-    lane: str  # its head: "source", or "@shared"
+    lane: str  # begins the lane's name: "source", or "@shared"
     by: str | None = None
     cost: float | str = 1
-    most: float = 1  # the burst: what costs more could never start
+    most: float = 1  # the burst: a task that costs more could never start
     defaults: dict[str, Any] = {}
 
     def of(self, source: str, arguments: Mapping[str, object]) -> tuple[str, float]:
@@ -131,35 +142,35 @@ class LaneRule(msgspec.Struct, frozen=True, omit_defaults=True):
     def _value(self, source: str, name: str, arguments: Mapping[str, object], what: str) -> object:
         value = arguments.get(name, self.defaults.get(name, _MISSING))
         if value is _MISSING:
-            raise BadLimit(f"{source}: its limit says {what}={name!r}, and the call passes no {name!r}")
+            raise BadLimit(f"{source}: its limit has {what}={name!r}, but the call passes no {name!r}")
         return value
 
-    def written(self, lane: str) -> str:
-        """For a store, under this lane; defaults that cannot be keys or costs are left out."""
+    def encoded(self, lane: str) -> bytes:
+        """The rule to store, for this lane; defaults that cannot be keys or costs are left out."""
         defaults: dict[str, Any] = {}
         for name, value in self.defaults.items():
             if name == self.cost and isinstance(value, int | float):
                 defaults[name] = value
             elif name == self.by and (text := _text(value)) is not None:
                 defaults[name] = text
-        return msgspec.json.encode(replace(self, lane=lane, defaults=defaults)).decode()
+        return msgspec.json.encode(replace(self, lane=lane, defaults=defaults))
 
 
 def lane_rule(limits: Iterable[Limit], source: str) -> LaneRule | None:
-    """What the code of a source said of its lane, as the store has it."""
+    """The stored lane rule of a source."""
     for limit in limits:
-        if limit.name == source and limit.owner == "code" and limit.reason:
+        if limit.name == source and limit.owner == "code" and limit.lane_rule is not None:
             try:
-                return msgspec.json.decode(limit.reason, type=LaneRule)
-            except msgspec.DecodeError:  # another version's
+                return msgspec.json.decode(limit.lane_rule, type=LaneRule)
+            except msgspec.DecodeError:  # of another version
                 return None
     return None
 
 
 class LimitDefinitions:
-    """All limits of one task, and the lane that a call of it takes.
+    """All limits of one task, and the lanes of its calls.
 
-    `parameters` are the names that the function takes (None: not known), `defaults` the values of those left out.
+    `parameters`: names of the function's parameters (None: not known). `defaults`: values of those left out.
 
     >>> limits = LimitDefinitions("report", concurrency=4, limits=[AtMost(2, by="customer")], parameters=("customer",))
     >>> [(limit.name, limit.cap) for limit in limits.records()]
@@ -180,7 +191,7 @@ class LimitDefinitions:
         defaults: Mapping[str, object] | None = None,
     ) -> None:
         self.source: str = source
-        own, keyed = _sorted(source, concurrency, rate_limit, limits)
+        own, keyed = _split_by_lane(source, concurrency, rate_limit, limits)
         by, lane = _one_lane(source, keyed)
         rate = next((limit for limit in keyed if isinstance(limit, Rate)), None)
         cost = rate.cost if rate else 1
@@ -194,17 +205,17 @@ class LimitDefinitions:
             self._records.append(_record(lane + ("/*" if by else ""), keyed))
 
     def records(self) -> list[Limit]:
-        """As code says it."""
+        """The limits as records, under the name of the source."""
         return list(self._records)
 
     def to_limits(self, name: str) -> list[Limit]:
-        """What the store is told under one of the task's names; its own record says how the lane is made."""
+        """The records to store under one of the task's names; the source's own record carries the lane rule."""
         records = [limit if limit.name[0] == "@" else _renamed(limit, self.source, name) for limit in self._records]
         if self._rule is None:
             return records
         lane = name if self._rule.lane == self.source else self._rule.lane
         own = next((limit for limit in records if limit.name == name), Limit(name))
-        return [replace(own, reason=self._rule.written(lane)), *(limit for limit in records if limit.name != name)]
+        return [replace(own, lane_rule=self._rule.encoded(lane)), *(limit for limit in records if limit.name != name)]
 
     def lane(self, arguments: Mapping[str, object]) -> tuple[str | None, float]:
         """The lane of a call with these arguments, and its cost there."""
@@ -212,33 +223,33 @@ class LimitDefinitions:
 
 
 def check_shared_lanes(lanes: dict[str, Limit], source: str, limits: Iterable[Limit]) -> None:
-    """Takes what a source says of shared lanes into what others have said; BadLimit if these differ."""
+    """Merges a source's limits of shared lanes into `lanes`, those of other sources; BadLimit if they differ."""
     for limit in limits:
         if limit.name[0] != "@":
             continue
-        there = lanes.get(limit.name, limit)
-        caps = {each.cap for each in (limit, there)} - {None}
-        rates = {(each.rate, each.burst) for each in (limit, there) if each.rate is not None}
+        known = lanes.get(limit.name, limit)
+        caps = {each.cap for each in (limit, known)} - {None}
+        rates = {(each.rate, each.burst) for each in (limit, known) if each.rate is not None}
         if len(caps) > 1 or len(rates) > 1:
             raise BadLimit(
-                f"{source}: the shared lane {limit.name} has {_words(there)} elsewhere and {_words(limit)} here; "
-                "all who share it must say the same"
+                f"{source}: the shared lane {limit.name} has {_limit_text(known)} elsewhere and {_limit_text(limit)} "
+                "here; all tasks that share it must have the same"
             )
-        (lanes[limit.name],) = merge_by_name([there, limit])
+        lanes[limit.name] = merge_by_name([known, limit])[0]
 
 
 def merge_by_name(limits: Iterable[Limit]) -> list[Limit]:
-    """One record a name: of a shared lane, one task may say how many at once and another how many a second."""
-    found: dict[str, Limit] = {}
+    """One record per name: of a shared lane, one task may declare the concurrency and another the rate."""
+    merged: dict[str, Limit] = {}
     for limit in limits:
-        there = found.get(limit.name, limit)
-        rated = limit if there.rate is None else there
-        cap = limit.cap if there.cap is None else there.cap
-        found[limit.name] = replace(there, cap=cap, rate=rated.rate, burst=rated.burst)
-    return list(found.values())
+        known = merged.get(limit.name, limit)
+        rated = limit if known.rate is None else known
+        cap = limit.cap if known.cap is None else known.cap
+        merged[limit.name] = replace(known, cap=cap, rate=rated.rate, burst=rated.burst)
+    return list(merged.values())
 
 
-def _words(limit: Limit) -> str:
+def _limit_text(limit: Limit) -> str:
     cap = "" if limit.cap is None else f"at most {limit.cap}"
     rate = "" if limit.rate is None else f"{limit.rate:g}/s with burst {limit.burst:g}"
     return " and ".join(filter(None, (cap, rate)))
@@ -249,7 +260,7 @@ def _renamed(limit: Limit, source: str, name: str) -> Limit:
 
 
 def lane_key(value: object) -> str:
-    """What stands for a value in the name of a lane: bounded, and different for different values of a type.
+    """A value as part of a lane's name: of bounded length, and different for different values of a type.
 
     >>> lane_key("acme"), lane_key(17), lane_key("a/b")
     ('acme', '17', 'a%2Fb')
@@ -258,14 +269,14 @@ def lane_key(value: object) -> str:
     if text is None:
         raise BadLimit(f"a {type(value).__name__} cannot be the key of a limit; go by a text, number, date or uuid")
     safe = _UNSAFE.sub(lambda found: f"%{ord(found[0]):02X}", text)
-    if len(safe) > _LONGEST:
-        # The mark "%~" stands in no other key, since every % of a value is escaped.
+    if len(safe) > _MAX_KEY:
+        # No other key contains "%~", since every % of a value is escaped.
         safe = f"{safe[:100]}%~{sha256(safe.encode()).hexdigest()[:40]}"
     return safe
 
 
 def _text(value: object) -> str | None:
-    """None: it is no key."""
+    """The text of a value; None if its type cannot be a key."""
     while isinstance(value, Enum):
         value = value.value
     match value:
@@ -281,27 +292,29 @@ def _text(value: object) -> str | None:
             return None
 
 
-def _sorted(
+def _split_by_lane(
     source: str, concurrency: int | None, rate_limit: str | Rate | None, limits: Sequence[Rate | AtMost]
 ) -> tuple[list[Rate | AtMost], list[Rate | AtMost]]:
     """The source's own limits, and those of its lane."""
-    said: list[Rate | AtMost] = []
+    found: list[Rate | AtMost] = []
     if concurrency is not None:
         _check_cap(concurrency, "concurrency")
-        said.append(AtMost(concurrency))
+        found.append(AtMost(concurrency))
     if rate_limit is not None:
-        said.append(rate_limit if isinstance(rate_limit, Rate) else Rate(rate_limit))
-        if said[-1].by or said[-1].name:
+        rate = rate_limit if isinstance(rate_limit, Rate) else Rate(rate_limit)
+        found.append(rate)
+        if rate.by or rate.name:
             raise BadLimit(f"{source}: rate_limit is for the whole source; put {rate_limit!r} into limits=[…]")
     for limit in limits:
         if not isinstance(limit, Rate | AtMost):
             raise BadLimit(f"{source}: limits has {limit!r}; it takes Rate(…) and AtMost(…)")
-        said.append(limit)
-    own = [limit for limit in said if limit.by is None and limit.name is None]
-    return own, [limit for limit in said if limit not in own]
+        found.append(limit)
+    own = [limit for limit in found if limit.by is None and limit.name is None]
+    return own, [limit for limit in found if limit not in own]
 
 
 def _one_lane(source: str, keyed: Sequence[Rate | AtMost]) -> tuple[str | None, str | None]:
+    """The argument that keys the lane, and the beginning of its name."""
     lanes = {(limit.by, limit.name): limit for limit in keyed}
     if len(lanes) > 1:
         raise BadLimit(

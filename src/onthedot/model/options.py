@@ -1,4 +1,4 @@
-"""What a task may ask for: the options of ``@app.task``, and those of one call."""
+"""The options of ``@app.task``, and those of one call."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from onthedot.clock.durations import Duration, to_duration_ms
 from onthedot.clock.epoch import to_ms
-from onthedot.errors import DeclarationError, meant
+from onthedot.errors import DeclarationError, suggestion
 from onthedot.model.backoff import Backoff
 from onthedot.model.limits import AtMost, Rate
 
@@ -20,55 +20,93 @@ _HOUR = 3_600_000
 
 
 class TaskOptions(TypedDict, total=False):
-    """Options of a task; also the defaults of an app.
+    """Options of a task, in ``@app.task(…)``; also ``App(defaults=…)``. Durations are seconds or a timedelta.
 
     >>> TaskOptions(max_retries=3, timeout=30)
     {'max_retries': 3, 'timeout': 30}
     """
 
     executor: str
-    """"async", "thread", "process", or a name of ``App(executors=…)``; async functions run on the loop by default."""
+    """"async", "thread", "process", or a name of ``App(executors=…)``.
+
+    By default async functions run on the event loop, and sync functions in threads.
+    """
     timeout: Duration | None
+    """How long a run may take; then it fails with `TaskTimeout`. A thread is not stopped, only left."""
     max_retries: int
+    """How often a failed run is repeated; 0 by default."""
     backoff: float | Sequence[float] | Callable[[int, BaseException], float]
+    """The delay before a retry, 5 by default.
+
+    A number of seconds doubles with each retry, up to ten minutes, ±10 %. A list gives each delay; the last repeats.
+    A callable gets the number of the retry, from 1, and the error, and returns seconds.
+    """
     retry_on: tuple[type[BaseException], ...]
+    """The errors that are retried; by default every `Exception`. A timeout is always retried."""
     reject_on: tuple[type[BaseException], ...]
+    """The errors that are never retried, although `retry_on` has them or a base of them."""
     max_crashes: int
+    """How often the worker may die during the task before it fails; 3 by default."""
     priority: Priority
+    """1 to 10, 10 first; or "low" (1), "normal" (5, the default), "high" (10). Tasks that wait long overtake."""
     concurrency: int | None
+    """How many of the task run at once, in all processes together."""
     rate_limit: str | None
+    """How many of the task start in a time, in all processes together: "10/s", "100/m", "5/2s", "1000/h", "3/d"."""
     limits: Sequence[Rate | AtMost]
+    """Limits per value of an argument, or shared with other tasks: ``[Rate("10/s", by="customer"), AtMost(2, …)]``."""
     unique: bool | str | None
+    """At most one pending or running task per key: True (all arguments), or a template such as "{customer}:{day}"."""
     unique_for: Duration | None
+    """How long the unique key stays taken, counted from the add; by default until the task has ended."""
     on_conflict: Literal["keep", "replace", "error"]
+    """If the unique key is taken: "keep" the first task (the default); "replace" the arguments and time of one that has
+    not started; "error" raises `DuplicateTask`.
+    """
     expires: Duration | None
+    """A task that has not started this long after it was due ends as cancelled."""
     max_pending: int | None
-    """How many of it may wait, in all processes together; past it adding raises StoreFull."""
+    """How many may be pending, in all processes together; above it an add raises `StoreFull`."""
     keep: Duration | None
+    """How long a succeeded or cancelled task is kept; 7 days by default. Also the default of the two below."""
     keep_failed: Duration | None
+    """How long a failed task is kept; 30 days by default."""
     keep_result: Duration | None
+    """How long the result is kept; 24 hours by default."""
     label: str
+    """A short text for people, shown with the task; a template such as "report {day} for {customer}"."""
     tags: Sequence[str]
+    """Words to find and filter tasks by."""
 
 
 class AddOptions(TypedDict, total=False):
     """Options of one call: ``send.options(after=1.5, priority="high").delay(…)``."""
 
     after: Duration
+    """The task is due this many seconds, or a timedelta, after it is added. Not together with `at`."""
     at: datetime
+    """When the task is due, an aware datetime. Not together with `after`."""
     priority: Priority
+    """1 to 10, 10 first; or "low", "normal", "high"."""
     unique: bool | str | None
+    """At most one pending or running task per key: True (all arguments), or the key itself."""
     expires: Duration | None
+    """A task that has not started this long after it was due ends as cancelled."""
     tags: Sequence[str]
+    """Words to find and filter tasks by, instead of those of the definition."""
     label: str
+    """A short text for people, instead of that of the definition."""
     metadata: Mapping[str, Any]
+    """Data that travels with the task: ``current_task().metadata``."""
     uuid: str
+    """The id of the task; adding the same id again adds nothing."""
     connection: Any
+    """Your database connection or session: the task is added in its transaction, with your commit."""
 
 
 @dataclass(frozen=True, slots=True)
 class ResolvedOptions:
-    """TaskOptions, checked and whole: what the engine works with. Times in milliseconds."""
+    """`TaskOptions`, checked and with all defaults, for the engine. Durations are in milliseconds."""
 
     executor: str | None
     timeout: int | None
@@ -94,14 +132,14 @@ class ResolvedOptions:
 
 
 def resolve(where: str, *layers: TaskOptions) -> ResolvedOptions:
-    """Later layers win. `where` names the task in errors."""
-    said: dict[str, Any] = {}
+    """The options of several layers; later ones win. `where` names the task in errors."""
+    options: dict[str, Any] = {}
     for layer in layers:
         for unknown in sorted(layer.keys() - TaskOptions.__annotations__.keys()):
-            raise DeclarationError(f"{where}: no option {unknown!r}{meant(unknown, TaskOptions.__annotations__)}")
-        said.update(layer)
+            raise DeclarationError(f"{where}: no option {unknown!r}{suggestion(unknown, TaskOptions.__annotations__)}")
+        options.update(layer)
     try:
-        return _checked(said)
+        return _checked(options)
     except (TypeError, ValueError) as error:
         if isinstance(error, DeclarationError):
             error.args = (f"{where}: {error}",)
@@ -109,29 +147,29 @@ def resolve(where: str, *layers: TaskOptions) -> ResolvedOptions:
         raise DeclarationError(f"{where}: {error}") from None
 
 
-def _checked(said: Mapping[str, Any]) -> ResolvedOptions:
+def _checked(options: Mapping[str, Any]) -> ResolvedOptions:
     return ResolvedOptions(
-        executor=_optional(said, "executor", _word),
-        timeout=_optional(said, "timeout", _positive),
-        max_retries=_count(said.get("max_retries", 0), "max_retries"),
-        backoff=Backoff(said.get("backoff", 5.0)),
-        retry_on=_errors(said.get("retry_on", (Exception,)), "retry_on"),
-        reject_on=_errors(said.get("reject_on", ()), "reject_on"),
-        max_crashes=_count(said.get("max_crashes", 3), "max_crashes", least=1),
-        priority=parse_priority(said.get("priority", 5)),
-        concurrency=_optional(said, "concurrency", parse_bound),
-        rate_limit=said.get("rate_limit"),
-        limits=_limits(said.get("limits", ())),
-        unique=parse_unique(said.get("unique")),
-        unique_for=_optional(said, "unique_for", to_duration_ms),
-        on_conflict=parse__one(said.get("on_conflict", "keep"), "on_conflict", ("keep", "replace", "error")),
-        expires=_optional(said, "expires", _positive),
-        max_pending=_optional(said, "max_pending", parse_bound),
-        keep=_keep(said, "keep", 7 * 24 * _HOUR),
-        keep_failed=_keep(said, "keep_failed", _keep(said, "keep", 30 * 24 * _HOUR)),
-        keep_result=_keep(said, "keep_result", _keep(said, "keep", 24 * _HOUR)),
-        label=_text(said.get("label", ""), "label"),
-        tags=parse_tags(said.get("tags", ())),
+        executor=_optional(options, "executor", _word),
+        timeout=_optional(options, "timeout", _positive),
+        max_retries=_count(options.get("max_retries", 0), "max_retries"),
+        backoff=Backoff(options.get("backoff", 5.0)),
+        retry_on=_errors(options.get("retry_on", (Exception,)), "retry_on"),
+        reject_on=_errors(options.get("reject_on", ()), "reject_on"),
+        max_crashes=_count(options.get("max_crashes", 3), "max_crashes", least=1),
+        priority=parse_priority(options.get("priority", 5)),
+        concurrency=_optional(options, "concurrency", parse_bound),
+        rate_limit=options.get("rate_limit"),
+        limits=_limits(options.get("limits", ())),
+        unique=parse_unique(options.get("unique")),
+        unique_for=_optional(options, "unique_for", to_duration_ms),
+        on_conflict=_parse_choice(options.get("on_conflict", "keep"), "on_conflict", ("keep", "replace", "error")),
+        expires=_optional(options, "expires", _positive),
+        max_pending=_optional(options, "max_pending", parse_bound),
+        keep=_keep(options, "keep", 7 * 24 * _HOUR),
+        keep_failed=_keep(options, "keep_failed", _keep(options, "keep", 30 * 24 * _HOUR)),
+        keep_result=_keep(options, "keep_result", _keep(options, "keep", 24 * _HOUR)),
+        label=_text(options.get("label", ""), "label"),
+        tags=parse_tags(options.get("tags", ())),
     )
 
 
@@ -159,27 +197,27 @@ def parse_unique(value: object) -> bool | str | None:
     raise ValueError(f"unique must be True (all arguments) or a string, not {value!r}")
 
 
-def check_call(said: AddOptions) -> AddOptions:
-    """The options of one call, before they are used: a wrong one is refused where it is written."""
-    for unknown in sorted(said.keys() - AddOptions.__annotations__.keys()):
-        raise TypeError(f"no option {unknown!r}{meant(unknown, AddOptions.__annotations__)}")
-    if "at" in said and "after" in said:
+def check_call(options: AddOptions) -> AddOptions:
+    """The options of one call, checked where they are written."""
+    for unknown in sorted(options.keys() - AddOptions.__annotations__.keys()):
+        raise TypeError(f"no option {unknown!r}{suggestion(unknown, AddOptions.__annotations__)}")
+    if "at" in options and "after" in options:
         raise TypeError("at and after: give one of them")
-    if "at" in said:
-        if not isinstance(said["at"], datetime):
-            raise ValueError(f"at must be an aware datetime, not a {type(said['at']).__name__}: {said['at']!r}")
-        to_ms(said["at"])
-    if "after" in said:
-        to_duration_ms(said["after"], "after")
-    if "expires" in said and said["expires"] is not None:
-        _positive(said["expires"], "expires")
-    if "metadata" in said and not isinstance(said["metadata"], Mapping):
-        raise TypeError(f"metadata must be a dict, not {said['metadata']!r}")
-    parse_priority(said.get("priority", 5))
-    parse_unique(said.get("unique"))
-    _text(said.get("label", ""), "label")
-    parse_tags(said.get("tags", ()))
-    return said
+    if "at" in options:
+        if not isinstance(options["at"], datetime):
+            raise ValueError(f"at must be an aware datetime, not a {type(options['at']).__name__}: {options['at']!r}")
+        to_ms(options["at"])
+    if "after" in options:
+        to_duration_ms(options["after"], "after")
+    if "expires" in options and options["expires"] is not None:
+        _positive(options["expires"], "expires")
+    if "metadata" in options and not isinstance(options["metadata"], Mapping):
+        raise TypeError(f"metadata must be a dict, not {options['metadata']!r}")
+    parse_priority(options.get("priority", 5))
+    parse_unique(options.get("unique"))
+    _text(options.get("label", ""), "label")
+    parse_tags(options.get("tags", ()))
+    return options
 
 
 def _limits(value: Sequence[Any]) -> tuple[Rate | AtMost, ...]:
@@ -188,13 +226,13 @@ def _limits(value: Sequence[Any]) -> tuple[Rate | AtMost, ...]:
     return tuple(value)
 
 
-def _optional(said: Mapping[str, Any], name: str, check: Callable[[Any, str], Any]) -> Any:
-    value = said.get(name)
+def _optional(options: Mapping[str, Any], name: str, check: Callable[[Any, str], Any]) -> Any:
+    value = options.get(name)
     return None if value is None else check(value, name)
 
 
-def _keep(said: Mapping[str, Any], name: str, default: int) -> int:
-    value = said.get(name)
+def _keep(options: Mapping[str, Any], name: str, default: int) -> int:
+    value = options.get(name)
     return default if value is None else to_duration_ms(value, name)
 
 
@@ -206,7 +244,7 @@ def _positive(value: Any, what: str) -> int:
 
 
 def parse_bound(value: object, what: str, least: int = 1) -> int:
-    """How many there may be."""
+    """A whole number that bounds something."""
     return _count(value, what, least)
 
 
@@ -228,7 +266,7 @@ def _text(value: object, what: str) -> str:
     return value
 
 
-def parse__one(value: Any, what: str, allowed: tuple[str, ...]) -> Any:
+def _parse_choice(value: Any, what: str, allowed: tuple[str, ...]) -> Any:
     if value not in allowed:
         raise ValueError(f"{what} must be one of {', '.join(map(repr, allowed))}, not {value!r}")
     return value

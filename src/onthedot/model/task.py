@@ -1,4 +1,4 @@
-"""The nouns that users hold: a Task to be done, and what has become of one."""
+"""A task as users create it, and what is known of one."""
 
 from __future__ import annotations
 
@@ -16,18 +16,30 @@ NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 
 
 class TaskState(StrEnum):
-    """Where a task is. ``failed`` is the dead-letter box: it can be listed, looked at and retried."""
+    """The state of a task. It compares equal to its name.
+
+    >>> TaskState.FAILED == "failed", TaskState.FAILED.ended
+    (True, True)
+    """
 
     SCHEDULED = "scheduled"
+    """It has a due time in the future, also for a retry."""
     READY = "ready"
+    """It is due, and starts when a worker and its limits have capacity."""
     RUNNING = "running"
+    """A worker runs it."""
     WAITING = "waiting"
+    """It waits for other tasks or a signal."""
     SUCCEEDED = "succeeded"
+    """Its function returned."""
     FAILED = "failed"
+    """It failed for good: the dead-letter box, whose tasks can be listed, inspected and retried."""
     CANCELLED = "cancelled"
+    """It was cancelled, or expired."""
 
     @property
     def ended(self) -> bool:
+        """Whether it is succeeded, failed or cancelled."""
         return self in _ENDED
 
 
@@ -35,7 +47,13 @@ _ENDED = frozenset({TaskState.SUCCEEDED, TaskState.FAILED, TaskState.CANCELLED})
 
 
 class Task:
-    """One unit of work for a consumer: what, for whom, when.
+    """One unit of work for a consumer.
+
+    Args:
+        source: name of the consumer that gets it.
+        args: its arguments, by name.
+        schedule_at: when it is due, an aware datetime; by default now.
+        uuid: its id, 1 to 200 of ``A-Z a-z 0-9 _ . : -``; by default a new uuid.
 
     >>> task = Task("email", {"to": "ann"})
     >>> Task.from_dict(task.to_dict()) == task
@@ -58,7 +76,7 @@ class Task:
         self.schedule_at: datetime = datetime.now(UTC) if schedule_at is None else schedule_at
         if not isinstance(self.schedule_at, datetime):
             raise TypeError(f"schedule_at must be a datetime, not {type(schedule_at).__name__}")
-        to_ms(self.schedule_at)  # refuses a naive one
+        to_ms(self.schedule_at)  # raises for a naive one
         self.uuid: str = new_uuid() if uuid is None else check_uuid(uuid)
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,7 +90,7 @@ class Task:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Task:
-        """The task that ``to_dict`` was made from; unknown keys are ignored."""
+        """The task of a dict from ``to_dict``; unknown keys are ignored."""
         missing = {"uuid", "source", "schedule_at"} - data.keys()
         if missing:
             raise ValueError(f"not a task: {', '.join(sorted(missing))} missing in {dict(data)!r}")
@@ -97,44 +115,72 @@ class Task:
 
 @dataclass(frozen=True, slots=True)
 class TaskFailure:
-    """How one attempt went wrong."""
+    """The error of one attempt."""
 
     type: str
+    """Type of the error, as in "KeyError" or "shop.OutOfStock"."""
     message: str
+    """Text of the error."""
     traceback: str = ""
+    """Traceback, as text."""
     attempt: int = 1
+    """Number of the attempt, from 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """What is known of a task, as ``app.get(uuid)`` and ``handle.info()`` tell it."""
+    """What is known of a task, from ``app.get(uuid)`` or ``handle.info()``."""
 
     uuid: str
+    """Its id."""
     source: str
+    """Name of its function or consumer."""
     state: TaskState
+    """Where it is: scheduled, ready, running, waiting, succeeded, failed or cancelled."""
     args: Mapping[str, Any]
+    """Its arguments, by name."""
     priority: int
+    """1 to 10, 10 first."""
     attempt: int
+    """Number of the current or next run, from 1; of the last one, if it has ended."""
     retries: int
+    """How many runs failed and were retried."""
     crashes: int
+    """How often a worker died during a run."""
     added_at: datetime
+    """When it was added."""
     schedule_at: datetime
+    """When it is or was due."""
     started_at: datetime | None = None
+    """When its last run started."""
     ended_at: datetime | None = None
+    """When it succeeded, failed or was cancelled."""
     worker: str | None = None
+    """Session of the worker that runs or last ran it."""
     label: str = ""
+    """Its short text for people."""
     tags: tuple[str, ...] = ()
+    """Words to find it by."""
     metadata: Mapping[str, Any] = field(default_factory=dict[str, Any])
+    """Data that travels with it."""
     unique: str | None = None
+    """Its unique key."""
     lane: str | None = None
+    """The lane whose limits it shares with others."""
     reason: str = ""
+    """Why it ended without an error, as in "expired"."""
     error: TaskFailure | None = None
+    """The error of its last attempt, unless it succeeded."""
     errors: tuple[TaskFailure, ...] = ()
+    """The errors of all its attempts, as far as they are kept."""
     progress: tuple[float, float] | None = None
+    """Its last ``ctx.progress(done, total)``."""
     cancel_wanted: bool = False
+    """Whether a cancel was requested, and it has not ended yet."""
 
 
 def check_name(name: object, what: str) -> str:
+    """A name of an app, source, schedule or topic; ValueError, with `what` it names, for anything else."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
         raise ValueError(f"{what} {name!r} is not a name: 1 to 200 of A-Z a-z 0-9 _ . : -")
     return name

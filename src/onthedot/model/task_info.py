@@ -1,4 +1,4 @@
-"""A record, as people see it: without its code, and without failing over what cannot be read."""
+"""Records as users see them. A body that cannot be decoded is shown raw and raises nothing."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def decode_body(record: Record) -> tuple[dict[str, object], Headers]:
 
 
 def schedule_at(record: Record, headers: Headers) -> datetime:
-    """As it was asked for, with its microseconds and zone; else the due time."""
+    """The time that the caller gave, with its microseconds and zone; else the due time."""
     return from_ms(record.due) if headers.at is None else datetime.fromisoformat(headers.at)
 
 

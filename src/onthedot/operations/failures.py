@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import datetime
 
 from onthedot.clock.epoch import from_ms
-from onthedot.model.error_fingerprint import blanked, fingerprint, place_of
+from onthedot.model.error_fingerprint import error_line, fingerprint, message_template
 from onthedot.model.failures import decode_failure
 from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Record
@@ -40,9 +40,9 @@ class _Group:
 
     def told(self, name: str) -> FailureGroup:
         record, error = self.record, self.error
-        shown = blanked(error.message) if self.count > 1 else error.message
+        shown = message_template(error.message) if self.count > 1 else error.message
         last = None if record.history.ended is None else from_ms(record.history.ended)
-        return FailureGroup(name, record.source, error.type, shown, place_of(error), self.count, last, record.uuid)
+        return FailureGroup(name, record.source, error.type, shown, error_line(error), self.count, last, record.uuid)
 
 
 async def group_failures(failed: AsyncIterable[Record]) -> list[FailureGroup]:

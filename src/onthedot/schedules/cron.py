@@ -1,8 +1,7 @@
-"""Cron expressions: cronsim reads them; this adds what it does not know, and what happens when clocks change.
+"""Cron expressions. cronsim parses and matches them; this module adds more syntax, and changes of the clock.
 
-It walks over naive wall-clock times. Which moments those are is decided by two facts about a wall time: its offset
-before and its offset after a change of the clock. Equal: an ordinary time. Before > after: it comes twice. Before <
-after: it never comes.
+The search uses naive wall-clock times. Two offsets of a wall time, before and after a change of the clock, decide which
+moments it stands for. Equal: an ordinary time. Before > after: it occurs twice. Before < after: it does not occur.
 """
 
 from __future__ import annotations
@@ -41,7 +40,9 @@ _FIELDS = (
     ("month", "1-12 or JAN-DEC"),
     ("weekday", "0-7 or SUN-SAT (0 and 7 are Sunday), n#1-n#5, nL or ?"),
 )
-_DAY, _MONTH, _WEEKDAY = 3, 4, 5
+_DAY = 3  # index of a field
+_MONTH = 4
+_WEEKDAY = 5
 _MONTHS = {name: number for number, name in enumerate(SYMBOLIC_MONTHS, 1)}
 _WEEKDAYS = {name: number for number, name in enumerate(SYMBOLIC_DAYS)}
 _NEAREST = re.compile(r"([1-9]|[12][0-9]|3[01])W")
@@ -49,17 +50,17 @@ _RANGE = re.compile(r"([0-9A-Z]+)-([0-9A-Z]+)(/0*[1-9][0-9]*)?")
 _NAMED_LAST = re.compile(r"\b(SUN|MON|TUE|WED|THU|FRI|SAT)L\b")
 _CLOCK = re.compile(r"([0-9]{1,2}):([0-9]{2})(?::([0-9]{2}))?")
 _WEEK = ("monday", "tuesday", "wednesday", "thursday", "friday", "saturday", "sunday")
-_LONGEST = 1000  # characters; all sixty seconds listed one by one are 170
-_SECOND, _ONE_DAY = timedelta(seconds=1), timedelta(days=1)
-_THEN = date(1999, 12, 31)
+_MAX_LENGTH = 1000  # characters; all sixty seconds listed one by one are 170
+_SECOND = timedelta(seconds=1)
+_ONE_DAY = timedelta(days=1)
+_SEARCH_START = date(1999, 12, 31)
 
 
 class Cron:
-    """A cron expression in a time zone.
+    """A cron expression in a time zone: five fields, or six with seconds first.
 
-    Five fields, or six with seconds first. When an hour repeats, fixed hours fire once (the first time round) and an
-    hour field that begins with ``*`` fires in both. When an hour is missing, fixed hours fire once, at the first moment
-    after the gap, and ``*`` just goes on.
+    When an hour repeats, fixed hours fire once, in the first one, and an hour field that begins with ``*`` fires in
+    both. When an hour is missing, fixed hours fire once, at the first moment after the gap, ``*`` as usual.
 
     >>> before_spring = datetime(2026, 3, 28, 12, tzinfo=UTC)
     >>> Cron("30 2 * * *", "Europe/Berlin").next_after(before_spring).isoformat()
@@ -69,14 +70,14 @@ class Cron:
     onthedot.errors.BadSchedule: cron '61 * * * *': minute '61' is not one of, or a range or step of, 0-59
     """
 
-    __slots__ = ("_sim", "_starred", "expr", "zone")
+    __slots__ = ("_matcher", "_starred", "expr", "zone")
 
     def __init__(self, expr: str, tz: Zone = UTC) -> None:
         self.expr: str = expr
         self.zone: tzinfo = parse_zone(tz)
         fields = _fields(expr)
         self._starred = fields[2].startswith("*")
-        self._sim = _read(expr, fields)
+        self._matcher = _parse(expr, fields)
 
     def __repr__(self) -> str:
         return f"Cron({self.expr!r}, {zone_name(self.zone)!r})"
@@ -94,7 +95,7 @@ class Cron:
         return found.replace(tzinfo=UTC)
 
     def mark(self, moment: datetime) -> ClockChange:
-        """What the wall clock does at a firing: it has just left out the hour meant, or the hour comes twice.
+        """How a change of the clock affects this firing: after a gap, or in the first or second of a repeated hour.
 
         >>> Cron("30 2 * * *", "Europe/Berlin").mark(datetime(2026, 3, 29, 1, tzinfo=UTC))
         'gap'
@@ -103,31 +104,31 @@ class Cron:
         before, after = self._offsets(wall)
         if before > after:
             return "second" if wall.fold else "first"
-        return "" if self._sim.after(wall - _SECOND) == wall else "gap"
+        return "" if self._matcher.after(wall - _SECOND) == wall else "gap"
 
     def _next_fixed(self, wall: datetime) -> datetime:
         before, after = self._offsets(wall)
         if wall.fold and before > after:
-            # The second time round: everything up to the end of the first has had its turn.
+            # In the second of a repeated hour: continue at the end of the first, whose times have all fired.
             wall = self._change(wall, before, after) + before - _SECOND
-        found = self._sim.after(wall)
+        found = self._matcher.after(wall)
         before, after = self._offsets(found)
         return self._change(found, before, after) if before < after else found - before
 
     def _next_starred(self, wall: datetime) -> datetime:
-        found = self._sim.after(wall)
+        found = self._matcher.after(wall)
         before, after = self._offsets(wall)
         if before > after:
             change = self._change(wall, before, after)
             if not wall.fold:
                 if found < change + before:
                     return found - before
-                found = self._sim.after(change + after - _SECOND)
+                found = self._matcher.after(change + after - _SECOND)
             if found < change + before:
                 return found - after
         before, after = self._offsets(found)
         while before < after:
-            found = self._sim.after(self._change(found, before, after) + after - _SECOND)
+            found = self._matcher.after(self._change(found, before, after) + after - _SECOND)
             before, after = self._offsets(found)
         return found - before
 
@@ -138,15 +139,17 @@ class Cron:
         return self.zone.utcoffset(wall.replace(tzinfo=self.zone)) or timedelta()
 
     def _change(self, wall: datetime, before: timedelta, after: timedelta) -> datetime:
-        """When (naive UTC) the clock changes that makes this wall time repeated or missing.
+        """The change of the clock, in naive UTC, that makes this wall time repeated or missing.
 
-        Zones do not tell their changes, so it is looked for between the two readings of the wall time.
+        Zones do not list their changes, so it is found by bisection between the two readings of the wall time.
         """
         early, late = sorted((wall.replace(fold=0) - before, wall.replace(fold=0) - after))
         while late - early > _SECOND:
             middle = early + timedelta(seconds=(late - early) // _SECOND // 2)
-            there = middle.replace(tzinfo=UTC).astimezone(self.zone).utcoffset()
-            early, late = (early, middle) if there == after else (middle, late)
+            if middle.replace(tzinfo=UTC).astimezone(self.zone).utcoffset() == after:
+                late = middle
+            else:
+                early = middle
         return late
 
 
@@ -161,7 +164,7 @@ def parse_zone(tz: Zone) -> tzinfo:
     if not isinstance(tz, str):
         raise BadSchedule(f"tz: {tz!r} is of type {type(tz).__name__}; name a zone, for example 'Europe/Berlin'")
     if tz.upper() == "UTC":
-        return UTC  # also there on systems that have no zone database
+        return UTC  # systems without a zone database have it, too
     try:
         return ZoneInfo(tz)
     except (KeyError, ValueError, OSError):
@@ -169,7 +172,7 @@ def parse_zone(tz: Zone) -> tzinfo:
 
 
 def zone_name(tz: Zone) -> str:
-    """The name under which every process finds this zone again.
+    """The name by which every process finds this zone.
 
     >>> zone_name(UTC)
     'UTC'
@@ -184,7 +187,7 @@ def zone_name(tz: Zone) -> str:
 
 @lru_cache(maxsize=1024)
 def cached_cron(expr: str, tz: str) -> Cron:
-    """The same Cron for the same text: a schedule is read from the store at every firing.
+    """A cached Cron: every firing decodes its schedule from the store.
 
     >>> cached_cron("@daily", "UTC") is cached_cron("@daily", "UTC")
     True
@@ -193,7 +196,7 @@ def cached_cron(expr: str, tz: str) -> Cron:
 
 
 def parse_daily(at: str | time, weekdays: str | Iterable[str | int] | None) -> tuple[str, tuple[str, ...] | None, str]:
-    """A time of day and weekdays: both in their plain form, and together as a cron expression.
+    """A time of day and weekdays: both in normal form, and together as a cron expression.
 
     >>> parse_daily("7:30", "sat-sun")
     ('07:30', ('sat', 'sun'), '0 30 7 * * SAT,SUN')
@@ -209,8 +212,8 @@ def parse_daily(at: str | time, weekdays: str | Iterable[str | int] | None) -> t
 
 def _weekdays(days: str | Iterable[str | int]) -> tuple[str, ...]:
     chosen: set[int] = set()
-    for said in days.split(",") if isinstance(days, str) else days:
-        first, _, last = said.partition("-") if isinstance(said, str) else (said, "", "")
+    for day in days.split(",") if isinstance(days, str) else days:
+        first, _, last = day.partition("-") if isinstance(day, str) else (day, "", "")
         start = _weekday(first)
         chosen.update((start + i) % 7 for i in range((_weekday(last or first) - start) % 7 + 1))
     if not chosen:
@@ -218,22 +221,22 @@ def _weekdays(days: str | Iterable[str | int]) -> tuple[str, ...]:
     return tuple(_WEEK[day][:3] for day in sorted(chosen))
 
 
-def _weekday(said: str | int) -> int:
-    if isinstance(said, int) and not isinstance(said, bool) and 0 <= said <= 6:
-        return said
-    name = str(said).strip().lower()
+def _weekday(value: str | int) -> int:
+    if isinstance(value, int) and not isinstance(value, bool) and 0 <= value <= 6:
+        return value
+    name = str(value).strip().lower()
     for number, day in enumerate(_WEEK):
-        if isinstance(said, str) and name in (day, day[:3]):
+        if isinstance(value, str) and name in (day, day[:3]):
             return number
-    raise BadSchedule(f"DailySchedule: weekday {said!r} is not one of mon to sun, or 0 (Monday) to 6 (Sunday)")
+    raise BadSchedule(f"DailySchedule: weekday {value!r} is not one of mon to sun, or 0 (Monday) to 6 (Sunday)")
 
 
 def _fields(expr: str) -> list[str]:
-    """Six fields in capitals, with what cronsim does not know replaced, except nW."""
+    """Six fields in capitals; syntax that cronsim does not know is replaced, except nW."""
     if not isinstance(expr, str):
         raise BadSchedule(f"cron: {expr!r} is of type {type(expr).__name__}; pass text, for example '0 3 * * *'")
-    if len(expr) > _LONGEST:
-        raise BadSchedule(f"cron: {expr[:40]!r}… has {len(expr)} characters; the most is {_LONGEST}")
+    if len(expr) > _MAX_LENGTH:
+        raise BadSchedule(f"cron: {expr[:40]!r}… has {len(expr)} characters; the most is {_MAX_LENGTH}")
     text = expr.strip()
     if text.lower() == "@reboot":
         raise BadSchedule(
@@ -248,64 +251,65 @@ def _fields(expr: str) -> list[str]:
         raise BadSchedule(f"cron {expr!r} has {len(fields)} fields; it takes 5, or 6 with seconds first")
     if len(fields) == 5:
         fields.insert(0, "0")
-    for place in (_DAY, _WEEKDAY):
-        fields[place] = "*" if fields[place] == "?" else fields[place]
+    for index in (_DAY, _WEEKDAY):
+        if fields[index] == "?":
+            fields[index] = "*"
     fields[_WEEKDAY] = _NAMED_LAST.sub(lambda named: f"{_WEEKDAYS[named[1]]}L", fields[_WEEKDAY])
-    return [",".join(_range(term, place) for term in field.split(",")) for place, field in enumerate(fields)]
+    return [",".join(_range(term, index) for term in field.split(",")) for index, field in enumerate(fields)]
 
 
-def _range(term: str, place: int) -> str:
-    """cronsim reads FRI-SUN as 5-0, which it refuses, and 5-5/2 as 5/2, which goes on to the end."""
+def _range(term: str, index: int) -> str:
+    """A range that cronsim accepts: it takes FRI-SUN for 5-0, which it refuses, and 5-5/2 for 5/2, which is longer."""
     found = _RANGE.fullmatch(term)
     if found is None:
         return term
     first, last, step = found.groups("")
-    if place == _WEEKDAY and last == "SUN" and first != "SUN":
+    if index == _WEEKDAY and last == "SUN" and first != "SUN":
         last = "7"
-    names = {_MONTH: _MONTHS, _WEEKDAY: _WEEKDAYS}.get(place, {})
+    names = {_MONTH: _MONTHS, _WEEKDAY: _WEEKDAYS}.get(index, {})
     if str(names.get(first, first)).lstrip("0") == str(names.get(last, last)).lstrip("0"):
         return first
     return f"{first}-{last}{step}"
 
 
-def _read(expr: str, fields: list[str]) -> _Sim:
-    for place, value in enumerate(fields):
+def _parse(expr: str, fields: list[str]) -> _Matcher:
+    for index, value in enumerate(fields):
         for term in value.split(","):
-            if not _readable(term, place):
-                name, allowed = _FIELDS[place]
+            if not _is_readable(term, index):
+                name, allowed = _FIELDS[index]
                 raise BadSchedule(f"cron {expr!r}: {name} {term!r} is not one of, or a range or step of, {allowed}")
     try:
-        sim = _Sim(fields)
-        sim.day_after(_THEN)  # every pattern of days comes back within 50 years, or never
+        matcher = _Matcher(fields)
+        matcher.day_after(_SEARCH_START)  # every pattern of days recurs within 50 years, or never
     except (CronSimError, OverflowError):
         never = f"day {fields[_DAY]!r} does not come in month {fields[_MONTH]!r}"
         raise BadSchedule(f"cron {expr!r} never fires: {never}") from None
-    return sim
+    return matcher
 
 
-def _readable(term: str, place: int) -> bool:
-    """Whether cronsim reads it. Asked one by one, so that the error can name what it was."""
+def _is_readable(term: str, index: int) -> bool:
+    """Whether cronsim accepts a term. Terms are checked one by one, so that the error can name the wrong one."""
     if term.startswith("L") and "/" in term:
-        return False  # it would take L/2 for L
+        return False  # cronsim would take L/2 for L
     fields = ["*"] * 6
-    fields[place] = term
+    fields[index] = term
     try:
-        _Sim(fields)
+        _Matcher(fields)
     except CronSimError:
         return False
     return bool(term)
 
 
-class _Sim(CronSim):
-    """cronsim with nW (the weekday, Monday to Friday, nearest to day n, within its month), and a faster walk."""
+class _Matcher(CronSim):
+    """cronsim with nW (the weekday, Monday to Friday, nearest to day n, within its month), and a faster search."""
 
     def __init__(self, fields: list[str]) -> None:
         days = fields[_DAY].split(",")
         self.nearest = [int(day[:-1]) for day in days if _NEAREST.fullmatch(day)]
         plain = [day for day in days if not _NEAREST.fullmatch(day)]
-        # It would refuse a 31 that none of the months has, although the 5W beside it comes: it sees neither.
+        # cronsim would refuse a 31 that none of the months has, although a 5W beside it occurs: it gets neither.
         known = [*fields[:_DAY], "1" if self.nearest else fields[_DAY], *fields[_DAY + 1 :]]
-        super().__init__(" ".join(known), datetime.combine(_THEN, time()))
+        super().__init__(" ".join(known), datetime.combine(_SEARCH_START, time()))
         if self.nearest:
             self.days = cast("set[int]", Field.DAY.parse(",".join(plain))) if plain else set[int]()
             self.day_and = fields[_DAY].startswith("*") or fields[_WEEKDAY].startswith("*")
@@ -338,7 +342,7 @@ class _Sim(CronSim):
         last = day.year + 50
         while day.year <= last:
             if (day + _ONE_DAY).month not in self.months:
-                day = day.replace(day=monthrange(day.year, day.month)[1])  # on to the next month
+                day = day.replace(day=monthrange(day.year, day.month)[1])  # skip the rest of the month
             day += _ONE_DAY
             if day.month in self.months and self.match_day(day):
                 return day

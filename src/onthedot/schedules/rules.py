@@ -17,15 +17,15 @@ TICK = timedelta(microseconds=1)  # the smallest step of a datetime
 
 
 class Rule(Protocol):
-    """What a schedule needs: any object with this method is one."""
+    """A custom rule: any object with this method."""
 
     def next_after(self, moment: datetime, /) -> datetime | None:
-        """Aware and strictly later than the moment, or None: never again."""
+        """The first window strictly later than the moment, as an aware datetime; None if there is no more."""
         ...
 
 
 class NaiveDatetime(BadSchedule, ValueError):
-    """A moment without a time zone."""
+    """A datetime without a time zone."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -35,8 +35,8 @@ class _Common:
     catch_up: CatchUp = "latest"
     grace: Duration = 60
 
-    def in_zone(self, tz: Zone) -> Self:  # noqa: ARG002 - those that go by wall clocks use it
-        """The same in this zone, if it goes by wall clocks and has named no zone."""
+    def in_zone(self, tz: Zone) -> Self:  # noqa: ARG002 - schedules by wall clock override it
+        """The same schedule in this zone, if it depends on one and names none."""
         return self
 
 
@@ -49,7 +49,19 @@ class _Bounded(_Common):
 
 @dataclass(frozen=True)
 class IntervalSchedule(_Common):
-    """Every so many seconds, on a grid that does not drift: from `start` on, else from when it was first stored.
+    """Runs a task at a fixed interval that does not drift.
+
+    Args:
+        interval: seconds, or a timedelta, between two windows; at least 0.001.
+        start: the first window, an aware datetime; by default one interval after the schedule was first stored.
+        end: no window after this aware datetime.
+        jitter: starts each run later by up to this many seconds, or a timedelta; the same delay in every process.
+        immediately: the first window is the moment when the schedule is first stored.
+        args: arguments of the task, by name.
+        overlap: what happens while the last run is not finished: "skip" the window, "allow" both to run, or "queue" it.
+        catch_up: of windows missed while no worker ran, run the "latest", "all" or "none".
+        grace: seconds or a timedelta by which a window may be late without being missed.
+        anchor: set by the store: when the schedule was first stored.
 
     >>> every = IntervalSchedule(90, start=datetime(2026, 1, 1, tzinfo=UTC))
     >>> every.next_after(datetime(2026, 1, 1, 0, 2, tzinfo=UTC)).isoformat()
@@ -61,7 +73,7 @@ class IntervalSchedule(_Common):
     end: datetime | None = None
     jitter: Duration = 0
     immediately: bool = False
-    anchor: datetime | None = field(default=None, kw_only=True)  # when it was first stored
+    anchor: datetime | None = field(default=None, kw_only=True)
 
     def __post_init__(self) -> None:
         _check(self)
@@ -73,10 +85,11 @@ class IntervalSchedule(_Common):
 
     @property
     def step(self) -> timedelta:
+        """The interval as a timedelta."""
         return timedelta(seconds=to_seconds(self.interval, "interval"))
 
     def with_anchor(self, moment: datetime) -> IntervalSchedule:
-        """Its grid starts here, unless it has one."""
+        """The schedule with this moment as its anchor, unless it has a start or an anchor."""
         return self if self.start or self.anchor else replace(self, anchor=moment)
 
     def next_after(self, moment: datetime) -> datetime | None:
@@ -92,7 +105,18 @@ class IntervalSchedule(_Common):
 
 @dataclass(frozen=True)
 class CronSchedule(_Bounded):
-    """By a cron expression, in a time zone (without one: the app's).
+    """Runs a task by a cron expression in a time zone.
+
+    Args:
+        expr: five fields, or six with seconds first, or a nickname such as ``@hourly`` or ``@daily``.
+        tz: name of the time zone, or a tzinfo that has one; by default the app's.
+        jitter: starts each run later by up to this many seconds, or a timedelta; the same delay in every process.
+        start: no window before this aware datetime.
+        end: no window after this aware datetime.
+        args: arguments of the task, by name.
+        overlap: what happens while the last run is not finished: "skip" the window, "allow" both to run, or "queue" it.
+        catch_up: of windows missed while no worker ran, run the "latest", "all" or "none".
+        grace: seconds or a timedelta by which a window may be late without being missed.
 
     >>> nightly = CronSchedule("0 3 * * *", tz="Europe/Berlin")
     >>> nightly.next_after(datetime(2026, 7, 1, 12, tzinfo=UTC)).isoformat()
@@ -105,7 +129,7 @@ class CronSchedule(_Bounded):
     def __post_init__(self) -> None:
         _check(self)
         _set(self, "tz", None if self.tz is None else zone_name(self.tz))
-        cached_cron(self.expr, "UTC")  # refuses what cannot be read
+        cached_cron(self.expr, "UTC")  # raises if it cannot be read
         if self.tz and self.start and self.end and self.next_after(self.start - TICK) is None:
             raise BadSchedule(f"CronSchedule: {self.expr!r} never fires between {self.start} and {self.end}")
 
@@ -119,7 +143,19 @@ class CronSchedule(_Bounded):
 
 @dataclass(frozen=True)
 class DailySchedule(_Bounded):
-    """At a time of day, every day or on some weekdays: names, a range of names, or numbers as in `date.weekday()`.
+    """Runs a task at a time of day, every day or on some weekdays.
+
+    Args:
+        at: time of day, as in "03:00", "03:00:30" or ``time(3)``.
+        tz: name of the time zone, or a tzinfo that has one; by default that of `at`, else the app's.
+        weekdays: "mon-fri", "sat,sun", a list of names, or numbers as in ``date.weekday()``; by default every day.
+        jitter: starts each run later by up to this many seconds, or a timedelta; the same delay in every process.
+        start: no window before this aware datetime.
+        end: no window after this aware datetime.
+        args: arguments of the task, by name.
+        overlap: what happens while the last run is not finished: "skip" the window, "allow" both to run, or "queue" it.
+        catch_up: of windows missed while no worker ran, run the "latest", "all" or "none".
+        grace: seconds or a timedelta by which a window may be late without being missed.
 
     >>> early = DailySchedule("03:00", tz="Europe/Berlin", weekdays="mon-fri")
     >>> early.next_after(datetime(2026, 7, 3, 12, tzinfo=UTC)).isoformat()
@@ -149,7 +185,17 @@ class DailySchedule(_Bounded):
 
 @dataclass(frozen=True)
 class OnceSchedule(_Bounded):
-    """Once, at a moment.
+    """Runs a task once.
+
+    Args:
+        at: when, an aware datetime.
+        jitter: starts the run later by up to this many seconds, or a timedelta; the same delay in every process.
+        start: an aware datetime; an earlier `at` is refused.
+        end: an aware datetime; a later `at` is refused.
+        args: arguments of the task, by name.
+        overlap: what happens while the last run is not finished: "skip" the window, "allow" both to run, or "queue" it.
+        catch_up: of windows missed while no worker ran, run the "latest", "all" or "none".
+        grace: seconds or a timedelta by which a window may be late without being missed.
 
     >>> OnceSchedule(datetime(2026, 1, 1, tzinfo=UTC)).next_after(datetime(2025, 1, 1, tzinfo=UTC)).isoformat()
     '2026-01-01T00:00:00+00:00'
@@ -168,7 +214,7 @@ class OnceSchedule(_Bounded):
 
 @dataclass(frozen=True)
 class RuleSchedule(_Bounded):
-    """A rule of one's own, held to what rules promise; it takes its options from attributes of the rule."""
+    """A custom rule, whose answers are checked; its options come from attributes of the rule."""
 
     rule: Rule
 
@@ -196,7 +242,7 @@ _KINDS: dict[str, type[ScheduleRule]] = {
 
 
 def as_schedule(value: object, tz: Zone = "UTC") -> ScheduleRule:
-    """What may stand for a schedule, as one, in its own zone or else in this one.
+    """A schedule from any form that users may write, in its own zone or else in this one.
 
     >>> as_schedule(timedelta(minutes=5)) == IntervalSchedule(300)
     True
@@ -223,12 +269,12 @@ def _custom_rule(value: object) -> RuleSchedule:
             "aware datetime, one of the …Schedule classes, or an object with next_after(moment)"
         )
     names = ("args", "overlap", "catch_up", "grace", "jitter")
-    said: dict[str, Any] = {name: getattr(value, name) for name in names if hasattr(value, name)}
-    return RuleSchedule(cast(Rule, value), **said)
+    options: dict[str, Any] = {name: getattr(value, name) for name in names if hasattr(value, name)}
+    return RuleSchedule(cast(Rule, value), **options)
 
 
 def to_data(schedule: ScheduleRule) -> dict[str, object]:
-    """As plain JSON data, without `args`: those are encoded with the task they are for.
+    """A schedule as plain JSON data, without `args`: those are encoded with their task.
 
     >>> to_data(CronSchedule("@daily", grace=5))
     {'type': 'cron', 'grace': 5.0, 'expr': '@daily'}
@@ -247,26 +293,26 @@ def to_data(schedule: ScheduleRule) -> dict[str, object]:
 
 
 def from_data(data: Mapping[str, Any], args: Mapping[str, object] | None = None) -> ScheduleRule:
-    """The way back.
+    """The schedule of data from `to_data`.
 
     >>> from_data({"type": "interval", "interval": 5}) == IntervalSchedule(5)
     True
     """
-    said = dict(data)
-    kind = _KINDS.get(said.pop("type", ""))
+    options = dict(data)
+    kind = _KINDS.get(options.pop("type", ""))
     if kind is None:
         raise BadSchedule(f"stored schedule {data!r} is of no known type: {', '.join(_KINDS)}")
     try:
         for name in ("start", "end", "anchor") + (("at",) if kind is OnceSchedule else ()):
-            if said.get(name) is not None:
-                said[name] = datetime.fromisoformat(said[name])
-        return kind(**said, args=args)
+            if options.get(name) is not None:
+                options[name] = datetime.fromisoformat(options[name])
+        return kind(**options, args=args)
     except (TypeError, ValueError) as error:
         raise BadSchedule(f"stored schedule {data!r} cannot be read: {error}") from error
 
 
 def _check(schedule: ScheduleRule) -> None:
-    """Checks what all have in common, and brings it into one form: seconds as float, moments in UTC."""
+    """Checks the common options and normalizes them: seconds as float, moments in UTC."""
     what = type(schedule).__name__
     for name, kind in (("overlap", Overlap), ("catch_up", CatchUp)):
         if (value := getattr(schedule, name)) not in get_args(kind):
@@ -299,6 +345,7 @@ def _aware(moment: object, what: str) -> datetime:
 
 
 def to_utc(moment: datetime) -> datetime:
+    """An aware datetime in UTC; BadSchedule for a naive one."""
     return _aware(moment, "moment")
 
 
@@ -308,4 +355,5 @@ def _from(start: datetime | None, moment: datetime) -> datetime:
 
 
 def until_end(end: datetime | None, found: datetime | None) -> datetime | None:
+    """The window that was found, or None if it is after the end."""
     return None if found is None or (end and found > end) else found

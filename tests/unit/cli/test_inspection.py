@@ -17,7 +17,7 @@ from click.testing import CliRunner
 
 from onthedot import App
 from onthedot.cli import main
-from onthedot.model.error_fingerprint import blanked
+from onthedot.model.error_fingerprint import message_template
 from onthedot.stores.sqlite import path_of
 from tests.unit.cli.conftest import Desk
 
@@ -141,11 +141,11 @@ def test_failed_is_grouped_and_a_group_is_retried(desk: Desk) -> None:
     ],
 )
 def test_what_differs_between_errors_of_one_kind(one: str, other: str) -> None:
-    assert blanked(one) == blanked(other) != one
+    assert message_template(one) == message_template(other) != one
 
 
 def test_words_are_not_blanked() -> None:
-    assert blanked("it isn't a facade, don't ask") == "it isn't a facade, don't ask"
+    assert message_template("it isn't a facade, don't ask") == "it isn't a facade, don't ask"
 
 
 def test_doctor(desk: Desk) -> None:

@@ -1,4 +1,4 @@
-"""What goes over the pipe between a worker and a pool child: a length, then a message. Nothing is pickled."""
+"""The messages between a worker and a pool child: a length, then msgpack. Nothing is pickled."""
 
 from __future__ import annotations
 
@@ -35,10 +35,12 @@ class BootMessage(Struct, tag=True):
     code: CodeLocation
     modules: list[str]  # where tasks are declared; "__main__" is the script
     memory_limit: int | None = None
-    hosts: bool = False  # not a pool child: it runs the app
+    hosts: bool = False  # a background process that runs the app, not a pool child
 
 
 class RunMessage(Struct, tag=True, gc=False):
+    """Run this task."""
+
     module: str
     record: Record
     lease: Lease
@@ -46,41 +48,49 @@ class RunMessage(Struct, tag=True, gc=False):
 
 
 class KnownQuery(Struct, tag=True):
-    """To a background process: is this task known?"""
+    """Asks a background process whether it knows this task."""
 
     name: str
     module: str
 
 
 class StopMessage(Struct, tag=True):
+    """To a background process: stop; running tasks get `timeout` seconds."""
+
     timeout: float | None
 
 
 class ReadyMessage(Struct, tag=True):
+    """The child has imported its code and takes tasks."""
+
     pid: int
-    known: list[str] = []
+    known: list[str] = []  # sources that a background process knows
 
 
 class RefusedMessage(Struct, tag=True):
-    """It cannot take tasks: its code cannot be imported, or lifespan() raised. final: this one is not to be found."""
+    """The child cannot run tasks: the import of its code or lifespan() failed."""
 
     error: bytes
-    final: bool = False
+    final: bool = False  # only this task cannot be found
 
 
 class ProgressMessage(Struct, tag=True):
+    """The running task called ``ctx.progress``."""
+
     done: float
     total: float
 
 
 class ReturnedMessage(Struct, tag=True, gc=False):
+    """The task returned."""
+
     result: bytes = b""
     adds: tuple[NewTask, ...] = ()
     problem: str = ""  # why the result could not be encoded
 
 
 class RaisedMessage(Struct, tag=True):
-    """Judged in the child, where the class of the error is known."""
+    """The task raised. The child decides on the outcome, because it knows the class of the error."""
 
     outcome: Requeued | Ended
     error: bytes
@@ -88,11 +98,13 @@ class RaisedMessage(Struct, tag=True):
 
 
 class KnownReply(Struct, tag=True):
-    problem: str  # "": it is known
+    """The answer to `KnownQuery`."""
+
+    problem: str  # empty if the task is known
 
 
 class StoppedMessage(Struct, tag=True):
-    pass
+    """The background process has stopped."""
 
 
 ToChild: TypeAlias = BootMessage | RunMessage | KnownQuery | StopMessage
@@ -106,6 +118,7 @@ read_from_child: Callable[[bytes], FromChild] = msgspec.msgpack.Decoder(FromChil
 
 
 def frame(message: ToChild | FromChild) -> bytearray:
+    """A message with its length in front."""
     data = bytearray(4)
     _encode(message, data, 4)
     data[:4] = (len(data) - 4).to_bytes(4, "big")
@@ -113,7 +126,7 @@ def frame(message: ToChild | FromChild) -> bytearray:
 
 
 class FrameReader(Generic[T]):
-    """Bytes in, messages out."""
+    """Splits a stream of bytes into messages."""
 
     def __init__(self, read: Callable[[bytes], T]) -> None:
         self._read = read

@@ -7,7 +7,7 @@ from collections import defaultdict
 
 import pytest
 
-from onthedot.model.error_fingerprint import blanked, fingerprint, place_of
+from onthedot.model.error_fingerprint import error_line, fingerprint, message_template
 from onthedot.model.task import TaskFailure
 from tests.unit.operations.error_corpus import CAUSES, errors
 
@@ -60,8 +60,8 @@ def test_one_group_a_cause(seed: int) -> None:
 )
 def test_what_varies(one: str, other: str) -> None:
     assert fingerprint("a", TaskFailure("E", one)) == fingerprint("a", TaskFailure("E", other)), (
-        blanked(one),
-        blanked(other),
+        message_template(one),
+        message_template(other),
     )
 
 
@@ -108,8 +108,8 @@ def test_the_line_of_code_tells_apart_what_the_words_do_not() -> None:
     one, moved = trace(17, 'total = order["x"]'), trace(23, 'total = order["x"]', LIBRARY)
     other = trace(18, 'name = order["y"]')
     assert fingerprint("a", one) == fingerprint("a", moved) != fingerprint("a", other)
-    assert place_of(one) == 'charge: total = order["x"]'
-    assert place_of(TaskFailure("KeyError", "'x'")) == ""
+    assert error_line(one) == 'charge: total = order["x"]'
+    assert error_line(TaskFailure("KeyError", "'x'")) == ""
 
 
 @pytest.mark.parametrize(
@@ -118,5 +118,5 @@ def test_the_line_of_code_tells_apart_what_the_words_do_not() -> None:
 def test_no_message_takes_long(part: str) -> None:
     """10 KiB of it: a pattern that tries everything at every letter would take minutes."""
     began = time.process_time()
-    blanked(part * (10_000 // len(part)))
+    message_template(part * (10_000 // len(part)))
     assert time.process_time() - began < 5
