@@ -28,7 +28,7 @@ _CONFIRM = 2.0  # seconds for replicas to have it
 _ADDING = [verb for verb in SCRIPTS if verb.startswith(("add", "adopt"))]  # nothing brings it back, all else is redone
 _TELLING = ("add", "add_uniform")  # somebody waits for what they bring
 _SEARCH = 10.0  # seconds for turning over all keys of a server
-_COUNTS = "onthedot:{*}:count"  # every app has one
+_SEQUENCES = "onthedot:{*}:sequences"  # every app has one
 _OLDEST = (6, 2)
 
 _Ask: TypeAlias = Callable[..., Awaitable[Any]]
@@ -162,7 +162,7 @@ class RedisClient:
         """The names of those that have keys here. It turns over every key of the server, a thousand at a time."""
         try:
             async with asyncio.timeout(_SEARCH):
-                keys = [key.decode() async for key in self._keys(_COUNTS)]
+                keys = [key.decode() async for key in self._keys(_SEQUENCES)]
         except TimeoutError:
             raise StoreRefused(
                 f"{self._place.shown} has too many keys to find out whose tasks are in it; say the name of the app: -n"
@@ -172,7 +172,7 @@ class RedisClient:
                 says = f"{self._place.shown}: this user may not see which apps there are: say which by -n"
                 raise StoreRefused(says) from error
             raise explained(error, self._place.shown) from error
-        return sorted(key.removeprefix("onthedot:{").removesuffix("}:count") for key in keys)
+        return sorted(key.removeprefix("onthedot:{").removesuffix("}:sequences") for key in keys)
 
     async def _keys(self, pattern: str) -> AsyncIterator[bytes]:
         if self._redis is not None:

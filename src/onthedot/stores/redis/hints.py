@@ -56,7 +56,7 @@ class RedisHintStream:
         if not data:
             return None  # a beat: only that it lives
         (kind, *more), rest = unpack_message(data)
-        if kind == "held":
+        if kind == "leased":
             number, fence = more
             leased = LeasedTasks(fence, await self._with_policies(partial(unpack_leased, rest)))
             return Hint(handoff=HandoffMessage(number, leased))

@@ -79,9 +79,9 @@ class RedisReads(ABC):
     async def _candidates(self, where: Mapping[str, str], before: int) -> Iterator[list[int]]:
         """Numbers that may be of records, newest first: of what is held, or of blocks that have any."""
         if where.get("state") == "running":
-            leased = (int.from_bytes(seq, "big") for seq in await self._do("HKEYS", "held") if len(seq) == 6)
+            leased = (int.from_bytes(seq, "big") for seq in await self._do("HKEYS", "leased") if len(seq) == 6)
             return _in_pieces(sorted((number for number in leased if number < before), reverse=True))
-        blocks = sorted((int(name) * _BLOCK for name in await self._do("HKEYS", "blocks")), reverse=True)
+        blocks = sorted((int(name) * _BLOCK for name in await self._do("HKEYS", "seq_blocks")), reverse=True)
         ranges = (range(min(block + _BLOCK, before) - 1, block - 1, -1) for block in blocks)
         return (piece for numbers in ranges for piece in _in_pieces(numbers))
 
@@ -90,7 +90,7 @@ class RedisReads(ABC):
         if seq is None:
             return []
         found: list[tuple[int, Note]] = []
-        for field, packed in _pairs(await self._do("HGETALL", f"notes:{int.from_bytes(seq, 'big')}")):
+        for field, packed in _pairs(await self._do("HGETALL", f"journal:{int.from_bytes(seq, 'big')}")):
             kind, _, name = field.decode().partition(":")
             number, fence, session, data = to_note(packed)
             note = Note(Lease(uuid, fence, session), "error" if kind == "error" else "progress", name, data)
@@ -131,7 +131,7 @@ class RedisReads(ABC):
 
     async def changes(self, after: str, limit: int) -> ChangePage:
         if not after:
-            return ChangePage([], (await self._do("HGET", "count", "moves") or b"0").decode())
+            return ChangePage([], (await self._do("HGET", "sequences", "transitions") or b"0").decode())
         entries = await self._do("XRANGE", "changes", f"({after}", "+", "COUNT", limit)
         rows = [(number.decode().partition("-")[0], dict(_pairs(fields))) for number, fields in entries]
         seqs = {seq for _, row in rows for field, what in row.items() for seq in _seqs(field, what)}

@@ -97,7 +97,7 @@ async def test_no_right_is_there_for_nothing(server: valkey.Server, limited: str
 @pytest.mark.parametrize(
     "words",
     [
-        ("GET", "secrets"), ("SET", "onthedot:{other}:count", "1"), ("HGET", "onthedot:{other}:count", "seq"),
+        ("GET", "secrets"), ("SET", "onthedot:{other}:sequences", "1"), ("HGET", "onthedot:{other}:sequences", "seq"),
         ("EVAL", "return redis.call('HGET', 'secrets', 'a')", "0"), ("KEYS", "*"), ("SCAN", "0"), ("FLUSHALL",),
         ("CONFIG", "GET", "*"), ("ACL", "LIST"), ("CLIENT", "LIST"), ("CLIENT", "KILL", "TYPE", "normal"), ("MONITOR",),
         ("SCRIPT", "FLUSH"), ("SHUTDOWN",), ("SUBSCRIBE", "onthedot:{other}:hints"),

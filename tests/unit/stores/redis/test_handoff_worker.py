@@ -52,7 +52,7 @@ async def test_a_fresh_task_costs_an_idle_worker_one_turn(server: valkey.Server)
 
 async def _waits(server: valkey.Server) -> None:
     with redis.Redis.from_url(server.url) as client:
-        await until(lambda: client.exists("onthedot:{shop}:waiting") == 1)
+        await until(lambda: client.exists("onthedot:{shop}:idle_workers") == 1)
         await until(lambda: client.pubsub_channels("onthedot:{shop}:to:*"))  # and listens
 
 
@@ -339,4 +339,4 @@ def test_who_was_stopped_until_its_death_does_not_begin_what_it_was_handed(
 
 def _waiting(server: valkey.Server) -> int:
     with redis.Redis.from_url(server.url) as client:
-        return int(client.hlen("onthedot:{shop}:waiting"))
+        return int(client.hlen("onthedot:{shop}:idle_workers"))

@@ -27,7 +27,9 @@ from onthedot.stores.redis import RedisStore
 from tests.support.services import valkey
 
 PAGE = Path(__file__).parents[4] / "docs" / "redis.md"
-STAYS = {"count", "changes", "workers", "leases", "limits", "graves", "ids", "past", "held"}
+STAYS = {
+    "sequences", "changes", "workers", "session_leases", "limits", "dead_sessions", "ids", "history", "leased",
+}  # fmt: skip
 
 
 def documented() -> set[str]:

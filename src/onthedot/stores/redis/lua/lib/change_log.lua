@@ -1,9 +1,9 @@
 -- What a call leaves for others: batches to be purged, sums, one row in the change log.
-local function keep(what, until_, seqs) -- for a purge: one entry a call and keeping time, not one a task
+local function retain(what, until_, seqs) -- for a purge: one entry a call and keeping time, not one a task
   local number = next_number('batch')
   call('ZADD', P .. what, until_, number)
-  if what == 'kept' then call('ZADD', P .. 'ends', at, number) end
-  call('HSET', P .. 'batches', number, table.concat(seqs))
+  if what == 'retention' then call('ZADD', P .. 'retention_ended', at, number) end
+  call('HSET', P .. 'retention_batches', number, table.concat(seqs))
 end
 
 local function add_up(key, amounts, prefix)
@@ -20,7 +20,7 @@ end
 
 local function log()
   if moved == 0 then return end
-  local number = next_number('moves', moved)
+  local number = next_number('transitions', moved)
   local row = {'at', at}
   for state, list in pairs(moves) do
     row[#row + 1] = state

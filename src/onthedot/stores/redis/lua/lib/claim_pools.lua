@@ -3,7 +3,7 @@ local function queues_of(pool, left)
   local found, total = {}, pool[1]
   for i = 2, #pool, 2 do
     local source, most = pool[i], math.min(pool[i + 1], total)
-    if most > 0 then most = math.min(most, (room(source))) end
+    if most > 0 then most = math.min(most, (source_capacity(source))) end
     left[source] = most
     for _, kind in ipairs(most > 0 and {READY, SUSPECT} or {}) do
       if call('EXISTS', kind .. source) == 1 then
@@ -20,17 +20,17 @@ end
 local function take(pool, taken) -- pool: total, then source and room in turn
   local left, took, number = {}, {}, 0
   local all = queues_of(pool, left)
-  while number < pool[1] and parkings < BATCH do
+  while number < pool[1] and parked_now < BATCH do
     local q = first_of(all, left)
     if not q then break end
     q.next = q.next + q.step
     local seq = q.member:sub(1, 6)
-    if seq == q.member or may_start(q.member) then
+    if seq == q.member or may_start_task(q.member) then
       number = number + 1
       taken[#taken + 1] = seq
-      move('running', seq)
+      log_transition('running', seq)
       left[q.source], took[q.source] = left[q.source] - 1, (took[q.source] or 0) + 1
-      if q.doubtful then doubts = doubts - 1 end
+      if q.doubtful then suspects_left = suspects_left - 1 end
     end
   end
   for _, q in ipairs(all) do

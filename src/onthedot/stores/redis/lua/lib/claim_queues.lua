@@ -1,5 +1,5 @@
 -- Taking: which ready tasks a claim gets, by (rank, seq) over all sources, within room and limits.
-local parkings, doubts = 0, 0 -- how many were parked in this call; how many suspects the session may still take
+local parked_now, suspects_left = 0, 0 -- how many were parked in this call; how many suspects the session may still take
 
 local function look(q) -- at the next of a queue, by pages
   if not q.items[q.next] then
@@ -13,7 +13,7 @@ local function look(q) -- at the next of a queue, by pages
   return q.member
 end
 
-local function may_start(member_) -- the last look at its lane; not open any more: parked
+local function may_start_task(member_) -- the last look at its lane; not open any more: parked
   local r = load(member_:sub(1, 6))
   if not r.lane then
     disarm(r, 'ready')
@@ -21,16 +21,16 @@ local function may_start(member_) -- the last look at its lane; not open any mor
   end
   local l = lane(r.lane)
   admitted(l, r, -1)
-  if not starts(l, cost(r)) then
+  if not may_start(l, cost(r)) then
     count(r.source, 'ready', -1)
     enter(r, 'parked')
-    parkings = parkings + 1
+    parked_now = parked_now + 1
     return false
   end
   disarm(r, 'ready')
   running(l, 1)
   local first = call('ZRANGE', PARKED .. r.lane, 0, 0)[1]
-  if first then opens(l, cost(load(first))) end -- from now on time may open it for the next
+  if first then has_capacity(l, cost(load(first))) end -- from now on time may open it for the next
   return true
 end
 
@@ -38,7 +38,7 @@ local function first_of(queues_, left) -- the queue whose head is first
   local best
   for i = 1, #queues_ do
     local q = queues_[i]
-    if left[q.source] > 0 and (not q.doubtful or doubts > 0) and look(q) then
+    if left[q.source] > 0 and (not q.doubtful or suspects_left > 0) and look(q) then
       local tie = best and q.rank == best.rank
       if not best or q.rank < best.rank or (tie and number_of(q.member) < number_of(best.member)) then best = q end
     end

@@ -1,32 +1,32 @@
 -- What happens by itself: deaths, refills of lanes, alarms. Each a batch a call; true: there may be more.
-local function bury_overdue()
+local function reap_overdue()
   local done = 0
-  for _, session in ipairs(call('ZRANGEBYSCORE', LEASES, '-inf', now, 'LIMIT', 0, 100)) do
+  for _, session in ipairs(call('ZRANGEBYSCORE', SESSION_LEASES, '-inf', now, 'LIMIT', 0, 100)) do
     if done >= BATCH then return true end
-    done = done + 1 + bury(session, false, BATCH - done)
+    done = done + 1 + reap_session(session, false, BATCH - done)
   end
   return done > 100
 end
 
 local function reopen() -- a star's limit has changed: its lanes are looked at, some a call
-  local cursor = call('HGET', COUNT, 'reopen')
+  local cursor = call('HGET', SEQUENCES, 'reopen')
   if not cursor then return false end
-  local answer = call('SSCAN', SHUT, cursor, 'COUNT', BATCH)
-  for _, name in ipairs(answer[2]) do refill_at(lane(name), now) end
+  local answer = call('SSCAN', PARKED_LANES, cursor, 'COUNT', BATCH)
+  for _, name in ipairs(answer[2]) do set_refill(lane(name), now) end
   if answer[1] == '0' then
-    call('HDEL', COUNT, 'reopen')
+    call('HDEL', SEQUENCES, 'reopen')
     return false
   end
-  call('HSET', COUNT, 'reopen', answer[1])
+  call('HSET', SEQUENCES, 'reopen', answer[1])
   return true
 end
 
-local function refill()
+local function refill_lanes()
   local more, done = declared() and reopen(), 0
   while done < BATCH do
-    local name = call('ZRANGEBYSCORE', REFILLS, '-inf', now + SLACK, 'LIMIT', 0, 1)[1]
+    local name = call('ZRANGEBYSCORE', LANE_REFILLS, '-inf', now + SLACK, 'LIMIT', 0, 1)[1]
     if not name then return more end
-    call('ZREM', REFILLS, name)
+    call('ZREM', LANE_REFILLS, name)
     local l = lane(name)
     l.refill, l.changed = nil, true
     done = done + 1 + admit(name)
@@ -53,14 +53,14 @@ local function promote()
   flush()
   local rung = ring()
   if #rung == 0 then return false end
-  local asked, past = several(TASK, rung), several(PAST, rung)
+  local asked, past = read_fields(TASK, rung), read_fields(HISTORY, rung)
   for i, seq in ipairs(rung) do
     local r = to_record(seq, asked[i], past[i])
     local over = expiry(r)
     if over and over <= now then
-      r.state = where(r) or 'scheduled'
+      r.state = find_place(r) or 'scheduled'
       leave(r, r.state)
-      wait_to_end(r, 'expired')
+      queue_chore(r, 'expired')
     else
       count(r.source, 'scheduled', -1)
       arrive(r)

@@ -13,14 +13,14 @@ local function to_task(uuid, head, moment, after)
   }
   if h[2] then r.lane = h[2] end -- with no room for what most have not, eight fields are enough, and nothing grows
   if h[3] then r.unique = h[3] end
-  return setmetatable(r, FRESH)
+  return setmetatable(r, NO_HISTORY)
 end
 
 local function number(r) -- and known by its name from now on
   local next = next_number('seq')
-  if next == 1 then widen() end
+  if next == 1 then force_hashtable() end
   r.seq = struct.pack('>I6', next)
-  later(sets, IDS, r.uuid, r.seq)
+  buffer(sets, IDS, r.uuid, r.seq)
   exists(r, 1, next)
 end
 

@@ -31,7 +31,7 @@ local function add_all(tasks)
     local task = tasks[i]
     new[i], uuids[i] = to_task(task[2], task[1], task[4], task[5]), task[2]
   end
-  local there = several(IDS, uuids)
+  local there = read_fields(IDS, uuids)
   local here = {} -- what this very call has added
   for i = 1, #tasks do
     local uuid, task = uuids[i], tasks[i]

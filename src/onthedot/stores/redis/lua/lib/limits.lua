@@ -1,5 +1,5 @@
 -- What may start now: limits by name and by whom, what they come to, and the buckets of their rates.
-local LIMITS, LANE, REFILLS, IDLE = P .. 'limits', P .. 'lane:', P .. 'refills', P .. 'idle'
+local LIMITS, LANE, LANE_REFILLS, IDLE_LANES = P .. 'limits', P .. 'lane:', P .. 'lane_refills', P .. 'idle_lanes'
 local SLACK = 1e-3 -- ms that a moment may lose to rounding: the tokens of this time are lent, and stay owed
 local effectives, any, lanes = {}, nil, {}
 
@@ -32,9 +32,9 @@ end
 local function lane(name) -- of a source only the bucket is used
   local l = lanes[name]
   if not l then
-    local f = call('HMGET', LANE .. name, 'running', 'admitted', 'pledged', 'tokens', 'at', 'refill')
+    local f = call('HMGET', LANE .. name, 'running', 'admitted', 'reserved', 'tokens', 'at', 'refill')
     l = {
-      name = name, running = tonumber(f[1]) or 0, admitted = tonumber(f[2]) or 0, pledged = tonumber(f[3]) or 0,
+      name = name, running = tonumber(f[1]) or 0, admitted = tonumber(f[2]) or 0, reserved = tonumber(f[3]) or 0,
       tokens = tonumber(f[4]), at = tonumber(f[5]), refill = tonumber(f[6]), there = f[1],
     }
     lanes[name] = l

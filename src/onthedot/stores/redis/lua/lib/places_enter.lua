@@ -6,7 +6,7 @@ local function bucket(moment) return string.format('%d', math.floor(moment / WID
 local function arm(r, state)
   local moment = alarm_of(r, state)
   if not moment then return end
-  later(alarms, math.floor(moment / WIDTH), text_of(moment), r.seq)
+  buffer(alarms, math.floor(moment / WIDTH), text_of(moment), r.seq)
   if not soonest or moment < soonest then soonest, soonest_of = moment, r.source end
 end
 
@@ -20,18 +20,18 @@ end
 
 local function enter(r, state)
   count(r.source, state, 1)
-  move(state, r.seq)
+  log_transition(state, r.seq)
   if state == 'ready' then
     local key = queue(r)
-    queues[key], woke[r.source] = r.source, true
-    later(orders, key, text_of(rank(r)), member(r))
+    queues[key], woken[r.source] = r.source, true
+    buffer(orders, key, text_of(rank(r)), member(r))
   end
   arm(r, state)
   if r.lane and state ~= 'scheduled' then enter_lane(r, state) end
 end
 
 local function write_asked(r, head, body)
-  later(sets, TASK, r.seq, struct.pack('>i8I6I2', r.due, r.added, #head) .. head .. r.uuid .. body)
+  buffer(sets, TASK, r.seq, struct.pack('>i8I6I2', r.due, r.added, #head) .. head .. r.uuid .. body)
 end
 
 local function write_task(r, head, body)

@@ -2,10 +2,10 @@
 local function arrive(r) -- due: into ready, or behind its lane, from where the first by rank are let in
   if not r.lane then return enter(r, 'ready') end
   flush()
-  if call('EXISTS', PARKED .. r.lane) == 0 and opens(lane(r.lane), cost(r)) then return enter(r, 'ready') end
+  if call('EXISTS', PARKED .. r.lane) == 0 and has_capacity(lane(r.lane), cost(r)) then return enter(r, 'ready') end
   enter(r, 'parked')
   admit(r.lane)
-  pass_by(r)
+  overtake(r)
 end
 
 local function leave(r, state) -- out of its place, not by being taken
@@ -22,40 +22,40 @@ local function leave(r, state) -- out of its place, not by being taken
   admit(r.lane) -- its slot is free, or it stood in the way of those that need less
 end
 
-local function to_end(r, why) -- counted where it was; whoever holds it settles it
+local function end_as_chore(r, why) -- counted where it was; whoever holds it settles it
   r.why = why
   save(r)
   count(r.source, r.state, 1)
-  move(r.state, r.seq)
+  log_transition(r.state, r.seq)
 end
 
-local function wait_to_end(r, why) -- a lifted one waits for whoever lifts it again, unless it is to be cancelled
+local function queue_chore(r, why) -- a lifted one waits for whoever lifts it again, unless it is to be cancelled
   if why == 'lifted' and r.cancel then why = 'cancel' end
-  to_end(r, why)
+  end_as_chore(r, why)
   if why == 'lifted' then return end
-  later(orders, CHORE, next_number('chores'), r.seq)
-  told[''] = true -- of no source, but somebody has to end it
+  buffer(orders, CHORE, next_number('chores'), r.seq)
+  notified[''] = true -- of no source, but somebody has to end it
 end
 
-local function again(r, after) -- back to where it came from, or later; or to the chores, if it must end
-  if r.cancel or ENDING[r.why] then
+local function requeue(r, after) -- back to where it came from, or later; or to the chores, if it must end
+  if r.cancel or CHORE_REASONS[r.why] then
     r.state = 'ready'
-    return wait_to_end(r, r.cancel and 'cancel' or r.why)
+    return queue_chore(r, r.cancel and 'cancel' or r.why)
   end
   if after then r.due = due_in(after) end
   save(r)
   enter(r, r.due > now and 'scheduled' or (r.lane and 'parked' or 'ready'))
 end
 
-local function freed(r) -- what it held is free: a limit may let another one in now, or itself again, by rank
+local function release_capacity(r) -- what it held is free: a limit may let another one in now, or itself again, by rank
   if r.lane then
     admit(r.lane)
-    pass_by(r)
+    overtake(r)
   end
-  if declared() and effective(r.source) then woke[r.source], told[r.source] = true, true end
-  if not suspect(r) then return end
+  if declared() and effective(r.source) then woken[r.source], notified[r.source] = true, true end
+  if not is_suspect(r) then return end
   for _, field in ipairs(call('HKEYS', TALLY)) do
     local source = field:match('^(.*):ready$')
-    if source and call('EXISTS', SUSPECT .. source) == 1 then woke[source], told[source] = true, true end
+    if source and call('EXISTS', SUSPECT .. source) == 1 then woken[source], notified[source] = true, true end
   end
 end

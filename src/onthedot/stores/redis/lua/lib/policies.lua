@@ -1,6 +1,6 @@
 -- Numbers and policies: a number (seq) is six bytes, whose order is the numbers'; a policy is kept once a source
 -- (s), by its digest.
-local ENDING = {cancel = true, expired = true, crashed = true, stray = true, lifted = true} -- in no order: it must end, or was lifted
+local CHORE_REASONS = {cancel = true, expired = true, crashed = true, stray = true, lifted = true} -- in no order: it must end, or was lifted
 local queue_keys = {[READY] = {}, [SUSPECT] = {}} -- made once a call
 local POLICIES, policies, uses, texts = P .. 'policies', {}, {}, {}
 

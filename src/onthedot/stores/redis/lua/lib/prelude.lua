@@ -8,20 +8,20 @@ end
 local at = math.floor(now)
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack
 local BATCH, CHORES = 1000, 100
-local COUNT, IDS, TASK, PAST, HELD = P .. 'count', P .. 'ids', P .. 'task', P .. 'past', P .. 'held'
-local CLAIMS, LEFT, CLAIMS_OF = P .. 'claims', P .. 'left', P .. 'claims:'
-local READY, SUSPECT, PARKED, SHUT = P .. 'ready:', P .. 'suspect:', P .. 'parked:', P .. 'shut'
-local ALARMS, CHORE, TALLY, BLOCKS = P .. 'alarms', P .. 'chores', P .. 'tally', P .. 'blocks'
+local SEQUENCES, IDS, TASK, HISTORY, LEASED = P .. 'sequences', P .. 'ids', P .. 'task', P .. 'history', P .. 'leased'
+local CLAIMS, CLAIM_REMAINING, CLAIMS_OF = P .. 'claims', P .. 'claim_remaining', P .. 'claims:'
+local READY, SUSPECT, PARKED, PARKED_LANES = P .. 'ready:', P .. 'suspect:', P .. 'parked:', P .. 'parked_lanes'
+local ALARMS, CHORE, TALLY, SEQ_BLOCKS = P .. 'alarms', P .. 'chores', P .. 'tally', P .. 'seq_blocks'
 local BUCKET, WIDTH = P .. 'alarms:', 131072 -- ms of alarms that are kept together: see alarms.lua
-local WAITING = P .. 'waiting'
+local IDLE_WORKERS = P .. 'idle_workers'
 
-local function many(command, key, list)
+local function call_in_parts(command, key, list)
   for i = 1, #list, 4000 do
     call(command, key, unpack(list, i, math.min(i + 3999, #list)))
   end
 end
 
-local function several(key, fields) -- HMGET
+local function read_fields(key, fields) -- HMGET
   if #fields <= 4000 then return #fields > 0 and call('HMGET', key, unpack(fields)) or {} end
   local found = {}
   for i = 1, #fields, 4000 do

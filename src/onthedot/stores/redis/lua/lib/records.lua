@@ -1,8 +1,8 @@
 -- A record is what was asked (task, written once) and what has happened since (past, if anything has).
 -- task: due i8, added I6, length of head I2, head = msgpack [policy, lane, unique], uuid (see uuids.py), body.
 -- past: length of head I2, of error I4, head (see past_of), error, result.
-local FRESH = {why = 'due', retries = 0, crashes = 0, earlier = 0, settled = 0, hops = 0, fresh = true}
-FRESH.__index = FRESH -- what most records say is said once: small tables are quick to make
+local NO_HISTORY = {why = 'due', retries = 0, crashes = 0, earlier = 0, settled = 0, hops = 0, fresh = true}
+NO_HISTORY.__index = NO_HISTORY -- what most records say is said once: small tables are quick to make
 
 local function headed(seq, asked) -- what was asked, without its times: enough for one that ends at the first try
   local before, head = cmsgpack.unpack_one(asked, 16)
@@ -11,7 +11,7 @@ local function headed(seq, asked) -- what was asked, without its times: enough f
   local r = {seq = seq, uuid = uuid_at(asked, before + 1), source = policy.s, digest = digest, policy = policy}
   if head[2] then r.lane = head[2] end
   if head[3] then r.unique = head[3] end
-  return setmetatable(r, FRESH)
+  return setmetatable(r, NO_HISTORY)
 end
 
 local function to_record(seq, asked, past)
@@ -29,7 +29,7 @@ local function to_record(seq, asked, past)
   return r
 end
 
-local function past_of(r, due)
+local function history_of(r, due)
   local error, has = r.error or '', (r.result and 1 or 0) + (r.error and 2 or 0)
   local head = pack({
     r.state or false, due, r.why, r.retries, r.crashes, r.earlier, r.cancel or false, r.settled, r.session or false,
@@ -38,19 +38,19 @@ local function past_of(r, due)
   return struct.pack('>I2I4', #head, #error) .. head .. error .. (r.result or '')
 end
 
-local function save(r) later(sets, PAST, r.seq, past_of(r, r.due)) end
+local function save(r) buffer(sets, HISTORY, r.seq, history_of(r, r.due)) end
 
 local function load(seq)
   flush()
   local asked = call('HGET', TASK, seq)
-  return asked and to_record(seq, asked, call('HGET', PAST, seq))
+  return asked and to_record(seq, asked, call('HGET', HISTORY, seq))
 end
 
 local function rank(r) return r.due - (r.policy.b or 0) end
 local function cost(r) return r.policy.c or 1 end
-local function suspect(r) return r.crashes + 1 >= (r.policy.m or 3) end
+local function is_suspect(r) return r.crashes + 1 >= (r.policy.m or 3) end
 local function queue(r)
-  local kind = suspect(r) and SUSPECT or READY
+  local kind = is_suspect(r) and SUSPECT or READY
   local key = queue_keys[kind][r.source]
   if not key then
     key = kind .. r.source

@@ -13,5 +13,5 @@ local function back(r, o, started, error)
   r.why, r.retries, r.settled, r.session = 'due', r.retries + (o.counted and 1 or 0), o.fence, o.session
   r.state = nil -- one that was lifted has said where it was
   if o.after then r.started = started end
-  again(r, o.after)
+  requeue(r, o.after)
 end

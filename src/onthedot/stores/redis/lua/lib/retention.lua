@@ -1,25 +1,25 @@
 -- What is kept for a time: batches of tasks that ended together, by the end of their time and by their own end.
 local function take_batch(number)
-  local seqs = seqs_in(call('HGET', P .. 'batches', number) or '')
+  local seqs = seqs_in(call('HGET', P .. 'retention_batches', number) or '')
   table.sort(seqs, function(a, b) return number_of(a) < number_of(b) end)
   return seqs
 end
 
 local function put_back(number, seqs, first) -- those of a batch that are not looked at yet
-  if first <= #seqs then return call('HSET', P .. 'batches', number, table.concat(seqs, '', first)) end
-  call('HDEL', P .. 'batches', number)
-  for _, what in ipairs({'kept', 'ends', 'results'}) do call('ZREM', P .. what, number) end
+  if first <= #seqs then return call('HSET', P .. 'retention_batches', number, table.concat(seqs, '', first)) end
+  call('HDEL', P .. 'retention_batches', number)
+  for _, what in ipairs({'retention', 'retention_ended', 'result_retention'}) do call('ZREM', P .. what, number) end
 end
 
-local function drop_kept(order, limit, until_, patience) -- those that were revived since are passed over
+local function drop_retained(order, limit, until_, patience) -- those that were revived since are passed over
   local dropped, looked = 0, 0
   while dropped < limit and looked < patience do
     local number = call('ZRANGEBYSCORE', P .. order, '-inf', until_, 'LIMIT', 0, 1)[1]
     if not number then break end
-    local over, ended = tonumber(call('ZSCORE', P .. 'kept', number)), tonumber(call('ZSCORE', P .. 'ends', number))
+    local over, ended = tonumber(call('ZSCORE', P .. 'retention', number)), tonumber(call('ZSCORE', P .. 'retention_ended', number))
     local seqs, i = take_batch(number), 1
     flush() -- one that was revived and has ended again in the same millisecond is in two batches
-    local asked, past = several(TASK, seqs), several(PAST, seqs)
+    local asked, past = read_fields(TASK, seqs), read_fields(HISTORY, seqs)
     while i <= #seqs and dropped < limit and looked < patience do
       local r = asked[i] and to_record(seqs[i], asked[i], past[i])
       if r and r.ended == ended and r.keep_until == over then
@@ -35,7 +35,7 @@ local function drop_kept(order, limit, until_, patience) -- those that were revi
 end
 
 local function drop_results(limit)
-  for _, number in ipairs(call('ZRANGEBYSCORE', P .. 'results', '-inf', now, 'LIMIT', 0, math.ceil(limit / 10))) do
+  for _, number in ipairs(call('ZRANGEBYSCORE', P .. 'result_retention', '-inf', now, 'LIMIT', 0, math.ceil(limit / 10))) do
     for _, seq in ipairs(take_batch(number)) do
       local r = load(seq)
       if r and r.result_until and r.result_until <= now and r.result then

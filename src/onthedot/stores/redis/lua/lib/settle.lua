@@ -1,7 +1,7 @@
 -- Settle: the only end. Outcomes come in groups that share claim, kind and keeping time; the first write is a deletion.
 local function settle_one(r, o, data, at_)
   local chore = release(r)
-  local doubtful = not chore and suspect(r)
+  local doubtful = not chore and is_suspect(r)
   local started = at_
   if chore then started = r.started end
   if o.state then
@@ -9,29 +9,29 @@ local function settle_one(r, o, data, at_)
     end_task(r, o, started)
   elseif chore and r.why ~= 'lifted' then
     r.settled, r.session = o.fence, o.session
-    wait_to_end(r, r.why)
+    queue_chore(r, r.why)
   else
     back(r, o, started, data)
   end
   if doubtful then call('HINCRBY', SESSION .. o.session, 'suspects', -1) end
-  if r.lane or suspect(r) or declared() then freed(r) end
+  if r.lane or is_suspect(r) or declared() then release_capacity(r) end
   if o.adds then add_all(o.adds) end
 end
 
 local function settle(o, verdicts) -- o: fence, session, uuids, data; state, keep, keep_result | after, counted; adds
   flush()
-  local claim, seqs, mine, held = claim_of(o.fence), several(IDS, o.uuids), {}, {}
+  local claim, seqs, mine, held = claim_of(o.fence), read_fields(IDS, o.uuids), {}, {}
   for i = 1, #seqs do seqs[i] = seqs[i] or '' end
   if claim and claim[1] == o.session then
-    local holders, fence = several(HELD, seqs), tostring(o.fence)
+    local holders, fence = read_fields(LEASED, seqs), tostring(o.fence)
     for i = 1, #seqs do
       if holders[i] == fence and not held[seqs[i]] then
         mine[#mine + 1], held[seqs[i]] = seqs[i], true
       end
     end
-    if #mine > 0 then let_go(o.fence, o.session, mine) end
+    if #mine > 0 then release_leases(o.fence, o.session, mine) end
   end
-  local asked, past = several(TASK, seqs), several(PAST, seqs)
+  local asked, past = read_fields(TASK, seqs), read_fields(HISTORY, seqs)
   for i = 1, #seqs do
     local seq = seqs[i]
     if held[seq] then

@@ -1,8 +1,8 @@
 -- Most tasks of a group end alike: at their first try, with nothing but a result, and their heads are the same.
 local function likeness(o, r, asked) -- of one that has just ended, for those that follow; nil if more than that was to be done
-  local more = r.lane or r.unique or o.adds or o.keep <= 0 or suspect(r)
+  local more = r.lane or r.unique or o.adds or o.keep <= 0 or is_suspect(r)
   if more or o.state ~= 'succeeded' or not r.fresh or effective(r.source) then return nil end
-  local past, to = past_of(r, false), 16 + struct.unpack('>I2', asked, 15)
+  local past, to = history_of(r, false), 16 + struct.unpack('>I2', asked, 15)
   return {
     source = r.source, head = asked:sub(15, to), to = to, number = 0,
     past = past:sub(1, #past - #r.result), timed = r.result_until ~= nil,
@@ -20,7 +20,7 @@ local function ends_alike(o, i, seq, asked)
   like.kept[#like.kept + 1] = seq
   if like.ends then like.ends[#like.ends + 1] = o.uuids[i] end
   if like.results then like.results[#like.results + 1] = seq end
-  later(sets, PAST, seq, like.past .. data)
+  buffer(sets, HISTORY, seq, like.past .. data)
   return true
 end
 

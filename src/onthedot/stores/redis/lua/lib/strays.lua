@@ -13,7 +13,7 @@ local function take_strays(known, chores) -- ready tasks of sources that nobody 
         local r = load(first:sub(1, 6))
         leave(r, 'ready')
         r.state = 'ready'
-        to_end(r, 'stray')
+        end_as_chore(r, 'stray')
         chores[#chores + 1] = r.seq
       end
     end

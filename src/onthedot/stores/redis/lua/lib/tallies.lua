@@ -1,5 +1,5 @@
 -- What a call keeps in mind until its end: counts, numbers, moves, whom to tell.
-local NUMBERS = {'seq', 'moves', 'fence', 'batch', 'chores', 'graves'}
+local NUMBERS = {'seq', 'transitions', 'fence', 'batch', 'chores', 'dead_sessions'}
 local counts, blocks, kept, results, numbers, grown = {}, {}, {}, {}, nil, {}
 local moves, moved, ends, cancels, reason = {}, 0, {}, {}, '' -- ends, cancels: uuids by session; reason: of the cancels
 local closing = {} -- what else is to be saved at the end
@@ -28,7 +28,7 @@ local function listed(lists, key, what)
   list[#list + 1] = what
 end
 
-local function move(state, what) -- its number; of one that is gone, its uuid
+local function log_transition(state, what) -- its number; of one that is gone, its uuid
   listed(moves, state, what)
   moved = moved + 1
 end
@@ -36,7 +36,7 @@ end
 local function next_number(name, by)
   if not numbers then
     numbers = {}
-    for i, number in ipairs(call('HMGET', COUNT, unpack(NUMBERS))) do numbers[NUMBERS[i]] = tonumber(number) or 0 end
+    for i, number in ipairs(call('HMGET', SEQUENCES, unpack(NUMBERS))) do numbers[NUMBERS[i]] = tonumber(number) or 0 end
   end
   local number = numbers[name] + (by or 1)
   numbers[name], grown[name] = number, number

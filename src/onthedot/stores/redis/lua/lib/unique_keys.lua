@@ -1,8 +1,8 @@
 -- Unique keys, and one task that takes the place of another.
-local UNIQUE, UNTIL = P .. 'unique', P .. 'unique_until'
+local UNIQUE_KEYS, UNIQUE_KEY_UNTIL = P .. 'unique_keys', P .. 'unique_key_until'
 
 local function key_holder(source, unique) -- until: a key that is held for a time, not until the task ends
-  local held = call('HGET', UNIQUE, source .. '/' .. unique)
+  local held = call('HGET', UNIQUE_KEYS, source .. '/' .. unique)
   if not held then return nil end
   held = unpacked(held)
   return (not held[2] or held[2] > now) and held[1] or nil
@@ -10,16 +10,16 @@ end
 
 local function hold_key(uuid, source, unique, until_)
   local field = source .. '/' .. unique
-  call('HSET', UNIQUE, field, pack({uuid, until_ or false}))
-  if until_ then call('ZADD', UNTIL, until_, field) else call('ZREM', UNTIL, field) end
+  call('HSET', UNIQUE_KEYS, field, pack({uuid, until_ or false}))
+  if until_ then call('ZADD', UNIQUE_KEY_UNTIL, until_, field) else call('ZREM', UNIQUE_KEY_UNTIL, field) end
 end
 
 local function key_until(r) return r.policy.u and r.added + r.policy.u end
 
 local function replace(seq, new, head, body)
   local old = load(seq)
-  if not old or old.ended or ENDING[old.why] or call('HEXISTS', HELD, seq) == 1 then return end
-  leave(old, where(old))
+  if not old or old.ended or CHORE_REASONS[old.why] or call('HEXISTS', LEASED, seq) == 1 then return end
+  leave(old, find_place(old))
   exists(old, -1)
   for _, field in ipairs({'seq', 'uuid', 'added', 'why', 'retries', 'crashes', 'earlier', 'cancel', 'settled',
     'session', 'started', 'error', 'hops'}) do

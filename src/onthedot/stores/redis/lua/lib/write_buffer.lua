@@ -1,13 +1,13 @@
 -- Writes that are put off, so that many go in one command.
 local sets, orders, gone, dirty = {}, {}, {}, false -- HSET, ZADD and HDEL to come, by key
-local woke, told, queues = {}, {}, {} -- sources: got something to do; that others must hear of; by key of their queue
+local woken, notified, queues = {}, {}, {} -- sources: got something to do; that others must hear of; by key of their queue
 local alarms, soonest, soonest_of = {}, nil, nil -- to be set, by bucket; the first of them, and its source
 
-local function later(buffer, key, first, second)
-  local list = buffer[key]
+local function buffer(writes, key, first, second)
+  local list = writes[key]
   dirty = true
   if not list then
-    buffer[key] = {first, second} -- of the right size: many stay alone
+    writes[key] = {first, second} -- of the right size: many stay alone
     return
   end
   local number = #list -- asked once: Lua searches for the end
@@ -27,18 +27,18 @@ end
 
 local function flush() -- before anything is read that may be among it
   if not dirty then return end
-  for key, list in pairs(gone) do many('HDEL', key, list) end
-  for key, list in pairs(sets) do many('HSET', key, list) end
+  for key, list in pairs(gone) do call_in_parts('HDEL', key, list) end
+  for key, list in pairs(sets) do call_in_parts('HSET', key, list) end
   if soonest then
     -- here: alarms
-    if rings_first(soonest) then told[soonest_of] = true end
+    if is_first_alarm(soonest) then notified[soonest_of] = true end
     set_alarms(alarms)
     soonest, alarms = nil, {}
   end
   for key, list in pairs(orders) do
     local source = queues[key]
-    if source and not told[source] and call('EXISTS', key) == 0 then told[source] = true end
-    many('ZADD', key, list)
+    if source and not notified[source] and call('EXISTS', key) == 0 then notified[source] = true end
+    call_in_parts('ZADD', key, list)
   end
   sets, orders, gone, dirty = {}, {}, {}, false
 end

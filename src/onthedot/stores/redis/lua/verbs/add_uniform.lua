@@ -8,7 +8,7 @@ local source, digest, moment, after = ARGV[2], ARGV[3], tonumber(ARGV[6]), tonum
 local uuids = uuids_in(ARGV[9])
 local number = #uuids
 
-local there, here, holders, new, fresh = several(IDS, uuids), {}, {}, {}, 0
+local there, here, holders, new, fresh = read_fields(IDS, uuids), {}, {}, {}, 0
 for i = 1, number do
   local uuid = uuids[i]
   if there[i] or here[uuid] then
@@ -20,9 +20,9 @@ for i = 1, number do
 end
 if fresh == 0 then return holders end
 
-local last = call('HINCRBY', COUNT, 'seq', fresh)
+local last = call('HINCRBY', SEQUENCES, 'seq', fresh)
 local before = last - fresh
-if before == 0 then widen() end
+if before == 0 then force_hashtable() end
 
 local due = moment or (after > 0 and math.ceil(now + after)) or at
 local state = due <= now and 'ready' or 'scheduled'
@@ -36,34 +36,34 @@ for i = 1, fresh do
   order[place - 1], order[place] = score, seq
 end
 
-local tell, handed
+local publish, handed
 if state == 'ready' then
-  tell = call('EXISTS', READY .. source) == 0
-  if tell then
+  publish = call('EXISTS', READY .. source) == 0
+  if publish then
     -- here: handoff
-    handed = hand_out(source, tasks)
+    handed = hand_off(source, tasks)
   end
-  if not handed then many('ZADD', READY .. source, order) end
+  if not handed then call_in_parts('ZADD', READY .. source, order) end
 else
   -- here: alarms
-  tell = rings_first(due)
+  publish = is_first_alarm(due)
   set_alarms({[math.floor(due / WIDTH)] = order})
 end
-many('HSET', IDS, ids)
-many('HSET', TASK, tasks)
+call_in_parts('HSET', IDS, ids)
+call_in_parts('HSET', TASK, tasks)
 call('HINCRBY', TALLY, source .. ':' .. (handed and 'running' or state), fresh)
 for block = math.floor((before + 1) / 1000), math.floor(last / 1000) do
   local from, to = math.max(before + 1, block * 1000), math.min(last, block * 1000 + 999)
-  call('HINCRBY', BLOCKS, block, to - from + 1)
+  call('HINCRBY', SEQ_BLOCKS, block, to - from + 1)
 end
-if call('HINCRBY', P .. 'uses', digest, fresh) == fresh then call('HSET', P .. 'policies', digest, ARGV[4]) end
-local moves = call('HINCRBY', COUNT, 'moves', handed and 2 * fresh or fresh)
+if call('HINCRBY', P .. 'policy_uses', digest, fresh) == fresh then call('HSET', P .. 'policies', digest, ARGV[4]) end
+local moves = call('HINCRBY', SEQUENCES, 'transitions', handed and 2 * fresh or fresh)
 local run, seqs = '', order[2]
 if fresh > 1 then run, seqs = 'run:', order[2] .. order[2 * fresh] end -- the first and the last of them say all
 local row = {'at', at, run .. state, seqs, handed and run .. 'running', handed and seqs}
 call('XADD', P .. 'changes', 'MINID', '~', math.max(0, moves - 100000), moves .. '-0', unpack(row, 1, handed and 6 or 4))
-if tell and not handed then
-  if state == 'ready' then call('DEL', WAITING) end -- as in telling.lua
+if publish and not handed then
+  if state == 'ready' then call('DEL', IDLE_WORKERS) end -- as in telling.lua
   redis.pcall('PUBLISH', P .. 'hints', pack({false, {source}}))
 end
 return holders

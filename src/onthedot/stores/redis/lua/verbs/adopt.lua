@@ -21,7 +21,7 @@ local function adopt(r, head, body)
   number(r)
   write_asked(r, head, body)
   r.state = 'scheduled'
-  to_end(r, 'lifted')
+  end_as_chore(r, 'lifted')
   flush() -- the next may be the same one
 end
 

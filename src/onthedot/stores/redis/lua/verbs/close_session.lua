@@ -5,11 +5,11 @@
 local session, crashed = ARGV[2], ARGV[3] == '1'
 caller = session
 if crashed then
-  local function dying() return call('HEXISTS', SESSION .. session, 'dying') == 1 end
-  if not call('ZSCORE', GRAVES, session) or dying() then bury(session, false, BATCH) end
+  local function dying() return call('HEXISTS', SESSION .. session, 'reaping') == 1 end
+  if not call('ZSCORE', DEAD_SESSIONS, session) or dying() then reap_session(session, false, BATCH) end
   finish()
   return dying() and 1 or 0
 end
-if call('ZSCORE', LEASES, session) then bury(session, true, BATCH) end
+if call('ZSCORE', SESSION_LEASES, session) then reap_session(session, true, BATCH) end
 finish()
 return call('EXISTS', CLAIMS_OF .. session)

@@ -3,6 +3,6 @@
 -- uses: prelude
 for i = 2, #ARGV do
   call('HDEL', P .. 'schedules', ARGV[i])
-  call('HDEL', P .. 'rules', ARGV[i])
-  call('ZREM', P .. 'schedule_at', ARGV[i])
+  call('HDEL', P .. 'schedule_rules', ARGV[i])
+  call('ZREM', P .. 'schedule_due', ARGV[i])
 end

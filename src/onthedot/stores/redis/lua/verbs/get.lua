@@ -11,14 +11,14 @@ end
 local seqs, found = {}, {}
 for i = 3, #ARGV do seqs[#seqs + 1] = ARGV[i] end
 if ARGV[2] == 'uuids' then
-  seqs = several(IDS, seqs)
+  seqs = read_fields(IDS, seqs)
   for i, seq in ipairs(seqs) do seqs[i] = seq or '' end
 end
-local asked, past, held = several(TASK, seqs), several(PAST, seqs), several(HELD, seqs)
+local asked, past, held = read_fields(TASK, seqs), read_fields(HISTORY, seqs), read_fields(LEASED, seqs)
 for i, seq in ipairs(seqs) do
   if asked[i] then
     local r = to_record(seq, asked[i], past[i])
-    local claim = held[i] and not ENDING[r.why] and unpacked(call('HGET', CLAIMS, held[i]))
+    local claim = held[i] and not CHORE_REASONS[r.why] and unpacked(call('HGET', CLAIMS, held[i]))
     local state = claim and 'running' or r.state or place(r)
     found[#found + 1] = {i, seq, asked[i], past[i], state, claim and claim[1] or '', claim and claim[2] or 0}
   end

@@ -6,8 +6,8 @@
 -- uses: prelude write_buffer policies records
 local seq, most = call('HGET', IDS, ARGV[2]), tonumber(ARGV[3])
 local asked = seq and call('HGET', TASK, seq)
-local r = asked and to_record(seq, asked, call('HGET', PAST, seq))
-if not r or r.state or call('HEXISTS', HELD, seq) == 1 then return false end
+local r = asked and to_record(seq, asked, call('HGET', HISTORY, seq))
+if not r or r.state or call('HEXISTS', LEASED, seq) == 1 then return false end
 
 local function before(key, first) -- by (rank, seq): members of one rank are in the order of their numbers
   local mark = call('ZSCORE', key, first)
@@ -39,9 +39,9 @@ for _, name in ipairs({r.source, r.lane, r.lane and r.lane:match('^([^/]*)/') an
   end
 end
 local function lane_of(name)
-  return name and call('HMGET', P .. 'lane:' .. name, 'running', 'admitted', 'pledged', 'tokens', 'at') or {}
+  return name and call('HMGET', P .. 'lane:' .. name, 'running', 'admitted', 'reserved', 'tokens', 'at') or {}
 end
 return {
-  seq, asked, call('HGET', PAST, seq), state, text_of(now), tonumber(call('HGET', P .. 'tally', r.source .. ':running')) or 0,
+  seq, asked, call('HGET', HISTORY, seq), state, text_of(now), tonumber(call('HGET', P .. 'tally', r.source .. ':running')) or 0,
   math.min(ahead, most), limits, lane_of(r.source), lane_of(r.lane), r.digest, texts[r.digest],
 }

@@ -7,11 +7,11 @@ for _, new in ipairs(unpacked(ARGV[2])) do
   call('HSET', LIMITS, name .. '|' .. new[2], pack({
     new[3] or false, new[4] or false, new[5], new[6], new[7], new[8] or false, new[9] or false,
   }))
-  told[name:match('^[^/]*')] = true
+  notified[name:match('^[^/]*')] = true
   if name:sub(-2) == '/*' then
-    call('HSET', COUNT, 'reopen', 0) -- the next turns check its lanes
+    call('HSET', SEQUENCES, 'reopen', 0) -- the next turns check its lanes
   elseif call('EXISTS', PARKED .. name) == 1 then
-    refill_at(lane(name), now)
+    set_refill(lane(name), now)
   end
 end
 finish()

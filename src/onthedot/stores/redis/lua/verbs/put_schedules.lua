@@ -19,7 +19,7 @@ end
 local answers = {}
 for i, new in ipairs(unpacked(ARGV[2])) do
   answers[i] = put(new, ARGV[2 + i])
-  told[''] = true -- of no source: workers check schedules again
+  notified[''] = true -- of no source: workers check schedules again
 end
 finish()
 return answers

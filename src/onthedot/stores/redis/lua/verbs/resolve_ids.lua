@@ -4,7 +4,7 @@
 -- uses: prelude write_buffer policies records
 local seqs, names = {}, {}
 for i = 2, #ARGV do seqs[#seqs + 1] = ARGV[i] end
-for i, asked in ipairs(several(TASK, seqs)) do
+for i, asked in ipairs(read_fields(TASK, seqs)) do
   local r = asked and headed(seqs[i], asked)
   names[2 * i - 1], names[2 * i] = r and r.uuid or '', r and r.source or ''
 end

@@ -19,10 +19,10 @@ end
 verdicts = table.concat(verdicts)
 local answer
 if ARGV[4] ~= '' then
-  local more = bury_overdue()
+  local more = reap_overdue()
   if call('HEXISTS', WORKERS, session) == 1 then
     local ask = unpacked(ARGV[4])
-    local refilled, promoted = refill(), promote()
+    local refilled, promoted = refill_lanes(), promote()
     answer = claim(session, {number = ask[1], pools = ask[2], suspects = ask[3], known = ask[4], waits = ARGV[5]},
       more or refilled or promoted)
   end
