@@ -1,4 +1,4 @@
-"""Fault runs on real stores: what must never happen, tried. Short here; ``ONTHEDOT_FAULTS=long`` runs them in full."""
+"""Fault tests on real stores. They are short by default; ``ONTHEDOT_FAULTS=long`` runs them in full."""
 
 from __future__ import annotations
 

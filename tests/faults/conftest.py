@@ -5,33 +5,33 @@ from pathlib import Path
 
 import pytest
 
-from tests.faults import shop
-from tests.faults.grounds import GROUNDS, Ground
-from tests.faults.ledger import Ledger
+from tests.faults import task_app
+from tests.faults.run_log import RunLog
+from tests.faults.server_stores import SERVER_STORES, ServerStore
 
 
 @pytest.fixture
 def store(tmp_path: Path) -> Iterator[str]:
-    """A fresh file, and the shop's functions adding to it."""
+    """A new file, which the functions of the app add to."""
     url = f"sqlite:///{tmp_path}/shop.db"
-    with shop.app.override(store=url):
+    with task_app.app.override(store=url):
         yield url
 
 
 @pytest.fixture
-def ground(request: pytest.FixtureRequest) -> Iterator[Ground]:
-    """A store that many machines share; which one is a parameter."""
-    with GROUNDS[request.param]() as ground:
-        yield ground
+def server_store(request: pytest.FixtureRequest) -> Iterator[ServerStore]:
+    """A store that many machines share; the parameter names it."""
+    with SERVER_STORES[request.param]() as server_store:
+        yield server_store
 
 
 @pytest.fixture
-def ledger(tmp_path: Path) -> Iterator[Ledger]:
-    book = Ledger(tmp_path / "ledger")
-    yield book
-    book.close()
+def run_log(tmp_path: Path) -> Iterator[RunLog]:
+    run_log = RunLog(tmp_path / "run_log")
+    yield run_log
+    run_log.close()
 
 
 @pytest.fixture
-def ledger_path(tmp_path: Path) -> Path:
-    return tmp_path / "ledger"
+def run_log_path(tmp_path: Path) -> Path:
+    return tmp_path / "run_log"

@@ -1,4 +1,4 @@
-"""A machine: `onthedot worker` and its processes, which can be killed apart or all together."""
+"""A machine: `onthedot worker` and its processes, which can be killed one by one or all together."""
 
 from __future__ import annotations
 
@@ -12,31 +12,31 @@ from collections.abc import Iterator
 from itertools import count
 from pathlib import Path
 
-from tests.faults.fleet import ROOT, environment, wait_for
+from tests.faults.worker_processes import ROOT, environment, wait_for
 
 _numbers = count()
 
 
 class Machine:
-    def __init__(self, store: str, ledger: Path, *arguments: str, program: str = "tests.faults.shop:app") -> None:
-        self.log = ledger.with_suffix(f".{next(_numbers)}.log")
+    def __init__(self, store: str, run_log: Path, *arguments: str, program: str = "tests.faults.task_app:app") -> None:
+        self.log = run_log.with_suffix(f".{next(_numbers)}.log")
         command = [sys.executable, "-m", "onthedot", "worker", program, "--stop-timeout", "5", *arguments]
         with self.log.open("ab") as log:
             self.supervisor = subprocess.Popen(
-                command, env=environment(store, ledger), cwd=ROOT, stdout=log, stderr=log
+                command, env=environment(store, run_log), cwd=ROOT, stdout=log, stderr=log
             )
 
     def children(self) -> list[int]:
-        """Its worker processes, the oldest first."""
+        """The pids of its worker processes, oldest first."""
         return sorted(pid for pid, parent in parents().items() if parent == self.supervisor.pid)
 
     def kill_child(self, pid: int) -> float:
-        """kill -9. When it was."""
+        """Sends SIGKILL and returns the time."""
         os.kill(pid, signal.SIGKILL)
         return time.monotonic()
 
     def kill(self) -> tuple[list[int], float]:
-        """A power cut: the supervisor first, so that it tells nobody. Which processes worked there, and when."""
+        """Simulates a power cut. The supervisor dies first, so that it reports nothing. Returns pids and time."""
         children = self.children()
         self.supervisor.kill()
         for pid in children:
@@ -44,12 +44,12 @@ class Machine:
         self.supervisor.wait()
         return children, time.monotonic()
 
-    def tell(self, number: signal.Signals) -> None:
+    def send_signal(self, number: signal.Signals) -> None:
         self.supervisor.send_signal(number)
 
     def stop(self) -> int:
-        self.tell(signal.SIGCONT)
-        self.tell(signal.SIGTERM)
+        self.send_signal(signal.SIGCONT)
+        self.send_signal(signal.SIGTERM)
         try:
             return self.supervisor.wait(20)
         except subprocess.TimeoutExpired:
@@ -58,7 +58,7 @@ class Machine:
 
 
 def parents() -> dict[int, int]:
-    """Of all processes that live."""
+    """The parent of every live process."""
     found: dict[int, int] = {}
     for path in Path("/proc").glob("[0-9]*/stat"):
         with contextlib.suppress(OSError):
@@ -70,9 +70,9 @@ def parents() -> dict[int, int]:
 
 @contextlib.contextmanager
 def machines(
-    number: int, store: str, ledger: Path, *arguments: str, program: str = "tests.faults.shop:app"
+    number: int, store: str, run_log: Path, *arguments: str, program: str = "tests.faults.task_app:app"
 ) -> Iterator[list[Machine]]:
-    running = [Machine(store, ledger, *arguments, program=program) for _ in range(number)]
+    running = [Machine(store, run_log, *arguments, program=program) for _ in range(number)]
     try:
         yield running
     finally:

@@ -1,4 +1,4 @@
-"""A link that can be cut, or go silent: between workers and their store."""
+"""A TCP proxy between workers and their store whose connections can be cut or go silent."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 
 
 class Proxy:
-    """Forwards connections to a port of this machine, each way on a thread of its own."""
+    """Forwards connections to a port of this machine, with one thread per direction."""
 
     def __init__(self, port: int) -> None:
         self._target = port
@@ -17,7 +17,7 @@ class Proxy:
         self.port: int = self._listener.getsockname()[1]
         self._lock = threading.Lock()
         self._pairs: list[tuple[socket.socket, socket.socket]] = []
-        self._silent: list[tuple[socket.socket, socket.socket]] = []  # half-open: nobody is told, nothing is forwarded
+        self._silent: list[tuple[socket.socket, socket.socket]] = []  # half-open: nothing is forwarded or closed
         threading.Thread(target=self._accept, daemon=True).start()
 
     def _accept(self) -> None:
@@ -58,13 +58,13 @@ class Proxy:
         return len(self._pairs)
 
     def cut(self) -> int:
-        """All connections, at both ends. New ones are let through."""
+        """Closes all connections at both ends. New ones are accepted."""
         pairs = list(self._pairs)
         self._close(pairs)
         return len(pairs)
 
     def go_silent(self) -> None:
-        """As if the other end had lost its power: nothing comes any more, and nobody says so."""
+        """Stops forwarding without closing, as if the other end had lost its power."""
         with self._lock:
             self._silent += self._pairs
             self._pairs = []

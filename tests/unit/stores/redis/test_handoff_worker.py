@@ -16,9 +16,9 @@ from onthedot import App, TaskCancelled, TaskHandle, current_task
 from onthedot.engine.worker import Worker
 from onthedot.stores.contract import ClaimRequest, Hint, Lease, Note, Outcome, TurnResult
 from onthedot.stores.redis import RedisStore
-from tests.faults import shop
-from tests.faults.fleet import fleet
-from tests.faults.ledger import Ledger
+from tests.faults import task_app
+from tests.faults.run_log import RunLog
+from tests.faults.worker_processes import worker_processes
 from tests.support.services import valkey
 from tests.support.waits import SOON, until, wait_until
 from tests.unit.stores.redis.test_lost_settles import forget
@@ -317,14 +317,14 @@ def test_who_was_stopped_until_its_death_does_not_begin_what_it_was_handed(
     server: valkey.Server, tmp_path: Path
 ) -> None:
     """The message lies in its socket, and others have run it since."""
-    url, book = f"{server.url}?lease=1", Ledger(tmp_path / "ledger")
-    with shop.app.override(store=url), fleet(url, tmp_path / "ledger", 1) as workers:
-        shop.slow.delay(0).result(timeout=SOON)  # it knows how these are done
+    url, run_log = f"{server.url}?lease=1", RunLog(tmp_path / "run_log")
+    with task_app.app.override(store=url), worker_processes(url, tmp_path / "run_log", 1) as workers:
+        task_app.slow.delay(0).result(timeout=SOON)  # it knows how these are done
         wait_until(lambda: _waiting(server) == 1)
         stopped = workers.workers[0]
         stopped.send_signal(signal.SIGSTOP)
         try:
-            handle = shop.slow.delay(0)
+            handle = task_app.slow.delay(0)
             assert handle.info().state == "running", "it was handed out"
             workers.workers.append(workers._start())
             handle.result(timeout=SOON)
@@ -332,8 +332,8 @@ def test_who_was_stopped_until_its_death_does_not_begin_what_it_was_handed(
             stopped.send_signal(signal.SIGCONT)
         wait_until(lambda: "was declared dead by the store" in workers.log.read_text())
         wait_until(lambda: _waiting(server) == 2)
-    begun = [entry.pid for entry in book.entries() if entry.what == "begin"]
-    book.close()
+    begun = [entry.pid for entry in run_log.entries() if entry.event == "begin"]
+    run_log.close()
     assert begun == [worker.pid for worker in workers.workers]
 
 

@@ -14,9 +14,9 @@ import pytest
 
 from onthedot import App, CronSchedule, IntervalSchedule
 from onthedot.stores.contract import Record
-from tests.faults import shop
-from tests.faults.fleet import fleet, wait_for
-from tests.faults.ledger import Ledger, extra_runs, taken_over_after
+from tests.faults import task_app
+from tests.faults.run_log import RunLog, extra_runs, takeover_times
+from tests.faults.worker_processes import wait_for, worker_processes
 from tests.support.services import valkey
 from tests.support.waits import until
 
@@ -37,24 +37,24 @@ def app(url: str) -> Iterator[App]:
 
 
 def test_a_killed_worker_is_taken_over_after_its_lease(url: str, tmp_path: Path) -> None:
-    book = Ledger(tmp_path / "ledger")
-    with shop.app.override(store=url), fleet(url, tmp_path / "ledger", 2) as workers:
-        handles = [shop.work.delay(number) for number in range(100)]
+    run_log = RunLog(tmp_path / "run_log")
+    with task_app.app.override(store=url), worker_processes(url, tmp_path / "run_log", 2) as workers:
+        handles = [task_app.work.delay(number) for number in range(100)]
         assert [handle.result(timeout=30) for handle in handles] == list(range(100))
-        long = [shop.slow.delay(2 * LEASE) for _ in range(2 * shop.SLOTS)]
-        wait_for(lambda: {begun(book, handle.uuid) for handle in long} == {True}, 20)
+        long = [task_app.slow.delay(2 * LEASE) for _ in range(2 * task_app.SLOTS)]
+        wait_for(lambda: {begun(run_log, handle.uuid) for handle in long} == {True}, 20)
         pid, died = workers.kill(0)
         assert [handle.result(timeout=30) for handle in long] == ["slow"] * len(long)
         crashes = [handle.info().crashes for handle in long]
-    entries = book.entries()
-    book.close()
-    overs = taken_over_after(entries, pid, died)
+    entries = run_log.entries()
+    run_log.close()
+    overs = takeover_times(entries, pid, died)
     assert 0 < len(overs) <= sum(crashes)  # more, if this machine let another worker starve for a lease
     assert extra_runs(entries) == sum(crashes)
 
 
-def begun(book: Ledger, uuid: str) -> bool:
-    return any(entry.uuid == uuid for entry in book.entries())
+def begun(run_log: RunLog, uuid: str) -> bool:
+    return any(entry.uuid == uuid for entry in run_log.entries())
 
 
 async def test_a_blocked_loop_keeps_its_session(app: App) -> None:

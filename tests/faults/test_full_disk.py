@@ -1,4 +1,4 @@
-"""A disk that is really full, files that may really not be written: it takes root to mount and to be somebody else."""
+"""A full disk and files without write permission. The tests need root to mount a disk and to change the user."""
 
 from __future__ import annotations
 
@@ -34,9 +34,10 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
         subprocess.run(["umount", "-l", str(tmp_path)], check=True)
 
 
-def test_a_full_disk(small_disk: Path) -> None:
+def test_full_disk_raises_store_full_and_loses_nothing(small_disk: Path) -> None:
     app: App[None] = App("shop", store=f"sqlite:///{small_disk}/t.db")
-    work, acknowledged = app.named("work"), list[str]()
+    work = app.named("work")
+    acknowledged = list[str]()
     ballast = small_disk / "ballast"
     ballast.write_bytes(b"x" * 1_500_000)
 
@@ -48,7 +49,7 @@ def test_a_full_disk(small_disk: Path) -> None:
         fill()
     assert acknowledged
     ballast.unlink()
-    acknowledged.append(work.delay(text="there is room again").uuid)
+    acknowledged.append(work.delay(text="there is space again").uuid)
     assert app.sync.get(acknowledged[-1]).state == "ready"
     app.shutdown()
     with closing(sqlite3.connect(small_disk / "t.db")) as db:
@@ -65,13 +66,13 @@ def as_nobody() -> Iterator[None]:
         os.seteuid(0)
 
 
-@pytest.mark.parametrize("there", [True, False])
-def test_what_may_not_be_written_says_so(there: bool) -> None:
-    """A file that is there and read-only, or a folder in which none can be made."""
+@pytest.mark.parametrize("exists", [True, False])
+def test_missing_write_permission_is_an_error_with_the_file_name(exists: bool) -> None:
+    """A read-only file, or a folder in which no file can be created."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         folder.chmod(0o755)
-        if there:
+        if exists:
             app: App[None] = App("shop", store=f"sqlite:///{folder}/t.db")
             app.named("work").delay()
             app.shutdown()
@@ -82,6 +83,6 @@ def test_what_may_not_be_written_says_so(there: bool) -> None:
                 app.named("work").delay()
             app.shutdown()
         assert sorted(path.name for path in folder.iterdir()) == before
-        if there:
+        if exists:
             with closing(sqlite3.connect(folder / "t.db")) as db:
                 assert db.execute("PRAGMA integrity_check").fetchall() == [("ok",)]

@@ -1,4 +1,4 @@
-"""Stores that many machines share, each test its own, and what can be done to them."""
+"""Stores on a server that a test starts for itself, and the faults that can be caused there."""
 
 from __future__ import annotations
 
@@ -10,16 +10,16 @@ from pathlib import Path
 import pytest
 
 from tests.faults import LONG
-from tests.faults.commits import Commits
+from tests.faults.commit_log import CommitLog
 from tests.support.services import valkey
 from tests.support.services.postgres_server import Missing, Server
 
 
-class Ground:
-    """A server of the test's own. `lease` in seconds."""
+class ServerStore:
+    """A server that belongs to one test. `lease` is in seconds."""
 
-    def at(self, lease: float, port: int | None = None) -> str:
-        """The store's URL; port: of a proxy on the way to it."""
+    def url(self, lease: float, port: int | None = None) -> str:
+        """The URL of the store; `port` is that of a proxy, if there is one."""
         raise NotImplementedError
 
     port: int
@@ -31,20 +31,20 @@ class Ground:
         raise NotImplementedError
 
     def drop_hints(self, drop: bool = True) -> None:
-        """Whoever tells others of something is not heard from now on."""
+        """Forbids the server to deliver hints, or allows it again."""
         raise NotImplementedError
 
-    def commits(self) -> Commits:
-        """From now on. The store is there already."""
-        return Commits()
+    def commits(self) -> CommitLog:
+        """A log of the commits from now on. The store must exist."""
+        return CommitLog()
 
 
-class OnRedis(Ground):
+class RedisServer(ServerStore):
     def __init__(self, server: valkey.Server) -> None:
         self._server = server
         self.port = server.port
 
-    def at(self, lease: float, port: int | None = None) -> str:
+    def url(self, lease: float, port: int | None = None) -> str:
         return f"redis://127.0.0.1:{port or self.port}?lease={lease}"
 
     def stop(self) -> None:
@@ -57,22 +57,22 @@ class OnRedis(Ground):
         assert self._server.ask("ACL", "SETUSER", "default", "-publish" if drop else "+publish") == b"+OK"
 
 
-class OnPostgres(Ground):
-    """Workers are not its superuser, so that something can be forbidden to them."""
+class PostgresServer(ServerStore):
+    """Workers are not superusers, so that rights can be revoked from them."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self.port = server.port
-        self._say("CREATE ROLE worker LOGIN", "GRANT CREATE ON DATABASE postgres TO worker")
+        self._execute("CREATE ROLE worker LOGIN", "GRANT CREATE ON DATABASE postgres TO worker")
 
-    def _say(self, *statements: str) -> None:
+    def _execute(self, *statements: str) -> None:
         import psycopg
 
         with psycopg.connect(self._server.url, autocommit=True) as connection:
             for statement in statements:
                 connection.execute(statement)
 
-    def at(self, lease: float, port: int | None = None) -> str:
+    def url(self, lease: float, port: int | None = None) -> str:
         return f"postgresql://worker@127.0.0.1:{port or self.port}/postgres?lease={lease}"
 
     def stop(self) -> None:
@@ -81,10 +81,10 @@ class OnPostgres(Ground):
     def start(self) -> None:
         self._server.start()
 
-    def commits(self) -> Commits:
-        """Its log is in the order in which transactions began: in which they end is written down as they do."""
-        self._say(*_ORDERED)
-        return Commits(self._order)
+    def commits(self) -> CommitLog:
+        """The change feed is in the order in which transactions began. A trigger records the order of their commits."""
+        self._execute(*_ORDERED)
+        return CommitLog(self._order)
 
     def _order(self) -> list[int]:
         import psycopg
@@ -93,11 +93,11 @@ class OnPostgres(Ground):
             return [call for (call,) in connection.execute("SELECT call FROM watch.ended ORDER BY number")]
 
     def drop_hints(self, drop: bool = True) -> None:
-        how, whom = ("REVOKE", "FROM") if drop else ("GRANT", "TO")
-        self._say(f"{how} EXECUTE ON FUNCTION pg_notify(text, text) {whom} PUBLIC")
+        verb, preposition = ("REVOKE", "FROM") if drop else ("GRANT", "TO")
+        self._execute(f"{verb} EXECUTE ON FUNCTION pg_notify(text, text) {preposition} PUBLIC")
 
 
-# Deferred: at the commit. From its lock on, which goes when others see what was done, nobody else commits moves.
+# The trigger is deferred to the commit. Its lock is held until the commit is visible, so commits are recorded in order.
 _ORDERED = (
     "CREATE SCHEMA watch",
     "CREATE TABLE watch.ended (number bigint GENERATED ALWAYS AS IDENTITY, call bigint PRIMARY KEY)",
@@ -112,31 +112,31 @@ _ORDERED = (
 
 
 @contextlib.contextmanager
-def on_redis() -> Iterator[OnRedis]:
-    """It has on its disk what it has answered for."""
+def on_redis() -> Iterator[RedisServer]:
+    """A server that syncs every write before it answers."""
     with valkey.server("--appendonly", "yes", "--appendfsync", "always") as server:
-        yield OnRedis(server)
+        yield RedisServer(server)
 
 
 @contextlib.contextmanager
-def on_postgres() -> Iterator[OnPostgres]:
+def on_postgres() -> Iterator[PostgresServer]:
     with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as folder:
         server = Server(Path(folder))
         try:
             server.make()
             server.start()
-        except Missing as why:
-            valkey.missing(str(why))
+        except Missing as missing:
+            valkey.missing(str(missing))
         try:
-            yield OnPostgres(server)
+            yield PostgresServer(server)
         finally:
             server.stop()
 
 
-GROUNDS = {"redis": on_redis, "postgres": on_postgres}
+SERVER_STORES = {"redis": on_redis, "postgres": on_postgres}
 
 
-def grounds(*short: str) -> list[object]:
-    """Parameters for a test: all of them in a long run, else these."""
+def server_store_params(*short: str) -> list[object]:
+    """Parameters for a test: all servers in a long run, else these."""
     long = pytest.mark.skip("ONTHEDOT_FAULTS=long")
-    return [pytest.param(name, marks=() if LONG or name in short else long) for name in GROUNDS]
+    return [pytest.param(name, marks=() if LONG or name in short else long) for name in SERVER_STORES]

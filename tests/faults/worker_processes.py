@@ -1,4 +1,4 @@
-"""Worker processes of the shop, or of another program, that can be killed and replaced."""
+"""Worker processes of the fault tests that can be killed and replaced."""
 
 from __future__ import annotations
 
@@ -15,25 +15,25 @@ from pathlib import Path
 ROOT = Path(__file__).parents[2]
 
 
-def environment(store: str, ledger: Path) -> dict[str, str]:
-    return {**os.environ, "STORE": store, "LEDGER": str(ledger), "PYTHONPATH": str(ROOT)}
+def environment(store: str, run_log: Path) -> dict[str, str]:
+    return {**os.environ, "STORE": store, "RUN_LOG": str(run_log), "PYTHONPATH": str(ROOT)}
 
 
-class Fleet:
-    def __init__(self, store: str, ledger: Path, size: int, program: str = "tests.faults.shop") -> None:
+class WorkerProcesses:
+    def __init__(self, store: str, run_log: Path, size: int, program: str = "tests.faults.task_app") -> None:
         self._program = program
-        self._environment = environment(store, ledger)
-        self.log = ledger.with_suffix(".log")
+        self.environment = environment(store, run_log)
+        self.log = run_log.with_suffix(".log")
         self.workers: list[subprocess.Popen[bytes]] = [self._start() for _ in range(size)]
 
     def _start(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             return subprocess.Popen(
-                [sys.executable, "-m", self._program], env=self._environment, cwd=ROOT, stdout=log, stderr=log
+                [sys.executable, "-m", self._program], env=self.environment, cwd=ROOT, stdout=log, stderr=log
             )
 
     def kill(self, index: int) -> tuple[int, float]:
-        """kill -9. Which process it was, and when."""
+        """Sends SIGKILL; returns the pid and the time."""
         worker = self.workers[index]
         died = time.monotonic()
         worker.send_signal(signal.SIGKILL)
@@ -43,8 +43,8 @@ class Fleet:
     def replace(self, index: int) -> None:
         self.workers[index] = self._start()
 
-    def mend(self) -> int:
-        """Replaces whoever has died by itself; answers how many."""
+    def replace_dead(self) -> int:
+        """Replaces workers that have died by themselves; returns their number."""
         dead = [index for index, worker in enumerate(self.workers) if worker.poll() is not None]
         for index in dead:
             self.replace(index)
@@ -64,8 +64,10 @@ class Fleet:
 
 
 @contextlib.contextmanager
-def fleet(store: str, ledger: Path, size: int, program: str = "tests.faults.shop") -> Iterator[Fleet]:
-    workers = Fleet(store, ledger, size, program)
+def worker_processes(
+    store: str, run_log: Path, size: int, program: str = "tests.faults.task_app"
+) -> Iterator[WorkerProcesses]:
+    workers = WorkerProcesses(store, run_log, size, program)
     try:
         yield workers
     finally:
@@ -73,12 +75,14 @@ def fleet(store: str, ledger: Path, size: int, program: str = "tests.faults.shop
 
 
 @contextlib.contextmanager
-def crew(store: str, ledger: Path, size: int, program: str = "tests.faults.shop") -> Iterator[subprocess.Popen[bytes]]:
-    """Many workers, started together by one process that forks."""
-    with ledger.with_suffix(".log").open("ab") as log:
+def forked_workers(
+    store: str, run_log: Path, size: int, program: str = "tests.faults.task_app"
+) -> Iterator[subprocess.Popen[bytes]]:
+    """Workers that one process forks."""
+    with run_log.with_suffix(".log").open("ab") as log:
         parent = subprocess.Popen(
             [sys.executable, "-m", program, str(size)],
-            env=environment(store, ledger), cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
+            env=environment(store, run_log), cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
     try:
         yield parent
@@ -87,15 +91,15 @@ def crew(store: str, ledger: Path, size: int, program: str = "tests.faults.shop"
         try:
             parent.wait(15)
         except subprocess.TimeoutExpired:
-            os.killpg(parent.pid, signal.SIGKILL)  # a session of our own making
+            os.killpg(parent.pid, signal.SIGKILL)  # it has its own session
             parent.wait()
             raise
 
 
-def several(number: int, run: Callable[[], object]) -> None:
-    """That many workers, and another for each that is killed; all end with this process.
+def run_forked(number: int, run: Callable[[], object]) -> None:
+    """Forks this many workers, and another one for each that is killed; all end with this process.
 
-    Forked, since starting an interpreter takes longer than most tests.
+    Starting an interpreter would take longer than most tests.
     """
     children: list[int] = []
     stopping = False
@@ -108,7 +112,7 @@ def several(number: int, run: Callable[[], object]) -> None:
 
     while True:
         while len(children) < number and not stopping:
-            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # none is told to go before it is in the list
+            signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGTERM})  # no SIGTERM before the child is in the list
             pid = os.fork()
             if not pid:
                 signal.signal(signal.SIGTERM, signal.SIG_DFL)
@@ -123,18 +127,18 @@ def several(number: int, run: Callable[[], object]) -> None:
         children.remove(os.wait()[0])
 
 
-def forked(store: str, ledger: Path, size: int, work: str) -> list[str]:
-    """What so many clients of the shop answer; `work` is the body of a function of a client's number."""
+def run_clients(store: str, run_log: Path, size: int, work: str) -> list[str]:
+    """The results of this many client processes; `work` is the body of a function of the client's number."""
     script = CLIENTS.replace("    WORK", textwrap.indent(textwrap.dedent(work).strip(), "    "))
     command = [sys.executable, "-c", script, str(size)]
-    subprocess.run(command, env=environment(store, ledger), cwd=ROOT, check=True, timeout=600)
-    return [ledger.with_suffix(f".{number}").read_text() for number in range(size)]
+    subprocess.run(command, env=environment(store, run_log), cwd=ROOT, check=True, timeout=600)
+    return [run_log.with_suffix(f".{number}").read_text() for number in range(size)]
 
 
 CLIENTS = """
 import os, sys, time
 from pathlib import Path
-from tests.faults import shop
+from tests.faults import task_app
 
 def work(number):
     WORK
@@ -143,8 +147,8 @@ gate, children = os.pipe(), []
 for number in range(int(sys.argv[1])):
     if not (pid := os.fork()):
         os.close(gate[1])
-        os.read(gate[0], 1)  # all begin when the gate is closed
-        Path(os.environ["LEDGER"]).with_suffix(f".{number}").write_text(str(work(number)))
+        os.read(gate[0], 1)  # all clients begin when the gate is closed
+        Path(os.environ["RUN_LOG"]).with_suffix(f".{number}").write_text(str(work(number)))
         os._exit(0)
     children.append(pid)
 os.close(gate[1])
@@ -153,7 +157,7 @@ sys.exit(max(os.waitpid(pid, 0)[1] for pid in children))
 
 
 def wait_for(condition: Callable[[], bool], seconds: float, meanwhile: Callable[[], object] = lambda: None) -> float:
-    """Seconds that it took; AssertionError after too many."""
+    """Waits for the condition and returns the seconds; fails after too many."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < seconds, f"not within {seconds:g} s"

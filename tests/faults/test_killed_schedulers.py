@@ -1,0 +1,95 @@
+"""Workers are killed around the time at which a schedule fires: every window has exactly one task."""
+
+from __future__ import annotations
+
+import os
+import random
+import signal
+import time
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+
+import pytest
+
+from onthedot.clock.epoch import to_ms
+from onthedot.operations.schedules import ScheduleInfo
+from onthedot.schedules.windows import nominal_uuid
+from tests.faults import scaled
+from tests.faults.run_log import RunEntry, RunLog, extra_runs
+from tests.faults.schedule_app import app
+from tests.faults.worker_processes import forked_workers, wait_for
+from tests.support.app_access import worker_pids
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
+
+SECOND = timedelta(seconds=1)
+
+
+def info() -> ScheduleInfo:
+    return app.sync.schedules.get("tick")
+
+
+def states() -> dict[str, str]:
+    """The state of every task of the schedule, by uuid."""
+    found = app.sync.find(source="tick", limit=10_000)
+    assert found.cursor is None
+    return {task.uuid: task.state.value for task in found}
+
+
+def wait_for_the_next_window(rng: random.Random) -> datetime:
+    """Sleeps until shortly before the window, its time, or the run of its task."""
+    at = info().next_run
+    assert at is not None
+    time.sleep(max(0.0, at.timestamp() + rng.uniform(-0.01, 0.05) - time.time()))
+    return at
+
+
+def repeated_pids(entries: list[RunEntry]) -> set[int]:
+    """The processes whose runs were repeated by another one."""
+    begun = [entry for entry in entries if entry.event == "begin"]
+    last = {entry.uuid: entry.fence for entry in sorted(begun, key=lambda entry: entry.fence)}
+    return {entry.pid for entry in begun if entry.fence != last[entry.uuid]}
+
+
+def test_every_window_has_one_task(run_log: RunLog, tmp_path: Path) -> None:
+    check_every_window(run_log, f"sqlite:///{tmp_path}/schedules.db", 4, scaled(4, 100))
+
+
+def check_every_window(run_log: RunLog, url: str, workers: int, kills: int) -> None:
+    rng = random.Random(11)
+    dead: set[int] = set()
+    with app.override(store=url):
+        with forked_workers(url, run_log.path, workers, "tests.faults.schedule_app"):
+            wait_for(lambda: bool(run_log.entries()), 30)
+            begin = first_window(states())
+            for _ in range(kills):
+                wait_for(lambda: len(worker_pids(app) - dead) > 1, 30)
+                pid = rng.choice(sorted(worker_pids(app) - dead))
+                window = wait_for_the_next_window(rng)
+                os.kill(pid, signal.SIGKILL)  # its parent starts another one
+                dead.add(pid)
+                wait_for(lambda window=window: (info().last_run or begin) >= window, 20)  # another worker fired it
+            app.sync.schedules.pause("tick")
+            wait_for(lambda: set(states().values()) <= {"succeeded"}, 20)
+        end = info()
+        found = states()
+        entries = run_log.entries()
+        assert end.last_run is not None
+        windows = [begin + number * SECOND for number in range((end.last_run - begin) // SECOND + 1)]
+        print(
+            f"\n{len(windows)} windows, {workers} schedulers, {kills} kills: {len(found)} tasks, "
+            f"{extra_runs(entries)} repeated runs of dead workers"
+        )
+        assert set(found) == {nominal_uuid("tick", to_ms(at)) for at in windows}, (
+            "one task for each window, and no other"
+        )
+        assert set(found.values()) == {"succeeded"}
+        assert (end.run_count, dict(end.skipped)) == (len(windows), {})
+        assert end.next_run == windows[-1] + SECOND
+        assert repeated_pids(entries) <= dead, "only runs of dead workers are repeated"
+
+
+def first_window(found: dict[str, str]) -> datetime:
+    """The uuid of a window begins with its time."""
+    ms = min(int(uuid.replace("-", "")[:12], 16) for uuid in found)
+    return datetime.fromtimestamp(ms / 1000, UTC)
