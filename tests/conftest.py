@@ -1,4 +1,4 @@
-"""What every test may rely on. Plain pytest: nobody has to install an asyncio plugin to test with onthedot."""
+"""Fixtures and hooks for every test. `async def` tests run without an asyncio plugin."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import settings
 
 from onthedot import App, TaskConsumerRegistry, get_scheduler
 from onthedot.clock.manual import ManualClock
-from tests.support.leaves_nothing import descendants
+from tests.support.leak_check import descendants
 from tests.support.services import leftovers, postgres as _postgres, programs
 from tests.support.services.postgres import Service
 from tests.support.waits import wait_until
@@ -24,7 +24,7 @@ from tests.support.waits import wait_until
 if TYPE_CHECKING:
     from tests.support.services.pgbouncer import Pooled
 
-settings.register_profile("calm", deadline=None)  # a busy machine is no counterexample
+settings.register_profile("calm", deadline=None)  # a slow run on a busy machine is not a failure
 settings.load_profile("calm")
 
 collect_ignore_glob = ["typing/use_*.py", "support/programs/*.py"]  # programs
@@ -43,13 +43,13 @@ def pytest_configure(config: pytest.Config) -> None:
 
 
 def pytest_sessionfinish(session: pytest.Session, exitstatus: int) -> None:
-    """A test that passes takes away what it made. (Postgres is looked at before it is stopped.)"""
+    """Passing tests leave nothing behind. (The Postgres fixture checks its server before it stops it.)"""
     if exitstatus == 0 and (left := [*leftovers.of_valkey(), *leftovers.of_processes()]):
-        print(f"\n{leftovers.told(left)}")
+        print(f"\n{leftovers.message(left)}")
         session.exitstatus = pytest.ExitCode.TESTS_FAILED
 
 
-if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # a shell's job in the background: programs would inherit it
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:  # started in the background by a shell: programs would inherit it
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
 ONCE = (
@@ -74,7 +74,7 @@ ON_EVERY_PYTHON = (
 )
 """Exceptions from ONCE."""
 SEARCHES = ("model", "unit/schedules/cron")
-"""Those of ONCE that search for counterexamples: they compute where other tests wait."""
+"""Tests of ONCE that search for counterexamples: they use the processor while other tests wait."""
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
@@ -95,17 +95,17 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
     if not inspect.iscoroutinefunction(pyfuncitem.obj):
         return None
     names = inspect.signature(pyfuncitem.obj).parameters
-    # Debug mode times every callback and keeps every traceback, which the figures of timing tests would show.
+    # Debug mode times every callback and keeps every traceback, which would distort timing tests.
     asyncio.run(pyfuncitem.obj(**{name: pyfuncitem.funcargs[name] for name in names}), debug=False)
     return True
 
 
-postgres = _postgres.postgres  # a fixture: it starts a server when the first test asks for one
+postgres = _postgres.postgres  # a fixture that starts a server for the first test that uses it
 
 
 @pytest.fixture(scope="session")
 def pooled(postgres: Service) -> Iterator[Pooled]:
-    """The same, through a pooler, as a role with few rights."""
+    """The same server through PgBouncer, as a role with minimal rights."""
     from tests.support.services.pgbouncer import pooler
 
     with pooler(postgres) as pooled:
@@ -119,7 +119,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def app(clock: ManualClock) -> Iterator[App]:
-    """On a store of its own, by the clock of the test."""
+    """An app with its own memory store and the clock of the test."""
     app = App("shop", store="memory://", stop_timeout=0)
     with app.override(clock=clock):
         yield app
@@ -127,7 +127,7 @@ def app(clock: ManualClock) -> Iterator[App]:
 
 @pytest.fixture
 def ran() -> list[Any]:
-    """What ran, in the words of the test."""
+    """Filled by the tasks of a test."""
     return []
 
 
@@ -156,7 +156,7 @@ def no_process_stays() -> Iterator[None]:
 
 @pytest.fixture
 def own_globals(no_thread_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    """Each test has a global registry and a shared scheduler of its own, and leaves no thread behind."""
+    """A new global registry and a new shared scheduler for each test, which leaves no thread behind."""
     monkeypatch.delenv("ONTHEDOT_STORE", raising=False)
     monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
     monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
@@ -167,6 +167,6 @@ def own_globals(no_thread_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.fixture
 def no_hidden_trouble(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
-    """The loop had no trouble that a second try has covered up."""
+    """Fails if the worker logged an error that a second try has hidden."""
     yield
     assert [line for record in caplog.get_records("call") if "trying again" in (line := record.getMessage())] == []

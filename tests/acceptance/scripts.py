@@ -15,7 +15,7 @@ from typing import Any
 
 import pytest
 
-from tests.support.leaves_nothing import descendants
+from tests.support.leak_check import descendants
 from tests.support.waits import SOON, wait_until
 
 

@@ -6,7 +6,7 @@ from collections.abc import Callable
 
 import pytest
 
-from onthedot.model.task import new_uuid
+from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import ChangeEntry, ChangePage, ClaimRequest, Limit, NewTask, SlotPool, Transition
 from tests.faults import commit_log, task_app
 from tests.faults.commit_log import CommitLog, Transitions, replay

@@ -1,4 +1,4 @@
-"""A consumer that tells what it does, and schedulers of such."""
+"""A consumer that records its tasks, and schedulers with such consumers."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.support.waits import until
 
 
 class Work(BaseTaskConsumer):
-    """Notes who starts and who ends; a gate holds them inside, and `do` is what they do then."""
+    """Records starts and ends. Tasks wait at a gate, then call `do`."""
 
     name = "work"
 
@@ -34,7 +34,8 @@ class Work(BaseTaskConsumer):
             self.gate.set()
         self.started: list[Task] = []
         self.ended: list[Task] = []
-        self.most = self.cancelled = 0
+        self.most = 0
+        self.cancelled = 0
 
     async def consume(self, task: Task) -> Any:
         self.started.append(task)
@@ -49,11 +50,11 @@ class Work(BaseTaskConsumer):
         return result
 
     def ran(self) -> list[Any]:
-        """The numbers of those that have started."""
+        """The argument `n` of the tasks that have started."""
         return [task.args.get("n") for task in self.started]
 
     def done(self) -> list[Any]:
-        """The numbers of those that have ended."""
+        """The argument `n` of the tasks that have ended."""
         return [task.args.get("n") for task in self.ended]
 
 
@@ -68,7 +69,7 @@ def scheduler_of(*consumers: BaseTaskConsumer, **options: Any) -> Scheduler:
 async def running(
     *consumers: BaseTaskConsumer, clock: ManualClock | None = None, **options: Any
 ) -> AsyncIterator[Scheduler]:
-    """Runs a scheduler and checks that nothing of it is left afterwards."""
+    """Runs a scheduler and checks that it leaves no asyncio task behind."""
     before = asyncio.all_tasks()
     scheduler = scheduler_of(*consumers, **options)
     with scheduler._runtime.override(None, clock):
@@ -81,12 +82,12 @@ async def running(
 
 
 async def idle(scheduler: Scheduler) -> None:
-    """Until the loop has looked at everything and sleeps."""
+    """Waits until the worker has nothing to do and sleeps."""
     worker = scheduler._runtime.worker
     assert worker is not None
     await asyncio.sleep(0)
     await until(worker.idle.is_set)
 
 
-def status(door: Scheduler | App[Any]) -> str:
-    return str(door.status()["status"])
+def status(owner: Scheduler | App[Any]) -> str:
+    return str(owner.status()["status"])

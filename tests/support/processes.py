@@ -1,4 +1,4 @@
-"""Processes that tests start, or make their tasks run in."""
+"""Processes that tests start."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from pathlib import Path
 
 
 def lives(pid: int) -> bool:
-    """A zombie does not."""
+    """Whether a process is alive. A zombie is not."""
     try:
         return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
     except (FileNotFoundError, ProcessLookupError):

@@ -1,4 +1,4 @@
-"""Waiting for what is to happen: until it is so, and never for a time in the hope that it will do."""
+"""Waiting for a condition instead of sleeping for a fixed time."""
 
 from __future__ import annotations
 
@@ -8,25 +8,26 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-SOON = 20.0  # seconds within which everything happens, also on a busy machine
-LONG = 30.0  # seconds: longer than any test; nothing waits it out
-_AT_ONCE = 50  # looks without a pause: enough for what needs only the event loop
+SOON = 20.0  # seconds; enough for every condition, also on a busy machine
+LONG = 30.0  # seconds; longer than any test, no test waits for its end
+_WITHOUT_PAUSE = 50  # checks without a pause: enough for what needs only the event loop
 
 
 async def until(condition: Callable[[], Any], timeout: float = SOON) -> float:
-    """Waits until it is so and says how long that took; fails if it is too long. `condition` may be async."""
-    began, looks = time.monotonic(), 0
+    """Waits for the condition, which may be async, and returns the seconds; fails after the timeout."""
+    began = time.monotonic()
+    checks = 0
     while True:
         answer = condition()
         if await answer if inspect.isawaitable(answer) else answer:
             return time.monotonic() - began
         assert time.monotonic() - began < timeout, f"not within {timeout} s"
-        looks += 1
-        await asyncio.sleep(0 if looks < _AT_ONCE else 0.001)
+        checks += 1
+        await asyncio.sleep(0 if checks < _WITHOUT_PAUSE else 0.001)
 
 
 def wait_until(condition: Callable[[], Any], timeout: float = SOON) -> float:
-    """The same, for tests that are not async."""
+    """The same for sync tests."""
     began = time.monotonic()
     while not condition():
         assert time.monotonic() - began < timeout, f"not within {timeout} s"
@@ -35,6 +36,6 @@ def wait_until(condition: Callable[[], Any], timeout: float = SOON) -> float:
 
 
 async def every_chance() -> None:
-    """To do one thing too many."""
+    """Lets other coroutines run for a while, so that an unwanted effect would show."""
     for _ in range(200):
         await asyncio.sleep(0)

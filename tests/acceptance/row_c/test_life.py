@@ -13,7 +13,7 @@ import pytest
 from onthedot import App
 from onthedot.executors.processes import fork_server
 from tests.acceptance.scripts import Script
-from tests.support.leaves_nothing import descendants
+from tests.support.leak_check import descendants
 from tests.support.waits import SOON, wait_until
 
 pytestmark = [
@@ -126,7 +126,7 @@ def test_a_script_that_ends_without_shutdown(script: Callable[[str], Script], tm
     assert waiting_in(tmp_path / "tasks.db") == 4
 
 
-def test_a_kill_of_the_program_leaves_nothing_running(script: Callable[[str], Script]) -> None:
+def test_a_kill_of_the_program_leak_check_running(script: Callable[[str], Script]) -> None:
     program = script("""
         app = App("c", store="memory://", max_workers=1)
 

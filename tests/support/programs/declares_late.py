@@ -1,4 +1,4 @@
-"""Declares a task after it has added another."""
+"""A script that declares a task after it has added another one."""
 
 from __future__ import annotations
 

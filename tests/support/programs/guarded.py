@@ -1,4 +1,4 @@
-"""A script as it should be: guarded.py METHOD"""
+"""A script with a main guard: guarded.py METHOD"""
 
 from __future__ import annotations
 

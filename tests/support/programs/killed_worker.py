@@ -1,4 +1,4 @@
-"""A worker that will be killed while its task computes: killed_worker.py METHOD FOLDER"""
+"""A worker that is killed while its task computes: killed_worker.py METHOD FOLDER"""
 
 from __future__ import annotations
 

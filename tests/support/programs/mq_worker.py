@@ -1,4 +1,4 @@
-"""A process that handles messages until SIGTERM: mq_worker.py URL FILE. A line in the file for each that it handled."""
+"""A process that handles messages until SIGTERM: mq_worker.py URL FILE. The file gets one line per message."""
 
 from __future__ import annotations
 
@@ -20,6 +20,6 @@ async def handle(number: int) -> None:
 if __name__ == "__main__":
     handled: list[int] = []
     asyncio.run(mq.run())
-    with open(sys.argv[2], "w") as file:  # noqa: PTH123 - a file of its own a process
+    with open(sys.argv[2], "w") as file:  # noqa: PTH123 - one file per process
         file.writelines(f"{number}\n" for number in handled)
     print("stopped", mq.status["status"])

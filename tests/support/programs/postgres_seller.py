@@ -1,7 +1,7 @@
-"""A worker whose sales stop at a point, to be killed there: postgres_seller.py URL NAME FILE [on].
+"""A worker whose tasks stop at a given point, to be killed there: postgres_seller.py URL NAME FILE [on].
 
-Each sale is a row of the user's and the end of its task, in one transaction. Without `on` it says in the file that it
-has come to its point, and stays there; with it, nothing stops.
+Each task inserts a row of the user and completes itself in one transaction. Without `on` it writes to the file when it
+has reached its point, and waits there; with `on` it continues.
 """
 
 from __future__ import annotations
@@ -13,9 +13,9 @@ from pathlib import Path
 from onthedot import App, current_task
 from tests.unit.stores.postgres.callers import DRIVERS
 
-POINTS = ("effect", "complete", "commit")  # after which of these it stays
+POINTS = ("effect", "complete", "commit")  # the task stops after one of these
 WAYS = {driver.__name__: driver for driver in DRIVERS}
-URL, NAME, FILE, *GOES_ON = sys.argv[1:]
+URL, NAME, FILE, *CONTINUES = sys.argv[1:]
 
 app: App[None] = App(NAME, store=URL, concurrency=len(WAYS) * len(POINTS))
 
@@ -23,8 +23,8 @@ app: App[None] = App(NAME, store=URL, concurrency=len(WAYS) * len(POINTS))
 @app.task
 async def sell(number: int, way: str, stops_after: str) -> None:
     async def point(name: str) -> None:
-        if name == stops_after and not GOES_ON:
-            _say(number)
+        if name == stops_after and not CONTINUES:
+            _report(number)
             await asyncio.Event().wait()
 
     async with WAYS[way](URL.partition("?")[0]) as caller:
@@ -36,7 +36,7 @@ async def sell(number: int, way: str, stops_after: str) -> None:
         await point("commit")
 
 
-def _say(number: int) -> None:
+def _report(number: int) -> None:
     with Path(FILE).open("a") as file:
         file.write(f"{number}\n")
 

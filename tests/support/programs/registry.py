@@ -1,4 +1,4 @@
-"""A consumer of the global registry, in a process; the Scheduler is made where no child sees it."""
+"""A consumer of the global registry that runs in a process; children do not create the Scheduler."""
 
 from __future__ import annotations
 

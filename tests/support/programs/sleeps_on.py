@@ -1,4 +1,4 @@
-"""A script that starts, and then only waits; a thread of its own adds: sleeps_on.py METHOD"""
+"""A script that starts a worker and then only waits, while a thread adds tasks: sleeps_on.py METHOD"""
 
 from __future__ import annotations
 

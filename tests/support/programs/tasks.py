@@ -1,4 +1,4 @@
-"""What the tests run in pool children. Imported by the tests and by the children."""
+"""Tasks that run in pool children. Imported by the tests and by the children."""
 
 from __future__ import annotations
 
@@ -175,7 +175,7 @@ def waits(gate: str) -> str:
 
 @in_process
 def forks_and_returns(folder: str) -> str:
-    """A fork that comes back as if it were the task."""
+    """A fork that returns as if it were the task."""
     if os.fork() == 0:
         Path(folder, "forked").touch()
         return "of the fork"
@@ -231,10 +231,10 @@ def wait_for(path: Path) -> None:
 
 
 def ignore_all(folder: Path) -> None:
-    """Neither polite signals nor its parent's death end it; it has forked, and both count."""
+    """Computes forever in two processes that ignore SIGTERM and the death of their parent."""
     signal.signal(signal.SIGTERM, signal.SIG_IGN)
     child = os.fork()
     name = "child" if child == 0 else "task"
     folder.joinpath(f"{name}.new").write_text(str(os.getpid()))
     folder.joinpath(f"{name}.new").rename(folder / name)
-    sum(1 for _ in iter(int, 1))  # for ever, and busy
+    sum(1 for _ in iter(int, 1))  # never ends

@@ -1,4 +1,4 @@
-"""Certificates that are made when a test needs them, and belong to nobody."""
+"""Certificates that are created for a test."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ HERE = ("localhost", "127.0.0.1")
 
 @dataclass
 class Certificates:
-    """Of one authority, which no machine knows, in files of a folder."""
+    """Certificates of one authority that no machine trusts, as files in a folder."""
 
     folder: Path
 
@@ -32,18 +32,19 @@ class Certificates:
         return self.folder / "ca.pem"
 
     def server(self, kind: Kind = "good") -> tuple[Path, Path]:
-        """The chain and the key of a server that is here, elsewhere by its name, or out of date."""
+        """Chain and key of a server: valid, for another host name, or expired."""
         names = ("elsewhere.example",) if kind == "elsewhere" else HERE
         until = datetime.now(UTC) - timedelta(days=1) if kind == "expired" else None
         made = self._authority.issue_cert(*names, not_after=until)
-        chain, key = self.folder / f"{kind}.pem", self.folder / f"{kind}.key"
+        chain = self.folder / f"{kind}.pem"
+        key = self.folder / f"{kind}.key"
         chain.write_bytes(b"".join(blob.bytes() for blob in made.cert_chain_pems))
         made.private_key_pem.write_to_path(str(key))
         key.chmod(0o600)
         return chain, key
 
     def options(self) -> tuple[str, ...]:
-        """What a Redis is told: TLS on a port of its own, beside the plain one for whoever looks after it."""
+        """Options of a Redis server: TLS on a separate port, beside the plain one for the tests."""
         chain, key = self.server()
         files = ("--tls-cert-file", str(chain), "--tls-key-file", str(key), "--tls-ca-cert-file", str(self.ca))
         return ("--tls-port", FREE, *files, "--tls-auth-clients", "no")

@@ -1,7 +1,7 @@
-"""Servers that no wheel brings: Redis with TLS, PgBouncer, Postgres with TLS.
+"""Servers that are not available as wheels: Redis with TLS, PgBouncer, Postgres with TLS.
 
-Each is had in this order: ``ONTHEDOT_TEST_<NAME>_PROGRAM`` (a path) → the project's own download of Debian's packages
-into ``.dev/debian`` (no root needed, nothing is installed; once, whoever asks first) → a program on PATH → a skip, or a
+Each is found in this order: ``ONTHEDOT_TEST_<NAME>_PROGRAM`` (a path) → the project's own download of Debian's packages
+into ``.dev/debian`` (no root needed, nothing is installed; done once) → a program on PATH → a skip, or a
 failure with ``--require-services``. ``./dev test`` downloads before the tests begin, so that no test waits for it.
 
     python -m tests.support.services.debian
@@ -27,7 +27,7 @@ DEV = Path(__file__).parents[3] / ".dev"
 PLACE = DEV / "debian"
 PACKAGES = {"redis-server": "redis-server", "pgbouncer": "pgbouncer", "postgres": "postgresql"}  # program: package
 _FOLDERS = ("usr/bin", "usr/sbin", "usr/lib/postgresql/*/bin")
-_LARGE = ("libllvm",)  # what Postgres compiles queries with, and can do without
+_LARGE = ("libllvm",)  # an optional part of Postgres: it compiles queries
 _TRIES = 3
 _ANSWER = 120.0  # seconds for one command of apt
 
@@ -44,16 +44,16 @@ def program(name: str) -> Program:
         libraries = {str(path.parent) for path in (PLACE / "root").glob("**/lib/*/*.so*")}
         return Program(str(found), ":".join(sorted(libraries)))
     if on_path := shutil.which(name) or _below(Path("/"), name):
-        return Program(str(Path(on_path).resolve()))  # a link: what belongs to it is beside the file itself
+        return Program(str(Path(on_path).resolve()))  # resolves links: its other files are beside the program
     raise Missing(f"no {name}: {trouble or 'its package has no such program'}; {variable} may name one")
 
 
 def wanted(name: str) -> Program:
-    """For a test that needs it."""
+    """The program, or a skip of the test that needs it."""
     try:
         return program(name)
-    except Missing as why:
-        give_up(why)
+    except Missing as missing:
+        give_up(missing)
 
 
 def _below(root: Path, name: str) -> Path | None:
@@ -62,7 +62,7 @@ def _below(root: Path, name: str) -> Path | None:
 
 
 def _download(name: str) -> str:
-    """All packages at once, in the first call of all processes; says what went wrong, or nothing."""
+    """Downloads all packages at once, in the first call of any process; returns the error, or an empty text."""
     if shutil.which("apt-get") is None or shutil.which("dpkg") is None:
         return "it is downloaded with apt-get and dpkg, which are not here"
     PLACE.mkdir(parents=True, exist_ok=True)
@@ -71,7 +71,7 @@ def _download(name: str) -> str:
         if not done.exists():
             trouble = _fetched()
             if trouble:
-                return trouble  # not written down: the next run tries again
+                return trouble  # the next run tries again
             done.touch()
     return f"{PACKAGES[name]} is not among the packages of this machine"
 
@@ -84,8 +84,9 @@ def _alone() -> Iterator[None]:
 
 
 def _fetched() -> str:
-    """A list of packages that is older than the archive names files that are gone: then it is asked for anew."""
-    trouble, own = "", PLACE / "lists"
+    """Retries with a new package list, because an old list may name files that no longer exist."""
+    trouble = ""
+    own = PLACE / "lists"
     for attempt in range(_TRIES):
         if attempt:
             time.sleep(attempt)
@@ -99,51 +100,52 @@ def _fetched() -> str:
 
 
 def _fetch_missing() -> str:
-    """What would be installed on this machine: the libraries that it has are not downloaded."""
+    """Downloads the packages that apt would install; libraries of the machine are not downloaded."""
     plan = _run("install", "--simulate", "--no-install-recommends", *PACKAGES.values())
     if plan.returncode:
-        return _last_words(plan)
+        return _error_text(plan)
     new = [name for name in re.findall(r"^Inst (\S+) \(", plan.stdout, re.MULTILINE) if not name.startswith(_LARGE)]
-    root, files = PLACE / "root", PLACE / "files"
+    root = PLACE / "root"
+    files = PLACE / "files"
     for folder in (root, files):
         shutil.rmtree(folder, ignore_errors=True)
         folder.mkdir()
     trouble = _apt("download", *new, folder=files) if new else ""
     for file in files.glob("*.deb") if not trouble else ():
         unpacked = subprocess.run(["dpkg", "-x", file, root], capture_output=True, text=True, check=False)
-        trouble = trouble or _last_words(unpacked)
+        trouble = trouble or _error_text(unpacked)
     shutil.rmtree(files, ignore_errors=True)
     return trouble
 
 
 def _apt(*command: str, folder: Path = PLACE) -> str:
-    return _last_words(_run(*command, folder=folder))
+    return _error_text(_run(*command, folder=folder))
 
 
 def _run(*command: str, folder: Path = PLACE) -> subprocess.CompletedProcess[str]:
     options = [f"-oAcquire::{name}" for name in ("Retries=2", "http::Timeout=20", "https::Timeout=20")]
-    options.append("-oAPT::Sandbox::User=")  # the folder is ours, and not apt's own user's
+    options.append("-oAPT::Sandbox::User=")  # the folder does not belong to the user of apt
     if (PLACE / "lists").is_dir():
         options += ["-o", f"Dir::State::lists={PLACE / 'lists'}", "-o", f"Dir::Cache={PLACE / 'cache'}"]
         (PLACE / "cache" / "archives" / "partial").mkdir(parents=True, exist_ok=True)
-    whole = ["apt-get", "-q", *options, *command]
+    full_command = ["apt-get", "-q", *options, *command]
     try:
         environment = {**os.environ, "LC_ALL": "C"}
         return subprocess.run(
-            whole, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=_ANSWER
+            full_command, cwd=folder, env=environment, capture_output=True, text=True, check=False, timeout=_ANSWER
         )
     except subprocess.TimeoutExpired:
-        return subprocess.CompletedProcess(whole, 1, "", f"apt-get {command[0]} took longer than {_ANSWER:g} s")
+        return subprocess.CompletedProcess(full_command, 1, "", f"apt-get {command[0]} took longer than {_ANSWER:g} s")
 
 
-def _last_words(done: subprocess.CompletedProcess[str]) -> str:
-    """Nothing, if it went well."""
-    return "" if done.returncode == 0 else (done.stderr.strip() or done.stdout.strip() or "no word")[-400:]
+def _error_text(done: subprocess.CompletedProcess[str]) -> str:
+    """Empty after success."""
+    return "" if done.returncode == 0 else (done.stderr.strip() or done.stdout.strip() or "no output")[-400:]
 
 
 if __name__ == "__main__":
     for each in PACKAGES:
         try:
             program(each)
-        except Missing as why:  # whoever needs it says so again
-            print(why, file=sys.stderr)
+        except Missing as missing:  # a test that needs it reports it again
+            print(missing, file=sys.stderr)

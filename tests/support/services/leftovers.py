@@ -1,4 +1,4 @@
-"""What tests have left behind on the servers of a run, and which processes: looked at once, at the end of the run."""
+"""Keys, rows, connections and processes that tests have left behind; checked once, at the end of the run."""
 
 from __future__ import annotations
 
@@ -6,16 +6,16 @@ import os
 import time
 from typing import Any
 
-from tests.support.leaves_nothing import descendants
-from tests.support.services import tether, valkey
+from tests.support.leak_check import descendants
+from tests.support.services import server_guard, valkey
 from tests.support.services.postgres import TABLES, Service
 
-_OURS = (tether.__file__, "multiprocessing.forkserver", "multiprocessing.resource_tracker")  # end with the run
-_GRACE = 5.0  # seconds for what is on its way out
+_OURS = (server_guard.__file__, "multiprocessing.forkserver", "multiprocessing.resource_tracker")  # end with the run
+_GRACE = 5.0  # seconds for processes that are about to end
 
 
 def of_valkey() -> list[str]:
-    """Keys and connections; all of them are of tests, on a server of our own."""
+    """Keys and connections. The server belongs to the tests, so all of them are theirs."""
     import redis
 
     found: list[str] = []
@@ -27,16 +27,16 @@ def of_valkey() -> list[str]:
 
 
 def of_postgres(service: Service) -> list[str]:
-    """Connections, rows, and on a server of our own whatever else a test can make there."""
+    """Connections and rows; on the tests' own server also databases, roles and tables."""
     found = [f"connection {one}" for one in service.left()]
     if service.ask("SELECT FROM pg_namespace WHERE nspname = 'onthedot'"):
-        found += [f"rows of app {name} in {table}" for table, name in service.ask(_ROWS, _mine(service))]
+        found += [f"rows of app {name} in {table}" for table, name in service.ask(_ROWS, _app_pattern(service))]
     if service.server is not None:
-        found += [f"{what} {name}" for what, name in service.ask(_MADE)]
+        found += [f"{what} {name}" for what, name in service.ask(_CREATED)]
     return found
 
 
-def _mine(service: Service) -> str:
+def _app_pattern(service: Service) -> str:
     return "%" if service.server is not None else f"app{os.getpid()}-%"
 
 
@@ -44,7 +44,7 @@ _ROWS = " UNION ALL ".join(
     f"SELECT DISTINCT '{table}', a.name FROM onthedot.{table} AS t JOIN one AS a ON a.id = t.app" for table in TABLES
 )
 _ROWS = f"WITH one AS (SELECT * FROM onthedot.app WHERE name LIKE %s) {_ROWS} UNION ALL SELECT 'app', name FROM one"
-_MADE = """SELECT 'database', datname FROM pg_database WHERE NOT datistemplate AND datname <> 'postgres'
+_CREATED = """SELECT 'database', datname FROM pg_database WHERE NOT datistemplate AND datname <> 'postgres'
 UNION ALL SELECT 'role', rolname FROM pg_roles WHERE rolname <> 'postgres' AND rolname NOT LIKE 'pg!_%%' ESCAPE '!'
 UNION ALL SELECT 'table', relname FROM pg_class WHERE relnamespace = 'public'::regnamespace
 UNION ALL SELECT 'prepared transaction', gid FROM pg_prepared_xacts"""
@@ -60,7 +60,7 @@ def of_processes() -> list[str]:
 
 
 def _processes() -> list[str]:
-    """Below us, but for servers that end with the run and what they have started."""
+    """Descendants, without the servers that end with the run and their descendants."""
     below = descendants(os.getpid())
     kept = {pid for pid, name in below.items() if any(part in name for part in _OURS)}
     for pid in list(kept):
@@ -68,5 +68,5 @@ def _processes() -> list[str]:
     return [f"process {pid}: {name}" for pid, name in below.items() if pid not in kept]
 
 
-def told(left: list[Any]) -> str:
+def message(left: list[Any]) -> str:
     return f"the tests have left behind: {'; '.join(map(str, left[:10]))}{' …' if len(left) > 10 else ''}"

@@ -1,6 +1,6 @@
-"""A real PgBouncer in transaction mode before the Postgres of this run.
+"""A real PgBouncer in transaction mode in front of the Postgres of this run.
 
-Through it come roles that may only work with tasks (``onthedot schema print --role``), in a database of their own.
+It is used by a role with minimal rights (``onthedot schema print --role``), in a separate database.
 """
 
 from __future__ import annotations
@@ -17,26 +17,26 @@ import psycopg
 
 from onthedot.stores.postgres.grants import rights_text
 from onthedot.stores.postgres.schema import install
-from tests.support.services import debian, tether
+from tests.support.services import debian, server_guard
 from tests.support.services.postgres import Service
-from tests.support.services.postgres_server import as_somebody, free_port
+from tests.support.services.postgres_server import free_port, without_root
 
 DATABASE, ROLE = "pooled", "pooled"
 PATIENCE = 10.0
 
 
 class Pooled(Service):
-    """What a test gets of it. Asked from outside it is the server that answers, and only to its owner."""
+    """Stores connect through the pooler; queries of the tests go to the server as its owner."""
 
     def __init__(self, direct: str, port: int, server: int) -> None:
         hosts = f"127.0.0.1:{port}/{DATABASE}?statement_cache_size=0&auto_schema=0"
         super().__init__(f"postgresql://{ROLE}@{hosts}&listen=127.0.0.1:{server}")
-        self.deaf = f"postgresql://{ROLE}@{hosts}"  # hints do not come through
+        self.without_hints = f"postgresql://{ROLE}@{hosts}"  # the pooler does not forward hints
         self.direct = direct
         self._admin = f"postgresql://{ROLE}@127.0.0.1:{port}/pgbouncer"
 
     def left(self) -> list[tuple[object, ...]]:
-        """Clients of the pooler; how many of its own connections it keeps is its business."""
+        """Clients of the pooler; its connections to the server do not count."""
         ours = [row for row in self.clients() if row[1] == DATABASE]
         return ours[len(self._kept()) :]
 
@@ -50,15 +50,16 @@ class Pooled(Service):
 def pooler(service: Service) -> Iterator[Pooled]:
     program = debian.wanted("pgbouncer")
     assert service.server is not None
-    direct, port = f"{service.server.url.rpartition('/')[0]}/{DATABASE}", free_port()
+    direct = f"{service.server.url.rpartition('/')[0]}/{DATABASE}"
+    port = free_port()
     service.ask(f"CREATE DATABASE {DATABASE}")
     service.ask(f"CREATE ROLE {ROLE} LOGIN")
     install(direct)
     with psycopg.connect(direct, autocommit=True) as connection:
         connection.execute(rights_text(ROLE))
     with TemporaryDirectory(prefix="pgbouncer-") as folder:
-        file = _configured(Path(folder), port, service.server.port)
-        command = [sys.executable, tether.__file__, *as_somebody(), program.path, "-q", str(file)]
+        file = _write_config(Path(folder), port, service.server.port)
+        command = [sys.executable, server_guard.__file__, *without_root(), program.path, "-q", str(file)]
         process = subprocess.Popen(command, stdin=subprocess.PIPE, env=program.environment)
         pooled = Pooled(direct, port, service.server.port)
         try:
@@ -73,7 +74,7 @@ def pooler(service: Service) -> Iterator[Pooled]:
     service.ask(f"DROP ROLE {ROLE}")
 
 
-def _configured(folder: Path, port: int, server: int) -> Path:
+def _write_config(folder: Path, port: int, server: int) -> Path:
     (folder / "users").write_text(f'"{ROLE}" ""\n')
     file = folder / "pgbouncer.ini"
     file.write_text(
@@ -91,7 +92,7 @@ def _wait(pooled: Pooled, process: subprocess.Popen[bytes], log: Path) -> None:
             pooled.clients()
             return
         except psycopg.OperationalError as error:
-            said = log.read_text() if log.exists() else ""
+            logged = log.read_text() if log.exists() else ""
             if process.poll() is not None or time.monotonic() > deadline:
-                raise RuntimeError(f"pgbouncer does not answer: {error}: {said[-400:]}") from error
+                raise RuntimeError(f"pgbouncer does not answer: {error}: {logged[-400:]}") from error
             time.sleep(0.02)

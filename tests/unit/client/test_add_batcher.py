@@ -95,7 +95,7 @@ async def test_what_cannot_be_stored_is_told_to_who_added_it(gated: Gated, body:
     assert [type(each) for each in results] == [Added, ArgumentError, Added]
 
 
-def test_a_loop_that_ends_in_the_middle_leaves_nothing(gated: Gated) -> None:
+def test_a_loop_that_ends_in_the_middle_leak_check(gated: Gated) -> None:
     wrong: list[object] = []
 
     async def work() -> None:

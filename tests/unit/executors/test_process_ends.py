@@ -14,7 +14,7 @@ import pytest
 
 from onthedot import TaskCancelled, TaskFailed, TaskTimeout
 from onthedot.executors.processes import Processes, fork_server, pool
-from tests.support.leaves_nothing import descendants
+from tests.support.leak_check import descendants
 from tests.support.processes import lives, start_script
 from tests.support.programs import tasks
 from tests.support.waits import SOON, until

@@ -91,7 +91,7 @@ async def test_a_worker_of_ones_own_is_driven(app: App, test: TestApp, log: Log)
     nothing_is_alive()
 
 
-async def test_a_cancelled_advance_leaves_nothing(app: App, test: TestApp) -> None:
+async def test_a_cancelled_advance_leak_check(app: App, test: TestApp) -> None:
     @app.task
     async def hang() -> None:
         await asyncio.Event().wait()

@@ -48,7 +48,10 @@ async def test_without_it_tasks_are_found_by_polling_and_that_is_told(
     pooled: Pooled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(notifier, "_PROVEN", 0.3)
-    app, other = shop(pooled.deaf, poll_interval=0.2), App("shop", store=pooled.deaf, poll_interval=0.2)
+    app, other = (
+        shop(pooled.without_hints, poll_interval=0.2),
+        App("shop", store=pooled.without_hints, poll_interval=0.2),
+    )
     with caplog.at_level(logging.WARNING, "onthedot.store"):
         async with app.running(), other:
             handle = await other.named("send").enqueue(to="bob")
@@ -74,7 +77,7 @@ async def test_hints_that_do_come_through_are_not_doubted(
 
 async def test_prepared_statements_are_what_a_pooler_cannot_do(pooled: Pooled) -> None:
     """With the driver's cache on: told what to add to the URL, by whoever meets it first."""
-    stores = [PostgresStore(pooled.deaf.replace("statement_cache_size=0&", ""), name="shop") for _ in range(4)]
+    stores = [PostgresStore(pooled.without_hints.replace("statement_cache_size=0&", ""), name="shop") for _ in range(4)]
 
     async def use(store: PostgresStore) -> None:
         await store.open()

@@ -1,11 +1,11 @@
 """Runs a command and fails if it leaves a process, a listening port or a temporary file behind.
 
-    python3 tests/support/leaves_nothing.py ./dev demo
+    python3 tests/support/leak_check.py ./dev demo
 
-Neighbours on the same machine come and go meanwhile, so a plain before-and-after would accuse the wrong ones. On Linux
-orphans become children of this process (a "subreaper"): what is below it when the command has ended was left by it,
-however it hid. Temporary files go to a fresh folder that must be empty again; in the shared one, only new names that
-are recognisably ours count.
+Other programs of the machine start and end meanwhile, so comparing before and after would blame the wrong ones. On
+Linux orphans become children of this process ("subreaper"): every descendant that is left after the command ended was
+started by it. Temporary files go to a new folder that must be empty again; in the shared folder only new names with our
+prefix count.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ import time
 from pathlib import Path
 
 PR_SET_CHILD_SUBREAPER = 36
-GRACE = 2.0  # seconds for a process that is on its way out
-OURS = "onthedot"  # what a hard-coded path would begin with
+GRACE = 2.0  # seconds for a process that is about to end
+OURS = "onthedot"  # prefix of hard-coded paths
 
 
 def main(command: list[str]) -> int:
@@ -30,12 +30,13 @@ def main(command: list[str]) -> int:
         sys.exit(__doc__)
     adopt_orphans()
     shared = Path(tempfile.gettempdir())
-    before_ports, before_files = listening(), set(shared.iterdir())
+    before_ports = listening()
+    before_files = set(shared.iterdir())
     private = Path(tempfile.mkdtemp(prefix="leaves-"))
     try:
         status = subprocess.run(command, env={**os.environ, "TMPDIR": str(private)}, check=False).returncode
         left = [f"process {pid}: {name}" for pid, name in wait_for_children().items()]
-        left += [f"port {port}" for port in sorted(listening() - before_ports) if not held_by_neighbour(port)]
+        left += [f"port {port}" for port in sorted(listening() - before_ports) if not held_by_another_program(port)]
         left += [f"file {path}" for path in sorted(private.rglob("*"))]
         left += [f"file {path}" for path in set(shared.iterdir()) - before_files if path.name.startswith(OURS)]
     finally:
@@ -49,7 +50,7 @@ def main(command: list[str]) -> int:
 
 def adopt_orphans() -> None:
     if sys.platform == "linux" and ctypes.CDLL(None).prctl(PR_SET_CHILD_SUBREAPER, 1, 0, 0, 0) != 0:
-        sys.exit("leaves_nothing: cannot adopt orphans")
+        sys.exit("leak_check: cannot adopt orphans")
 
 
 def wait_for_children() -> dict[int, str]:
@@ -69,7 +70,7 @@ def reap() -> None:
 
 
 def descendants(root: int) -> dict[int, str]:
-    """Pid and command line of all living processes below one."""
+    """Pid and command line of all live descendants of a process."""
     ps = subprocess.run(["ps", "-wwAo", "pid=,ppid=,stat=,args="], capture_output=True, text=True, check=True)
     children: dict[int, list[int]] = {}
     names: dict[int, str] = {}
@@ -78,7 +79,8 @@ def descendants(root: int) -> dict[int, str]:
         if not state.startswith("Z") and not name.startswith("ps -wwAo pid="):
             children.setdefault(int(parent), []).append(int(pid))
             names[int(pid)] = name
-    below, found = [root], {}
+    below = [root]
+    found: dict[int, str] = {}
     while below:
         for pid in children.get(below.pop(), []):
             found[pid] = names[pid]
@@ -102,15 +104,15 @@ def listening() -> set[int]:
     return set(sockets())
 
 
-def held_by_neighbour(port: int) -> bool:
-    """Whether a living process that is not below us has it open: then it was not the command's."""
+def held_by_another_program(port: int) -> bool:
+    """Whether a live process outside of this tree has it open: then it does not belong to the command."""
     links = {f"socket:[{inode}]" for inode in sockets().get(port, ())}
     ours = descendants(os.getpid())
     for fd in Path("/proc").glob("[0-9]*/fd/*"):
         try:
             if str(fd.readlink()) in links and int(fd.parts[2]) not in ours:
                 return True
-        except OSError:  # it went away, or is not ours to look into
+        except OSError:  # it has ended, or may not be read
             continue
     return not links
 

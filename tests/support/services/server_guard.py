@@ -1,6 +1,6 @@
-"""Runs a server until the standard input ends: also a test run that is killed with -9 leaves no server behind.
+"""Runs a server until the standard input ends, so that also a test run that is killed leaves no server behind.
 
-python leash.py COMMAND …
+python server_guard.py COMMAND …
 """
 
 from __future__ import annotations
@@ -14,9 +14,9 @@ import sys
 def main(command: list[str]) -> int:
     server = subprocess.Popen(command, stdin=subprocess.DEVNULL, start_new_session=True)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
-        signal.signal(number, signal.SIG_IGN)  # meant for the tests, whose group it shares: it goes when they are gone
+        signal.signal(number, signal.SIG_IGN)  # meant for the tests, whose process group it shares
     while not select.select([0], [], [], 0.05)[0]:
-        if server.poll() is not None:  # it could not start, or has ended by itself
+        if server.poll() is not None:  # it failed to start, or has ended by itself
             return server.returncode
     server.terminate()
     try:
