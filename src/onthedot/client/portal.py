@@ -180,7 +180,7 @@ class Portal:
         await client.drain_waiters(1.0)
         await client.close()
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In the child nothing of the parent's threads and connections is alive."""
         self._lock = threading.Lock()
         self._here = weakref.WeakKeyDictionary()

@@ -41,9 +41,9 @@ class StatusCounts:
         self._at = float("-inf")  # when that look was taken
         self._counts = self._looks = 0  # its number, and that of the last one begun
         self._begun = self._ended = 0  # additions
-        self.forked()
+        self.after_fork()
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In the child nobody looks, and nobody is adding."""
         self._lock = threading.Lock()
         self._keepers: list[tuple[asyncio.AbstractEventLoop, asyncio.Event]] = []

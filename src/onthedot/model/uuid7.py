@@ -7,6 +7,8 @@ import time
 from collections.abc import Callable
 from itertools import count
 
+from onthedot.forks import register_fork_hooks
+
 
 class _Uuid7Generator:
     """Version 7: ordered by time, so that stores append; then a counter, then random bits of this process.
@@ -15,9 +17,9 @@ class _Uuid7Generator:
     """
 
     def __init__(self) -> None:
-        self.reseed()
+        self.after_fork()
 
-    def reseed(self) -> None:
+    def after_fork(self) -> None:
         """Called in a fork, so that parent and child never create the same uuid."""
         self._tail = os.urandom(6).hex()
         self._count = count(int.from_bytes(os.urandom(3)))
@@ -36,5 +38,4 @@ class _Uuid7Generator:
 
 _generator = _Uuid7Generator()
 new_uuid: Callable[[], str] = _generator.next
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_generator.reseed)
+register_fork_hooks(_generator)

@@ -134,7 +134,7 @@ class BackgroundProcess:
 
     def after_fork(self) -> None:
         self._pipe.close()
-        self._fork_server.forked()
+        self._fork_server.after_fork()
 
 
 def require_importable(boot: BootMessage) -> None:

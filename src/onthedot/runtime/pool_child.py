@@ -29,6 +29,7 @@ from onthedot.executors.processes.messages import (
     frame,
     read_to_child,
 )
+from onthedot.forks import register_fork_hooks
 from onthedot.model.context import RunState, set_current
 from onthedot.model.error_policy import outcome_for_error
 from onthedot.model.failures import NOT_STORED, encode_failure
@@ -223,21 +224,31 @@ def _limit_memory(limit: int) -> None:
     resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
 
 
-def _ignore(*_: object) -> None:
-    """A handler, not SIG_IGN: what a task executes would inherit that."""
+class _IgnoredSignals:
+    """SIGINT and SIGTERM have no effect in a pool child: the worker decides when a task ends.
 
+    A terminal's Ctrl+C and the SIGTERM of systemd reach every process of a group. The handler is a function, because
+    programs that a task starts would inherit SIG_IGN.
+    """
 
-def _forked() -> None:
-    for each in (signal.SIGINT, signal.SIGTERM):
-        if signal.getsignal(each) is _ignore:
-            signal.signal(each, signal.SIG_DFL)
+    _SIGNALS = (signal.SIGINT, signal.SIGTERM)
+
+    def install(self) -> None:
+        for number in self._SIGNALS:
+            signal.signal(number, self._ignore)
+        register_fork_hooks(self)
+
+    def after_fork(self) -> None:
+        """A fork made by a task ends on signals again."""
+        for number in self._SIGNALS:
+            if signal.getsignal(number) == self._ignore:
+                signal.signal(number, signal.SIG_DFL)
+
+    def _ignore(self, *_: object) -> None: ...
 
 
 def main(descriptor: int | str) -> None:
-    # The worker decides when a task ends: a terminal's Ctrl+C and a systemd's SIGTERM reach every process.
-    for each in (signal.SIGINT, signal.SIGTERM):
-        signal.signal(each, _ignore)
-    os.register_at_fork(after_in_child=_forked)
+    _IgnoredSignals().install()  # kept alive as the handler
     with socket.socket(fileno=int(descriptor)) as pipe, suppress(ConnectionError):  # the worker has hung up
         boot = _first_word(pipe)
         if boot is not None and boot.hosts:

@@ -37,6 +37,7 @@ from onthedot.executors.event_loop import EventLoopExecutor
 from onthedot.executors.processes import Processes
 from onthedot.executors.processes.messages import BootMessage
 from onthedot.executors.threads import ThreadExecutor
+from onthedot.forks import register_fork_hooks
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observers
 from onthedot.observability.logs import LogObserver
@@ -89,6 +90,7 @@ class Runtime:
             self._start, self._stop_claiming, self._stop, self.logs, self.stop_timeout, self._cancel_running
         )
         self.worker: Worker | None = None
+        self.executors: Mapping[str, Executor] = {}  # of the worker, by name
         self.state: object = None
         self.entered: bool = False  # lifespan() has yielded
         self._store: Store | None = None
@@ -98,6 +100,7 @@ class Runtime:
         self._cut_off: bool = False  # by a fork from the process that works on its memory store
         self.folder: str = ""  # of an ephemeral file that stands for a memory store
         _alive.add(self)
+        register_fork_hooks(self)
         if self._imported:
             _kept.append(self)
 
@@ -147,7 +150,7 @@ class Runtime:
         async with AsyncExitStack() as stack:
             await self.portal.connect()
             stack.push_async_callback(self.portal.disconnect)
-            executors = self._executors(stack)
+            self.executors = executors = self._executors(stack)
             if self.lifespan is not None:
                 self.state = await stack.enter_async_context(self.lifespan())
                 self.entered = True
@@ -317,6 +320,22 @@ class Runtime:
         if self.counts.watched and not self.store.traits.synchronous:
             await self.counts.look_now(self.store)
 
+    def after_fork(self) -> None:
+        """Threads and connections stay with the parent.
+
+        A copied memory store of a running worker is dropped: no worker would run what is added to the copy.
+        """
+        if self.service.status != "stopped" and self._store is not None and not self._store.traits.shared:
+            self._store = None
+            self._cut_off = True
+        self.client = new_uuid()
+        self.worker = None
+        self.folder = ""  # the parent's to remove
+        self._connecting = threading.Lock()
+        self.service.after_fork()
+        self.portal.after_fork()
+        self.counts.after_fork()
+
     @contextmanager
     def override(self, store: str | None, clock: Clock | None) -> Generator[None, None, None]:
         """Another store or clock, until the block ends."""
@@ -364,23 +383,6 @@ def runtimes_named(name: str) -> list[Runtime]:
     return [runtime for runtime in list(_alive) if runtime.name == name]
 
 
-def _forked() -> None:
-    """Threads and connections stay with the parent.
-
-    A memory store is copied as it was; but who adds to the copy of one that is being worked on would wait for ever.
-    """
-    for runtime in list(_alive):
-        if runtime.service.status != "stopped" and runtime._store is not None and not runtime._store.traits.shared:
-            runtime._store, runtime._cut_off = None, True
-        runtime.client = new_uuid()
-        runtime.worker = None
-        runtime.folder = ""  # the parent's to remove
-        runtime._connecting = threading.Lock()
-        runtime.service.after_fork()
-        runtime.portal.forked()
-        runtime.counts.forked()
-
-
 def _close() -> None:
     """At exit: a thread that only waited must not be cut off in the middle of a word."""
     for runtime in list(_alive):
@@ -389,6 +391,4 @@ def _close() -> None:
             shutil.rmtree(runtime.folder, ignore_errors=True)
 
 
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)
 atexit.register(_close)

@@ -13,7 +13,7 @@ from typing import Any
 import pytest
 
 from onthedot import TaskCancelled, TaskFailed, TaskTimeout
-from onthedot.executors.processes import Processes, fork_server, pool
+from onthedot.executors.processes import Processes, fork_server
 from tests.support.leak_check import descendants
 from tests.support.processes import lives, start_script
 from tests.support.programs import tasks
@@ -203,8 +203,10 @@ async def test_idle_children_take_no_time() -> None:
 async def test_a_fork_of_the_worker_does_not_own_the_pool() -> None:
     async with app.running():
         assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
-        (busy,) = [each for each in pool._pools if each._children]
-        assert in_a_fork(lambda: busy._fork_server is None and not busy._children)
+        pool = app._runtime.executors["process"]
+        assert isinstance(pool, Processes)
+        assert not pool.is_empty
+        assert in_a_fork(lambda: pool.is_empty)
         assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
 
 

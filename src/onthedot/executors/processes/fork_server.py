@@ -121,7 +121,7 @@ class ForkServer:
         except RuntimeError:  # the interpreter ends, and init takes it
             self._process.returncode = 0
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In a fork of the worker: it is the worker's, and must see the worker's end."""
         self._control.close()
         self._process.returncode = 0

@@ -10,7 +10,6 @@ import asyncio
 import os
 import signal
 import socket
-import weakref
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
@@ -34,6 +33,7 @@ from onthedot.executors.processes.messages import (
     read_from_child,
 )
 from onthedot.executors.processes.remote_errors import PoolChildDied, error_from_reply, remote_error
+from onthedot.forks import register_fork_hooks
 from onthedot.model.context import RunState, current_run
 
 _GRACE = 1.0  # seconds for a child to leave its lifespan when all ends
@@ -117,7 +117,7 @@ class _Child:
             self._loop.remove_writer(self._pipe)
             self._pipe.close()
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         self._pipe.close()  # only our copy: the loop's own list of readers is shared with the parent
 
 
@@ -161,7 +161,7 @@ class Processes(Executor):
         self._entry_point = ""
         self._numbers = count(1)
         self._forget()
-        _pools.add(self)
+        register_fork_hooks(self)
 
     def _forget(self) -> None:
         self._fork_server: ForkServer | None = None
@@ -170,6 +170,11 @@ class Processes(Executor):
         self._booting = 0
         self._waiting: deque[_Job] = deque()
         self._any_ready = False
+
+    @property
+    def is_empty(self) -> bool:
+        """No child and no fork server belong to it in this process."""
+        return self._fork_server is None and not self._children
 
     def open(self, boot: Callable[[], BootMessage], entry_point: str) -> None:
         """Prepares the pool; the first task starts the first child.
@@ -383,12 +388,12 @@ class Processes(Executor):
         self._fork_server.finish(_GRACE)
         self._forget()
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In a fork of the worker: the pool stays the parent's."""
         for child in self._children.values():
-            child.forked()
+            child.after_fork()
         if self._fork_server is not None:
-            self._fork_server.forked()
+            self._fork_server.after_fork()
         self._forget()
 
 
@@ -403,15 +408,3 @@ def _check_code(boot: BootMessage) -> None:
             "a task that was typed in, or given by `python -c`, has no file that another process could import: put it "
             "into a module, or use executor='thread' (start(threading=True))"
         )
-
-
-_pools: weakref.WeakSet[Processes] = weakref.WeakSet()
-
-
-def _forked() -> None:
-    for pool in list(_pools):
-        pool.forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_forked)

@@ -5,9 +5,9 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Iterator, Mapping, Sequence
 
-from onthedot import forks
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
+from onthedot.forks import register_fork_hooks
 from onthedot.stores.contract import (
     CHORES,
     CLIENT_LEASE,
@@ -79,7 +79,18 @@ class MemoryStore:
         self._changes = ChangeLog()
         self._listeners = HintHub()
         self._fence = 0
-        forks.alive.add(self)
+        register_fork_hooks(self, store=True)
+
+    # Around a fork: the child gets a copy that no thread is changing.
+
+    def before_fork(self) -> None:
+        self._lock.acquire()
+
+    def after_fork_in_parent(self) -> None:
+        self._lock.release()
+
+    def after_fork(self) -> None:
+        self._lock = threading.Lock()
 
     async def open(self) -> None:
         pass  # it is there as soon as it is made

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
 import threading
 import weakref
 from collections.abc import Sequence
@@ -12,6 +11,7 @@ from typing import Any
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreUnavailable
+from onthedot.forks import keep_over_fork, register_fork_hooks
 from onthedot.stores.contract import (
     Added,
     ClaimRequest,
@@ -73,7 +73,7 @@ class PostgresStore(PostgresReads):
         self._here: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Here] = weakref.WeakKeyDictionary()
         self._asked: dict[str, int] = {}  # by session: its last ask, since one that took nothing is not written down
         self._prepared = False
-        _alive.add(self)
+        register_fork_hooks(self, store=True)
 
     # -- open and shut: once for every loop that uses it
 
@@ -249,25 +249,12 @@ class PostgresStore(PostgresReads):
 
     # -- around a fork
 
-    def _forked(self) -> None:
-        """Connections are the parent's: they are not to be closed on this side, so they are never forgotten."""
+    def after_fork(self) -> None:
+        """The connections stay the parent's."""
         self._lock = threading.Lock()
-        _parents.extend(self._here.values())
+        keep_over_fork(list(self._here.values()))
         self._here = weakref.WeakKeyDictionary()
 
 
 def _added(row: Any) -> list[Added]:
     return [Added(uuid, fresh) for uuid, fresh in zip(row[0], row[1], strict=True)]
-
-
-_alive: weakref.WeakSet[PostgresStore] = weakref.WeakSet()
-_parents: list[object] = []
-
-
-def _after_in_child() -> None:
-    for store in list(_alive):
-        store._forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_in_child)

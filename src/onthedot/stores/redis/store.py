@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import os
-import weakref
 from collections.abc import Callable, Sequence
 from functools import partial
 from struct import Struct
@@ -13,6 +11,7 @@ from typing import Any, TypeVar, cast
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreUnavailable
+from onthedot.forks import keep_over_fork, register_fork_hooks
 from onthedot.stores.contract import (
     CLIENT_LEASE,
     Added,
@@ -76,7 +75,7 @@ class RedisStore(RedisReads):
         self.prefix: str = f"onthedot:{{{name}}}:"
         self._clock = None if clock is None or isinstance(clock, SystemClock) else clock  # None: the server's
         self._clients: dict[asyncio.AbstractEventLoop, tuple[RedisClient, int]] = {}
-        _alive.add(self)
+        register_fork_hooks(self, store=True)
 
     # -- open and shut: once for every loop that uses it
 
@@ -228,9 +227,9 @@ class RedisStore(RedisReads):
             if gone >= limit or not (more or dropped == _PURGE):
                 return gone
 
-    def _forked(self) -> None:
-        """The connections are the parent's: kept, so that nothing closes them from here."""
-        _parents.append(self._clients)
+    def after_fork(self) -> None:
+        """The connections stay the parent's."""
+        keep_over_fork(self._clients)
         self._clients = {}
 
 
@@ -267,16 +266,3 @@ def _claimed(answer: Sequence[Any]) -> ClaimResult:
         {source: None if wait is False else wait for source, wait in rest}, frozenset(woke),
         None if next_in is False else next_in, more, now,
     )  # fmt: skip
-
-
-_alive: weakref.WeakSet[RedisStore] = weakref.WeakSet()
-_parents: list[object] = []
-
-
-def _after_in_child() -> None:
-    for store in list(_alive):
-        store._forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(after_in_child=_after_in_child)

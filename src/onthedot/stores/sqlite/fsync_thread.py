@@ -54,9 +54,9 @@ class FsyncThread:
             at_rest = threading.Event()
             self._due.put(at_rest)
             at_rest.wait()
-            self.forked()
+            self.after_fork()
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         if self._wal >= 0:
             os.close(self._wal)
             self._wal = -1

@@ -175,7 +175,7 @@ class DatagramNotifier(HintHub):
             self._mouth.close()
             self._mouth = None
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """What was bound is the parent's."""
         for each in (*self._sockets.values(), *((self._mouth,) if self._mouth else ())):
             each.close()

@@ -29,10 +29,10 @@ class Presence:
 
     def close(self) -> None:
         self._file(self.owner).unlink(missing_ok=True)
-        self.forked()
+        self.after_fork()
         _own.discard(self.owner)
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """The lock stays the parent's."""
         os.close(self._fd)
 
@@ -55,7 +55,7 @@ class Presence:
 
 def is_gone(folder: Path, owner: str) -> bool:
     """Looks, and leaves everything as it is."""
-    if owner in _own:
+    if owner in _own and owner.startswith(f"{os.getpid()}-"):  # a fork has a copy of its parent's names
         return False
     try:
         fd = os.open(_file(folder, owner), os.O_RDWR | os.O_CLOEXEC)
@@ -81,7 +81,3 @@ def _namespace() -> str:
         return str(Path("/proc/self/ns/pid").stat().st_ino)
     except OSError:
         return "0"
-
-
-def forked() -> None:
-    _own.clear()

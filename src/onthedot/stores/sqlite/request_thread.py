@@ -181,7 +181,7 @@ class RequestThread(ABC, Generic[A]):
         with suppress(KeyError):
             self._poll.unregister(fd)
 
-    def forked(self) -> None:
+    def after_fork(self) -> None:
         """In the child: the thread is the parent's, and so is everything but these copies of its files."""
         self._hang_up()
 

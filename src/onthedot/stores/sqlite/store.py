@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import os
 import sqlite3
 import threading
-import weakref
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import TypeVar
@@ -13,6 +11,7 @@ from typing import TypeVar
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreUnavailable
+from onthedot.forks import keep_over_fork, register_fork_hooks
 from onthedot.stores.contract import (
     Added,
     ChangePage,
@@ -36,7 +35,7 @@ from onthedot.stores.contract import (
     Verdict,
 )
 from onthedot.stores.rules.records import ENDED
-from onthedot.stores.sqlite import journal, presence, schedules as schedule_rules, sessions
+from onthedot.stores.sqlite import journal, schedules as schedule_rules, sessions
 from onthedot.stores.sqlite.claim import SqlitePicker
 from onthedot.stores.sqlite.notifier import DatagramNotifier
 from onthedot.stores.sqlite.reader_thread import ReaderThread
@@ -78,7 +77,7 @@ class SqliteStore:
         self._users = 0
         self._desks: tuple[WriterThread, ReaderThread] | None = None
         self._torn = False  # by a fork in the middle of a write: this copy is of no use
-        _alive.add(self)
+        register_fork_hooks(self, store=True)
 
     # -- open and shut: once for every loop that uses it
 
@@ -265,24 +264,24 @@ class SqliteStore:
 
     # -- around a fork
 
-    def _rest(self) -> None:
+    def before_fork(self) -> None:
         rested = [desk.pause() for desk in self._desks or ()]
         self._torn = not all(rested)
 
-    def _go_on(self) -> None:
+    def after_fork_in_parent(self) -> None:
         for desk in self._desks or ():
             desk.resume()
         self._torn = False
 
-    def _forked(self) -> None:
+    def after_fork(self) -> None:
         """Threads, locks and sockets are the parent's; the connections were closed before."""
         self._lock = threading.Lock()
-        self._ears.forked()
+        self._ears.after_fork()
         self._ears = DatagramNotifier(self._ears.folder, self._name)
         if self._desks is not None:
             for desk in self._desks:
-                desk.forked()
-            _parents.append(self._desks)
+                desk.after_fork()
+            keep_over_fork(self._desks)
         self._users, self._desks = 0, None
 
 
@@ -304,31 +303,3 @@ def _turn(tables: SqliteTables, session: str, outcomes: Sequence[Outcome], reque
         tasks, chores = claiming.take()
         tables.asked[session] = request.number
     return TurnResult(verdicts, claiming.claimed(tasks, chores, more=more))
-
-
-_alive: weakref.WeakSet[SqliteStore] = weakref.WeakSet()
-_parents: list[object] = []  # a connection must not be closed on this side of a fork, so it is never forgotten
-_one_fork = threading.Lock()
-
-
-def _before_fork() -> None:
-    _one_fork.acquire()
-    for store in list(_alive):
-        store._rest()
-
-
-def _after_in_parent() -> None:
-    for store in list(_alive):
-        store._go_on()
-    _one_fork.release()
-
-
-def _after_in_child() -> None:
-    _one_fork.release()
-    presence.forked()
-    for store in list(_alive):
-        store._forked()
-
-
-if hasattr(os, "register_at_fork"):
-    os.register_at_fork(before=_before_fork, after_in_parent=_after_in_parent, after_in_child=_after_in_child)

@@ -298,13 +298,13 @@ class WriterThread(RequestThread[SqliteTables]):
             os.close(self._gate)
             self._gate = -1
 
-    def forked(self) -> None:
-        super().forked()
-        self._disk.forked()
+    def after_fork(self) -> None:
+        super().after_fork()
+        self._disk.after_fork()
         if self._gate >= 0:
             os.close(self._gate)
         if self._presence is not None:
-            self._presence.forked()
+            self._presence.after_fork()
             for eye in self._eyes.values():
                 if eye is not None:
                     os.close(eye)

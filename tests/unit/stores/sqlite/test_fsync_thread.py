@@ -162,8 +162,8 @@ async def test_a_sync_that_failed_is_not_forgotten_over_a_fork(tmp_path: Path, s
             await store.add([NewTask("u1", "a", b"")])
         with closing(sqlite3.connect(tmp_path / "t.db")) as other:
             other.execute("SELECT * FROM onthedot_task").fetchall()
-            store._rest()
-            store._go_on()
+            store.before_fork()
+            store.after_fork_in_parent()
             await store.add([NewTask("u2", "a", b"")])
             assert (tmp_path / "t.db-wal").stat().st_size == 0
 
