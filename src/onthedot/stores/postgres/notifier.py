@@ -101,7 +101,7 @@ class Notifier:
             while self._waiting:
                 hints, self._waiting = self._waiting, []
                 hints = list(dict.fromkeys(hints))
-                await self._sender.rows(SQL["tell"], self._channel, [hint.decode() for hint in hints])
+                await self._sender.rows(SQL["notify"], self._channel, [hint.decode() for hint in hints])
         except StoreError as error:  # it may be lost: who waits looks by itself now and then
             _log.debug("a hint was lost: %s", error)
             self._waiting.clear()
@@ -144,7 +144,7 @@ class Notifier:
         """A pooler in transaction mode takes a LISTEN, and that was all: better told than wondered at."""
         self._hears.clear()
         try:
-            await self._sender.rows(SQL["tell"], self._channel, [_PROOF + self._me])
+            await self._sender.rows(SQL["notify"], self._channel, [_PROOF + self._me])
             async with asyncio.timeout(_PROVEN):
                 await self._hears.wait()
         except TimeoutError:

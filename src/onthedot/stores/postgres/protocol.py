@@ -36,7 +36,7 @@ class _New(Struct, omit_defaults=True):
     at: int | None = None
     after: float = 0
     lane: str | None = None
-    uniq: str | None = None
+    unique_key: str | None = None
     boost: int = 0
     cost: float = 1
     expires: int | None = None
@@ -59,8 +59,8 @@ class _Said(Struct, omit_defaults=True):
     keep_result: int | None = None
     after: int | None = None
     counted: bool | None = None
-    also: list[_New] | None = None
-    twin: bool | None = None  # another outcome of the same task is in the list: each in its turn
+    tasks: list[_New] | None = None
+    repeated: bool | None = None  # another outcome of the same task is in the list: each in its turn
 
 
 _policies: dict[Policy, tuple[Any, ...]] = {}
@@ -112,27 +112,27 @@ def encode_outcomes(outcomes: Sequence[Outcome]) -> list[_Said]:
     if len({each.uuid for each in said}) < len(said):
         times = Counter(each.uuid for each in said)
         for each in said:
-            each.twin = times[each.uuid] > 1 or None
+            each.repeated = times[each.uuid] > 1 or None
     return said
 
 
 def encode_outcome(outcome: Outcome) -> _Said:
     lease, adds = outcome.lease, outcome.effects
-    also = encode_tasks(adds.tasks) if adds is not None and adds.tasks else None
+    tasks = encode_tasks(adds.tasks) if adds is not None and adds.tasks else None
     if isinstance(outcome, Completed):
         end, keep_result = outcome.result, outcome.keep_result
-        return _Said(lease.uuid, lease.fence, lease.session, end, "succeeded", outcome.keep, keep_result, also=also)
+        return _Said(lease.uuid, lease.fence, lease.session, end, "succeeded", outcome.keep, keep_result, tasks=tasks)
     if isinstance(outcome, Ended):
-        return _Said(lease.uuid, lease.fence, lease.session, outcome.error, outcome.state, outcome.keep, also=also)
+        return _Said(lease.uuid, lease.fence, lease.session, outcome.error, outcome.state, outcome.keep, tasks=tasks)
     after, counted = outcome.after, outcome.counted
-    return _Said(lease.uuid, lease.fence, lease.session, outcome.error, after=after, counted=counted, also=also)
+    return _Said(lease.uuid, lease.fence, lease.session, outcome.error, after=after, counted=counted, tasks=tasks)
 
 
 def encode_ask(request: ClaimRequest, *, again: bool) -> dict[str, Any]:
     return {
         "number": request.number,
-        "pools": [{"total": pool.total, "room": dict(pool.capacity)} for pool in request.pools],
-        "suspects": request.max_suspects,
+        "pools": [{"total": pool.total, "capacity": dict(pool.capacity)} for pool in request.pools],
+        "max_suspects": request.max_suspects,
         "known": None if request.known_sources is None else sorted(request.known_sources),
         "repeat": again,
     }
@@ -157,7 +157,7 @@ def encode(said: object) -> str:
     return msgspec.json.encode(said).decode()
 
 
-def past_of(text: str | None) -> History:
+def history_of(text: str | None) -> History:
     if text is None:
         return NO_HISTORY
     reason, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, _, error, hops = (
@@ -175,20 +175,22 @@ def records(row: Any) -> list[Record]:
         return []
     columns = [row[name] for name in _COLUMNS]
     return [
-        Record(uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state or "ready", past_of(history))
+        Record(
+            uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state or "ready", history_of(history)
+        )
         for uuid, source, body, policy, lane, unique, due, seq, added, state, history in zip(*columns, strict=True)
     ]
 
 
 _COLUMNS = (
-    "uuids", "sources", "bodies", "policies", "lanes", "uniqs", "dues", "seqs", "addeds", "states", "pasts",
+    "uuids", "sources", "bodies", "policies", "lanes", "unique_keys", "dues", "seqs", "addeds", "states", "histories",
 )  # fmt: skip
 
 
 def record_as_seen(row: Any) -> Record:
     """A row of `get` or `find`: with the claim that holds it, or its result."""
     uuid, source, body, policy, lane, unique, due, seq, added, state, text, result, session, at = row
-    history = past_of(text)
+    history = history_of(text)
     if session is not None or result is not None:
         history = History(
             history.reason,
@@ -216,8 +218,8 @@ def claimed(row: Any) -> ClaimResult:
         found[:number],
         found[number:],
         [Schedule(name, bytes.fromhex(rule), *rest) for name, rule, *rest in schedules],
-        msgspec.json.decode(row["rest"]),
-        frozenset(row["woke"]),
+        msgspec.json.decode(row["idle"]),
+        frozenset(row["woken"]),
         row["next_in"],
         row["more"],
         row["moment"],

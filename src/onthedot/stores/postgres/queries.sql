@@ -5,14 +5,14 @@ CASE WHEN t.ended IS NOT NULL THEN t.state WHEN h.session IS NOT NULL THEN 'runn
     ELSE coalesce(onthedot.state_v1(p.kind), t.state) END
 
 -- name: record
-t.uuid, t.source, t.body, t.policy, t.lane, t.uniq, t.due, t.seq, t.added, {seen} AS state, onthedot.past_v1(t) AS past,
+t.uuid, t.source, t.body, t.policy, t.lane, t.unique_key, t.due, t.seq, t.added, {seen} AS state, onthedot.history_v1(t) AS history,
 CASE WHEN t.result_until IS NULL OR t.result_until > onthedot.now_v1($2) THEN t.result END AS result, h.session, h.at
 
 -- name: where
 LEFT JOIN onthedot.place AS p ON p.seq = t.seq
 LEFT JOIN LATERAL (
     SELECT c.session, c.at FROM onthedot.claim AS c WHERE p.seq IS NULL AND t.ended IS NULL AND c.app = t.app
-        AND c.source = t.source AND NOT c.chore AND c.fence > t.settled AND t.seq = ANY (c.seqs) LIMIT 1
+        AND c.source = t.source AND NOT c.chore AND c.fence > t.settled_fence AND t.seq = ANY (c.seqs) LIMIT 1
 ) AS h ON true
 
 -- name: filters
@@ -20,7 +20,7 @@ LEFT JOIN LATERAL (
 AND ($6::text IS NULL OR t.source = $6)
 AND ($7::text IS NULL OR $7 = {seen})
 AND ($8::text IS NULL OR t.policy::jsonb -> 'tags' ? $8)
-AND ($9::text IS NULL OR t.uniq = $9)
+AND ($9::text IS NULL OR t.unique_key = $9)
 AND ($10::text IS NULL OR t.lane = $10)
 AND ($11::bigint IS NULL OR t.added >= $11)
 AND ($12::bigint IS NULL OR t.added < $12)
@@ -46,11 +46,11 @@ SELECT * FROM onthedot.revive_v1($1);
 -- name: note
 SELECT * FROM onthedot.note_v1($1);
 
--- name: beat
-SELECT * FROM onthedot.beat_v1($1);
+-- name: heartbeat
+SELECT * FROM onthedot.heartbeat_v1($1);
 
--- name: close
-SELECT * FROM onthedot.close_v1($1);
+-- name: close_session
+SELECT * FROM onthedot.close_session_v1($1);
 
 -- name: put_schedules
 SELECT * FROM onthedot.put_schedules_v1($1);
@@ -61,8 +61,8 @@ SELECT * FROM onthedot.put_limits_v1($1);
 -- name: fire
 SELECT * FROM onthedot.fire_v1($1);
 
--- name: drop
-SELECT onthedot.drop_v1($1);
+-- name: delete_schedules
+SELECT onthedot.delete_schedules_v1($1);
 
 -- name: purge
 SELECT * FROM onthedot.purge_v1($1);
@@ -70,7 +70,7 @@ SELECT * FROM onthedot.purge_v1($1);
 -- name: settle_in
 SELECT * FROM onthedot.settle_in_v1($1);
 
--- name: tell
+-- name: notify
 -- A hint may be lost, so nobody waits for the disk.
 WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 SELECT pg_notify($1, hint) FROM quick CROSS JOIN unnest($2::text[]) AS hint;
@@ -103,7 +103,7 @@ WHERE t.app = $1 AND t.seq < $3 AND t.seq >= $4 AND t.seq = ANY (ARRAY(
     SELECT unnest(seqs) FROM onthedot.claim WHERE app = $1 AND NOT chore
 )) AND {filters} ORDER BY t.seq DESC LIMIT $13;
 
--- name: standing
+-- name: position
 -- What the limits' rules need to know of one that waits, all of one moment, and who is before it.
 SELECT {record}, onthedot.now_v1($2) AS now,
     (SELECT count(*) FROM (SELECT FROM onthedot.place AS q WHERE q.app = $1 AND q.kind = 'r' AND q.source = t.source
@@ -115,10 +115,10 @@ SELECT {record}, onthedot.now_v1($2) AS now,
     onthedot.running_v1($1, t.source, NULL) AS running, onthedot.running_v1($1, NULL, t.lane) AS in_lane,
     (SELECT count(*) FROM onthedot.place AS q WHERE q.app = $1 AND q.lane = t.lane AND q.kind = 'r') AS admitted,
     (SELECT coalesce(sum(cost), 0) FROM onthedot.place AS q WHERE q.app = $1 AND q.lane = t.lane AND q.kind = 'r')
-        AS pledged, mine.tokens, mine.at AS tokens_at, lane.tokens AS lane_tokens, lane.at AS lane_at
+        AS reserved, mine.tokens, mine.at AS tokens_at, lane.tokens AS lane_tokens, lane.at AS lane_at
 FROM onthedot.task AS t {where}
-LEFT JOIN onthedot.bucket AS mine ON mine.app = $1 AND mine.name = t.source
-LEFT JOIN onthedot.bucket AS lane ON lane.app = $1 AND lane.name = t.lane
+LEFT JOIN onthedot.token_bucket AS mine ON mine.app = $1 AND mine.name = t.source
+LEFT JOIN onthedot.token_bucket AS lane ON lane.app = $1 AND lane.name = t.lane
 WHERE t.app = $1 AND t.uuid = $3 AND p.kind NOT IN ('c', 'l');
 
 -- name: notes
@@ -137,7 +137,7 @@ GROUP BY source, state HAVING sum(number) <> 0;
 SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot.schedule WHERE app = $1;
 
 -- name: limits
-SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FROM onthedot.bound WHERE app = $1;
+SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FROM onthedot.limit_rule WHERE app = $1;
 
 -- name: sessions
 SELECT name, info FROM onthedot.session WHERE app = $1 AND info IS NOT NULL AND until > onthedot.now_v1($2);
@@ -148,7 +148,7 @@ AND (call < pg_snapshot_xmin(pg_current_snapshot())::text::bigint OR at < onthed
 
 -- name: changes
 -- A call whose transaction began earlier may still be under way: those after it wait for it, but not for long.
-SELECT call, at, json_agg(json_build_array(state, seqs, gone)) AS moves FROM onthedot.change
+SELECT call, at, json_agg(json_build_array(state, seqs, deleted)) AS moves FROM onthedot.change
 WHERE app = $1 AND call > $3
 AND (call < pg_snapshot_xmin(pg_current_snapshot())::text::bigint OR at < onthedot.now_v1($2) - 1000)
 GROUP BY call, at ORDER BY call LIMIT $4;

@@ -100,7 +100,7 @@ class PostgresReads(ABC):
         return {row["name"]: row["info"] for row in rows}
 
     async def position(self, uuid: str) -> Position | None:
-        row = await self._connection.row(SQL["standing"], self._app, self._now(), uuid, MAX_AHEAD)
+        row = await self._connection.row(SQL["position"], self._app, self._now(), uuid, MAX_AHEAD)
         if row is None:
             return None
         record = record_as_seen(row[:14])
@@ -111,7 +111,7 @@ class PostgresReads(ABC):
             limits._sources[record.source] = _bucket(row["tokens"], row["tokens_at"])
         if record.lane is not None:
             lane = limits.lane(record.lane)
-            lane.running, lane.admitted, lane.reserved = row["in_lane"], row["admitted"], row["pledged"]
+            lane.running, lane.admitted, lane.reserved = row["in_lane"], row["admitted"], row["reserved"]
             if row["lane_tokens"] is not None:
                 lane.bucket = _bucket(row["lane_tokens"], row["lane_at"])
         return Position(blockers(limits, record, row["running"], row["now"]), min(row["ahead"], MAX_AHEAD))
@@ -139,6 +139,6 @@ def _bucket(tokens: float, at: float) -> TokenBucket:
 
 def _transitions(at: int, moves: Sequence[_Move], names: Mapping[int, tuple[str, str]]) -> Iterator[Transition]:
     """Tasks that were purged since are left out."""
-    for state, seqs, gone in moves:
-        for uuid, source in (*(names[seq] for seq in seqs or () if seq in names), *(gone or ())):
+    for state, seqs, deleted in moves:
+        for uuid, source in (*(names[seq] for seq in seqs or () if seq in names), *(deleted or ())):
             yield Transition(at, uuid, source, state)

@@ -3,7 +3,7 @@
 --
 -- A task that lives is in one place: a row in `place` while it waits, a number in `claim.seqs` while somebody holds it.
 -- Who holds the lock of a `place` row moves that task; a claim is never changed, only written and dropped: it holds a
--- task as long as the task has not been settled under its fence (or a later one).
+-- task as long as the task has not been settled_fence under its fence (or a later one).
 
 CREATE SCHEMA onthedot;
 SET LOCAL search_path = onthedot;
@@ -19,12 +19,12 @@ CREATE SEQUENCE fence;  -- the numbers of claims
 CREATE SEQUENCE chore;  -- the order in which tasks became chores
 
 CREATE TABLE task (  -- what was asked, and what has happened; room for the one change that most tasks see, in place
-    seq bigint PRIMARY KEY, app integer NOT NULL, uuid label NOT NULL, source label NOT NULL, lane label, uniq label,
+    seq bigint PRIMARY KEY, app integer NOT NULL, uuid label NOT NULL, source label NOT NULL, lane label, unique_key label,
     due bigint NOT NULL, added bigint NOT NULL, boost bigint NOT NULL, cost double precision NOT NULL, expires bigint,
     max_crashes integer NOT NULL, unique_for bigint, reply_to text, policy text NOT NULL, body bytea NOT NULL,
     state text,  -- of what has ended, or must end; what waits or runs is seen as such elsewhere
-    why text NOT NULL DEFAULT 'due', retries integer NOT NULL DEFAULT 0, crashes integer NOT NULL DEFAULT 0,
-    earlier integer NOT NULL DEFAULT 0, cancel boolean NOT NULL DEFAULT false, settled bigint NOT NULL DEFAULT 0,
+    reason text NOT NULL DEFAULT 'due', retries integer NOT NULL DEFAULT 0, crashes integer NOT NULL DEFAULT 0,
+    earlier integer NOT NULL DEFAULT 0, cancel_requested boolean NOT NULL DEFAULT false, settled_fence bigint NOT NULL DEFAULT 0,
     session label, started bigint, ended bigint, keep_until bigint, hops integer NOT NULL DEFAULT 0, error bytea,
     result bytea, result_until bigint
 ) WITH (fillfactor = 40);
@@ -32,7 +32,7 @@ CREATE UNIQUE INDEX task_uuid ON task (uuid, app);  -- not the other way: nothin
 
 CREATE TABLE place (  -- where a task waits: s(cheduled), p(arked), r(eady), c(hore), l(ifted)
     seq bigint PRIMARY KEY, app integer NOT NULL, kind "char" NOT NULL, source label NOT NULL, suspect boolean NOT NULL,
-    rank bigint NOT NULL, lane label, cost double precision NOT NULL, ends bigint, alarm bigint
+    rank bigint NOT NULL, lane label, cost double precision NOT NULL, expires_at bigint, alarm bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
 CREATE INDEX place_ready ON place (app, source, suspect, rank, seq) WHERE kind = 'r';
 CREATE INDEX place_suspect ON place (app, source) WHERE kind = 'r' AND suspect;
@@ -54,24 +54,24 @@ CREATE INDEX claim_lane ON claim (app, lane) WHERE lane IS NOT NULL;
 CREATE TABLE session (  -- info is null: it has only cancelled. Locked by who acts for it, so that nobody ends it then.
     app integer, name label, info bytea, until double precision NOT NULL, PRIMARY KEY (app, name)
 ) WITH (fillfactor = 50);
-CREATE TABLE grave (
+CREATE TABLE dead_session (
     number bigint GENERATED ALWAYS AS IDENTITY, app integer, name label, PRIMARY KEY (app, name)
 );
 
-CREATE TABLE key (
+CREATE TABLE unique_key (
     app integer, source label, name label, uuid label NOT NULL, until bigint, PRIMARY KEY (app, source, name)
 );
-CREATE INDEX key_until ON key (until) WHERE until IS NOT NULL;
-CREATE TABLE bound (  -- limits
+CREATE INDEX unique_key_until ON unique_key (until) WHERE until IS NOT NULL;
+CREATE TABLE limit_rule (  -- limits
     app integer, name label, owner label, cap integer, rate double precision, burst double precision NOT NULL,
     paused boolean NOT NULL, reason text NOT NULL, paused_since bigint, lane_rule bytea, PRIMARY KEY (app, name, owner)
 );
-CREATE TABLE bucket (  -- of a lane or a source; tokens is null: it is full
+CREATE TABLE token_bucket (  -- of a lane or a source; tokens is null: it is full
     app integer, name label, tokens double precision, at double precision, refill_at double precision,
     PRIMARY KEY (app, name)
 ) WITH (fillfactor = 50);
-CREATE INDEX bucket_refill ON bucket (app, refill_at) WHERE refill_at IS NOT NULL;
-CREATE TABLE nudge (app integer NOT NULL, lane label NOT NULL);  -- lanes that may have opened: the next turn looks
+CREATE INDEX token_bucket_refill ON token_bucket (app, refill_at) WHERE refill_at IS NOT NULL;
+CREATE TABLE lane_check (app integer NOT NULL, lane label NOT NULL);  -- lanes that may have opened: the next turn looks
 CREATE TABLE schedule (
     app integer, name label, rule bytea NOT NULL, definition_digest text NOT NULL, next_at bigint, rev integer NOT NULL,
     paused boolean NOT NULL, last_at bigint, runs integer NOT NULL, incoming boolean NOT NULL, PRIMARY KEY (app, name)
@@ -82,14 +82,14 @@ CREATE TABLE note (
     number bigint GENERATED ALWAYS AS IDENTITY, seq bigint, kind text, name label, data bytea NOT NULL,
     fence bigint NOT NULL, session label NOT NULL, PRIMARY KEY (seq, kind, name)
 );
-CREATE TABLE kept (  -- what a purge is to drop: one row a call and keeping time, not one a task
+CREATE TABLE retention (  -- what a purge is to drop: one row a call and keeping time, not one a task
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, app integer NOT NULL, what text NOT NULL,
     until bigint NOT NULL, ended bigint NOT NULL, seqs bigint[] NOT NULL
 );
-CREATE INDEX kept_until ON kept (app, what, until, number);
-CREATE INDEX kept_ended ON kept (app, what, ended, number);
+CREATE INDEX retention_until ON retention (app, what, until, number);
+CREATE INDEX retention_ended ON retention (app, what, ended, number);
 CREATE TABLE tally (app integer NOT NULL, source label NOT NULL, state label NOT NULL, number bigint NOT NULL);
 CREATE TABLE change (  -- what a call (a transaction) has moved where; gone: uuid and source of what was dropped at once
-    app integer NOT NULL, call bigint NOT NULL, at bigint NOT NULL, state label NOT NULL, seqs bigint[], gone json
+    app integer NOT NULL, call bigint NOT NULL, at bigint NOT NULL, state label NOT NULL, seqs bigint[], deleted json
 );
 CREATE INDEX change_call ON change (app, call);

@@ -151,8 +151,8 @@ class PostgresStore(PostgresReads):
         )
         ends = protocol.encode(protocol.encode_outcomes(outcomes))
         whose = sorted({outcome.lease.session for outcome in outcomes})
-        row = await self._mine.turn.row(SQL["turn"], self._said(session=session, ask=asked, sessions=whose), ends)
-        self._tell(told_of(row["told"], but=session))
+        row = await self._mine.turn.row(SQL["turn"], self._said(session=session, claim=asked, sessions=whose), ends)
+        self._tell(told_of(row["notification"], but=session))
         if request is None or not row["alive"]:
             return TurnResult(row["verdicts"] or [], alive=row["alive"])
         self._asked[session] = request.number
@@ -165,12 +165,12 @@ class PostgresStore(PostgresReads):
 
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
         row = await self._mine.add.row(SQL["cancel"], self._said(session=session, uuids=uuids))
-        self._tell(told_of(row["told"], session, reason))
+        self._tell(told_of(row["notification"], session, reason))
         return LeasedTasks(row["fence"], protocol.records(row))
 
     async def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
         row = await self._mine.add.row(SQL["lift"], self._said(session=session, uuids=uuids))
-        self._tell(told_of(row["told"], session))
+        self._tell(told_of(row["notification"], session))
         return LeasedTasks(row["fence"], protocol.records(row))
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
@@ -179,24 +179,24 @@ class PostgresStore(PostgresReads):
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         row = await self._mine.add.row(SQL["revive"], self._said(uuids=uuids))
-        self._tell(told_of(row["told"]))
+        self._tell(told_of(row["notification"]))
         live: Sequence[str] = row["live"]
         return live
 
     # -- sessions
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
-        row = await self._mine.beat.row(SQL["beat"], self._said(session=session, info=info, lease=lease))
-        self._tell(told_of(row["told"], but=session))
+        row = await self._mine.beat.row(SQL["heartbeat"], self._said(session=session, info=info, lease=lease))
+        self._tell(told_of(row["notification"], but=session))
         if not row["alive"]:
             return HeartbeatResult(alive=False)
         return HeartbeatResult(True, protocol.leases(row["cancel"], session))
 
     async def close_session(self, session: str, *, crashed: bool = False) -> None:
         connection = self._mine.beat if crashed else self._mine.add
-        row = await connection.row(SQL["close"], self._said(session=session, crashed=crashed))
+        row = await connection.row(SQL["close_session"], self._said(session=session, crashed=crashed))
         self._asked.pop(session, None)
-        self._tell(told_of(row["told"], but=session))
+        self._tell(told_of(row["notification"], but=session))
 
     def hints(self, session: str) -> Hints:
         return self._mine.hearing.hears(session)
@@ -205,33 +205,33 @@ class PostgresStore(PostgresReads):
 
     async def put_schedules(self, schedules: Sequence[Schedule]) -> Sequence[bool]:
         row = await self._mine.add.row(SQL["put_schedules"], self._said(schedules=schedules))
-        self._tell(told_of(row["told"]))
+        self._tell(told_of(row["notification"]))
         answers: Sequence[bool] = row["answers"]
         return answers
 
     async def put_limits(self, limits: Sequence[Limit]) -> None:
         row = await self._mine.add.row(SQL["put_limits"], self._said(limits=limits))
-        self._tell(told_of(row["told"]))
+        self._tell(told_of(row["notification"]))
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
         row = await self._mine.add.row(SQL["fire"], self._said(fires=[protocol.encode_fire(fire) for fire in fires]))
-        self._tell(told_of(row["told"]))
+        self._tell(told_of(row["notification"]))
         answers: Sequence[bool] = row["answers"]
         return answers
 
     async def delete_schedules(self, schedules: Sequence[str]) -> None:
-        await self._mine.add.row(SQL["drop"], self._said(names=schedules))
+        await self._mine.add.row(SQL["delete_schedules"], self._said(names=schedules))
 
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
         row = await self._mine.add.row(SQL["purge"], self._said(limit=limit, most=most))
-        gone: int = row["gone"]
-        return gone
+        deleted: int = row["deleted"]
+        return deleted
 
     # -- inside the caller's transaction
 
     def add_in(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """Adds with the caller's commit, or not at all."""
-        return _added(join(connection, "add_v1", self._said(tasks=protocol.encode_tasks(tasks), joined=True)))
+        return _added(join(connection, "add_v1", self._said(tasks=protocol.encode_tasks(tasks), in_transaction=True)))
 
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         """Settles with the caller's commit. If the answer is not "ok", the caller should roll back."""
@@ -239,7 +239,7 @@ class PostgresStore(PostgresReads):
         return verdict
 
     async def add_awaited(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        said = self._said(tasks=protocol.encode_tasks(tasks), joined=True)
+        said = self._said(tasks=protocol.encode_tasks(tasks), in_transaction=True)
         return _added(await join_awaited(connection, "add_v1", said))
 
     async def settle_awaited(self, connection: object, outcome: Outcome) -> Verdict:

@@ -107,9 +107,9 @@ async def test_it_can_see_how_the_server_is(limited: str) -> None:
         "UPDATE onthedot.version SET number = 0",
         "DELETE FROM onthedot.task",
         "SELECT nextval('onthedot.fence')",
-        "SELECT onthedot.gate_v1(1)",
+        "SELECT onthedot.lock_limits_v1(1)",
         "SELECT onthedot.count_v1(1, 'a', 'ready', 1)",
-        "ALTER FUNCTION onthedot.drop_v1(json) SECURITY INVOKER",
+        "ALTER FUNCTION onthedot.delete_schedules_v1(json) SECURITY INVOKER",
         "SELECT * FROM public.secret",
         "CREATE SCHEMA mine",
     ],
@@ -143,5 +143,5 @@ async def test_a_role_without_them_is_told_who_gives_them(postgres: Service, lim
 def test_every_verb_is_among_them() -> None:
     verbs, readers = functions()
     assert {"add_v1", "turn_v1", "app_v1", "settle_in_v1"} <= set(verbs)
-    assert {"now_v1", "past_v1"} <= set(readers)
+    assert {"now_v1", "history_v1"} <= set(readers)
     assert '"worker-1"' in rights_text(ROLE)

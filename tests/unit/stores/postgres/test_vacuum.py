@@ -43,7 +43,7 @@ async def test_what_every_task_does_is_hot(empty: str) -> None:
     print({name: f"{hot} of {all_}" for name, (all_, hot) in moved.items()})
     assert moved["task"][0] >= TASKS
     assert {name: hot / all_ > 0.9 for name, (all_, hot) in moved.items()} == {
-        "task": True, "session": True, "bucket": True, "version": True,
+        "task": True, "session": True, "token_bucket": True, "version": True,
     }, "and nothing else is updated on the way of a task"  # fmt: skip
 
 

@@ -2,7 +2,7 @@
 
 -- name: promote_v1
 -- Alarms that have come, at most a batch. laned: the gate is ours, else tasks with a lane are left alone.
-CREATE FUNCTION promote_v1(_app integer, _now double precision, _laned boolean, OUT woke text[], OUT more boolean)
+CREATE FUNCTION promote_v1(_app integer, _now double precision, _limits_locked boolean, OUT woken text[], OUT more boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     _rung bigint[];
@@ -10,24 +10,24 @@ DECLARE
     _one place;
 BEGIN
     SELECT coalesce(array_agg(seq ORDER BY alarm, seq), '{}') INTO _rung FROM (
-        SELECT seq, alarm FROM place WHERE app = _app AND alarm <= floor(_now)::bigint AND (_laned OR lane IS NULL)
+        SELECT seq, alarm FROM place WHERE app = _app AND alarm <= floor(_now)::bigint AND (_limits_locked OR lane IS NULL)
         ORDER BY alarm, seq LIMIT 1000 FOR UPDATE SKIP LOCKED
     ) AS rung;
     more := cardinality(_rung) = 1000;
-    woke := '{}';
+    woken := '{}';
     IF _rung = '{}' THEN
         RETURN;
     END IF;
     WITH up AS (
-        UPDATE place SET kind = 'r', alarm = ends
-        WHERE seq = ANY (_rung) AND lane IS NULL AND coalesce(ends > _now, true) RETURNING seq, source
+        UPDATE place SET kind = 'r', alarm = expires_at
+        WHERE seq = ANY (_rung) AND lane IS NULL AND coalesce(expires_at > _now, true) RETURNING seq, source
     ), counted AS (
         INSERT INTO tally SELECT _app, source, state, count(*) * way FROM up
         CROSS JOIN (VALUES ('scheduled', -1), ('ready', 1)) AS moves (state, way) GROUP BY source, state, way
     )
-    SELECT coalesce(array_agg(DISTINCT source), '{}'), array_agg(seq) INTO woke, _seqs FROM up;
+    SELECT coalesce(array_agg(DISTINCT source), '{}'), array_agg(seq) INTO woken, _seqs FROM up;
     IF _seqs IS NOT NULL THEN
-        PERFORM moved_v1(_app, _now, 'ready', _seqs);
+        PERFORM log_transitions_v1(_app, _now, 'ready', _seqs);
     END IF;
     IF cardinality(_seqs) = cardinality(_rung) THEN
         RETURN;
@@ -35,18 +35,18 @@ BEGIN
     FOR _one IN
         SELECT p.* FROM unnest(_rung) WITH ORDINALITY AS r (seq, nth)
         JOIN place AS p ON p.seq = ANY (_rung) AND p.seq = r.seq
-        WHERE p.lane IS NOT NULL OR p.ends <= _now ORDER BY r.nth
+        WHERE p.lane IS NOT NULL OR p.expires_at <= _now ORDER BY r.nth
     LOOP
-        IF _one.ends <= _now THEN
-            PERFORM to_chore_v1(_one.seq, 'expired', _now);
+        IF _one.expires_at <= _now THEN
+            PERFORM end_as_chore_v1(_one.seq, 'expired', _now);
         ELSE
-            UPDATE place SET kind = 'p', alarm = ends WHERE seq = _one.seq;
+            UPDATE place SET kind = 'p', alarm = expires_at WHERE seq = _one.seq;
             PERFORM count_v1(_app, _one.source, 'scheduled', -1);
             PERFORM count_v1(_app, _one.source, 'parked', 1);
-            PERFORM moved_v1(_app, _now, 'parked', ARRAY[_one.seq]);
+            PERFORM log_transitions_v1(_app, _now, 'parked', ARRAY[_one.seq]);
         END IF;
         IF _one.lane IS NOT NULL THEN
-            woke := woke || admit_v1(_app, _one.lane, _now, _one.seq);
+            woken := woken || admit_v1(_app, _one.lane, _now, _one.seq);
         END IF;
     END LOOP;
 END $$;
@@ -54,23 +54,23 @@ END $$;
 -- name: take_chores_v1
 -- What must end, whatever the limits say; with `known`, ready tasks of sources that nobody knows as well.
 CREATE FUNCTION take_chores_v1(
-    _app integer, _known text[], _laned boolean, _now double precision, OUT seqs bigint[], OUT sources text[],
-    OUT woke text[]
+    _app integer, _known text[], _limits_locked boolean, _now double precision, OUT seqs bigint[], OUT sources text[],
+    OUT woken text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _strays record;
     _lane text;
 BEGIN
-    woke := '{}';
+    woken := '{}';
     IF _known IS NOT NULL THEN
         SELECT coalesce(array_agg(seq), '{}') AS seqs, coalesce(array_agg(DISTINCT lane), '{}') AS lanes INTO _strays
         FROM (
             SELECT seq, lane FROM place WHERE app = _app AND kind = 'r' AND source <> ALL (_known)
-            AND (_laned OR lane IS NULL) LIMIT 100 FOR UPDATE SKIP LOCKED
+            AND (_limits_locked OR lane IS NULL) LIMIT 100 FOR UPDATE SKIP LOCKED
         ) AS ready;
-        PERFORM to_chore_v1(seq, 'stray', _now) FROM unnest(_strays.seqs) AS seq;
+        PERFORM end_as_chore_v1(seq, 'stray', _now) FROM unnest(_strays.seqs) AS seq;
         FOREACH _lane IN ARRAY array_remove(_strays.lanes, NULL) LOOP
-            woke := woke || admit_v1(_app, _lane, _now);
+            woken := woken || admit_v1(_app, _lane, _now);
         END LOOP;
     END IF;
     WITH taken AS (
@@ -82,12 +82,12 @@ BEGIN
     FROM taken;
 END $$;
 
--- name: take_v1
+-- name: pick_from_pool_v1
 -- Of one pool: by (rank, seq) over all its sources, at most `room` of each and `total` in all. Who finds its lane
 -- closed is parked, and another one is looked for, past a batch of them at most. more_suspects: how many of these the
 -- session may still run.
-CREATE FUNCTION take_v1(
-    _app integer, _sources text[], _room integer[], _total integer, _laned boolean, _now double precision,
+CREATE FUNCTION pick_from_pool_v1(
+    _app integer, _sources text[], _room integer[], _total integer, _limits_locked boolean, _now double precision,
     INOUT more_suspects integer, OUT seqs bigint[], OUT sources text[], OUT lanes text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -120,7 +120,7 @@ BEGIN
             CROSS JOIN LATERAL (
                 SELECT ctid, seq, rank, suspect, lane, cost, source FROM place
                 WHERE app = _app AND kind = 'r' AND source = q.source AND suspect = kinds.suspect
-                    AND (more_suspects > 0 OR NOT kinds.suspect) AND (_laned OR lane IS NULL)
+                    AND (more_suspects > 0 OR NOT kinds.suspect) AND (_limits_locked OR lane IS NULL)
                 ORDER BY rank, seq LIMIT q.most FOR UPDATE SKIP LOCKED
             ) AS found ORDER BY found.rank, found.seq
         ) AS f;
@@ -137,7 +137,7 @@ BEGIN
         LOOP
             EXIT WHEN cardinality(_taken) >= _total OR _shut >= 1000;
             CONTINUE WHEN _room[_one.nth] <= 0 OR _one.suspect AND more_suspects <= 0;
-            IF _one.lane IS NOT NULL AND NOT starts_v1(
+            IF _one.lane IS NOT NULL AND NOT may_start_v1(
                 _app, _one.lane, _one.cost, cardinality(array_positions(lanes, _one.lane)), _now
             ) THEN
                 UPDATE place SET kind = 'p' WHERE seq = _one.seq;
@@ -159,15 +159,15 @@ BEGIN
         END LOOP;
         DELETE FROM place WHERE ctid = ANY (_taken);
         EXIT WHEN _parked = '{}';
-        PERFORM moved_v1(_app, _now, 'parked', _parked);
+        PERFORM log_transitions_v1(_app, _now, 'parked', _parked);
         EXIT WHEN _shut >= 1000;
         _total := _total - cardinality(_taken);
     END LOOP;
 END $$;
 
--- name: hold_v1
+-- name: lease_v1
 -- One entry a source and lane: the tasks themselves are not touched.
-CREATE FUNCTION hold_v1(
+CREATE FUNCTION lease_v1(
     _app integer, _session text, _number bigint, _fence bigint, _seqs bigint[], _sources text[], _lanes text[],
     _chore boolean, _now double precision
 ) RETURNS void LANGUAGE plpgsql AS $$
@@ -182,6 +182,6 @@ BEGIN
     CROSS JOIN (VALUES ('ready', -1), ('running', 1)) AS moves (state, way)
     WHERE NOT _chore GROUP BY source, state, way;
     IF NOT _chore THEN
-        PERFORM moved_v1(_app, _now, 'running', _seqs);
+        PERFORM log_transitions_v1(_app, _now, 'running', _seqs);
     END IF;
 END $$;

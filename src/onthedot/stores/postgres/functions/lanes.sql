@@ -1,18 +1,18 @@
 -- What may start now: limits, buckets, and the tasks that their lane holds back. All of it behind the gate.
 
--- name: limit_v1
+-- name: effective_limit_v1
 -- Field by field, the most specific first: the name's own before its star, the operator's before code's.
-CREATE FUNCTION limit_v1(
-    _app integer, _name text, OUT there boolean, OUT cap integer, OUT rate double precision, OUT burst double precision,
+CREATE FUNCTION effective_limit_v1(
+    _app integer, _name text, OUT is_set boolean, OUT cap integer, OUT rate double precision, OUT burst double precision,
     OUT paused boolean
 ) LANGUAGE plpgsql AS $$
 BEGIN
     SELECT count(*) > 0, (array_agg(b.cap ORDER BY b.place) FILTER (WHERE b.cap IS NOT NULL))[1],
         (array_agg(b.rate ORDER BY b.place) FILTER (WHERE b.rate IS NOT NULL))[1],
         (array_agg(b.burst ORDER BY b.place) FILTER (WHERE b.rate IS NOT NULL))[1], coalesce(bool_or(b.paused), false)
-    INTO there, cap, rate, burst, paused
+    INTO is_set, cap, rate, burst, paused
     FROM (
-        SELECT *, (name <> _name, owner <> 'operator') AS place FROM bound
+        SELECT *, (name <> _name, owner <> 'operator') AS place FROM limit_rule
         WHERE app = _app AND (
             name = _name OR name = split_part(_name, '/', 1) || '/*' AND position('/' IN _name) > 0)
     ) AS b;
@@ -23,9 +23,9 @@ CREATE FUNCTION level_v1(
     _app integer, _name text, _rate double precision, _burst double precision, _now double precision
 ) RETURNS double precision LANGUAGE plpgsql AS $$
 DECLARE
-    _bucket bucket;
+    _bucket token_bucket;
 BEGIN
-    SELECT * INTO _bucket FROM bucket WHERE app = _app AND name = _name;
+    SELECT * INTO _bucket FROM token_bucket WHERE app = _app AND name = _name;
     RETURN coalesce(least(_burst, _bucket.tokens + _rate * greatest(_now - _bucket.at, 0) / 1000), _burst);
 END $$;
 
@@ -37,16 +37,16 @@ CREATE FUNCTION spend_v1(
 DECLARE
     _left double precision := level_v1(_app, _name, _rate, _burst, _now) - _cost;
 BEGIN
-    INSERT INTO bucket (app, name, tokens, at) VALUES (_app, _name, _left, _now)
-    ON CONFLICT (app, name) DO UPDATE SET tokens = _left, at = greatest(bucket.at, _now);
+    INSERT INTO token_bucket (app, name, tokens, at) VALUES (_app, _name, _left, _now)
+    ON CONFLICT (app, name) DO UPDATE SET tokens = _left, at = greatest(token_bucket.at, _now);
 END $$;
 
--- name: refill_v1
-CREATE FUNCTION refill_v1(_app integer, _lane text, _when double precision) RETURNS void LANGUAGE plpgsql AS $$
+-- name: set_refill_v1
+CREATE FUNCTION set_refill_v1(_app integer, _lane text, _when double precision) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO bucket (app, name, refill_at) VALUES (_app, _lane, _when)
-    ON CONFLICT (app, name) DO UPDATE SET refill_at = least(bucket.refill_at, _when)
-    WHERE bucket.refill_at IS NULL OR bucket.refill_at > _when;
+    INSERT INTO token_bucket (app, name, refill_at) VALUES (_app, _lane, _when)
+    ON CONFLICT (app, name) DO UPDATE SET refill_at = least(token_bucket.refill_at, _when)
+    WHERE token_bucket.refill_at IS NULL OR token_bucket.refill_at > _when;
 END $$;
 
 -- name: running_v1
@@ -55,12 +55,12 @@ CREATE FUNCTION running_v1(_app integer, _source text, _lane text) RETURNS bigin
 BEGIN
     IF _lane IS NOT NULL THEN
         RETURN (SELECT count(*) FROM onthedot.claim AS c CROSS JOIN unnest(c.seqs) AS held (seq)
-            CROSS JOIN LATERAL (SELECT settled FROM onthedot.task WHERE seq = held.seq OFFSET 0) AS t
-            WHERE c.app = _app AND c.lane = _lane AND NOT c.chore AND t.settled < c.fence);
+            CROSS JOIN LATERAL (SELECT settled_fence FROM onthedot.task WHERE seq = held.seq OFFSET 0) AS t
+            WHERE c.app = _app AND c.lane = _lane AND NOT c.chore AND t.settled_fence < c.fence);
     END IF;
     RETURN (SELECT count(*) FROM onthedot.claim AS c CROSS JOIN unnest(c.seqs) AS held (seq)
-        CROSS JOIN LATERAL (SELECT settled FROM onthedot.task WHERE seq = held.seq OFFSET 0) AS t
-        WHERE c.app = _app AND c.source = _source AND NOT c.chore AND t.settled < c.fence);
+        CROSS JOIN LATERAL (SELECT settled_fence FROM onthedot.task WHERE seq = held.seq OFFSET 0) AS t
+        WHERE c.app = _app AND c.source = _source AND NOT c.chore AND t.settled_fence < c.fence);
 END $$;
 
 -- name: admit_v1
@@ -69,9 +69,9 @@ END $$;
 CREATE FUNCTION admit_v1(_app integer, _lane text, _now double precision, _just bigint DEFAULT NULL) RETURNS text[]
 LANGUAGE plpgsql AS $$
 DECLARE
-    _limit record := limit_v1(_app, _lane);
+    _limit record := effective_limit_v1(_app, _lane);
     _slots bigint;  -- running and admitted
-    _pledged double precision;  -- what the admitted ones will cost
+    _reserved double precision;  -- what the admitted ones will cost
     _tokens double precision;
     _cost double precision;
     _missing double precision;
@@ -79,8 +79,8 @@ DECLARE
     _seqs bigint[] := '{}';
     _sources text[] := '{}';
 BEGIN
-    SELECT count(*), coalesce(sum(cost), 0) INTO _slots, _pledged FROM place
-    WHERE app = _app AND lane = _lane AND kind = 'r' AND _limit.there;
+    SELECT count(*), coalesce(sum(cost), 0) INTO _slots, _reserved FROM place
+    WHERE app = _app AND lane = _lane AND kind = 'r' AND _limit.is_set;
     _slots := _slots + CASE WHEN _limit.cap IS NULL THEN 0 ELSE running_v1(_app, NULL, _lane) END;
     _tokens := CASE WHEN _limit.rate IS NULL THEN 0 ELSE level_v1(_app, _lane, _limit.rate, _limit.burst, _now) END;
     FOR _ IN 0 .. 1000 LOOP
@@ -88,12 +88,12 @@ BEGIN
         ORDER BY rank, seq LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
         FOR _ IN 1 .. 2 LOOP  -- the first, else the one that has just come
-            _cost := least(_one.cost, _limit.burst);  -- one that was added under a larger burst waits for a full bucket
-            _missing := CASE WHEN _limit.rate IS NULL THEN 0 ELSE _cost - (_tokens - _pledged) END;
+            _cost := least(_one.cost, _limit.burst);  -- one that was added under a larger burst waits for a full token_bucket
+            _missing := CASE WHEN _limit.rate IS NULL THEN 0 ELSE _cost - (_tokens - _reserved) END;
             EXIT WHEN NOT _limit.paused AND coalesce(_slots < _limit.cap, true)
                 AND coalesce(_missing <= _limit.rate * 1e-6, true);
-            IF NOT _limit.paused AND coalesce(_slots < _limit.cap, true) AND _pledged + _cost <= _limit.burst THEN
-                PERFORM refill_v1(_app, _lane, _now + _missing / _limit.rate * 1000);
+            IF NOT _limit.paused AND coalesce(_slots < _limit.cap, true) AND _reserved + _cost <= _limit.burst THEN
+                PERFORM set_refill_v1(_app, _lane, _now + _missing / _limit.rate * 1000);
             END IF;  -- else time alone does not open it
             SELECT * INTO _one FROM place WHERE seq = _just AND kind = 'p' FOR UPDATE SKIP LOCKED;
             _just := NULL;
@@ -101,60 +101,60 @@ BEGIN
         END LOOP;
         EXIT WHEN _one.seq IS NULL;
         IF cardinality(_seqs) = 1000 THEN
-            PERFORM refill_v1(_app, _lane, _now);
+            PERFORM set_refill_v1(_app, _lane, _now);
             EXIT;
         END IF;
         UPDATE place SET kind = 'r' WHERE seq = _one.seq;
         _seqs := _seqs || _one.seq;
         _sources := _sources || _one.source;
         _slots := _slots + 1;
-        _pledged := _pledged + _one.cost;
+        _reserved := _reserved + _one.cost;
     END LOOP;
     IF _seqs <> '{}' THEN
         INSERT INTO tally SELECT _app, source, state, sum(way) FROM unnest(_sources) AS source
             CROSS JOIN (VALUES ('parked', -1), ('ready', 1)) AS moves (state, way) GROUP BY source, state;
-        PERFORM moved_v1(_app, _now, 'ready', _seqs);
+        PERFORM log_transitions_v1(_app, _now, 'ready', _seqs);
     END IF;
     RETURN _sources;
 END $$;
 
--- name: refilled_v1
+-- name: refill_lanes_v1
 -- Lanes whose moment has come, or of which somebody said that they may have opened. more: there may be others.
-CREATE FUNCTION refilled_v1(_app integer, _now double precision, OUT woke text[], OUT more boolean)
+CREATE FUNCTION refill_lanes_v1(_app integer, _now double precision, OUT woken text[], OUT more boolean)
 LANGUAGE plpgsql AS $$
 DECLARE
     _lane text;
     _done integer := 0;
     _in text[];
 BEGIN
-    woke := '{}';
-    INSERT INTO bucket (app, name, refill_at) SELECT DISTINCT _app, told.lane, _now FROM told_v1(_app) AS told (lane)
+    woken := '{}';
+    INSERT INTO token_bucket (app, name, refill_at) SELECT DISTINCT _app, checked.lane, _now FROM take_lane_checks_v1(_app) AS checked (lane)
     ON CONFLICT (app, name) DO UPDATE SET refill_at = _now;
     WHILE _done < 1000 LOOP
-        UPDATE bucket SET refill_at = NULL WHERE app = _app AND name = (
-            SELECT name FROM bucket WHERE app = _app AND refill_at <= _now + 1e-3 ORDER BY refill_at LIMIT 1
+        UPDATE token_bucket SET refill_at = NULL WHERE app = _app AND name = (
+            SELECT name FROM token_bucket WHERE app = _app AND refill_at <= _now + 1e-3 ORDER BY refill_at LIMIT 1
         ) RETURNING name INTO _lane;
         EXIT WHEN _lane IS NULL;
         _in := admit_v1(_app, _lane, _now);
-        woke := woke || _in;
+        woken := woken || _in;
         _done := _done + 1 + cardinality(_in);
     END LOOP;
     more := _done >= 1000;
 END $$;
 
--- name: told_v1
-CREATE FUNCTION told_v1(_app integer) RETURNS SETOF text LANGUAGE plpgsql AS $$
+-- name: take_lane_checks_v1
+CREATE FUNCTION take_lane_checks_v1(_app integer) RETURNS SETOF text LANGUAGE plpgsql AS $$
 BEGIN
-    RETURN QUERY DELETE FROM nudge WHERE ctid = ANY (ARRAY(
-        SELECT ctid FROM nudge WHERE app = _app LIMIT 1000 FOR UPDATE SKIP LOCKED)) RETURNING lane::text;
+    RETURN QUERY DELETE FROM lane_check WHERE ctid = ANY (ARRAY(
+        SELECT ctid FROM lane_check WHERE app = _app LIMIT 1000 FOR UPDATE SKIP LOCKED)) RETURNING lane::text;
 END $$;
 
--- name: room_v1
+-- name: source_capacity_v1
 -- How many more of a source may start now, and in how many ms it is worth asking again.
-CREATE FUNCTION room_v1(_app integer, _source text, _now double precision, OUT free integer, OUT wait double precision)
+CREATE FUNCTION source_capacity_v1(_app integer, _source text, _now double precision, OUT free integer, OUT wait double precision)
 LANGUAGE plpgsql AS $$
 DECLARE
-    _limit record := limit_v1(_app, _source);
+    _limit record := effective_limit_v1(_app, _source);
     _tokens double precision;
 BEGIN
     free := 1000000;
@@ -173,13 +173,13 @@ BEGIN
     END IF;
 END $$;
 
--- name: starts_v1
+-- name: may_start_v1
 -- May an admitted one start? The last look at its lane, since limits can have changed in between. `more`: so many of
 -- this lane are being taken in the same claim.
-CREATE FUNCTION starts_v1(_app integer, _lane text, _cost double precision, _more integer, _now double precision)
+CREATE FUNCTION may_start_v1(_app integer, _lane text, _cost double precision, _more integer, _now double precision)
 RETURNS boolean LANGUAGE plpgsql AS $$
 DECLARE
-    _limit record := limit_v1(_app, _lane);
+    _limit record := effective_limit_v1(_app, _lane);
     _missing double precision;
 BEGIN
     IF _limit.paused OR coalesce(running_v1(_app, NULL, _lane) + _more >= _limit.cap, false) THEN
@@ -189,7 +189,7 @@ BEGIN
         _cost := least(_cost, _limit.burst);
         _missing := _cost - level_v1(_app, _lane, _limit.rate, _limit.burst, _now);
         IF _missing > _limit.rate * 1e-6 THEN
-            PERFORM refill_v1(_app, _lane, _now);  -- what was pledged to it may be enough for the first parked one
+            PERFORM set_refill_v1(_app, _lane, _now);  -- what was reserved to it may be enough for the first parked one
             RETURN false;
         END IF;
         PERFORM spend_v1(_app, _lane, _limit.rate, _limit.burst, _cost, _now);

@@ -1,12 +1,12 @@
 -- What the verbs share.
 -- A statement is planned once, since planning takes as long as running it, and a plan that was made for an empty table
--- is kept for a full one: so every table is entered by an index condition that holds whatever is joined first (= ANY of
+-- is retention for a full one: so every table is entered by an index condition that holds whatever is joined first (= ANY of
 -- an array, or a lateral query that OFFSET 0 keeps apart).
 
 -- name: now_v1
-CREATE FUNCTION now_v1(_said double precision) RETURNS double precision LANGUAGE plpgsql AS $$
+CREATE FUNCTION now_v1(_given double precision) RETURNS double precision LANGUAGE plpgsql AS $$
 BEGIN  -- said: by a test that turns the clock; in production it is null
-    RETURN coalesce(_said, extract(epoch FROM clock_timestamp()) * 1000);
+    RETURN coalesce(_given, extract(epoch FROM clock_timestamp()) * 1000);
 END $$;
 
 -- name: app_v1
@@ -21,10 +21,10 @@ BEGIN
     RETURN _id;
 END $$;
 
--- name: gate_v1
+-- name: lock_limits_v1
 -- One at a time through what limits say, in a statement of its own: then one counts what others have committed. It is
 -- taken after everything that has to be waited for; behind it, rows that others have locked are skipped.
-CREATE FUNCTION gate_v1(_app integer) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION lock_limits_v1(_app integer) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock(1869897844, _app);
 END $$;
@@ -36,8 +36,8 @@ BEGIN
     INSERT INTO tally VALUES (_app, _source, _state, _by);
 END $$;
 
--- name: moved_v1
-CREATE FUNCTION moved_v1(_app integer, _now double precision, _state text, _seqs bigint[]) RETURNS void
+-- name: log_transitions_v1
+CREATE FUNCTION log_transitions_v1(_app integer, _now double precision, _state text, _seqs bigint[]) RETURNS void
 LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO change VALUES (_app, pg_current_xact_id()::text::bigint, floor(_now), _state, _seqs);
@@ -53,20 +53,20 @@ CREATE FUNCTION due_v1(_after double precision, _now double precision) RETURNS b
     SELECT CASE WHEN _after > 0 THEN ceil(_now + _after) ELSE floor(_now) END::bigint
 $$;
 
--- name: ends_v1
+-- name: expiry_v1
 -- Only what never started expires.
-CREATE FUNCTION ends_v1(_task task) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
+CREATE FUNCTION expiry_v1(_task task) RETURNS bigint LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE WHEN _task.started IS NULL THEN _task.due + _task.expires END
 $$;
 
--- name: past_v1
+-- name: history_v1
 -- Null: nothing has happened to it yet. The result is apart, since it may be long.
-CREATE FUNCTION past_v1(_task task) RETURNS text LANGUAGE sql STABLE AS $$
+CREATE FUNCTION history_v1(_task task) RETURNS text LANGUAGE sql STABLE AS $$
     SELECT CASE
-        WHEN _task.why = 'due' AND _task.settled = 0 AND NOT _task.cancel AND _task.crashes = 0 AND _task.earlier = 0
+        WHEN _task.reason = 'due' AND _task.settled_fence = 0 AND NOT _task.cancel_requested AND _task.crashes = 0 AND _task.earlier = 0
             AND _task.started IS NULL AND _task.session IS NULL AND _task.error IS NULL THEN NULL
         ELSE json_build_array(
-            _task.why, _task.retries, _task.crashes, _task.earlier, _task.cancel, _task.settled, _task.session,
+            _task.reason, _task.retries, _task.crashes, _task.earlier, _task.cancel_requested, _task.settled_fence, _task.session,
             _task.started, _task.ended, _task.keep_until, NULL, encode(_task.error, 'hex'),
             _task.hops)::text END
 $$;
@@ -74,8 +74,8 @@ $$;
 -- name: save_v1
 CREATE FUNCTION save_v1(_task task) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    UPDATE task SET due = _task.due, state = _task.state, why = _task.why, retries = _task.retries,
-        crashes = _task.crashes, earlier = _task.earlier, cancel = _task.cancel, settled = _task.settled,
+    UPDATE task SET due = _task.due, state = _task.state, reason = _task.reason, retries = _task.retries,
+        crashes = _task.crashes, earlier = _task.earlier, cancel_requested = _task.cancel_requested, settled_fence = _task.settled_fence,
         session = _task.session, started = _task.started, ended = _task.ended, keep_until = _task.keep_until,
         error = _task.error, result = _task.result, result_until = _task.result_until
     WHERE seq = _task.seq;
@@ -93,30 +93,30 @@ BEGIN
     INSERT INTO place VALUES (
         _task.seq, _task.app, _kind, _task.source, _task.crashes + 1 >= _task.max_crashes,
         CASE WHEN _kind = 'c' THEN nextval('chore') ELSE _task.due - _task.boost END, _task.lane, _task.cost,
-        ends_v1(_task), CASE WHEN _kind = 's' THEN _task.due WHEN _kind IN ('p', 'r') THEN ends_v1(_task) END);
+        expiry_v1(_task), CASE WHEN _kind = 's' THEN _task.due WHEN _kind IN ('p', 'r') THEN expiry_v1(_task) END);
     PERFORM count_v1(_task.app, _task.source, _state, 1);
-    PERFORM moved_v1(_task.app, _now, _state, ARRAY[_task.seq]);
+    PERFORM log_transitions_v1(_task.app, _now, _state, ARRAY[_task.seq]);
     RETURN CASE _kind WHEN 'r' THEN ARRAY[_task.source] ELSE '{}'::text[] END;
 END $$;
 
--- name: wait_to_end_v1
+-- name: queue_chore_v1
 -- From nowhere, since it was held as a chore. A lifted one waits for whoever lifts it again, unless it is to be
 -- cancelled.
-CREATE FUNCTION wait_to_end_v1(_task task, _now double precision) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION queue_chore_v1(_task task, _now double precision) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    IF _task.why = 'lifted' AND _task.cancel THEN
-        _task.why := 'cancel';
+    IF _task.reason = 'lifted' AND _task.cancel_requested THEN
+        _task.reason := 'cancel';
     END IF;
-    PERFORM enter_v1(_task, CASE _task.why WHEN 'lifted' THEN 'l' ELSE 'c' END::"char", _now);
+    PERFORM enter_v1(_task, CASE _task.reason WHEN 'lifted' THEN 'l' ELSE 'c' END::"char", _now);
 END $$;
 
--- name: again_v1
+-- name: requeue_v1
 -- Held no more: back to where it came from, or later; or to the chores, if it must end.
-CREATE FUNCTION again_v1(_task task, _after bigint, _now double precision) RETURNS text[] LANGUAGE plpgsql AS $$
+CREATE FUNCTION requeue_v1(_task task, _after bigint, _now double precision) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
-    IF _task.cancel OR _task.why IN ('cancel', 'expired', 'crashed', 'stray') THEN
+    IF _task.cancel_requested OR _task.reason IN ('cancel', 'expired', 'crashed', 'stray') THEN
         _task.state := 'ready';
-        _task.why := CASE WHEN _task.cancel THEN 'cancel' ELSE _task.why END;
+        _task.reason := CASE WHEN _task.cancel_requested THEN 'cancel' ELSE _task.reason END;
         RETURN enter_v1(_task, 'c', _now);
     END IF;
     IF _after IS NOT NULL THEN
@@ -126,15 +126,15 @@ BEGIN
         WHEN _task.due > _now THEN 's' WHEN _task.lane IS NULL THEN 'r' ELSE 'p' END::"char", _now);
 END $$;
 
--- name: to_chore_v1
+-- name: end_as_chore_v1
 -- From the place that it waits in, which is locked; its lane is the caller's to look after.
-CREATE FUNCTION to_chore_v1(_seq bigint, _why text, _now double precision) RETURNS void LANGUAGE plpgsql AS $$
+CREATE FUNCTION end_as_chore_v1(_seq bigint, _reason text, _now double precision) RETURNS void LANGUAGE plpgsql AS $$
 DECLARE
     _place place;
 BEGIN
     SELECT * INTO _place FROM place WHERE seq = _seq;
-    UPDATE place SET kind = CASE _why WHEN 'lifted' THEN 'l' ELSE 'c' END, rank = nextval('chore'), alarm = NULL
+    UPDATE place SET kind = CASE _reason WHEN 'lifted' THEN 'l' ELSE 'c' END, rank = nextval('chore'), alarm = NULL
     WHERE seq = _seq;
-    UPDATE task SET why = _why, state = state_v1(_place.kind) WHERE seq = _seq;
-    PERFORM moved_v1(_place.app, _now, state_v1(_place.kind), ARRAY[_seq]);
+    UPDATE task SET reason = _reason, state = state_v1(_place.kind) WHERE seq = _seq;
+    PERFORM log_transitions_v1(_place.app, _now, state_v1(_place.kind), ARRAY[_seq]);
 END $$;

@@ -5,7 +5,7 @@ DECLARE
     _verb regprocedure;
 BEGIN
     FOR _verb IN SELECT oid FROM pg_proc WHERE pronamespace = 'onthedot'::regnamespace
-        AND proargnames[1] = '_said' AND proargtypes[0] = 'json'::regtype
+        AND proargnames[1] = '_request' AND proargtypes[0] = 'json'::regtype
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = onthedot SET lock_timeout = ''4s''
             SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off',
