@@ -1,4 +1,4 @@
-"""Hints: who listens, on which loop, and what has gathered for them."""
+"""Hints inside one process: a hub passes them to the listeners of a session, each on its own event loop."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ from types import MappingProxyType
 from onthedot.stores.contract import Hint
 
 RECHECK = ""  # among the sources of a notification: Hint.recheck
-_NOTHING: Mapping[str, str] = MappingProxyType({})
+_NONE: Mapping[str, str] = MappingProxyType({})
 
 
 class HintBuffer:
-    """Gathers hints until its loop has time; told from any thread, under the store's lock."""
+    """Gathers the hints of one listener until its event loop reads them. Any thread may notify."""
 
     def __init__(self) -> None:
         self._loop = asyncio.get_running_loop()
@@ -24,34 +24,38 @@ class HintBuffer:
         self._clear()
 
     def _clear(self) -> None:
-        self._told = self._resync = False
+        self._notified = False
+        self._resync = False
+        self._recheck = False
         self._sources: set[str] = set()
-        self._cancel: dict[str, str] = {}
+        self._cancel_requests: dict[str, str] = {}
         self._ended: set[str] = set()
 
-    def tell(
+    def notify(
         self,
         sources: Iterable[str] = (),
-        cancel: Mapping[str, str] = _NOTHING,
+        cancel_requests: Mapping[str, str] = _NONE,
         ended: Iterable[str] = (),
         *,
+        recheck: bool = False,
         resync: bool = False,
     ) -> bool:
-        """False: its loop is gone."""
+        """Add to the next hint; False: the event loop is closed."""
         with self._lock:
             self._resync = self._resync or resync
+            self._recheck = self._recheck or recheck
             self._sources.update(sources)
-            self._cancel.update(cancel)
+            self._cancel_requests.update(cancel_requests)
             self._ended.update(ended)
-            if self._told:
+            if self._notified:
                 return True
-            self._told = True
+            self._notified = True
         if threading.get_ident() == self._thread:
             self._event.set()
             return not self._loop.is_closed()
         try:
             self._loop.call_soon_threadsafe(self._event.set)
-        except RuntimeError:  # closed without having stopped listening
+        except RuntimeError:  # the loop was closed before its listener
             return False
         return True
 
@@ -59,16 +63,19 @@ class HintBuffer:
         await self._event.wait()
         self._event.clear()
         with self._lock:
-            recheck = RECHECK in self._sources
             hint = Hint(
-                frozenset(self._sources - {RECHECK}), dict(self._cancel), frozenset(self._ended), self._resync, recheck
+                frozenset(self._sources - {RECHECK}),
+                self._cancel_requests,
+                frozenset(self._ended),
+                self._resync,
+                self._recheck or RECHECK in self._sources,
             )
             self._clear()
         return hint
 
 
 class HintHub:
-    """All listeners by session. A session may have several, one a loop."""
+    """All listeners by session. A session may have several, one per event loop."""
 
     def __init__(self) -> None:
         self._by_session: dict[str, list[HintBuffer]] = {}
@@ -76,28 +83,34 @@ class HintHub:
     def __contains__(self, session: object) -> bool:
         return session in self._by_session
 
-    def tell(
-        self, session: str, sources: Iterable[str] = (), cancel: Mapping[str, str] = _NOTHING, ended: Iterable[str] = ()
+    def notify(
+        self,
+        session: str,
+        sources: Iterable[str] = (),
+        cancel_requests: Mapping[str, str] = _NONE,
+        ended: Iterable[str] = (),
+        *,
+        recheck: bool = False,
+        resync: bool = False,
     ) -> None:
         for listener in list(self._by_session.get(session, ())):
-            if not listener.tell(sources, cancel, ended):
+            if not listener.notify(sources, cancel_requests, ended, recheck=recheck, resync=resync):
                 self.remove(session, listener)
 
-    def tell_all(self, sources: Iterable[str], but: str | None) -> None:
+    def notify_all(self, sources: Iterable[str], *, recheck: bool = False, caller: str | None = None) -> None:
+        """Notify every session but the caller's, which sees the effects of its call itself."""
         for session in list(self._by_session):
-            if session != but:
-                self.tell(session, sources)
+            if session != caller:
+                self.notify(session, sources, recheck=recheck)
 
     def resync(self) -> None:
         """Some hints were lost."""
-        for session, listeners in list(self._by_session.items()):
-            for listener in list(listeners):
-                if not listener.tell(resync=True):
-                    self.remove(session, listener)
+        for session in list(self._by_session):
+            self.notify(session, resync=True)
 
-    def listen(self, session: str, first: Callable[[], Awaitable[object]] | None = None) -> HintStream:
-        """first: what must be there before anything can be heard."""
-        return HintStream(self, session, first)
+    def listen(self, session: str, connect: Callable[[], Awaitable[object]] | None = None) -> HintStream:
+        """connect: awaited before the first hint, which has `resync` set."""
+        return HintStream(self, session, connect)
 
     def add(self, session: str) -> HintBuffer:
         listener = HintBuffer()
@@ -105,20 +118,20 @@ class HintHub:
         return listener
 
     def remove(self, session: str, listener: HintBuffer) -> None:
-        there = self._by_session.get(session, [])
-        if listener in there:
-            there.remove(listener)
-        if not there:
+        listeners = self._by_session.get(session, [])
+        if listener in listeners:
+            listeners.remove(listener)
+        if not listeners:
             self._by_session.pop(session, None)
 
 
 class HintStream:
-    """A class and not a generator: one that is thrown away in mid-wait must not complain about it."""
+    """The hints of one listener. A class and not a generator: it may be dropped while it waits, without a warning."""
 
-    def __init__(self, listeners: HintHub, session: str, first: Callable[[], Awaitable[object]] | None = None) -> None:
-        self._first = first
-        self._listeners = listeners
+    def __init__(self, hub: HintHub, session: str, connect: Callable[[], Awaitable[object]] | None = None) -> None:
+        self._hub = hub
         self._session = session
+        self._connect = connect
         self._listener: HintBuffer | None = None
 
     def __aiter__(self) -> HintStream:
@@ -126,12 +139,12 @@ class HintStream:
 
     async def __anext__(self) -> Hint:
         if self._listener is None:
-            if self._first is not None:
-                await self._first()
-            self._listener = self._listeners.add(self._session)
+            if self._connect is not None:
+                await self._connect()
+            self._listener = self._hub.add(self._session)
             return Hint(resync=True)
         return await self._listener.next()
 
     async def aclose(self) -> None:
         if self._listener is not None:
-            self._listeners.remove(self._session, self._listener)
+            self._hub.remove(self._session, self._listener)

@@ -134,7 +134,7 @@ class MemoryStore:
             holder = self._tables.holds.get(record.uuid)
             if holder is not None:
                 self._flag(record)
-                self._listeners.tell(holder.session, cancel={record.uuid: reason})
+                self._listeners.notify(holder.session, cancel_requests={record.uuid: reason})
                 return None
             if record.history.reason not in CHORE_REASONS:
                 record = self._tables.end_as_chore(record, "cancel", now)
@@ -304,7 +304,7 @@ class MemoryStore:
         sources = self._tables.woken | self._tables.sooner
         for session in self._sessions.names():
             if session != but:
-                self._listeners.tell(session, sources=sources)
+                self._listeners.notify(session, sources=sources)
 
     def _tell_ends(self, records: Sequence[Record]) -> None:
         told: dict[str, list[str]] = {}
@@ -312,7 +312,7 @@ class MemoryStore:
             if (to := record.policy.reply_to) is not None and to in self._listeners:
                 told.setdefault(to, []).append(record.uuid)
         for session, uuids in told.items():
-            self._listeners.tell(session, ended=uuids)
+            self._listeners.notify(session, ended=uuids)
 
     # -- settling
 

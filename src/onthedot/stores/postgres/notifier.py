@@ -111,11 +111,11 @@ class Notifier:
     def deliver(self, told: Notification) -> None:
         """To listeners of this loop."""
         if told.sources:
-            self._listeners.tell_all(told.sources, but=told.but)
+            self._listeners.notify_all(told.sources, caller=told.but)
         for session, uuids in told.ended or ():
-            self._listeners.tell(session, ended=uuids)
+            self._listeners.notify(session, ended=uuids)
         for session, uuid in told.cancel or ():
-            self._listeners.tell(session, cancel={uuid: told.reason})
+            self._listeners.notify(session, cancel_requests={uuid: told.reason})
 
     # -- hearing
 

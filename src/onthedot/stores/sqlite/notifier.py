@@ -117,7 +117,7 @@ class DatagramNotifier(HintHub):
                     message = msgspec.json.decode(ear.recv(65536), type=_Message)
                     peers = peers or message[3]
                     if any(message[:3]):
-                        super().tell(session, *message[:3])
+                        super().notify(session, *message[:3])
             except (OSError, msgspec.DecodeError):
                 pass  # nothing more, closed meanwhile, or a stranger's word
         return peers
@@ -143,7 +143,7 @@ class DatagramNotifier(HintHub):
                     continue
                 self._unsent += [(self._name(session), datagram) for datagram in its.datagrams()]
             elif its.sources or its.cancel or its.ended:
-                self.tell(session, its.sources, its.cancel, its.ended)
+                self.notify(session, its.sources, its.cancel, its.ended)
         self.send()
 
     def send(self) -> bool:
