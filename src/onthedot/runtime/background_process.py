@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import TYPE_CHECKING
 
 from onthedot.errors import DeclarationError, SchedulerStateError
-from onthedot.executors.processes.fork_server import ForkServer, describe_exit, method_of, supported
+from onthedot.executors.processes.fork_server import ForkServer, describe_exit, is_supported, resolve_method
 from onthedot.executors.processes.messages import (
     BootMessage,
     FrameReader,
@@ -49,7 +49,7 @@ class BackgroundProcess:
         self._stop_timeout = stop_timeout
         self._lock = threading.Lock()
         self._frames = FrameReader(read_from_child)
-        self._fork_server = ForkServer(method_of(None), CHILD_ENTRY_POINT, folder)
+        self._fork_server = ForkServer(resolve_method(None), CHILD_ENTRY_POINT, folder)
         self._pipe, theirs = socket.socketpair()
         with theirs:
             self._fork_server.launch(1, theirs)
@@ -96,7 +96,7 @@ class BackgroundProcess:
         return None
 
     def _end(self) -> str:
-        status = self._fork_server.last_end(1.0)
+        status = self._fork_server.wait_for_exit(1.0)
         return "has ended" if status is None else describe_exit(status)
 
     def ensure_known(self, name: str, module: str) -> None:
@@ -138,7 +138,7 @@ class BackgroundProcess:
 
 
 def require_importable(boot: BootMessage) -> None:
-    if not supported():
+    if not is_supported():
         raise SchedulerStateError(
             "a background process needs process groups and descriptors that can be handed over, which this system does "
             "not have: use start(auto=True, threading=True)"

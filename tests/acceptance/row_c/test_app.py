@@ -20,7 +20,7 @@ from tests.acceptance.scripts import Script
 from tests.support.waits import SOON, wait_until
 
 pytestmark = [
-    pytest.mark.skipif(not fork_server.supported(), reason="needs process groups"),
+    pytest.mark.skipif(not fork_server.is_supported(), reason="needs process groups"),
     pytest.mark.usefixtures("nothing_stays"),
 ]
 

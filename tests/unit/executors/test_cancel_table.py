@@ -36,7 +36,7 @@ app = App("cancel-table", store="memory://", threads=2, processes=2, stop_timeou
 KINDS = [
     "async",
     "thread",
-    pytest.param("process", marks=pytest.mark.skipif(not fork_server.supported(), reason="needs process groups")),
+    pytest.param("process", marks=pytest.mark.skipif(not fork_server.is_supported(), reason="needs process groups")),
 ]
 
 

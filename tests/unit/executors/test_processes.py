@@ -21,7 +21,7 @@ from tests.support.programs import tasks
 from tests.support.waits import SOON, until
 
 pytestmark = [
-    pytest.mark.skipif(not fork_server.supported(), reason="needs process groups"),
+    pytest.mark.skipif(not fork_server.is_supported(), reason="needs process groups"),
     pytest.mark.usefixtures("no_process_stays"),
 ]
 app = tasks.app

@@ -1,8 +1,8 @@
-"""The parent of all pool children: it starts them, sees them end, and ends them.
+"""The fork server: the parent process of all pool children. It starts, reaps and kills them.
 
-It is a process of its own that runs nobody's tasks. So neither a worker that is killed, nor a task that holds the
-interpreter's lock, keeps it from killing a whole process group; and a child is forked from something small and warm.
-A child's group is killed whenever the child ends, before its number can be used again: nothing it forked goes on.
+It runs no tasks itself. So it can kill a process group even if the worker was killed or a task holds the interpreter
+lock, and children are forked from a small process that has imported the library. When a child ends, its process group
+is killed before its process id can be reused, so nothing that the child forked remains.
 """
 
 from __future__ import annotations
@@ -25,26 +25,37 @@ from contextlib import suppress
 from functools import partial
 from importlib import import_module
 from types import FrameType
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Method = Literal["forkserver", "spawn"]
 METHODS: tuple[Method, ...] = ("forkserver", "spawn")
 
-_ORDER = struct.Struct("!cI")  # launch (with a descriptor) or kill a number; finish within so many ms
-_EVENT = struct.Struct("!Ii")  # a number has ended with this status
-_LAUNCH, _KILL, _FINISH = b"L", b"K", b"F"
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_COMMAND = struct.Struct("!cI")  # launch (with a descriptor) or kill a number; finish within so many ms
+_EXIT = struct.Struct("!Ii")  # a number, and the status with which it ended
+_LAUNCH = b"L"
+_KILL = b"K"
+_FINISH = b"F"
+_PR_SET_PDEATHSIG = 1
+_PR_SET_CHILD_SUBREAPER = 36
 
 
-def method_of(said: Method | None) -> Method:
-    """What was said here, else to multiprocessing, else the fast one."""
-    if said is None:
-        said = "spawn" if multiprocessing.get_start_method(allow_none=True) == "spawn" else "forkserver"
-    return said
+class ChildExit(NamedTuple):
+    """The end of a child."""
+
+    number: int
+    status: int  # exit code, or the negative number of a signal
+
+
+def resolve_method(method: Method | None) -> Method:
+    """The given method, else the one of ``multiprocessing.set_start_method()``, else the faster one."""
+    if method is not None:
+        return method
+    return "spawn" if multiprocessing.get_start_method(allow_none=True) == "spawn" else "forkserver"
 
 
 def describe_exit(status: int) -> str:
-    """
+    """The end of a process, for messages.
+
     >>> describe_exit(3), describe_exit(-9)
     ('ended with exit code 3', 'was killed by signal 9 (SIGKILL)')
     """
@@ -55,13 +66,13 @@ def describe_exit(status: int) -> str:
     return f"was killed by signal {-status}"
 
 
-def supported() -> bool:
-    """Sessions, process groups and descriptors that can be handed over: not on Windows."""
+def is_supported() -> bool:
+    """Whether this system has sessions, process groups and descriptor passing: not on Windows."""
     return all(hasattr(os, name) for name in ("fork", "setsid", "killpg")) and hasattr(socket, "send_fds")
 
 
 class ForkServer:
-    """The worker's end. It belongs to the process that made it."""
+    """The worker's side of a fork server. It belongs to the process that created it."""
 
     def __init__(self, method: Method, entry_point: str, folder: str = "") -> None:
         """entry_point: the module whose ``main(descriptor)`` runs in a child. folder: removed if this process dies."""
@@ -72,23 +83,23 @@ class ForkServer:
                 command, pass_fds=(theirs.fileno(),), stdin=subprocess.DEVNULL, start_new_session=True
             )
         self._control.setblocking(False)
-        self._events = b""
+        self._unread = b""
 
     def fileno(self) -> int:
         return self._control.fileno()
 
     def launch(self, number: int, pipe: socket.socket) -> None:
-        """A child that talks over this pipe; the caller closes its copy."""
-        with suppress(OSError):  # gone: events() says so
-            socket.send_fds(self._control, [_ORDER.pack(_LAUNCH, number)], [pipe.fileno()])
+        """Starts a child that communicates over this pipe; the caller closes its copy."""
+        with suppress(OSError):  # the fork server is gone: exits() returns None
+            socket.send_fds(self._control, [_COMMAND.pack(_LAUNCH, number)], [pipe.fileno()])
 
     def kill(self, number: int) -> None:
-        """The child and all that it has forked, unless it has ended by itself."""
+        """Kills the child and all that it has forked, unless it has ended by itself."""
         with suppress(OSError):
-            self._control.send(_ORDER.pack(_KILL, number))
+            self._control.send(_COMMAND.pack(_KILL, number))
 
-    def events(self) -> list[tuple[int, int]] | None:
-        """Numbers that have ended, with their status. None: the shepherd itself is gone, and the children with it."""
+    def exits(self) -> list[ChildExit] | None:
+        """The children that have ended since the last call; None if the fork server and all of them are gone."""
         try:
             data = self._control.recv(65536)
         except BlockingIOError:
@@ -97,68 +108,69 @@ class ForkServer:
             return None
         if not data:
             return None
-        self._events += data
-        whole = len(self._events) // _EVENT.size * _EVENT.size
-        data, self._events = self._events[:whole], self._events[whole:]
-        return list(_EVENT.iter_unpack(data))
+        self._unread += data
+        complete = len(self._unread) // _EXIT.size * _EXIT.size
+        exits = [ChildExit(*fields) for fields in _EXIT.iter_unpack(self._unread[:complete])]
+        self._unread = self._unread[complete:]
+        return exits
 
-    def last_end(self, timeout: float) -> int | None:
-        """Waits for an end, where there is no event loop."""
+    def wait_for_exit(self, timeout: float) -> int | None:
+        """The status of the next child that ends, within so many seconds; for code without an event loop."""
         self._control.settimeout(timeout)
         with suppress(TimeoutError):
-            for _, status in self.events() or ():
-                return status
+            for child_exit in self.exits() or ():
+                return child_exit.status
         return None
 
     def finish(self, grace: float) -> None:
-        """Children that still are there after `grace` seconds are killed; then it ends. Waits for nothing."""
+        """Ends the fork server; children that remain after `grace` seconds are killed. Does not wait."""
         with suppress(OSError):
-            self._control.send(_ORDER.pack(_FINISH, int(grace * 1000)))
+            self._control.send(_COMMAND.pack(_FINISH, int(grace * 1000)))
         self._control.close()
-        # Somebody must take its status, or a dead entry stays in the table of processes.
+        # Its exit status must be collected, or it stays as a zombie.
         try:
-            threading.Thread(target=self._process.wait, name="onthedot-shepherd-ends", daemon=True).start()
-        except RuntimeError:  # the interpreter ends, and init takes it
+            threading.Thread(target=self._process.wait, name="onthedot-fork-server-exit", daemon=True).start()
+        except RuntimeError:  # the interpreter ends, and init collects it
             self._process.returncode = 0
 
     def after_fork(self) -> None:
-        """In a fork of the worker: it is the worker's, and must see the worker's end."""
+        """In a fork of the worker: close its copy, so that the fork server notices the end of the worker."""
         self._control.close()
         self._process.returncode = 0
 
 
 def _python(module: str, *arguments: object) -> list[str]:
-    """Runs main() of a module of this package, found where this process found it."""
-    # The first words are for those who look at a list of processes.
+    """A command that runs main() of a module, found where this process found it."""
+    # The module's name comes first, for people who read a list of processes.
     code = f"'{module}'; import sys; sys.path[:] = {sys.path!r}; "
     code += f"from {module} import main; main(*sys.argv[1:])"
     flags: list[str] = getattr(subprocess, "_args_from_interpreter_flags", list)()
     return [sys.executable, *flags, "-c", code, *map(str, arguments)]
 
 
-# -- in the shepherd's own process
+# -- in the fork server's own process
 
 
 class _ForkServerLoop:
-    def __init__(self, control: socket.socket, worker: int, begin: Callable[[int], object]) -> None:
+    def __init__(self, control: socket.socket, worker: int, run_child: Callable[[int], object]) -> None:
         self._control = control
-        self._begin = begin
+        self._run_child = run_child
         self._pids: dict[int, int] = {}  # by number
-        self._deadline: float | None = None  # set: an end is wanted, and then it must have come
-        self.finishes = False  # because the worker said so
+        self._deadline: float | None = None  # set while it ends: then all children must have ended
+        self.finished_by_worker = False
         self._selector = selectors.DefaultSelector()
-        self._selector.register(control, selectors.EVENT_READ, self._ordered)
-        self._ended, self._wakeup = socket.socketpair()
-        self._ended.setblocking(False)
+        self._selector.register(control, selectors.EVENT_READ, self._on_command)
+        self._child_signal, self._wakeup = socket.socketpair()
+        self._child_signal.setblocking(False)
         self._wakeup.setblocking(False)
         signal.set_wakeup_fd(self._wakeup.fileno(), warn_on_full_buffer=False)
         signal.signal(signal.SIGCHLD, _wake_up)
-        self._selector.register(self._ended, selectors.EVENT_READ, self._reap)
-        if hasattr(os, "pidfd_open"):  # for a fork of the worker's may hold the other end of `control`
+        self._selector.register(self._child_signal, selectors.EVENT_READ, self._reap)
+        if hasattr(os, "pidfd_open"):  # because a fork of the worker may hold the other end of `control`
             pidfd = os.pidfd_open(worker)
-            self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._orphaned(pidfd))
+            self._selector.register(pidfd, selectors.EVENT_READ, lambda: self._on_worker_gone(pidfd))
 
-    def watch(self) -> None:
+    def run(self) -> None:
         while self._deadline is None or self._pids:
             left = None if self._deadline is None else self._deadline - time.monotonic()
             if left is not None and left <= 0:
@@ -168,30 +180,30 @@ class _ForkServerLoop:
             for key, _ in self._selector.select(left):
                 key.data()
 
-    def _ordered(self) -> None:
-        try:
-            data, descriptors, _, _ = socket.recv_fds(self._control, _ORDER.size, 1)
-        except ConnectionError:
-            data, descriptors = b"", []
-        if len(data) < _ORDER.size:
-            self._orphaned(self._control)
+    def _on_command(self) -> None:
+        data = b""
+        descriptors: list[int] = []
+        with suppress(ConnectionError):
+            data, descriptors, _, _ = socket.recv_fds(self._control, _COMMAND.size, 1)
+        if len(data) < _COMMAND.size:
+            self._on_worker_gone(self._control)
             return
-        order, number = _ORDER.unpack(data)
-        if order == _LAUNCH:
+        command, number = _COMMAND.unpack(data)
+        if command == _LAUNCH:
             self._launch(number, descriptors[0])
-        elif order == _KILL:
+        elif command == _KILL:
             self._kill(number)
         else:
-            self.finishes = True
+            self.finished_by_worker = True
             self._deadline = time.monotonic() + number / 1000
 
     def _launch(self, number: int, descriptor: int) -> None:
         fork_server = os.getpid()
         try:
             pid = os.fork()
-        except OSError:  # too many processes, or no memory: that one launch has failed, and nobody else
+        except OSError:  # too many processes, or no memory: only this launch has failed
             os.close(descriptor)
-            self._control.send(_EVENT.pack(number, 1))
+            self._control.send(_EXIT.pack(number, 1))
             return
         if pid:
             self._pids[number] = pid
@@ -201,55 +213,58 @@ class _ForkServerLoop:
         _die_with(fork_server)
         signal.set_wakeup_fd(-1)
         signal.signal(signal.SIGCHLD, signal.SIG_DFL)
-        for each in (self._selector, self._control, self._ended, self._wakeup):
+        for each in (self._selector, self._control, self._child_signal, self._wakeup):
             each.close()
-        self._begin(descriptor)
+        self._run_child(descriptor)
         sys.exit()
 
     def _kill(self, number: int) -> None:
         if (pid := self._pids.get(number)) is not None:
             _kill_group(pid)
-            os.kill(pid, signal.SIGKILL)  # if it has not come to its setsid() yet
+            os.kill(pid, signal.SIGKILL)  # in case it has not called setsid() yet
 
     def _reap(self) -> None:
         with suppress(BlockingIOError):
-            while self._ended.recv(4096):
+            while self._child_signal.recv(4096):
                 pass
         numbers = {pid: number for number, pid in self._pids.items()}
         with suppress(ChildProcessError):
-            while (ended := os.waitpid(-1, os.WNOHANG))[0]:
-                pid, status = ended
+            while True:
+                pid, status = os.waitpid(-1, os.WNOHANG)
+                if not pid:
+                    break
                 _kill_group(pid)
                 if (number := numbers.get(pid)) is not None:
                     del self._pids[number]
-                    with suppress(OSError):  # nobody listens any more
-                        self._control.send(_EVENT.pack(number, os.waitstatus_to_exitcode(status)))
+                    with suppress(OSError):  # the worker is gone
+                        self._control.send(_EXIT.pack(number, os.waitstatus_to_exitcode(status)))
 
-    def _orphaned(self, told_by: socket.socket | int) -> None:
-        """The worker is gone. If it had said that it would go, its children have their time."""
-        self._selector.unregister(told_by)
+    def _on_worker_gone(self, source: socket.socket | int) -> None:
+        """The worker has ended. After a finish() its children keep their grace time."""
+        self._selector.unregister(source)
         if self._deadline is None:
             self._deadline = time.monotonic()
 
 
 def main(descriptor: str, worker: str, method: Method, entry_point: str, folder: str = "") -> None:
-    for each in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd tell them to the whole family
+    """The program of the fork server."""
+    for each in (signal.SIGINT, signal.SIGTERM):  # a terminal and systemd send them to every process
         signal.signal(each, signal.SIG_IGN)
-    begin: Callable[[int], object] = partial(_execute, entry_point)
+    run_child: Callable[[int], object] = partial(_execute, entry_point)
     if method == "forkserver":
-        begin = import_module(entry_point).main
+        run_child = import_module(entry_point).main
         gc.collect()
         gc.freeze()  # so that children share its pages
-    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # what tasks leave behind ends up here, and is not left as a zombie
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)  # orphans of tasks become its children, so it can reap them
     if os.getppid() == int(worker):
-        flock = _ForkServerLoop(socket.socket(fileno=int(descriptor)), int(worker), begin)
-        flock.watch()
-        if folder and not flock.finishes:
+        loop = _ForkServerLoop(socket.socket(fileno=int(descriptor)), int(worker), run_child)
+        loop.run()
+        if folder and not loop.finished_by_worker:
             shutil.rmtree(folder, ignore_errors=True)
 
 
 def _wake_up(number: int, frame: FrameType | None) -> None:
-    """What counts is the byte that the interpreter writes for it."""
+    """Needed so that the interpreter writes a byte to the wake-up descriptor."""
 
 
 def _execute(entry_point: str, descriptor: int) -> None:
@@ -259,7 +274,7 @@ def _execute(entry_point: str, descriptor: int) -> None:
 
 
 def _die_with(parent: int) -> None:
-    """If the shepherd is killed, the child goes too. Elsewhere than on Linux the worker does that."""
+    """If the fork server is killed, the child is, too. On other systems than Linux the worker does that."""
     _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
     if os.getppid() != parent:
         os._exit(1)
