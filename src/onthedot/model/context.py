@@ -1,4 +1,4 @@
-"""What a task can know and say while it runs: ``current_task()``."""
+"""The task that runs here, for its own code: ``current_task()``."""
 
 from __future__ import annotations
 
@@ -72,10 +72,18 @@ class RunState:
 
 
 class TaskContext:
-    """The task that is running here.
+    """The running task, for its own code; `current_task()` returns it.
 
-    ``uuid`` · ``source`` · ``args`` · ``attempt`` · ``is_last_attempt`` · ``last_error`` · ``fence``
-    · ``idempotency_key`` · ``scheduled_for`` · ``deadline`` · ``tags`` · ``metadata`` · ``logger``
+    >>> from onthedot import App
+    >>> app = App(store="memory://")
+    >>> @app.task
+    ... def build() -> str:
+    ...     ctx = current_task()
+    ...     ctx.progress(1, total=2)
+    ...     return f"{ctx.source}, attempt {ctx.attempt}"
+    >>> with app.background():
+    ...     build.delay().result(timeout=5)
+    'build, attempt 1'
     """
 
     def __init__(self, run: RunState) -> None:
@@ -83,46 +91,49 @@ class TaskContext:
 
     @property
     def uuid(self) -> str:
+        """Id of the task."""
         return self._run.record.uuid
 
     @property
     def source(self) -> str:
+        """Name of the task's function or consumer."""
         return self._run.record.source
 
     @property
     def args(self) -> Mapping[str, Any]:
-        """By name, as they were passed."""
+        """The arguments by name, as they were passed."""
         return self._run.arguments
 
     @property
     def attempt(self) -> int:
-        """From 1; a worker's death counts as an attempt, a snooze does not."""
+        """Number of this run, from 1. The death of a worker counts, a snooze does not."""
         return self._run.record.attempt
 
     @property
     def is_last_attempt(self) -> bool:
-        """No retry is left after this run."""
+        """Whether no retry is left after this run."""
         return self._run.record.history.retries >= self._run.source.options.max_retries
 
     @property
     def last_error(self) -> TaskFailure | None:
+        """The error of the last attempt; None in the first one."""
         from onthedot.model.failures import decode_failure
 
         return decode_failure(self._run.record.history.error)
 
     @property
     def fence(self) -> int:
-        """Grows with every claim: pass it to systems that can refuse a stale writer."""
+        """A number that grows with every claim, for systems that can refuse a stale writer."""
         return self._run.lease.fence
 
     @property
     def idempotency_key(self) -> str:
-        """The same for every attempt of this task."""
+        """The uuid: the same for every attempt of this task."""
         return self._run.record.uuid
 
     @property
     def scheduled_for(self) -> datetime:
-        """The nominal time: of the schedule's window, else when the task was due."""
+        """The nominal time: that of the schedule's window, else when the task was due."""
         if self._run.headers.scheduled_for is not None:
             return from_ms(self._run.headers.scheduled_for)
         if self._run.headers.at is not None:
@@ -131,41 +142,48 @@ class TaskContext:
 
     @property
     def deadline(self) -> datetime | None:
-        """When the timeout strikes."""
+        """When the run times out; None without a timeout."""
         return None if self._run.deadline_ms is None else from_ms(self._run.deadline_ms)
 
     @property
     def tags(self) -> tuple[str, ...]:
+        """The tags of the task."""
         return self._run.record.policy.tags
 
     @property
     def metadata(self) -> Mapping[str, Any]:
+        """The ``options(metadata=…)`` of the call."""
         return self._run.headers.metadata or {}
 
     @property
     def logger(self) -> logging.LoggerAdapter[logging.Logger]:
-        """``onthedot.task``, with uuid, source and attempt on every record."""
+        """The logger ``onthedot.task``; each record has uuid, source, attempt and worker."""
         fields = {"uuid": self.uuid, "source": self.source, "attempt": self.attempt, "worker": self._run.lease.session}
         return logging.LoggerAdapter(self._run.reports.log, fields)
 
     def progress(self, done: float, total: float = 100) -> None:
-        """Says how far it is; the last word stays. Cheap: what is said between two writes is written once."""
+        """Reports how far the task is, for ``handle.info()`` and the command line. Reports are written in batches.
+
+        Args:
+            done: how much is done.
+            total: how much there is.
+        """
         self._run.reports.progress(self._run.lease, done, total)
 
     def cancelled(self) -> bool:
-        """Somebody wants it to end: for sync code, which cannot be interrupted."""
+        """Whether the task is to end: for sync code, which cannot be interrupted."""
         return bool(self._run.cancel_reason)
 
     def raise_if_cancelled(self) -> None:
+        """Raises `TaskCancelled` if the task is to end."""
         if self._run.cancel_reason:
             raise TaskCancelled(self._run.cancel_reason, self.uuid)
 
     def spawn(self, call: Call[R]) -> TaskHandle[R]:
-        """Adds a task in the very step that settles this one as succeeded: both, or neither.
+        """Adds a task in the same step that settles this one as succeeded: both happen, or neither.
 
-        ::
-
-            ctx.spawn(send.s("ann"))
+        Args:
+            call: the task to add, as in ``ctx.spawn(send.s("ann"))``.
         """
         new = call.new_task()
         if self._run.spawned is None:
@@ -174,7 +192,14 @@ class TaskContext:
         return call.handle(new.uuid)
 
     async def complete(self, result: object = None, connection: object = None) -> None:
-        """Settles this task in your own transaction: with your commit it has succeeded, without it it has not.
+        """Settles this task as succeeded in your own transaction: with your commit, or not at all.
+
+        Raises `TaskCancelled` if another worker has this task by now; let it roll your transaction back. The return
+        value of the function is then ignored.
+
+        Args:
+            result: the result of the task.
+            connection: your connection to the database of the store.
 
         ::
 
@@ -185,18 +210,15 @@ class TaskContext:
             async with connection.transaction():             # asyncpg, to the database of the store
                 await connection.execute("UPDATE …")
                 await ctx.complete(42, connection=connection)
-
-        Effects and settlement happen both or neither, so the effect is there exactly once. TaskCancelled if somebody
-        else has this task by now: let it roll your transaction back. What the function returns then counts no more.
         """
         data = b"" if result is None else self._run.source.encode(result)
         verdict = await self._run.reports.settle_in(connection, self._run.completed(data))
         if verdict == "lost":
-            raise TaskCancelled("its lease is lost: somebody else has it by now", self.uuid)
+            raise TaskCancelled("its lease is lost: another worker has it by now", self.uuid)
 
 
 def current_task() -> TaskContext:
-    """The context of the task that runs here; RuntimeError outside of one."""
+    """The context of the task that runs here; RuntimeError outside of a task."""
     try:
         return _current.get().context
     except LookupError:
@@ -204,7 +226,7 @@ def current_task() -> TaskContext:
 
 
 def running_task() -> TaskContext | None:
-    """The same, or None."""
+    """The context of the task that runs here; None outside of a task."""
     run = current_run()
     return None if run is None else run.context
 
