@@ -59,7 +59,7 @@ class Dispatcher:
             self._handoff.accept()  # after the start: the same tasks may have arrived in both ways
         for record in claim.chores:
             lease = Lease(record.uuid, claim.fence, self._session.id)
-            self._outcomes.add(outcome_for_chore(record, lease, self._sources.get(record.source)))
+            self._outcomes.add((outcome_for_chore(record, lease, self._sources.get(record.source)), None))
         if claim.chores:
             self._observer.chores_ended(claim.chores)
         fired = False
@@ -82,7 +82,7 @@ class Dispatcher:
                 source = self._sources.get(name)
                 executor = None if source is None else self._executors[source.executor]
             if source is None or executor is None or self._slots.closed:
-                self._outcomes.add(Requeued(lease, None, counted=False))
+                self._outcomes.add((Requeued(lease, None, counted=False), None))
             elif not self._runner.adopt_lease(lease):
                 runs.append(Run(source, record, lease, self._reports, executor, now))
         self._slots.take([run.record.source for run in runs])

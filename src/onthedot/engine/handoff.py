@@ -87,7 +87,7 @@ class Handoff:
         for record in leased.tasks:
             lease = Lease(record.uuid, leased.fence, self._session.id)
             if not self._runner.holds(lease):
-                self._outcomes.add(Requeued(lease, None, counted=False))
+                self._outcomes.add((Requeued(lease, None, counted=False), None))
                 self._wakeup.set()
 
     def discard(self) -> None:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeAlias
 
 from onthedot.engine.run import Run
 from onthedot.stores.contract import Outcome
 
 Entry: TypeAlias = tuple[Outcome, Run | None]
+"""An outcome, and its run if there was one."""
 
 
 class OutcomeBuffer:
@@ -16,18 +17,16 @@ class OutcomeBuffer:
 
     def __init__(self) -> None:
         self._entries: list[Entry] = []
+        self.add: Callable[[Entry], None] = self._entries.append  # called once per task
 
     def __len__(self) -> int:
         return len(self._entries)
 
-    def add(self, outcome: Outcome, run: Run | None = None) -> None:
-        self._entries.append((outcome, run))
-
     def take(self) -> Sequence[Entry]:
-        entries = self._entries
-        self._entries = []
+        entries = self._entries.copy()
+        self._entries.clear()
         return entries
 
     def put_back(self, entries: Sequence[Entry]) -> None:
         """The store did not answer: these come first in the next turn."""
-        self._entries = [*entries, *self._entries]
+        self._entries[:0] = entries

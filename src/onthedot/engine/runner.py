@@ -128,7 +128,7 @@ class Runner:
         if run.stop_cause == "timeout":
             self._observer.timeout_ignored(run.record, run.thread)
         run.ended = True
-        self._outcomes.add(self._outcome_of_stop(run), run)
+        self._outcomes.add((self._outcome_of_stop(run), run))
         self._wakeup.set()
 
     def abandon_running(self) -> None:
@@ -239,7 +239,7 @@ class Runner:
             run.timer.cancel()
         if not run.ended and outcome is not None:
             run.ended = True
-            self._outcomes.add(outcome, run)
+            self._outcomes.add((outcome, run))
         self._wakeup.set()
 
     # -- outcomes
