@@ -36,6 +36,8 @@ press: App[None] = App("press", store="memory://", stop_timeout=0.2, logger=_qui
 class Stage:
     """The screen and the clock of the tour; the clock may run faster."""
 
+    is_system = False
+
     def __init__(self, screen: Screen, speed: float) -> None:
         self.screen: Screen = screen
         self.speed: float = speed

@@ -26,6 +26,8 @@ class ManualClock:
     '2026-03-01T00:00:01.500000+00:00'
     """
 
+    is_system = False
+
     def __init__(self, start: datetime | None = None) -> None:
         self._now = (start or _DEFAULT_START).timestamp() * 1000
         self._order = count()

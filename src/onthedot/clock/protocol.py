@@ -15,6 +15,8 @@ class Timer(Protocol):
 class Clock(Protocol):
     """The current time and timers."""
 
+    is_system: bool  # the machine's time: a server's own clock agrees with it, and threads may wait by it
+
     def now(self) -> float:
         """Milliseconds since the epoch, UTC, with fractions."""
         ...

@@ -14,6 +14,8 @@ _MIN_JUMP = 1000.0  # ms: smaller differences are drift, and the time between th
 class SystemClock:
     """The monotonic clock, anchored to UTC when it is created: a jump of the wall clock moves no task."""
 
+    is_system = True
+
     def __init__(self) -> None:
         # The maximum of a few readings: an interruption between the two calls would make the anchor late for good.
         self._anchor = max(time.time_ns() - time.monotonic_ns() for _ in range(3))

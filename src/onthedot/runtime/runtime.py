@@ -186,7 +186,7 @@ class Runtime:
             new_uuid=new_uuid,
             observer=observer,
             task_log=self.logs.task.logger,
-            heartbeat_runner=HeartbeatThread() if isinstance(self.clock, SystemClock) else TaskHeartbeatRunner(),
+            heartbeat_runner=HeartbeatThread() if self.clock.is_system else TaskHeartbeatRunner(),
             heartbeat_delegate=self.heartbeat_delegate,
             middleware=tuple(self.around),
             on_turn=self.counts.mark_stale,

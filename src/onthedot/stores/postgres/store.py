@@ -109,7 +109,7 @@ class PostgresStore(PostgresReads):
 
     def _now(self) -> float | None:
         """None: by the server's clock. Only a clock that somebody turns is asked."""
-        return None if isinstance(self._clock, SystemClock) else self._clock.now() + self._clock.wall_clock_jump()
+        return None if self._clock.is_system else self._clock.now() + self._clock.wall_clock_jump()
 
     @property
     def _mine(self) -> _Here:

@@ -9,7 +9,6 @@ from struct import Struct
 from typing import Any, TypeVar, cast
 
 from onthedot.clock.protocol import Clock
-from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreUnavailable
 from onthedot.forks import keep_over_fork, register_fork_hooks
 from onthedot.stores.contract import (
@@ -73,7 +72,7 @@ class RedisStore(RedisReads):
         self._place = place_of(url)
         self.traits: StoreTraits = StoreTraits(shared=True, cancel_safe=True, lease_ms=self._place.lease)
         self.prefix: str = f"onthedot:{{{name}}}:"
-        self._clock = None if clock is None or isinstance(clock, SystemClock) else clock  # None: the server's
+        self._clock = None if clock is None or clock.is_system else clock  # None: the server's
         self._clients: dict[asyncio.AbstractEventLoop, tuple[RedisClient, int]] = {}
         register_fork_hooks(self, store=True)
 
