@@ -159,11 +159,11 @@ def check_windows(source: str, seconds: float) -> None:
 
 
 def test_raised_limit_takes_effect_in_other_processes_at_once(location: Location, workers: None) -> None:
-    call_operations(task_app.app, lambda operations: operations.set_limit("slow", cap=1))
+    call_operations(task_app.app, lambda operations: operations.limits.set("slow", cap=1))
     handles = task_app.slow.delay_many([{"seconds": 1.0}] * 4)
     wait_for(lambda: sum(handle.info().started_at is not None for handle in handles) == 1, 30)
     raised = time.time()
-    call_operations(task_app.app, lambda operations: operations.set_limit("slow", cap=4))
+    call_operations(task_app.app, lambda operations: operations.limits.set("slow", cap=4))
     wait_for(lambda: all(handle.done() for handle in handles), 30)
     started = sorted(info.started_at.timestamp() for handle in handles if (info := handle.info()).started_at)
     print(f"\nstarted {', '.join(f'{(at - raised) * 1000:.0f}' for at in started[1:])} ms after it was raised")

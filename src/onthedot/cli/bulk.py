@@ -104,7 +104,7 @@ def _select(options: GlobalOptions, named: Sequence[str], where: TaskFilter, sta
         found: list[str] = []
         for state in (where["state"],) if "state" in where else states:
             where["state"] = state
-            found += await operations.matching(**where)
+            found += await operations.tasks.matching(**where)
         return list(dict.fromkeys(found))  # a task that changes its state between two queries is found twice
 
     try:

@@ -150,8 +150,8 @@ async def limits() -> None:
 
     def draw(info: TaskInfo) -> str:
         name = info.args["customer"]
-        room = stage.screen.width - 12
-        start, end = [min(room, int(_ms(info, end=ended) / 1350 * room)) for ended in (False, True)]
+        columns = stage.screen.width - 12
+        start, end = [min(columns, int(_ms(info, end=ended) / 1350 * columns)) for ended in (False, True)]
         return f"  {name:8}[dim]{'·' * start}[/][{'cyan' if name == 'acme' else 'green'}]{'█' * (end - start)}[/]"
 
     *acme, globex, _, _, _ = await watch(handles, draw)

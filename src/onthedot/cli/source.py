@@ -162,8 +162,8 @@ def limit(
         if source[0] != "@":
             _find(await operations.sources(), source)
         if key == "*":
-            return await operations.set_limit(f"{source}/*", **changes)
-        return await operations.set_limit(source, key, **changes)
+            return await operations.limits.set(f"{source}/*", **changes)
+        return await operations.limits.set(source, key, **changes)
 
     found = with_operations(options, work)
     if options.json:

@@ -32,6 +32,7 @@ class _Failure(msgspec.Struct, omit_defaults=True):
     message: str
     traceback: str = ""
     attempt: int = 1
+    moved_to: str = ""  # the store to which the task was moved
 
 
 _encode = msgspec.json.Encoder().encode
@@ -50,9 +51,14 @@ def encode_failure(error: BaseException, attempt: int) -> bytes:
     return _encode(_Failure(name, _shortened(_message(error)), _shortened(trace), attempt))
 
 
-def encode_reason(reason: str, attempt: int = 1, kind: str = "") -> bytes:
+def encode_reason(reason: str, attempt: int = 1, kind: str = "", moved_to: str = "") -> bytes:
     """Why a task ended without an error of its own; `kind` is shown as the type of its failure."""
-    return _encode(_Failure(kind, _shortened(reason), "", attempt))
+    return _encode(_Failure(kind, _shortened(reason), "", attempt, moved_to))
+
+
+def decode_moved_to(record: Record) -> str:
+    """The store to which a move has taken the task; "" if it was not moved."""
+    return _decode(record.history.error).moved_to if record.state == "cancelled" and record.history.error else ""
 
 
 def decode_failure(data: bytes | None) -> TaskFailure | None:

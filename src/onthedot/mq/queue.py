@@ -18,7 +18,7 @@ from onthedot.errors import ArgumentError, DuplicateTask
 from onthedot.model.options import AddOptions, Priority
 from onthedot.model.task import TaskInfo, check_name, check_uuid
 from onthedot.mq.config import MQConfig
-from onthedot.operations.health import HealthReport, examine, look
+from onthedot.operations.health import HealthReport, examine, read_vitals
 from onthedot.operations.monitor import HealthMonitor
 from onthedot.operations.task_queries import TaskFilter
 
@@ -138,7 +138,7 @@ class MessageQueue:
         if runtime.store.traits.lease_ms is not None:
             most = min(runtime.store.traits.lease_ms, int(self.config.processing_timeout * 1000) or 1)
             cast("Any", runtime.store).traits = replace(runtime.store.traits, lease_ms=most)
-        async with HealthMonitor(runtime).watching(self.config.monitor_interval):
+        async with HealthMonitor(runtime).running(self.config.monitor_interval):
             yield
         self._ended.set()
 
@@ -158,7 +158,7 @@ class MessageQueue:
 
     async def health_check(self) -> HealthReport:
         """False if something is wrong with the store or the fleet: ``.checks`` says what."""
-        return await examine(self.app._portal.run(lambda client: look(client.store, self._runtime.clock.now())))
+        return await examine(self.app._portal.run(lambda client: read_vitals(client.store, self._runtime.clock.now())))
 
     async def metrics(self) -> dict[str, dict[str, int]]:
         """How many messages there are in the store, by topic and state."""

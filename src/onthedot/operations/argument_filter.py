@@ -1,4 +1,4 @@
-"""Which tasks have these arguments? A path goes in by dots: ``order.items.0.sku``."""
+"""Match tasks by their arguments. A path has dots: ``order.items.0.sku``."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import msgspec
 
 from onthedot.errors import ArgumentError
 
-_JSON: tuple[type, ...] = (bool, int, float, list, dict, type(None))
+_JSON_TYPES: tuple[type, ...] = (bool, int, float, list, dict, type(None))
 
 
-def has(wanted: Mapping[str, object], *places: Mapping[str, object]) -> bool:
-    """Is every value where it is wanted, in one of the places?
+def matches(wanted: Mapping[str, object], *values: Mapping[str, object]) -> bool:
+    """Return whether every wanted value is found under its path in one of the mappings.
 
-    A text also fits the number, date or true/false that is written so: from a command line everything comes as text.
+    A text also matches the number, date or true/false that is written so: a command line has texts only.
 
     >>> order = {"customer": "acme", "order": {"id": 17, "paid": True, "items": ["a", "b"]}}
-    >>> has({"customer": "acme", "order.id": "17", "order.paid": "true", "order.items.1": "b"}, order)
+    >>> matches({"customer": "acme", "order.id": "17", "order.paid": "true", "order.items.1": "b"}, order)
     True
-    >>> has({"order.id": 17}, order), has({"order.id": 17}, {"order": {"id": "17"}})
+    >>> matches({"order.id": 17}, order), matches({"order.id": 17}, {"order": {"id": "17"}})
     (True, False)
     """
     return all(
-        any(_same(found, value) for each in places for found in _at(each, path)) for path, value in wanted.items()
+        any(_equal(found, value) for each in values for found in _at(each, path)) for path, value in wanted.items()
     )
 
 
-def check(wanted: object) -> Mapping[str, object]:
+def check_conditions(wanted: object) -> Mapping[str, object]:
     given = cast("Mapping[object, object] | None", wanted if isinstance(wanted, Mapping) else None)
     if given is None or not all(isinstance(path, str) for path in given):
         raise ArgumentError(f'where={wanted!r} is not a dict of paths and values, as in {{"customer": "acme"}}')
@@ -37,7 +37,7 @@ def check(wanted: object) -> Mapping[str, object]:
 
 
 def _at(value: object, path: str) -> Iterator[object]:
-    """All that the path may mean: a key may have dots of its own."""
+    """Yield all values that the path may name: a key may contain dots."""
     head, dot, rest = path.partition(".")
     if isinstance(value, Mapping):
         within = cast(Mapping[object, object], value)
@@ -51,23 +51,23 @@ def _at(value: object, path: str) -> Iterator[object]:
             yield from _at(item, rest) if dot else (item,)
 
 
-def _same(found: object, wanted: object) -> bool:
+def _equal(found: object, wanted: object) -> bool:
     if isinstance(found, tuple):
         found = list(cast("tuple[object, ...]", found))
     if isinstance(found, bool) != isinstance(wanted, bool) and not isinstance(wanted, str):
-        return False  # True is no 1
+        return False  # True == 1 in Python
     if found == wanted:
         return True
-    return isinstance(wanted, str) and not isinstance(found, str) and _written(found, wanted)
+    return isinstance(wanted, str) and not isinstance(found, str) and _equals_text(found, wanted)
 
 
-def _written(found: object, text: str) -> bool:
+def _equals_text(found: object, text: str) -> bool:
     if isinstance(found, date | time):
         return text == found.isoformat()
-    if not isinstance(found, _JSON):
+    if not isinstance(found, _JSON_TYPES):
         return text == str(found)
     try:
-        meant = msgspec.json.decode(text)
+        value = msgspec.json.decode(text)
     except msgspec.DecodeError:
         return False
-    return not isinstance(meant, str) and _same(found, meant)
+    return not isinstance(value, str) and _equal(found, value)

@@ -1,4 +1,4 @@
-"""Why a task is not running: from the rules that the claim goes by, and from who is there to claim."""
+"""Why a task is not running: by the rules of the claim, and by the workers that could claim it."""
 
 from __future__ import annotations
 
@@ -11,21 +11,20 @@ from onthedot.model.failures import decode_failure
 from onthedot.model.limits import rate_text
 from onthedot.model.task import TaskState
 from onthedot.operations.humanize import plural
-from onthedot.operations.sources import read_reason
 from onthedot.operations.start_rate import sample, start_rate
-from onthedot.operations.workers import WorkerInfo, worker_info
+from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.contract import MAX_AHEAD, Blocker, Position, Record, Store
 from onthedot.stores.rules.records import CHORE_REASONS, ENDED, expiry
 
-_SHOWN = 5  # holders
-_MOST = 1000  # running ones that are looked at
-_TRIES = 3
-_NO_TELLING = frozenset({"source_paused", "key_paused", "no_worker", "unknown"})  # it takes a person to end it
+_MAX_HOLDERS = 5  # shown
+_MAX_SAMPLE = 1000  # running tasks that are read
+_MAX_TRIES = 3
+_NO_ESTIMATE = frozenset({"source_paused", "key_paused", "no_worker", "unknown"})  # only a person can change it
 
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """One that holds a task back: a task, and the worker that runs it; or a worker alone."""
+    """What holds a task back: a task and the worker that runs it, or a worker alone."""
 
     uuid: str | None
     worker: str | None
@@ -35,23 +34,23 @@ class Holder:
 
 @dataclass(frozen=True, slots=True)
 class ExplanationReason:
-    """One thing that keeps a task from running."""
+    """One reason why a task is not running."""
 
     reason: str
     text: str
-    until: datetime | None = None  # when it is gone by itself
-    by: tuple[Holder, ...] = ()  # a few of them
+    until: datetime | None = None  # when it ends by itself
+    by: tuple[Holder, ...] = ()  # some of them
     by_count: int = 0  # how many there are
 
 
 @dataclass(frozen=True, slots=True)
 class Explanation:
-    """Why a task is not running, as ``app.explain(uuid)`` tells it.
+    """Why a task is not running, as ``app.explain(uuid)`` returns it.
 
-    `reason` is a word that stays: ``not_due retry source_paused key_paused no_worker unknown source_limit key_limit
-    rate suspect behind`` for one that waits, ``expired cancelling ending`` for one that is about to be ended without
-    a run, ``moving`` for one between two stores, ``running dead_worker ended``. `also` has what would hold it back when
-    that is gone.
+    `reason` is a stable word: ``not_due retry source_paused key_paused no_worker unknown source_limit key_limit rate
+    suspect behind`` for a pending task, ``expired cancelling ending`` for one that is about to be ended without a run,
+    ``moving`` for one between two stores, ``running dead_worker ended``. `also` has the reasons that would remain
+    without the first.
     """
 
     uuid: str
@@ -62,27 +61,28 @@ class Explanation:
     until: datetime | None = None
     by: tuple[Holder, ...] = ()
     by_count: int = 0
-    ahead: int = 0  # tasks that get their turn before it
+    ahead: int = 0  # tasks that start before it
     estimated_start: datetime | None = None
     also: tuple[ExplanationReason, ...] = ()
 
 
 async def explain(store: Store, record: Record, now: float) -> Explanation:
-    """now: by the store's clock, as far as one knows it."""
-    sessions = await store.sessions()
-    workers = {name: worker_info(name, info, 0) for name, info in sessions.items()}
-    for _ in range(_TRIES):  # it may begin or end between two looks
-        about = _About(store, record, workers, now)
-        if (settled := about.not_waiting()) is not None:
-            return _told(record, [settled, *about.hands_missing(settled)])
-        standing = await store.position(record.uuid)
-        if standing is not None:
-            return await about.pending(standing)
-        (record,) = [each or record for each in await store.get((record.uuid,))]
-    return await _About(store, record, workers, now).pending(Position((), 0))
+    """now: the store's time, as far as it is known."""
+    workers = {worker.id: worker for worker in await live_workers(store)}
+    for _ in range(_MAX_TRIES):  # the task may start or end between two reads
+        explainer = _Explainer(store, record, workers, now)
+        reason = explainer.not_pending()
+        if reason is not None:
+            return _explanation(record, [reason, *explainer.missing_worker(reason)])
+        position = await store.position(record.uuid)
+        if position is not None:
+            return await explainer.pending(position)
+        (current,) = await store.get((record.uuid,))
+        record = current or record
+    return await _Explainer(store, record, workers, now).pending(Position((), 0))
 
 
-def _told(
+def _explanation(
     record: Record, reasons: Sequence[ExplanationReason], ahead: int = 0, start: float | None = None
 ) -> Explanation:
     first, *also = reasons
@@ -101,8 +101,8 @@ def _told(
     )
 
 
-class _About:
-    """One task, and who lives."""
+class _Explainer:
+    """Finds the reasons for one task; `workers` are those that live."""
 
     def __init__(self, store: Store, record: Record, workers: Mapping[str, WorkerInfo], now: float) -> None:
         self._store = store
@@ -110,10 +110,11 @@ class _About:
         self._workers = workers
         self._now = now
 
-    # -- it does not wait
+    # -- not pending
 
-    def not_waiting(self) -> ExplanationReason | None:
-        record, history = self._record, self._record.history
+    def not_pending(self) -> ExplanationReason | None:
+        record = self._record
+        history = record.history
         if record.state in ENDED:
             failure = decode_failure(history.error) if record.state != "succeeded" else None
             reason = "" if failure is None else ": " + (f"{failure.type}: " if failure.type else "") + failure.message
@@ -121,10 +122,10 @@ class _About:
         if record.state == "running":
             return self._running()
         if history.reason == "cancel" or history.cancel_requested:
-            return ExplanationReason("cancelling", "somebody wants to cancel it: it is being ended without a run")
+            return ExplanationReason("cancelling", "its cancel is requested: it is being ended without a run")
         if history.reason == "lifted":
             return ExplanationReason(
-                "moving", "it is on its way to another store: `onthedot move`, run again, goes on with it"
+                "moving", "it is on its way to another store: run `onthedot move` again to continue"
             )
         ends = expiry(record)
         if history.reason == "expired" or (ends is not None and ends <= self._now):
@@ -139,41 +140,43 @@ class _About:
         return None
 
     def _running(self) -> ExplanationReason:
-        record, history = self._record, self._record.history
+        record = self._record
+        history = record.history
         by = self._holders([record])
         since = _moment(history.started or 0)
         if history.session not in self._workers:
-            text = f"held by worker {history.session}, which is not alive any more: taken back at a worker's next turn"
+            text = f"leased to worker {history.session}, which is dead: requeued at a worker's next turn"
             return ExplanationReason("dead_worker", text, by=by, by_count=1)
         where = f"runs on worker {history.session} ({by[0].where}) since {since}"
         if history.cancel_requested:
             return ExplanationReason(
-                "cancelling", f"somebody wants to cancel it, and its worker was told; {where}", None, by, 1
+                "cancelling", f"its cancel is requested, and its worker is notified; {where}", None, by, 1
             )
         return ExplanationReason("running", where, None, by, 1)
 
-    def hands_missing(self, first: ExplanationReason) -> list[ExplanationReason]:
-        """What a worker is to do needs one."""
+    def missing_worker(self, first: ExplanationReason) -> list[ExplanationReason]:
+        """Some reasons end only at a worker's turn."""
         needs = first.reason in ("dead_worker", "expired", "ending") and not self._workers
         return [self._no_worker()] if needs else []
 
-    # -- it waits
+    # -- pending
 
-    async def pending(self, standing: Position) -> Explanation:
+    async def pending(self, position: Position) -> Explanation:
         reasons = [self._not_due()] if self._record.due > self._now else []
-        reasons += [self._paused(blocker) for blocker in standing.blockers if blocker.reason == "paused"]
-        reasons += self._nobody_there()
-        reasons += [await self._limited(hold) for hold in standing.blockers if hold.reason != "paused"]
+        reasons += [self._paused(blocker) for blocker in position.blockers if blocker.reason == "paused"]
+        reasons += self._unknown_source()
+        reasons += [await self._limited(blocker) for blocker in position.blockers if blocker.reason != "paused"]
         if self._record.is_suspect:
-            reasons += await self._crowded()
-        told = _NO_TELLING.isdisjoint(reason.reason for reason in reasons)
-        start = await self._start(standing) if told else None
-        if standing.ahead or not reasons:
-            reasons.append(_behind(standing.ahead, start, only=not reasons))
-        return _told(self._record, reasons, standing.ahead, start)
+            reasons += await self._suspects_running()
+        can_estimate = _NO_ESTIMATE.isdisjoint(reason.reason for reason in reasons)
+        start = await self._estimated_start(position) if can_estimate else None
+        if position.ahead or not reasons:
+            reasons.append(_behind(position.ahead, start, only=not reasons))
+        return _explanation(self._record, reasons, position.ahead, start)
 
     def _not_due(self) -> ExplanationReason:
-        record, due = self._record, from_ms(self._record.due)
+        record = self._record
+        due = from_ms(record.due)
         if not record.history.retries:
             return ExplanationReason("not_due", f"it is not due before {_moment(record.due)}", due)
         most = [worker.max_retries.get(record.source, 0) for worker in self._workers.values()]
@@ -186,13 +189,12 @@ class _About:
 
     def _paused(self, blocker: Blocker) -> ExplanationReason:
         own = blocker.limit.name == self._record.source
-        reason, _ = read_reason(blocker.limit.reason)
-        why = f": {reason}" if reason else ""
-        return ExplanationReason(
-            "source_paused" if own else "key_paused", f"{_named(blocker.limit.name)} is paused{why}"
-        )
+        text = f"{_limit_name(blocker.limit.name)} is paused"
+        if blocker.limit.reason:
+            text += f": {blocker.limit.reason}"
+        return ExplanationReason("source_paused" if own else "key_paused", text)
 
-    def _nobody_there(self) -> list[ExplanationReason]:
+    def _unknown_source(self) -> list[ExplanationReason]:
         source = self._record.source
         if not self._workers:
             return [self._no_worker()]
@@ -202,72 +204,77 @@ class _About:
         known = sorted({name for worker in self._workers.values() for name in worker.sources})
         who = "no live worker knows" if len(alive) > 1 else "the only live worker does not know"
         text = f"{who} {source}; known are: {_listed(known)}"
-        return [ExplanationReason("unknown", text, None, tuple(alive[:_SHOWN]), len(alive))]
+        return [ExplanationReason("unknown", text, None, tuple(alive[:_MAX_HOLDERS]), len(alive))]
 
     def _no_worker(self) -> ExplanationReason:
         return ExplanationReason("no_worker", "no worker is alive; start one: onthedot worker")
 
     async def _limited(self, blocker: Blocker) -> ExplanationReason:
-        limit, own = blocker.limit, blocker.limit.name == self._record.source
+        limit = blocker.limit
+        own = limit.name == self._record.source
         if blocker.reason == "rate":
             return self._rated(blocker)
         where = {"source": limit.name} if own else {"lane": limit.name}
-        holders = [record async for record in sample(self._store, {**where, "state": "running"}, _SHOWN)]
-        text = f"{_named(limit.name)} may run {limit.cap} at once, and {plural(blocker.running, 'runs', 'run')}"
-        count, let_in = blocker.running, (limit.cap or 0) - blocker.running
-        if not own and let_in > 0:  # they have its last places, and do not run yet
-            text += f", {plural(let_in, 'is', 'are')} about to"
-            count += let_in
-            holders += [record async for record in sample(self._store, {**where, "state": "ready"}, _SHOWN)]
+        holders = [record async for record in sample(self._store, {**where, "state": "running"}, _MAX_HOLDERS)]
+        text = f"{_limit_name(limit.name)} may run {limit.cap} at once, and {plural(blocker.running, 'runs', 'run')}"
+        count = blocker.running
+        admitted = (limit.cap or 0) - count
+        if not own and admitted > 0:  # they have the last places, and do not run yet
+            text += f", {plural(admitted, 'is', 'are')} about to"
+            count += admitted
+            holders += [record async for record in sample(self._store, {**where, "state": "ready"}, _MAX_HOLDERS)]
         return ExplanationReason("source_limit" if own else "key_limit", text, None, self._holders(holders), count)
 
     def _rated(self, blocker: Blocker) -> ExplanationReason:
-        text = f"{_named(blocker.limit.name)} may start {rate_text(blocker.limit.rate or 0)}"
+        text = f"{_limit_name(blocker.limit.name)} may start {rate_text(blocker.limit.rate or 0)}"
         if blocker.opens_in is not None:
             until = self._now + blocker.opens_in
             return ExplanationReason("rate", f"{text}, and the next at {_moment(until)}", from_ms(until))
         return ExplanationReason("rate", f"{text}, and others are to start before")
 
-    async def _crowded(self) -> list[ExplanationReason]:
-        """A worker runs one at a time of those whose next crash would be their last."""
+    async def _suspects_running(self) -> list[ExplanationReason]:
+        """A worker runs one suspect at a time."""
         able = {worker.id for worker in self._workers.values() if self._record.source in worker.sources}
-        running = [record async for record in sample(self._store, {"state": "running"}, _MOST) if record.is_suspect]
+        running = [
+            record async for record in sample(self._store, {"state": "running"}, _MAX_SAMPLE) if record.is_suspect
+        ]
         busy = [record for record in running if record.history.session in able]
         if not able or {record.history.session for record in busy} != able:
             return []
         text = "its next crash would be its last, and a worker runs one such task at a time: all have one"
         return [ExplanationReason("suspect", text, None, self._holders(busy), len(busy))]
 
-    # -- when
+    # -- estimated start
 
-    async def _start(self, standing: Position) -> float | None:
-        """Those before it, at the pace at which others had their turn; a rate is known without that."""
-        record, ahead = self._record, standing.ahead
+    async def _estimated_start(self, position: Position) -> float | None:
+        """The tasks ahead at the rate at which others have started, or at the rate of a limit."""
+        record = self._record
+        ahead = position.ahead
         if record.due > self._now:
             return record.due
-        by_lane = any(blocker.limit.name == record.lane for blocker in standing.blockers)
+        by_lane = any(blocker.limit.name == record.lane for blocker in position.blockers)
         if by_lane:
             assert record.lane is not None
             ahead = await self._parked_before(record.lane, ahead) if record.state == "parked" else 0
-        turns = await start_rate(self._store, record.source, record.lane if by_lane else None, self._now)
-        waits = [] if turns is None else [(ahead + 1) / turns]
+        starts_per_ms = await start_rate(self._store, record.source, record.lane if by_lane else None, self._now)
+        waits = [] if starts_per_ms is None else [(ahead + 1) / starts_per_ms]
         waits += [
-            hold.opens_in + ahead / hold.limit.rate * 1000
-            for hold in standing.blockers
-            if hold.opens_in is not None and hold.limit.rate is not None
+            blocker.opens_in + ahead / blocker.limit.rate * 1000
+            for blocker in position.blockers
+            if blocker.opens_in is not None and blocker.limit.rate is not None
         ]
         return self._now + max(waits) if waits else None
 
     async def _parked_before(self, lane: str, ahead: int) -> int:
-        """Of those before it, how many its lane holds back; if they are too many to look at, take them for all."""
+        """Count the parked tasks before it; if there are too many to read, return `ahead`."""
         place = (self._record.rank, self._record.seq)
         where = {"lane": lane, "state": "parked", "until": str(self._record.added + 1)}
-        before = [(record.rank, record.seq) < place async for record in sample(self._store, where, _MOST)]
-        return ahead if len(before) >= _MOST else sum(before)
+        before = [(record.rank, record.seq) < place async for record in sample(self._store, where, _MAX_SAMPLE)]
+        return ahead if len(before) >= _MAX_SAMPLE else sum(before)
 
     def _holders(self, records: Sequence[Record]) -> tuple[Holder, ...]:
         holders: list[Holder] = []
-        for record in records[:_SHOWN]:
+        for record in records[:_MAX_HOLDERS]:
             name = record.history.session if record.state == "running" else None
             worker = self._workers.get(name or "")
             since = None if name is None else from_ms(record.history.started or 0)
@@ -276,19 +283,19 @@ class _About:
 
 
 def _behind(ahead: int, start: float | None, *, only: bool) -> ExplanationReason:
-    many = f"{ahead:,} or more tasks" if ahead >= MAX_AHEAD else plural(ahead, "task")
-    place = f"behind {many}" if ahead else "the next to start when a worker has a free slot"
-    guess = "no estimate: nothing of it has ended yet" if start is None else f"starts about {_moment(start)}"
-    return ExplanationReason("behind", f"{place}; {guess}" if only else place)
+    tasks = f"{ahead:,} or more tasks" if ahead >= MAX_AHEAD else plural(ahead, "task")
+    place = f"behind {tasks}" if ahead else "the next to start when a worker has a free slot"
+    estimate = "no estimate: nothing of it has ended yet" if start is None else f"starts about {_moment(start)}"
+    return ExplanationReason("behind", f"{place}; {estimate}" if only else place)
 
 
 def _where(worker: WorkerInfo) -> str:
     return f"{worker.host}:{worker.pid}" if worker.host else "?"
 
 
-def _named(limit: str) -> str:
+def _limit_name(limit: str) -> str:
     """
-    >>> _named("report"), _named("report/acme"), _named("@openai"), _named("@openai/acme")
+    >>> _limit_name("report"), _limit_name("report/acme"), _limit_name("@openai"), _limit_name("@openai/acme")
     ('report', 'acme of report', '@openai', 'acme of @openai')
     """
     head, slash, key = limit.partition("/")

@@ -1,4 +1,4 @@
-"""What failed alike."""
+"""Failed tasks, grouped by error."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onthedot.stores.contract import Record
 
 @dataclass(frozen=True, slots=True)
 class FailureGroup:
-    """Tasks that failed alike: same source, error and place in the code, up to what varies in the message."""
+    """Failed tasks with the same source, error and place in the code, up to what varies in the message."""
 
     group: str
     source: str
@@ -28,29 +28,33 @@ class FailureGroup:
 
 
 class _Group:
-    """One of them while they are counted: only the last one is kept, since a message may be long."""
+    """A group that is being counted. Only the last record is kept, since a message may be long."""
 
     def __init__(self, record: Record, error: TaskFailure) -> None:
-        self.record, self.error, self.count = record, error, 0
+        self.record = record
+        self.error = error
+        self.count = 0
 
     def add(self, record: Record, error: TaskFailure) -> None:
         self.count += 1
         if (record.history.ended or 0) > (self.record.history.ended or 0):
-            self.record, self.error = record, error
+            self.record = record
+            self.error = error
 
-    def told(self, name: str) -> FailureGroup:
-        record, error = self.record, self.error
+    def describe(self, name: str) -> FailureGroup:
+        record = self.record
+        error = self.error
         shown = message_template(error.message) if self.count > 1 else error.message
         last = None if record.history.ended is None else from_ms(record.history.ended)
         return FailureGroup(name, record.source, error.type, shown, error_line(error), self.count, last, record.uuid)
 
 
 async def group_failures(failed: AsyncIterable[Record]) -> list[FailureGroup]:
-    """By error, the most frequent first."""
+    """Return the groups, the most frequent first."""
     groups: dict[str, _Group] = {}
     async for record in failed:
         error = decode_failure(record.history.error)
         if error is not None and error.type:
             name = fingerprint(record.source, error)
             groups.setdefault(name, _Group(record, error)).add(record, error)
-    return sorted((group.told(name) for name, group in groups.items()), key=lambda group: -group.count)
+    return sorted((group.describe(name) for name, group in groups.items()), key=lambda group: -group.count)

@@ -1,4 +1,4 @@
-"""What somebody should look at: five checks over what a store answers, for `doctor` and for the monitor of a queue."""
+"""Five checks of a store and its workers, for `doctor` and for the monitor of a queue."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
 
 from onthedot.errors import StoreError
-from onthedot.operations.workers import WorkerInfo, worker_info
+from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.capabilities import HasServerInfo, ServerInfo
 from onthedot.stores.contract import State, Store
 
-LATE = 60_000  # ms that a ready task may wait where nobody could take it
-MOST_FAILED = 0.01  # of all that has ended by running
-MOST_CROWDED = 2  # times the fleet's slots
-MOST_OFF = 1_000  # ms between the clocks
-MOST_FULL = 0.8  # of a server's memory
-MEND_CLOCKS = "let the machines keep their time (timedatectl, chronyc tracking): due times and leases go by it"
+MAX_UNSERVED = 60_000  # ms that a ready task may wait without a worker that knows it
+MAX_FAILED = 0.01  # share of the runs
+MAX_CROWDED = 2  # running tasks per slot of all workers
+MAX_CLOCK_OFFSET = 1_000  # ms
+MAX_MEMORY = 0.8  # share of the server's limit
+FIX_CLOCKS = "let the machines keep their time (timedatectl, chronyc tracking): due times and leases go by it"
 
-_PAGE, _PAGES = 1000, 10  # how far is looked for what waits
+PAGE = 1000
+_MAX_READS = 10  # for the oldest ready task of a source
 
 
 @dataclass(frozen=True, slots=True)
 class Check:
-    """One thing that was looked at. ok=False: somebody should do something; `text` or the remedy says what."""
+    """The result of one check. If it is not ok, `text` or `remedy` name what to do."""
 
     ok: bool
     what: str
@@ -33,7 +34,7 @@ class Check:
 
 @dataclass(frozen=True, slots=True)
 class HealthReport:
-    """All that was looked at; true if nothing of it is wrong."""
+    """All checks; true if all are ok."""
 
     checks: tuple[Check, ...]
 
@@ -43,48 +44,49 @@ class HealthReport:
 
 @dataclass(frozen=True)
 class Vitals:
-    """What the checks go by, all of one look."""
+    """The figures that the checks use, read at one time."""
 
-    now: float  # ms, by the clock of whoever looks
+    now: float  # ms, by the clock of this process
     tally: Mapping[tuple[str, State], int]
     workers: Sequence[WorkerInfo]
-    unserved: Mapping[str, int]  # sources that no live worker knows: since when the longest of their ready tasks is due
-    server: ServerInfo | None = None  # None: the store has no machine and no memory of its own
+    unserved: Mapping[str, int]  # by source that no live worker knows: due time of its oldest ready task
+    server: ServerInfo | None = None  # None: the store has no server
 
 
-async def look(store: Store, now: float) -> Vitals:
+async def read_vitals(store: Store, now: float) -> Vitals:
     tally = await store.tally()
-    sessions = await store.sessions()
-    workers = [worker_info(name, info, 0) for name, info in sessions.items()]
+    workers = await live_workers(store)
     known = {source for worker in workers for source in worker.sources}
     ready = {source for (source, state), count in tally.items() if state == "ready" and count > 0}
-    unserved = {source: await _longest(store, source, int(now)) for source in sorted(ready - known)}
+    unserved = {source: await _oldest_due(store, source, int(now)) for source in sorted(ready - known)}
     server = await store.server() if isinstance(store, HasServerInfo) else None
     return Vitals(now, tally, workers, unserved, server)
 
 
-async def examine(looking: Awaitable[Vitals]) -> HealthReport:
-    """Checks what a look brings; that it brings nothing is what is wrong then."""
+async def examine(reading: Awaitable[Vitals]) -> HealthReport:
+    """Check the vitals; a store that cannot be read is a failed check."""
     try:
-        vitals = await looking
+        vitals = await reading
     except StoreError as error:
         return HealthReport((Check(False, "store", str(error)),))
     return HealthReport((Check(True, "store", "answers"), *checks(vitals)))
 
 
-async def _longest(store: Store, source: str, now: int) -> int:
-    """The oldest due time among the ready ones of a source; of very many, among the newest."""
-    due, cursor = now, None
-    for _ in range(_PAGES):
-        page = await store.find({"source": source, "state": "ready"}, cursor, _PAGE)
-        due, cursor = min([due, *(record.due for record in page.rows)]), page.after
-        if cursor is None or due < now - LATE:
+async def _oldest_due(store: Store, source: str, now: int) -> int:
+    """Return the oldest due time of the ready tasks of a source; of very many, of the newest."""
+    due = now
+    cursor: str | None = None
+    for _ in range(_MAX_READS):
+        page = await store.find({"source": source, "state": "ready"}, cursor, PAGE)
+        due = min([due, *(record.due for record in page.rows)])
+        cursor = page.after
+        if cursor is None or due < now - MAX_UNSERVED:
             break
     return due
 
 
 def checks(vitals: Vitals, before: Vitals | None = None) -> list[Check]:
-    """before: an earlier look; then failures are counted from there on."""
+    """before: earlier vitals; then only failures since then are counted."""
     found = [
         *unserved(vitals.unserved, vitals.now),
         crowded(vitals.tally, vitals.workers),
@@ -96,12 +98,12 @@ def checks(vitals: Vitals, before: Vitals | None = None) -> list[Check]:
 
 
 def unserved(since: Mapping[str, int], now: float) -> list[Check]:
-    """Ready for more than a minute, and no live worker knows the source.
+    """Ready tasks that no live worker knows, for more than a minute.
 
     >>> [check.text for check in unserved({"email": 0, "report": 50_000}, now=75_000)]
     ['ready for 75 s, and no live worker knows it: start one that does']
     """
-    late = {source: now - due for source, due in since.items() if now - due > LATE}
+    late = {source: now - due for source, due in since.items() if now - due > MAX_UNSERVED}
     if not late:
         return [Check(True, "served", "nothing waits for a worker that is not there")]
     text = "ready for {:.0f} s, and no live worker knows it: start one that does"
@@ -109,7 +111,7 @@ def unserved(since: Mapping[str, int], now: float) -> list[Check]:
 
 
 def crowded(tally: Mapping[tuple[str, State], int], workers: Sequence[WorkerInfo]) -> Check:
-    """More runs than all live workers could have: those of workers that are gone have not been taken over.
+    """More running tasks than the live workers could have: those of dead workers have not been reaped.
 
     >>> crowded({("email", "running"): 11}, [WorkerInfo("w1", concurrency={"async": 5})]).ok
     False
@@ -117,13 +119,13 @@ def crowded(tally: Mapping[tuple[str, State], int], workers: Sequence[WorkerInfo
     running = sum(count for (_, state), count in tally.items() if state == "running")
     slots = sum(slots for worker in workers for slots in worker.concurrency.values())
     text = f"{running} run on {slots} slots of {len(workers)} workers"
-    if running <= MOST_CROWDED * slots:
+    if running <= MAX_CROWDED * slots:
         return Check(True, "running", text)
-    return Check(False, "running", f"{text}: what dead workers held is not taken over; is a worker alive and well?")
+    return Check(False, "running", f"{text}: what dead workers held is not reaped; is a worker alive?")
 
 
 def failing(tally: Mapping[tuple[str, State], int], before: Mapping[tuple[str, State], int] | None = None) -> Check:
-    """More than one in a hundred runs failed for good. before: of those that have ended since.
+    """More than one in a hundred runs have failed. before: count only runs that have ended since.
 
     >>> failing({("email", "succeeded"): 97, ("email", "failed"): 3}).text
     '3 of 100 runs failed, most of them of email; see `onthedot failed`'
@@ -131,39 +133,40 @@ def failing(tally: Mapping[tuple[str, State], int], before: Mapping[tuple[str, S
     ended: Counter[tuple[str, State]] = Counter()
     for (source, state), count in tally.items():
         if state in ("succeeded", "failed"):
-            # What was purged since then makes a count smaller, which says nothing about runs.
+            # Purged tasks make a count smaller, which says nothing about runs.
             ended[source, state] = max(0, count - (before or {}).get((source, state), 0))
     by_source = Counter({source: count for (source, state), count in ended.items() if state == "failed"})
-    runs, failed = ended.total(), by_source.total()
+    runs = ended.total()
+    failed = by_source.total()
     if not failed:
         return Check(True, "failures", f"none of {runs} runs failed")
     text = f"{failed} of {runs} runs failed, most of them of {by_source.most_common(1)[0][0]}; see `onthedot failed`"
-    return Check(failed <= MOST_FAILED * runs, "failures", text)
+    return Check(failed <= MAX_FAILED * runs, "failures", text)
 
 
 def clock(server: ServerInfo, now: float) -> Check:
     """
-    >>> clock(Server(now=10_000), now=12_500).text
-    "this machine's clock is 2.5 s ahead of the store's: due times go by the store's; mend one of them"
+    >>> clock(ServerInfo(now=10_000), now=12_500).text
+    "this machine's clock is 2.5 s ahead of the store's: due times go by the store's; fix one of them"
     """
-    off = now - server.now
-    if abs(off) <= MOST_OFF:
-        return Check(True, "clock", f"{abs(off):.0f} ms from the store's")
-    text = f"this machine's clock is {abs(off) / 1000:.1f} s {'ahead of' if off > 0 else 'behind'} the store's"
-    return Check(False, "clock", f"{text}: due times go by the store's; mend one of them", MEND_CLOCKS)
+    offset = now - server.now
+    if abs(offset) <= MAX_CLOCK_OFFSET:
+        return Check(True, "clock", f"{abs(offset):.0f} ms from the store's")
+    text = f"this machine's clock is {abs(offset) / 1000:.1f} s {'ahead of' if offset > 0 else 'behind'} the store's"
+    return Check(False, "clock", f"{text}: due times go by the store's; fix one of them", FIX_CLOCKS)
 
 
 def memory(server: ServerInfo) -> list[Check]:
-    """Nothing, where there is no limit.
+    """No check without a limit.
 
-    >>> memory(Server(now=0, memory=900, memory_limit=1000))[0].text
+    >>> memory(ServerInfo(now=0, memory=900, memory_limit=1000))[0].text
     '90 % of what the server may use; when it is full, nothing can be added'
     """
     if not server.memory_limit:
         return []
-    full = server.memory / server.memory_limit
-    text = f"{full:.0%} of what the server may use".replace("%", " %")
-    if full <= MOST_FULL:
+    share = server.memory / server.memory_limit
+    text = f"{share:.0%} of what the server may use".replace("%", " %")
+    if share <= MAX_MEMORY:
         return [Check(True, "memory", text)]
     remedy = "raise the server's maxmemory, keep ended tasks for a shorter time, or find what fills it: onthedot top"
     return [Check(False, "memory", f"{text}; when it is full, nothing can be added", remedy)]

@@ -1,4 +1,4 @@
-"""Looking at the health of a fleet from time to time, and telling each trouble once."""
+"""Check the health of all workers of a store from time to time, and log each problem once."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from typing import Protocol
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.observability.logs import LogObserver
-from onthedot.operations.health import Vitals, checks, look
+from onthedot.operations.health import Vitals, checks, read_vitals
 from onthedot.stores.contract import Store
 
-QUIET = 600_000  # ms for which the same trouble is told once
+QUIET = 600_000  # ms for which the same problem is logged once
 
 
-class Watched(Protocol):
-    """A process of the fleet, as far as a monitor needs it."""
+class MonitoredRuntime(Protocol):
+    """The part of a runtime that a monitor needs."""
 
     logs: LogObserver
     clock: Clock
@@ -34,39 +34,40 @@ class MonitoredWorker(Protocol):
 
 
 class HealthMonitor:
-    """The oldest of the workers looks: nobody is elected, and when it goes the next one is the oldest."""
+    """Only the oldest worker logs problems, so no leader is elected."""
 
-    def __init__(self, runtime: Watched) -> None:
+    def __init__(self, runtime: MonitoredRuntime) -> None:
         self._runtime = runtime
-        self._told: dict[str, float] = {}
+        self._logged_at: dict[str, float] = {}
         self._before: Vitals | None = None
 
     @asynccontextmanager
-    async def watching(self, interval: float) -> AsyncGenerator[None, None]:
-        """Every `interval` seconds, until the block ends."""
-        watch = asyncio.create_task(self._watch(interval))
+    async def running(self, interval: float) -> AsyncGenerator[None, None]:
+        """Check every `interval` seconds, until the block ends."""
+        task = asyncio.create_task(self._run(interval))
         try:
             yield
         finally:
-            watch.cancel()
-            await asyncio.wait([watch])
+            task.cancel()
+            await asyncio.wait([task])
 
-    async def _watch(self, interval: float) -> None:
+    async def _run(self, interval: float) -> None:
         while True:
             try:
                 await self.warn()
-            except Exception as error:  # noqa: BLE001 - told, and tried again the next time
+            except Exception as error:  # noqa: BLE001 - logged, and tried again
                 self._runtime.logs.store_failed("system_monitor", error)
             await WakeUp(self._runtime.clock).wait(interval * 1000)
 
     async def warn(self) -> None:
-        """Of what has gone wrong since the last look, and of what is wrong now; the first look only begins."""
-        before, vitals = self._before, await look(self._runtime.store, self._runtime.clock.now())
+        """Log the problems that there are, and the failures since the last call; the first call logs nothing."""
+        before = self._before
+        vitals = await read_vitals(self._runtime.store, self._runtime.clock.now())
         self._before = vitals
         oldest = min((worker.id for worker in vitals.workers), default=None)
         if before is None or self._runtime.worker is None or self._runtime.worker.session_id != oldest:
             return
-        for trouble in (check for check in checks(vitals, before) if not check.ok):
-            if vitals.now - self._told.get(trouble.what, -QUIET) >= QUIET:
-                self._told[trouble.what] = vitals.now
-                self._runtime.logs.scheduler.warning("[monitor] %s: %s", trouble.what, trouble.text)
+        for problem in (check for check in checks(vitals, before) if not check.ok):
+            if vitals.now - self._logged_at.get(problem.what, -QUIET) >= QUIET:
+                self._logged_at[problem.what] = vitals.now
+                self._runtime.logs.scheduler.warning("[monitor] %s: %s", problem.what, problem.text)

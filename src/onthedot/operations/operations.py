@@ -1,4 +1,4 @@
-"""What an operator does, over the store contract alone: no user code is needed. Thin doors call it."""
+"""The verbs of an operator, over the store contract alone: no user code is needed."""
 
 from __future__ import annotations
 
@@ -7,28 +7,34 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
+from typing import Any, Unpack
 
-from onthedot.clock.epoch import from_ms, to_ms
+from onthedot.clock.epoch import to_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
-from onthedot.model.failures import encode_reason
+from onthedot.model.failures import decode_moved_to, encode_reason
+from onthedot.model.task import TaskInfo
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, group_failures
 from onthedot.operations.limits import CodeDefinitions, LimitOperations
 from onthedot.operations.live_view import LiveView
-from onthedot.operations.move import was_moved
 from onthedot.operations.schedules import ScheduleOperations
-from onthedot.operations.sources import SourceInfo, source_infos, written_reason
-from onthedot.operations.task_queries import MANY, PENDING
-from onthedot.operations.workers import WorkerInfo, worker_info
+from onthedot.operations.sources import SourceInfo, source_infos
+from onthedot.operations.task_queries import BATCH, PENDING, TaskFilter, TaskPage, TaskQueries
+from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.capabilities import HasServerInfo, ServerInfo
-from onthedot.stores.contract import Ended, Lease, Limit, NewTask, Record, Store
+from onthedot.stores.contract import Ended, Lease, NewTask, Record, Store
 
 NO_CODE = CodeDefinitions()
 
 
-class Operations(LimitOperations):
+class Operations:
+    """What an operator does with the tasks of one app in one store.
+
+    `tasks` finds tasks, `limits` and `schedules` read and change limits and schedules.
+    """
+
     def __init__(
         self,
         store: Store,
@@ -37,123 +43,130 @@ class Operations(LimitOperations):
         code: CodeDefinitions = NO_CODE,
         logs: LogObserver | None = None,
     ) -> None:
-        super().__init__(store, code)
+        self._store = store
         self._client = client
         self._clock = clock or SystemClock()
+        self._code = code
+        self.tasks: TaskQueries = TaskQueries(store)
+        self.limits: LimitOperations = LimitOperations(store, self._clock, code)
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, logs, code.plans)
 
+    # -- tasks
+
+    async def get(self, uuid: str) -> TaskInfo:
+        """Return a task by its uuid, or by the first characters of it."""
+        return await self.tasks.get(uuid)
+
+    async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
+        """Return a page of tasks, newest first."""
+        return await self.tasks.find(**where)
+
+    async def result(self, uuid: str) -> Any:
+        """Return the result of a succeeded task as plain values."""
+        return await self.tasks.result(uuid)
+
     async def explain(self, uuid: str) -> Explanation:
-        """Why a task is not running, by the rules of the claim; a beginning of its uuid is enough."""
-        return await explain(self._store, await self._record(uuid), self._clock.now())
+        """Explain why a task is not running, by the rules of the claim. The first characters of its uuid are enough."""
+        return await explain(self._store, await self.tasks.record(uuid), self._clock.now())
 
     async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
-        """What has failed (since then, of this source), grouped by error, the most frequent first."""
+        """Return failed tasks grouped by error, the most frequent first."""
         return await group_failures(self._failed(None if since is None else to_ms(since), source))
 
     async def _failed(self, since: int | None, source: str | None) -> AsyncIterator[Record]:
-        async for record in self.counted("failed", source):
+        async for record in self.tasks.in_state("failed", source):
             if since is None or record.history.ended is None or record.history.ended >= since:
                 yield record
 
-    async def workers(self) -> list[WorkerInfo]:
-        """Who lives, the oldest first, and how many tasks each of them runs."""
-        running = Counter([record.history.session async for record in self.counted("running")])
-        return [replace(worker, running=running[worker.id]) for worker in await self.present()]
-
-    async def present(self) -> list[WorkerInfo]:
-        """Who lives, without looking for what they run."""
-        sessions = await self._store.sessions()
-        return [worker_info(name, info, 0) for name, info in sorted(sessions.items())]
-
-    async def server(self) -> ServerInfo | None:
-        """The program behind the store; None where the store is a part of this one."""
-        return await self._store.server() if isinstance(self._store, HasServerInfo) else None
-
-    def watch(self) -> LiveView:
-        """What goes on, one picture after the other."""
-        return LiveView(self._store)
-
-    async def sources(self) -> list[SourceInfo]:
-        """Every source with what waits, runs and ended, its limits and pauses, and who could run it."""
-        limits = await self._store.limits()
-        return source_infos(await self._store.tally(), limits, await self.present())
-
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
-        """Waiting ones end at once, running ones are told. Answers how many were still alive."""
+        """End pending tasks at once and ask workers to cancel running ones. Return how many were alive."""
         alive = [r for r in await self._store.get(uuids) if r is not None and r.history.ended is None]
         leased = await self._store.cancel(self._client, uuids, reason)
-        await self._store.turn(
-            self._client,
-            [
-                Ended(
-                    Lease(record.uuid, leased.fence, self._client),
-                    "cancelled",
-                    encode_reason(reason),
-                    self._code.keep(record.source),
-                )
-                for record in leased.tasks
-            ],
-            None,
-        )
+        error = encode_reason(reason)
+        outcomes = [
+            Ended(Lease(record.uuid, leased.fence, self._client), "cancelled", error, self._code.keep(record.source))
+            for record in leased.tasks
+        ]
+        await self._store.turn(self._client, outcomes, None)
         return len(alive)
 
+    async def retry(self, *uuids: str) -> Sequence[str]:
+        """Run failed and cancelled tasks again, under their uuids. Return those that are alive now.
+
+        A task that was moved to another store is left out: it would run in both.
+        """
+        found = await self._store.get(uuids)
+        moved = {record.uuid for record in found if record is not None and decode_moved_to(record)}
+        return await self._store.revive([uuid for uuid in uuids if uuid not in moved])
+
     async def pending(self) -> list[NewTask]:
-        """All that wait, as they would be added to another store."""
+        """Return all pending tasks, ready to be added to another store."""
         return [
             NewTask(record.uuid, record.source, record.body, record.due, 0, record.lane, record.unique, record.policy)
             for state in PENDING
-            async for record in self.records({"state": state}, most=None)
+            async for record in self.tasks.records({"state": state})
         ]
 
     async def cancel_pending(self, reason: str) -> int:
-        """Ends all that wait: a private store is about to go."""
-        ended, counts = 0, await self.counts()
+        """Cancel all pending tasks of a store that is about to be closed for good. Return how many there were."""
+        counts = await self.counts()
         if not (counts.get("scheduled") or counts.get("ready")):
             return 0
+        cancelled = 0
         for state in PENDING:
-            uuids = [record.uuid async for record in self.records({"state": state}, most=None)]
-            for start in range(0, len(uuids), MANY):
-                ended += await self.cancel(*uuids[start : start + MANY], reason=reason)
+            uuids = [record.uuid async for record in self.tasks.records({"state": state})]
+            for start in range(0, len(uuids), BATCH):
+                cancelled += await self.cancel(*uuids[start : start + BATCH], reason=reason)
                 await asyncio.sleep(0)
-        return ended
-
-    async def retry(self, *uuids: str) -> Sequence[str]:
-        """Failed and cancelled ones run again, with their uuid. Answers with those that are alive now.
-
-        What was moved to another store stays as it is: it would run here and there.
-        """
-        moved = {record.uuid for record in await self._store.get(uuids) if record is not None and was_moved(record)}
-        return await self._store.revive([uuid for uuid in uuids if uuid not in moved])
-
-    async def pause(self, source: str, key: str | None = None, reason: str = "") -> bool:
-        """Nothing of the source (or of one key of it) starts until resume; what runs goes on. Was it paused before?"""
-        return await self._set_pause(source, key, paused=True, reason=reason)
-
-    async def resume(self, source: str, key: str | None = None) -> bool:
-        """Was it paused before?"""
-        return await self._set_pause(source, key, paused=False, reason="")
-
-    async def _set_pause(self, source: str, key: str | None, *, paused: bool, reason: str) -> bool:
-        name, mine, _ = await self._operators(source, key)
-        reason = written_reason(reason, mine, from_ms(self._clock.now())) if paused else ""
-        changed = Limit(name, mine.cap, mine.rate, mine.burst, paused, reason, owner="operator")
-        await self._store.put_limits([changed])
-        return mine.paused
+        return cancelled
 
     async def purge(self, limit: int = 10_000) -> int:
-        """Drops what is past its retention; workers do this by themselves."""
+        """Delete tasks whose retention is over; workers do this by themselves."""
         return await self._store.purge(limit, self._code.most_kept)
 
+    # -- sources
+
+    async def sources(self) -> list[SourceInfo]:
+        """Return every source with its tasks by state, its limits and pauses, and the number of its workers."""
+        return source_infos(await self._store.tally(), await self._store.limits(), await self.present())
+
+    async def pause(self, source: str, key: str | None = None, reason: str = "") -> bool:
+        """Start no more tasks of a source, or of one key of it; running ones go on. Return if it was paused before."""
+        return await self.limits.pause(source, key, reason)
+
+    async def resume(self, source: str, key: str | None = None) -> bool:
+        """End a pause. Return if it was paused before."""
+        return await self.limits.resume(source, key)
+
     async def counts(self) -> dict[str, int]:
-        """How many tasks there are, by state."""
+        """Return the number of tasks by state."""
         counts: Counter[str] = Counter()
         for by_state in (await self.by_source()).values():
             counts.update(by_state)
         return dict(counts)
 
     async def by_source(self) -> dict[str, dict[str, int]]:
-        """How many tasks there are, by source and state."""
+        """Return the number of tasks by source and state; parked tasks count as ready."""
         sources: dict[str, Counter[str]] = {}
         for (source, state), count in (await self._store.tally()).items():
             sources.setdefault(source, Counter())["ready" if state == "parked" else state] += count
         return {source: dict(counts) for source, counts in sources.items()}
+
+    # -- workers and server
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Return the live workers, the oldest first, with the number of tasks that each runs."""
+        running = Counter([record.history.session async for record in self.tasks.in_state("running")])
+        return [replace(worker, running=running[worker.id]) for worker in await self.present()]
+
+    async def present(self) -> list[WorkerInfo]:
+        """Return the live workers without the number of their tasks, which costs a query."""
+        return await live_workers(self._store)
+
+    async def server(self) -> ServerInfo | None:
+        """Return facts about the store's server; None if the store is part of this process."""
+        return await self._store.server() if isinstance(self._store, HasServerInfo) else None
+
+    def watch(self) -> LiveView:
+        """Return a view whose `look` returns one snapshot after the other."""
+        return LiveView(self._store, self._clock)

@@ -1,4 +1,4 @@
-"""What schedules are going to do: their next runs, and how many there are in each hour."""
+"""The next runs of schedules, and how many there are per hour."""
 
 from __future__ import annotations
 
@@ -14,18 +14,18 @@ from onthedot.schedules.windows import due_windows, jitter_ms
 from onthedot.stores import contract
 
 HOUR = timedelta(hours=1)
-_LOOKED = 100_000  # windows of one rule; a cron has 86,400 in a day at most
+_MAX_WINDOWS = 100_000  # of one rule; a cron has at most 86,400 per day
 
 
 @dataclass(frozen=True, slots=True)
 class PlannedRun:
-    """A window that is to come."""
+    """A future window."""
 
     name: str
     at: datetime  # in UTC
     wall: datetime  # in the schedule's own zone
     due: datetime  # in UTC, with its jitter
-    mark: ClockChange = ""  # gap: its hour is left out, so it runs right after · first, second: its hour comes twice
+    mark: ClockChange = ""  # gap: its hour does not exist, so it runs right after · first, second: its hour comes twice
 
 
 def run_at(name: str, rule: ScheduleRule | None, at: datetime) -> PlannedRun:
@@ -40,10 +40,11 @@ def run_at(name: str, rule: ScheduleRule | None, at: datetime) -> PlannedRun:
 
 
 def coming(record: contract.Schedule, rule: ScheduleRule, now: float) -> Iterator[datetime]:
-    """Windows from now on, and those before that are still to run. Of a paused one: as if it went on now."""
+    """Yield the windows that are still to run; of a paused schedule, as if it were resumed now."""
     if record.next_at is None:
         return
-    moment, at = from_ms(now), from_ms(record.next_at)
+    moment = from_ms(now)
+    at = from_ms(record.next_at)
     if isinstance(rule, IntervalSchedule):
         rule = rule.with_anchor(at)
     if at <= moment:
@@ -58,10 +59,10 @@ def coming(record: contract.Schedule, rule: ScheduleRule, now: float) -> Iterato
 
 
 def count_by_hour(record: contract.Schedule, rule: ScheduleRule, now: float, hours: int) -> list[int]:
-    """How many windows there are in each hour, from the one that has begun."""
+    """Return the number of windows per hour, from the current hour on."""
     begin = from_ms(now).replace(minute=0, second=0, microsecond=0)
     counts = [0] * hours
-    for at in islice(coming(record, rule, now), _LOOKED):
+    for at in islice(coming(record, rule, now), _MAX_WINDOWS):
         if at < begin:
             continue
         if isinstance(rule, IntervalSchedule):
@@ -73,7 +74,7 @@ def count_by_hour(record: contract.Schedule, rule: ScheduleRule, now: float, hou
 
 
 def _on_grid(rule: IntervalSchedule, first: datetime, begin: datetime, counts: list[int]) -> list[int]:
-    """Of an interval they need not be walked through: there may be millions."""
+    """The windows of an interval are computed, not iterated: there may be millions."""
 
     def before(moment: datetime) -> int:
         if rule.end is not None:

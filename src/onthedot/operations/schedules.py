@@ -1,4 +1,4 @@
-"""Schedules, looked at and changed: over the store contract alone, without the code that declared them."""
+"""Read and change schedules, over the store contract alone: without the code that declared them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from onthedot.errors import BadSchedule, StoreBusy, TaskNotFound
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.schedule_preview import HOUR, PlannedRun, coming, count_by_hour, run_at
-from onthedot.operations.workers import WorkerInfo, worker_info
+from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.schedules.definition import ScheduleDefinition, resolve_rule
 from onthedot.schedules.rules import ScheduleRule
 from onthedot.schedules.stored_rule import (
@@ -35,7 +35,7 @@ from onthedot.schedules.stored_rule import (
 from onthedot.stores import contract
 from onthedot.stores.contract import NewTask, Store
 
-_TRIES = 10  # at a compare-and-set that others were faster at
+_MAX_TRIES = 10  # of a compare-and-set
 
 
 class ScheduleNotFound(TaskNotFound):
@@ -44,25 +44,25 @@ class ScheduleNotFound(TaskNotFound):
 
 @dataclass(frozen=True, slots=True)
 class ScheduleInfo:
-    """All that is known of a schedule."""
+    """A schedule and its state."""
 
     name: str
     source: str
-    rule: str  # in words
+    rule: str  # as text
     enabled: bool  # not paused
     next_run: datetime | None  # None: it is over
     last_run: datetime | None
     run_count: int
     owner: Literal["code", "data"]
-    orphan: bool = False  # code has declared it, but that of no worker that runs: it does not fire
-    reason: str = ""  # why it is paused, an orphan or broken, or that nobody would run its tasks
+    orphan: bool = False  # code has declared it, but no live worker has that code: it does not fire
+    reason: str = ""  # why it is paused, an orphan or invalid, or that no worker would run its tasks
     args: Mapping[str, object] = field(default_factory=dict[str, object])
     options: Mapping[str, object] = field(default_factory=dict[str, object])
-    skipped: Mapping[str, int] = field(default_factory=dict[str, int])  # windows that did not run, by reason
+    skipped: Mapping[str, int] = field(default_factory=dict[str, int])  # windows that did not run, by cause
 
 
 class RunNowResult(NamedTuple):
-    """What `run` has added; not fresh: the run that was alive already."""
+    """The task that `run` has added; not fresh: the one that was alive already."""
 
     source: str
     uuid: str
@@ -75,7 +75,7 @@ _Change: TypeAlias = Callable[[contract.Schedule], contract.Schedule]
 
 
 class ScheduleOperations:
-    """plans: those whose code is in this process, so that rules of the user's own can be computed."""
+    """plans: the schedules whose code is in this process, so that custom rules can be computed."""
 
     def __init__(
         self,
@@ -91,33 +91,35 @@ class ScheduleOperations:
         self._logs = logs or LogObserver(None)
         self._plans: Mapping[str, ScheduleDefinition] = {} if plans is None else plans
 
-    # -- looking
+    # -- read
 
     async def get(self, name: str) -> ScheduleInfo:
-        records, workers = await self._look()
-        return _info(_named(records, name), workers)
+        records, workers = await self._read()
+        return _info(_find(records, name), workers)
 
     async def list(self) -> Infos:
-        """By name."""
-        records, workers = await self._look()
+        """Return all schedules, by name."""
+        records, workers = await self._read()
         return [_info(record, workers) for record in records]
 
     async def plan(
         self, name: str | None = None, *, hours: float = 24, until: datetime | None = None, limit: int = 1000
     ) -> Runs:
-        """The next runs, in order: of one schedule, or of all that fire.
+        """Return the next runs of one schedule, or of all that fire, in order.
 
-        A rule of the user's own tells more than its next run only where its code is.
+        Of a custom rule only the next run is known, unless its code is in this process.
         """
-        records, now = await self._planned(name), self._now()
+        records = await self._planned(name)
+        now = self._now()
         end = from_ms(now) + timedelta(hours=hours) if until is None else until
         each = [self._coming(record, now, alone=name is not None) for record in records]
         merged = merge(*each, key=lambda run: (run.at, run.name))
         return [*islice(takewhile(lambda run: run.at <= end, merged), limit)]
 
     async def load(self, name: str | None = None, *, hours: int = 24) -> Sequence[tuple[datetime, int]]:
-        """How many runs there are in each hour, from the one that has begun: of one schedule, or of all that fire."""
-        records, now = await self._planned(name), self._now()
+        """Return the number of runs per hour of one schedule, or of all that fire, from the current hour on."""
+        records = await self._planned(name)
+        now = self._now()
         begin = from_ms(now).replace(minute=0, second=0, microsecond=0)
         total = [0] * hours
         for record in records:
@@ -128,9 +130,9 @@ class ScheduleOperations:
         return [(begin + hour * HOUR, count) for hour, count in enumerate(total)]
 
     async def _planned(self, name: str | None) -> Sequence[contract.Schedule]:
-        records, workers = await self._look()
+        records, workers = await self._read()
         if name is not None:
-            return [_named(records, name)]
+            return [_find(records, name)]
         return [each for each in records if not each.paused and not (workers and _is_orphan(each, workers))]
 
     def _coming(self, record: contract.Schedule, now: float, *, alone: bool) -> Iterator[PlannedRun]:
@@ -138,16 +140,16 @@ class ScheduleOperations:
         if rule is not None:
             yield from (run_at(record.name, rule, at) for at in coming(record, rule, now))
         elif alone:
-            raise self._not_here(record.name, "plan")
+            raise self._no_code(record.name, "plan")
         elif record.next_at is not None:
             yield run_at(record.name, None, from_ms(record.next_at))
 
-    # -- changing
+    # -- change
 
     async def put(self, plan: ScheduleDefinition) -> ScheduleInfo:
-        """Makes or changes one that is data. The same again changes nothing; another rule begins afresh."""
+        """Create or change a schedule that is data. The same again changes nothing; a new rule starts anew."""
         name = plan.name
-        for _ in range(_TRIES):
+        for _ in range(_MAX_TRIES):
             old = next((each for each in (await self._store.schedules()) if each.name == name), None)
             if name in self._plans or (old is not None and old.definition_digest):
                 raise BadSchedule(f"schedule {name!r} is declared by code: change it there, or take another name")
@@ -160,13 +162,13 @@ class ScheduleOperations:
         raise _busy(name)
 
     async def pause(self, name: str, reason: str = "") -> ScheduleInfo:
-        """It does not fire until `resume`, whatever code says; what it has added runs."""
-        why = str(reason).encode("utf-8", "backslashreplace").decode()  # lone surrogates are not JSON
+        """Stop a schedule until `resume`, also if code declares it again. Tasks that it has added run."""
+        text = str(reason).encode("utf-8", "backslashreplace").decode()  # lone surrogates are not JSON
 
         def change(record: contract.Schedule) -> contract.Schedule:
             try:
-                rule = encode_rule(replace(decode_rule(record), reason=why))
-            except BadSchedule:  # it may be paused because of that
+                rule = encode_rule(replace(decode_rule(record), reason=text))
+            except BadSchedule:  # an invalid schedule can be paused, too
                 rule = record.rule
             return replace(record, paused=True, rule=rule)
 
@@ -174,16 +176,17 @@ class ScheduleOperations:
         return await self.get(name)
 
     async def resume(self, name: str) -> ScheduleInfo:
-        """It goes on with its next window: those that passed meanwhile are not caught up."""
+        """Resume a schedule with its next window; windows that passed meanwhile are not caught up."""
         passed = 0
 
         def change(record: contract.Schedule) -> contract.Schedule:
             nonlocal passed
             if not record.paused:
                 return record
-            rule, now = self._rule(record), self._now()
+            rule = self._rule(record)
+            now = self._now()
             if rule is None and record.next_at is not None and record.next_at <= now:
-                raise self._not_here(name, "resume")
+                raise self._no_code(name, "resume")
             record, passed = after_resume(record, rule, now)
             return record
 
@@ -192,8 +195,8 @@ class ScheduleOperations:
         return await self.get(name)
 
     async def run(self, name: str) -> RunNowResult:
-        """Adds a run now. Its next run, last run and run count stay; `overlap` holds as for any window."""
-        record = _named((await self._look())[0], name)
+        """Add a run now. The next run, last run and run count stay; `overlap` applies as for any window."""
+        record = _find((await self._read())[0], name)
         stored = decode_rule(record)
         policy = replace(stored.policy, reply_to=self._client)
         key = unique_key_for(name, stored)
@@ -204,9 +207,9 @@ class ScheduleOperations:
         return RunNowResult(stored.source, added.uuid, added.fresh)
 
     async def delete(self, name: str) -> None:
-        """One that is data, or an orphan. What it has added runs."""
-        records, workers = await self._look()
-        record = _named(records, name)
+        """Delete a schedule that is data, or an orphan. Tasks that it has added run."""
+        records, workers = await self._read()
+        record = _find(records, name)
         if record.definition_digest and (name in self._plans or not _is_orphan(record, workers)):
             raise BadSchedule(
                 f"schedule {name!r} is declared by code and would come back with the next start: "
@@ -214,18 +217,16 @@ class ScheduleOperations:
             )
         await self._store.delete_schedules([name])
 
-    # -- below
+    # -- helpers
 
-    async def _look(self) -> tuple[Sequence[contract.Schedule], Sequence[WorkerInfo]]:
+    async def _read(self) -> tuple[Sequence[contract.Schedule], Sequence[WorkerInfo]]:
         schedules = await self._store.schedules()
-        sessions = await self._store.sessions()
-        workers = [worker_info(name, info, 0) for name, info in sessions.items()]
-        return sorted(schedules, key=lambda each: each.name), workers
+        return sorted(schedules, key=lambda each: each.name), await live_workers(self._store)
 
     async def _change(self, name: str, change: _Change) -> None:
-        """Compare-and-set: whoever was faster is looked at again."""
-        for _ in range(_TRIES):
-            record = _named((await self._store.schedules()), name)
+        """Compare-and-set, repeated on the newest record after a conflict."""
+        for _ in range(_MAX_TRIES):
+            record = _find(await self._store.schedules(), name)
             wanted = change(record)
             if wanted == record or (await self._store.put_schedules([wanted]))[0]:
                 return
@@ -235,7 +236,7 @@ class ScheduleOperations:
         return store_now(self._store, self._clock)
 
     def _rule(self, record: contract.Schedule, *, alone: bool = True) -> ScheduleRule | None:
-        """Among others, one that cannot be read is left out."""
+        """alone: raise if it cannot be read; among others it is left out."""
         try:
             return resolve_rule(record.name, decode_rule(record), self._plans)
         except BadSchedule:
@@ -243,14 +244,14 @@ class ScheduleOperations:
                 raise
             return None
 
-    def _not_here(self, name: str, verb: str) -> BadSchedule:
+    def _no_code(self, name: str, verb: str) -> BadSchedule:
         return BadSchedule(
             f"schedule {name!r} has a rule of its own, and its code is not here to compute it: "
             f"{verb} it where the app is imported, with app.schedules.{verb}({name!r})"
         )
 
 
-def _named(records: Sequence[contract.Schedule], name: str) -> contract.Schedule:
+def _find(records: Sequence[contract.Schedule], name: str) -> contract.Schedule:
     found = next((record for record in records if record.name == name), None)
     if found is None:
         known = ", ".join(sorted(record.name for record in records)) or "none"
@@ -259,15 +260,15 @@ def _named(records: Sequence[contract.Schedule], name: str) -> contract.Schedule
 
 
 def _busy(name: str) -> StoreBusy:
-    return StoreBusy(f"schedule {name!r} was changed by others {_TRIES} times in a row; try again")
+    return StoreBusy(f"schedule {name!r} was changed by others {_MAX_TRIES} times in a row; try again")
 
 
 def _is_orphan(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> bool:
     return bool(record.definition_digest) and not any(record.name in worker.schedules for worker in workers)
 
 
-def _nobody(record: contract.Schedule, source: str, workers: Sequence[WorkerInfo]) -> str:
-    """Who is missing, in words."""
+def _missing_worker(record: contract.Schedule, source: str, workers: Sequence[WorkerInfo]) -> str:
+    """Why no worker would fire it or run its tasks; "" if one would."""
     if not workers:
         return "no worker is running"
     if _is_orphan(record, workers):
@@ -277,12 +278,14 @@ def _nobody(record: contract.Schedule, source: str, workers: Sequence[WorkerInfo
 
 
 def _info(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> ScheduleInfo:
-    stored, rule, broken = StoredRule("", ""), "?", ""
+    stored = StoredRule("", "")
+    rule = "?"
+    problem = ""
     try:
         stored = decode_rule(record)
         rule = rule_text(stored)
     except BadSchedule as error:
-        broken = str(error)
+        problem = str(error)
     args, headers = _body(stored)
     return ScheduleInfo(
         name=record.name,
@@ -294,7 +297,7 @@ def _info(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> ScheduleI
         run_count=record.runs,
         owner="code" if record.definition_digest else "data",
         orphan=_is_orphan(record, workers),
-        reason="; ".join(filter(None, (broken, stored.reason, _nobody(record, stored.source, workers)))),
+        reason="; ".join(filter(None, (problem, stored.reason, _missing_worker(record, stored.source, workers)))),
         args=args,
         options=_options(stored, headers),
         skipped=stored.skipped,
@@ -309,11 +312,11 @@ def _body(stored: StoredRule) -> tuple[dict[str, object], Headers]:
 
 
 def _options(stored: StoredRule, headers: Headers) -> dict[str, object]:
-    """What differs from the defaults, and the four that say what becomes of a window."""
-    said: dict[str, Any] = {"catch_up": "latest", "grace": 60.0} | dict(stored.rule or {})
+    """The options that differ from their defaults, and always overlap, catch_up, grace and priority."""
+    rule: dict[str, Any] = {"catch_up": "latest", "grace": 60.0} | dict(stored.rule or {})
     policy = stored.policy
-    options: dict[str, object] = {"overlap": stored.overlap, "catch_up": said["catch_up"], "grace": said["grace"]}
-    options |= {name: said[name] for name in ("jitter", "start", "end", "tz") if name in said}
+    options: dict[str, object] = {"overlap": stored.overlap, "catch_up": rule["catch_up"], "grace": rule["grace"]}
+    options |= {name: rule[name] for name in ("jitter", "start", "end", "tz") if name in rule}
     options |= {"priority": policy.priority}
     more = {
         "expires": None if policy.expires is None else policy.expires / 1000,

@@ -1,23 +1,21 @@
-"""Sources, as an operator sees them: what waits, what limits it, who could run it, since when it is paused."""
+"""Sources as an operator sees them: number of tasks, limits, pauses, workers."""
 
 from __future__ import annotations
 
-import re
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
+from datetime import datetime
 from urllib.parse import unquote
 
+from onthedot.clock.epoch import from_ms
 from onthedot.operations.workers import WorkerInfo
 from onthedot.stores.contract import Limit, State
-
-_SINCE = re.compile(r"(?P<reason>.*?) ?\(since (?P<at>\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\+00:00)\)", re.DOTALL)
 
 
 @dataclass(frozen=True, slots=True)
 class Pause:
-    """Who is held, why, and since when. key: None is the whole source; since: None, if nobody wrote it down."""
+    """A pause. key: None is the whole source; since: None if it is not known."""
 
     key: str | None
     reason: str
@@ -37,7 +35,7 @@ class SourceLimit:
 
 @dataclass(frozen=True, slots=True)
 class SourceInfo:
-    """A source, or a lane that sources share ("@openai"), and what is known of it."""
+    """A source, or a lane that sources share ("@openai")."""
 
     name: str
     ready: int = 0
@@ -47,7 +45,7 @@ class SourceInfo:
     succeeded: int = 0
     failed: int = 0
     cancelled: int = 0
-    workers: int = 0  # live ones that know it
+    workers: int = 0  # live workers that know it
     limits: tuple[SourceLimit, ...] = ()
     paused: Pause | None = None
     paused_keys: tuple[Pause, ...] = ()
@@ -56,7 +54,7 @@ class SourceInfo:
 def source_infos(
     tally: Mapping[tuple[str, State], int], limits: Sequence[Limit], workers: Sequence[WorkerInfo]
 ) -> list[SourceInfo]:
-    """All that have tasks, limits or a worker, by name; shared lanes last."""
+    """Return all sources that have tasks, limits or a worker, by name; shared lanes last."""
     counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
     for (source, state), number in tally.items():
         counts[source][state] = number
@@ -81,7 +79,7 @@ def source_infos(
 
 
 def _in_force(limits: Iterable[Limit]) -> Iterable[SourceLimit]:
-    """Field by field the operator's stands before code's: what does not hold is not shown."""
+    """Field by field, the operator's limit overrides the code's; limits that are overridden are left out."""
     by_name: dict[str, list[Limit]] = {}
     for limit in sorted(limits, key=lambda limit: (limit.name, limit.owner == "code")):
         by_name.setdefault(limit.name, []).append(limit)
@@ -96,27 +94,5 @@ def _in_force(limits: Iterable[Limit]) -> Iterable[SourceLimit]:
 
 def _pause(limit: Limit) -> Pause:
     _, slash, key = limit.name.partition("/")
-    return Pause(unquote(key) if slash else None, *read_reason(limit.reason))
-
-
-# -- A limit has a reason and no time: the time is the end of the reason, which any store keeps and any reader reads.
-
-
-def written_reason(reason: str, before: Limit, now: datetime) -> str:
-    """One that is paused already has been so since then, whatever the new reason.
-
-    >>> written_reason("deploy", Limit("send"), datetime(2026, 11, 16, 3, tzinfo=UTC))
-    'deploy (since 2026-11-16T03:00:00+00:00)'
-    """
-    since = read_reason(before.reason)[1] if before.paused else None
-    at = (since or now).astimezone(UTC).isoformat(timespec="seconds")
-    return f"{reason} (since {at})".lstrip()
-
-
-def read_reason(text: str) -> tuple[str, datetime | None]:
-    """
-    >>> read_reason("deploy (since 2026-11-16T03:00:00+00:00)")
-    ('deploy', datetime.datetime(2026, 11, 16, 3, 0, tzinfo=datetime.timezone.utc))
-    """
-    found = _SINCE.fullmatch(text)
-    return (text, None) if found is None else (found["reason"], datetime.fromisoformat(found["at"]))
+    since = None if limit.paused_since is None else from_ms(limit.paused_since)
+    return Pause(unquote(key) if slash else None, limit.reason, since)

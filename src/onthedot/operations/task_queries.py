@@ -1,4 +1,4 @@
-"""Finding tasks: by uuid, by what they are, page by page."""
+"""Find tasks: by uuid, by filters, page by page."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
-from typing import Any, TypedDict, Unpack
+from typing import Any, NamedTuple, TypedDict, Unpack
 
 from onthedot.clock.epoch import to_ms
 from onthedot.codec.untyped import decode_untyped_result
@@ -15,20 +15,20 @@ from onthedot.model.error_fingerprint import fingerprint
 from onthedot.model.failures import decode_failure, read_result
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.model.task_info import decode_body, task_info
-from onthedot.operations.argument_filter import check, has
+from onthedot.operations.argument_filter import check_conditions, matches
 from onthedot.stores.contract import Page, Record, State, Store
 
-MANY = 1000  # records a read, where all are wanted
+BATCH = 1000  # records per read, where all are wanted
 PENDING: tuple[State, ...] = ("scheduled", "ready", "parked")
 _PAGE = 100
-_READS = 50  # of the store, for one page; then it is short, and its cursor goes on
+MAX_READS = 50  # for one page; then it is short, and its cursor continues there
 _CURSOR = re.compile(r"(parked:)?[0-9]*")
-_PARKED = "parked:"  # of a cursor: it has come to those that their lane holds back
+_PARKED = "parked:"  # begins the cursor of a page with ready tasks that are parked
 
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """A page of tasks, newest first, and the cursor of the next."""
+    """A page of tasks, newest first, and the cursor of the next page."""
 
     tasks: tuple[TaskInfo, ...]
     cursor: str | None
@@ -43,8 +43,8 @@ class TaskPage:
 class TaskFilter(TypedDict, total=False):
     """Filters of ``find``.
 
-    error: a part of the error's type or message; group: as ``failures`` shows it; where: values of arguments or
-    metadata by path, as in ``{"customer": "acme", "order.id": 17}``, all of which must be so.
+    error: part of the error's type or message; group: as ``failures`` returns it; where: values of arguments or
+    metadata by path, as in ``{"customer": "acme", "order.id": 17}``, all of which must match.
     """
 
     state: str
@@ -58,31 +58,38 @@ class TaskFilter(TypedDict, total=False):
     cursor: str | None
 
 
+class _RecordPage(NamedTuple):
+    records: list[Record]
+    cursor: str | None
+
+
 class TaskQueries:
+    """Reads tasks of one store."""
+
     def __init__(self, store: Store) -> None:
         self._store = store
 
     async def get(self, uuid: str) -> TaskInfo:
-        """By uuid, or by an unambiguous beginning of one."""
-        record = await self._record(uuid)
+        """Return a task by its uuid, or by the first characters of it."""
+        record = await self.record(uuid)
         notes = await self._store.notes(record.uuid, 0, 1000)
         return task_info(record, [note for _, note in notes])
 
-    async def _record(self, uuid: str) -> Record:
+    async def record(self, uuid: str) -> Record:
         (record,) = await self._store.get((uuid,))
         return record or await self._by_prefix(uuid)
 
     async def result(self, uuid: str) -> Any:
-        """Of a task that has succeeded, as plain values. ResultExpired, ResultNotStored: there is none to show."""
+        """Return the result of a succeeded task as plain values. Raises ResultExpired or ResultNotStored."""
         (record,) = await self._store.get((uuid,))
         if record is None:
-            raise TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
+            raise _not_found(uuid)
         return read_result(record, decode_untyped_result)
 
     async def _by_prefix(self, prefix: str) -> Record:
-        found = [record async for record in self.records({"uuid": prefix}, most=2)]
+        found = [record async for record in self.records({"uuid": prefix}, limit=2)]
         if not found:
-            raise TaskNotFound(f"no task {prefix}: never added here, or no longer kept")
+            raise _not_found(prefix)
         if len(found) > 1:
             raise TaskNotFound(
                 f"{prefix} is the beginning of several uuids, {found[0].uuid} and {found[1].uuid} among them"
@@ -90,37 +97,39 @@ class TaskQueries:
         return found[0]
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Newest first. A page may be short and still have a cursor: each looks at a bounded number of tasks."""
-        records, cursor = await self._find(where)
-        return TaskPage(tuple([await self._with_errors(record) for record in records]), cursor)
+        """Return a page, newest first. It may be short and have a cursor: a call reads a bounded number of tasks."""
+        page = await self._find(where)
+        return TaskPage(tuple([await self._with_errors(record) for record in page.records]), page.cursor)
 
     async def _with_errors(self, record: Record) -> TaskInfo:
-        """With those of the attempts before, if there were any."""
-        notes = await self._store.notes(record.uuid, 0, MANY) if record.attempt > 1 else ()
+        """Add the errors of earlier attempts."""
+        notes = await self._store.notes(record.uuid, 0, BATCH) if record.attempt > 1 else ()
         return task_info(record, [note for _, note in notes])
 
-    async def _find(self, where: TaskFilter) -> tuple[list[Record], str | None]:
-        limit, cursor = where.get("limit", _PAGE), where.get("cursor")
+    async def _find(self, where: TaskFilter) -> _RecordPage:
+        limit = where.get("limit", _PAGE)
+        cursor = where.get("cursor")
         if cursor is not None and not _CURSOR.fullmatch(cursor):
             raise ArgumentError(f"cursor {cursor!r} is not one that an earlier page ended with")
-        check(where.get("where", {}))
-        said, picky = _for_store(where), not where.keys().isdisjoint(("error", "group", "where"))
-        rows: list[Record] = []
-        for _ in range(_READS):
-            before, size = cursor, MANY if picky else limit - len(rows)
-            page = await self._page(said, before, size)
+        check_conditions(where.get("where", {}))
+        store_filter = _store_filter(where)
+        must_decode = not where.keys().isdisjoint(("error", "group", "where"))
+        records: list[Record] = []
+        for _ in range(MAX_READS):
+            before = cursor
+            page = await self._read(store_filter, before, BATCH if must_decode else limit - len(records))
             cursor = page.after
             for used, record in enumerate(page.rows, 1):
-                if not picky or _wanted(record, where):
-                    rows.append(record)
-                if len(rows) == limit and used < len(page.rows):  # the next page begins in the middle of this one
-                    return rows, (await self._page(said, before, used)).after
-            if cursor is None or len(rows) >= limit:
+                if not must_decode or _matches(record, where):
+                    records.append(record)
+                if len(records) == limit and used < len(page.rows):  # the next page begins in the middle of this one
+                    return _RecordPage(records, (await self._read(store_filter, before, used)).after)
+            if cursor is None or len(records) >= limit:
                 break
-        return rows, cursor
+        return _RecordPage(records, cursor)
 
-    async def _page(self, where: dict[str, str], cursor: str | None, size: int) -> Page:
-        """Ready, as people say it: first those that are, then those that their lane holds back."""
+    async def _read(self, where: dict[str, str], cursor: str | None, size: int) -> Page:
+        """Read a page of the store. The state ready includes parked tasks, which come after the others."""
         if cursor is not None and cursor.startswith(_PARKED):
             page = await self._store.find(where | {"state": "parked"}, cursor.removeprefix(_PARKED) or None, size)
             return Page(page.rows, None if page.after is None else _PARKED + page.after)
@@ -128,67 +137,78 @@ class TaskQueries:
         return Page(page.rows, _PARKED) if page.after is None and where.get("state") == "ready" else page
 
     async def matching(self, **where: Unpack[TaskFilter]) -> list[str]:
-        """The uuids of all that fit, whatever their number."""
-        where["limit"] = MANY
+        """Return the uuids of all tasks that match."""
+        where["limit"] = BATCH
         uuids: list[str] = []
         while True:
-            records, cursor = await self._find(where)
-            uuids += [record.uuid for record in records]
-            if cursor is None:
+            page = await self._find(where)
+            uuids += [record.uuid for record in page.records]
+            if page.cursor is None:
                 return uuids
-            where["cursor"] = cursor
+            where["cursor"] = page.cursor
 
-    async def counted(self, state: State, source: str | None = None) -> AsyncIterator[Record]:
-        """All of a state. How many there are is known, so that nobody looks through the whole past for the last one."""
+    async def in_state(self, state: State, source: str | None = None) -> AsyncIterator[Record]:
+        """Yield all tasks in a state. The tally bounds the search, so that it ends at the last one."""
         tally = (await self._store.tally()).items()
-        most = sum(number for (name, each), number in tally if each == state and source in (None, name))
-        where: dict[str, str] = {"state": state} | ({} if source is None else {"source": source})
-        async for record in self.records(where, most):
+        limit = sum(number for (name, each), number in tally if each == state and source in (None, name))
+        where: dict[str, str] = {"state": state}
+        if source is not None:
+            where["source"] = source
+        async for record in self.records(where, limit):
             yield record
 
-    async def records(self, where: dict[str, str], most: int | None) -> AsyncIterator[Record]:
+    async def records(self, where: dict[str, str], limit: int | None = None) -> AsyncIterator[Record]:
+        """Yield the records that match the filter of the store."""
         cursor: str | None = None
-        while most is None or most > 0:
-            page = await self._store.find(where, cursor, MANY if most is None else min(most, MANY))
+        while limit is None or limit > 0:
+            page = await self._store.find(where, cursor, BATCH if limit is None else min(limit, BATCH))
             for record in page.rows:
                 yield record
-            most = None if most is None else most - len(page.rows)
+            if limit is not None:
+                limit -= len(page.rows)
             cursor = page.after
             if cursor is None:
                 return
 
 
-def _for_store(where: TaskFilter) -> dict[str, str]:
+def _not_found(uuid: str) -> TaskNotFound:
+    return TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
+
+
+def _store_filter(where: TaskFilter) -> dict[str, str]:
     _check(where)
     plain = (("state", where.get("state")), ("source", where.get("source")), ("tag", where.get("tag")))
-    said = {name: str(value) for name, value in plain if value is not None}
+    found = {name: str(value) for name, value in plain if value is not None}
     if "since" in where:
-        said["since"] = str(to_ms(where["since"]))
-    return said
+        found["since"] = str(to_ms(where["since"]))
+    return found
 
 
 def _check(where: TaskFilter) -> None:
-    """A filter that is not known would match everything, and a state that is none nothing."""
+    """An unknown filter would match everything, and an unknown state nothing."""
     unknown = where.keys() - TaskFilter.__annotations__.keys()
     if unknown:
-        there = ", ".join(TaskFilter.__annotations__)
-        raise ArgumentError(f"find(): no filter {', '.join(map(repr, sorted(unknown)))}; there are {there}")
+        known = ", ".join(TaskFilter.__annotations__)
+        raise ArgumentError(f"find(): no filter {', '.join(map(repr, sorted(unknown)))}; there are {known}")
     states = [state.value for state in TaskState]
     if (state := where.get("state")) is not None and state not in states:
         raise ArgumentError(f"find(state={state!r}): no such state; there are {', '.join(states)}")
 
 
-def _wanted(record: Record, where: TaskFilter) -> bool:
-    text, group, wanted = where.get("error"), where.get("group"), where.get("where")
+def _matches(record: Record, where: TaskFilter) -> bool:
+    """The filters that need a decoded record."""
+    text = where.get("error")
+    group = where.get("group")
     if text is not None or group is not None:
         error = None if record.state == "succeeded" else decode_failure(record.history.error)
-        if error is None or not error.type:  # a reason, such as of a cancel, is no error
+        if error is None or not error.type:  # without a type it is a reason, as of a cancel
             return False
         if text is not None and text not in error.type and text not in error.message:
             return False
         if group is not None and fingerprint(record.source, error) != group:
             return False
-    if not wanted:
+    conditions = where.get("where")
+    if not conditions:
         return True
     arguments, headers = decode_body(record)
-    return has(wanted, arguments, headers.metadata or {})
+    return matches(conditions, arguments, headers.metadata or {})

@@ -1,4 +1,4 @@
-"""How fast it goes: the change log, folded into what happened in each of the last seconds."""
+"""Throughput: the change feed, folded into counts per second."""
 
 from __future__ import annotations
 
@@ -9,29 +9,30 @@ from typing import Literal, TypeAlias
 from onthedot.stores.contract import ChangeEntry
 
 Step: TypeAlias = Literal["started", "succeeded", "failed", "cancelled", "retried"]
-"""retried: back from a run that did not end it, whatever the reason: retry, snooze, its worker went."""
+"""retried: requeued after a run, for any reason: retry, snooze, a dead worker."""
 
 ENDS: tuple[Step, ...] = ("succeeded", "failed", "cancelled")
 _STEPS: dict[str, Step] = {
     "running": "started", "succeeded": "succeeded", "failed": "failed", "cancelled": "cancelled",
 }  # fmt: skip
-_MOST_RUNNING = 100_000  # of those whose end was never seen, since they were purged before somebody looked
+MAX_RUNNING = 100_000  # tasks whose end was not seen, because their entries were purged before they were read
 _NOTHING: Counter[tuple[str, Step]] = Counter()
 
 
 class Throughput:
-    """Knows neither a store nor a clock: it is told rows of the log, and what time it is by any clock in ms.
+    """Folds entries of the change feed. It has no store and no clock: the caller passes the time, in ms of any clock.
 
-    Rows carry the store's time. How far that is ahead of the clock is seen from the newest row, so that two machines
-    need not agree on the time, and rows that come late are counted where they belong.
+    Entries carry the store's time. The newest entry gives the difference between both clocks, so that two machines need
+    not agree on the time, and late entries are counted in their second.
     """
 
     def __init__(self, clock: float, seconds: int = 60) -> None:
         self._seconds = seconds
-        self._began = self._clock = clock
+        self._began = clock
+        self._clock = clock
         self._ahead: float | None = None
         self._by_second: dict[int, Counter[tuple[str, Step]]] = {}
-        self._running: dict[str, None] = {}  # a set that knows its oldest
+        self.running: dict[str, None] = {}  # an ordered set
         self.failures: deque[tuple[int, str]] = deque(maxlen=20)  # when, uuid; the newest last
 
     def fold(self, entries: Iterable[ChangeEntry], clock: float) -> int:
@@ -56,30 +57,31 @@ class Throughput:
         self._ahead = ahead if self._ahead is None or stepped_back else max(ahead, self._ahead)
 
     def _step(self, uuid: str, state: str) -> Step | None:
-        ran = self._running.pop(uuid, self) is None
+        ran = self.running.pop(uuid, self) is None
         if state == "running":
-            self._running[uuid] = None
-            if len(self._running) > _MOST_RUNNING:
-                del self._running[next(iter(self._running))]
+            self.running[uuid] = None
+            if len(self.running) > MAX_RUNNING:
+                del self.running[next(iter(self.running))]
         return _STEPS.get(state) or ("retried" if ran else None)
 
     def _now(self) -> int:
-        """By the store; 0: nothing was ever heard of it, and so there is nothing to count."""
+        """The store's time; 0 if no entry was read yet."""
         return 0 if self._ahead is None else int(self._clock + self._ahead)
 
-    def rates(self, over: int = 10) -> Mapping[tuple[str, Step], float]:
-        """By source and step, a second: over the last so many of them, or over all, if it has not been so many yet."""
-        now, began = self._now(), self._began + (self._ahead or 0)
-        first = now // 1000 - over + 1
-        many: Counter[tuple[str, Step]] = Counter()
+    def rates(self, seconds: int = 10) -> Mapping[tuple[str, Step], float]:
+        """Return steps per second by source, over the last seconds, or over all since the start if these are fewer."""
+        now = self._now()
+        began = self._began + (self._ahead or 0)
+        first = now // 1000 - seconds + 1
+        total: Counter[tuple[str, Step]] = Counter()
         for second, counts in self._by_second.items():
             if first <= second <= now // 1000:
-                many.update(counts)
+                total.update(counts)
         span = max(1.0, (now - max(began, first * 1000)) / 1000)
-        return {which: number / span for which, number in many.items()}
+        return {which: number / span for which, number in total.items()}
 
     def history(self, *steps: Step) -> list[int]:
-        """How many in each of the seconds, the oldest first; the one that is not over yet is left out."""
+        """Return the number of these steps per second, the oldest first, without the current second."""
         last = self._now() // 1000
         return [
             sum(number for (_, step), number in self._by_second.get(second, _NOTHING).items() if step in steps)

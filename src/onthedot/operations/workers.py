@@ -1,4 +1,4 @@
-"""Who works on a store, as they say it themselves."""
+"""Workers of a store, as their sessions describe them."""
 
 from __future__ import annotations
 
@@ -10,11 +10,12 @@ from typing import Any
 import msgspec
 
 from onthedot.clock.epoch import from_ms
+from onthedot.stores.contract import Store
 
 
 @dataclass(frozen=True, slots=True)
 class WorkerInfo:
-    """A session that lives, and what it says of itself."""
+    """A live session and its description of itself."""
 
     id: str
     host: str = ""
@@ -24,27 +25,31 @@ class WorkerInfo:
     started: datetime | None = None
     concurrency: Mapping[str, int] = field(default_factory=dict[str, int])
     sources: tuple[str, ...] = ()
-    schedules: tuple[str, ...] = ()  # those that its code declares
+    schedules: tuple[str, ...] = ()  # declared by its code
     running: int = 0
-    max_retries: Mapping[str, int] = field(default_factory=dict[str, int])  # of sources that have any
+    max_retries: Mapping[str, int] = field(default_factory=dict[str, int])  # by source, where it is not 0
 
 
-def worker_info(name: str, info: bytes, running: int) -> WorkerInfo:
+async def live_workers(store: Store) -> list[WorkerInfo]:
+    """The oldest first; `running` is not filled in."""
+    return [worker_info(name, info) for name, info in sorted((await store.sessions()).items())]
+
+
+def worker_info(name: str, info: bytes) -> WorkerInfo:
     try:
-        said: dict[str, Any] = msgspec.json.decode(info) if info else {}
-    except msgspec.DecodeError:  # another version's, or another program's
-        said = {}
-    started = said.get("started")
+        facts: dict[str, Any] = msgspec.json.decode(info) if info else {}
+    except msgspec.DecodeError:  # of another version, or of another program
+        facts = {}
+    started = facts.get("started")
     return WorkerInfo(
         id=name,
-        host=said.get("host", ""),
-        pid=said.get("pid", 0),
-        app=said.get("app", ""),
-        version=said.get("version", ""),
+        host=facts.get("host", ""),
+        pid=facts.get("pid", 0),
+        app=facts.get("app", ""),
+        version=facts.get("version", ""),
         started=None if started is None else from_ms(started),
-        concurrency=said.get("concurrency", {}),
-        sources=tuple(said.get("sources", ())),
-        schedules=tuple(said.get("schedules", ())),
-        running=running,
-        max_retries=said.get("max_retries", {}),
+        concurrency=facts.get("concurrency", {}),
+        sources=tuple(facts.get("sources", ())),
+        schedules=tuple(facts.get("schedules", ())),
+        max_retries=facts.get("max_retries", {}),
     )

@@ -55,7 +55,7 @@ class ChildHeartbeat:
             while alive and not self._ended.is_set():
                 lease = self.session.lease / 1000
                 try:
-                    alive = await self._beat(lease)
+                    alive = await self._send_heartbeat(lease)
                     pause = lease / 3
                 except Exception:  # noqa: BLE001 - see the class
                     pause = lease / 10
@@ -72,15 +72,15 @@ class ChildHeartbeat:
             await self._store.open()
             self._opened = True
 
-    async def _beat(self, lease: float) -> bool:
+    async def _send_heartbeat(self, lease: float) -> bool:
         async with asyncio.timeout(lease):
             await self._open()
             sent = time.monotonic()
             session = self.session
-            beat = await self._store.heartbeat(session.name, session.info, session.lease)
-        cancel = tuple(each.uuid for each in beat.cancel_requests)
-        self._send(SupervisorMessage(session=session.name, sent=sent, alive=beat.alive, cancel=cancel))
-        return beat.alive
+            answer = await self._store.heartbeat(session.name, session.info, session.lease)
+        cancel = tuple(each.uuid for each in answer.cancel_requests)
+        self._send(SupervisorMessage(session=session.name, sent=sent, alive=answer.alive, cancel=cancel))
+        return answer.alive
 
     async def _close_session(self) -> None:
         """Retry until the store has answered, or until the lease is over and the store reaps the session itself."""

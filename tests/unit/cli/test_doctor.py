@@ -23,7 +23,6 @@ from onthedot import App
 from onthedot.cli import main
 from onthedot.clock.epoch import to_ms
 from onthedot.clock.manual import ManualClock
-from onthedot.operations.sources import written_reason
 from onthedot.stores.contract import ClaimRequest, Limit, Schedule, SlotPool, Store
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Desk, Shop
@@ -101,7 +100,7 @@ def test_workers_that_do_not_come_to_it(desk: Desk) -> None:
 
 
 def test_the_oldest_is_found_behind_many_that_came_since(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onthedot.operations.doctor._LOOK", 10)
+    monkeypatch.setattr("onthedot.operations.doctor.MAX_READY", 10)
     with desk.app.override(clock=ManualClock(LONG_AGO)):
         desk.add("greet", name="old")
     for number in range(20):
@@ -113,8 +112,8 @@ def test_the_oldest_is_found_behind_many_that_came_since(desk: Desk, monkeypatch
 def test_a_pause_that_was_forgotten(desk: Desk, key: str | None) -> None:
     async def pause(store: Store) -> None:
         name = "greet" if key is None else f"greet/{key}"
-        reason = written_reason("deploy", Limit(name), LONG_AGO)
-        await store.put_limits([Limit(name, paused=True, reason=reason, owner="operator")])
+        since = to_ms(LONG_AGO)
+        await store.put_limits([Limit(name, paused=True, reason="deploy", owner="operator", paused_since=since)])
 
     desk.add("greet", name="ann")
     on(desk, pause)
@@ -139,7 +138,7 @@ def test_tasks_held_by_a_worker_that_was_killed(shop: Shop) -> None:
     worker.ended()
     told = shop.json("doctor", code=1)
     (bad,) = [each for each in told["findings"] if not each["ok"]]
-    assert (bad["what"], bad["text"]) == ("running", "1 are held by workers that are dead")
+    assert (bad["what"], bad["text"]) == ("running", "1 are leased to dead workers")
     assert "taken over as soon as a worker lives" in bad["remedy"]
     shop.go()
     shop.worker()

@@ -89,7 +89,7 @@ def test_a_worker_that_runs_and_one_that_is_killed(shop: Shop) -> None:
     worker.ended()
     wait_until(lambda: as_json(shop, first)["reason"] == "dead_worker")
     text = explained(shop, first)
-    assert "which is not alive any more" in text
+    assert "which is dead" in text
     assert "no worker is alive" in text
     assert as_json(shop, second)["reason"] == "no_worker"
     shop.worker("-c", "2")

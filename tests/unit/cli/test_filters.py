@@ -34,8 +34,8 @@ def test_where_in_bulk(desk: Desk) -> None:
 
 def test_a_needle_is_found_however_old_it_is(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
     """A page looks at a bounded number; the list goes on until it has what was asked for."""
-    monkeypatch.setattr("onthedot.operations.task_queries._READS", 1)
-    monkeypatch.setattr("onthedot.operations.task_queries.MANY", 3)
+    monkeypatch.setattr("onthedot.operations.task_queries.MAX_READS", 1)
+    monkeypatch.setattr("onthedot.operations.task_queries.BATCH", 3)
     uuids = [desk.add("greet", name=str(number)) for number in range(10)]
     listed = desk.json("task", "list", "--where", "name=1")
     assert ([task["uuid"] for task in listed["tasks"]], listed["cursor"]) == ([uuids[1]], None)

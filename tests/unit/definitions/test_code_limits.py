@@ -73,7 +73,7 @@ async def test_what_the_operator_says_stays(store: str) -> None:
     for options in ({"concurrency": 5}, {}):
         app = app_with(store, crowd := Crowd(), **options)
         async with app.running():
-            await app._portal.run(lambda link: link.operations.set_limit("work", cap=1))
+            await app._portal.run(lambda link: link.operations.limits.set("work", cap=1))
             handles = [await app.named("work").enqueue(key="x") for _ in range(3)]
             await until(lambda: crowd.now)
             await every_chance()

@@ -181,7 +181,7 @@ async def test_held_by_a_dead_worker(store: Store, worker: Worker, operations: O
     clock.advance(5000)
     told = await operations.explain(uuid)
     assert (told.reason, told.state, others(told)) == ("dead_worker", TaskState.RUNNING, ["no_worker"])
-    assert "held by worker w1, which is not alive any more" in told.text
+    assert "leased to worker w1, which is dead" in told.text
     other = Worker(store, "w2")
     await other.heartbeat()
     assert others(await operations.explain(uuid)) == []

@@ -82,7 +82,7 @@ async def test_a_look() -> None:
 
 async def test_a_look_far_back(monkeypatch: pytest.MonkeyPatch) -> None:
     """The oldest ones are on the last pages."""
-    monkeypatch.setattr(health, "_PAGE", 2)
+    monkeypatch.setattr(health, "PAGE", 2)
     clock = ManualClock()
     store, start = MemoryStore(clock), int(clock.now())
     for _ in range(10):

@@ -38,10 +38,10 @@ class Shop:
         return await self.app._portal.run(lambda link: work(Operations(link.store, "operator")))  # type: ignore[arg-type]
 
     async def set(self, name: str, key: str | None = None, **fields: Any) -> LimitInfo:
-        return await self.operate(lambda operations: operations.set_limit(name, key, **fields))
+        return await self.operate(lambda operations: operations.limits.set(name, key, **fields))
 
     async def limits(self) -> dict[str, LimitInfo]:
-        return {info.name: info for info in await self.operate(lambda operations: operations.limits())}
+        return {info.name: info for info in await self.operate(lambda operations: operations.limits.list())}
 
     async def busy(self, number: int) -> None:
         await until(lambda: len(self.running) == number)

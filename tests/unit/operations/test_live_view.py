@@ -46,7 +46,7 @@ class Shop:
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
     """Counts are asked for with every picture: a test does not wait for a second to pass."""
-    monkeypatch.setattr(live_view, "_COUNTS", 0)
+    monkeypatch.setattr(live_view, "COUNT_INTERVAL", 0)
 
 
 @pytest.mark.usefixtures("at_once")
@@ -83,7 +83,7 @@ async def test_counts_are_not_asked_for_with_every_picture(tmp_path: Path, monke
         return await tally()
 
     monkeypatch.setattr(shop.other, "tally", counting)
-    monkeypatch.setattr(live_view, "_COUNTS", 3600)
+    monkeypatch.setattr(live_view, "COUNT_INTERVAL", 3_600_000)
     for number in range(20):
         await shop.run(str(number))
         frame = await watch.look()
@@ -118,7 +118,7 @@ async def test_another_store_in_its_place_is_followed_from_its_end(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Its numbers begin anew, far below those that were seen last."""
-    monkeypatch.setattr(live_view, "_QUIET", 0)
+    monkeypatch.setattr(live_view, "IDLE_INTERVAL", 0)
     shop = Shop(tmp_path / "t.db")
     watch = await shop.open()
     await watch.look()

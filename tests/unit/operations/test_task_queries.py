@@ -11,7 +11,7 @@ import pytest
 from onthedot import App, ArgumentError
 from onthedot.clock.manual import ManualClock
 from onthedot.operations import task_queries
-from onthedot.operations.argument_filter import has
+from onthedot.operations.argument_filter import matches
 from tests.support.waits import every_chance
 
 ORDER = {
@@ -37,8 +37,8 @@ ORDER = {
     ],
 )  # fmt: skip
 def test_what_fits(path: str, value: object) -> None:
-    assert has({path: value}, ORDER)
-    assert has({path: value}, {}, ORDER)
+    assert matches({path: value}, ORDER)
+    assert matches({path: value}, {}, ORDER)
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_what_fits(path: str, value: object) -> None:
     ],
 )  # fmt: skip
 def test_what_does_not(path: str, value: object) -> None:
-    assert not has({path: value}, ORDER)
+    assert not matches({path: value}, ORDER)
 
 
 @pytest.mark.parametrize("where", ["customer=acme", [("a", 1)], {1: 2}])
@@ -78,8 +78,8 @@ async def test_find_by_arguments_and_metadata(app: App) -> None:
 
 async def test_a_page_may_be_short_but_its_cursor_finds_all(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
     """No call looks through everything: here at most two times ten of a hundred tasks."""
-    monkeypatch.setattr(task_queries, "_READS", 2)
-    monkeypatch.setattr(task_queries, "MANY", 10)
+    monkeypatch.setattr(task_queries, "MAX_READS", 2)
+    monkeypatch.setattr(task_queries, "BATCH", 10)
     send = app.named("send")
     handles = await app.enqueue_many([send.s(number=number, even=number % 2 == 0) for number in range(100)])
     looked, cursor, seen = 0, None, list[str]()

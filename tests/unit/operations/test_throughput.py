@@ -121,10 +121,10 @@ def test_a_store_whose_clock_is_an_hour_off_or_steps_back() -> None:
 
 
 def test_what_is_never_seen_to_end_is_forgotten(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("onthedot.operations.throughput._MOST_RUNNING", 1000)
+    monkeypatch.setattr("onthedot.operations.throughput.MAX_RUNNING", 1000)
     log = Log()
     for number in range(1200):
         log.tell(1000, (str(number), "a", "running"))
-    assert len(log.pace._running) == 1000
+    assert len(log.pace.running) == 1000
     log.tell(1000, ("0", "a", "ready"), ("1199", "a", "ready"))
     assert log.rate("retried") == 1
