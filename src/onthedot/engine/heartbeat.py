@@ -24,7 +24,7 @@ OnHeartbeat: TypeAlias = Callable[[float, bool, Sequence[str]], None]
 class HeartbeatDelegate(Protocol):
     """Sends heartbeats from another process, which user code in this one cannot delay: the supervisor."""
 
-    def keep(self, session: str, info: bytes, lease: int, heard: OnHeartbeat) -> None:
+    def keep(self, session: str, info: bytes, lease: int, on_answer: OnHeartbeat) -> None:
         """Sends heartbeats for this session from now on and reports each answer, from any thread."""
         ...
 

@@ -35,8 +35,7 @@ def run_at(name: str, rule: ScheduleRule | None, at: datetime) -> PlannedRun:
     if not isinstance(rule, CronSchedule | DailySchedule):
         return PlannedRun(name, at, at, due)
     zone = str(rule.tz or "UTC")
-    expr = rule.expr if isinstance(rule, CronSchedule) else rule._expr
-    return PlannedRun(name, at, at.astimezone(parse_zone(zone)), due, cached_cron(expr, zone).mark(at))
+    return PlannedRun(name, at, at.astimezone(parse_zone(zone)), due, cached_cron(rule.expr, zone).mark(at))
 
 
 def coming(record: contract.Schedule, rule: ScheduleRule, now: float) -> Iterator[datetime]:

@@ -165,21 +165,21 @@ class DailySchedule(_Bounded):
     at: str | time
     tz: Zone | None = None
     weekdays: str | Iterable[str | int] | None = None
-    _expr: str = field(init=False, repr=False, compare=False)
+    expr: str = field(init=False, repr=False, compare=False)
 
     def __post_init__(self) -> None:
         _check(self)
         zone = self.at.tzinfo if isinstance(self.at, time) and self.tz is None else self.tz
         _set(self, "tz", None if zone is None else zone_name(zone))
         at, weekdays, expr = parse_daily(self.at, self.weekdays)
-        for name, value in (("at", at), ("weekdays", weekdays), ("_expr", expr)):
+        for name, value in (("at", at), ("weekdays", weekdays), ("expr", expr)):
             _set(self, name, value)
 
     def in_zone(self, tz: Zone) -> Self:
         return replace(self, tz=tz) if self.tz is None else self
 
     def next_after(self, moment: datetime) -> datetime | None:
-        cron = cached_cron(self._expr, str(self.tz or "UTC"))
+        cron = cached_cron(self.expr, str(self.tz or "UTC"))
         return until_end(self.end, cron.next_after(_from(self.start, moment)))
 
 

@@ -9,7 +9,7 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Literal
+from typing import Literal, TypeAlias
 
 import msgspec
 
@@ -64,6 +64,8 @@ class SupervisorMessage(msgspec.Struct, omit_defaults=True):
     cancel: tuple[str, ...] = ()  # uuids of tasks that are to be cancelled
 
 
+OnAnswer: TypeAlias = Callable[[float, bool, Sequence[str]], None]
+"""Age of the heartbeat in ms, whether the session is alive, tasks to cancel."""
 _decode = msgspec.json.Decoder(SupervisorMessage).decode
 
 
@@ -78,7 +80,7 @@ class ParentChannel:
         self._partial_line = b""
         self._on_cancel_running: Callable[[], object] | None = None
         self._session = ""
-        self._on_answer: Callable[[float, bool, Sequence[str]], None] | None = None
+        self._on_answer: OnAnswer | None = None
         self.store: Callable[[], tuple[str, str]] = lambda: ("", "")  # its URL, and the app's name
 
     def send(self, report: WorkerReport) -> None:
@@ -93,9 +95,9 @@ class ParentChannel:
 
     # -- HeartbeatDelegate
 
-    def keep(self, session: str, info: bytes, lease: int, heard: Callable[[float, bool, Sequence[str]], None]) -> None:
+    def keep(self, session: str, info: bytes, lease: int, on_answer: OnAnswer) -> None:
         self._session = session
-        self._on_answer = heard
+        self._on_answer = on_answer
         self.send(WorkerReport(session=SessionSpec(session, info, lease, *self.store())))
 
     def leave(self, session: str) -> None:
