@@ -45,9 +45,9 @@ def round_trips(scale: float) -> list[Figure]:
 
 async def _round_trips(count: int) -> float:
     """Two at a time, as two slots give them: nothing is sent ahead to a child that is busy."""
-    executor, source = Processes(SLOTS), app._runtime.sources.get("task")
+    executor, source = Processes(SLOTS), app.runtime.sources.get("task")
     assert source is not None
-    executor.open(app._runtime._boot)
+    executor.open(app.runtime.boot_message)
 
     async def calls(lane: int, count: int) -> None:
         for number in range(count):

@@ -162,7 +162,7 @@ def own_globals(no_thread_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterat
     monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
     monkeypatch.setattr("onthedot.api.scheduler._shared", None)
     yield
-    get_scheduler()._runtime.portal.close()
+    get_scheduler().runtime.portal.close()
 
 
 @pytest.fixture

@@ -72,7 +72,7 @@ def shared_status() -> dict[str, Any]:
 
 @contextmanager
 def driven(clock: ManualClock) -> Iterator[None]:
-    with get_scheduler()._runtime.override(None, clock):
+    with get_scheduler().runtime.override(None, clock):
         yield
 
 

@@ -80,7 +80,7 @@ def route(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[tuple[list
 
 
 def url_of(app: App) -> str:
-    return str(app._runtime.url)
+    return str(app.runtime.url)
 
 
 def tally(app: App) -> Counter[str]:

@@ -14,11 +14,11 @@ T = TypeVar("T")
 
 def call_store(app: App[Any], work: Callable[[Store], Awaitable[T]]) -> T:
     """The result of `work`, on the event loop of the app."""
-    return app._runtime.portal.run_sync(lambda client: work(client.store))
+    return app.runtime.portal.run_sync(lambda client: work(client.store))
 
 
 def call_operations(app: App[Any], work: Callable[[Operations], Awaitable[T]]) -> T:
-    return app._runtime.portal.run_sync(lambda client: work(client.operations))
+    return app.runtime.portal.run_sync(lambda client: work(client.operations))
 
 
 def worker_pids(app: App[Any]) -> set[int]:

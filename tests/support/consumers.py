@@ -72,7 +72,7 @@ async def running(
     """Runs a scheduler and checks that it leaves no asyncio task behind."""
     before = asyncio.all_tasks()
     scheduler = scheduler_of(*consumers, **options)
-    with scheduler._runtime.override(None, clock):
+    with scheduler.runtime.override(None, clock):
         assert await scheduler.start() is True
         try:
             yield scheduler
@@ -83,7 +83,7 @@ async def running(
 
 async def idle(scheduler: Scheduler) -> None:
     """Waits until the worker has nothing to do and sleeps."""
-    worker = scheduler._runtime.worker
+    worker = scheduler.runtime.worker
     assert worker is not None
     await asyncio.sleep(0)
     await until(worker.idle.is_set)

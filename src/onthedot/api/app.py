@@ -95,7 +95,7 @@ class App(Generic[S]):
         logger: logging.Logger | None = None,
     ) -> None:
         self.name: str = check_name(name, "name of the app")
-        self._runtime = Runtime(
+        self.runtime = Runtime(
             self.name,
             store_url(store) if store is not None or "ONTHEDOT_STORE" in os.environ else None,
             LogObserver(logger),
@@ -110,13 +110,13 @@ class App(Generic[S]):
             most_kept=parse_bound(max_kept, "max_kept", least=0),
             max_pending=None if max_pending is None else parse_bound(max_pending, "max_pending"),
         )
-        self._portal, self._service = self._runtime.portal, self._runtime.service
+        self._portal = self.runtime.portal
         said: TaskOptions = {**(defaults or {})}
         if task_timeout is not None:
             said.setdefault("timeout", task_timeout)
-        self._declarations = DefinitionRegistry(self._runtime, said, tz, caps)
-        self.schedules: Schedules = Schedules(self._runtime, tz)
-        self.sync: SyncOperations = SyncOperations(self._portal, SyncSchedules(self._runtime, tz))
+        self._declarations = DefinitionRegistry(self.runtime, said, tz, caps)
+        self.schedules: Schedules = Schedules(self.runtime, tz)
+        self.sync: SyncOperations = SyncOperations(self._portal, SyncSchedules(self.runtime, tz))
         open_apps.add(self)
 
     # -- declaring
@@ -172,20 +172,20 @@ class App(Generic[S]):
         """Middleware: ``async def layer(task, call): return await call()``. The first declared is the outermost."""
         if not inspect.iscoroutinefunction(layer):
             raise TypeError(f"@app.around goes on an async function (task, call), not on {layer!r}")
-        self._runtime.around.append(layer)
+        self.runtime.around.append(layer)
         return layer
 
     # -- adding
 
     def named(self, name: str) -> NamedTask:
         """A task by name, to be added without having its code."""
-        source = self._runtime.sources.get(name)
+        source = self.runtime.sources.get(name)
         if isinstance(source, FunctionDefinition):
             return NamedTask(self._portal, source, {})
         if isinstance(source, ConsumerDefinition):
-            return NamedTask(self._portal, source.as_remote(self._runtime), {})
+            return NamedTask(self._portal, source.as_remote(self.runtime), {})
         options = resolve(f"task {name!r}", self._declarations.defaults)
-        return NamedTask(self._portal, RemoteDefinition(self._runtime, check_name(name, "name"), options), {})
+        return NamedTask(self._portal, RemoteDefinition(self.runtime, check_name(name, "name"), options), {})
 
     async def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[AsyncTaskHandle[Any]]:
         """Adds calls of any functions: ``await app.enqueue_many([send.s("a"), build.s("x")])``."""
@@ -206,9 +206,9 @@ class App(Generic[S]):
     @property
     def state(self) -> S:
         """What ``lifespan`` yielded; there while a worker runs in this process."""
-        if self._runtime.lifespan is not None and not self._runtime.entered:
+        if self.runtime.lifespan is not None and not self.runtime.lifespan_entered:
             raise SchedulerStateError("app.state is there only where tasks run: lifespan() has not been entered here")
-        return cast(S, self._runtime.state)
+        return cast(S, self.runtime.state)
 
     async def __aenter__(self) -> App[S]:
         """Connects on this event loop: can add and look, runs nothing."""
@@ -221,18 +221,18 @@ class App(Generic[S]):
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[App[S], None]:
         """Works tasks inside this event loop, until the block ends."""
-        if not await self._service.start("loop"):
-            raise SchedulerStateError(f"app {self.name!r} is already {self._service.status} on this event loop")
+        if not await self.runtime.host.start("loop"):
+            raise SchedulerStateError(f"app {self.name!r} is already {self.runtime.host.status} on this event loop")
         try:
             yield self
         finally:
-            await self._service.stop()
+            await self.runtime.host.stop()
 
     @contextmanager
     def background(self, process: bool = False) -> Generator[App[S], None, None]:
         """Works tasks on a thread of their own, or in a process of their own, until the block ends."""
         if not self.start(auto=True, threading=not process):
-            raise SchedulerStateError(f"app {self.name!r} is already {self._service.status} in the background")
+            raise SchedulerStateError(f"app {self.name!r} is already {self.runtime.host.status} in the background")
         try:
             yield self
         finally:
@@ -241,7 +241,7 @@ class App(Generic[S]):
     def run(self) -> None:
         """Works tasks in the foreground until Ctrl+C or SIGTERM."""
         forbid_during_import()
-        self._service.run()
+        self.runtime.host.run()
 
     def start(self, auto: bool = False, threading: bool = True) -> bool:
         """auto=False blocks like ``run()``; auto=True works in the background until ``shutdown()`` or the exit.
@@ -252,13 +252,15 @@ class App(Generic[S]):
         if ImportState.marked and auto:  # this is an import by one of our own processes
             extend_import_deadline(started=True)
             return True
-        if self._service.status == "stopped":
-            self._runtime.sync_executor = "thread" if threading else "process"
+        if self.runtime.host.status == "stopped":
+            self.runtime.sync_executor = "thread" if threading else "process"
         if not auto:
             self.run()
             return True
         started = (
-            self._service.start_thread() if threading else self._service.start_process(self._runtime.start_process)
+            self.runtime.host.start_thread()
+            if threading
+            else self.runtime.host.start_process(self.runtime.start_process)
         )
         if started:
             atexit.register(self.shutdown)
@@ -268,7 +270,7 @@ class App(Generic[S]):
         """Ends a background start; running tasks get `timeout` seconds (stop_timeout). True: this call did it."""
         atexit.unregister(self.shutdown)
         try:
-            return self._runtime.stop_background(timeout)
+            return self.runtime.stop_background(timeout)
         finally:
             self._portal.close()
 
@@ -277,7 +279,7 @@ class App(Generic[S]):
 
         The first call waits for a look at the store, up to half a second; the others never: see `Scheduler.status()`.
         """
-        return self._runtime.status()
+        return self.runtime.status()
 
     @contextmanager
     def override(self, *, store: str | None = None, clock: Clock | None = None) -> Generator[App[S], None, None]:
@@ -288,7 +290,7 @@ class App(Generic[S]):
             with app.override(store="memory://", clock=ManualClock()):
                 ...
         """
-        with self._runtime.override(store, clock):
+        with self.runtime.override(store, clock):
             yield self
 
     # -- looking

@@ -64,7 +64,7 @@ class Scheduler:
         logger: logging.Logger | None = None,
     ) -> None:
         self.registry = registry
-        self._runtime = Runtime(
+        self.runtime = Runtime(
             check_name(name, "name of the scheduler"),
             store_url(store),
             LogObserver(logger),
@@ -75,43 +75,43 @@ class Scheduler:
             keep_pending_on_stop=True,
             watched=True,
         )
-        self.schedules: Schedules = Schedules(self._runtime, "UTC")
+        self.schedules: Schedules = Schedules(self.runtime, "UTC")
         self._consumers: dict[str, ConsumerDefinition] = {}
         self._take_consumers()
         registry.watch(self._take_consumers)
 
     async def start(self) -> bool:
         """True: this call started it."""
-        return await self._runtime.service.start()
+        return await self.runtime.host.start()
 
     async def stop(self) -> bool:
         """Nothing starts from this moment; what runs is waited for. What waits is kept for the next start."""
-        return await self._runtime.service.stop()
+        return await self.runtime.host.stop()
 
     def add_task(self, task: Task) -> TaskHandle[Any]:
         """Adds a task: before start, after stop, from any thread. Stored when this returns."""
         new = self._new(task)
-        added = self._runtime.portal.run_sync(lambda client: client.add(new))
+        added = self.runtime.portal.run_sync(lambda client: client.add(new))
         return self._handle(new, added)
 
     async def add(self, task: Task) -> TaskHandle[Any]:
         """The same, awaited."""
         new = self._new(task)
-        added = await self._runtime.portal.run(lambda client: client.add(new))
+        added = await self.runtime.portal.run(lambda client: client.add(new))
         return self._handle(new, added)
 
     def _handle(self, new: NewTask, added: Added) -> TaskHandle[Any]:
         source = self._consumers.get(new.source)
         fresh = added.fresh if source is None else check_conflict(new.source, source.options, new, added)
-        return TaskHandle(self._runtime.portal, added.uuid, decode_untyped_result, fresh)
+        return TaskHandle(self.runtime.portal, added.uuid, decode_untyped_result, fresh)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
         """Tasks, newest first: ``await scheduler.find(state="failed")`` is the history of failures."""
-        return await self._runtime.portal.run(lambda client: client.operations.find(**where))
+        return await self.runtime.portal.run(lambda client: client.operations.find(**where))
 
     async def retry(self, *uuids: str) -> list[str]:
         """Runs failed or cancelled tasks again."""
-        return list(await self._runtime.portal.run(lambda client: client.operations.retry(*uuids)))
+        return list(await self.runtime.portal.run(lambda client: client.operations.retry(*uuids)))
 
     def status(self) -> dict[str, Any]:
         """What goes on: state, counts, what runs here, the last error. Never waits, and may be called anywhere.
@@ -122,16 +122,16 @@ class Scheduler:
         0.1 s (of a slow store: after 2 s), what other processes do after `poll_interval`, or that long after the last
         status(). They get older only while the store does not answer. Stopped, with the store closed, they stay.
         """
-        return self._runtime.status()
+        return self.runtime.status()
 
     def _new(self, task: Task) -> NewTask:
         if not isinstance(task, Task):
             raise TypeError(f"add_task() takes a Task, not {type(task).__name__}")
-        source, clock = self._consumers.get(task.source), self._runtime.clock
+        source, clock = self._consumers.get(task.source), self.runtime.clock
         now = clock.now() + clock.wall_clock_jump()
         if source is not None:
-            return source.new_task(task, self._runtime.client, now)
-        policy = Policy(boost=5 * AGING, reply_to=self._runtime.client)
+            return source.new_task(task, self.runtime.client, now)
+        policy = Policy(boost=5 * AGING, reply_to=self.runtime.client)
         return Unplaced(*astuple(new_task(task, None, policy, now)))
 
     def _take_consumers(self) -> None:
@@ -139,16 +139,16 @@ class Scheduler:
         now = dict(self.registry.sources)
         for name in [name for name in self._consumers if name not in now]:
             del self._consumers[name]
-            self._runtime.schedules.pop(name, None)
-            self._runtime.sources.remove(name)
+            self.runtime.schedules.pop(name, None)
+            self.runtime.sources.remove(name)
         for name, consumer in now.items():
             known = self._consumers.get(name)
             if known is None or known.consumer is not consumer:
                 source = self._consumers[name] = ConsumerDefinition(consumer)
-                self._runtime.schedules.pop(name, None)
-                if (plan := source.schedule_definition(self._runtime.client)) is not None:
-                    self._runtime.schedules[name] = plan
-                self._runtime.sources.put(source)
+                self.runtime.schedules.pop(name, None)
+                if (plan := source.schedule_definition(self.runtime.client)) is not None:
+                    self.runtime.schedules[name] = plan
+                self.runtime.sources.put(source)
 
 
 _shared: Scheduler | None = None

@@ -46,7 +46,7 @@ def add(
     try:
         task, given = _call(app, name, arguments, _add_options(more), checked=options.module is not None)
         if not is_known:  # after the checks of the arguments, which hold for every app
-            where = without_password(str(app._runtime.url))
+            where = without_password(str(app.runtime.url))
             raise CommandError(f"whose task? {where} has no app yet; say -A app.py, or -n NAME")
         handle = task.delay(**given)
         if wait:
@@ -57,7 +57,7 @@ def add(
     except TaskError as error:
         raise CommandError(clean(str(error)), FAILED) from None
     finally:
-        app._portal.close()
+        app.runtime.portal.close()
     if options.json:
         write_json({"uuid": handle.uuid, "added": handle.added} | ({"result": result} if wait else {}))
     elif wait:
@@ -70,7 +70,7 @@ def add(
 
 def _warn_without_worker(app: App[Any], name: str) -> None:
     """A task that no worker knows would be awaited without a sign."""
-    workers = app._portal.run_sync(lambda client: client.operations.present())
+    workers = app.runtime.portal.run_sync(lambda client: client.operations.present())
     known = {source for worker in workers for source in worker.sources}
     if name not in known:
         advice = suggestion(name, known) if workers else "; there is none at all: onthedot worker APP starts one"
@@ -86,8 +86,8 @@ def _app(options: GlobalOptions) -> tuple[App[Any], bool]:
     else:
         app = load_app(options.module)
         if options.store is not None:
-            app._runtime.url = store_url(options.store)
-    if (app._runtime.url or store_url(None)).startswith("memory:"):
+            app.runtime.url = store_url(options.store)
+    if (app.runtime.url or store_url(None)).startswith("memory:"):
         raise CommandError(
             "memory:// lives inside one process: what is added here would be gone at once; name a --store"
         )
@@ -110,9 +110,9 @@ def _call(
         task: Enqueuer[..., Any] = app.named(name).options(**options)
     except (ValueError, TypeError) as error:
         raise CommandError(str(error)) from None
-    source = app._runtime.sources.get(name)
+    source = app.runtime.sources.get(name)
     if checked and source is None:
-        raise CommandError(f"app {app.name!r} has no task {name!r}{suggestion(name, app._runtime.sources.known)}")
+        raise CommandError(f"app {app.name!r} has no task {name!r}{suggestion(name, app.runtime.sources.known)}")
     function = getattr(source, "function", None)
     return task, _parse(arguments, {} if function is None else get_type_hints(function))
 

@@ -238,7 +238,7 @@ async def stuck_process(handle: AsyncTaskHandle[int]) -> int:
     while True:
         info = await handle.info()
         if info.progress is not None and info.progress[0] == 5:
-            workers = await press._portal.run(lambda client: client.operations.workers())
+            workers = await press.runtime.portal.run(lambda client: client.operations.workers())
             return next(worker.pid for worker in workers if worker.id == info.worker)
         await asyncio.sleep(0.02)
 

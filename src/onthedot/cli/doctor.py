@@ -79,7 +79,7 @@ def _app(options: GlobalOptions, module: str) -> Check:
     except CommandError as error:
         options.module = None
         return Check(False, "app", str(error), "fix it, or name the right one by -A")
-    return Check(True, "app", f"{app.name} in {module}, {plural(len(app._runtime.sources.known), 'source')}")
+    return Check(True, "app", f"{app.name} in {module}, {plural(len(app.runtime.sources.known), 'source')}")
 
 
 def _store(options: GlobalOptions) -> Iterator[Check]:

@@ -88,7 +88,7 @@ def target(options: GlobalOptions, *, named: bool = True) -> tuple[str, str]:
         from onthedot.supervisor.app_loader import load_app
 
         app = load_app(options.module)
-        return store_url(options.store if options.store is not None else app._runtime.url), app.name
+        return store_url(options.store if options.store is not None else app.runtime.url), app.name
     url = store_url(options.store)
     return url, options.app_name or (_only_app(url) if named else "")
 
@@ -99,7 +99,7 @@ def _schedules(options: GlobalOptions) -> Mapping[str, ScheduleDefinition]:
         return {}
     from onthedot.supervisor.app_loader import load_app
 
-    runtime = load_app(options.module)._runtime
+    runtime = load_app(options.module).runtime
     for module in runtime.include:
         import_module(module)
     return runtime.schedules

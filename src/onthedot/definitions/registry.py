@@ -30,7 +30,7 @@ class DefinitionRegistry:
         self._caps = caps
         self._places: dict[str, str] = {}
         self._shared: dict[str, Limit] = {}  # lanes, as all who share them say it
-        runtime.bounds.other = resolve("App(defaults=…)", defaults).max_pending
+        runtime.pending_limits.other = resolve("App(defaults=…)", defaults).max_pending
         parse_zone(tz)  # refuses one that is not there
 
     def function(
@@ -85,7 +85,7 @@ class DefinitionRegistry:
             self._places[name] = place
         if plan is not None:
             self._runtime.schedules[source.name] = plan
-        self._runtime.service.ensure_known(source.name, source.module)
+        self._runtime.host.ensure_known(source.name, source.module)
         self._runtime.sources.put(source, *names[1:])
         extend_import_deadline()
         self._runtime.logs.scheduler.info("Task registered: %s", source.name)

@@ -53,13 +53,12 @@ class MessageQueue:
             poll_interval=self.config.delay_fallback_interval,
             logger=logger,
         )
-        self._runtime, self._service = self.app._runtime, self.app._service
-        self._runtime.one_pool, self._runtime.slots = (
+        self.app.runtime.one_pool, self.app.runtime.slots = (
             True,
             {"async": self.config.max_workers},
         )  # sync and async together
-        self._runtime.claim_batch = self.config.batch_size
-        self._runtime.keep_pending_on_stop = True  # a stop is not the end of the messages, also in memory
+        self.app.runtime.claim_batch = self.config.batch_size
+        self.app.runtime.keep_pending_on_stop = True  # a stop is not the end of the messages, also in memory
         self._handlers: dict[str, Callable[[Any], Any]] = {}
         self._ended: asyncio.Event = asyncio.Event()
 
@@ -98,7 +97,7 @@ class MessageQueue:
 
     async def start(self) -> bool:
         """Handles messages until it is stopped. False: it was running already."""
-        if not await self._service.start():
+        if not await self.app.runtime.host.start():
             return False
         try:
             await self._ended.wait()
@@ -108,19 +107,19 @@ class MessageQueue:
 
     def start_background(self) -> asyncio.Task[bool]:
         """Handles messages beside what else this event loop does; await the answer to know that it runs."""
-        self._starting: asyncio.Task[bool] = asyncio.ensure_future(self._service.start())
+        self._starting: asyncio.Task[bool] = asyncio.ensure_future(self.app.runtime.host.start())
         return self._starting
 
     async def run(self, duration: float | None = None) -> None:
         """Handles messages for so many seconds, or until Ctrl+C or SIGTERM; a second one ends what still runs."""
         try:
-            await self._service.run_until_signal("loop", duration)
+            await self.app.runtime.host.run_until_signal("loop", duration)
         finally:  # also if this call was cancelled
             await self.stop()
 
     async def stop(self, timeout: float | None = None) -> bool:
         """Begins no more. Handlers finish, or are ended after `timeout` seconds and their messages go back."""
-        return await self._service.stop(timeout)
+        return await self.app.runtime.host.stop(timeout)
 
     async def __aenter__(self) -> MessageQueue:
         """Connects on this event loop; handles nothing before it is started."""
@@ -134,7 +133,7 @@ class MessageQueue:
     @asynccontextmanager
     async def _alive(self) -> AsyncGenerator[None, None]:
         """As long as it handles messages, whichever way it was started."""
-        runtime, self._ended = self._runtime, asyncio.Event()
+        runtime, self._ended = self.app.runtime, asyncio.Event()
         if runtime.store.traits.lease_ms is not None:
             most = min(runtime.store.traits.lease_ms, int(self.config.processing_timeout * 1000) or 1)
             cast("Any", runtime.store).traits = replace(runtime.store.traits, lease_ms=most)
@@ -143,14 +142,14 @@ class MessageQueue:
         self._ended.set()
 
     def is_running(self) -> bool:
-        return self._service.status == "running"
+        return self.app.runtime.host.status == "running"
 
     @property
     def status(self) -> dict[str, Any]:
         """What goes on in this process; asks nobody."""
-        worker = self._runtime.worker
+        worker = self.app.runtime.worker
         return {
-            "status": self._service.status,
+            "status": self.app.runtime.host.status,
             "topics": sorted(self._handlers),
             "running_count": len(worker.runs) if worker else 0,
             "last_error": repr(worker.last_error) if worker and worker.last_error else None,
@@ -158,11 +157,12 @@ class MessageQueue:
 
     async def health_check(self) -> HealthReport:
         """False if something is wrong with the store or the fleet: ``.checks`` says what."""
-        return await examine(self.app._portal.run(lambda client: read_vitals(client.store, self._runtime.clock.now())))
+        runtime = self.app.runtime
+        return await examine(runtime.portal.run(lambda client: read_vitals(client.store, runtime.clock.now())))
 
     async def metrics(self) -> dict[str, dict[str, int]]:
         """How many messages there are in the store, by topic and state."""
-        return await self.app._portal.run(lambda client: client.operations.by_source())
+        return await self.app.runtime.portal.run(lambda client: client.operations.by_source())
 
     async def dead_letters(self, topic: str | None = None, *, limit: int = 1000) -> list[TaskInfo]:
         """Messages that failed for good, newest first: ``.uuid``, ``.args["payload"]``, ``.error``, ``.attempt``."""

@@ -64,7 +64,7 @@ class ConsoleFormatter(logging.Formatter):
 def configure(wanted: Format | None, app: App[Any]) -> None:
     """Unless user code has set up logging by itself, or the command line says how it is to be."""
     root = logging.getLogger()
-    own = app._runtime.logs.task.logger
+    own = app.runtime.logs.task.logger
     if wanted is None and (root.handlers or own.hasHandlers()):
         return
     handler = logging.StreamHandler(sys.stderr)

@@ -163,16 +163,16 @@ async def _serve(app: Runtime, pipe: socket.socket) -> None:
     pipe.setblocking(False)
     loop = asyncio.get_running_loop()
     try:
-        await app.service.start("main")
+        await app.host.start("main")
     except Exception as error:  # noqa: BLE001 - told to whoever waits for it
         await loop.sock_sendall(pipe, frame(RefusedMessage(encode_failure(error, 1))))
         return
     await loop.sock_sendall(pipe, frame(ReadyMessage(os.getpid(), sorted(app.sources.known))))
     orders = asyncio.ensure_future(_orders(app, pipe))
-    while app.service.status == "running" and not orders.done():
+    while app.host.status == "running" and not orders.done():
         await asyncio.wait([orders], timeout=1)  # the engine may also end by itself
     orders.cancel()
-    await app.service.stop(orders.result() if orders.done() and not orders.cancelled() else None)
+    await app.host.stop(orders.result() if orders.done() and not orders.cancelled() else None)
     with suppress(OSError):
         await loop.sock_sendall(pipe, frame(StoppedMessage()))
 

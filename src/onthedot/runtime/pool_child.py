@@ -89,7 +89,7 @@ class PoolChild:
             self._runtime, app.url = app, self._boot.url
             if app.lifespan is not None:
                 app.state = self._loop.run(self._inside.enter_async_context(app.lifespan()))
-                app.entered = True
+                app.lifespan_entered = True
 
     # -- finding
 

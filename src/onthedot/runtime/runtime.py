@@ -82,26 +82,26 @@ class Runtime:
     heartbeat_delegate: HeartbeatDelegate | None = None  # beats for this process
 
     def __post_init__(self) -> None:
-        self.bounds: PendingLimits = PendingLimits(self.sources, self.max_pending)
+        self.pending_limits: PendingLimits = PendingLimits(self.sources, self.max_pending)
         self.client: str = new_uuid()
-        self.counts: StatusCounts = StatusCounts(self.clock, self.logs, self.watched)
-        self.portal: Portal = Portal(self._new_link, lambda: self.store)
-        self.service: WorkerHost = WorkerHost(
-            self._start, self._stop_claiming, self._stop, self.logs, self.stop_timeout, self._cancel_running
+        self.status_counts: StatusCounts = StatusCounts(self.clock, self.logs, self.watched)
+        self.portal: Portal = Portal(self._new_client, lambda: self.store)
+        self.host: WorkerHost = WorkerHost(
+            self._start, self._stop_claiming, self._stop, self.logs, self.stop_timeout, self.cancel_running
         )
         self.worker: Worker | None = None
         self.executors: Mapping[str, Executor] = {}  # of the worker, by name
         self.state: object = None
-        self.entered: bool = False  # lifespan() has yielded
+        self.lifespan_entered: bool = False  # lifespan() has yielded
         self._store: Store | None = None
         self._connecting = threading.Lock()
-        self._inside = AsyncExitStack()
-        self._imported: bool = ImportState.marked
-        self._cut_off: bool = False  # by a fork from the process that works on its memory store
+        self._exit_stack = AsyncExitStack()
+        self._made_by_import: bool = ImportState.marked
+        self._lost_memory_store: bool = False  # by a fork from the process that works on its memory store
         self.folder: str = ""  # of an ephemeral file that stands for a memory store
         _alive.add(self)
         register_fork_hooks(self)
-        if self._imported:
+        if self._made_by_import:
             _kept.append(self)
 
     @property
@@ -114,7 +114,9 @@ class Runtime:
 
     def _connect(self) -> Store:
         url = self.url or store_url(None)
-        if url.startswith("memory:") and (self._imported or (self._cut_off and self.service.status == "stopped")):
+        if url.startswith("memory:") and (
+            self._made_by_import or (self._lost_memory_store and self.host.status == "stopped")
+        ):
             raise StoreRefused(
                 f"app {self.name!r} has a memory:// store, which is in its worker and out of this process's reach: "
                 "add with current_task().spawn(…), or use a store such as sqlite://"
@@ -122,27 +124,27 @@ class Runtime:
         self.url = absolute(url)  # for processes of ours that have another folder, or after a chdir()
         return connect(self.url, self.clock, self.name)
 
-    def _new_link(self) -> StoreClient:
-        return StoreClient(self.store, self.shared())
+    def _new_client(self) -> StoreClient:
+        return StoreClient(self.store, self.client_config())
 
-    def shared(self) -> ClientConfig:
+    def client_config(self) -> ClientConfig:
         """What all links have in common."""
-        return ClientConfig(self.client, self.logs, self.clock, self.counts, self.code, self.bounds)
+        return ClientConfig(self.client, self.logs, self.clock, self.status_counts, self.code, self.pending_limits)
 
     @property
     def code(self) -> CodeDefinitions:
         """What this process's code says to those who operate."""
-        return CodeDefinitions(self._limits, self._keep, self.most_kept, self.schedules)
+        return CodeDefinitions(self._limits, self._retention, self.most_kept, self.schedules)
 
     def _limits(self) -> list[Limit]:
         return [limit for name, source in self.sources.items() for limit in source.limits(name)]
 
-    def _keep(self, source: str) -> int:
+    def _retention(self, source: str) -> int:
         known = self.sources.get(source)
         return NO_CODE.keep(source) if known is None else known.options.keep
 
-    def _leave(self) -> None:
-        self.state, self.entered = None, False
+    def _leave_lifespan(self) -> None:
+        self.state, self.lifespan_entered = None, False
 
     async def _start(self) -> None:
         for module in self.include:
@@ -153,16 +155,16 @@ class Runtime:
             self.executors = executors = self._executors(stack)
             if self.lifespan is not None:
                 self.state = await stack.enter_async_context(self.lifespan())
-                self.entered = True
-                stack.callback(self._leave)
+                self.lifespan_entered = True
+                stack.callback(self._leave_lifespan)
             self.worker = self._worker(executors)
             await self.worker.start()
-            self._inside = stack.pop_all()
+            self._exit_stack = stack.pop_all()
         self.portal.worker_loop = asyncio.get_running_loop()
 
     def _worker(self, executors: Mapping[str, Executor]) -> Worker:
         config = WorkerConfig(
-            slots=self.slots | {name: self._slots(each) for name, each in self.own_executors.items()},
+            slots=self.slots | {name: self.slots_of(each) for name, each in self.own_executors.items()},
             lease_ms=self.store.traits.lease_ms,
             app=self.name,
             version=version(),
@@ -172,7 +174,7 @@ class Runtime:
             max_retained=self.most_kept,
         )
         observer = Observers([self.logs], self.logs.scheduler)
-        firer = ScheduleFirer(self.store, self.sources, self.schedules, self.clock, observer, self._troubled)
+        firer = ScheduleFirer(self.store, self.sources, self.schedules, self.clock, observer, self._schedule_failed)
         return Worker(
             config,
             store=self.store,
@@ -189,13 +191,13 @@ class Runtime:
             heartbeat_runner=HeartbeatThread() if self.clock.is_system else TaskHeartbeatRunner(),
             heartbeat_delegate=self.heartbeat_delegate,
             middleware=tuple(self.around),
-            on_turn=self.counts.mark_stale,
-            on_fatal=self.service.failed,
+            on_turn=self.status_counts.mark_stale,
+            on_fatal=self.host.failed,
         )
 
     async def _declare(self, firing: ScheduleFirer) -> None:
         await firing.declare()
-        await self._recount()
+        await self._refresh_counts()
 
     def _executors(self, stack: AsyncExitStack) -> dict[str, Executor]:
         executors: dict[str, Executor] = {
@@ -207,11 +209,11 @@ class Runtime:
             stack.callback(executor.close)
         for executor in (executors | dict(self.own_executors)).values():
             if isinstance(executor, Processes):
-                executor.open(self._boot, CHILD_ENTRY_POINT)
+                executor.open(self.boot_message, CHILD_ENTRY_POINT)
                 stack.callback(executor.close)
         return executors | dict(self.own_executors)
 
-    def _slots(self, executor: Executor) -> int:
+    def slots_of(self, executor: Executor) -> int:
         return executor.slots or self.slots["process" if isinstance(executor, Processes) else "async"]
 
     def start_process(self) -> BackgroundProcess:
@@ -236,20 +238,20 @@ class Runtime:
         waiting = [] if self._store is None else self.portal.run_sync(lambda client: client.operations.pending())
         self.portal.close()
         self.url, self._store, self.folder = url, None, folder
-        self.counts = StatusCounts(self.clock, self.logs, self.counts.watched)
+        self.status_counts = StatusCounts(self.clock, self.logs, self.status_counts.watched)
         _kept.append(self)  # until the exit, when the folder goes
         if waiting:
             self.portal.run_sync(lambda link: link.import_tasks(waiting))
 
     def stop_background(self, timeout: float | None) -> bool:
-        if not self.service.stop_process(timeout):
-            return self.service.stop_thread(timeout)
+        if not self.host.stop_process(timeout):
+            return self.host.stop_thread(timeout)
         if self.folder:  # it stands for a memory store
             with suppress(RuntimeError):  # at exit no thread can be started any more, and nobody waits
                 self.portal.run_sync(lambda client: client.operations.cancel_pending("shutdown"))
         return True
 
-    def _boot(self) -> BootMessage:
+    def boot_message(self) -> BootMessage:
         """What a pool child must know of this app."""
         there = {each.module for each in self.sources if each.executor not in ("async", "thread")}
         return BootMessage(
@@ -260,30 +262,30 @@ class Runtime:
         assert self.worker is not None
         try:
             await self.worker.stop(timeout)
-            await self._recount()
+            await self._refresh_counts()
             if not self.store.traits.shared and not self.keep_pending_on_stop:
                 await self.portal.run(lambda client: client.operations.cancel_pending("shutdown"))
         finally:
             self.portal.worker_loop = None
-            await self._inside.aclose()
+            await self._exit_stack.aclose()
 
     def _stop_claiming(self) -> None:
         if self.worker is not None:
             self.worker.stop_claiming()
 
-    def _troubled(self, error: Exception) -> None:
+    def _schedule_failed(self, error: Exception) -> None:
         if self.worker is not None:
             self.worker.last_error = error
 
-    def _cancel_running(self) -> None:
+    def cancel_running(self) -> None:
         if self.worker is not None:
             self.worker.cancel_running()
 
     def status(self) -> dict[str, Any]:
         """What goes on, at once."""
-        status, worker = self.service.status, self.worker
+        status, worker = self.host.status, self.worker
         runs = worker.runs if worker and status in ("running", "stopping") else []
-        seen = self._counted(status)
+        seen = self._status_snapshot(status)
         error = None if worker is None else worker.last_error
         interval = self.poll_interval
         return {
@@ -300,57 +302,57 @@ class Runtime:
             "last_error": None if error is None else f"{type(error).__name__}: {error}",
         }
 
-    def _counted(self, status: Status) -> StatusSnapshot:
+    def _status_snapshot(self, status: Status) -> StatusSnapshot:
         """A store that answers at once is asked; of any other, the last look is told, and the next one is begun."""
         if self._store is None:  # never used: nothing to count, and no reason to connect
             return StatusSnapshot()
         if self._store.traits.synchronous:
-            return self.portal.run_sync(lambda client: self.counts.refresh(client.store))
-        if not self.counts.watched:
-            self.counts.watched = True
+            return self.portal.run_sync(lambda client: self.status_counts.refresh(client.store))
+        if not self.status_counts.watched:
+            self.status_counts.watched = True
             self.portal.run_sync(StoreClient.watch)
         elif (
-            not self.counts.mark_stale() and status == "running"
+            not self.status_counts.mark_stale() and status == "running"
         ):  # in a process of its own; a stopped one opens nothing
             self.portal.ensure_open()
-        return self.counts.now()
+        return self.status_counts.now()
 
-    async def _recount(self) -> None:
+    async def _refresh_counts(self) -> None:
         """What was declared at the start, or given back at the end, is in the very next status()."""
-        if self.counts.watched and not self.store.traits.synchronous:
-            await self.counts.look_now(self.store)
+        if self.status_counts.watched and not self.store.traits.synchronous:
+            await self.status_counts.look_now(self.store)
 
     def after_fork(self) -> None:
         """Threads and connections stay with the parent.
 
         A copied memory store of a running worker is dropped: no worker would run what is added to the copy.
         """
-        if self.service.status != "stopped" and self._store is not None and not self._store.traits.shared:
+        if self.host.status != "stopped" and self._store is not None and not self._store.traits.shared:
             self._store = None
-            self._cut_off = True
+            self._lost_memory_store = True
         self.client = new_uuid()
         self.worker = None
         self.folder = ""  # the parent's to remove
         self._connecting = threading.Lock()
-        self.service.after_fork()
+        self.host.after_fork()
         self.portal.after_fork()
-        self.counts.after_fork()
+        self.status_counts.after_fork()
 
     @contextmanager
     def override(self, store: str | None, clock: Clock | None) -> Generator[None, None, None]:
         """Another store or clock, until the block ends."""
-        if self.service.status != "stopped":
-            raise SchedulerStateError(f"override() while {self.service.status}: stop it first")
-        before = (self.url, self.clock, self._store, self.counts)
+        if self.host.status != "stopped":
+            raise SchedulerStateError(f"override() while {self.host.status}: stop it first")
+        before = (self.url, self.clock, self._store, self.status_counts)
         self.portal.close()
         self.url = self.url if store is None else store_url(store)
         self.clock = clock or self.clock
-        self._store, self.counts = None, StatusCounts(self.clock, self.logs, self.counts.watched)
+        self._store, self.status_counts = None, StatusCounts(self.clock, self.logs, self.status_counts.watched)
         try:
             yield
         finally:
             self.portal.close()
-            self.url, self.clock, self._store, self.counts = before
+            self.url, self.clock, self._store, self.status_counts = before
 
 
 def poll_interval_of(value: Duration) -> float:

@@ -13,7 +13,7 @@ from onthedot.operations.humanize import ago, plural
 
 async def banner_line(app: App[Any]) -> str:
     """2 tasks · 1 schedule (weekly_report: Mon 09:00, in 3 days)"""
-    runtime = app._runtime
+    runtime = app.runtime
     parts = [plural(len(list(runtime.sources)), "task")]
     if runtime.schedules:
         parts.append(plural(len(runtime.schedules), "schedule") + await _next_run(app))
@@ -23,8 +23,8 @@ async def banner_line(app: App[Any]) -> str:
 
 
 async def _next_run(app: App[Any]) -> str:
-    known = app._runtime.schedules
-    schedules = await app._runtime.store.schedules()
+    known = app.runtime.schedules
+    schedules = await app.runtime.store.schedules()
     coming = [(each.next_at, each.name) for each in schedules if each.name in known and each.next_at]
     if not coming:
         return ""

@@ -36,8 +36,8 @@ def run_child(fd: int, options: str) -> int:
         app = load_app(config.app)
         log_format.configure(config.log_format, app)
         _apply(app, config)
-        parent.store = lambda: (str(app._runtime.url), app.name)
-        app._runtime.heartbeat_delegate = parent
+        parent.store = lambda: (str(app.runtime.url), app.name)
+        app.runtime.heartbeat_delegate = parent
         return asyncio.run(WorkerMain(app, config, parent).run())
     except OnTheDotError as error:  # reported once by the supervisor, not by each process
         parent.send(WorkerReport(error=str(error)[:_MAX_ERROR]))
@@ -50,7 +50,7 @@ def _ignore(number: int, frame: FrameType | None) -> None:
 
 def _apply(app: App[Any], config: LaunchOptions) -> None:
     """The command line takes precedence over the code."""
-    runtime = app._runtime
+    runtime = app.runtime
     if config.store is not None:
         runtime.url = os.environ["ONTHEDOT_STORE"] = store_url(config.store)
     if config.concurrency is not None:
@@ -64,12 +64,12 @@ def _apply(app: App[Any], config: LaunchOptions) -> None:
 
 
 def _keep_only(app: App[Any], globs: tuple[str, ...]) -> None:
-    names = [name for name, _ in app._runtime.sources.items()]
+    names = [name for name, _ in app.runtime.sources.items()]
     for name in names:
         if not any(fnmatch.fnmatchcase(name, glob) for glob in globs):
-            app._runtime.sources.remove(name)
-            app._runtime.schedules.pop(name, None)
-    if not app._runtime.sources.known:
+            app.runtime.sources.remove(name)
+            app.runtime.schedules.pop(name, None)
+    if not app.runtime.sources.known:
         raise CommandError(f"--only {' '.join(globs)}: no such source; there are {', '.join(sorted(names)) or 'none'}")
 
 
@@ -78,14 +78,14 @@ class WorkerMain:
 
     def __init__(self, app: App[Any], config: LaunchOptions, parent: ParentChannel) -> None:
         self._app = app
-        self._runtime = app._runtime
+        self._runtime = app.runtime
         self._config = config
         self._parent = parent
         self._stop = asyncio.Event()
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
-        service = self._runtime.service
+        service = self._runtime.host
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
         self._parent.watch(lambda: loop.call_soon_threadsafe(self._cancel_running))
@@ -106,7 +106,7 @@ class WorkerMain:
 
     def _cancel_running(self) -> None:
         self._stop.set()
-        asyncio.get_running_loop().call_later(0.05, self._runtime._cancel_running)  # after the stop has begun
+        asyncio.get_running_loop().call_later(0.05, self._runtime.cancel_running)  # after the stop has begun
 
     async def _report(self) -> None:
         """From the event loop: if user code blocks it, the supervisor gets no reports and notices."""
@@ -116,7 +116,7 @@ class WorkerMain:
                 self._parent.send(
                     WorkerReport(
                         turns=worker.turns,
-                        stopping=self._runtime.service.status == "stopping",
+                        stopping=self._runtime.host.status == "stopping",
                         max_turn_gap=max(60.0, 3 * self._runtime.poll_interval),
                     )
                 )

@@ -78,7 +78,7 @@ class TestApp(DriverLimits):
         self.app = app
         self.clock: ManualClock = clock or ManualClock()
         self.sync: SyncTestApp = SyncTestApp(self)
-        self._runtime = app._runtime
+        self._runtime = app.runtime
         self._stack: ExitStack | None = None
         self._driven = False
 
@@ -223,7 +223,7 @@ class SyncTestApp:
         if asyncio._get_running_loop() is not None:
             verb.close()
             raise SchedulerStateError("an event loop is running here: write `await test.advance(…)`, without `.sync`")
-        service = self._test.app._runtime.service
+        service = self._test.app.runtime.host
         if service.status != "stopped" and service.loop is not None:  # app.background(), or a web server under test
             return asyncio.run_coroutine_threadsafe(verb, service.loop).result()
         # With a factory, so that the thread's own event loop is not touched.

@@ -41,7 +41,7 @@ class BoundedClient(StoreClient):
     """Does not wait for ever for a task that nobody runs."""
 
     def __init__(self, runtime: Runtime, pace: DriverLimits) -> None:
-        super().__init__(runtime.store, runtime.shared())
+        super().__init__(runtime.store, runtime.client_config())
         self._pace = pace
 
     async def wait_for_end(self, uuid: str, timeout: float | None) -> Record:
@@ -160,7 +160,7 @@ class ClockDriver:
 @asynccontextmanager
 async def drive(runtime: Runtime, clock: ManualClock, pace: DriverLimits) -> AsyncGenerator[ClockDriver, None]:
     """With a worker that lives as long as the block does, or with the one that works on this loop already."""
-    service = runtime.service
+    service = runtime.host
     own = service.status == "stopped"
     if not own and service.loop is not asyncio.get_running_loop():
         raise SchedulerStateError(f"app {runtime.name!r} works on another event loop: `.sync` drives it there")
@@ -180,7 +180,7 @@ async def _stop(runtime: Runtime, before: set[threading.Thread]) -> None:
     """Nothing is left: no task on this loop, and no thread but one that will not return."""
     worker = runtime.worker
     assert worker is not None
-    await runtime.service.stop(0)
+    await runtime.host.stop(0)
     waiting = {run.serving_task for run in worker.runs if run.serving_task is not None}
     for server in waiting:
         server.cancel()

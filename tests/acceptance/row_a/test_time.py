@@ -112,7 +112,7 @@ async def test_ten_thousand_adds_while_the_loop_falls_asleep(record_property: Ca
     starts: dict[str, float] = {}
     work = Work(count=10_000)
     scheduler = scheduler_of(work)
-    clock = scheduler._runtime.clock
+    clock = scheduler.runtime.clock
 
     async def note(task: Task) -> None:
         assert task.uuid not in starts

@@ -45,7 +45,7 @@ def test_before_the_first_start(store: str, file: Path) -> None:
 def test_one_object_with_the_settings_of_the_seed(store: str, file: Path) -> None:
     scheduler = get_scheduler()
     assert scheduler is get_scheduler()
-    runtime = scheduler._runtime
+    runtime = scheduler.runtime
     assert (runtime.url, runtime.name) == (f"sqlite:///{file}" if store == "sqlite" else "memory://", "onthedot")
     assert (runtime.slots["async"], runtime.one_pool, runtime.poll_interval, runtime.stop_timeout) == (1, True, 10, 5)
     assert scheduler.registry is TaskConsumerRegistry
@@ -77,7 +77,7 @@ class Interrupted:
 
 def test_ten_threads_start_at_once() -> None:
     """Each on a loop of its own: one starts it, the others are told that it runs elsewhere."""
-    get_scheduler()._runtime.service._lock = Interrupted()
+    get_scheduler().runtime.host._lock = Interrupted()
     for _ in range(3):
         answers: list[bool | str] = []
         barrier = threading.Barrier(10)
@@ -182,7 +182,7 @@ async def test_a_schedule_makes_a_task_and_moves_on(store: str) -> None:
             await asleep(clock, 10)
             clock.advance(10_000)
             await until(lambda runs=runs: len(tick.ended) == runs)
-            (record,) = await get_scheduler()._runtime.store.schedules()
+            (record,) = await get_scheduler().runtime.store.schedules()
             nominal = int(clock.now())
             assert (record.runs, record.last_at, record.next_at) == (runs, nominal, nominal + 10_000)
         await stop_scheduler()
@@ -244,12 +244,12 @@ async def test_a_task_of_sixty_seconds_is_cut_off_after_five(
         assert (record.history.retries, record.history.crashes, record.history.earlier) == (0, 0, 0)
         status = scheduler.status()
         assert (status["status"], status["queue_count"], status["running_count"]) == ("stopped", 1, 0)
-        scheduler._runtime.portal.close()
+        scheduler.runtime.portal.close()
     assert [record.getMessage() for record in caplog.records if record.levelno > logging.INFO] == []
 
 
 def record_of(scheduler: Scheduler, uuid: str) -> Any:
-    return scheduler._runtime.portal.run_sync(lambda link: link.store.get((uuid,)))
+    return scheduler.runtime.portal.run_sync(lambda link: link.store.get((uuid,)))
 
 
 async def test_what_ends_within_five_seconds_is_waited_for(store: str) -> None:
@@ -330,7 +330,7 @@ async def test_a_loop_that_fails_is_told_and_goes_on(store: str, caplog: pytest.
     register(work)
     await start_scheduler()
     await idle(get_scheduler())
-    real = get_scheduler()._runtime.store
+    real = get_scheduler().runtime.store
     turn, failures = real.turn, 2
 
     async def fails(*args: Any) -> Any:

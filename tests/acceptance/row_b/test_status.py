@@ -44,7 +44,7 @@ async def test_four_states_in_order_and_nothing_else(store: str) -> None:
         while not ending.is_set():
             seen.append(get_scheduler_status()["status"])
 
-    real = get_scheduler()._runtime.store
+    real = get_scheduler().runtime.store
     beat = real.heartbeat
 
     async def held(*args: Any) -> Any:
@@ -111,7 +111,7 @@ async def test_a_hundred_lives_never_go_backwards() -> None:
 
 @pytest.mark.parametrize("verb", ["open", "put_schedules", "heartbeat"])
 async def test_a_start_that_fails_leaves_stopped(store: str, verb: str) -> None:
-    real = get_scheduler()._runtime.store
+    real = get_scheduler().runtime.store
     works = getattr(real, verb)
 
     async def fails(*args: Any) -> None:
@@ -134,7 +134,7 @@ class Planned(Work):
 
 
 async def pause(name: str) -> None:
-    store = get_scheduler()._runtime.store
+    store = get_scheduler().runtime.store
     (record,) = [each for each in (await store.schedules()) if each.name == name]
     assert list(await store.put_schedules([replace(record, paused=True)])) == [True]
 
@@ -236,7 +236,7 @@ async def test_what_others_do_is_seen_too(monkeypatch: pytest.MonkeyPatch, file:
     assert handles[0].cancel() is True
     await until(lambda: shared_status()["queue_count"] == 2)
     await stop_scheduler()
-    other._runtime.portal.close()
+    other.runtime.portal.close()
 
 
 async def test_status_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
@@ -253,7 +253,7 @@ async def test_status_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, file: Pa
         entered.set()
         ended.append(gate.wait(LONG))
 
-    page = asyncio.ensure_future(get_scheduler()._runtime.store._read(slow_page))
+    page = asyncio.ensure_future(get_scheduler().runtime.store._read(slow_page))
     await until(entered.is_set)
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")

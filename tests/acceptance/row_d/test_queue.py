@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
 async def idle(mq: MessageQueue) -> None:
     """Until it has looked at everything and sleeps."""
-    worker = mq._runtime.worker
+    worker = mq.app.runtime.worker
     assert worker is not None
     worker.idle.clear()
     worker.wakeup.set()
@@ -337,7 +337,7 @@ async def test_four_processes_share_what_is_due_in_one_millisecond(
     files = [tmp_path / f"handled-{n}" for n in range(4)]
     processes = [start(url, file, WORKERS=str(workers), SECONDS="0.05") for file in files]
     async with queue() as mq:
-        store = mq._runtime.store
+        store = mq.app.runtime.store
         await until(lambda: workers_of(store, 4), LONG)
         due = datetime.now(UTC) + timedelta(seconds=scaled(1, 6))
         await mq.app.named("burst").options(at=due).enqueue_many([{"payload": n} for n in range(count)])
@@ -364,7 +364,7 @@ async def test_of_two_workers_one_warns(queue: Any, caplog: pytest.LogCaptureFix
     for mq in (first, second):
         mq.register_handler("orders", print)
     async with started(first):
-        await until(lambda: workers_of(first._runtime.store, 1))
+        await until(lambda: workers_of(first.app.runtime.store, 1))
         async with started(second):
             await producer.produce("emails", 1, ttl=86_400)
             for _ in range(3):

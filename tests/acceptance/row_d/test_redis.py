@@ -89,7 +89,7 @@ async def succeeded(mq: MessageQueue, topic: str, count: int) -> bool:
 
 
 async def workers_of(mq: MessageQueue, count: int) -> bool:
-    return len(await mq._runtime.store.sessions()) == count
+    return len(await mq.app.runtime.store.sessions()) == count
 
 
 # -- on time
@@ -170,7 +170,7 @@ async def test_cut_subscriptions_come_back_one_a_process(
 
 def subscribed(client: Any, mq: MessageQueue) -> tuple[int, int]:
     """How many listen to hints, and how many connections do."""
-    ((_, listening),) = client.pubsub_numsub(f"{mq._runtime.store.prefix}hints")  # type: ignore[attr-defined]
+    ((_, listening),) = client.pubsub_numsub(f"{mq.app.runtime.store.prefix}hints")  # type: ignore[attr-defined]
     return listening, len(client.client_list(_type="pubsub"))
 
 
@@ -202,11 +202,11 @@ async def test_a_stopped_process_acknowledges_too_late(server: valkey.Server, st
             assert await is_state(mq, message, "running")
             other = start("other", options="?lease=1")
             await until(lambda: is_state(mq, message, "succeeded"))
-            (ended,) = await mq._runtime.store.get([message])
+            (ended,) = await mq.app.runtime.store.get([message])
         finally:
             stopped.send_signal(signal.SIGCONT)
         await until(lambda: workers_of(mq, 2))  # under a new name: it knows that it was dead
-        (late,) = await mq._runtime.store.get([message])
+        (late,) = await mq.app.runtime.store.get([message])
         assert late is not None
         assert late == ended
         assert (late.history.crashes, late.attempt) == (1, 2)
@@ -308,7 +308,7 @@ async def test_who_waits_asks_rarely(server: valkey.Server, client: Any) -> None
 
 async def seconds(mq: MessageQueue, clock: ManualClock, number: int) -> None:
     """One by one, each when all that the last has begun is answered."""
-    store: Any = mq._runtime.store
+    store: Any = mq.app.runtime.store
     for _ in range(number):
         clock.advance(1_000)
         for _ in range(5):

@@ -194,7 +194,7 @@ async def test_the_log_lines_of_a_life(caplog: pytest.LogCaptureFixture) -> None
     async with app.running():
         handle = await send.enqueue("ann")
         await handle
-    await app._service.stop()  # a second one says nothing
+    await app.runtime.host.stop()  # a second one says nothing
     expected = [
         ("onthedot.scheduler", r"Task registered: send"),
         ("onthedot.scheduler", r"Scheduler started"),

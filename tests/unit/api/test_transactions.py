@@ -100,7 +100,7 @@ def test_complete_after_the_lease_is_lost(app: App[None], db: sqlite3.Connection
     @app.task
     async def sell() -> None:
         context = current_task()
-        store = app._runtime.store
+        store = app.runtime.store
         run = current_run()
         assert run is not None
         await store.close_session(run.lease.session, crashed=True)  # the store believes that this worker is dead

@@ -49,7 +49,7 @@ def only(desk: Desk, *arguments: str, code: int = 1) -> tuple[str, str, str]:
 
 
 def on(desk: Desk, work: Callable[[Store], Awaitable[None]]) -> None:
-    desk.app._portal.run_sync(lambda link: work(link.store))  # type: ignore[arg-type]
+    desk.app.runtime.portal.run_sync(lambda link: work(link.store))  # type: ignore[arg-type]
 
 
 def test_a_healthy_store_has_no_fault(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -80,8 +80,8 @@ def test_a_file_has_one_name(two: Two, tmp_path: Path, monkeypatch: pytest.Monke
 def test_what_an_unfinished_move_brings_is_not_moved_on(two: Two, tmp_path: Path) -> None:
     """Killed before it was put down: then it is still the other's."""
     (uuid,) = two.add(1)
-    (lifted,) = two.one._runtime.portal.run_sync(lambda link: link.store.lift("killed", [uuid])).tasks
-    two.other._runtime.portal.run_sync(lambda link: link.store.adopt([lifted]))
+    (lifted,) = two.one.runtime.portal.run_sync(lambda link: link.store.lift("killed", [uuid])).tasks
+    two.other.runtime.portal.run_sync(lambda link: link.store.adopt([lifted]))
     third = f"sqlite:///{tmp_path}/third.db"
     told = two.move(source=two.urls[1], to=third, code=1)
     assert "1 task stays: a move that brought it here was not finished; run that one again first" in told

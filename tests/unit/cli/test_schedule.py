@@ -111,7 +111,7 @@ def store_over(app: App, name: str) -> None:
         record = next(each for each in (await link.store.schedules()) if each.name == name)
         assert list(await link.store.put_schedules([replace(record, next_at=None)])) == [True]
 
-    app._runtime.portal.run_sync(end)
+    app.runtime.portal.run_sync(end)
 
 
 def test_list_json(desk: Desk) -> None:

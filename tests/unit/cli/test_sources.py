@@ -63,9 +63,9 @@ def test_who_could_run_it(desk: Desk) -> None:
 
 def test_an_operator_s_limit_stands_before_code_s(limited: Desk) -> None:
     async def lower() -> None:
-        await limited.app._runtime.store.put_limits([Limit("send", cap=1, owner="operator"), Limit("send/acme", cap=9)])
+        await limited.app.runtime.store.put_limits([Limit("send", cap=1, owner="operator"), Limit("send/acme", cap=9)])
 
-    limited.app._portal.run_sync(lambda _: lower())
+    limited.app.runtime.portal.run_sync(lambda _: lower())
     found = [(each["name"], each["cap"], each["by"]) for each in sources(limited)["send"]["limits"] if each["cap"]]
     assert found == [("send", 1, "operator"), ("send/*", 2, "code"), ("send/acme", 9, "code")]
     assert "1 at once (operator), 100/m, 2 at once per key, 9 at once for acme" in limited.do("source", "list")

@@ -21,7 +21,7 @@ def store(tmp_path: Path) -> str:
 
 
 async def stored(app: App) -> dict[str, Limit]:
-    limits = await app._portal.run(lambda client: client.store.limits())
+    limits = await app.runtime.portal.run(lambda client: client.store.limits())
     return {limit.name: limit for limit in limits if limit.owner == "code"}
 
 
@@ -73,7 +73,7 @@ async def test_what_the_operator_says_stays(store: str) -> None:
     for options in ({"concurrency": 5}, {}):
         app = app_with(store, crowd := Crowd(), **options)
         async with app.running():
-            await app._portal.run(lambda link: link.operations.limits.set("work", cap=1))
+            await app.runtime.portal.run(lambda client: client.operations.limits.set("work", cap=1))
             handles = [await app.named("work").enqueue(key="x") for _ in range(3)]
             await until(lambda: crowd.now)
             await every_chance()
@@ -150,7 +150,7 @@ async def test_costs_and_defaults_are_known_without_the_code(store: str) -> None
         named = elsewhere.named("ask")
         handle = await named.enqueue(question="?")
         assert (await handle.info()).lane == "@api/no%2Fbody" == (await (await ask.enqueue("?")).info()).lane
-        records = await elsewhere._portal.run(lambda link: link.store.get([handle.uuid]))
+        records = await elsewhere.runtime.portal.run(lambda link: link.store.get([handle.uuid]))
         assert records[0].policy.cost == 7
         with pytest.raises(BadLimit, match="cost 21 is more than burst 20"):
             await named.enqueue(question="?", tokens=21)
@@ -170,7 +170,7 @@ async def test_a_task_of_a_consumer_that_is_elsewhere(store: str) -> None:
     await there.stop()
     assert handle.info().lane == "email/ann"
     for scheduler in (there, here):
-        scheduler._runtime.portal.close()
+        scheduler.runtime.portal.close()
 
 
 def registry_of(*consumers: BaseTaskConsumer) -> TaskConsumerRegistry:

@@ -124,7 +124,7 @@ def test_a_scheduler_that_is_gone_is_not_held() -> None:
 async def test_consumers_come_and_go_while_running() -> None:
     email, later = Email(), Sms()
     async with running(email, poll_interval=3600) as scheduler:
-        await until(lambda: scheduler._runtime.worker.idle.is_set())
+        await until(lambda: scheduler.runtime.worker.idle.is_set())
         begin = time.monotonic()
         scheduler.registry.register(later)
         scheduler.add_task(Task("sms"))

@@ -29,7 +29,7 @@ DAY = 24 * HOUR
 
 
 def record_of(app: App, handle: TaskHandle[Any]) -> Record:
-    (record,) = app._portal.run_sync(lambda link: link.store.get([handle.uuid]))
+    (record,) = app.runtime.portal.run_sync(lambda link: link.store.get([handle.uuid]))
     assert record is not None
     return record
 
@@ -94,7 +94,7 @@ class Email(BaseTaskConsumer):
 def check_email(app_or_scheduler: Any, handle: TaskHandle[Any]) -> None:
     info = handle.info()
     assert (info.unique, info.label, info.tags, info.priority) == ("ann", "to ann", ("mail",), 10)
-    (record,) = app_or_scheduler._runtime.portal.run_sync(lambda link: link.store.get([handle.uuid]))
+    (record,) = app_or_scheduler.runtime.portal.run_sync(lambda link: link.store.get([handle.uuid]))
     assert record.policy.expires == 60_000
 
 
@@ -211,7 +211,7 @@ def test_threads_that_add_at_once_leave_nothing_behind(app: App) -> None:
     with ThreadPoolExecutor(8) as threads:
         added = sum(threads.map(add, range(400)))
     assert 400 < added <= 500 + 8 * 5
-    assert app._portal.run_sync(lambda link: link.operations.counts()) == {"ready": added}
+    assert app.runtime.portal.run_sync(lambda link: link.operations.counts()) == {"ready": added}
     for info in app.sync.find(limit=100):
         app.sync.cancel(info.uuid)
     assert len(task.delay_many([{"key": "x"}] * (600 - added))) == 600 - added
@@ -270,7 +270,7 @@ async def test_not_kept_at_all(app: App) -> None:
     handle = task.delay("x")
     async with app.running():
         await until(lambda: not app.sync.find().tasks)
-    assert app._portal.run_sync(lambda link: link.store.get([handle.uuid])) == [None]
+    assert app.runtime.portal.run_sync(lambda link: link.store.get([handle.uuid])) == [None]
 
 
 async def test_at_most_so_many_while_it_works(clock: ManualClock) -> None:
@@ -280,7 +280,7 @@ async def test_at_most_so_many_while_it_works(clock: ManualClock) -> None:
     @app.task
     async def work() -> None:
         clock.advance(100)
-        kept = (await app._portal.run(lambda link: link.store.tally())).get(("work", "succeeded"), 0)
+        kept = (await app.runtime.portal.run(lambda link: link.store.tally())).get(("work", "succeeded"), 0)
         most[0] = max(most[0], kept)
 
     with app.override(clock=clock):
@@ -299,7 +299,7 @@ async def test_a_backlog_of_the_past_is_dropped_at_once_and_not_a_batch_a_minute
     async def work() -> None: ...
 
     def counts() -> dict[str, int]:
-        return app._portal.run_sync(lambda link: link.operations.counts())
+        return app.runtime.portal.run_sync(lambda link: link.operations.counts())
 
     with app.override(clock=clock):
         work.delay_many([{}] * 11_000)

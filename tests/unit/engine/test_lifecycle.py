@@ -74,7 +74,7 @@ async def test_a_second_start_does_nothing_and_says_so(lines: Callable[[], list[
 
 async def test_two_starts_at_once(lines: Callable[[], list[tuple[str, str]]]) -> None:
     scheduler, entered = scheduler_of(Work()), asyncio.Event()
-    leased, go = hold(scheduler._runtime.store, "heartbeat"), asyncio.Event()
+    leased, go = hold(scheduler.runtime.store, "heartbeat"), asyncio.Event()
     leased.append(lambda: (entered.set(), go.wait())[1])
     first = asyncio.ensure_future(scheduler.start())
     await entered.wait()
@@ -112,7 +112,7 @@ async def test_a_start_that_fails_can_be_tried_again(verb: str, lines: Callable[
     work = Work()
     scheduler = scheduler_of(work)
     scheduler.add_task(Task("work", {"n": 1}))
-    hold(scheduler._runtime.store, verb).append(lambda: refuse(OSError("no route")))
+    hold(scheduler.runtime.store, verb).append(lambda: refuse(OSError("no route")))
     with pytest.raises(OSError, match="no route"):
         await scheduler.start()
     assert (status(scheduler), await scheduler.stop()) == ("stopped", False)
@@ -125,7 +125,7 @@ async def test_a_start_that_fails_can_be_tried_again(verb: str, lines: Callable[
 
 async def test_a_start_that_is_cancelled_leaves_stopped() -> None:
     scheduler, never = scheduler_of(Work()), asyncio.Event()
-    hold(scheduler._runtime.store, "heartbeat").append(never.wait)
+    hold(scheduler.runtime.store, "heartbeat").append(never.wait)
     with pytest.raises(TimeoutError):
         await asyncio.wait_for(scheduler.start(), 0.01)
     assert status(scheduler) == "stopped"
@@ -319,7 +319,7 @@ async def test_a_loop_that_fails_goes_on(lines: Callable[[], list[tuple[str, str
     work = Work()
     scheduler = scheduler_of(work)
     await scheduler.start()
-    trouble = hold(scheduler._runtime.store, "turn")
+    trouble = hold(scheduler.runtime.store, "turn")
     trouble += [lambda: refuse(OSError("no route"))] * 3
     scheduler.add_task(Task("work", {"n": 1}))
     await until(lambda: scheduler.status()["last_error"])
@@ -337,7 +337,7 @@ async def test_what_no_retry_mends_ends_it(lines: Callable[[], list[tuple[str, s
     work = Work()
     scheduler = scheduler_of(work)
     await scheduler.start()
-    hold(scheduler._runtime.store, "turn").append(lambda: refuse(StoreRefused("schema 7 is newer: upgrade onthedot")))
+    hold(scheduler.runtime.store, "turn").append(lambda: refuse(StoreRefused("schema 7 is newer: upgrade onthedot")))
     handle = scheduler.add_task(Task("work", {"n": 1}))
     await until(lambda: status(scheduler) == "stopped")
     assert [text for level, text in lines() if level == "ERROR"] == [

@@ -162,8 +162,8 @@ async def test_a_child_may_have_so_much_memory() -> None:
 
 
 async def test_an_own_executor_has_its_own_slots() -> None:
-    assert app._runtime._slots(Processes(3)) == 3
-    assert app._runtime._slots(Processes()) == 2  # as many as processes=2 says
+    assert app.runtime.slots_of(Processes(3)) == 3
+    assert app.runtime.slots_of(Processes()) == 2  # as many as processes=2 says
 
 
 async def test_a_child_that_does_not_get_ready() -> None:
@@ -203,7 +203,7 @@ async def test_idle_children_take_no_time() -> None:
 async def test_a_fork_of_the_worker_does_not_own_the_pool() -> None:
     async with app.running():
         assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
-        pool = app._runtime.executors["process"]
+        pool = app.runtime.executors["process"]
         assert isinstance(pool, Processes)
         assert not pool.is_empty
         assert in_a_fork(lambda: pool.is_empty)

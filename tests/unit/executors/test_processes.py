@@ -230,7 +230,7 @@ async def test_a_task_that_no_import_declares() -> None:
         async with app.running():
             error = await (await inside.enqueue()).exception(SOON)
     finally:
-        app._runtime.sources.remove("inside")
+        app.runtime.sources.remove("inside")
     assert isinstance(error, TaskFailed)
     assert "module level" in error.message
     assert "'inside'" in error.message

@@ -130,11 +130,11 @@ async def test_a_declared_schedule_fires_where_it_was_moved_to(to: str, tmp_path
                 clock.advance(10_000)
                 await until(lambda n=n: len(fired) == n)
             clock.advance(5_000)
-            moved = await Move(here._runtime.store, there._runtime.store, "there").run()
+            moved = await Move(here.runtime.store, there.runtime.store, "there").run()
             assert moved.schedules == ["tick"]
             async with there.running():
                 for n in range(3, 6):
-                    await until(lambda: all(app._runtime.worker and app._runtime.worker.idle.is_set() for app in apps))
+                    await until(lambda: all(app.runtime.worker and app.runtime.worker.idle.is_set() for app in apps))
                     clock.advance(10_000 if n > 3 else 5_000)
                     await until(lambda n=n: len(fired) == n)
                 await every_chance()

@@ -29,14 +29,12 @@ class Shop:
         self.stack.callback(app.shutdown)
         self.apps.append(app)
         if self._url == "memory://":  # what is private to a process is shared by those of the test
-            app._runtime._store = store = self.apps[0]._runtime.store
+            app.runtime._store = store = self.apps[0].runtime.store
             store.traits = StoreTraits(shared=True, synchronous=True)
         return app
 
     def _workers(self) -> list[Worker]:
-        return [
-            app._runtime.worker for app in self.apps if app._runtime.service.status == "running" and app._runtime.worker
-        ]
+        return [app.runtime.worker for app in self.apps if app.runtime.host.status == "running" and app.runtime.worker]
 
     async def turn(self, **span: float) -> None:
         """The clock, while nobody is in the middle of a look: a wait begins when it is set, not when it was told."""

@@ -350,7 +350,7 @@ async def test_load(app: App, send: Any, shop: Shop) -> None:
     await app.schedules.put("nine", send.s("ann"), "0 9 * * *")
 
     async def load(name: str | None = None) -> list[int]:
-        found = await app._portal.run(lambda link: link.operations.schedules.load(name))
+        found = await app.runtime.portal.run(lambda link: link.operations.schedules.load(name))
         assert [hour for hour, _ in found] == [BEGIN + hour * HOUR for hour in range(24)]
         return [count for _, count in found]
 
@@ -373,7 +373,7 @@ async def test_one_that_cannot_be_read_is_shown_paused_and_deleted(app: App, sen
         odd = records["odd"].rule.replace(b'"interval"', b'"lunar"')
         await link.store.put_schedules([replace(records["bad"], rule=b"\xff{"), replace(records["odd"], rule=odd)])
 
-    await app._runtime.portal.run(spoil)
+    await app.runtime.portal.run(spoil)
     bad, good, odd = await app.schedules.list()
     assert (bad.rule, odd.rule, good.rule) == ("?", "?", "every 1 h")
     assert "schedule 'bad': what is stored of it cannot be read" in bad.reason

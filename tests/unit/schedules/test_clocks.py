@@ -36,11 +36,11 @@ async def test_a_wall_clock_that_jumps_ahead(
         await shop.looked()  # before and after: else nobody could tell that it has jumped
         clock.jumped = 3 * 3_600_000.0 + 600_000
         await shop.looked()
-        if app._runtime.store.traits.synchronous:  # memory goes by the monotonic clock: nothing is due
+        if app.runtime.store.traits.synchronous:  # memory goes by the monotonic clock: nothing is due
             assert nominal == []
             return
         await until(lambda: nominal == hours(3))
-        worker = app._runtime.worker
+        worker = app.runtime.worker
         assert worker is not None
         turns = worker.turns
         await shop.looked()
@@ -54,12 +54,12 @@ async def test_a_wall_clock_that_jumps_ahead(
 
 @pytest.mark.parametrize("jumped", [-3_600_000.0, 3_600_000.0])
 async def test_a_jump_neither_delays_nor_hastens_in_memory(shop: Shop, clock: Jumping, app: App, jumped: float) -> None:
-    if not app._runtime.store.traits.synchronous:
+    if not app.runtime.store.traits.synchronous:
         pytest.skip("a file goes by the wall clock, which its processes share")
     nominal = ticking(app, CronSchedule("0 * * * *"))
     async with app.running():
         clock.jumped = jumped
-        app._runtime.store.traits = StoreTraits(shared=False, synchronous=True)
+        app.runtime.store.traits = StoreTraits(shared=False, synchronous=True)
         await shop.turn(hours=1, milliseconds=-1)
         await shop.looked()
         assert nominal == []

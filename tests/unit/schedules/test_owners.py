@@ -24,7 +24,7 @@ def declare(app: App, schedule: object, name: str = "tick", **options: Any) -> l
 
     @app.task(name=name, schedule=schedule, **options)
     async def tick() -> None:
-        ran.append(app._runtime.clock.moment())
+        ran.append(app.runtime.clock.moment())
 
     return ran
 
@@ -86,9 +86,9 @@ async def test_no_write_where_nothing_has_changed(shop: Shop) -> None:
     app = shop.app()
     declare(app, IntervalSchedule(3600))
     await start_and_stop(app)
-    before = await app._runtime.portal.run(lambda client: client.store.schedules())
+    before = await app.runtime.portal.run(lambda client: client.store.schedules())
     await start_and_stop(app)
-    assert (await app._runtime.portal.run(lambda client: client.store.schedules())) == before, "its rev has not grown"
+    assert (await app.runtime.portal.run(lambda client: client.store.schedules())) == before, "its rev has not grown"
 
 
 async def test_a_grid_of_thirds_does_not_drift(app: App, shop: Shop) -> None:
@@ -162,7 +162,7 @@ async def test_declared_and_gone_while_running(clock: ManualClock) -> None:
 
         await until(so)
 
-    with scheduler._runtime.override(None, clock):
+    with scheduler.runtime.override(None, clock):
         await scheduler.start()
         scheduler.registry.register(ticks)
         await becomes(False)
@@ -330,7 +330,7 @@ async def test_code_mends_what_cannot_be_read(shop: Shop) -> None:
         (record,) = await link.store.schedules()
         assert list(await link.store.put_schedules([replace(record, rule=b"{}", runs=7)])) == [True]
 
-    await app._runtime.portal.run(spoil)
+    await app.runtime.portal.run(spoil)
     await shop.turn(minutes=30)
     async with app.running():
         info = await app.schedules.get("tick")
@@ -341,7 +341,7 @@ async def test_fired_so_often_that_nobody_can_edit_it(shop: Shop) -> None:
     app = shop.app()
     declare(app, IntervalSchedule(3600))
     await start_and_stop(app)
-    store = app._runtime.store
+    store = app.runtime.store
     put_schedules = store.put_schedules
 
     async def too_late(schedules: Sequence[Schedule]) -> Sequence[bool]:

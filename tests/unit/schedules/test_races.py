@@ -52,7 +52,7 @@ async def test_one_that_cannot_be_read(shop: Shop, app: App, caplog: pytest.LogC
                 [replace(records["bytes"], rule=b"\xff"), replace(records["zone"], rule=zone)]
             )
 
-        await app._runtime.portal.run(spoil)
+        await app.runtime.portal.run(spoil)
         for number in range(1, 4):
             await shop.turn(hours=1)
             await until(lambda number=number: len(nominal) == number)
@@ -108,7 +108,7 @@ async def test_a_pause_between_due_and_fire(shop: Shop, app: App) -> None:
             await app.schedules.pause("tick")
 
     nominal = ticking(app, CronSchedule("0 * * * *"))
-    watch(app._runtime.store, pause)
+    watch(app.runtime.store, pause)
     async with app.running():
         await shop.turn(hours=1)
         await until(lambda: refused)
@@ -130,7 +130,7 @@ async def test_an_edit_between_due_and_fire(shop: Shop, app: App) -> None:
             edited.append("once")
             await app.schedules.put("mail", send.s("bob"), "30 * * * *")
 
-    watch(app._runtime.store, edit)
+    watch(app.runtime.store, edit)
     async with app.running():
         await app.schedules.put("mail", send.s("ann"), "0 * * * *")
         await shop.turn(hours=1)
@@ -144,7 +144,7 @@ async def test_an_edit_between_due_and_fire(shop: Shop, app: App) -> None:
 async def test_an_edit_that_loses_the_race_is_tried_again(shop: Shop, app: App) -> None:
     """A pause that was read before a firing and written after it must not undo that firing."""
     nominal = ticking(app, CronSchedule("0 * * * *"))
-    store = app._runtime.store
+    store = app.runtime.store
     late = [True]
     put_schedules = store.put_schedules
 

@@ -84,7 +84,7 @@ async def test_thousands_of_windows(shop: Shop, app: App) -> None:
     async with app.running():
         pass
     fired: list[int] = []
-    watch(app._runtime.store, lambda fire: fired.append(len(fire.tasks)))
+    watch(app.runtime.store, lambda fire: fired.append(len(fire.tasks)))
     await shop.turn(minutes=2 * MAX_WINDOWS + 500)
     async with app.running():
         await until(lambda: len(nominal) == 2 * MAX_WINDOWS + 500, 30)
@@ -216,7 +216,7 @@ async def test_skips_are_counted(shop: Shop, app: App) -> None:
 async def test_a_run_that_is_not_kept_was_no_skip(shop: Shop, app: App, caplog: pytest.LogCaptureFixture) -> None:
     """keep=0: it may be gone before anybody looks whether it was added."""
     nominal = ticking(app, IntervalSchedule(3600), keep=0)
-    gone_at_once(app._runtime.store, nominal)
+    gone_at_once(app.runtime.store, nominal)
     async with app.running():
         await shop.turn(hours=1)
         await until(lambda: app.sync.schedules.get("tick").run_count == 1)

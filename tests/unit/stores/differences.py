@@ -157,7 +157,7 @@ async def observed(kind: str, server: str = "") -> dict[str, str]:
         url = url_of(kind, server, folder)
         for title, look in ROWS.items():
             app = App(APP, store=url, stop_timeout=0, poll_interval=0.2)
-            store = connect(url, app._runtime.clock, APP)
+            store = connect(url, app.runtime.clock, APP)
             cells[title] = await look(Tried(app, store, url))
             app.shutdown()
     return cells

@@ -119,7 +119,7 @@ async def test_two_loops_one_after_the_other(app: App, test: TestApp) -> None:
 
 
 async def test_the_app_is_as_before_afterwards(app: App) -> None:
-    runtime = app._runtime
+    runtime = app.runtime
     before = (
         runtime.url,
         runtime.clock,

@@ -58,7 +58,7 @@ async def _waits(server: valkey.Server) -> None:
 
 async def _idle(app: App, server: valkey.Server) -> Worker:
     """The worker, when it hears and waits."""
-    worker = app._runtime.worker
+    worker = app.runtime.worker
     assert worker is not None
     await _hears(server, worker.session_id)
     await _waits(server)
@@ -141,19 +141,19 @@ async def test_what_begins_is_not_counted_as_waiting(server: valkey.Server) -> N
         await gate.wait()
 
     gate.set()
-    app._runtime.counts.watched = True
+    app.runtime.status_counts.watched = True
     async with app.running():
-        worker = app._runtime.worker
+        worker = app.runtime.worker
         assert worker is not None
         for number in range(3):  # it has heard that it listens, and waits again
             await (await send.enqueue(number)).result(timeout=SOON)
             await _waits(server)
         await until(lambda: worker.idle.is_set())
-        await until(lambda: app._runtime.counts.now().ready == 0)
+        await until(lambda: app.runtime.status_counts.now().ready == 0)
         gate.clear()
         await send.enqueue(3)
         await until(lambda: begun == [0, 1, 2, 3])
-        await until(lambda: app._runtime.counts.now().ready == 0)
+        await until(lambda: app.runtime.status_counts.now().ready == 0)
         gate.set()
 
 
@@ -178,7 +178,7 @@ async def test_what_comes_while_notes_are_written_runs_once(
         ran.append("ran")
 
     async def slow(self: RedisStore, notes: Sequence[Note]) -> Sequence[Lease]:
-        worker = app._runtime.worker
+        worker = app.runtime.worker
         assert worker is not None
         if not go.is_set():  # in time for the second look
             go.set()
@@ -228,7 +228,7 @@ async def test_what_a_server_without_its_last_moments_hands_out_comes_back(
             await _waits(server)
         gate.clear()
         await asyncio.to_thread(forget, server)
-        worker = app._runtime.worker
+        worker = app.runtime.worker
         assert worker is not None
         await _hears(server, worker.session_id)
         handle = await send.enqueue(4)
@@ -247,9 +247,9 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
         await gate.wait()
 
     async with app.running():
-        worker, leased, asking = app._runtime.worker, list[Hint](), asyncio.Event()
+        worker, leased, asking = app.runtime.worker, list[Hint](), asyncio.Event()
         assert worker is not None
-        hinted, turn = worker.hint_listener.receive, app._runtime.store.turn
+        hinted, turn = worker.hint_listener.receive, app.runtime.store.turn
 
         def later(hint: Hint) -> None:
             leased.append(hint) if hint.handoff is not None else hinted(hint)
@@ -265,10 +265,10 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
         await _hears(server, worker.session_id)
         await _waits(server)
         await until(lambda: worker.idle.is_set())
-        worker.hint_listener.receive, app._runtime.store.turn = later, asked  # type: ignore[method-assign]
+        worker.hint_listener.receive, app.runtime.store.turn = later, asked  # type: ignore[method-assign]
         worker.wakeup.set()
         await asking.wait()
-        cursor = (await app._runtime.store.changes("", 1)).cursor
+        cursor = (await app.runtime.store.changes("", 1)).cursor
         handle = await send.enqueue()
         await until(lambda: ran)
         if comes == "while it runs":
@@ -278,7 +278,7 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
         if comes == "after its end":
             hinted(leased[0])
         await until(lambda: worker.idle.is_set() and worker.is_drained())
-        page = await app._runtime.store.changes(cursor, 100)
+        page = await app.runtime.store.changes(cursor, 100)
     assert [each.state for entry in page.entries for each in entry.transitions] == ["ready", "running", "succeeded"]
     assert ran == ["ran"]
 
@@ -292,7 +292,7 @@ async def test_who_has_not_beaten_for_a_lease_asks_before_it_begins(server: valk
         ran.append(worker.turns)
 
     async with app.running():
-        worker, leased = app._runtime.worker, list[int]()
+        worker, leased = app.runtime.worker, list[int]()
         assert worker is not None
         hinted = worker.hint_listener.receive
 

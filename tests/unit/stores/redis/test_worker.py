@@ -67,7 +67,7 @@ async def test_a_blocked_loop_keeps_its_session(app: App) -> None:
         time.sleep(3 * LEASE)  # noqa: ASYNC251 - the very thing
         return "done"
 
-    other = App("shop", store=app._runtime.url, stop_timeout=0)
+    other = App("shop", store=app.runtime.url, stop_timeout=0)
 
     @other.task(name="block")
     async def never() -> str:
@@ -84,7 +84,7 @@ async def test_a_blocked_loop_keeps_its_session(app: App) -> None:
 
 async def _record(app: App, uuid: str) -> Record:
     async with app:
-        (record,) = await app._runtime.store.get([uuid])
+        (record,) = await app.runtime.store.get([uuid])
     assert record is not None
     return record
 
@@ -109,7 +109,7 @@ async def test_without_an_answer_for_a_lease_what_runs_is_ended(
     pid = server.pid
     async with app.running():
         handle = await long.enqueue()
-        await until(lambda: app._runtime.worker is not None and app._runtime.worker.runs)
+        await until(lambda: app.runtime.worker is not None and app.runtime.worker.runs)
         os.kill(pid, signal.SIGSTOP)
         try:
             await until(lambda: ends == ["ended"], timeout=20)
@@ -139,7 +139,7 @@ async def test_a_schedule_fires_once_for_all(url: str) -> None:
         began = time.monotonic()
         await until(lambda: len(runs) >= 8, timeout=20)
         took = time.monotonic() - began
-        schedules = {each.name: each for each in (await apps[0]._runtime.store.schedules())}
+        schedules = {each.name: each for each in (await apps[0].runtime.store.schedules())}
     assert len(runs) <= took / 0.25 + 2
     assert schedules["rarely"].runs == 0
 

@@ -39,7 +39,7 @@ def test_what_is_added_around_forks_is_there(tmp_path: Path) -> None:
         if child == 0:
             try:
                 work.delay()
-                app._portal.close()
+                app.runtime.portal.close()
             except BaseException:
                 os._exit(1)
             os._exit(0)
@@ -48,7 +48,7 @@ def test_what_is_added_around_forks_is_there(tmp_path: Path) -> None:
     thread.join()
     app.shutdown()
     again: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
-    assert again._portal.run_sync(lambda link: link.operations.counts()) == {"ready": added[0] + 8}
+    assert again.runtime.portal.run_sync(lambda link: link.operations.counts()) == {"ready": added[0] + 8}
     again.shutdown()
 
 
@@ -145,7 +145,7 @@ def test_another_folder_is_no_other_file(tmp_path: Path, monkeypatch: pytest.Mon
     app.named("work").delay()
     (tmp_path / "work").mkdir()
     monkeypatch.chdir(tmp_path / "work")
-    assert app._runtime._boot().url == f"sqlite:///{tmp_path}/t.db"
+    assert app.runtime.boot_message().url == f"sqlite:///{tmp_path}/t.db"
     app.shutdown()
 
 
