@@ -18,7 +18,7 @@ from benchmarks.report import Figure
 from onthedot import App
 from onthedot.clock.manual import ManualClock
 from onthedot.clock.system import SystemClock
-from onthedot.definitions.functions import AGING
+from onthedot.definitions.new_task import AGING
 from onthedot.stores import connect
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, Limit, NewTask, Policy, SlotPool, Store
 from onthedot.stores.memory import MemoryStore

@@ -6,6 +6,7 @@ import json
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -72,7 +73,8 @@ def shared_status() -> dict[str, Any]:
 
 @contextmanager
 def driven(clock: ManualClock) -> Iterator[None]:
-    with get_scheduler().runtime.override(None, clock):
+    runtime = get_scheduler().runtime
+    with runtime.override(replace(runtime.config, clock=clock)):
         yield
 
 

@@ -7,7 +7,7 @@ from math import floor
 import pytest
 
 from onthedot.clock.manual import ManualClock
-from onthedot.definitions.functions import AGING
+from onthedot.definitions.new_task import AGING
 from onthedot.stores.contract import BATCH, SlotPool, Store
 from tests.contract.steps import Worker, add, look, states, task, tasks
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from typing import Any
 
 from onthedot import App, BaseTaskConsumer, Scheduler, Task, TaskConsumerRegistry
@@ -72,7 +73,7 @@ async def running(
     """Runs a scheduler and checks that it leaves no asyncio task behind."""
     before = asyncio.all_tasks()
     scheduler = scheduler_of(*consumers, **options)
-    with scheduler.runtime.override(None, clock):
+    with scheduler.runtime.override(replace(scheduler.runtime.config, clock=clock or scheduler.runtime.clock)):
         assert await scheduler.start() is True
         try:
             yield scheduler

@@ -10,7 +10,7 @@ pytest.importorskip("benchmarks", reason="not in a source distribution")
 
 from benchmarks.limits import aging_waits
 from benchmarks.picture import AGING as PICTURE, DRAIN, DRAINED, aging_svg, drain_svg
-from onthedot.definitions.functions import AGING
+from onthedot.definitions.new_task import AGING
 
 
 def test_aging() -> None:

@@ -8,6 +8,7 @@ import logging
 import os
 from collections.abc import AsyncGenerator, Callable, Coroutine, Generator, Iterable, Mapping
 from contextlib import AbstractAsyncContextManager, asynccontextmanager, contextmanager
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
 
@@ -15,22 +16,22 @@ from onthedot.api.functions import Call, NamedTask, ScheduledFunction, TaskFunct
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.api.schedules import Schedules, SyncSchedules
 from onthedot.client.portal import Portal
-from onthedot.clock.durations import Duration, to_seconds
+from onthedot.clock.durations import Duration
 from onthedot.clock.protocol import Clock
 from onthedot.codec.body import Caps
 from onthedot.codec.untyped import decode_untyped_result
-from onthedot.definitions.consumers import BaseTaskConsumer, ConsumerDefinition
-from onthedot.definitions.functions import FunctionDefinition, RemoteDefinition
+from onthedot.definitions.consumers import BaseTaskConsumer
 from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.engine.runner import Around
 from onthedot.errors import BadSchedule, SchedulerStateError
 from onthedot.executors.contract import Executor
-from onthedot.model.options import TaskOptions, parse_bound, resolve
+from onthedot.model.options import TaskOptions, parse_bound
 from onthedot.model.task import TaskInfo, check_name
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.explain import Explanation
 from onthedot.operations.task_queries import TaskFilter, TaskPage
-from onthedot.runtime.runtime import Runtime, poll_interval_of, slots
+from onthedot.runtime.config import RuntimeConfig, check_poll_interval, check_stop_timeout, slots_by_executor
+from onthedot.runtime.runtime import Runtime
 from onthedot.runtime.settings import store_url
 from onthedot.runtime.user_code import ImportState, calling_module, extend_import_deadline, forbid_during_import
 from onthedot.schedules.cron import Zone
@@ -95,28 +96,29 @@ class App(Generic[S]):
         logger: logging.Logger | None = None,
     ) -> None:
         self.name: str = check_name(name, "name of the app")
-        self.runtime = Runtime(
-            self.name,
-            store_url(store) if store is not None or "ONTHEDOT_STORE" in os.environ else None,
-            LogObserver(logger),
-            slots(concurrency, threads, processes, max_workers),
-            None if stop_timeout is None else to_seconds(stop_timeout, "stop_timeout"),
-            poll_interval_of(poll_interval),
+        config = RuntimeConfig(
+            name=self.name,
+            url=store_url(store) if store is not None or "ONTHEDOT_STORE" in os.environ else None,
+            logs=LogObserver(logger),
+            slots=slots_by_executor(concurrency, threads, processes, max_workers),
             one_pool=concurrency == 1,
+            poll_interval=check_poll_interval(poll_interval),
+            stop_timeout=check_stop_timeout(stop_timeout),
             lifespan=lifespan,
             include=tuple(include),
-            own_executors=dict(executors or {}),
+            executors=dict(executors or {}),
             module=calling_module(),
-            most_kept=parse_bound(max_kept, "max_kept", least=0),
+            max_kept=parse_bound(max_kept, "max_kept", least=0),
             max_pending=None if max_pending is None else parse_bound(max_pending, "max_pending"),
         )
-        self._portal = self.runtime.portal
-        said: TaskOptions = {**(defaults or {})}
+        options: TaskOptions = {**(defaults or {})}
         if task_timeout is not None:
-            said.setdefault("timeout", task_timeout)
-        self._declarations = DefinitionRegistry(self.runtime, said, tz, caps)
-        self.schedules: Schedules = Schedules(self.runtime, tz)
-        self.sync: SyncOperations = SyncOperations(self._portal, SyncSchedules(self.runtime, tz))
+            options.setdefault("timeout", task_timeout)
+        self._registry = DefinitionRegistry(options, tz, caps, config.executors)
+        self.runtime: Runtime = Runtime(config, self._registry)
+        self._portal = self.runtime.portal
+        self.schedules: Schedules = Schedules(self.runtime)
+        self.sync: SyncOperations = SyncOperations(self._portal, SyncSchedules(self.runtime))
         open_apps.add(self)
 
     # -- declaring
@@ -146,7 +148,7 @@ class App(Generic[S]):
         """Declares a function as a task; bare, or with options."""
 
         def decorate(function: Callable[..., Any]) -> Any:
-            declared = self._declarations.function(function, name, aliases, schedule, cast(TaskOptions, options))
+            declared = self._registry.function(function, name, aliases, schedule, cast(TaskOptions, options))
             return TaskFunction[Any, Any, Any](self._portal, declared)
 
         return decorate if function is None else decorate(function)
@@ -160,37 +162,32 @@ class App(Generic[S]):
             raise BadSchedule("@app.schedule(schedule=None): it runs only on schedule, so give it one")
 
         def decorate(function: Callable[P, R]) -> ScheduledFunction[P, R]:
-            return ScheduledFunction(self._declarations.function(function, name, (), schedule, options))
+            return ScheduledFunction(self._registry.function(function, name, (), schedule, options))
 
         return decorate
 
     def register(self, consumer: BaseTaskConsumer) -> None:
         """Takes a consumer class's instance into this app. The global registry is never read."""
-        self._declarations.consumer(consumer)
+        self._registry.consumer(consumer)
 
     def around(self, layer: Around) -> Around:
         """Middleware: ``async def layer(task, call): return await call()``. The first declared is the outermost."""
         if not inspect.iscoroutinefunction(layer):
             raise TypeError(f"@app.around goes on an async function (task, call), not on {layer!r}")
-        self.runtime.around.append(layer)
+        self.runtime.middleware.append(layer)
         return layer
 
     # -- adding
 
     def named(self, name: str) -> NamedTask:
         """A task by name, to be added without having its code."""
-        source = self.runtime.sources.get(name)
-        if isinstance(source, FunctionDefinition):
-            return NamedTask(self._portal, source, {})
-        if isinstance(source, ConsumerDefinition):
-            return NamedTask(self._portal, source.as_remote(self.runtime), {})
-        options = resolve(f"task {name!r}", self._declarations.defaults)
-        return NamedTask(self._portal, RemoteDefinition(self.runtime, check_name(name, "name"), options), {})
+        return NamedTask(self._portal, self._registry.by_name(name), {})
 
     async def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[AsyncTaskHandle[Any]]:
         """Adds calls of any functions: ``await app.enqueue_many([send.s("a"), build.s("x")])``."""
         made = [(call, call.new_task()) for call in calls]
-        many = await self._portal.run(lambda client: client.add_many([new for _, new in made]))
+        remote = {call.source for call, _ in made if call.is_remote}
+        many = await self._portal.run(lambda client: client.add_many([new for _, new in made], remote))
         return [call.async_handle(new, added) for (call, new), added in zip(made, many, strict=True)]
 
     def handle(self, uuid: str) -> TaskHandle[Any]:
@@ -206,7 +203,7 @@ class App(Generic[S]):
     @property
     def state(self) -> S:
         """What ``lifespan`` yielded; there while a worker runs in this process."""
-        if self.runtime.lifespan is not None and not self.runtime.lifespan_entered:
+        if self.runtime.config.lifespan is not None and not self.runtime.lifespan_entered:
             raise SchedulerStateError("app.state is there only where tasks run: lifespan() has not been entered here")
         return cast(S, self.runtime.state)
 
@@ -253,7 +250,7 @@ class App(Generic[S]):
             extend_import_deadline(started=True)
             return True
         if self.runtime.host.status == "stopped":
-            self.runtime.sync_executor = "thread" if threading else "process"
+            self._registry.owner.sync_executor = "thread" if threading else "process"
         if not auto:
             self.run()
             return True
@@ -290,7 +287,9 @@ class App(Generic[S]):
             with app.override(store="memory://", clock=ManualClock()):
                 ...
         """
-        with self.runtime.override(store, clock):
+        config = self.runtime.config
+        url = config.url if store is None else store_url(store)
+        with self.runtime.override(replace(config, url=url, clock=clock or config.clock)):
             yield self
 
     # -- looking

@@ -10,7 +10,9 @@ from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.client.portal import Portal
 from onthedot.codec.annotations import signature_of
-from onthedot.definitions.functions import FunctionDefinition, RemoteDefinition, check_conflict
+from onthedot.definitions.functions import FunctionDefinition
+from onthedot.definitions.new_task import check_conflict
+from onthedot.definitions.remote import RemoteDefinition
 from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError
 from onthedot.model.options import AddOptions, check_call
 from onthedot.stores.contract import Added, NewTask
@@ -43,6 +45,11 @@ class Call(Generic[R]):
     def source(self) -> str:
         return self._declared.name
 
+    @property
+    def is_remote(self) -> bool:
+        """Its code is elsewhere."""
+        return self._declared.is_remote
+
     def new_task(self) -> NewTask:
         return self._declared.new_task(self.args, self.kwargs, self._call_options)
 
@@ -72,23 +79,25 @@ class Enqueuer(Generic[P, R]):
         if "connection" in self._call_options:
             (added,) = self._add_in_transaction([new])
         else:
-            added = self._portal.run_sync(lambda client: client.add(new))
+            added = self._portal.run_sync(lambda client: client.add(new, remote=self._declared.is_remote))
         return TaskHandle(self._portal, added.uuid, self._declared.decode_result, self._check_added(new, added))
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
         """Adds a call; stored when this returns."""
         new = self._declared.new_task(args, kwargs, self._call_options)
         if "connection" in self._call_options:
-            (added,) = await self._joined_awaited([new])
+            (added,) = await self._add_in_transaction_awaited([new])
         else:
-            added = await self._portal.run(lambda client: client.add(new))
+            added = await self._portal.run(lambda client: client.add(new, remote=self._declared.is_remote))
         return AsyncTaskHandle(self._portal, added.uuid, self._declared.decode_result, self._check_added(new, added))
 
     def delay_many(self, calls: Iterable[Mapping[str, Any]]) -> list[TaskHandle[R]]:
         """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
         news = [self._declared.new_task((), kwargs, self._call_options) for kwargs in calls]
-        joins = "connection" in self._call_options
-        many = self._add_in_transaction(news) if joins else self._portal.run_sync(lambda client: client.add_many(news))
+        if "connection" in self._call_options:
+            many = self._add_in_transaction(news)
+        else:
+            many = self._portal.run_sync(lambda client: client.add_many(news, self._remote_sources()))
         decode = self._declared.decode_result
         return [
             TaskHandle(self._portal, added.uuid, decode, self._check_added(new, added))
@@ -98,8 +107,10 @@ class Enqueuer(Generic[P, R]):
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[AsyncTaskHandle[R]]:
         """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
         news = [self._declared.new_task((), kwargs, self._call_options) for kwargs in calls]
-        joins = "connection" in self._call_options
-        many = await (self._joined_awaited(news) if joins else self._portal.run(lambda client: client.add_many(news)))
+        if "connection" in self._call_options:
+            many = await self._add_in_transaction_awaited(news)
+        else:
+            many = await self._portal.run(lambda client: client.add_many(news, self._remote_sources()))
         decode = self._declared.decode_result
         return [
             AsyncTaskHandle(self._portal, added.uuid, decode, self._check_added(new, added))
@@ -115,13 +126,16 @@ class Enqueuer(Generic[P, R]):
         self._declared.bind(args, kwargs)
         return Call(self._portal, self._declared, args, kwargs, self._call_options)
 
+    def _remote_sources(self) -> tuple[str, ...]:
+        return (self._declared.name,) if self._declared.is_remote else ()
+
     def _add_in_transaction(self, news: Sequence[NewTask]) -> Sequence[Added]:
-        """Written now, on the caller's connection; there with the caller's commit, or never."""
-        if isinstance(self._declared, RemoteDefinition):
-            news = self._portal.run_sync(lambda client: client.route(news))
+        """Written now, on the caller's connection; visible with the caller's commit, or never."""
+        if self._declared.is_remote:
+            news = self._portal.run_sync(lambda client: client.lane_router.route(news))
         return self._portal.in_transaction(lambda store: store.add_in(self._call_options.get("connection"), news))
 
-    async def _joined_awaited(self, news: Sequence[NewTask]) -> Sequence[Added]:
+    async def _add_in_transaction_awaited(self, news: Sequence[NewTask]) -> Sequence[Added]:
         return await self._portal.in_transaction_awaited(
             lambda store: store.add_awaited(self._call_options.get("connection"), news)
         )

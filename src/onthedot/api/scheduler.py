@@ -7,22 +7,23 @@ import os
 import threading
 from typing import Any, Unpack
 
-from msgspec.structs import astuple
-
 from onthedot.api.handles import TaskHandle
 from onthedot.api.schedules import Schedules
-from onthedot.clock.durations import Duration, to_seconds
+from onthedot.clock.durations import Duration
 from onthedot.codec.untyped import decode_untyped_result
-from onthedot.definitions.consumers import ConsumerDefinition, TaskConsumerRegistry, new_task
-from onthedot.definitions.functions import AGING, Unplaced, check_conflict
+from onthedot.definitions.consumers import ConsumerDefinition, TaskConsumerRegistry
+from onthedot.definitions.new_task import check_conflict
+from onthedot.definitions.registry import DefinitionRegistry
+from onthedot.definitions.remote import RemoteDefinition
 from onthedot.model.task import Task, check_name
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.task_queries import TaskFilter, TaskPage
-from onthedot.runtime.runtime import Runtime, poll_interval_of, slots
+from onthedot.runtime.config import RuntimeConfig, check_poll_interval, check_stop_timeout, slots_by_executor
+from onthedot.runtime.runtime import Runtime
 from onthedot.runtime.settings import store_url
-from onthedot.stores.contract import Added, NewTask, Policy
+from onthedot.stores.contract import Added, NewTask
 
-_MOST = 1_000  # slots where no limit was said: the consumers' own counts decide
+_MANY = 1_000  # slots where no limit was said: the consumers' own counts decide
 
 _STATUS = (
     "status", "poll_interval", "queue_count", "scheduled_count", "enabled_scheduled_count", "running_count",
@@ -64,19 +65,20 @@ class Scheduler:
         logger: logging.Logger | None = None,
     ) -> None:
         self.registry = registry
-        self.runtime = Runtime(
-            check_name(name, "name of the scheduler"),
-            store_url(store),
-            LogObserver(logger),
-            slots(_MOST if concurrency is None else concurrency, None, None, None),
-            None if stop_timeout is None else to_seconds(stop_timeout, "stop_timeout"),
-            poll_interval_of(poll_interval),
+        config = RuntimeConfig(
+            name=check_name(name, "name of the scheduler"),
+            url=store_url(store),
+            logs=LogObserver(logger),
+            slots=slots_by_executor(_MANY if concurrency is None else concurrency),
             one_pool=True,
+            poll_interval=check_poll_interval(poll_interval),
+            stop_timeout=check_stop_timeout(stop_timeout),
             keep_pending_on_stop=True,
-            watched=True,
+            count_from_start=True,
         )
-        self.schedules: Schedules = Schedules(self.runtime, "UTC")
-        self._consumers: dict[str, ConsumerDefinition] = {}
+        self._definitions = DefinitionRegistry()
+        self.runtime: Runtime = Runtime(config, self._definitions)
+        self.schedules: Schedules = Schedules(self.runtime)
         self._take_consumers()
         registry.watch(self._take_consumers)
 
@@ -90,19 +92,18 @@ class Scheduler:
 
     def add_task(self, task: Task) -> TaskHandle[Any]:
         """Adds a task: before start, after stop, from any thread. Stored when this returns."""
-        new = self._new(task)
-        added = self.runtime.portal.run_sync(lambda client: client.add(new))
-        return self._handle(new, added)
+        definition, new = self._new_task(task)
+        added = self.runtime.portal.run_sync(lambda client: client.add(new, remote=definition.is_remote))
+        return self._handle(definition, new, added)
 
     async def add(self, task: Task) -> TaskHandle[Any]:
         """The same, awaited."""
-        new = self._new(task)
-        added = await self.runtime.portal.run(lambda client: client.add(new))
-        return self._handle(new, added)
+        definition, new = self._new_task(task)
+        added = await self.runtime.portal.run(lambda client: client.add(new, remote=definition.is_remote))
+        return self._handle(definition, new, added)
 
-    def _handle(self, new: NewTask, added: Added) -> TaskHandle[Any]:
-        source = self._consumers.get(new.source)
-        fresh = added.fresh if source is None else check_conflict(new.source, source.options, new, added)
+    def _handle(self, definition: ConsumerDefinition | RemoteDefinition, new: NewTask, added: Added) -> TaskHandle[Any]:
+        fresh = check_conflict(new.source, definition.options, new, added)
         return TaskHandle(self.runtime.portal, added.uuid, decode_untyped_result, fresh)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
@@ -124,31 +125,16 @@ class Scheduler:
         """
         return self.runtime.status()
 
-    def _new(self, task: Task) -> NewTask:
+    def _new_task(self, task: Task) -> tuple[ConsumerDefinition | RemoteDefinition, NewTask]:
         if not isinstance(task, Task):
             raise TypeError(f"add_task() takes a Task, not {type(task).__name__}")
-        source, clock = self._consumers.get(task.source), self.runtime.clock
-        now = clock.now() + clock.wall_clock_jump()
-        if source is not None:
-            return source.new_task(task, self.runtime.client, now)
-        policy = Policy(boost=5 * AGING, reply_to=self.runtime.client)
-        return Unplaced(*astuple(new_task(task, None, policy, now)))
+        definition = self._definitions.consumer_by_name(task.source)
+        clock = self.runtime.clock
+        return definition, definition.new_task_from(task, clock.now() + clock.wall_clock_jump())
 
     def _take_consumers(self) -> None:
-        """The registry has changed."""
-        now = dict(self.registry.sources)
-        for name in [name for name in self._consumers if name not in now]:
-            del self._consumers[name]
-            self.runtime.schedules.pop(name, None)
-            self.runtime.sources.remove(name)
-        for name, consumer in now.items():
-            known = self._consumers.get(name)
-            if known is None or known.consumer is not consumer:
-                source = self._consumers[name] = ConsumerDefinition(consumer)
-                self.runtime.schedules.pop(name, None)
-                if (plan := source.schedule_definition(self.runtime.client)) is not None:
-                    self.runtime.schedules[name] = plan
-                self.runtime.sources.put(source)
+        """Called when the registry changes."""
+        self._definitions.replace_consumers(dict(self.registry.sources))
 
 
 _shared: Scheduler | None = None

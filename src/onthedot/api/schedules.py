@@ -11,8 +11,6 @@ from onthedot.api.functions import Call
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.clock.durations import Duration
 from onthedot.codec.untyped import decode_untyped_result
-from onthedot.definitions.consumers import ConsumerDefinition, new_task
-from onthedot.definitions.functions import AGING
 from onthedot.errors import BadSchedule
 from onthedot.model.task import Task, check_name
 from onthedot.operations.schedule_preview import PlannedRun
@@ -21,7 +19,7 @@ from onthedot.runtime.runtime import Runtime
 from onthedot.schedules.cron import Zone
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.schedules.rules import CatchUp, CronSchedule, DailySchedule, Overlap, RuleSchedule, as_schedule
-from onthedot.stores.contract import NewTask, Policy
+from onthedot.stores.contract import NewTask
 
 __all__ = ["PlannedRun", "ScheduleInfo", "ScheduleOptions", "Schedules", "SyncSchedules"]
 
@@ -50,9 +48,9 @@ class PlanRange(TypedDict, total=False):
 class _ScheduleBuilder:
     """What both colours share: a plan out of what was said."""
 
-    def __init__(self, runtime: Runtime, tz: Zone) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
-        self._tz = tz
+        self._tz = runtime.registry.tz
 
     def _plan(
         self, name: str, call: object, schedule: object, tz: Zone | None, options: ScheduleOptions
@@ -89,10 +87,7 @@ class _ScheduleBuilder:
                 raise BadSchedule(f"{where}: options({wrong[0]}=…) is for one call; the schedule says when it runs")
             return call.new_task()
         if isinstance(call, Task):  # as a consumer's produce() makes it
-            source = self._runtime.sources.get(call.source)
-            if isinstance(source, ConsumerDefinition):
-                return source.new_task(call, self._runtime.client, timed=False)
-            return new_task(call, None, Policy(boost=5 * AGING), 0, timed=False)
+            return self._runtime.registry.consumer_by_name(call.source).new_task_from(call, timed=False)
         raise BadSchedule(
             f"{where}: {call!r} is of type {type(call).__name__}; pass a call that is not made, as in send.s('ann')"
         )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from contextlib import suppress
+from dataclasses import replace
 from typing import Any, cast, get_type_hints
 
 import click
@@ -86,8 +87,8 @@ def _app(options: GlobalOptions) -> tuple[App[Any], bool]:
     else:
         app = load_app(options.module)
         if options.store is not None:
-            app.runtime.url = store_url(options.store)
-    if (app.runtime.url or store_url(None)).startswith("memory:"):
+            app.runtime.use(replace(app.runtime.config, url=store_url(options.store)))
+    if app.runtime.url.startswith("memory:"):
         raise CommandError(
             "memory:// lives inside one process: what is added here would be gone at once; name a --store"
         )

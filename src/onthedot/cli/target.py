@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
-from importlib import import_module
 from pathlib import Path
 from typing import TypeVar
 
@@ -100,8 +99,7 @@ def _schedules(options: GlobalOptions) -> Mapping[str, ScheduleDefinition]:
     from onthedot.supervisor.app_loader import load_app
 
     runtime = load_app(options.module).runtime
-    for module in runtime.include:
-        import_module(module)
+    runtime.import_included()
     return runtime.schedules
 
 

@@ -1,118 +1,116 @@
-"""Adding tasks: what gathers while one write is under way goes with the next. No timer, no wait when idle."""
+"""Batches adds: tasks that arrive during a write go with the next one. No timer, and no wait when idle."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import TypeAlias
+from typing import NamedTuple
 
 from onthedot.errors import ArgumentError, OnTheDotError, StoreError, StoreUnavailable
 from onthedot.stores.contract import BATCH, Added, NewTask, Store
 
-_Asked: TypeAlias = "tuple[Sequence[NewTask], asyncio.Future[Sequence[Added]]]"
+
+class _PendingAdd(NamedTuple):
+    tasks: Sequence[NewTask]  # at most BATCH
+    answer: asyncio.Future[Sequence[Added]]
 
 
 class AddBatcher:
     def __init__(self, store: Store, timeout: float = 5.0) -> None:
         self._store = store
         self._timeout = timeout
-        self._waiting: deque[_Asked] = deque()
+        self._pending: deque[_PendingAdd] = deque()
         self._writer: asyncio.Task[None] | None = None
-        self._solo_write = False  # somebody writes its own task, and nobody else's
-        self._batching = False  # the last write was of several: they come again, and together
+        self._solo_write = False  # a caller is writing its own task
+        self._batching = False  # the last write had several adds, so more of them are likely to come together
 
-    async def add(self, task: NewTask) -> Added:
-        """Stored when this returns."""
-        if self._store.traits.synchronous:
-            return (await self._store.add((task,)))[0]
-        if self._store.traits.cancel_safe and self._writer is None and not self._solo_write and not self._batching:
-            return (await self._write_alone(task))[0]
-        return (await self._ask((task,)))[0]
-
-    async def add_many(self, tasks: Sequence[NewTask]) -> list[Added]:
+    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """Tasks are stored when this returns. A cancelled caller does not cancel the write, which has others' tasks."""
+        if len(tasks) == 1:
+            if self._store.traits.synchronous:
+                return await self._store.add(tasks)
+            if self._store.traits.cancel_safe and self._writer is None and not self._solo_write and not self._batching:
+                return await self._write_alone(tasks)
         parts = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
-        added: list[Added] = []
         if self._store.traits.synchronous:
-            for part in parts:
-                added += await self._store.add(part)
-            return added
-        for answers in await asyncio.gather(*map(self._ask, parts)):
-            added += answers
-        return added
+            answers = [await self._store.add(part) for part in parts]
+        else:
+            answers = await asyncio.gather(*map(self._enqueue, parts))
+        return [added for answer in answers for added in answer]
 
-    def _ask(self, tasks: Sequence[NewTask]) -> asyncio.Future[Sequence[Added]]:
-        """≤ BATCH. Who gives up waiting does not take the write, and the others' tasks in it, with it."""
-        future: asyncio.Future[Sequence[Added]] = asyncio.get_running_loop().create_future()
-        self._waiting.append((tasks, future))
-        self._begin()
-        return future
+    def _enqueue(self, tasks: Sequence[NewTask]) -> asyncio.Future[Sequence[Added]]:
+        answer: asyncio.Future[Sequence[Added]] = asyncio.get_running_loop().create_future()
+        self._pending.append(_PendingAdd(tasks, answer))
+        self._start_writer()
+        return answer
 
-    def _begin(self) -> None:
+    def _start_writer(self) -> None:
         if self._writer is not None or self._solo_write:
             return
-        if any(not future.done() for _, future in self._waiting):
+        if any(not add.answer.done() for add in self._pending):
             self._writer = asyncio.create_task(self._write())
         else:
-            self._waiting.clear()  # all have given up before it began, as they do when a loop ends
+            self._pending.clear()  # all callers were cancelled before the write began, as at the end of a loop
 
-    async def _write_alone(self, task: NewTask) -> Sequence[Added]:
-        """Without a task for it, half of the turns of the loop: nothing in it is of others, who gather meanwhile."""
+    async def _write_alone(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """Writes in the caller's own coroutine: half as many steps of the loop. Adds of others gather meanwhile."""
         self._solo_write = True
         try:
-            return await self._store.add((task,))
+            return await self._store.add(tasks)
         except StoreError:
             raise
         except Exception as error:
-            raise _not_taken(error) from error
+            raise _refused(error) from error
         finally:
             self._solo_write = False
-            self._begin()
+            self._start_writer()
 
     async def _write(self) -> None:
         try:
-            while self._waiting:
+            while self._pending:
                 await self._write_batch(self._next_batch())
         finally:
             self._writer = None
 
-    def _next_batch(self) -> list[_Asked]:
-        batch, room = [self._waiting.popleft()], BATCH
-        room -= len(batch[0][0])
-        while self._waiting and len(self._waiting[0][0]) <= room:
-            batch.append(self._waiting.popleft())
-            room -= len(batch[-1][0])
+    def _next_batch(self) -> list[_PendingAdd]:
+        batch = [self._pending.popleft()]
+        capacity = BATCH - len(batch[0].tasks)
+        while self._pending and len(self._pending[0].tasks) <= capacity:
+            batch.append(self._pending.popleft())
+            capacity -= len(batch[-1].tasks)
         self._batching = len(batch) > 1
         return batch
 
-    async def _write_batch(self, batch: list[_Asked]) -> None:
+    async def _write_batch(self, batch: list[_PendingAdd]) -> None:
         try:
             async with asyncio.timeout(self._timeout):
-                answers = await self._store.add([task for tasks, _ in batch for task in tasks])
+                answers = await self._store.add([task for add in batch for task in add.tasks])
         except TimeoutError:
             self._fail(batch, StoreUnavailable(f"the store did not answer within {self._timeout:g} s"))
         except StoreError as error:
             self._fail(batch, error)
-        except Exception as error:  # noqa: BLE001 - something in one of them: told to whoever added that, and to nobody else
+        except Exception as error:  # noqa: BLE001 - one of the tasks is to blame: only its caller gets the error
             if len(batch) == 1:
-                self._fail(batch, _not_taken(error))
-            for alone in batch if len(batch) > 1 else ():
-                await self._write_batch([alone])
+                self._fail(batch, _refused(error))
+                return
+            for add in batch:
+                await self._write_batch([add])
         except BaseException:
             self._fail(batch, StoreUnavailable("the write was interrupted"))
             raise
         else:
             start = 0
-            for tasks, future in batch:
-                if not future.done():
-                    future.set_result(answers[start : start + len(tasks)])
-                start += len(tasks)
+            for add in batch:
+                if not add.answer.done():
+                    add.answer.set_result(answers[start : start + len(add.tasks)])
+                start += len(add.tasks)
 
-    def _fail(self, batch: list[_Asked], error: OnTheDotError) -> None:
-        for _, future in batch:
-            if not future.done():
-                future.set_exception(type(error)(*error.args))
+    def _fail(self, batch: list[_PendingAdd], error: OnTheDotError) -> None:
+        for add in batch:
+            if not add.answer.done():
+                add.answer.set_exception(type(error)(*error.args))
 
 
-def _not_taken(error: Exception) -> ArgumentError:
+def _refused(error: Exception) -> ArgumentError:
     return ArgumentError(f"the store cannot take it: {type(error).__name__}: {error}")

@@ -1,64 +1,59 @@
-"""One event loop's way to the store: it adds, and it waits for ends."""
+"""One event loop's access to the store: it adds tasks and waits for their ends."""
 
 from __future__ import annotations
 
 import asyncio
-import time
-from collections import defaultdict
-from collections.abc import Sequence
-from contextlib import aclosing
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from msgspec.structs import replace
-
 from onthedot.client.add_batcher import AddBatcher
+from onthedot.client.lane_router import LaneRouter
 from onthedot.client.pending_gate import PendingGate, PendingLimits
+from onthedot.client.result_waiter import ResultWaiter
 from onthedot.client.status_counts import StatusCounts
 from onthedot.clock.protocol import Clock
 from onthedot.codec.untyped import decode_untyped
-from onthedot.definitions.functions import Unplaced
-from onthedot.errors import StoreError, TaskNotFound
-from onthedot.model.limits import LaneRule, lane_rule
 from onthedot.observability.logs import LogObserver
 from onthedot.operations import Operations
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.stores.contract import Added, NewTask, Record, Store
 
-_ENDED = ("succeeded", "failed", "cancelled")
-_FRESH = 1.0  # seconds for which what was read of the limits is good enough
-_POLL = 1.0  # seconds: a hint may be lost, and other processes' tasks reply to them
-
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """What all links of an app have in common."""
+    """What all clients of an app share.
 
-    client: str  # the name by which the store knows this process when it only adds and looks
+    client: the name by which the store knows this process when it only adds and reads
+    code: what this process's code defines, for operations
+    """
+
+    client: str
     logs: LogObserver
     clock: Clock
     counts: StatusCounts
     code: CodeDefinitions
-    bounds: PendingLimits
+    pending_limits: PendingLimits
 
 
 class StoreClient:
-    def __init__(self, store: Store, shared: ClientConfig) -> None:
+    """The store, as one event loop uses it. Its jobs are objects: batcher, gate, router, waiter and operations."""
+
+    def __init__(self, store: Store, config: ClientConfig) -> None:
         self.store = store
-        self.operations: Operations = Operations(store, shared.client, shared.clock, shared.code, shared.logs)
-        self._client, self._logs, self._counts = shared.client, shared.logs, shared.counts
-        self._bounds = shared.bounds
-        self._backlog = PendingGate(store, shared.bounds)
-        self._rules: dict[str, LaneRule | None] = {}  # by source
-        self._looked = -_FRESH
-        self._adder = AddBatcher(store)
-        self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
-        self._listener: asyncio.Task[None] | None = None
-        self._counter: asyncio.Task[None] | None = None
+        self.operations: Operations = Operations(store, config.client, config.clock, config.code, config.logs)
+        self.lane_router: LaneRouter = LaneRouter(store)
+        self.results: ResultWaiter = ResultWaiter(store, config.client, config.logs)
+        self._logs = config.logs
+        self._counts = config.counts
+        self._pending_limits = config.pending_limits
+        self._pending_gate = PendingGate(store, config.pending_limits)
+        self._batcher = AddBatcher(store)
+        self._counting: asyncio.Task[None] | None = None
 
     async def open(self) -> None:
         await self.store.open()
-        if self._counted:
+        if self._is_counted:
             try:
                 await self.watch()
             except BaseException:
@@ -66,145 +61,87 @@ class StoreClient:
                 raise
 
     async def watch(self) -> None:
-        """Keeps the counts fresh from now on."""
-        await self._counts.look_now(self.store)  # first: what is added then is counted on top of it
-        if self._counter is None:
-            self._counter = asyncio.create_task(self._counts.run(self.store))
+        """Keeps the counts of ``status()`` up to date from now on."""
+        await self._counts.look_now(self.store)  # first: later adds are counted on top of it
+        if self._counting is None:
+            self._counting = asyncio.create_task(self._counts.run(self.store))
 
     @property
-    def _counted(self) -> bool:
+    def _is_counted(self) -> bool:
         return self._counts.watched and not self.store.traits.synchronous
 
     async def ready(self) -> None:
-        """Done as soon as there is a link at all."""
-
-    async def drain_waiters(self, patience: float) -> None:
-        """Until nobody waits for an end any more, but not for long."""
-        told = [each for waiters in self._waiters.values() for each in waiters]
-        if told:
-            await asyncio.wait(told, timeout=patience)
+        """Returns when a client is open, which the caller of this method has seen to."""
 
     async def close(self) -> None:
-        ending = [task for task in (self._listener, self._counter) if task is not None]
-        self._listener = self._counter = None
-        for task in ending:
-            task.cancel()
-        if ending:
-            await asyncio.wait(ending)
+        counting = self._counting
+        self._counting = None
+        if counting is not None:
+            counting.cancel()
+            await asyncio.wait([counting])
+        await self.results.close()
         await self.store.close()
 
-    async def add(self, task: NewTask) -> Added:
-        if type(task) is Unplaced:
-            (task,) = await self.route((task,))
-        if self._bounds.apply() or self._counted:
-            (added,) = await self._add((task,))
-        else:
-            added = await self._adder.add(task)
-        if added.fresh:
-            self._logs.tasks_added((task,))
-        else:
-            await self._compare([task], [added])
+    async def add(self, task: NewTask, *, remote: bool = False) -> Added:
+        """Stores one task. remote: it was made without its code, so its lane is looked up."""
+        (added,) = await self.add_many((task,), (task.source,) if remote else ())
         return added
 
-    async def add_many(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        if Unplaced in set(map(type, tasks)):
-            tasks = await self.route(tasks)
-        many = await self._add(tasks)
-        await self._compare(tasks, many)
-        self._logs.tasks_added([task for task, added in zip(tasks, many, strict=True) if added.fresh])
-        return many
+    async def add_many(self, tasks: Sequence[NewTask], remote: Collection[str] = ()) -> Sequence[Added]:
+        """Stores tasks; they are stored when this returns. remote: sources whose code is elsewhere."""
+        if remote:
+            tasks = await self._routed(tasks, remote)
+        if self._pending_limits.apply():
+            answers = await self._add_limited(tasks)
+        else:
+            answers = await self._add(tasks)
+        fresh = [task for task, added in zip(tasks, answers, strict=True) if added.fresh]
+        if len(fresh) < len(tasks):
+            await self._compare(tasks, answers)
+        self._logs.tasks_added(fresh)
+        return answers
+
+    async def _routed(self, tasks: Sequence[NewTask], remote: Collection[str]) -> list[NewTask]:
+        routed = iter(await self.lane_router.route([task for task in tasks if task.source in remote]))
+        return [next(routed) if task.source in remote else task for task in tasks]
+
+    async def _add_limited(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        coming = await self._pending_gate.reserve(tasks)
+        try:
+            return await self._add(tasks)
+        finally:
+            self._pending_gate.release(coming)
 
     async def _add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        """Within the bounds, if there are any."""
-        if not self._bounds.apply():
-            return await self._add_counted(tasks)
-        coming = await self._backlog.reserve(tasks)
-        try:
-            return await self._add_counted(tasks)
-        finally:
-            self._backlog.release(coming)
-
-    async def _add_counted(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        """Counted as it goes, if somebody asks: then that one is not kept waiting for the store."""
-        if not self._counted:
-            return await self._adder.add_many(tasks)
-        added: Sequence[Added] = ()
+        """Counts the tasks where ``status()`` is in use, so that it need not wait for the store."""
+        if not self._is_counted:
+            return await self._batcher.add(tasks)
+        answers: Sequence[Added] = ()
         self._counts.add_started()
         try:
-            added = await self._adder.add_many(tasks)
+            answers = await self._batcher.add(tasks)
         finally:
-            self._counts.add_finished(tasks, added)
-        return added
+            self._counts.add_finished(tasks, answers)
+        return answers
 
     async def import_tasks(self, tasks: Sequence[NewTask]) -> None:
-        """From another store, where they have been added: whatever their number."""
-        await self._adder.add_many(tasks)
+        """Stores tasks of another store, where they were accepted: whatever their number."""
+        await self._batcher.add(tasks)
 
-    async def route(self, tasks: Sequence[NewTask]) -> list[NewTask]:
-        """What is made without its code goes where the code, when it last ran, told the store that it belongs."""
-        if time.monotonic() - self._looked >= _FRESH:  # a read an addition would cost half as much as the addition
-            limits = await self.store.limits()
-            self._rules = {name: lane_rule(limits, name) for name in {limit.name for limit in limits}}
-            self._looked = time.monotonic()
-        rules = self._rules
-        return [_with_lane(task, rules.get(task.source)) if type(task) is Unplaced else task for task in tasks]
-
-    async def _compare(self, tasks: Sequence[NewTask], many: Sequence[Added]) -> None:
-        """The same uuid again changes nothing; if it was meant to, somebody should know."""
-        same = [task for task, added in zip(tasks, many, strict=True) if not added.fresh and added.uuid == task.uuid]
+    async def _compare(self, tasks: Sequence[NewTask], answers: Sequence[Added]) -> None:
+        """Logs a task whose uuid exists with other contents: the add changed nothing."""
+        same = [task for task, added in zip(tasks, answers, strict=True) if not added.fresh and added.uuid == task.uuid]
         for task, record in zip(same, await self.store.get([task.uuid for task in same]), strict=True):
             if record is not None and _identity(record.source, record.body) != _identity(task.source, task.body):
                 self._logs.differs(task, record)
 
     async def wait_for_end(self, uuid: str, timeout: float | None) -> Record:
-        """Waits until the task has ended. TimeoutError: it has not; TaskNotFound: it is not there (any more)."""
-        if self._listener is None:
-            self._listener = asyncio.create_task(self._listen())
-        try:
-            async with asyncio.timeout(timeout):
-                return await self._ended(uuid)
-        except TimeoutError:
-            raise TimeoutError(f"task {uuid} has not ended within {timeout:g} s") from None
-
-    async def _ended(self, uuid: str) -> Record:
-        while True:
-            told = asyncio.get_running_loop().create_future()
-            self._waiters[uuid].append(told)  # before the look: what ends after it is told
-            try:
-                (record,) = await self.store.get((uuid,))
-                if record is None:
-                    raise TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
-                if record.state in _ENDED:
-                    return record
-                await asyncio.wait([told], timeout=_POLL)
-            finally:
-                self._waiters[uuid].remove(told)
-                if not self._waiters[uuid]:
-                    del self._waiters[uuid]
-
-    async def _listen(self) -> None:
-        while True:
-            try:
-                async with aclosing(self.store.hints(self._client)) as hints:
-                    async for hint in hints:
-                        for uuid in list(self._waiters) if hint.resync else hint.ended & self._waiters.keys():
-                            for told in self._waiters[uuid]:
-                                if not told.done():
-                                    told.set_result(None)
-            except StoreError as error:  # the poll carries on meanwhile
-                self._logs.store_failed("listening for ends", error)
-                await asyncio.sleep(_POLL)
-
-
-def _with_lane(task: NewTask, rule: LaneRule | None) -> NewTask:
-    if rule is None:
-        return task
-    lane, cost = rule.of(task.source, decode_untyped(task.body)[0])
-    return replace(task, lane=lane, policy=replace(task.policy, cost=cost))
+        """Returns the task when it has ended. TimeoutError: it has not; TaskNotFound: it is unknown or purged."""
+        return await self.results.wait(uuid, timeout)
 
 
 def _identity(source: str, body: bytes) -> tuple[object, ...]:
-    """What makes two additions the same: an instant is one in every zone."""
+    """What makes two adds the same: an instant is the same in every zone."""
     arguments, headers = decode_untyped(body)
     at = None if headers.at is None else datetime.fromisoformat(headers.at)
     return source, arguments, at, headers.label, headers.metadata

@@ -173,12 +173,8 @@ class Portal:
         if thread is not None:
             client = self._clients.pop(thread, None)
             if client is not None:
-                thread.submit(self._last(client)).result()
+                thread.submit(_close(client)).result()
             thread.close()
-
-    async def _last(self, client: StoreClient) -> None:
-        await client.drain_waiters(1.0)
-        await client.close()
 
     def after_fork(self) -> None:
         """In the child nothing of the parent's threads and connections is alive."""
@@ -186,6 +182,11 @@ class Portal:
         self._here = weakref.WeakKeyDictionary()
         self._clients = weakref.WeakKeyDictionary()
         self._inline = self._thread = self._opening = self.worker_loop = None
+
+
+async def _close(client: StoreClient) -> None:
+    await client.results.drain(1.0)
+    await client.close()
 
 
 def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:

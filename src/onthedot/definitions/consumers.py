@@ -9,28 +9,21 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, cast
 
-from onthedot.clock.epoch import to_ms
 from onthedot.codec.body import Headers
-from onthedot.codec.untyped import decode_untyped, decode_untyped_result, encode_untyped, encode_untyped_result
-from onthedot.definitions.functions import (
-    RemoteDefinition,
-    TaskOwner,
-    build_headers,
-    policy_of,
-    render_template,
-    unique_key,
-)
+from onthedot.codec.untyped import decode_untyped, decode_untyped_result, encode_untyped_result
+from onthedot.definitions.new_task import TaskOwner, TaskTemplate, new_task_from
+from onthedot.definitions.remote import RemoteDefinition
+from onthedot.definitions.sources import module_of
 from onthedot.errors import DeclarationError, DuplicateTask
 from onthedot.model.context import current_run
 from onthedot.model.limits import LimitDefinitions, check_shared_lanes
 from onthedot.model.options import ResolvedOptions, TaskOptions, resolve
 from onthedot.model.task import Task, check_name
 from onthedot.model.task_info import schedule_at
-from onthedot.runtime.user_code import module_of
 from onthedot.schedules.cron import Zone
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.schedules.rules import as_schedule
-from onthedot.stores.contract import Limit, NewTask, Policy
+from onthedot.stores.contract import Limit, NewTask
 
 _log = logging.getLogger("onthedot.scheduler")
 
@@ -63,7 +56,11 @@ class BaseTaskConsumer(ABC):
 class ConsumerDefinition:
     """A consumer, as the engine sees it."""
 
-    def __init__(self, consumer: BaseTaskConsumer, defaults: TaskOptions | None = None) -> None:
+    is_remote = False
+
+    def __init__(
+        self, consumer: BaseTaskConsumer, defaults: TaskOptions | None = None, owner: TaskOwner | None = None
+    ) -> None:
         self.consumer = consumer
         self.name: str = consumer.name
         self.module: str = module_of(type(consumer))
@@ -82,8 +79,8 @@ class ConsumerDefinition:
                 "event loop and all that runs on it: leave executor out, and it runs in a thread"
             )
         self._warned = False
-        self._policies: dict[object, Policy] = {}
-        self.schedule_definition("")  # refuses a schedule that cannot be
+        self._template = TaskTemplate(owner or TaskOwner(), self.name, self.options, self._limits)
+        self.schedule_definition()  # refuses an impossible schedule
 
     @property
     def executor(self) -> str:
@@ -121,43 +118,20 @@ class ConsumerDefinition:
     def limits(self, name: str) -> list[Limit]:
         return self._limits.to_limits(name)
 
-    def as_remote(self, home: TaskOwner) -> RemoteDefinition:
-        """For those who add it by name: its options and limits are known."""
-        return RemoteDefinition(home, self.name, self.options, self._limits)
+    def as_remote(self) -> RemoteDefinition:
+        """For adding by name: options and limits are known, parameters are not."""
+        return RemoteDefinition(self._template.owner, self.name, self.options, self._limits)
 
-    def new_task(self, task: Task, client: str, now: float = 0, *, timed: bool = True) -> NewTask:
-        """timed: with the moment it was made for, to the microsecond."""
-        lane, cost = self._limits.lane(task.args)
-        policy = policy_of(self._policies, self.options, {}, client, cost)
-        unique = unique_key(self.name, self.options, task.args)
-        label = render_template(self.name, "label", self.options.label, task.args)
-        return new_task(task, lane, policy, now, timed, unique, label)
+    def new_task_from(self, task: Task, now: float = 0, *, timed: bool = True) -> NewTask:
+        return new_task_from(self._template, task, now, timed=timed)
 
-    def schedule_definition(self, client: str, tz: Zone = "UTC") -> ScheduleDefinition | None:
-        """A consumer may carry a schedule; its name is the source's."""
+    def schedule_definition(self, tz: Zone = "UTC") -> ScheduleDefinition | None:
+        """The schedule that a consumer may carry; its name is the source's."""
         schedule = getattr(self.consumer, "schedule", None)
         if schedule is None:
             return None
         rule = as_schedule(schedule, tz)
-        return ScheduleDefinition(self.name, rule, self.new_task(self.consumer.produce(rule.args), client, timed=False))
-
-
-def new_task(
-    task: Task,
-    lane: str | None,
-    policy: Policy,
-    now: float,
-    timed: bool = True,
-    unique: str | None = None,
-    label: str = "",
-) -> NewTask:
-    """now: of the clock by which it is going to be due."""
-    task = Task(task.source, task.args, task.schedule_at, task.uuid)  # its fields may have been set since it was made
-    body = encode_untyped(task.args, build_headers({"at": task.schedule_at} if timed else {}, label), name=task.source)
-    at, history = to_ms(task.schedule_at), task.schedule_at.microsecond % 1000
-    if history and at - 1 + history / 1000 <= now:
-        at -= 1  # its moment has come: it is due at once, not from the next whole millisecond on
-    return NewTask(task.uuid, task.source, body, at, 0, lane, unique, policy)
+        return ScheduleDefinition(self.name, rule, self.new_task_from(self.consumer.produce(rule.args), timed=False))
 
 
 if TYPE_CHECKING:

@@ -1,4 +1,4 @@
-"""All that an app declares: its sources by name, and its schedules."""
+"""All definitions of an app or a scheduler: its sources by name, and its schedules."""
 
 from __future__ import annotations
 
@@ -9,29 +9,52 @@ from typing import Any
 from onthedot.codec import Caps
 from onthedot.definitions.consumers import BaseTaskConsumer, ConsumerDefinition
 from onthedot.definitions.functions import FunctionDefinition
-from onthedot.definitions.sources import Source
+from onthedot.definitions.new_task import TaskOwner
+from onthedot.definitions.remote import RemoteDefinition
+from onthedot.definitions.sources import Source, Sources
 from onthedot.errors import BadLimit, BadSchedule, DeclarationError, DuplicateTask
 from onthedot.model.limits import check_shared_lanes
 from onthedot.model.options import ResolvedOptions, TaskOptions, resolve
 from onthedot.model.task import check_name
-from onthedot.runtime.runtime import Runtime
-from onthedot.runtime.user_code import extend_import_deadline
 from onthedot.schedules.cron import Zone, parse_zone
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.schedules.rules import as_schedule
 from onthedot.stores.contract import Limit
 
+_DEFAULT_CAPS = Caps()
+_MAX_REMOTES = 1000  # in the cache: names may come from outside
+
 
 class DefinitionRegistry:
-    def __init__(self, runtime: Runtime, defaults: TaskOptions, tz: Zone, caps: Caps) -> None:
-        self._runtime = runtime
-        self.defaults = defaults
-        self._tz = tz
+    """Checks definitions and keeps them.
+
+    defaults: options of every source that does not set them
+    tz: the zone of schedules that name none
+    caps: the largest arguments and results
+    executors: names of the user's own executors
+    """
+
+    def __init__(
+        self,
+        defaults: TaskOptions | None = None,
+        tz: Zone = "UTC",
+        caps: Caps = _DEFAULT_CAPS,
+        executors: Iterable[str] = (),
+    ) -> None:
+        self.owner: TaskOwner = TaskOwner()
+        self.sources: Sources = Sources()
+        self.schedules: dict[str, ScheduleDefinition] = {}
+        self.consumers: dict[str, ConsumerDefinition] = {}  # those of `replace_consumers`
+        self.tz: Zone = tz
+        self.before_register: Callable[[Source], None] | None = None  # the runtime's; it may refuse by raising
+        self._defaults: TaskOptions = defaults or {}
+        self.default_options: ResolvedOptions = resolve("App(defaults=…)", self._defaults)
         self._caps = caps
-        self._places: dict[str, str] = {}
-        self._shared: dict[str, Limit] = {}  # lanes, as all who share them say it
-        runtime.pending_limits.other = resolve("App(defaults=…)", defaults).max_pending
-        parse_zone(tz)  # refuses one that is not there
+        self._executors = ("async", "thread", "process", *executors)
+        self._remotes: dict[str, RemoteDefinition] = {}
+        self._locations: dict[str, str] = {}
+        self._shared_lanes: dict[str, Limit] = {}  # as the first source that uses one defines it
+        parse_zone(tz)  # refuses an unknown one
 
     def function(
         self,
@@ -44,62 +67,108 @@ class DefinitionRegistry:
         if not callable(function):
             raise DeclarationError(f"@app.task goes on a function, not on {function!r}")
         own_name = name if name is not None else getattr(function, "__name__", type(function).__name__)
-        place = _location(function)
-        where = f"task {own_name!r} ({place})"
+        location = _location(function)
+        where = f"task {own_name!r} ({location})"
         if isinstance(aliases, str):
             raise DeclarationError(f"{where}: aliases must be a list of names, not the string {aliases!r}")
         names = [_checked(each, where) for each in (own_name, *aliases)]
-        resolved = resolve(where, self.defaults, options)
+        resolved = resolve(where, self._defaults, options)
         self._check_executor(resolved, where)
         try:
-            declared = FunctionDefinition(self._runtime, function, own_name, resolved, self._caps)
+            definition = FunctionDefinition(self.owner, function, own_name, resolved, self._caps)
         except BadLimit as error:
             raise BadLimit(f"{where}: {error}") from None
-        plan = None if schedule is None else self._plan(declared, schedule, where)
-        self._register(declared, names, place, plan)
-        return declared
-
-    def _check_executor(self, options: ResolvedOptions, where: str) -> None:
-        known = ("async", "thread", "process", *self._runtime.own_executors)
-        if options.executor is not None and options.executor not in known:
-            raise DeclarationError(f"{where}: no executor {options.executor!r}; there are {', '.join(known)}")
+        rule = None if schedule is None else self._schedule(definition, schedule, where)
+        self._register(definition, names, location, rule)
+        return definition
 
     def consumer(self, consumer: BaseTaskConsumer) -> None:
         if isinstance(consumer, type) or not isinstance(consumer, BaseTaskConsumer):
             raise DeclarationError(f"app.register() takes a consumer instance, not {consumer!r}")
-        place = _location(type(consumer))
-        where = f"consumer {type(consumer).__name__} ({place})"
+        location = _location(type(consumer))
+        where = f"consumer {type(consumer).__name__} ({location})"
         name = _checked(consumer.name, where)
-        source = ConsumerDefinition(consumer, self.defaults)
-        self._check_executor(source.options, where)
-        self._register(source, [name], place, source.schedule_definition(self._runtime.client, self._tz))
+        definition = ConsumerDefinition(consumer, self._defaults, self.owner)
+        self._check_executor(definition.options, where)
+        self._register(definition, [name], location, definition.schedule_definition(self.tz))
 
-    def _register(self, source: Source, names: list[str], place: str, plan: ScheduleDefinition | None) -> None:
+    def replace_consumers(self, consumers: Mapping[str, BaseTaskConsumer]) -> None:
+        """Takes the consumers of a TaskConsumerRegistry, which has checked them; those that are gone there go here."""
+        for name in [name for name in self.consumers if name not in consumers]:
+            del self.consumers[name]
+            self.remove(name)
+        for name, consumer in consumers.items():
+            known = self.consumers.get(name)
+            if known is None or known.consumer is not consumer:
+                definition = self.consumers[name] = ConsumerDefinition(consumer, owner=self.owner)
+                schedule = definition.schedule_definition()
+                self.schedules.pop(name, None)
+                if schedule is not None:
+                    self.schedules[name] = schedule
+                self.sources.put(definition)
+
+    def remove(self, name: str) -> None:
+        """Forgets a source and its schedule."""
+        self.schedules.pop(name, None)
+        self.sources.remove(name)
+
+    def by_name(self, name: str) -> FunctionDefinition | RemoteDefinition:
+        """What adds tasks of this name, whether its code is known here or not."""
+        source = self.sources.get(name)
+        if isinstance(source, FunctionDefinition):
+            return source
+        if isinstance(source, ConsumerDefinition):
+            return source.as_remote()
+        return self._remote(check_name(name, "name"))
+
+    def consumer_by_name(self, name: str) -> ConsumerDefinition | RemoteDefinition:
+        """What makes new tasks of a Task: the consumer, or a remote source of this name."""
+        source = self.sources.get(name)
+        return source if isinstance(source, ConsumerDefinition) else self._remote(name)
+
+    def _remote(self, name: str) -> RemoteDefinition:
+        known = self._remotes.get(name)
+        if known is None:
+            if len(self._remotes) >= _MAX_REMOTES:
+                self._remotes.clear()
+            options = resolve(f"task {name!r}", self._defaults)
+            known = self._remotes[name] = RemoteDefinition(self.owner, name, options)
+        return known
+
+    def limits(self) -> list[Limit]:
+        """What code says about concurrency, rates and lanes, for the store."""
+        return [limit for name, source in self.sources.items() for limit in source.limits(name)]
+
+    def _check_executor(self, options: ResolvedOptions, where: str) -> None:
+        if options.executor is not None and options.executor not in self._executors:
+            known = ", ".join(self._executors)
+            raise DeclarationError(f"{where}: no executor {options.executor!r}; there are {known}")
+
+    def _register(self, source: Source, names: list[str], location: str, schedule: ScheduleDefinition | None) -> None:
         for name in names:
-            if name in self._places:
+            if name in self._locations:
                 raise DuplicateTask(
-                    f"task {name!r} is declared twice: {self._places[name]} and {place}; give one of them name=…"
+                    f"task {name!r} is declared twice: {self._locations[name]} and {location}; give one of them name=…"
                 )
-        check_shared_lanes(self._shared, source.name, source.limits(source.name))
+        check_shared_lanes(self._shared_lanes, source.name, source.limits(source.name))
         for name in names:
-            self._places[name] = place
-        if plan is not None:
-            self._runtime.schedules[source.name] = plan
-        self._runtime.host.ensure_known(source.name, source.module)
-        self._runtime.sources.put(source, *names[1:])
-        extend_import_deadline()
-        self._runtime.logs.scheduler.info("Task registered: %s", source.name)
+            self._locations[name] = location
+        if schedule is not None:
+            self.schedules[source.name] = schedule
+        if self.before_register is not None:
+            self.before_register(source)
+        self.sources.put(source, *names[1:])
 
-    def _plan(self, declared: FunctionDefinition, schedule: object, where: str) -> ScheduleDefinition:
+    def _schedule(self, definition: FunctionDefinition, schedule: object, where: str) -> ScheduleDefinition:
         try:
-            rule = as_schedule(schedule, self._tz)
+            rule = as_schedule(schedule, self.tz)
         except BadSchedule as error:
             raise BadSchedule(f"{where}: {error}") from None
         args: Mapping[str, Any] = rule.args or {}
-        missing = [name for name in declared.codec.required if name not in args]
+        missing = [name for name in definition.codec.required if name not in args]
         if missing:
             raise BadSchedule(f"{where}: the schedule has no value for {', '.join(missing)}; give it args={{…}}")
-        return ScheduleDefinition(declared.name, rule, declared.new_task((), args))
+        return ScheduleDefinition(definition.name, rule, definition.new_task((), args))
 
 
 def _checked(name: str, where: str) -> str:

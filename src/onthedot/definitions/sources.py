@@ -9,6 +9,8 @@ from onthedot.codec.body import Headers
 from onthedot.model.options import ResolvedOptions
 from onthedot.stores.contract import Limit
 
+SCRIPT_MODULE = "__mp_main__"  # name of the main script in another process: multiprocessing's, which pickle knows
+
 
 class Source(Protocol):
     """A decorated function or a consumer, as the engine sees it."""
@@ -73,3 +75,13 @@ class Sources:
         self.known = frozenset(self.by_name)
         for callback in list(self._watchers):
             callback()
+
+
+def module_of(thing: object) -> str:
+    """The module that declares it."""
+    return module_name(getattr(thing, "__module__", None))
+
+
+def module_name(name: str | None) -> str:
+    """The main script is ``__main__`` in every process."""
+    return "__main__" if name in (None, SCRIPT_MODULE) else str(name)

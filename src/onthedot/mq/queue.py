@@ -6,10 +6,9 @@ import asyncio
 import logging
 from collections.abc import AsyncGenerator, Callable, Sequence
 from contextlib import asynccontextmanager
+from dataclasses import replace
 from functools import partial
-from typing import Any, TypeVar, cast, overload
-
-from msgspec.structs import replace
+from typing import Any, TypeVar, overload
 
 from onthedot.api.app import App
 from onthedot.api.functions import with_parameter
@@ -53,12 +52,17 @@ class MessageQueue:
             poll_interval=self.config.delay_fallback_interval,
             logger=logger,
         )
-        self.app.runtime.one_pool, self.app.runtime.slots = (
-            True,
-            {"async": self.config.max_workers},
-        )  # sync and async together
-        self.app.runtime.claim_batch = self.config.batch_size
-        self.app.runtime.keep_pending_on_stop = True  # a stop is not the end of the messages, also in memory
+        self._runtime = self.app.runtime
+        self._runtime.use(
+            replace(
+                self._runtime.config,
+                slots={"async": self.config.max_workers},
+                one_pool=True,  # sync and async handlers share them
+                claim_batch=self.config.batch_size,
+                keep_pending_on_stop=True,  # also in a memory store
+                lease_ms=int(self.config.processing_timeout * 1000) or 1,
+            )
+        )
         self._handlers: dict[str, Callable[[Any], Any]] = {}
         self._ended: asyncio.Event = asyncio.Event()
 
@@ -97,7 +101,7 @@ class MessageQueue:
 
     async def start(self) -> bool:
         """Handles messages until it is stopped. False: it was running already."""
-        if not await self.app.runtime.host.start():
+        if not await self._runtime.host.start():
             return False
         try:
             await self._ended.wait()
@@ -107,19 +111,19 @@ class MessageQueue:
 
     def start_background(self) -> asyncio.Task[bool]:
         """Handles messages beside what else this event loop does; await the answer to know that it runs."""
-        self._starting: asyncio.Task[bool] = asyncio.ensure_future(self.app.runtime.host.start())
+        self._starting: asyncio.Task[bool] = asyncio.ensure_future(self._runtime.host.start())
         return self._starting
 
     async def run(self, duration: float | None = None) -> None:
         """Handles messages for so many seconds, or until Ctrl+C or SIGTERM; a second one ends what still runs."""
         try:
-            await self.app.runtime.host.run_until_signal("loop", duration)
+            await self._runtime.host.run_until_signal("loop", duration)
         finally:  # also if this call was cancelled
             await self.stop()
 
     async def stop(self, timeout: float | None = None) -> bool:
         """Begins no more. Handlers finish, or are ended after `timeout` seconds and their messages go back."""
-        return await self.app.runtime.host.stop(timeout)
+        return await self._runtime.host.stop(timeout)
 
     async def __aenter__(self) -> MessageQueue:
         """Connects on this event loop; handles nothing before it is started."""
@@ -133,23 +137,20 @@ class MessageQueue:
     @asynccontextmanager
     async def _alive(self) -> AsyncGenerator[None, None]:
         """As long as it handles messages, whichever way it was started."""
-        runtime, self._ended = self.app.runtime, asyncio.Event()
-        if runtime.store.traits.lease_ms is not None:
-            most = min(runtime.store.traits.lease_ms, int(self.config.processing_timeout * 1000) or 1)
-            cast("Any", runtime.store).traits = replace(runtime.store.traits, lease_ms=most)
-        async with HealthMonitor(runtime).running(self.config.monitor_interval):
+        self._ended = asyncio.Event()
+        async with HealthMonitor(self._runtime).running(self.config.monitor_interval):
             yield
         self._ended.set()
 
     def is_running(self) -> bool:
-        return self.app.runtime.host.status == "running"
+        return self._runtime.host.status == "running"
 
     @property
     def status(self) -> dict[str, Any]:
         """What goes on in this process; asks nobody."""
-        worker = self.app.runtime.worker
+        worker = self._runtime.worker
         return {
-            "status": self.app.runtime.host.status,
+            "status": self._runtime.host.status,
             "topics": sorted(self._handlers),
             "running_count": len(worker.runs) if worker else 0,
             "last_error": repr(worker.last_error) if worker and worker.last_error else None,
@@ -157,12 +158,12 @@ class MessageQueue:
 
     async def health_check(self) -> HealthReport:
         """False if something is wrong with the store or the fleet: ``.checks`` says what."""
-        runtime = self.app.runtime
+        runtime = self._runtime
         return await examine(runtime.portal.run(lambda client: read_vitals(client.store, runtime.clock.now())))
 
     async def metrics(self) -> dict[str, dict[str, int]]:
         """How many messages there are in the store, by topic and state."""
-        return await self.app.runtime.portal.run(lambda client: client.operations.by_source())
+        return await self._runtime.portal.run(lambda client: client.operations.by_source())
 
     async def dead_letters(self, topic: str | None = None, *, limit: int = 1000) -> list[TaskInfo]:
         """Messages that failed for good, newest first: ``.uuid``, ``.args["payload"]``, ``.error``, ``.attempt``."""

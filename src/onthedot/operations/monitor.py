@@ -19,9 +19,10 @@ QUIET = 600_000  # ms for which the same problem is logged once
 class MonitoredRuntime(Protocol):
     """The part of a runtime that a monitor needs."""
 
-    logs: LogObserver
-    clock: Clock
-
+    @property
+    def logs(self) -> LogObserver: ...
+    @property
+    def clock(self) -> Clock: ...
     @property
     def store(self) -> Store: ...
     @property

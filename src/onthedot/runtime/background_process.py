@@ -155,7 +155,7 @@ def require_importable(boot: BootMessage) -> None:
 
 def run_hosted(app: Runtime, pipe: socket.socket) -> None:
     """Runs the app until the pipe says stop, or ends."""
-    app.sync_executor = "process"
+    app.registry.owner.sync_executor = "process"
     asyncio.run(_serve(app, pipe))
 
 

@@ -12,6 +12,7 @@ import socket
 import threading
 from contextlib import AsyncExitStack, suppress
 from contextvars import copy_context
+from dataclasses import replace
 
 from onthedot.definitions.consumers import ConsumerDefinition, TaskConsumerRegistry
 from onthedot.definitions.sources import Source
@@ -86,9 +87,10 @@ class PoolChild:
     def _enter(self, app: runtime.Runtime) -> None:
         """Once a child: its store is the worker's, and its state what lifespan() yields here."""
         if self._runtime is None:
-            self._runtime, app.url = app, self._boot.url
-            if app.lifespan is not None:
-                app.state = self._loop.run(self._inside.enter_async_context(app.lifespan()))
+            self._runtime = app
+            app.use(replace(app.config, url=self._boot.url))
+            if app.config.lifespan is not None:
+                app.state = self._loop.run(self._inside.enter_async_context(app.config.lifespan()))
                 app.lifespan_entered = True
 
     # -- finding
@@ -203,7 +205,7 @@ def _host(pipe: socket.socket, boot: BootMessage) -> None:
     except BaseException as error:  # noqa: BLE001 - told to whoever waits for it
         pipe.sendall(frame(RefusedMessage(encode_failure(error, 1))))
         return
-    app.url = boot.url
+    app.use(replace(app.config, url=boot.url))
     run_hosted(app, pipe)
 
 

@@ -19,9 +19,9 @@ from importlib.abc import InspectLoader
 from pathlib import Path
 from types import CodeType, FrameType, ModuleType
 
+from onthedot.definitions.sources import SCRIPT_MODULE, module_name
 from onthedot.executors.processes.messages import CodeLocation
 
-_MAIN = "__mp_main__"  # multiprocessing's word, which pickle and others know
 _PATIENCE = 2.0  # seconds a script may go on after start() without declaring anything
 
 
@@ -38,19 +38,12 @@ class ImportState:
     ended: str = ""  # "file:line" of the call that ended it
 
 
-def module_of(thing: object) -> str:
-    """Where it is declared; the script is __main__ wherever it is imported."""
-    module: str | None = getattr(thing, "__module__", None)
-    return "__main__" if module in (None, _MAIN) else str(module)
-
-
 def calling_module() -> str:
     """The module of the code that called into this package."""
     frame = sys._getframe(1)
     while frame.f_back is not None and str(frame.f_globals.get("__name__", "")).partition(".")[0] == "onthedot":
         frame = frame.f_back
-    name = frame.f_globals.get("__name__")
-    return "__main__" if name in (None, _MAIN) else str(name)
+    return module_name(frame.f_globals.get("__name__"))
 
 
 def current_location() -> CodeLocation:
@@ -85,13 +78,13 @@ def load_script(code: CodeLocation) -> None:
         return
     ImportState.loaded = True
     module, compiled = _script(code)
-    sys.modules["__main__"] = sys.modules[_MAIN] = module
+    sys.modules["__main__"] = sys.modules[SCRIPT_MODULE] = module
     with _mark():
         exec(compiled, module.__dict__)  # noqa: S102 - the user's own script
 
 
 def _script(code: CodeLocation) -> tuple[ModuleType, CodeType]:
-    module = ModuleType(_MAIN)
+    module = ModuleType(SCRIPT_MODULE)
     if code.name is not None:
         spec = importlib.util.find_spec(code.name)
         if spec is None or not isinstance(spec.loader, InspectLoader):

@@ -6,9 +6,9 @@ import asyncio
 import contextlib
 import faulthandler
 import fnmatch
-import importlib
 import os
 import signal
+from dataclasses import replace
 from types import FrameType
 from typing import Any
 
@@ -16,6 +16,8 @@ import msgspec
 
 from onthedot import App, OnTheDotError
 from onthedot.observability import log_format
+from onthedot.runtime.config import RuntimeConfig
+from onthedot.runtime.runtime import Runtime
 from onthedot.runtime.settings import store_url
 from onthedot.supervisor.app_loader import load_app
 from onthedot.supervisor.banner import banner_line
@@ -35,9 +37,8 @@ def run_child(fd: int, options: str) -> int:
     try:
         app = load_app(config.app)
         log_format.configure(config.log_format, app)
-        _apply(app, config)
-        parent.store = lambda: (str(app.runtime.url), app.name)
-        app.runtime.heartbeat_delegate = parent
+        app.runtime.use(_configured(app.runtime, config, parent))
+        parent.store = lambda: (app.runtime.url, app.name)
         return asyncio.run(WorkerMain(app, config, parent).run())
     except OnTheDotError as error:  # reported once by the supervisor, not by each process
         parent.send(WorkerReport(error=str(error)[:_MAX_ERROR]))
@@ -48,29 +49,27 @@ def _ignore(number: int, frame: FrameType | None) -> None:
     """The supervisor handles Ctrl+C. Not SIG_IGN: programs that tasks start would inherit it."""
 
 
-def _apply(app: App[Any], config: LaunchOptions) -> None:
+def _configured(runtime: Runtime, options: LaunchOptions, parent: ParentChannel) -> RuntimeConfig:
     """The command line takes precedence over the code."""
-    runtime = app.runtime
-    if config.store is not None:
-        runtime.url = os.environ["ONTHEDOT_STORE"] = store_url(config.store)
-    if config.concurrency is not None:
-        slots = config.concurrency
-        runtime.slots.update({"async": slots, "thread": slots, "process": min(slots, runtime.slots["process"])})
-        runtime.one_pool = slots == 1
-    for module in runtime.include:
-        importlib.import_module(module)
-    if config.only:
-        _keep_only(app, config.only)
+    config = replace(runtime.config, heartbeat_delegate=parent)
+    if options.store is not None:
+        url = os.environ["ONTHEDOT_STORE"] = store_url(options.store)
+        config = replace(config, url=url)
+    if options.concurrency is not None:
+        count = options.concurrency
+        slots = {"async": count, "thread": count, "process": min(count, config.slots["process"])}
+        config = replace(config, slots=slots, one_pool=count == 1)
+    runtime.import_included()
+    if options.only:
+        config = replace(config, only_sources=_matching(runtime.sources.known, options.only))
+    return config
 
 
-def _keep_only(app: App[Any], globs: tuple[str, ...]) -> None:
-    names = [name for name, _ in app.runtime.sources.items()]
-    for name in names:
-        if not any(fnmatch.fnmatchcase(name, glob) for glob in globs):
-            app.runtime.sources.remove(name)
-            app.runtime.schedules.pop(name, None)
-    if not app.runtime.sources.known:
+def _matching(names: frozenset[str], globs: tuple[str, ...]) -> frozenset[str]:
+    found = frozenset(name for name in names if any(fnmatch.fnmatchcase(name, glob) for glob in globs))
+    if not found:
         raise CommandError(f"--only {' '.join(globs)}: no such source; there are {', '.join(sorted(names)) or 'none'}")
+    return found
 
 
 class WorkerMain:
@@ -117,7 +116,7 @@ class WorkerMain:
                     WorkerReport(
                         turns=worker.turns,
                         stopping=self._runtime.host.status == "stopping",
-                        max_turn_gap=max(60.0, 3 * self._runtime.poll_interval),
+                        max_turn_gap=max(60.0, 3 * self._runtime.config.poll_interval),
                     )
                 )
             await asyncio.sleep(_REPORT_INTERVAL)

@@ -8,8 +8,10 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
-from contextlib import ExitStack, asynccontextmanager
+from contextlib import AbstractContextManager, asynccontextmanager
+from dataclasses import replace
 from datetime import datetime, timedelta
+from functools import partial
 from math import ceil, inf
 from typing import Any, TypedDict, TypeVar, Unpack
 
@@ -79,27 +81,28 @@ class TestApp(DriverLimits):
         self.clock: ManualClock = clock or ManualClock()
         self.sync: SyncTestApp = SyncTestApp(self)
         self._runtime = app.runtime
-        self._stack: ExitStack | None = None
+        self._override: AbstractContextManager[None] | None = None
         self._driven = False
 
     def __enter__(self) -> TestApp:
-        runtime = self._runtime
-        with ExitStack() as stack:
-            stack.enter_context(self.app.override(store="memory://", clock=self.clock))
-            for target, name, value in (
-                (runtime, "keep_pending_on_stop", True),
-                (runtime, "poll_interval", inf),  # so that every timer is an alarm
-                (runtime.portal, "_new_client", lambda: BoundedClient(runtime, self)),
-            ):
-                stack.callback(setattr, target, name, getattr(target, name))
-                setattr(target, name, value)
-            self._stack = stack.pop_all()
+        config = replace(
+            self._runtime.config,
+            url="memory://",
+            clock=self.clock,
+            keep_pending_on_stop=True,
+            poll_interval=inf,  # so that every timer is an alarm
+            client_factory=partial(BoundedClient, limits=self),
+        )
+        override = self._runtime.override(config)
+        override.__enter__()
+        self._override = override
         return self
 
     def __exit__(self, *exc: object) -> None:
-        stack, self._stack = self._stack, None
-        if stack is not None:
-            stack.close()
+        override = self._override
+        self._override = None
+        if override is not None:
+            override.__exit__(None, None, None)
 
     def __repr__(self) -> str:
         return f"<TestApp {self.app.name} at {self.now()}>"
@@ -155,7 +158,7 @@ class TestApp(DriverLimits):
             raise errors[0]
 
     def _check_entered(self) -> None:
-        if self._stack is None:
+        if self._override is None:
             raise SchedulerStateError("write `with TestApp(app) as test: …`: outside of it, the app is the real one")
 
     # -- looking

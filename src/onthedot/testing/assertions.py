@@ -12,7 +12,8 @@ from typing import Any
 from onthedot.client.client import StoreClient
 from onthedot.clock.epoch import from_ms
 from onthedot.definitions.consumers import BaseTaskConsumer
-from onthedot.definitions.functions import FunctionDefinition, RemoteDefinition
+from onthedot.definitions.functions import FunctionDefinition
+from onthedot.definitions.remote import RemoteDefinition
 from onthedot.errors import ArgumentError
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.model.task_info import task_info

@@ -14,14 +14,14 @@ from math import ceil
 
 from msgspec.structs import replace
 
-from onthedot.client.client import StoreClient
+from onthedot.client.client import ClientConfig, StoreClient
 from onthedot.clock.epoch import from_ms
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import SchedulerStateError
 from onthedot.runtime.runtime import Runtime
 from onthedot.schedules.definition import resolve_rule
 from onthedot.schedules.stored_rule import after_resume, decode_rule
-from onthedot.stores.contract import ChangeEntry, Lease, Record
+from onthedot.stores.contract import ChangeEntry, Lease, Record, Store
 from onthedot.testing.assertions import shown
 
 _AGES = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but a session's lease is
@@ -40,13 +40,13 @@ class DriverLimits:
 class BoundedClient(StoreClient):
     """Does not wait for ever for a task that nobody runs."""
 
-    def __init__(self, runtime: Runtime, pace: DriverLimits) -> None:
-        super().__init__(runtime.store, runtime.client_config())
-        self._pace = pace
+    def __init__(self, store: Store, config: ClientConfig, limits: DriverLimits) -> None:
+        super().__init__(store, config)
+        self._limits = limits
 
     async def wait_for_end(self, uuid: str, timeout: float | None) -> Record:
         try:
-            return await super().wait_for_end(uuid, self._pace.give_up if timeout is None else timeout)
+            return await super().wait_for_end(uuid, self._limits.give_up if timeout is None else timeout)
         except TimeoutError as error:
             how = "in a test tasks run inside advance(), run_until_idle() and drain(): call one of them first"
             raise TimeoutError(f"{error}; {how}") from None  # a note would not come over from another thread

@@ -47,7 +47,8 @@ def test_one_object_with_the_settings_of_the_seed(store: str, file: Path) -> Non
     assert scheduler is get_scheduler()
     runtime = scheduler.runtime
     assert (runtime.url, runtime.name) == (f"sqlite:///{file}" if store == "sqlite" else "memory://", "onthedot")
-    assert (runtime.slots["async"], runtime.one_pool, runtime.poll_interval, runtime.stop_timeout) == (1, True, 10, 5)
+    config = runtime.config
+    assert (config.slots["async"], config.one_pool, config.poll_interval, config.stop_timeout) == (1, True, 10, 5)
     assert scheduler.registry is TaskConsumerRegistry
 
 

@@ -333,7 +333,8 @@ def test_tasks_declared_after_start_are_picked_up_at_once(script: Callable[[str]
 
 def test_max_workers_bounds_threads_and_processes() -> None:
     app = App("c", store="memory://", max_workers=3)
-    assert (app.runtime.slots["thread"], app.runtime.slots["process"]) == (3, 3)
+    slots = app.runtime.config.slots
+    assert (slots["thread"], slots["process"]) == (3, 3)
 
 
 def test_task_timeout_holds_for_tasks_that_say_nothing() -> None:

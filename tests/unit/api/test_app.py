@@ -139,7 +139,7 @@ async def test_a_call_that_has_not_been_made(app: App, send: Any) -> None:
 
 async def test_named_adds_without_having_the_code(app: App, clock: ManualClock) -> None:
     other = App("shop", store="memory://")
-    other.runtime._store = app.runtime.store  # as if both had the URL of a shared one
+    other.runtime.use_store(app.runtime.store)  # as if both had the URL of a shared one
 
     @other.task(name="report.build")
     async def build(customer: str, day: str) -> str:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import json
 import threading
+from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -46,7 +47,7 @@ def count_turns(scheduler: Scheduler) -> list[None]:
 async def test_an_idle_scheduler_never_wakes() -> None:
     clock, work = ManualClock(), Work()
     scheduler = scheduler_of(work, poll_interval=10)
-    with scheduler.runtime.override(None, clock):
+    with scheduler.runtime.override(replace(scheduler.runtime.config, clock=clock)):
         turns = count_turns(scheduler)
         await scheduler.start()
         scheduler.add_task(Task("work", {"n": 1}, clock.moment() + timedelta(hours=1)))  # waiting is idle, too
@@ -66,7 +67,7 @@ async def test_an_idle_scheduler_never_wakes() -> None:
 async def test_a_poll_is_one_turn_for_any_number_of_sources() -> None:
     clock = ManualClock()
     scheduler = scheduler_of(*(Work(f"work{number}") for number in range(30)), poll_interval=10, concurrency=2)
-    with scheduler.runtime.override(None, clock):
+    with scheduler.runtime.override(replace(scheduler.runtime.config, clock=clock)):
         turns = count_turns(scheduler)
         await scheduler.start()
         await every_chance()
@@ -82,7 +83,7 @@ async def test_what_is_due_begins_in_the_first_turn() -> None:
     """Though its source had nothing before and was not worth asking."""
     clock, work = ManualClock(), Work(gated=True)
     scheduler = scheduler_of(work, poll_interval=10)
-    with scheduler.runtime.override(None, clock):
+    with scheduler.runtime.override(replace(scheduler.runtime.config, clock=clock)):
         turns = count_turns(scheduler)
         await scheduler.start()
         scheduler.add_task(Task("work", {"n": 1}, clock.moment() + timedelta(seconds=1)))
@@ -99,7 +100,7 @@ async def test_an_alarm_is_two_turns_for_any_number_of_sources() -> None:
     """One that makes it ready and tells of it, one that claims it: not one for each that may be meant."""
     clock, works = ManualClock(), [Work(f"work{number}", gated=True) for number in range(30)]
     scheduler = scheduler_of(*works, poll_interval=10, concurrency=2)
-    with scheduler.runtime.override(None, clock):
+    with scheduler.runtime.override(replace(scheduler.runtime.config, clock=clock)):
         turns = count_turns(scheduler)
         await scheduler.start()
         scheduler.add_task(Task("work29", {"n": 1}, clock.moment() + timedelta(seconds=1)))
@@ -117,7 +118,7 @@ async def test_a_full_scheduler_does_not_spin() -> None:
     """All slots taken and more waiting: nothing to do until one is free."""
     clock, work = ManualClock(), Work(gated=True)
     scheduler = scheduler_of(work, poll_interval=10)
-    with scheduler.runtime.override(None, clock):
+    with scheduler.runtime.override(replace(scheduler.runtime.config, clock=clock)):
         turns = count_turns(scheduler)
         for n in range(3):
             scheduler.add_task(Task("work", {"n": n}, clock.moment()))

@@ -11,7 +11,7 @@ import pytest
 from onthedot.client.add_batcher import AddBatcher
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import ArgumentError, StoreFull
-from onthedot.stores.contract import Added, NewTask
+from onthedot.stores.contract import Added, NewTask, StoreTraits
 from onthedot.stores.memory import MemoryStore
 from tests.support.waits import until
 
@@ -21,11 +21,9 @@ Gated = Callable[[], "Gate"]
 class Gate(MemoryStore):
     """Writes when it is let, and notes what goes together."""
 
-    immediate = False
-
-    def __init__(self, clock: ManualClock, *, direct: bool) -> None:
+    def __init__(self, clock: ManualClock, *, cancel_safe: bool) -> None:
         super().__init__(clock)
-        self.direct = direct
+        self.traits = StoreTraits(shared=False, cancel_safe=cancel_safe)
         self.open = asyncio.Event()
         self.began: list[str] = []
 
@@ -41,16 +39,21 @@ class Gate(MemoryStore):
 
 @pytest.fixture(params=[False, True], ids=["by a task", "direct"])
 def gated(request: pytest.FixtureRequest, clock: ManualClock) -> Gated:
-    return lambda: Gate(clock, direct=request.param)
+    return lambda: Gate(clock, cancel_safe=request.param)
 
 
 def new(uuid: str, body: bytes = b"{}") -> NewTask:
     return NewTask(uuid, "a", body)
 
 
+async def add(adder: AddBatcher, task: NewTask) -> Added:
+    (added,) = await adder.add([task])
+    return added
+
+
 async def begun(adder: AddBatcher, store: Gate, *uuids: str) -> list[asyncio.Task[Added]]:
     """All have asked, and the first is being written."""
-    adding = [asyncio.create_task(adder.add(new(uuid))) for uuid in uuids]
+    adding = [asyncio.create_task(add(adder, new(uuid))) for uuid in uuids]
     await until(lambda: store.began)
     return adding
 
@@ -59,12 +62,12 @@ async def test_what_gathers_goes_together(gated: Gated) -> None:
     store = gated()
     adder = AddBatcher(store)
     first = await begun(adder, store, "a")
-    rest = [asyncio.create_task(adder.add(new(uuid))) for uuid in "bcd"]
+    rest = [asyncio.create_task(add(adder, new(uuid))) for uuid in "bcd"]
     await asyncio.sleep(0)
     store.open.set()
     assert [added.uuid for added in await asyncio.gather(*first, *rest)] == list("abcd")
-    assert [added.fresh for added in await asyncio.gather(*(adder.add(new(uuid)) for uuid in "ef"))] == [True, True]
-    assert (await adder.add(new("g"))).fresh
+    assert [added.fresh for added in await asyncio.gather(*(add(adder, new(uuid)) for uuid in "ef"))] == [True, True]
+    assert (await add(adder, new("g"))).fresh
     assert store.began == ["a", "bcd", "ef", "g"], "who came together comes together again"
 
 
@@ -72,14 +75,14 @@ async def test_who_gives_up_does_not_take_others_along(gated: Gated) -> None:
     store = gated()
     adder = AddBatcher(store)
     (first,) = await begun(adder, store, "a")
-    second, third = (asyncio.create_task(adder.add(new(uuid))) for uuid in "bc")
+    second, third = (asyncio.create_task(add(adder, new(uuid))) for uuid in "bc")
     await asyncio.sleep(0)
     first.cancel()
     second.cancel()
     store.open.set()
     assert (await third).fresh
     assert [first.cancelled(), second.cancelled()] == [True, True]
-    assert (await adder.add(new("d"))).fresh
+    assert (await add(adder, new("d"))).fresh
 
 
 @pytest.mark.parametrize(("body", "kind"), [(b"full", StoreFull), (b"odd", ArgumentError)])
@@ -88,9 +91,9 @@ async def test_what_cannot_be_stored_is_told_to_who_added_it(gated: Gated, body:
     store.open.set()
     adder = AddBatcher(store)
     with pytest.raises(kind, match=r"no room|cannot take it: TypeError: odd"):
-        await adder.add(new("a", body))
+        await add(adder, new("a", body))
     results = await asyncio.gather(
-        adder.add(new("b")), adder.add(new("c", b"odd")), adder.add(new("d")), return_exceptions=True
+        add(adder, new("b")), add(adder, new("c", b"odd")), add(adder, new("d")), return_exceptions=True
     )
     assert [type(each) for each in results] == [Added, ArgumentError, Added]
 

@@ -29,7 +29,8 @@ class Shop:
         self.stack.callback(app.shutdown)
         self.apps.append(app)
         if self._url == "memory://":  # what is private to a process is shared by those of the test
-            app.runtime._store = store = self.apps[0].runtime.store
+            store = self.apps[0].runtime.store
+            app.runtime.use_store(store)
             store.traits = StoreTraits(shared=True, synchronous=True)
         return app
 

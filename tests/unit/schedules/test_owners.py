@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import logging
 from collections.abc import Sequence
 from datetime import UTC, datetime, timedelta
@@ -162,7 +163,7 @@ async def test_declared_and_gone_while_running(clock: ManualClock) -> None:
 
         await until(so)
 
-    with scheduler.runtime.override(None, clock):
+    with scheduler.runtime.override(dataclasses.replace(scheduler.runtime.config, clock=clock)):
         await scheduler.start()
         scheduler.registry.register(ticks)
         await becomes(False)

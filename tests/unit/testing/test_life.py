@@ -120,26 +120,14 @@ async def test_two_loops_one_after_the_other(app: App, test: TestApp) -> None:
 
 async def test_the_app_is_as_before_afterwards(app: App) -> None:
     runtime = app.runtime
-    before = (
-        runtime.url,
-        runtime.clock,
-        runtime.poll_interval,
-        runtime.keep_pending_on_stop,
-        runtime.portal._new_client,
-    )
+    before = runtime.config
     with TestApp(app) as test:
         await test.run_until_idle()
         with TestApp(app) as inner:
             await inner.advance(5)
         assert test.now() == START
         await test.advance(1)
-    assert (
-        runtime.url,
-        runtime.clock,
-        runtime.poll_interval,
-        runtime.keep_pending_on_stop,
-        runtime.portal._new_client,
-    ) == before
+    assert runtime.config is before
 
 
 async def test_each_block_begins_empty(app: App) -> None:

@@ -54,7 +54,7 @@ async def test_a_foreign_lock(tmp_path: Path) -> None:
 async def test_who_gives_up_has_added_nothing(tmp_path: Path) -> None:
     store = await opened(tmp_path / "t.db")
     with locked(tmp_path / "t.db"), pytest.raises(StoreUnavailable):
-        await AddBatcher(store, timeout=0.2).add(NewTask("u1", "a", b""))
+        await AddBatcher(store, timeout=0.2).add([NewTask("u1", "a", b"")])
     assert list(await store.get(["u1"])) == [None]
     await store.add([NewTask("u2", "a", b"")])
     assert list(await store.get(["u1"])) == [None]

@@ -1,0 +1,37 @@
+"""Lanes of tasks that are added without their code."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Sequence
+
+from msgspec.structs import replace
+
+from onthedot.codec.untyped import decode_untyped
+from onthedot.model.limits import LaneRule, lane_rule
+from onthedot.stores.contract import NewTask, Store
+
+_FRESH = 1.0  # seconds for which rules are used without reading them again: a read costs half as much as an add
+
+
+class LaneRouter:
+    """Finds the lane of a remote task by the rule that its code, when it last ran, left in the store."""
+
+    def __init__(self, store: Store) -> None:
+        self._store = store
+        self._rules: dict[str, LaneRule | None] = {}  # by source
+        self._read_at = -_FRESH
+
+    async def route(self, tasks: Sequence[NewTask]) -> list[NewTask]:
+        if time.monotonic() - self._read_at >= _FRESH:
+            limits = await self._store.limits()
+            self._rules = {name: lane_rule(limits, name) for name in {limit.name for limit in limits}}
+            self._read_at = time.monotonic()
+        return [_with_lane(task, self._rules.get(task.source)) for task in tasks]
+
+
+def _with_lane(task: NewTask, rule: LaneRule | None) -> NewTask:
+    if rule is None:
+        return task
+    lane, cost = rule.of(task.source, decode_untyped(task.body)[0])
+    return replace(task, lane=lane, policy=replace(task.policy, cost=cost))

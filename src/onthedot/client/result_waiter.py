@@ -1,0 +1,80 @@
+"""Waiting for the ends of tasks."""
+
+from __future__ import annotations
+
+import asyncio
+from collections import defaultdict
+from contextlib import aclosing
+
+from onthedot.errors import StoreError, TaskNotFound
+from onthedot.observability.logs import LogObserver
+from onthedot.stores.contract import Record, Store
+
+_ENDED = ("succeeded", "failed", "cancelled")
+_POLL = 1.0  # seconds: a hint may be lost, and tasks of other processes send theirs to them
+
+
+class ResultWaiter:
+    """Waits on hints from the store, and reads a task again every second without one."""
+
+    def __init__(self, store: Store, client: str, logs: LogObserver) -> None:
+        self._store = store
+        self._client = client
+        self._logs = logs
+        self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
+        self._listener: asyncio.Task[None] | None = None
+
+    async def wait(self, uuid: str, timeout: float | None) -> Record:
+        """Returns the task when it has ended. TimeoutError: it has not; TaskNotFound: it is unknown or purged."""
+        if self._listener is None:
+            self._listener = asyncio.create_task(self._listen())
+        try:
+            async with asyncio.timeout(timeout):
+                return await self._wait(uuid)
+        except TimeoutError:
+            raise TimeoutError(f"task {uuid} has not ended within {timeout:g} s") from None
+
+    async def _wait(self, uuid: str) -> Record:
+        while True:
+            hinted = asyncio.get_running_loop().create_future()
+            self._waiters[uuid].append(hinted)  # before the read: an end after it sends a hint
+            try:
+                (record,) = await self._store.get((uuid,))
+                if record is None:
+                    raise TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
+                if record.state in _ENDED:
+                    return record
+                await asyncio.wait([hinted], timeout=_POLL)
+            finally:
+                self._waiters[uuid].remove(hinted)
+                if not self._waiters[uuid]:
+                    del self._waiters[uuid]
+
+    async def _listen(self) -> None:
+        while True:
+            try:
+                async with aclosing(self._store.hints(self._client)) as hints:
+                    async for hint in hints:
+                        for uuid in list(self._waiters) if hint.resync else hint.ended & self._waiters.keys():
+                            self._wake(uuid)
+            except StoreError as error:  # meanwhile tasks are read every second
+                self._logs.store_failed("listening for ends", error)
+                await asyncio.sleep(_POLL)
+
+    def _wake(self, uuid: str) -> None:
+        for hinted in self._waiters[uuid]:
+            if not hinted.done():
+                hinted.set_result(None)
+
+    async def drain(self, timeout: float) -> None:
+        """Gives those who wait a last chance, for `timeout` seconds at most."""
+        waiting = [each for waiters in self._waiters.values() for each in waiters]
+        if waiting:
+            await asyncio.wait(waiting, timeout=timeout)
+
+    async def close(self) -> None:
+        listener = self._listener
+        self._listener = None
+        if listener is not None:
+            listener.cancel()
+            await asyncio.wait([listener])
