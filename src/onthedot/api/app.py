@@ -1,4 +1,4 @@
-"""The app: declares, adds, runs."""
+"""The app: it declares tasks, adds them and runs them."""
 
 from __future__ import annotations
 
@@ -14,8 +14,8 @@ from weakref import WeakSet
 
 from onthedot.api.functions import Call, NamedTask, ScheduledFunction, TaskFunction
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
+from onthedot.api.operations import AppOperations, SyncOperations
 from onthedot.api.schedules import Schedules, SyncSchedules
-from onthedot.client.portal import Portal
 from onthedot.clock.durations import Duration
 from onthedot.clock.protocol import Clock
 from onthedot.codec.body import Caps
@@ -47,11 +47,11 @@ R = TypeVar("R")
 
 _DEFAULT_CAPS = Caps()
 
-open_apps: WeakSet[App[Any]] = WeakSet()  # for the pytest plugin: the only app of a process needs no naming
+open_apps: WeakSet[App[Any]] = WeakSet()  # for the pytest plugin, which takes the only app of a process
 
 
 class _Decorator(Protocol):
-    """``@app.task(…)``: knows an async function from a sync one."""
+    """``@app.task(…)``: the result of an async function is what it returns when awaited."""
 
     @overload
     def __call__(
@@ -62,7 +62,31 @@ class _Decorator(Protocol):
 
 
 class App(Generic[S]):
-    """Tasks and the way to run them.
+    """Declares tasks, adds them to a store and runs them.
+
+    `operations` finds and changes tasks of all processes, `schedules` their schedules; `sync` has both for sync code.
+    `runtime` is for the packages of this project and may change in any release.
+
+    Args:
+        name: Separates apps that share a store.
+        store: URL of the store; by default ``$ONTHEDOT_STORE``, else the file ``onthedot.db`` in the current folder.
+        lifespan: Makes an async context manager that surrounds a worker; what it yields is ``app.state``.
+        include: Modules that a worker imports, for the tasks that they declare.
+        tz: Time zone of schedules that name none.
+        defaults: Options of every task that does not set them itself.
+        concurrency: How many async tasks run at once in a process; 1: one task at a time, of any kind.
+        threads: How many tasks run in threads at once; by default the number of cores + 4, at most 32.
+        processes: How many tasks run in processes at once; by default the number of cores.
+        max_workers: Sets `threads` and `processes`, where they are not given.
+        task_timeout: Default of the option `timeout`.
+        stop_timeout: How long running tasks may go on at a stop; then they are cancelled and run again later. None:
+            without a limit.
+        poll_interval: How often a worker looks at the store without being notified.
+        max_pending: How many tasks may be pending in all processes together; above it an add raises `StoreFull`.
+        max_kept: How many ended tasks are kept at most.
+        executors: Your own executors by name, for the option `executor`.
+        caps: The largest size of arguments and results.
+        logger: Takes all log lines of the app, instead of the loggers ``onthedot.…``.
 
     >>> app = App("shop", store="memory://")
     >>> @app.task(max_retries=3)
@@ -118,6 +142,7 @@ class App(Generic[S]):
         self.runtime: Runtime = Runtime(config, self._registry)
         self._portal = self.runtime.portal
         self.schedules: Schedules = Schedules(self.runtime)
+        self.operations: AppOperations = AppOperations(self._portal)
         self.sync: SyncOperations = SyncOperations(self._portal, SyncSchedules(self.runtime))
         open_apps.add(self)
 
@@ -145,7 +170,15 @@ class App(Generic[S]):
         schedule: object = None,
         **options: Any,
     ) -> Any:
-        """Declares a function as a task; bare, or with options."""
+        """Declares a function as a task: ``@app.task``, or ``@app.task(max_retries=3)``.
+
+        Args:
+            function: The function, where the decorator has no options.
+            name: Source of its tasks; by default the name of the function.
+            aliases: Former names, whose tasks it runs too.
+            schedule: When it runs by itself: a cron str, timedelta, time, aware datetime or a rule. It can be added too.
+            options: See `TaskOptions`.
+        """
 
         def decorate(function: Callable[..., Any]) -> Any:
             declared = self._registry.function(function, name, aliases, schedule, cast(TaskOptions, options))
@@ -156,8 +189,13 @@ class App(Generic[S]):
     def schedule(
         self, schedule: object, *, name: str | None = None, **options: Unpack[TaskOptions]
     ) -> Callable[[Callable[P, R]], ScheduledFunction[P, R]]:
-        """Declares a function that runs only on schedule: a cron str, timedelta, time, aware datetime, or a rule."""
+        """Declares a function that runs only on schedule.
 
+        Args:
+            schedule: A cron str, timedelta, time, aware datetime, or a rule such as `CronSchedule`.
+            name: Source of its tasks and name of the schedule; by default the name of the function.
+            options: See `TaskOptions`.
+        """
         if schedule is None:
             raise BadSchedule("@app.schedule(schedule=None): it runs only on schedule, so give it one")
 
@@ -167,7 +205,7 @@ class App(Generic[S]):
         return decorate
 
     def register(self, consumer: BaseTaskConsumer) -> None:
-        """Takes a consumer class's instance into this app. The global registry is never read."""
+        """Declares a consumer, an instance of a `BaseTaskConsumer`. An app does not read the global registry."""
         self._registry.consumer(consumer)
 
     def around(self, layer: Around) -> Around:
@@ -180,35 +218,35 @@ class App(Generic[S]):
     # -- adding
 
     def named(self, name: str) -> NamedTask:
-        """A task by name, to be added without having its code."""
+        """Returns a source by name, to add its tasks without its code; arguments are checked where they run."""
         return NamedTask(self._portal, self._registry.by_name(name), {})
 
     async def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[AsyncTaskHandle[Any]]:
-        """Adds calls of any functions: ``await app.enqueue_many([send.s("a"), build.s("x")])``."""
+        """Adds calls of any functions in one step: ``await app.enqueue_many([send.s("a"), build.s("x")])``."""
         made = [(call, call.new_task()) for call in calls]
         remote = {call.source for call, _ in made if call.is_remote}
         many = await self._portal.run(lambda client: client.add_many([new for _, new in made], remote))
         return [call.async_handle(new, added) for (call, new), added in zip(made, many, strict=True)]
 
     def handle(self, uuid: str) -> TaskHandle[Any]:
-        """The handle of any task, for sync code."""
+        """Returns the handle of any task, for sync code; its result is made of plain values."""
         return TaskHandle(self._portal, uuid, decode_untyped_result, added=False)
 
     def ahandle(self, uuid: str) -> AsyncTaskHandle[Any]:
-        """The handle of any task, for async code."""
+        """Returns the handle of any task, for async code; its result is made of plain values."""
         return AsyncTaskHandle(self._portal, uuid, decode_untyped_result, added=False)
 
     # -- running
 
     @property
     def state(self) -> S:
-        """What ``lifespan`` yielded; there while a worker runs in this process."""
+        """What ``lifespan`` yielded, while a worker runs in this process."""
         if self.runtime.config.lifespan is not None and not self.runtime.lifespan_entered:
             raise SchedulerStateError("app.state is there only where tasks run: lifespan() has not been entered here")
         return cast(S, self.runtime.state)
 
     async def __aenter__(self) -> App[S]:
-        """Connects on this event loop: can add and look, runs nothing."""
+        """Connects on this event loop, to add and read tasks; runs none."""
         await self._portal.connect()
         return self
 
@@ -217,7 +255,7 @@ class App(Generic[S]):
 
     @asynccontextmanager
     async def running(self) -> AsyncGenerator[App[S], None]:
-        """Works tasks inside this event loop, until the block ends."""
+        """Runs tasks inside this event loop, until the block ends."""
         if not await self.runtime.host.start("loop"):
             raise SchedulerStateError(f"app {self.name!r} is already {self.runtime.host.status} on this event loop")
         try:
@@ -227,7 +265,7 @@ class App(Generic[S]):
 
     @contextmanager
     def background(self, process: bool = False) -> Generator[App[S], None, None]:
-        """Works tasks on a thread of their own, or in a process of their own, until the block ends."""
+        """Runs tasks in the background until the block ends: on a thread, or with ``process=True`` in a process."""
         if not self.start(auto=True, threading=not process):
             raise SchedulerStateError(f"app {self.name!r} is already {self.runtime.host.status} in the background")
         try:
@@ -236,15 +274,17 @@ class App(Generic[S]):
             self.shutdown()
 
     def run(self) -> None:
-        """Works tasks in the foreground until Ctrl+C or SIGTERM."""
+        """Runs tasks in the foreground until Ctrl+C or SIGTERM."""
         forbid_during_import()
         self.runtime.host.run()
 
     def start(self, auto: bool = False, threading: bool = True) -> bool:
-        """auto=False blocks like ``run()``; auto=True works in the background until ``shutdown()`` or the exit.
+        """Runs tasks. Returns True if this call started it.
 
-        threading says where a background scheduler lives, on a thread or in a process of its own, and where sync
-        functions run that name no executor. A process imports the script: it finds what is declared at module level.
+        Args:
+            auto: False: blocks like ``run()``. True: in the background, until ``shutdown()`` or the exit.
+            threading: True: the background is a thread, and sync functions run in threads unless they name an executor.
+                False: both are processes. A process imports the script and finds what is declared at module level.
         """
         if ImportState.marked and auto:  # this is an import by one of our own processes
             extend_import_deadline(started=True)
@@ -254,17 +294,20 @@ class App(Generic[S]):
         if not auto:
             self.run()
             return True
-        started = (
-            self.runtime.host.start_thread()
-            if threading
-            else self.runtime.host.start_process(self.runtime.start_process)
-        )
+        if threading:
+            started = self.runtime.host.start_thread()
+        else:
+            started = self.runtime.host.start_process(self.runtime.start_process)
         if started:
             atexit.register(self.shutdown)
         return started
 
     def shutdown(self, timeout: float | None = None) -> bool:
-        """Ends a background start; running tasks get `timeout` seconds (stop_timeout). True: this call did it."""
+        """Ends ``start(auto=True)``. Returns True if this call did it.
+
+        Args:
+            timeout: Seconds that running tasks get; by default `stop_timeout` of the app.
+        """
         atexit.unregister(self.shutdown)
         try:
             return self.runtime.stop_background(timeout)
@@ -272,15 +315,19 @@ class App(Generic[S]):
             self._portal.close()
 
     def status(self) -> dict[str, Any]:
-        """What goes on: state, counts, what runs here, the last error.
+        """Returns state, counts, running tasks of this process and the last error.
 
-        The first call waits for a look at the store, up to half a second; the others never: see `Scheduler.status()`.
+        The first call waits for the store, up to half a second; later ones never do: see `Scheduler.status()`.
         """
         return self.runtime.status()
 
     @contextmanager
     def override(self, *, store: str | None = None, clock: Clock | None = None) -> Generator[App[S], None, None]:
-        """Another store or clock, until the block ends. For tests.
+        """Uses another store or clock until the block ends. For tests.
+
+        Args:
+            store: URL of the store.
+            clock: Such as a ``ManualClock``.
 
         ::
 
@@ -292,67 +339,36 @@ class App(Generic[S]):
         with self.runtime.override(replace(config, url=url, clock=clock or config.clock)):
             yield self
 
-    # -- looking
+    # -- operating: the most frequent of `operations`, which has more
 
     async def get(self, uuid: str) -> TaskInfo:
-        """All that is known of a task; a beginning of its uuid is enough."""
-        return await self._portal.run(lambda client: client.operations.get(uuid))
+        """Returns a task. uuid: the first characters are enough. Raises TaskNotFound."""
+        return await self.operations.get(uuid)
 
     async def explain(self, uuid: str) -> Explanation:
-        """Why a task is not running, and when it may: by the rules of the claim."""
-        return await self._portal.run(lambda client: client.operations.explain(uuid))
+        """Returns why a task is not running, and when it may, by the rules of the claim."""
+        return await self.operations.explain(uuid)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Tasks, newest first: ``await app.find(state="failed", source="send", limit=10)``."""
-        return await self._portal.run(lambda client: client.operations.find(**where))
+        """Returns a page of tasks, newest first: ``await app.find(state="failed", source="send", limit=10)``."""
+        return await self.operations.find(**where)
 
     async def retry(self, *uuids: str) -> list[str]:
-        """Runs failed or cancelled tasks again."""
-        return list(await self._portal.run(lambda client: client.operations.retry(*uuids)))
+        """Runs failed or cancelled tasks again. Returns the uuids of those that are alive now."""
+        return await self.operations.retry(*uuids)
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
-        """Cancels tasks; answers how many were alive."""
-        return await self._portal.run(lambda client: client.operations.cancel(*uuids, reason=reason))
+        """Cancels tasks: pending ones end at once, running ones are asked to. Returns how many were alive."""
+        return await self.operations.cancel(*uuids, reason=reason)
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
-        """Starts nothing more of a source, or of one key of it."""
-        await self._portal.run(lambda client: client.operations.pause(source, key, reason))
+        """Starts no more tasks of a source, or of one key of it, until `resume`; running tasks go on."""
+        await self.operations.pause(source, key, reason)
 
     async def resume(self, source: str, key: str | None = None) -> None:
-        await self._portal.run(lambda client: client.operations.resume(source, key))
+        """Ends a pause."""
+        await self.operations.resume(source, key)
 
     async def purge(self, limit: int = 10_000) -> int:
-        """Drops what is past its retention; workers do this by themselves."""
-        return await self._portal.run(lambda client: client.operations.purge(limit))
-
-
-class SyncOperations:
-    """What ``app.get``, ``app.find`` … do, for sync code: ``app.sync.get(uuid)``."""
-
-    def __init__(self, portal: Portal, schedules: SyncSchedules) -> None:
-        self._portal = portal
-        self.schedules = schedules
-
-    def get(self, uuid: str) -> TaskInfo:
-        return self._portal.run_sync(lambda client: client.operations.get(uuid))
-
-    def explain(self, uuid: str) -> Explanation:
-        return self._portal.run_sync(lambda client: client.operations.explain(uuid))
-
-    def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        return self._portal.run_sync(lambda client: client.operations.find(**where))
-
-    def retry(self, *uuids: str) -> list[str]:
-        return list(self._portal.run_sync(lambda client: client.operations.retry(*uuids)))
-
-    def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
-        return self._portal.run_sync(lambda client: client.operations.cancel(*uuids, reason=reason))
-
-    def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
-        self._portal.run_sync(lambda client: client.operations.pause(source, key, reason))
-
-    def resume(self, source: str, key: str | None = None) -> None:
-        self._portal.run_sync(lambda client: client.operations.resume(source, key))
-
-    def purge(self, limit: int = 10_000) -> int:
-        return self._portal.run_sync(lambda client: client.operations.purge(limit))
+        """Deletes up to `limit` tasks that are past their retention; workers do this by themselves."""
+        return await self.operations.purge(limit)

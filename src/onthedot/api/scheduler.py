@@ -8,6 +8,7 @@ import threading
 from typing import Any, Unpack
 
 from onthedot.api.handles import TaskHandle
+from onthedot.api.operations import AppOperations
 from onthedot.api.schedules import Schedules
 from onthedot.clock.durations import Duration
 from onthedot.codec.untyped import decode_untyped_result
@@ -79,6 +80,7 @@ class Scheduler:
         self._definitions = DefinitionRegistry()
         self.runtime: Runtime = Runtime(config, self._definitions)
         self.schedules: Schedules = Schedules(self.runtime)
+        self.operations: AppOperations = AppOperations(self.runtime.portal)
         self._take_consumers()
         registry.watch(self._take_consumers)
 
@@ -108,11 +110,11 @@ class Scheduler:
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
         """Tasks, newest first: ``await scheduler.find(state="failed")`` is the history of failures."""
-        return await self.runtime.portal.run(lambda client: client.operations.find(**where))
+        return await self.operations.find(**where)
 
     async def retry(self, *uuids: str) -> list[str]:
         """Runs failed or cancelled tasks again."""
-        return list(await self.runtime.portal.run(lambda client: client.operations.retry(*uuids)))
+        return await self.operations.retry(*uuids)
 
     def status(self) -> dict[str, Any]:
         """What goes on: state, counts, what runs here, the last error. Never waits, and may be called anywhere.

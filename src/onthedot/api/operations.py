@@ -1,0 +1,167 @@
+"""``app.operations`` and ``app.sync.operations``: what an operator does, from code."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from datetime import datetime
+from typing import TypedDict, Unpack
+
+from onthedot.api.schedules import SyncSchedules
+from onthedot.client.portal import Portal
+from onthedot.model.task import TaskInfo
+from onthedot.operations.explain import Explanation
+from onthedot.operations.failures import FailureGroup
+from onthedot.operations.limits import LimitInfo
+from onthedot.operations.sources import SourceInfo
+from onthedot.operations.task_queries import TaskFilter, TaskPage
+from onthedot.operations.workers import WorkerInfo
+
+__all__ = ["AppOperations", "LimitChange", "SyncOperations"]
+
+
+class LimitChange(TypedDict, total=False):
+    """What ``set_limit`` changes. A field that is left out stays; None gives it back to the code."""
+
+    cap: int | None
+    """How many tasks run at once."""
+    rate: str | None
+    """How many start in a time, such as ``"10/s"`` or ``"100/m"``."""
+    burst: float | None
+    """How many may start at once after a pause; by default what the rate allows in a second."""
+
+
+class AppOperations:
+    """Finds, explains and changes tasks, limits and pauses, whichever process has added them.
+
+    For sync code the same is under ``app.sync.operations``; schedules are under ``app.schedules``.
+
+    >>> import asyncio
+    >>> from onthedot import App
+    >>> app = App("shop", store="memory://")
+    >>> @app.task
+    ... async def send(to: str) -> None: ...
+    >>> async def main() -> None:
+    ...     handle = await send.enqueue("ann")
+    ...     await app.operations.pause("send", reason="mail server is down")
+    ...     print((await app.operations.get(handle.uuid)).state, await app.operations.cancel(handle.uuid))
+    >>> asyncio.run(main())
+    ready 1
+    """
+
+    def __init__(self, portal: Portal) -> None:
+        self._portal = portal
+
+    async def get(self, uuid: str) -> TaskInfo:
+        """Returns a task. uuid: the first characters are enough. Raises TaskNotFound."""
+        return await self._portal.run(lambda client: client.operations.get(uuid))
+
+    async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
+        """Returns a page of tasks, newest first: ``await app.operations.find(state="failed", limit=10)``."""
+        return await self._portal.run(lambda client: client.operations.find(**where))
+
+    async def explain(self, uuid: str) -> Explanation:
+        """Returns why a task is not running, and when it may, by the rules of the claim."""
+        return await self._portal.run(lambda client: client.operations.explain(uuid))
+
+    async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
+        """Returns failed tasks, grouped by error, the most frequent first. since: only those that ended later."""
+        return await self._portal.run(lambda client: client.operations.failures(since, source))
+
+    async def sources(self) -> list[SourceInfo]:
+        """Returns every source with its numbers of tasks, limits, pauses and workers."""
+        return await self._portal.run(lambda client: client.operations.sources())
+
+    async def workers(self) -> list[WorkerInfo]:
+        """Returns the live workers, the oldest first, with their numbers of running tasks."""
+        return await self._portal.run(lambda client: client.operations.workers())
+
+    async def retry(self, *uuids: str) -> list[str]:
+        """Runs failed or cancelled tasks again. Returns the uuids of those that are alive now."""
+        return list(await self._portal.run(lambda client: client.operations.retry(*uuids)))
+
+    async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
+        """Cancels tasks: pending ones end at once, running ones are asked to. Returns how many were alive.
+
+        reason: kept with the tasks
+        """
+        return await self._portal.run(lambda client: client.operations.cancel(*uuids, reason=reason))
+
+    async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
+        """Starts no more tasks of a source until `resume`; running tasks go on.
+
+        key: only the tasks of this key of the source's lane
+        reason: shown to others who look
+        """
+        await self._portal.run(lambda client: client.operations.pause(source, key, reason))
+
+    async def resume(self, source: str, key: str | None = None) -> None:
+        """Ends a pause."""
+        await self._portal.run(lambda client: client.operations.resume(source, key))
+
+    async def limits(self) -> Sequence[LimitInfo]:
+        """Returns the limits in force, by name."""
+        return await self._portal.run(lambda client: client.operations.limits())
+
+    async def set_limit(self, name: str, key: str | None = None, **change: Unpack[LimitChange]) -> LimitInfo:
+        """Changes a limit for all processes at once, before what code says.
+
+        name: of a source, or of a lane that sources share, such as ``"@openai"``
+        key: only this key of it
+        """
+        return await self._portal.run(lambda client: client.operations.set_limit(name, key, **change))
+
+    async def purge(self, limit: int = 10_000) -> int:
+        """Deletes up to `limit` tasks that are past their retention; workers do this by themselves."""
+        return await self._portal.run(lambda client: client.operations.purge(limit))
+
+
+class SyncOperations:
+    """What `AppOperations` does, for sync code: ``app.sync.operations.get(uuid)``, in short ``app.sync.get(uuid)``."""
+
+    def __init__(self, portal: Portal, schedules: SyncSchedules) -> None:
+        self._portal = portal
+        self.schedules = schedules
+
+    @property
+    def operations(self) -> SyncOperations:
+        """The object itself, so that sync code reads like async code."""
+        return self
+
+    def get(self, uuid: str) -> TaskInfo:
+        return self._portal.run_sync(lambda client: client.operations.get(uuid))
+
+    def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
+        return self._portal.run_sync(lambda client: client.operations.find(**where))
+
+    def explain(self, uuid: str) -> Explanation:
+        return self._portal.run_sync(lambda client: client.operations.explain(uuid))
+
+    def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
+        return self._portal.run_sync(lambda client: client.operations.failures(since, source))
+
+    def sources(self) -> list[SourceInfo]:
+        return self._portal.run_sync(lambda client: client.operations.sources())
+
+    def workers(self) -> list[WorkerInfo]:
+        return self._portal.run_sync(lambda client: client.operations.workers())
+
+    def retry(self, *uuids: str) -> list[str]:
+        return list(self._portal.run_sync(lambda client: client.operations.retry(*uuids)))
+
+    def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
+        return self._portal.run_sync(lambda client: client.operations.cancel(*uuids, reason=reason))
+
+    def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
+        self._portal.run_sync(lambda client: client.operations.pause(source, key, reason))
+
+    def resume(self, source: str, key: str | None = None) -> None:
+        self._portal.run_sync(lambda client: client.operations.resume(source, key))
+
+    def limits(self) -> Sequence[LimitInfo]:
+        return self._portal.run_sync(lambda client: client.operations.limits())
+
+    def set_limit(self, name: str, key: str | None = None, **change: Unpack[LimitChange]) -> LimitInfo:
+        return self._portal.run_sync(lambda client: client.operations.set_limit(name, key, **change))
+
+    def purge(self, limit: int = 10_000) -> int:
+        return self._portal.run_sync(lambda client: client.operations.purge(limit))
