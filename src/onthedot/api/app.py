@@ -176,7 +176,7 @@ class App(Generic[S]):
             function: The function, where the decorator has no options.
             name: Source of its tasks; by default the name of the function.
             aliases: Former names, whose tasks it runs too.
-            schedule: When it runs by itself: a cron str, timedelta, time, aware datetime or a rule. It can be added too.
+            schedule: When it runs by itself: a cron str, timedelta, time, aware datetime or a rule
             options: See `TaskOptions`.
         """
 

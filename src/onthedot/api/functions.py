@@ -1,4 +1,4 @@
-"""What ``@app.task`` makes of a function: still the function, and the verbs that add it."""
+"""What ``@app.task`` makes of a function: it stays callable, and has the methods that add tasks."""
 
 from __future__ import annotations
 
@@ -25,40 +25,40 @@ C = TypeVar("C")
 class Call(Generic[R]):
     """A call that has not been made: ``send.s("ann")``, for ``enqueue_many``, ``ctx.spawn`` and schedules."""
 
-    __slots__ = ("_call_options", "_declared", "_portal", "args", "kwargs")
+    __slots__ = ("_portal", "args", "call_options", "definition", "kwargs")
 
     def __init__(
         self,
         portal: Portal,
-        declared: FunctionDefinition | RemoteDefinition,
+        definition: FunctionDefinition | RemoteDefinition,
         args: tuple[Any, ...],
         kwargs: Mapping[str, Any],
-        said: AddOptions,
+        call_options: AddOptions,
     ) -> None:
         self._portal = portal
-        self._declared = declared
-        self._call_options = said
+        self.definition = definition
+        self.call_options = call_options
         self.args: tuple[Any, ...] = args
         self.kwargs: Mapping[str, Any] = kwargs
 
     @property
     def source(self) -> str:
-        return self._declared.name
+        return self.definition.name
 
     @property
     def is_remote(self) -> bool:
         """Its code is elsewhere."""
-        return self._declared.is_remote
+        return self.definition.is_remote
 
     def new_task(self) -> NewTask:
-        return self._declared.new_task(self.args, self.kwargs, self._call_options)
+        return self.definition.new_task(self.args, self.kwargs, self.call_options)
 
     def handle(self, uuid: str) -> TaskHandle[R]:
-        return TaskHandle(self._portal, uuid, self._declared.decode_result)
+        return TaskHandle(self._portal, uuid, self.definition.decode_result)
 
     def async_handle(self, new: NewTask, added: Added) -> AsyncTaskHandle[R]:
-        fresh = check_conflict(self.source, self._declared.options, new, added)
-        return AsyncTaskHandle(self._portal, added.uuid, self._declared.decode_result, fresh)
+        fresh = check_conflict(self.source, self.definition.options, new, added)
+        return AsyncTaskHandle(self._portal, added.uuid, self.definition.decode_result, fresh)
 
     def __repr__(self) -> str:
         shown = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
@@ -66,39 +66,46 @@ class Call(Generic[R]):
 
 
 class Enqueuer(Generic[P, R]):
-    """The verbs that add: the same on a function and on ``function.options(…)``."""
+    """The methods that add tasks: the same on a function and on ``function.options(…)``."""
 
-    def __init__(self, portal: Portal, declared: FunctionDefinition | RemoteDefinition, said: AddOptions) -> None:
+    def __init__(
+        self, portal: Portal, definition: FunctionDefinition | RemoteDefinition, call_options: AddOptions
+    ) -> None:
         self._portal = portal
-        self._declared = declared
-        self._call_options = said
+        self._definition = definition
+        self._call_options = call_options
+
+    @property
+    def definition(self) -> FunctionDefinition | RemoteDefinition:
+        """For the packages of this project."""
+        return self._definition
 
     def delay(self, *args: P.args, **kwargs: P.kwargs) -> TaskHandle[R]:
-        """Adds a call; stored when this returns. For sync code: in async code write ``await f.enqueue(…)``."""
-        new = self._declared.new_task(args, kwargs, self._call_options)
+        """Adds a call; it is stored when this returns. For sync code; async code awaits ``enqueue``."""
+        new = self._definition.new_task(args, kwargs, self._call_options)
         if "connection" in self._call_options:
             (added,) = self._add_in_transaction([new])
         else:
-            added = self._portal.run_sync(lambda client: client.add(new, remote=self._declared.is_remote))
-        return TaskHandle(self._portal, added.uuid, self._declared.decode_result, self._check_added(new, added))
+            added = self._portal.run_sync(lambda client: client.add(new, remote=self._definition.is_remote))
+        return TaskHandle(self._portal, added.uuid, self._definition.decode_result, self._check_added(new, added))
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
-        """Adds a call; stored when this returns."""
-        new = self._declared.new_task(args, kwargs, self._call_options)
+        """Adds a call; it is stored when this returns."""
+        new = self._definition.new_task(args, kwargs, self._call_options)
         if "connection" in self._call_options:
             (added,) = await self._add_in_transaction_awaited([new])
         else:
-            added = await self._portal.run(lambda client: client.add(new, remote=self._declared.is_remote))
-        return AsyncTaskHandle(self._portal, added.uuid, self._declared.decode_result, self._check_added(new, added))
+            added = await self._portal.run(lambda client: client.add(new, remote=self._definition.is_remote))
+        return AsyncTaskHandle(self._portal, added.uuid, self._definition.decode_result, self._check_added(new, added))
 
     def delay_many(self, calls: Iterable[Mapping[str, Any]]) -> list[TaskHandle[R]]:
         """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
-        news = [self._declared.new_task((), kwargs, self._call_options) for kwargs in calls]
+        news = [self._definition.new_task((), kwargs, self._call_options) for kwargs in calls]
         if "connection" in self._call_options:
             many = self._add_in_transaction(news)
         else:
             many = self._portal.run_sync(lambda client: client.add_many(news, self._remote_sources()))
-        decode = self._declared.decode_result
+        decode = self._definition.decode_result
         return [
             TaskHandle(self._portal, added.uuid, decode, self._check_added(new, added))
             for new, added in zip(news, many, strict=True)
@@ -106,32 +113,32 @@ class Enqueuer(Generic[P, R]):
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[AsyncTaskHandle[R]]:
         """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
-        news = [self._declared.new_task((), kwargs, self._call_options) for kwargs in calls]
+        news = [self._definition.new_task((), kwargs, self._call_options) for kwargs in calls]
         if "connection" in self._call_options:
             many = await self._add_in_transaction_awaited(news)
         else:
             many = await self._portal.run(lambda client: client.add_many(news, self._remote_sources()))
-        decode = self._declared.decode_result
+        decode = self._definition.decode_result
         return [
             AsyncTaskHandle(self._portal, added.uuid, decode, self._check_added(new, added))
             for new, added in zip(news, many, strict=True)
         ]
 
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
-        """The call, not yet made."""
+        """Returns the call without adding it."""
         if "connection" in self._call_options:
             raise ArgumentError(
-                f"{self._declared.name}.options(connection=…).s(…): a call that is not made joins nothing"
+                f"{self._definition.name}.options(connection=…).s(…): a call that is not made joins nothing"
             )
-        self._declared.bind(args, kwargs)
-        return Call(self._portal, self._declared, args, kwargs, self._call_options)
+        self._definition.bind(args, kwargs)
+        return Call(self._portal, self._definition, args, kwargs, self._call_options)
 
     def _remote_sources(self) -> tuple[str, ...]:
-        return (self._declared.name,) if self._declared.is_remote else ()
+        return (self._definition.name,) if self._definition.is_remote else ()
 
     def _add_in_transaction(self, news: Sequence[NewTask]) -> Sequence[Added]:
         """Written now, on the caller's connection; visible with the caller's commit, or never."""
-        if self._declared.is_remote:
+        if self._definition.is_remote:
             news = self._portal.run_sync(lambda client: client.lane_router.route(news))
         return self._portal.in_transaction(lambda store: store.add_in(self._call_options.get("connection"), news))
 
@@ -141,11 +148,11 @@ class Enqueuer(Generic[P, R]):
         )
 
     def _check_added(self, new: NewTask, added: Added) -> bool:
-        return check_conflict(self._declared.name, self._declared.options, new, added)
+        return check_conflict(self._definition.name, self._definition.options, new, added)
 
 
 class TaskFunction(Enqueuer[P, R], Generic[P, C, R]):
-    """A declared function. Calling it runs it here and now; ``delay`` and ``enqueue`` hand it to a worker.
+    """A function with ``@app.task``. Calling it runs it at once, in place; ``delay`` and ``enqueue`` add a task.
 
     >>> from onthedot import App
     >>> app = App("shop", store="memory://")
@@ -159,10 +166,10 @@ class TaskFunction(Enqueuer[P, R], Generic[P, C, R]):
     42
     """
 
-    def __init__(self, portal: Portal, declared: FunctionDefinition) -> None:
-        self._function = declared.function
-        super().__init__(portal, declared, {})
-        functools.update_wrapper(cast(Any, self), declared.function)
+    def __init__(self, portal: Portal, definition: FunctionDefinition) -> None:
+        self._function = definition.function
+        super().__init__(portal, definition, {})
+        functools.update_wrapper(cast(Any, self), definition.function)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
         return cast(C, self._function(*args, **kwargs))
@@ -170,18 +177,19 @@ class TaskFunction(Enqueuer[P, R], Generic[P, C, R]):
     @property
     def name(self) -> str:
         """The source of its tasks."""
-        return self._declared.name
+        return self._definition.name
 
     def options(self, **options: Unpack[AddOptions]) -> Enqueuer[P, R]:
-        """The same verbs, with options for the calls made through them."""
-        return Enqueuer(self._portal, self._declared, _checked(self.name, options))
+        """Returns an object with the same methods, whose calls have these options; see `AddOptions`."""
+        return Enqueuer(self._portal, self._definition, _checked(self.name, options))
 
     def handle(self, uuid: str) -> TaskHandle[R]:
-        """The handle of a task that was added elsewhere."""
-        return TaskHandle(self._portal, uuid, self._declared.decode_result, added=False)
+        """Returns the handle of a task that was added elsewhere, for sync code."""
+        return TaskHandle(self._portal, uuid, self._definition.decode_result, added=False)
 
     def ahandle(self, uuid: str) -> AsyncTaskHandle[R]:
-        return AsyncTaskHandle(self._portal, uuid, self._declared.decode_result, added=False)
+        """Returns the handle of a task that was added elsewhere, for async code."""
+        return AsyncTaskHandle(self._portal, uuid, self._definition.decode_result, added=False)
 
     def __repr__(self) -> str:
         return f"<task {self.name}>"
@@ -190,28 +198,33 @@ class TaskFunction(Enqueuer[P, R], Generic[P, C, R]):
 class ScheduledFunction(Generic[P, C]):
     """A function that runs only on schedule: it has no ``delay``."""
 
-    def __init__(self, declared: FunctionDefinition) -> None:
-        self._declared = declared
-        functools.update_wrapper(cast(Any, self), declared.function)
+    def __init__(self, definition: FunctionDefinition) -> None:
+        self._definition = definition
+        functools.update_wrapper(cast(Any, self), definition.function)
+
+    @property
+    def definition(self) -> FunctionDefinition:
+        """For the packages of this project."""
+        return self._definition
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
-        return cast(C, self._declared.function(*args, **kwargs))
+        return cast(C, self._definition.function(*args, **kwargs))
 
     @property
     def name(self) -> str:
         """The source of its tasks, and the name of its schedule."""
-        return self._declared.name
+        return self._definition.name
 
     def __repr__(self) -> str:
         return f"<scheduled {self.name}>"
 
 
 class NamedTask(Enqueuer[..., Any]):
-    """A task by name, added without having its code: arguments by keyword, checked by whoever runs it."""
+    """A source by name, to add tasks without its code: arguments by keyword, checked where the task runs."""
 
     def options(self, **options: Unpack[AddOptions]) -> Enqueuer[..., Any]:
-        """The same verbs, with options for the calls made through them."""
-        return Enqueuer(self._portal, self._declared, _checked(self._declared.name, options))
+        """Returns an object with the same methods, whose calls have these options; see `AddOptions`."""
+        return Enqueuer(self._portal, self._definition, _checked(self._definition.name, options))
 
 
 def _checked(name: str, options: AddOptions) -> AddOptions:
@@ -224,7 +237,7 @@ def _checked(name: str, options: AddOptions) -> AddOptions:
 
 
 def with_parameter(function: Callable[[Any], Any], name: str, where: str) -> Callable[..., Any]:
-    """A function of one argument, with that argument under another name: those who add by name need not know its own.
+    """Returns a function of one argument with the argument renamed, so that it can be added without its own name.
 
     >>> async def ship(order: int) -> str: ...
     >>> inspect.signature(with_parameter(ship, "payload", "topic 'orders'"))

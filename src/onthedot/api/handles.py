@@ -1,4 +1,4 @@
-"""What an add gives back: a way to ask after the task, and to wait for it."""
+"""Handles: what an add returns, to read a task and to wait for its result."""
 
 from __future__ import annotations
 
@@ -20,7 +20,11 @@ T = TypeVar("T")
 
 
 class _Handle:
-    """What both colours share."""
+    """What sync and async handles share.
+
+    uuid: the id of the task
+    added: False: the add found a task of the same uuid or unique key, or the handle was not made by an add
+    """
 
     __slots__ = ("_decode", "_portal", "added", "uuid")
 
@@ -35,37 +39,41 @@ class _Handle:
 
 
 class AsyncTaskHandle(_Handle, Generic[R_co]):
-    """A task, for async code: ``value = await handle``.
-
-    Same method names as TaskHandle, awaited.
-    """
+    """A task, for async code: ``value = await handle``. Its methods are those of `TaskHandle`, awaited."""
 
     __slots__ = ()
 
     async def state(self) -> TaskState:
+        """Returns the state of the task now."""
         return (await self.info()).state
 
     async def info(self) -> TaskInfo:
+        """Returns the task with arguments, times, progress and errors."""
         return await self._portal.run(lambda client: client.operations.get(self.uuid))
 
     async def done(self) -> bool:
+        """Returns whether the task has ended."""
         return (await self.state()).ended
 
     async def result(self, timeout: float | None = None) -> R_co:
-        """Waits for the end. Raises TaskFailed or TaskCancelled, or TimeoutError if it takes longer than `timeout`."""
+        """Waits until the task has ended and returns its result. Raises TaskFailed or TaskCancelled.
+
+        Args:
+            timeout: Seconds to wait, then TimeoutError; None: without a limit.
+        """
         return read_result(await self._end(timeout), self._decode)  # type: ignore[no-any-return]
 
     async def exception(self, timeout: float | None = None) -> TaskError | None:
-        """Waits for the end; None if it succeeded."""
+        """Waits until the task has ended and returns its error; None if it succeeded. timeout: as in `result`."""
         record = await self._end(timeout)
         return None if record.state == "succeeded" else error_from_record(record)
 
     async def cancel(self) -> bool:
-        """True: it was still alive. A waiting task ends at once, a running one is told."""
+        """Cancels the task: a pending one ends at once, a running one is asked to. Returns whether it was alive."""
         return await self._portal.run(lambda client: client.operations.cancel(self.uuid)) > 0
 
     async def retry(self) -> bool:
-        """Runs a failed or cancelled task again. True: it is alive now."""
+        """Runs a failed or cancelled task again. Returns whether it is alive now."""
         return bool(await self._portal.run(lambda client: client.operations.retry(self.uuid)))
 
     async def _end(self, timeout: float | None) -> Record:
@@ -81,32 +89,36 @@ class TaskHandle(_Handle, Generic[R_co]):
     __slots__ = ()
 
     def state(self) -> TaskState:
-        """Where it is now."""
+        """Returns the state of the task now."""
         return self.info().state
 
     def info(self) -> TaskInfo:
-        """All that is known of it."""
+        """Returns the task with arguments, times, progress and errors."""
         return self._portal.run_sync(lambda client: client.operations.get(self.uuid))
 
     def done(self) -> bool:
-        """Has it ended?"""
+        """Returns whether the task has ended."""
         return self.state().ended
 
     def result(self, timeout: float | None = None) -> R_co:
-        """Waits for the end. Raises TaskFailed or TaskCancelled, or TimeoutError if it takes longer than `timeout`."""
+        """Waits until the task has ended and returns its result. Raises TaskFailed or TaskCancelled.
+
+        Args:
+            timeout: Seconds to wait, then TimeoutError; None: without a limit.
+        """
         return read_result(self._end(timeout), self._decode)  # type: ignore[no-any-return]
 
     def exception(self, timeout: float | None = None) -> TaskError | None:
-        """Waits for the end; None if it succeeded."""
+        """Waits until the task has ended and returns its error; None if it succeeded. timeout: as in `result`."""
         record = self._end(timeout)
         return None if record.state == "succeeded" else error_from_record(record)
 
     def cancel(self) -> bool:
-        """True: it was still alive. A waiting task ends at once, a running one is told."""
+        """Cancels the task: a pending one ends at once, a running one is asked to. Returns whether it was alive."""
         return self._portal.run_sync(lambda client: client.operations.cancel(self.uuid)) > 0
 
     def retry(self) -> bool:
-        """Runs a failed or cancelled task again. True: it is alive now."""
+        """Runs a failed or cancelled task again. Returns whether it is alive now."""
         return bool(self._portal.run_sync(lambda client: client.operations.retry(self.uuid)))
 
     def _end(self, timeout: float | None) -> Record:
@@ -121,7 +133,11 @@ class TaskHandle(_Handle, Generic[R_co]):
 async def as_completed(
     handles: Iterable[AsyncTaskHandle[R]], timeout: float | None = None
 ) -> AsyncIterator[AsyncTaskHandle[R]]:
-    """Handles in the order in which their tasks end, whatever they came to.
+    """Yields handles in the order in which their tasks end, whether they succeed or fail.
+
+    Args:
+        handles: Handles for async code.
+        timeout: Seconds for all of them together, then TimeoutError.
 
     ::
 
@@ -131,7 +147,7 @@ async def as_completed(
     ended: asyncio.Queue[AsyncTaskHandle[R]] = asyncio.Queue()
 
     async def follow(handle: AsyncTaskHandle[R]) -> None:
-        with suppress(TaskError):  # such as TaskNotFound: asking the handle says it again
+        with suppress(TaskError):  # such as TaskNotFound, which the handle raises again
             await handle.exception()
         ended.put_nowait(handle)
 

@@ -24,7 +24,7 @@ from onthedot.runtime.runtime import Runtime
 from onthedot.runtime.settings import store_url
 from onthedot.stores.contract import Added, NewTask
 
-_MANY = 1_000  # slots where no limit was said: the consumers' own counts decide
+_MANY = 1_000  # slots without a limit: the consumers' own counts decide
 
 _STATUS = (
     "status", "poll_interval", "queue_count", "scheduled_count", "enabled_scheduled_count", "running_count",
@@ -34,6 +34,19 @@ _STATUS = (
 
 class Scheduler:
     """Runs the tasks of registered consumers on time, inside the event loop that starts it.
+
+    `operations` finds and changes tasks, `schedules` schedules. `runtime` is for the packages of this project and may
+    change in any release.
+
+    Args:
+        name: Separates apps and schedulers that share a store.
+        store: URL of the store.
+        registry: The consumers; by default the global registry.
+        concurrency: How many tasks run at once; None: as many as the consumers' ``concurrent_count`` allow.
+        stop_timeout: How long running tasks may go on at a stop; then they are cancelled and run again later. None:
+            without a limit.
+        poll_interval: How often the scheduler looks at the store without being notified.
+        logger: Takes all log lines, instead of the loggers ``onthedot.…``.
 
     >>> import asyncio
     >>> from onthedot import BaseTaskConsumer
@@ -85,21 +98,21 @@ class Scheduler:
         registry.watch(self._take_consumers)
 
     async def start(self) -> bool:
-        """True: this call started it."""
+        """Starts running tasks on this event loop. Returns whether this call started it."""
         return await self.runtime.host.start()
 
     async def stop(self) -> bool:
-        """Nothing starts from this moment; what runs is waited for. What waits is kept for the next start."""
+        """Starts no more tasks and waits for running ones. Pending tasks are kept for the next start."""
         return await self.runtime.host.stop()
 
     def add_task(self, task: Task) -> TaskHandle[Any]:
-        """Adds a task: before start, after stop, from any thread. Stored when this returns."""
+        """Adds a task, also before the start, after the stop and from any thread. It is stored when this returns."""
         definition, new = self._new_task(task)
         added = self.runtime.portal.run_sync(lambda client: client.add(new, remote=definition.is_remote))
         return self._handle(definition, new, added)
 
     async def add(self, task: Task) -> TaskHandle[Any]:
-        """The same, awaited."""
+        """Adds a task, for async code."""
         definition, new = self._new_task(task)
         added = await self.runtime.portal.run(lambda client: client.add(new, remote=definition.is_remote))
         return self._handle(definition, new, added)
@@ -109,21 +122,21 @@ class Scheduler:
         return TaskHandle(self.runtime.portal, added.uuid, decode_untyped_result, fresh)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Tasks, newest first: ``await scheduler.find(state="failed")`` is the history of failures."""
+        """Returns a page of tasks, newest first: ``find(state="failed")`` is the history of failures."""
         return await self.operations.find(**where)
 
     async def retry(self, *uuids: str) -> list[str]:
-        """Runs failed or cancelled tasks again."""
+        """Runs failed or cancelled tasks again. Returns the uuids of those that are alive now."""
         return await self.operations.retry(*uuids)
 
     def status(self) -> dict[str, Any]:
-        """What goes on: state, counts, what runs here, the last error. Never waits, and may be called anywhere.
+        """Returns state, counts, running tasks of this process and the last error. Never waits; callable anywhere.
 
-        A memory store is counted at once. The counts of any other are those of the last look, and right after a start,
-        a stop and what this process adds. While it has the store open, a look follows every turn of the worker and
-        every status(), ten a second at most, and fewer where a look takes long: so what happens here is in them after
-        0.1 s (of a slow store: after 2 s), what other processes do after `poll_interval`, or that long after the last
-        status(). They get older only while the store does not answer. Stopped, with the store closed, they stay.
+        A memory store is counted at once. For other stores the counts are those of the last read, exact after a start,
+        a stop and an add of this process. While the store is open, it is read again after every turn of the worker and
+        every ``status()``, at most ten times per second, less often where a read takes long. So changes of this process
+        appear after 0.1 s (slow stores: 2 s), those of other processes after `poll_interval`, or as long after the last
+        ``status()``. The counts are older only while the store does not answer, or is closed.
         """
         return self.runtime.status()
 
@@ -144,7 +157,7 @@ _shared_lock = threading.Lock()
 
 
 def get_scheduler() -> Scheduler:
-    """The scheduler of this process, always the same: the global registry, one task at a time."""
+    """Returns the scheduler of this process, always the same: the global registry, one task at a time."""
     global _shared  # noqa: PLW0603 - a singleton is what is asked for
     with _shared_lock:
         if _shared is None:
@@ -154,21 +167,21 @@ def get_scheduler() -> Scheduler:
 
 
 async def start_scheduler() -> bool:
-    """True: this call started it."""
+    """Starts the scheduler of this process. Returns whether this call started it."""
     return await get_scheduler().start()
 
 
 async def stop_scheduler() -> bool:
-    """True: this call stopped it."""
+    """Stops the scheduler of this process. Returns whether this call stopped it."""
     return await get_scheduler().stop()
 
 
 def get_scheduler_status() -> dict[str, Any]:
-    """Nine fields, as JSON has them: what `Scheduler.status()` tells, which never waits.
+    """Returns nine fields of `Scheduler.status()` as JSON values, without waiting.
 
-    status (stopped, starting, running or stopping) · poll_interval (seconds) · queue_count (tasks that are due and
-    wait) · scheduled_count (schedules, not delayed tasks) · enabled_scheduled_count (those that are not paused) ·
-    running_count (tasks, in this process) · is_executing · current_task_id (the one that runs longest, or None) ·
+    status (stopped, starting, running or stopping) · poll_interval (seconds) · queue_count (due tasks that wait) ·
+    scheduled_count (schedules, not delayed tasks) · enabled_scheduled_count (schedules that are not paused) ·
+    running_count (tasks in this process) · is_executing · current_task_id (the task that runs longest, or None) ·
     updated_at (ISO 8601, UTC)
 
     >>> get_scheduler_status()["status"]

@@ -1,4 +1,4 @@
-"""``app.schedules`` and ``app.sync.schedules``: schedules made, looked at and changed at run time."""
+"""``app.schedules`` and ``app.sync.schedules``: schedules are put, read and changed at run time."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ from onthedot.stores.contract import NewTask
 
 __all__ = ["PlannedRun", "ScheduleInfo", "ScheduleOptions", "Schedules", "SyncSchedules"]
 
-_NO_SUCH = ("at", "after", "uuid")  # options of one call, which say nothing of the many that a schedule makes
+_ONE_CALL = ("at", "after", "uuid")  # options that make no sense for the many tasks of a schedule
 
 
 class ScheduleOptions(TypedDict, total=False):
-    """As in the …Schedule classes; what is given here goes before what they say."""
+    """Options of ``put``, as in the …Schedule classes, over which they have precedence."""
 
     overlap: Overlap
     catch_up: CatchUp
@@ -38,15 +38,18 @@ class ScheduleOptions(TypedDict, total=False):
 
 
 class PlanRange(TypedDict, total=False):
-    """How far `plan` looks: so many hours (24), or until a moment; and at most so many runs (1000)."""
+    """The range of `plan`."""
 
     hours: float
+    """From now on, in hours; 24 by default."""
     until: datetime | None
+    """Its end, instead of `hours`."""
     limit: int
+    """How many runs at most; 1000 by default."""
 
 
 class _ScheduleBuilder:
-    """What both colours share: a plan out of what was said."""
+    """What the sync and the async class share: the definition of a schedule from arguments."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -83,7 +86,7 @@ class _ScheduleBuilder:
 
     def _task(self, where: str, call: object) -> NewTask:
         if isinstance(call, Call):
-            if wrong := [name for name in _NO_SUCH if name in call._call_options]:
+            if wrong := [name for name in _ONE_CALL if name in call.call_options]:
                 raise BadSchedule(f"{where}: options({wrong[0]}=…) is for one call; the schedule says when it runs")
             return call.new_task()
         if isinstance(call, Task):  # as a consumer's produce() makes it
@@ -98,7 +101,7 @@ class _ScheduleBuilder:
 
 
 class Schedules(_ScheduleBuilder):
-    """Schedules in the store, whoever made them. For sync code the same under ``app.sync.schedules``.
+    """The schedules in the store, those of code and those put at run time. For sync code: ``app.sync.schedules``.
 
     >>> import asyncio
     >>> from onthedot import App
@@ -114,38 +117,45 @@ class Schedules(_ScheduleBuilder):
         self, name: str, call: Call[Any] | Task, schedule: object, *, tz: Zone | None = None,
         **options: Unpack[ScheduleOptions],
     ) -> ScheduleInfo:  # fmt: skip
-        """Makes or changes one: a call such as ``send.s("x")`` and a cron str, timedelta, time, aware datetime or
-        …Schedule. The same again changes nothing; a change of call or rule gives it a fresh next run."""
+        """Creates or changes a schedule. The same again changes nothing; another call or rule computes a new next run.
+
+        Args:
+            name: The name of the schedule.
+            call: What it adds: ``send.s("ann")``, or a Task of a consumer.
+            schedule: A cron str, timedelta, time, aware datetime, or a rule such as `CronSchedule`.
+            tz: Time zone of a cron str or a time; by default that of the app.
+            options: See `ScheduleOptions`.
+        """
         plan = self._plan(name, call, schedule, tz, options)
         return await self._runtime.portal.run(lambda client: client.operations.schedules.put(plan))
 
     async def get(self, name: str) -> ScheduleInfo:
-        """All that is known of it."""
+        """Returns a schedule."""
         return await self._runtime.portal.run(lambda client: client.operations.schedules.get(name))
 
     async def list(self) -> Infos:
-        """All of them, by name."""
+        """Returns all schedules, by name."""
         return await self._runtime.portal.run(lambda client: client.operations.schedules.list())
 
     async def pause(self, name: str, reason: str = "") -> ScheduleInfo:
-        """It does not fire until `resume`, also after a restart; what it has added runs."""
+        """Stops a schedule from firing until `resume`, also after a restart; tasks that it has added run."""
         return await self._runtime.portal.run(lambda client: client.operations.schedules.pause(name, reason))
 
     async def resume(self, name: str) -> ScheduleInfo:
-        """It goes on with its next window; those that passed meanwhile are told in the log and not caught up."""
+        """Continues a schedule with its next window; those that passed meanwhile are logged and not caught up."""
         return await self._runtime.portal.run(lambda client: client.operations.schedules.resume(name))
 
     async def run(self, name: str) -> AsyncTaskHandle[Any]:
-        """Runs it now, also while it is paused; its next run stays. ``added`` is False if `overlap` forbade it."""
+        """Runs a schedule now, also a paused one; its next run stays. ``added`` is False if `overlap` forbids it."""
         ran = await self._runtime.portal.run(lambda client: client.operations.schedules.run(name))
         return AsyncTaskHandle(self._runtime.portal, ran.uuid, self._decoder(ran.source), ran.fresh)
 
     async def delete(self, name: str) -> None:
-        """Removes one that is data, or an orphan. One that code declares would come back: BadSchedule."""
+        """Deletes a schedule that was put, or whose code is gone. One that code declares raises BadSchedule."""
         await self._runtime.portal.run(lambda client: client.operations.schedules.delete(name))
 
     async def plan(self, name: str | None = None, **span: Unpack[PlanRange]) -> Runs:
-        """The next runs, in order: of one schedule, or of all that fire."""
+        """Returns the next runs in order, of one schedule or of all active ones; see `PlanRange`."""
         return await self._runtime.portal.run(lambda client: client.operations.schedules.plan(name, **span))
 
 

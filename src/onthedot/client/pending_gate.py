@@ -1,4 +1,4 @@
-"""How many tasks may wait: ``max_pending`` of a source, or of the app. Past it, adding is refused."""
+"""``max_pending`` of a source or of the app: above it, an add is refused."""
 
 from __future__ import annotations
 
@@ -11,23 +11,29 @@ from onthedot.definitions.sources import Sources
 from onthedot.errors import StoreFull
 from onthedot.stores.contract import NewTask, State, Store
 
-_WAITING: tuple[State, ...] = ("scheduled", "ready", "parked")
+_PENDING: tuple[State, ...] = ("scheduled", "ready", "parked")
 
 
 @dataclass
 class PendingLimits:
-    """What was said. It costs an addition one look at these where nothing was."""
+    """The limits of the sources and of the app. Where there are none, they cost an add one comparison.
+
+    sources: the definitions of this process
+    all: how many pending tasks the app may have
+    other: how many each source may have that this process does not define
+    """
 
     sources: Sources
-    all: int | None = None  # of the app
-    other: int | None = None  # of each source that this process does not know
+    all: int | None = None
+    other: int | None = None
     _seen: frozenset[str] | None = None
     _by_source: dict[str, int] | None = None
 
     def apply(self) -> bool:
-        if self.sources.known is not self._seen:  # another object whenever a source comes or goes
-            said = {name: source.options.max_pending for name, source in self.sources.items()}
-            self._by_source = {name: most for name, most in said.items() if most is not None}
+        """Whether there is any limit."""
+        if self.sources.known is not self._seen:  # a new object after every change of the sources
+            limits = {name: source.options.max_pending for name, source in self.sources.items()}
+            self._by_source = {name: most for name, most in limits.items() if most is not None}
             self._seen = self.sources.known
         return bool(self._by_source) or self.all is not None or self.other is not None
 
@@ -36,27 +42,27 @@ class PendingLimits:
 
 
 class PendingGate:
-    """Looks at the store's tally before it adds, and counts what it is adding itself.
+    """Reads the store's tally before an add, and counts the adds in progress of this client.
 
-    Exact for those who add one after the other. Those who add at the same moment on other loops or in other processes
-    do not see each other: together they may go past the bound by what they add at once.
+    Exact for adds one after the other. Concurrent adds of other loops or processes do not see each other: together they
+    may exceed the limit by what they add at once.
     """
 
     def __init__(self, store: Store, bounds: PendingLimits) -> None:
         self.bounds = bounds
         self._store = store
         self._adding: Counter[str] = Counter()
-        self._lock = threading.Lock()  # to a store that never suspends, threads add through one of these
+        self._lock = threading.Lock()  # threads share the client of a synchronous store
 
     async def reserve(self, tasks: Sequence[NewTask]) -> Counter[str]:
-        """StoreFull: nothing may be added. Else they count until `leave`."""
+        """Counts tasks as pending until `release`. Raises StoreFull if they exceed a limit; then none may be added."""
         coming = Counter(task.source for task in tasks)
         with self._lock:
             before = self._adding.copy()
             self._adding.update(coming)
         try:
             for (source, state), number in (await self._store.tally()).items():
-                before[source] += number if state in _WAITING else 0
+                before[source] += number if state in _PENDING else 0
             for source, number in coming.items():
                 _check(f"{source}: ", before[source], number, self.bounds.of(source))
             _check("", before.total(), coming.total(), self.bounds.all)
@@ -67,12 +73,12 @@ class PendingGate:
 
     def release(self, coming: Counter[str]) -> None:
         with self._lock:
-            self._adding -= coming  # drops what is zero
+            self._adding -= coming  # and drops zeros
 
 
-def _check(whose: str, waiting: int, coming: int, most: int | None) -> None:
-    if most is not None and waiting + coming > most:
+def _check(prefix: str, pending: int, coming: int, most: int | None) -> None:
+    if most is not None and pending + coming > most:
         raise StoreFull(
-            f"{whose}{waiting:,} tasks wait already and max_pending is {most:,}: "
+            f"{prefix}{pending:,} tasks wait already and max_pending is {most:,}: "
             f"{'nothing' if coming == 1 else f'none of {coming:,}'} was added; try again when some have started"
         )

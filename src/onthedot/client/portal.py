@@ -1,4 +1,4 @@
-"""The one place where sync code meets the event loop."""
+"""The only place where sync code meets an event loop."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Work = Callable[[StoreClient], Coroutine[Any, Any, T]]
 
 
 class LoopThread:
-    """A daemon thread with an event loop of its own."""
+    """A daemon thread that runs an event loop."""
 
     def __init__(self, name: str) -> None:
         self.loop: asyncio.AbstractEventLoop = asyncio.new_event_loop()
@@ -45,19 +45,19 @@ class LoopThread:
         return future
 
     def close(self, patience: float = 1.0) -> None:
-        """Who waits gets an answer, if it comes soon; then all ends."""
+        """Gives pending calls `patience` seconds to end, then cancels them and ends the thread."""
         wait(list(self._pending), timeout=patience)
         self.loop.call_soon_threadsafe(self.loop.stop)
         self._thread.join()
 
 
 class Portal:
-    """Links by loop: the user's where they connected one, else one on a thread of our own, made when first needed."""
+    """Clients by event loop: one per loop that the user has connected, else one on a thread that starts when needed."""
 
     def __init__(self, client: Callable[[], StoreClient], store: Callable[[], Store]) -> None:
         self._new_client = client
         self._store = store
-        self._here: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[StoreClient, int]] = (
+        self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, tuple[StoreClient, int]] = (
             weakref.WeakKeyDictionary()
         )
         self._lock = threading.Lock()
@@ -68,34 +68,34 @@ class Portal:
         self.worker_loop: asyncio.AbstractEventLoop | None = None
 
     def on_worker_loop(self) -> bool:
-        """Would a task run on the event loop of this very thread?"""
+        """Whether the worker runs on the event loop of the current thread."""
         return self.worker_loop is not None and asyncio._get_running_loop() is self.worker_loop
 
     # -- on the user's own loop
 
     async def connect(self) -> StoreClient:
-        """May be done more than once on a loop: the last to disconnect closes."""
+        """Opens a client on this loop. Calls are counted: the last `disconnect` closes it."""
         loop = asyncio.get_running_loop()
-        client, times = self._here.get(loop, (None, 0))
+        client, times = self._by_loop.get(loop, (None, 0))
         if client is None:
             client = self._new_client()
             await client.open()
-        self._here[loop] = (client, times + 1)
+        self._by_loop[loop] = (client, times + 1)
         return client
 
     async def disconnect(self) -> None:
         loop = asyncio.get_running_loop()
-        client, times = self._here.pop(loop)
+        client, times = self._by_loop.pop(loop)
         if times > 1:
-            self._here[loop] = (client, times - 1)
+            self._by_loop[loop] = (client, times - 1)
         else:
             await client.close()
 
     async def run(self, work: Work[T], *, waits: bool = False) -> T:
-        """From a coroutine, on whatever loop. waits: it may suspend even on a store that never does."""
-        here = self._here.get(asyncio.get_running_loop())
-        if here is not None:
-            return await work(here[0])
+        """Runs work from a coroutine, on any loop. waits: it may suspend, even with a synchronous store."""
+        connected = self._by_loop.get(asyncio.get_running_loop())
+        if connected is not None:
+            return await work(connected[0])
         if not waits and self._store().traits.synchronous:
             return await work(self._inline_client())
         return await asyncio.wrap_future(self._submit(work))
@@ -103,6 +103,7 @@ class Portal:
     # -- from sync code
 
     def run_sync(self, work: Work[T], *, waits: bool = False) -> T:
+        """Runs work from sync code and waits for it. waits: as in `run`."""
         if not waits and self._store().traits.synchronous:
             return run_without_loop(work(self._inline_client()))
         future = self._submit(work)
@@ -113,38 +114,38 @@ class Portal:
             raise
 
     def in_transaction(self, work: Callable[[SyncTransactions], T]) -> T:
-        """On this very thread: the caller's connection, and the transaction on it, are of this thread."""
-        store = self._joinable()
+        """Runs work on the current thread, to which the caller's connection and its transaction belong."""
+        store = self._transactional_store()
         opening = self.ensure_open()
         if opening is not None and isinstance(store, AsyncTransactions):
-            opening.result()  # elsewhere it may have to wait for the very transaction that is joined
+            opening.result()  # for other stores the opening may have to wait for this very transaction
         return work(store)
 
     async def in_transaction_awaited(self, work: Callable[[AsyncTransactions], Coroutine[Any, Any, T]]) -> T:
-        """On this very loop, likewise."""
-        store = self._joinable()
+        """Runs work on the current loop, to which the caller's connection belongs."""
+        store = self._transactional_store()
         if not isinstance(store, AsyncTransactions):
             raise ArgumentError("connection=…: on this store it is sync, so write .delay(…) instead of .enqueue(…)")
         if (opening := self.ensure_open()) is not None:
             await asyncio.wrap_future(opening)
         return await work(store)
 
-    def _joinable(self) -> SyncTransactions:
+    def _transactional_store(self) -> SyncTransactions:
         store = self._store()
         if not isinstance(store, SyncTransactions):
             raise StoreRefused(f"connection=…: {NO_TRANSACTION}; sqlite:/// and postgresql:// do")
         return store
 
     def ensure_open(self) -> Future[None] | None:
-        """Has a link opened, if there is none, and answers with what to wait for."""
-        if self._clients or self._here:
+        """Starts opening a client if there is none. Returns what to wait for, or None."""
+        if self._clients or self._by_loop:
             return None
         if self._opening is None or self._opening.done():
             self._opening = self._submit(StoreClient.ready)
         return self._opening
 
     def _inline_client(self) -> StoreClient:
-        """For a store that never suspends: no loop and no thread is needed."""
+        """The client of a synchronous store, which needs no loop and no thread."""
         if self._inline is None:
             self._inline = self._new_client()
         return self._inline
@@ -152,7 +153,7 @@ class Portal:
     def _submit(self, work: Work[T]) -> Future[T]:
         with self._lock:
             if self._thread is None:
-                self._thread = LoopThread("onthedot-bridge")
+                self._thread = LoopThread("onthedot-portal")
             return self._thread.submit(self._on_thread(self._thread, work))
 
     async def _on_thread(self, thread: LoopThread, work: Work[T]) -> T:
@@ -160,15 +161,16 @@ class Portal:
         if client is None:
             client = self._new_client()
             await client.open()
-            if thread in self._clients:  # somebody else was faster
+            if thread in self._clients:  # a concurrent call was faster
                 await client.close()
             client = self._clients.setdefault(thread, client)
         return await work(client)
 
     def close(self) -> None:
-        """Ends the thread, if there is one; it comes back when needed."""
+        """Ends the thread, if there is one; it starts again when needed."""
         with self._lock:
-            thread, self._thread = self._thread, None
+            thread = self._thread
+            self._thread = None
             self._inline = None
         if thread is not None:
             client = self._clients.pop(thread, None)
@@ -177,9 +179,9 @@ class Portal:
             thread.close()
 
     def after_fork(self) -> None:
-        """In the child nothing of the parent's threads and connections is alive."""
+        """The threads and connections of the parent do not exist in the child."""
         self._lock = threading.Lock()
-        self._here = weakref.WeakKeyDictionary()
+        self._by_loop = weakref.WeakKeyDictionary()
         self._clients = weakref.WeakKeyDictionary()
         self._inline = self._thread = self._opening = self.worker_loop = None
 
@@ -196,4 +198,4 @@ def run_without_loop(coroutine: Coroutine[Any, Any, T]) -> T:
     except StopIteration as stop:
         return stop.value  # type: ignore[no-any-return]
     coroutine.close()
-    raise RuntimeError("a store that calls itself immediate has suspended")
+    raise RuntimeError("a store that is declared synchronous has suspended")

@@ -1,4 +1,4 @@
-"""Row D: a delayed message queue. A topic is a source, a message a task, the dead letters are the failed ones."""
+"""A delayed message queue (row D): a topic is a source, a message a task, a dead letter a failed task."""
 
 from onthedot.mq.config import MQConfig
 from onthedot.mq.queue import MessageQueue, RedisMessageQueue

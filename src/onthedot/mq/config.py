@@ -1,4 +1,4 @@
-"""What a queue is told: checked as a whole when it is made, never converted, never changed."""
+"""The settings of a message queue: checked together, never converted, never changed."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ _Url: TypeAlias = Annotated[
 
 @dataclass(frozen=True, kw_only=True)
 class MQConfig:
-    """Settings of a MessageQueue; times in seconds. All that is wrong is told at once.
+    """Settings of a MessageQueue; times in seconds. One error names all wrong fields.
 
     >>> MQConfig(max_worker=5, batch_size=0)
     Traceback (most recent call last):
@@ -44,33 +44,51 @@ class MQConfig:
       batch_size=0: must be a whole number from 1 to 1000
     """
 
-    url: _Url | None = field(default=None, repr=False)  # of any store; or else the five that follow
+    url: _Url | None = field(default=None, repr=False)
+    """URL of any store, instead of the five `redis_…` fields that follow."""
     redis_host: _Text = "localhost"
+    """Host name or address of the Redis server."""
     redis_port: Annotated[int, Meta(ge=1, le=65_535)] = 6379
+    """Port of the Redis server."""
     redis_db: Annotated[int, Meta(ge=0, le=1_000_000)] = 0
+    """Number of the Redis database."""
     redis_password: _Text | None = field(default=None, repr=False)
+    """Password of the Redis server."""
     redis_ssl: Annotated[bool, Meta(description="True or False")] = False
+    """Whether the connection is encrypted."""
     redis_max_connections: _Many = 10
-    queue_prefix: _Name = "mq"  # the name of the app: queues with different ones do not see each other
-    max_workers: _Many = 5  # how many messages this process handles at once
-    batch_size: Annotated[int, Meta(ge=1, le=1000)] = 100  # how many it takes at once
-    delay_fallback_interval: Annotated[float, Meta(ge=0.1, le=3600)] = 10  # how often it looks without a wake-up
-    message_ttl: _Time = 86_400  # from producing; one that has not started by then ends as cancelled: expired
-    processing_timeout: _Time = 180  # no handler may take longer, and what a dead worker had is with others by then
+    """How many connections this process opens at most."""
+    queue_prefix: _Name = "mq"
+    """Name of the app: queues with different prefixes do not see each other."""
+    max_workers: _Many = 5
+    """How many messages this process handles at once."""
+    batch_size: Annotated[int, Meta(ge=1, le=1000)] = 100
+    """How many messages one claim takes at most."""
+    delay_fallback_interval: Annotated[float, Meta(ge=0.1, le=3600)] = 10
+    """How often the store is read without a notification."""
+    message_ttl: _Time = 86_400
+    """Time from producing after which a message that has not started ends as cancelled."""
+    processing_timeout: _Time = 180
+    """No handler may take longer; messages of a dead worker are with other workers by then."""
     handler_timeout: _Time = 60
-    handler_timeouts: Mapping[_Name, _Time] = field(default_factory=dict[str, float])  # by topic
+    """How long a handler may take."""
+    handler_timeouts: Mapping[_Name, _Time] = field(default_factory=dict[str, float])
+    """How long the handler of a topic may take, instead of `handler_timeout`."""
     max_retries: Annotated[int, Meta(ge=0, le=1000)] = 3
-    retry_delays: Sequence[_Wait] = field(default_factory=lambda: [60, 300, 1800])  # the last one repeats
+    """How often a failed message is handled again before it becomes a dead letter."""
+    retry_delays: Sequence[_Wait] = field(default_factory=lambda: [60, 300, 1800])
+    """Delays before the retries; the last one repeats."""
     monitor_interval: Annotated[float, Meta(ge=0.1, le=86_400)] = 30
+    """How often the health of the queue is checked."""
 
     def __new__(cls, *_: object, **given: Any) -> MQConfig:
-        # Not in __post_init__: __init__ refuses a name it does not know, without a word on the rest.
+        # Not in __post_init__: __init__ refuses an unknown name before the other fields are checked.
         if wrong := list(_problems(given)):
             raise DeclarationError("\n  ".join([f"MQConfig: {len(wrong)} wrong", *wrong]))
         return object.__new__(cls)
 
     def __post_init__(self) -> None:
-        object.__setattr__(self, "retry_delays", list(self.retry_delays))  # the caller's may still change
+        object.__setattr__(self, "retry_delays", list(self.retry_delays))  # the caller may change its own
         object.__setattr__(self, "handler_timeouts", dict(self.handler_timeouts))
 
     @property
@@ -81,26 +99,27 @@ class MQConfig:
         'rediss://:s3%2Fcret@cache:6379/0?max_connections=10'
         """
         login = "" if self.redis_password is None else f":{quote(self.redis_password, safe='')}@"
-        place = f"{login}{self.redis_host}:{self.redis_port}/{self.redis_db}"
-        url = self.url or f"{'rediss' if self.redis_ssl else 'redis'}://{place}"
+        address = f"{login}{self.redis_host}:{self.redis_port}/{self.redis_db}"
+        url = self.url or f"{'rediss' if self.redis_ssl else 'redis'}://{address}"
         if url.startswith("redis") and "max_connections=" not in url:
             url += f"{'&' if '?' in url else '?'}max_connections={self.redis_max_connections}"
         return url
 
 
 def _problems(given: Mapping[str, Any]) -> Iterator[str]:
-    known, right = get_type_hints(MQConfig, include_extras=True), dict[str, Any]()
+    known = get_type_hints(MQConfig, include_extras=True)
+    right: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
             near = get_close_matches(name, known, n=1, cutoff=0.5)
             yield f"{name}: there is no such field" + (f"; did you mean {near[0]}?" if near else "")
             continue
         try:
-            convert(value, known[name])  # only to see: what it makes of it is not used
+            convert(value, known[name])  # a check only: the value is kept as given
             right[name] = value
         except ValidationError:
             shown = "…" if name == "redis_password" else re.sub("(?<=://).*@", "…@", repr(value))
-            yield f"{name}={shown}: must be {_words(known[name])}"
+            yield f"{name}={shown}: must be {_expected(known[name])}"
     apart = [name for name in right if name.startswith("redis_") and name != "redis_max_connections"]
     if right.get("url") is not None and apart:
         yield f"url and {', '.join(apart)}: give one or the other"
@@ -113,10 +132,12 @@ def _problems(given: Mapping[str, Any]) -> Iterator[str]:
         yield f"{name}={times[name]}: must not be more than processing_timeout, which is {most}"
 
 
-def _words(hint: Any) -> str:
-    if get_origin(hint) is not Annotated:  # of one that is, or of many
+def _expected(hint: Any) -> str:
+    if get_origin(hint) is not Annotated:  # an optional value, or a collection
         inner = [each for each in get_args(hint) if get_origin(each) is Annotated][-1]
-        return {Mapping: "a dict by topic, each ", Sequence: "a list, each "}.get(get_origin(hint), "") + _words(inner)
+        return {Mapping: "a dict by topic, each ", Sequence: "a list, each "}.get(get_origin(hint), "") + _expected(
+            inner
+        )
     kind, meta = get_args(hint)
     what = "a whole number" if kind is int else "a number of seconds"
     return meta.description or f"{what} from {meta.ge} to {meta.le}"

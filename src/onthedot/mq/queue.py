@@ -1,4 +1,4 @@
-"""The queue: produce, handle, look. A thin door on an App."""
+"""The message queue: an App with other names for its methods."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ class MessageQueue:
     >>> asyncio.run(main())
     shipping 17
 
-    What it does not have, its app has: ``mq.app.pause("orders")``, ``mq.app.get(message_id)``, ``mq.app.schedule(…)``.
+    Everything else is in its app: ``mq.app.pause("orders")``, ``mq.app.get(message_id)``, ``mq.app.schedule(…)``.
     """
 
     def __init__(self, config: MQConfig | str | None = None, *, logger: logging.Logger | None = None) -> None:
@@ -47,7 +47,7 @@ class MessageQueue:
         self.app: App[None] = App(
             self.config.queue_prefix,
             store=self.config.store,
-            lifespan=self._alive,
+            lifespan=self._lifespan,
             stop_timeout=None,  # handlers have a timeout of their own
             poll_interval=self.config.delay_fallback_interval,
             logger=logger,
@@ -70,37 +70,48 @@ class MessageQueue:
         self, topic: str, payload: Any, *, delay: float = 0, priority: Priority = "normal", ttl: float | None = None,
         message_id: str | None = None,
     ) -> str:  # fmt: skip
-        """Stored when this returns; answers with its id. delay and ttl (else ``message_ttl``): seconds from now.
+        """Adds a message; it is stored when this returns. Returns its id.
 
-        The same `message_id` again changes nothing: the first one stands, as long as it is kept.
+        Args:
+            topic: The topic, whose handler gets the message.
+            payload: Any value that JSON can hold, or a type that the handler's annotation names.
+            delay: Seconds until it is due.
+            priority: 1 to 10, 10 first; or "low", "normal", "high".
+            ttl: Seconds from now after which it expires; by default `message_ttl` of the config.
+            message_id: Its id; the same id again changes nothing, as long as the first message is kept.
         """
-        lives, named = (self.config.message_ttl, "message_ttl") if ttl is None else (ttl, "ttl")
-        left = to_duration_ms(lives, named) - to_duration_ms(delay, "delay")
-        if left <= 0:
-            raise ArgumentError(f"message for {topic!r}: it would expire first, {named}={lives} <= delay={delay}")
-        said: AddOptions = {"after": delay, "priority": priority, "expires": left / 1000}
+        option = "message_ttl" if ttl is None else "ttl"
+        lifetime = self.config.message_ttl if ttl is None else ttl
+        expires_ms = to_duration_ms(lifetime, option) - to_duration_ms(delay, "delay")
+        if expires_ms <= 0:
+            raise ArgumentError(f"message for {topic!r}: it would expire first, {option}={lifetime} <= delay={delay}")
+        options: AddOptions = {"after": delay, "priority": priority, "expires": expires_ms / 1000}
         if message_id is not None:
-            said["uuid"] = check_uuid(message_id)
-        return (await self.app.named(topic).options(**said).enqueue(payload=payload)).uuid
+            options["uuid"] = check_uuid(message_id)
+        return (await self.app.named(topic).options(**options).enqueue(payload=payload)).uuid
 
     @overload
     def register_handler(self, topic: str, handler: H) -> H: ...
     @overload
     def register_handler(self, topic: str) -> Callable[[H], H]: ...
     def register_handler(self, topic: str, handler: Any = None) -> Any:
-        """``handler(payload)``, async or sync (in a thread); one a topic. Also as a decorator."""
+        """Declares ``handler(payload)`` for a topic, one per topic; also as a decorator. Sync ones run in threads."""
         if handler is None:
             return partial(self.register_handler, topic)
         if check_name(topic, "topic") in self._handlers:
             raise DuplicateTask(f"topic {topic!r} has a handler already, {self._handlers[topic]!r}")
-        task, config = with_parameter(handler, "payload", f"topic {topic!r}"), self.config
-        timeout, delays = config.handler_timeouts.get(topic, config.handler_timeout), config.retry_delays or [0]
-        self.app.task(name=topic, timeout=timeout, max_retries=config.max_retries, backoff=delays)(task)
+        config = self.config
+        self.app.task(
+            name=topic,
+            timeout=config.handler_timeouts.get(topic, config.handler_timeout),
+            max_retries=config.max_retries,
+            backoff=config.retry_delays or [0],
+        )(with_parameter(handler, "payload", f"topic {topic!r}"))
         self._handlers[topic] = handler
         return handler
 
     async def start(self) -> bool:
-        """Handles messages until it is stopped. False: it was running already."""
+        """Handles messages until `stop` is called. Returns False if it was running already."""
         if not await self._runtime.host.start():
             return False
         try:
@@ -110,23 +121,31 @@ class MessageQueue:
         return True
 
     def start_background(self) -> asyncio.Task[bool]:
-        """Handles messages beside what else this event loop does; await the answer to know that it runs."""
+        """Handles messages in the background of this event loop; await the task to know that it has started."""
         self._starting: asyncio.Task[bool] = asyncio.ensure_future(self._runtime.host.start())
         return self._starting
 
     async def run(self, duration: float | None = None) -> None:
-        """Handles messages for so many seconds, or until Ctrl+C or SIGTERM; a second one ends what still runs."""
+        """Handles messages until Ctrl+C or SIGTERM; a second signal cancels running handlers.
+
+        Args:
+            duration: Seconds after which it stops by itself.
+        """
         try:
             await self._runtime.host.run_until_signal("loop", duration)
         finally:  # also if this call was cancelled
             await self.stop()
 
     async def stop(self, timeout: float | None = None) -> bool:
-        """Begins no more. Handlers finish, or are ended after `timeout` seconds and their messages go back."""
+        """Starts no more handlers and waits for running ones. Returns whether this call stopped it.
+
+        Args:
+            timeout: Seconds after which running handlers are cancelled and their messages requeued.
+        """
         return await self._runtime.host.stop(timeout)
 
     async def __aenter__(self) -> MessageQueue:
-        """Connects on this event loop; handles nothing before it is started."""
+        """Connects on this event loop; messages are handled after a start."""
         await self.app.__aenter__()
         return self
 
@@ -135,19 +154,20 @@ class MessageQueue:
         await self.app.__aexit__(*exc)
 
     @asynccontextmanager
-    async def _alive(self) -> AsyncGenerator[None, None]:
-        """As long as it handles messages, whichever way it was started."""
+    async def _lifespan(self) -> AsyncGenerator[None, None]:
+        """The lifespan of a worker: checks health while it runs and ends `start` when it stops."""
         self._ended = asyncio.Event()
         async with HealthMonitor(self._runtime).running(self.config.monitor_interval):
             yield
         self._ended.set()
 
     def is_running(self) -> bool:
+        """Returns whether this process handles messages."""
         return self._runtime.host.status == "running"
 
     @property
     def status(self) -> dict[str, Any]:
-        """What goes on in this process; asks nobody."""
+        """What happens in this process; does not read the store."""
         worker = self._runtime.worker
         return {
             "status": self._runtime.host.status,
@@ -157,21 +177,21 @@ class MessageQueue:
         }
 
     async def health_check(self) -> HealthReport:
-        """False if something is wrong with the store or the fleet: ``.checks`` says what."""
+        """Checks the store and the workers. The report is false if a check failed; ``.checks`` has them all."""
         runtime = self._runtime
         return await examine(runtime.portal.run(lambda client: read_vitals(client.store, runtime.clock.now())))
 
     async def metrics(self) -> dict[str, dict[str, int]]:
-        """How many messages there are in the store, by topic and state."""
+        """Returns the number of messages in the store, by topic and state."""
         return await self._runtime.portal.run(lambda client: client.operations.by_source())
 
     async def dead_letters(self, topic: str | None = None, *, limit: int = 1000) -> list[TaskInfo]:
-        """Messages that failed for good, newest first: ``.uuid``, ``.args["payload"]``, ``.error``, ``.attempt``."""
+        """Returns failed messages, newest first: ``.uuid``, ``.args["payload"]``, ``.error``, ``.attempt``."""
         where: TaskFilter = {"state": "failed", "limit": limit}
         return list(await self.app.find(**where if topic is None else {**where, "source": topic}))
 
     async def retry(self, ids: str | Sequence[str]) -> list[str]:
-        """Handles dead letters again, with all their retries. Answers with those that are alive now."""
+        """Handles dead letters again, with all retries. Returns the ids of those that are alive now."""
         return await self.app.retry(*([ids] if isinstance(ids, str) else ids))
 
 

@@ -1,4 +1,4 @@
-"""A worker in this process: from its parts to its end, on one event loop, or on a thread of its own."""
+"""Hosts of a worker: this event loop, a thread, another process, or the main thread until a signal."""
 
 from __future__ import annotations
 
@@ -20,23 +20,27 @@ Mode = Literal["loop", "thread", "main", "process"]
 
 
 class WorkerHost:
-    """Start and stop for every door: ``running()`` (here), ``background()`` (a thread), ``run()`` (until a signal)."""
+    """Starts and stops the worker of a runtime, at most one at a time, with one `Lifecycle` for all hosts.
+
+    start, stop_claiming, stop, cancel_running: what the runtime does with its worker
+    stop_timeout: seconds that running tasks get at a stop; None: no limit
+    """
 
     def __init__(
         self,
-        begin: Callable[[], Awaitable[None]],
-        halt: Callable[[], None],
-        finish: Callable[[float | None], Awaitable[None]],
+        start: Callable[[], Awaitable[None]],
+        stop_claiming: Callable[[], None],
+        stop: Callable[[float | None], Awaitable[None]],
+        cancel_running: Callable[[], None],
         logs: LogObserver,
         stop_timeout: float | None,
-        hurry: Callable[[], None],
     ) -> None:
-        self._begin = begin
-        self._halt = halt
-        self._finish = finish
+        self._start_worker = start
+        self._stop_claiming = stop_claiming
+        self._stop_worker = stop
+        self._cancel_running = cancel_running
         self._logs = logs
         self._stop_timeout = stop_timeout
-        self._hurry = hurry
         self._lock = threading.Lock()
         self._lifecycle: Lifecycle | None = None
         self._mode: Mode | None = None
@@ -51,7 +55,7 @@ class WorkerHost:
         return "stopped" if self._lifecycle is None else self._lifecycle.status
 
     def after_fork(self) -> None:
-        """In the child nothing of the parent's is running."""
+        """In the child, the worker of the parent does not run."""
         self._lock = threading.Lock()
         if self._process is not None:
             self._process.after_fork()
@@ -70,19 +74,22 @@ class WorkerHost:
             if self._process is not None and self.status != "stopped":
                 raise SchedulerStateError("already running in another way (process): stop it first")
             if self.loop is not None and self.loop.is_closed():
-                self._lifecycle = None  # the loop was closed over it: nothing of it is alive
+                self._lifecycle = None  # the loop was closed before a stop: nothing runs any more
             if self._lifecycle is None or (self.status == "stopped" and self.loop is not loop):
-                self._lifecycle = Lifecycle(self._begin, self._halt, self._finish, self._logs.scheduler)
+                self._lifecycle = Lifecycle(
+                    self._start_worker, self._stop_claiming, self._stop_worker, self._logs.scheduler
+                )
             elif self.loop is not loop or (self.status != "stopped" and self._mode != mode):
                 raise SchedulerStateError(f"already {self.status} in another way ({self._mode}): stop it first")
             lifecycle = self._lifecycle
-            if not lifecycle.may_start():  # under the lock: two threads may ask at once, each on a loop of its own
+            if not lifecycle.may_start():  # under the lock: two threads may start at once, each on its own loop
                 return False
-            self._mode, self.loop = mode, loop
+            self._mode = mode
+            self.loop = loop
         return await lifecycle.start()
 
     async def stop(self, timeout: float | None = None) -> bool:
-        """None: as long as was said at the start."""
+        """Stops the worker of this loop. timeout: seconds that running tasks get; None: `stop_timeout`."""
         if self._lifecycle is None:
             return False
         if self.loop is not asyncio.get_running_loop() and self.status != "stopped":
@@ -112,35 +119,35 @@ class WorkerHost:
         self._logs.scheduler.warning("start() has no effect: already %s", self.status)
         return False
 
-    # -- in a process of its own
+    # -- in another process
 
-    def start_process(self, begin: Callable[[], BackgroundProcess]) -> bool:
+    def start_process(self, launch: Callable[[], BackgroundProcess]) -> bool:
         with self._lock:
             if not self._may_start("process"):
                 return False
             if self._process is not None:  # one that has ended by itself
                 self._process.close()
-            self._process = begin()
+            self._process = launch()
             self._mode = "process"
             return True
 
     def stop_process(self, timeout: float | None = None) -> bool:
         with self._lock:
-            process, self._process = self._process, None
+            process = self._process
+            self._process = None
         if process is None:
             return False
         process.stop(timeout)
         return True
 
     def ensure_known(self, name: str, module: str) -> None:
-        """Whoever runs tasks elsewhere must know this one too. Raises if it cannot."""
+        """Makes a background process import the task's module. Raises DeclarationError if the task is unknown there."""
         if self._process is not None:
             self._process.ensure_known(name, module)
 
-    # -- the end of a thread
-
     def stop_thread(self, timeout: float | None = None) -> bool:
-        thread, self._thread = self._thread, None
+        thread = self._thread
+        self._thread = None
         if thread is None:
             return False
         stopping: Future[bool] = thread.submit(self.stop(timeout))
@@ -152,7 +159,7 @@ class WorkerHost:
     # -- until a signal
 
     def run(self) -> None:
-        """Blocks until Ctrl+C or SIGTERM, stops in order, and returns. A second Ctrl+C cancels what still runs."""
+        """Runs tasks until Ctrl+C or SIGTERM, then stops in order. A second Ctrl+C cancels running tasks."""
         if asyncio._get_running_loop() is not None:
             raise SchedulerStateError(
                 "this blocks, and an event loop is running here: write `async with app.running(): …` instead"
@@ -160,36 +167,35 @@ class WorkerHost:
         asyncio.run(self.run_until_signal("main"))
 
     async def run_until_signal(self, mode: Mode, duration: float | None = None) -> None:
-        """Works on this loop until Ctrl+C or SIGTERM, or for so many seconds, and stops in order."""
-        asked = asyncio.Event()
-        stopping: asyncio.Task[bool] | None = None
-        with _signals(asked.set):
+        """Runs tasks on this loop until Ctrl+C or SIGTERM, or for `duration` seconds, then stops in order."""
+        signalled = asyncio.Event()
+        with _signals(signalled.set):
             if not await self.start(mode):
                 return
             if duration is not None:
-                asyncio.get_running_loop().call_later(duration, asked.set)
-            ended = asyncio.ensure_future(asked.wait())
-            while self.status == "running" and not ended.done():
-                await asyncio.wait([ended], timeout=1)  # the engine may also end by itself
-            ended.cancel()
-            asked.clear()
+                asyncio.get_running_loop().call_later(duration, signalled.set)
+            first = asyncio.ensure_future(signalled.wait())
+            while self.status == "running" and not first.done():
+                await asyncio.wait([first], timeout=1)  # the worker may also end by itself
+            first.cancel()
+            signalled.clear()
             stopping = asyncio.ensure_future(self.stop())
-            again = asyncio.ensure_future(asked.wait())
+            again = asyncio.ensure_future(signalled.wait())
             await asyncio.wait([stopping, again], return_when=asyncio.FIRST_COMPLETED)
             if not stopping.done():
-                self._hurry()
+                self._cancel_running()
             await stopping
             again.cancel()
 
 
 @contextlib.contextmanager
 def _signals(callback: Callable[[], object]) -> Generator[None, None, None]:
-    """SIGINT and SIGTERM call back instead of killing; only the main thread may say so."""
+    """SIGINT and SIGTERM call back instead of killing. Only the main thread can set handlers."""
     loop = asyncio.get_running_loop()
     before: dict[signal.Signals, Any] = {}
     if threading.current_thread() is threading.main_thread():
         for each in (signal.SIGINT, signal.SIGTERM):
-            with contextlib.suppress(NotImplementedError):  # Windows: KeyboardInterrupt comes as it always did
+            with contextlib.suppress(NotImplementedError):  # Windows: a KeyboardInterrupt is raised as usual
                 handler = signal.getsignal(each)
                 loop.add_signal_handler(each, callback)
                 before[each] = handler

@@ -69,7 +69,7 @@ class Runtime:
         self.status_counts: StatusCounts = self._new_counts(config.count_from_start)
         self.portal: Portal = Portal(self._new_client, lambda: self.store)
         self.host: WorkerHost = WorkerHost(
-            self._start, self._stop_claiming, self._stop, config.logs, config.stop_timeout, self.cancel_running
+            self._start, self._stop_claiming, self._stop, self.cancel_running, config.logs, config.stop_timeout
         )
         self.worker: Worker | None = None
         self.executors: Mapping[str, Executor] = {}  # of the worker, by name
@@ -319,7 +319,7 @@ class Runtime:
         return True
 
     def boot_message(self) -> BootMessage:
-        """What a pool child must know of this app."""
+        """The first message to a pool child."""
         modules = {source.module for source in self.sources if source.executor not in ("async", "thread")}
         return BootMessage(self.name, self.url, current_location(), sorted(modules.union(self.config.include)))
 
@@ -343,6 +343,7 @@ class Runtime:
             self.worker.last_error = error
 
     def cancel_running(self) -> None:
+        """Cancels running tasks, as a second Ctrl+C does."""
         if self.worker is not None:
             self.worker.cancel_running()
 

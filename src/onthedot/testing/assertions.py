@@ -9,6 +9,7 @@ from datetime import UTC, datetime
 from inspect import Parameter, signature
 from typing import Any
 
+from onthedot.api.functions import Enqueuer, ScheduledFunction
 from onthedot.client.client import StoreClient
 from onthedot.clock.epoch import from_ms
 from onthedot.definitions.consumers import BaseTaskConsumer
@@ -46,14 +47,14 @@ class AddedTasks:
 
     def source(self, task: object) -> str:
         """The name behind a function, a consumer, an alias."""
-        declared = getattr(task, "_declared", None)
-        if isinstance(declared, RemoteDefinition):
-            return declared.name
-        if isinstance(declared, FunctionDefinition):
-            known: object = self._runtime.sources.get(declared.name)
-            if known is not declared:
+        definition = task.definition if isinstance(task, Enqueuer | ScheduledFunction) else None
+        if isinstance(definition, RemoteDefinition):
+            return definition.name
+        if definition is not None:
+            known: object = self._runtime.sources.get(definition.name)
+            if known is not definition:
                 raise ValueError(f"{task!r} is of another app than {self._runtime.name!r}")
-            return declared.name
+            return definition.name
         name = task.name if isinstance(task, BaseTaskConsumer) else task
         if not isinstance(name, str):
             raise TypeError(f"pass a task function, a consumer or a name, not {task!r}")
