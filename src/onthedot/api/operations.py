@@ -100,7 +100,7 @@ class AppOperations:
 
     async def limits(self) -> Sequence[LimitInfo]:
         """Returns the limits in force, by name."""
-        return await self._portal.run(lambda client: client.operations.limits())
+        return await self._portal.run(lambda client: client.operations.limits.list())
 
     async def set_limit(self, name: str, key: str | None = None, **change: Unpack[LimitChange]) -> LimitInfo:
         """Changes a limit for all processes at once, before what code says.
@@ -108,7 +108,7 @@ class AppOperations:
         name: of a source, or of a lane that sources share, such as ``"@openai"``
         key: only this key of it
         """
-        return await self._portal.run(lambda client: client.operations.set_limit(name, key, **change))
+        return await self._portal.run(lambda client: client.operations.limits.set(name, key, **change))
 
     async def purge(self, limit: int = 10_000) -> int:
         """Deletes up to `limit` tasks that are past their retention; workers do this by themselves."""
@@ -158,10 +158,10 @@ class SyncOperations:
         self._portal.run_sync(lambda client: client.operations.resume(source, key))
 
     def limits(self) -> Sequence[LimitInfo]:
-        return self._portal.run_sync(lambda client: client.operations.limits())
+        return self._portal.run_sync(lambda client: client.operations.limits.list())
 
     def set_limit(self, name: str, key: str | None = None, **change: Unpack[LimitChange]) -> LimitInfo:
-        return self._portal.run_sync(lambda client: client.operations.set_limit(name, key, **change))
+        return self._portal.run_sync(lambda client: client.operations.limits.set(name, key, **change))
 
     def purge(self, limit: int = 10_000) -> int:
         return self._portal.run_sync(lambda client: client.operations.purge(limit))

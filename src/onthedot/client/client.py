@@ -42,7 +42,7 @@ class StoreClient:
     def __init__(self, store: Store, config: ClientConfig) -> None:
         self.store = store
         self.operations: Operations = Operations(store, config.client, config.clock, config.code, config.logs)
-        self.lane_router: LaneRouter = LaneRouter(store)
+        self.lane_router: LaneRouter = LaneRouter(store, config.clock)
         self.results: ResultWaiter = ResultWaiter(store, config.client, config.logs)
         self._logs = config.logs
         self._counts = config.counts

@@ -20,7 +20,6 @@ from onthedot.client.pending_gate import PendingLimits
 from onthedot.client.portal import Portal
 from onthedot.client.status_counts import StatusCounts, StatusSnapshot
 from onthedot.clock.protocol import Clock
-from onthedot.clock.system import SystemClock
 from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.definitions.sources import Source, Sources
 from onthedot.engine.config import WorkerConfig
