@@ -122,7 +122,9 @@ class TaskCancelled(TaskError):
         self.task = task
 
     def __str__(self) -> str:
-        return f"task {self.task} was cancelled: {self.reason}" if self.task else f"cancelled: {self.reason}"
+        if not self.task:
+            return f"cancelled: {self.reason}"
+        return f"task {self.task} was cancelled: {self.reason}"
 
 
 class TaskNotFound(TaskError):

@@ -29,3 +29,11 @@ def from_ms(ms: float) -> datetime:
     '1970-01-01T00:00:01.001000+00:00'
     """
     return datetime.fromtimestamp(ms / 1000, UTC)
+
+
+def to_optional_ms(moment: datetime | None) -> int | None:
+    return None if moment is None else to_ms(moment)
+
+
+def from_optional_ms(ms: float | None) -> datetime | None:
+    return None if ms is None else from_ms(ms)

@@ -64,14 +64,14 @@ class PreciseTimer:
 
     def _set(self, seconds: float) -> None:
         kernel = _kernel()
-        fd = -1 if kernel is None else kernel.timerfd_create(_CLOCK_MONOTONIC, _FLAGS)
-        if kernel is None or fd < 0:  # no timerfd, or no descriptor left: as precise as asyncio
+        if kernel is not None:
+            self._fd = kernel.timerfd_create(_CLOCK_MONOTONIC, _FLAGS)
+        if kernel is None or self._fd < 0:  # no timerfd, or no descriptor left: as precise as asyncio
             self._timer = self._loop.call_later(seconds, self._callback)
             return
         wait = max(0, int(seconds * 1e9)) + 1  # never early; and 0 would disarm it
-        kernel.timerfd_settime(fd, 0, struct.pack("@4q", 0, 0, *divmod(wait, 10**9)), None)
-        self._fd = fd
-        self._loop.add_reader(fd, self._fire)
+        kernel.timerfd_settime(self._fd, 0, struct.pack("@4q", 0, 0, *divmod(wait, 10**9)), None)
+        self._loop.add_reader(self._fd, self._fire)
 
     def _fire(self) -> None:
         self.cancel()

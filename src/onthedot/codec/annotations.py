@@ -179,13 +179,14 @@ class RoundTripCache(dict[tuple[type, ...], tuple[int, ...] | None]):
 
 def _check_round_trip(value: object, tagged: object, classes: Classes, depth: int) -> None:
     try:
-        reason = "" if deep_equal(value, from_tagged(tagged, classes), depth) else "comes out different"
+        if deep_equal(value, from_tagged(tagged, classes), depth):
+            return
+        problem = "comes out different"
     except Exception as error:  # noqa: BLE001 - a class of the user's may raise anything
-        reason = f"fails with {type_name(type(error))}: {str(error)[:200]}"
-    if reason:
-        raise Unstorable(
-            f"is of type {type_name(type(value))}, and making it again from its fields {reason}; pass plain values"
-        )
+        problem = f"fails with {type_name(type(error))}: {str(error)[:200]}"
+    raise Unstorable(
+        f"is of type {type_name(type(value))}, and making it again from its fields {problem}; pass plain values"
+    )
 
 
 def _is_open(annotation: Any) -> bool:
@@ -223,12 +224,15 @@ def _with_int_for_float(annotation: Any) -> Any:
 def _exact(annotation: Any) -> frozenset[type]:
     if annotation is Any or annotation is object:
         return frozenset({*_EXACT, float})
-    options = get_args(annotation) if get_origin(annotation) in UNIONS else (annotation,)
+    options: tuple[Any, ...] = (annotation,)
+    if get_origin(annotation) in UNIONS:
+        options = get_args(annotation)
     exact: set[type] = {kind for kind in (*_EXACT, float) for option in options if kind is option}
+    if not all(any(kind is option for kind in exact) for option in options):
+        return frozenset()  # msgspec may prefer the other type
     if float in exact:
         exact.add(int)
-    # Any other type makes these uncertain: msgspec may prefer it.
-    return frozenset(exact) if all(any(kind is option for kind in exact) for option in options) else frozenset()
+    return frozenset(exact)
 
 
 def _classes_in(annotation: object) -> Classes:
@@ -271,7 +275,10 @@ def arguments_struct(
         required = strict and p.default is inspect.Parameter.empty and p.kind not in VARIADIC
         kind = codecs[p.name].type
         field = (p.name, kind) if required else (p.name, kind, ABSENT)
-        (keyword_only if p.kind in (p.KEYWORD_ONLY, *VARIADIC) else positional).append(field)
+        if p.kind in (p.KEYWORD_ONLY, *VARIADIC):
+            keyword_only.append(field)
+        else:
+            positional.append(field)
     # Keyword-only fields must come from a base of their own.
     keywords = msgspec.defstruct("Keywords", keyword_only, kw_only=True, omit_defaults=True, forbid_unknown_fields=True)
     return msgspec.defstruct("Arguments", positional, bases=(keywords,))

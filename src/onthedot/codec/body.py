@@ -91,8 +91,9 @@ def write_body(name: str, typed: dict[str, object], tagged: Any, headers: Header
         body = _with_headers(body, headers, name, caps)
     written = write(body)
     if len(written) > caps.arguments:
-        sizes = {argument: len(write(form)) for argument, form in (typed | tagged).items()}
-        largest = f" (most in {max(sizes, key=lambda argument: sizes[argument])!r})" if sizes else ""
+        largest = ""
+        if sizes := {argument: len(write(form)) for argument, form in (typed | tagged).items()}:
+            largest = f" (most in {max(sizes, key=lambda argument: sizes[argument])!r})"
         raise ArgumentError(
             f"{name}: the arguments take {len(written):,} bytes{largest}, the limit is {caps.arguments:,}; "
             "keep large data elsewhere and pass where it is"

@@ -169,11 +169,9 @@ def type_name(kind: object) -> str:
     ('int', 'uuid.UUID', 'list[int] | None')
     """
     if isinstance(kind, type) and not hasattr(kind, "__origin__"):
-        return (
-            kind.__qualname__
-            if kind.__module__ in ("builtins", "__main__")
-            else f"{kind.__module__}.{kind.__qualname__}"
-        )
+        if kind.__module__ in ("builtins", "__main__"):
+            return kind.__qualname__
+        return f"{kind.__module__}.{kind.__qualname__}"
     return str(kind).replace("typing.", "").replace("__main__.", "")
 
 
@@ -198,8 +196,9 @@ def _step(step: object) -> str:
         return f".{step}" if step.isidentifier() else f"[{step[:40]!r}]"
     if step is MEMBER:
         return "[*]"
-    # Not the repr of a user's key: it may be long, or raise.
-    return f"[{step}]" if type(step) is int and abs(step) < 1 << 64 else f"[{type_name(type(step))}]"
+    if type(step) is int and abs(step) < 1 << 64:
+        return f"[{step}]"
+    return f"[{type_name(type(step))}]"  # not the repr of a user's key: it may be long, or raise
 
 
 def _text(value: Any) -> str:
@@ -309,8 +308,8 @@ def _instance(kind: Any, fields: Any) -> object:
         return kind(*fields)
     if is_model(kind):
         return kind.model_validate({kind.model_fields[name].alias or name: item for name, item in fields.items()})
-    declared: Mapping[str, dataclasses.Field[object]] = getattr(kind, "__dataclass_fields__", {})
-    set_after = {name for name, field in declared.items() if not field.init}
+    dataclass_fields: Mapping[str, dataclasses.Field[object]] = getattr(kind, "__dataclass_fields__", {})
+    set_after = {name for name, field in dataclass_fields.items() if not field.init}
     instance: object = kind(**{name: item for name, item in fields.items() if name not in set_after})
     for name in set_after & fields.keys():
         object.__setattr__(instance, name, fields[name])

@@ -4,7 +4,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from functools import partial
 from types import NoneType, UnionType
 from typing import (
@@ -116,5 +116,7 @@ def _check_class(kind: Any, arguments: tuple[Any, ...], value: Any) -> None:
         map_with_path(((key, key) for key in value), partial(check_type, arguments[0]))
         map_with_path(value.items(), partial(check_type, arguments[1]))
     elif arguments and isinstance(value, Collection):
-        steps = ((MEMBER, item) for item in value) if isinstance(value, set | frozenset) else enumerate(value)
+        steps: Iterable[tuple[object, Any]] = enumerate(value)
+        if isinstance(value, set | frozenset):
+            steps = ((MEMBER, item) for item in value)
         map_with_path(steps, partial(check_type, arguments[0]))

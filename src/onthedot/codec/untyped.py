@@ -43,7 +43,9 @@ def encode_untyped(
     try:
         tagged = to_tagged(dict(args), depth=caps.depth + 1)
     except Unstorable as error:
-        what = f"argument {error.steps[-1]!r}" if error.steps and type(error.steps[-1]) is str else "the arguments"
+        what = "the arguments"
+        if error.steps and type(error.steps[-1]) is str:
+            what = f"argument {error.steps[-1]!r}"
         raise refusal(name, what, error.path(), error, caps) from None
     return write_body(name, {}, tagged, headers, caps)
 

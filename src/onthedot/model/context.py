@@ -9,7 +9,7 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
-from onthedot.clock.epoch import from_ms
+from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.codec.body import NO_HEADERS
 from onthedot.errors import TaskCancelled
 from onthedot.model.task import TaskFailure
@@ -143,7 +143,7 @@ class TaskContext:
     @property
     def deadline(self) -> datetime | None:
         """When the run times out; None without a timeout."""
-        return None if self._run.deadline_ms is None else from_ms(self._run.deadline_ms)
+        return from_optional_ms(self._run.deadline_ms)
 
     @property
     def tags(self) -> tuple[str, ...]:

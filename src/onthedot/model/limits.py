@@ -193,16 +193,22 @@ class LimitDefinitions:
         self.source: str = source
         own, keyed = _split_by_lane(source, concurrency, rate_limit, limits)
         by, lane = _one_lane(source, keyed)
-        rate = next((limit for limit in keyed if isinstance(limit, Rate)), None)
-        cost = rate.cost if rate else 1
+        cost: float | str = 1
+        burst = 1.0
+        for limit in keyed:
+            if isinstance(limit, Rate):
+                cost = limit.cost
+                burst = limit.capacity
         if parameters is not None:
             _check_parameters(source, tuple(parameters), by, cost)
-        self._records = [_record(source, own)] if own else []
+        self._records: list[Limit] = []
         self._rule: LaneRule | None = None
+        if own:
+            self._records.append(_record(source, own))
         if lane is not None:
             used = {name: value for name, value in (defaults or {}).items() if name in (by, cost)}
-            self._rule = LaneRule(lane, by, cost, rate.capacity if rate else 1, used)
-            self._records.append(_record(lane + ("/*" if by else ""), keyed))
+            self._rule = LaneRule(lane, by, cost, burst, used)
+            self._records.append(_record(f"{lane}/*" if by else lane, keyed))
 
     def records(self) -> list[Limit]:
         """The limits as records, under the name of the source."""
@@ -210,7 +216,7 @@ class LimitDefinitions:
 
     def to_limits(self, name: str) -> list[Limit]:
         """The records to store under one of the task's names; the source's own record carries the lane rule."""
-        records = [limit if limit.name[0] == "@" else _renamed(limit, self.source, name) for limit in self._records]
+        records = [_renamed(limit, self.source, name) for limit in self._records]
         if self._rule is None:
             return records
         lane = name if self._rule.lane == self.source else self._rule.lane
@@ -250,13 +256,18 @@ def merge_by_name(limits: Iterable[Limit]) -> list[Limit]:
 
 
 def _limit_text(limit: Limit) -> str:
-    cap = "" if limit.cap is None else f"at most {limit.cap}"
-    rate = "" if limit.rate is None else f"{limit.rate:g}/s with burst {limit.burst:g}"
-    return " and ".join(filter(None, (cap, rate)))
+    parts: list[str] = []
+    if limit.cap is not None:
+        parts.append(f"at most {limit.cap}")
+    if limit.rate is not None:
+        parts.append(f"{limit.rate:g}/s with burst {limit.burst:g}")
+    return " and ".join(parts)
 
 
 def _renamed(limit: Limit, source: str, name: str) -> Limit:
-    return limit if name == source else replace(limit, name=name + limit.name.removeprefix(source))
+    if name == source or limit.name[0] == "@":
+        return limit
+    return replace(limit, name=name + limit.name.removeprefix(source))
 
 
 def lane_key(value: object) -> str:
@@ -331,8 +342,12 @@ def _record(name: str, limits: Sequence[Rate | AtMost]) -> Limit:
     for twice in (caps, rates):
         if len(twice) > 1:
             raise BadLimit(f"{name}: {twice[0]!r} and {twice[1]!r} limit the same thing; keep one")
-    cap = caps[0].n if caps else None
-    return Limit(name, cap, rates[0].per_second, rates[0].capacity) if rates else Limit(name, cap)
+    record = Limit(name)
+    if caps:
+        record = replace(record, cap=caps[0].n)
+    if rates:
+        record = replace(record, rate=rates[0].per_second, burst=rates[0].capacity)
+    return record
 
 
 def _check_parameters(source: str, parameters: Sequence[str], by: str | None, cost: float | str) -> None:

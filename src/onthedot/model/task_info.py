@@ -7,11 +7,11 @@ from datetime import datetime
 
 import msgspec
 
-from onthedot.clock.epoch import from_ms
+from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.codec.body import NO_HEADERS, Headers, Undecodable
 from onthedot.codec.untyped import decode_untyped
 from onthedot.model.failures import decode_failure
-from onthedot.model.task import Task, TaskInfo, TaskState
+from onthedot.model.task import Task, TaskFailure, TaskInfo, TaskState
 from onthedot.stores.contract import Note, Record
 
 
@@ -36,6 +36,12 @@ def task_info(record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
     arguments, headers = decode_body(record)
     history = record.history
     failure = decode_failure(history.error)
+    error: TaskFailure | None = None
+    reason = ""
+    if failure is not None and not failure.type:
+        reason = failure.message
+    elif record.state != "succeeded":
+        error = failure
     state = TaskState.READY if record.state == "parked" else TaskState(record.state)
     errors = [decode_failure(note.data) for note in notes if note.kind == "error"]
     progress = [note.data for note in notes if note.kind == "progress"]
@@ -50,16 +56,16 @@ def task_info(record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
         crashes=history.crashes,
         added_at=from_ms(record.added),
         schedule_at=schedule_at(record, headers),
-        started_at=None if history.started is None else from_ms(history.started),
-        ended_at=None if history.ended is None else from_ms(history.ended),
+        started_at=from_optional_ms(history.started),
+        ended_at=from_optional_ms(history.ended),
         worker=history.session,
         label=headers.label,
         tags=record.policy.tags,
         metadata=headers.metadata or {},
         unique=record.unique,
         lane=record.lane,
-        reason=failure.message if failure is not None and not failure.type else "",
-        error=failure if failure is not None and failure.type and record.state != "succeeded" else None,
+        reason=reason,
+        error=error,
         errors=tuple(error for error in errors if error is not None),
         progress=msgspec.json.decode(progress[-1], type=tuple[float, float]) if progress else None,
         cancel_wanted=history.cancel_requested and not state.ended,

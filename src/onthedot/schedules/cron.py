@@ -201,13 +201,28 @@ def parse_daily(at: str | time, weekdays: str | Iterable[str | int] | None) -> t
     >>> parse_daily("7:30", "sat-sun")
     ('07:30', ('sat', 'sun'), '0 30 7 * * SAT,SUN')
     """
-    found = _CLOCK.fullmatch(at.replace(tzinfo=None).isoformat() if isinstance(at, time) else str(at))
-    hour, minute, second = (int(part or 0) for part in found.groups()) if found else (24, 0, 0)
-    if hour > 23 or minute > 59 or second > 59:
+    clock = _time_of_day(at)
+    if clock is None:
         raise BadSchedule(f"DailySchedule: at {at!r} is out of range: '00:00' to '23:59', or with seconds '23:59:59'")
-    days = None if weekdays is None else _weekdays(weekdays)
-    text = f"{hour:02}:{minute:02}" + (f":{second:02}" if second else "")
-    return text, days, f"{second} {minute} {hour} * * {','.join(days).upper() if days else '*'}"
+    text = clock.isoformat("seconds" if clock.second else "minutes")
+    days = None
+    cron_days = "*"
+    if weekdays is not None:
+        days = _weekdays(weekdays)
+        cron_days = ",".join(days).upper()
+    return text, days, f"{clock.second} {clock.minute} {clock.hour} * * {cron_days}"
+
+
+def _time_of_day(at: str | time) -> time | None:
+    if isinstance(at, time):
+        at = at.replace(tzinfo=None).isoformat()
+    if (found := _CLOCK.fullmatch(str(at))) is None:
+        return None
+    hour, minute, second = (int(part or 0) for part in found.groups())
+    try:
+        return time(hour, minute, second)
+    except ValueError:
+        return None
 
 
 def _weekdays(days: str | Iterable[str | int]) -> tuple[str, ...]:
@@ -321,11 +336,10 @@ class _Matcher(CronSim):
     def after(self, wall: datetime) -> datetime:
         """The first match later than a wall time: later on its day, or the first on the next day that matches."""
         day = wall.date()
-        later = self._later(wall) if day.month in self.months and self.match_day(day) else None
-        if later is None:
-            hours, minutes, seconds = self._times
-            return datetime.combine(self.day_after(day), time(hours[0], minutes[0], seconds[0]))
-        return datetime.combine(day, later)
+        if day.month in self.months and self.match_day(day) and (later := self._later(wall)) is not None:
+            return datetime.combine(day, later)
+        hours, minutes, seconds = self._times
+        return datetime.combine(self.day_after(day), time(hours[0], minutes[0], seconds[0]))
 
     def _later(self, wall: datetime) -> time | None:
         hours, minutes, seconds = self._times

@@ -12,7 +12,7 @@ from math import ceil
 import msgspec
 from msgspec.structs import replace
 
-from onthedot.clock.epoch import from_ms, to_ms
+from onthedot.clock.epoch import from_ms, to_optional_ms
 from onthedot.errors import BadSchedule
 from onthedot.schedules.rules import IntervalSchedule, RuleSchedule, ScheduleRule, from_data, to_data
 from onthedot.schedules.stored_rule import StoredRule, decode_rule, encode_rule
@@ -77,20 +77,24 @@ class ScheduleDefinition:
         return contract.Schedule(self.name, encode_rule(new), digest, self._first(now))
 
     def _first(self, now: float) -> int | None:
-        first = first_run(self.schedule, from_ms(now))
-        return None if first is None else to_ms(first)
+        return to_optional_ms(first_run(self.schedule, from_ms(now)))
 
     def _stored(self, now: float) -> StoredRule:
         task = self.task
         rule = self.schedule
+        data: dict[str, object] | None = None
+        shown = ""
         if isinstance(rule, IntervalSchedule):
             rule = rule.with_anchor(from_ms(ceil(now)))
-        custom = isinstance(rule, RuleSchedule)
+        if isinstance(rule, RuleSchedule):
+            shown = _custom_text(rule.rule)
+        else:
+            data = to_data(rule)
         return StoredRule(
             task.source,
             task.body.decode(),
-            None if custom else to_data(rule),
-            _custom_text(rule.rule) if isinstance(rule, RuleSchedule) else "",
+            data,
+            shown,
             rule.overlap,
             task.lane,
             task.unique,

@@ -96,8 +96,12 @@ class IntervalSchedule(_Common):
         moment = to_utc(moment)
         origin = self.start or self.anchor or moment
         try:
-            first = origin if self.start or (self.anchor and self.immediately) else origin + self.step
-            found = first if moment < first else first + ((moment - first) // self.step + 1) * self.step
+            first = origin
+            if not self.start and not (self.anchor and self.immediately):
+                first = origin + self.step
+            found = first
+            if moment >= first:
+                found = first + ((moment - first) // self.step + 1) * self.step
         except OverflowError:
             return None  # after the end of the calendar
         return until_end(self.end, found)
@@ -169,7 +173,9 @@ class DailySchedule(_Bounded):
 
     def __post_init__(self) -> None:
         _check(self)
-        zone = self.at.tzinfo if isinstance(self.at, time) and self.tz is None else self.tz
+        zone = self.tz
+        if zone is None and isinstance(self.at, time):
+            zone = self.at.tzinfo
         _set(self, "tz", None if zone is None else zone_name(zone))
         at, weekdays, expr = parse_daily(self.at, self.weekdays)
         for name, value in (("at", at), ("weekdays", weekdays), ("expr", expr)):
@@ -356,4 +362,6 @@ def _from(start: datetime | None, moment: datetime) -> datetime:
 
 def until_end(end: datetime | None, found: datetime | None) -> datetime | None:
     """The window that was found, or None if it is after the end."""
-    return None if found is None or (end and found > end) else found
+    if found is not None and end is not None and found > end:
+        return None
+    return found

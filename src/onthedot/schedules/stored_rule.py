@@ -9,7 +9,7 @@ from typing import Any
 import msgspec
 from msgspec.structs import replace
 
-from onthedot.clock.epoch import from_ms, to_ms
+from onthedot.clock.epoch import from_ms, to_ms, to_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import BadSchedule
 from onthedot.schedules.rules import Overlap, ScheduleRule, from_data
@@ -84,7 +84,7 @@ def after_resume(record: contract.Schedule, rule: ScheduleRule | None, now: floa
     if record.next_at is not None and rule is not None:
         windows = due_windows(rule, from_ms(record.next_at), from_ms(now), "none", grace=0)
         passed = windows.skipped + len(windows.run)
-        record = replace(record, next_at=None if windows.next_at is None else to_ms(windows.next_at))
+        record = replace(record, next_at=to_optional_ms(windows.next_at))
     stored = with_skipped(decode_rule(record), "paused", passed)
     return replace(record, paused=False, rule=encode_rule(replace(stored, reason=""))), passed
 

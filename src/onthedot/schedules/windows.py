@@ -101,7 +101,9 @@ def _count(rule: Rule, first: datetime, before: datetime) -> int:
     if isinstance(rule, IntervalSchedule):
         second = rule.next_after(first)
         last = min(before, (rule.end or before) + TICK) - TICK
-        return 1 if second is None or second > last else 2 + (last - second) // rule.step
+        if second is None or second > last:
+            return 1
+        return 2 + (last - second) // rule.step
     count = 0
     window = first
     while count < MAX_WINDOWS and window < before:
