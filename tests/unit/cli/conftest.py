@@ -1,4 +1,4 @@
-"""A folder with an app and a SQLite file in it, and the command line on it: in real processes, or in this one."""
+"""A folder with an app and a SQLite file, and the command line: in real processes, or in this one."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ def fail(order: int, kind: str = "ValueError") -> None:
 
 
 class Running:
-    """A command that runs, and what it has written so far."""
+    """A running command and its output so far."""
 
     def __init__(self, process: subprocess.Popen[str]) -> None:
         self.process = process
@@ -118,13 +118,13 @@ class Running:
 
 
 class Shop:
-    """The folder. `run` is for commands that end, `start` for those that go on."""
+    """A folder with an app. `run` is for commands that end, `start` for those that keep running."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self.mark = uuid4().hex
         self.started: list[Running] = []
-        self.app = App("shop", store=f"sqlite:///{folder}/shop.db")  # to add and look without a process for each
+        self.app = App("shop", store=f"sqlite:///{folder}/shop.db")  # adds and reads tasks in this process
         (folder / "app.py").write_text(APP)
 
     def _popen(self, arguments: tuple[str, ...], env: dict[str, str], **options: Any) -> subprocess.Popen[str]:
@@ -140,7 +140,7 @@ class Shop:
             return process.returncode, out, err
 
     def do(self, *arguments: str, code: int = 0) -> str:
-        """The output of a command that must end so."""
+        """Return the output of a command that must end with this exit code."""
         got, out, err = self.run(*self._stored(arguments))
         assert got == code, (out, err)
         assert "Traceback" not in err
@@ -156,7 +156,7 @@ class Shop:
         return self.python("-m", "onthedot", *arguments, env=env)
 
     def python(self, *arguments: str, env: dict[str, str] | None = None, **own: int) -> Running:
-        """Both outputs are read as one, unless stdout goes elsewhere."""
+        """Start a program; stdout and stderr are read together, unless stdout is redirected."""
         pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.STDOUT, "stdin": subprocess.DEVNULL} | own
         if "stdout" in own:
             pipes["stderr"] = subprocess.PIPE
@@ -188,7 +188,7 @@ class Shop:
         return self.app.sync.get(uuid).state.value
 
     def alive(self) -> list[str]:
-        """Processes that this test has started, however far down."""
+        """Return the command lines of all processes that this test has started, also indirectly."""
         found = []
         for path in Path("/proc").glob("[0-9]*/environ"):
             with suppress(OSError):
@@ -210,8 +210,8 @@ def shop(tmp_path: Path) -> Iterator[Shop]:
     wait_until(lambda: shop.alive() == [], 10)
 
 
-class Desk:
-    """A file with tasks in it, and the command line on it."""
+class Console:
+    """A SQLite file with tasks, and the command line in this process."""
 
     def __init__(self, folder: Path) -> None:
         self.url = f"sqlite:///{folder}/shop.db"
@@ -250,7 +250,7 @@ class Desk:
 
 @pytest.fixture
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the command line is typed, and nothing else is said."""
+    """The working directory, without environment variables of onthedot."""
     monkeypatch.chdir(tmp_path)
     for name in os.environ:
         if name.startswith("ONTHEDOT"):
@@ -259,7 +259,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def desk(folder: Path) -> Iterator[Desk]:
-    desk = Desk(folder)
-    yield desk
-    desk.app.shutdown()
+def console(folder: Path) -> Iterator[Console]:
+    console = Console(folder)
+    yield console
+    console.app.shutdown()

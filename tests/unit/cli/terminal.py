@@ -1,4 +1,4 @@
-"""A command at a real terminal: what it shows, and what somebody types."""
+"""A command at a pseudo-terminal: its output, and typed input."""
 
 from __future__ import annotations
 
@@ -23,14 +23,14 @@ class Terminal:
         os.write(self._fd, text.encode())
 
     def until(self, text: str, timeout: float = 30) -> str:
-        """What was shown since the last time, up to and with this."""
+        """Return the output since the last call, up to and including this text."""
         self._read(timeout, text)
         shown, found, self.text = self.text.partition(text)
         assert found, f"not shown within {timeout} s: {text!r}; but {shown!r}"
         return shown + found
 
     def ended(self, timeout: float = 30) -> int | None:
-        """How; None: it goes on."""
+        """Return the exit code; None if it is still running."""
         self._read(timeout, None)
         with suppress(subprocess.TimeoutExpired):
             return self.process.wait(timeout)
@@ -45,7 +45,7 @@ class Terminal:
                 continue
             try:
                 data = os.read(self._fd, 65_536)
-            except OSError:  # Linux: whoever had the other end is gone
+            except OSError:  # Linux: the other end is closed
                 return
             if not data:
                 return

@@ -1,4 +1,4 @@
-"""``onthedot add``, and the table of what people type wrong."""
+"""``onthedot add``, and a table of wrong usages of all commands."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from onthedot.cli import main
 from tests.unit.cli.conftest import Shop
 
 
-def test_add_without_the_code(shop: Shop) -> None:
+def test_add_needs_no_code(shop: Shop) -> None:
     uuid = shop.do("add", "-n", "shop", "greet", "name=ann", "times:=2", "--priority", "high", "--after", "60")
     info = shop.app.sync.get(uuid)
     assert (info.source, info.args, info.priority, info.state) == (
@@ -24,17 +24,17 @@ def test_add_without_the_code(shop: Shop) -> None:
     )
 
 
-def test_add_asks_whose_task_it_is_where_there_is_no_app(tmp_path: Path) -> None:
+def test_add_to_a_store_without_an_app_needs_a_name(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/new.db"
-    told = CliRunner().invoke(main, ["add", "greet", "--store", url])
-    assert (told.exit_code, told.stdout) == (2, "")
-    assert told.stderr == f"onthedot: whose task? {url} has no app yet; say -A app.py, or -n NAME\n"
+    result = CliRunner().invoke(main, ["add", "greet", "--store", url])
+    assert (result.exit_code, result.stdout) == (2, "")
+    assert result.stderr == f"onthedot: whose task? {url} has no app yet; say -A app.py, or -n NAME\n"
     assert list(tmp_path.iterdir()) == []
-    for more in (["-n", "shop"], []):  # from then on there is one
+    for more in (["-n", "shop"], []):  # from now on the store has an app
         assert CliRunner().invoke(main, ["add", "greet", "--store", url, *more]).exit_code == 0
 
 
-def test_add_and_wait(shop: Shop) -> None:
+def test_add_waits_for_the_result(shop: Shop) -> None:
     shop.worker()
     assert shop.do("add", "greet", "name=ann", "--wait", "--timeout", "20") == "hello ann"
     assert shop.json("add", "greet", "name=ann", "times:=2", "--wait")["result"] == "hello ann hello ann"
@@ -47,30 +47,32 @@ def test_add_and_wait(shop: Shop) -> None:
     assert "has not ended within 0.2 s" in err
 
 
-def test_with_the_code_arguments_are_checked_and_read(shop: Shop) -> None:
+def test_add_with_the_code_checks_and_converts_arguments(shop: Shop) -> None:
     code, uuid, err = shop.run("add", "-A", "app.py", "greet", "name=17", "times=2")
     assert (code, err) == (0, "")
     assert shop.app.sync.get(uuid.strip()).args == {"name": "17", "times": 2}
-    for arguments, words in (
+    for arguments, expected in (
         (["greet", "nmae=ann"], "did you mean 'name'?"),
         (["greet", "name=ann", "times=x"], "times"),
         (["greeet", "name=ann"], "app 'shop' has no task 'greeet'; did you mean 'greet'?"),
     ):
         code, out, err = shop.run("add", "-A", "app.py", *arguments)
-        assert (code, out, words in err, err.count("\n")) == (2, "", True, 1), err
+        assert (code, out, expected in err, err.count("\n")) == (2, "", True, 1), err
 
 
-def test_unique_and_at(shop: Shop) -> None:
+def test_add_takes_a_unique_key_and_a_due_time(shop: Shop) -> None:
     uuid = shop.do("add", "-n", "shop", "greet", "name=ann", "--unique", "k", "--at", "2999-01-01T00:00:00+00:00")
     assert shop.app.sync.get(uuid).schedule_at.year == 2999
     code, out, err = shop.run("add", "greet", "name=ann", "--unique", "k", "--store", "sqlite:///shop.db")
     assert (code, out.strip(), "nothing was added" in err) == (0, uuid, True)
-    told = json.loads(shop.run("add", "greet", "name=a", "--unique", "k", "--store", "sqlite:///shop.db", "--json")[1])
-    assert told == {"uuid": uuid, "added": False}
+    result = json.loads(
+        shop.run("add", "greet", "name=a", "--unique", "k", "--store", "sqlite:///shop.db", "--json")[1]
+    )
+    assert result == {"uuid": uuid, "added": False}
 
 
 WRONG = [
-    # arguments, exit code, what is said
+    # arguments, exit code, part of the message
     (["nope"], 2, "No such command 'nope'; there are: add, demo"),
     (["wroker", "app.py"], 2, "No such command 'wroker'; did you mean 'worker'?"),
     (["task"], 2, "task needs a command; there are: task cancel, task explain, task list"),
@@ -126,8 +128,8 @@ WRONG = [
 ]
 
 
-@pytest.mark.parametrize(("arguments", "code", "words"), WRONG, ids=[" ".join(each[0]) for each in WRONG])
-def test_what_is_typed_wrong(shop: Shop, arguments: list[str], code: int, words: str) -> None:
+@pytest.mark.parametrize(("arguments", "code", "expected"), WRONG, ids=[" ".join(each[0]) for each in WRONG])
+def test_wrong_usage_is_explained_in_one_line(shop: Shop, arguments: list[str], code: int, expected: str) -> None:
     for name, text in (
         ("empty", ""), ("broken", "def f(:"), ("raises", "1 / 0"), ("needs", "import xyz"), ("exits", "exit(7)"),
         ("two", "from onthedot import App\na, b = App('a'), App('b')"),
@@ -135,8 +137,8 @@ def test_what_is_typed_wrong(shop: Shop, arguments: list[str], code: int, words:
         (shop.folder / f"{name}.py").write_text(text)
     (shop.folder / "junk").write_text("this is no database, however long one looks at it" * 100)
     got, out, err = shop.run(*arguments)
-    told = re.sub(r"; here is .*app\.py", "; here is app.py", err) + out
-    assert words.format(folder=shop.folder) in told
+    result = re.sub(r"; here is .*app\.py", "; here is app.py", err) + out
+    assert expected.format(folder=shop.folder) in result
     assert got == code
-    assert "onthedot/" not in err  # no frame of ours
+    assert "onthedot/" not in err  # no frame of onthedot
     assert not list(shop.folder.glob("*.db"))

@@ -1,4 +1,4 @@
-"""The command line so far: its help, and the demo in a pipe, on a terminal, without rich, interrupted."""
+"""The help of the command line, and the demo: in a pipe, on a terminal, without rich, interrupted."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def run(*arguments: str, **options: Any) -> tuple[int, str, str]:
 
 
 class Terminal:
-    """A program on a terminal of its own."""
+    """A program at a pseudo-terminal."""
 
     def __init__(self, *arguments: str, **options: Any) -> None:
         self._ours, theirs = pty.openpty()
@@ -56,7 +56,7 @@ class Terminal:
             assert select.select([self._ours], [], [], max(0, deadline - time.monotonic()))[0], self.text
             try:
                 data = os.read(self._ours, 65_536)
-            except OSError:  # the other side is closed
+            except OSError:  # the other end is closed
                 break
             if not data:
                 break
@@ -86,34 +86,34 @@ def test_help_lists_the_commands(arguments: list[str]) -> None:
     assert re.search(r"^  demo +A tour", result.output, re.MULTILINE)
 
 
-def test_help_of_the_demo() -> None:
+def test_demo_has_a_help() -> None:
     result = CliRunner().invoke(main, ["demo", "--help"], prog_name="onthedot")
     assert result.exit_code == 0
     assert "--speed" in result.output
 
 
-def test_version() -> None:
+def test_version_is_printed() -> None:
     result = CliRunner().invoke(main, ["--version"])
     assert result.exit_code == 0
     assert re.fullmatch(r"onthedot (\d+\.\d+\.\d+\S*|\(from its source, not installed\))\n", result.output)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "words"),
+    ("arguments", "text"),
     [
         (["dmo"], "No such command 'dmo'"),
         (["demo", "--speed", "0"], "0.1<=x<=100"),
         (["demo", "x"], "unexpected extra"),
     ],
 )
-def test_mistakes_are_told_in_a_line(arguments: list[str], words: str) -> None:
+def test_wrong_usage_is_reported_in_one_line(arguments: list[str], text: str) -> None:
     result = CliRunner().invoke(main, arguments)
     assert result.exit_code == 2
-    assert words in result.output
+    assert text in result.output
 
 
 @pytest.mark.parametrize("argument", ["--help", "--version"])
-def test_a_command_is_imported_when_it_is_called(argument: str) -> None:
+def test_command_is_imported_when_it_is_called(argument: str) -> None:
     program = (
         "import sys; from onthedot.cli import main\n"
         f"main(['{argument}'], standalone_mode=False)\n"
@@ -122,7 +122,7 @@ def test_a_command_is_imported_when_it_is_called(argument: str) -> None:
     assert run(program=program)[1].endswith("loaded []\n")
 
 
-def test_in_a_pipe_it_is_plain_text() -> None:
+def test_demo_prints_plain_text_in_a_pipe() -> None:
     code, out, err = run(*FAST)
     assert (code, err) == (0, "")
     assert re.findall(r"^== (.*)$", out, re.MULTILINE) == TITLES
@@ -139,7 +139,7 @@ def test_in_a_pipe_it_is_plain_text() -> None:
 
 
 @pytest.mark.parametrize("rich", [True, False])
-def test_on_a_terminal(terminals: list[Terminal], rich: bool) -> None:
+def test_demo_runs_at_a_terminal(terminals: list[Terminal], rich: bool) -> None:
     if rich:
         pytest.importorskip("rich")
     terminals.append(Terminal(*FAST, program="" if rich else WITHOUT_RICH))
@@ -148,17 +148,17 @@ def test_on_a_terminal(terminals: list[Terminal], rich: bool) -> None:
     assert ("\x1b[" in text) == rich
     plain = re.sub(r"\x1b\[[0-9;?]*[a-zA-Z]", "", text)
     assert all(title in plain for title in TITLES)
-    assert text.count("\x1b[?25l") == text.count("\x1b[?25h")  # the cursor is back
+    assert text.count("\x1b[?25l") == text.count("\x1b[?25h")  # the cursor is shown again
 
 
-def test_where_the_letters_are_missing() -> None:
+def test_demo_runs_on_an_ascii_terminal() -> None:
     code, out, err = run(*FAST, env={"PYTHONIOENCODING": "latin-1"})
     assert (code, err) == (0, "")
     assert "? both results are back" in out
 
 
 @pytest.mark.parametrize("at", ["hello Ann", "attempt 1", "4 Limits", "8 A crash survived", "9 A schedule"])
-def test_ctrl_c_ends_it_cleanly(terminals: list[Terminal], at: str) -> None:
+def test_ctrl_c_ends_the_demo_cleanly(terminals: list[Terminal], at: str) -> None:
     terminals.append(Terminal("demo", "--speed", "4"))
     terminals[-1].read(until=at)
     terminals[-1].process.send_signal(signal.SIGINT)
@@ -168,7 +168,7 @@ def test_ctrl_c_ends_it_cleanly(terminals: list[Terminal], at: str) -> None:
     assert "Traceback" not in text
 
 
-def test_who_stops_reading_gets_no_traceback() -> None:
+def test_closed_pipe_prints_no_traceback() -> None:
     with start(*FAST) as process:
         assert process.stdout is not None
         process.stdout.close()
@@ -177,18 +177,18 @@ def test_who_stops_reading_gets_no_traceback() -> None:
         assert process.wait(50) == 1
 
 
-def test_twice_in_one_process() -> None:
+def test_demo_runs_twice_in_one_process() -> None:
     for _ in range(2):
         result = CliRunner().invoke(main, ["demo", "--speed", "50"])
         assert (result.exit_code, result.exception) == (0, None)
 
 
-def test_what_is_not_so_is_not_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_demo_fails_if_a_claim_is_wrong(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(AssertionError, match="not so: pigs fly"):
         check(len("pig") == 4, "pigs fly")
     assert capsys.readouterr().out == ""
 
 
 @pytest.mark.parametrize("step", [step for step, _ in STEPS])
-def test_each_step_says_in_a_sentence_what_it_shows(step: Any) -> None:
+def test_each_step_of_the_demo_has_a_description(step: Any) -> None:
     assert re.fullmatch(r"[A-Z].{20,76}\.", step.__doc__)

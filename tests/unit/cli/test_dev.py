@@ -1,4 +1,4 @@
-"""``onthedot dev``: it works, and reloads."""
+"""``onthedot dev``: runs tasks, and reloads."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def save(shop: Shop, old: str, new: str) -> None:
     path.write_text(path.read_text().replace(old, new))
 
 
-def test_it_reloads_on_save_and_ends_on_ctrl_c(shop: Shop) -> None:
+def test_dev_reloads_on_save_and_ends_on_ctrl_c(shop: Shop) -> None:
     running = dev(shop)
     assert shop.result(shop.add("greet", name="ann")) == "hello ann"
     save(shop, "hello {name}", "good day {name}")
@@ -34,7 +34,7 @@ def test_it_reloads_on_save_and_ends_on_ctrl_c(shop: Shop) -> None:
     assert "Traceback" not in running.text
 
 
-def test_a_running_task_finishes_while_the_new_code_works(shop: Shop) -> None:
+def test_running_task_finishes_while_the_new_code_starts(shop: Shop) -> None:
     running = dev(shop, "--stop-timeout", "20")
     uuid = shop.nap()
     wait_until(lambda: shop.notes() == ["begin a"])
@@ -46,7 +46,7 @@ def test_a_running_task_finishes_while_the_new_code_works(shop: Shop) -> None:
     assert shop.notes() == ["begin a", "greet ann", "end a"]
 
 
-def test_a_task_that_takes_too_long_goes_back_uncounted(shop: Shop) -> None:
+def test_task_that_exceeds_the_stop_timeout_of_dev_is_requeued_uncounted(shop: Shop) -> None:
     dev(shop, "--stop-timeout", "0.1")
     uuid = shop.nap()
     wait_until(lambda: shop.notes() == ["begin a"])
@@ -58,11 +58,11 @@ def test_a_task_that_takes_too_long_goes_back_uncounted(shop: Shop) -> None:
     assert (info.attempt, info.crashes) == (1, 0)
 
 
-def test_broken_code_is_shown_and_the_next_save_mends_it(shop: Shop) -> None:
+def test_dev_shows_broken_code_and_continues_at_the_next_save(shop: Shop) -> None:
     running = dev(shop)
     save(shop, "async def greet(", "async def greet((")
     running.until("waiting for the next save")
-    assert "SyntaxError" not in running.text  # one line says it
+    assert "SyntaxError" not in running.text  # only one line
     assert "app.py:" in running.text
     save(shop, "async def greet((", "async def greet(")
     running.until("worker ready", times=2)
@@ -73,7 +73,7 @@ def test_broken_code_is_shown_and_the_next_save_mends_it(shop: Shop) -> None:
     assert running.ended() == 0
 
 
-def test_broken_from_the_beginning(shop: Shop) -> None:
+def test_dev_starts_with_broken_code(shop: Shop) -> None:
     source = (shop.folder / "app.py").read_text()
     (shop.folder / "app.py").write_text("import nothing_of_the_kind")
     running = shop.start("dev", "app.py")
@@ -82,13 +82,13 @@ def test_broken_from_the_beginning(shop: Shop) -> None:
     running.until("worker ready")
 
 
-def test_without_it_its_worker_goes(shop: Shop) -> None:
+def test_killed_dev_leaves_no_worker(shop: Shop) -> None:
     running = dev(shop)
     running.process.kill()
     wait_until(lambda: shop.alive() == [])
 
 
-def test_a_worker_that_dies_is_started_again(shop: Shop) -> None:
+def test_dev_starts_a_dead_worker_again(shop: Shop) -> None:
     running = dev(shop)
     (child,) = running.children()
     os.kill(child, signal.SIGKILL)
@@ -96,7 +96,7 @@ def test_a_worker_that_dies_is_started_again(shop: Shop) -> None:
     running.until("worker ready", times=2)
 
 
-def test_environments_and_hidden_folders_are_not_watched(tmp_path: Path) -> None:
+def test_dev_does_not_watch_environments_and_hidden_folders(tmp_path: Path) -> None:
     for name in ("a.py", "pkg/b.py", ".git/c.py", "env/pyvenv.cfg", "env/lib/d.py", "__pycache__/e.py", "f.txt"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()

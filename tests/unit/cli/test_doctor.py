@@ -1,4 +1,4 @@
-"""``onthedot doctor``: each fault is planted for real, found, and has a remedy; a healthy store has none."""
+"""``onthedot doctor``: each real problem is found and has a remedy; a healthy store has none."""
 
 from __future__ import annotations
 
@@ -25,45 +25,45 @@ from onthedot.clock.epoch import to_ms
 from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import ClaimRequest, Limit, Schedule, SlotPool, Store
 from tests.support.waits import wait_until
-from tests.unit.cli.conftest import Desk, Shop
+from tests.unit.cli.conftest import Console, Shop
 
 LONG_AGO = datetime.now(UTC) - timedelta(hours=3)
 ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
 NOBODY = 65534
 
 
-def ill(desk: Desk, *arguments: str, code: int = 1) -> list[dict[str, Any]]:
-    told = desk.json("doctor", *arguments, code=code)
-    assert told["ok"] is False
-    bad = [each for each in told["findings"] if not each["ok"]]
+def ill(console: Console, *arguments: str, code: int = 1) -> list[dict[str, Any]]:
+    result = console.json("doctor", *arguments, code=code)
+    assert result["ok"] is False
+    bad = [each for each in result["findings"] if not each["ok"]]
     assert all(each["remedy"] for each in bad), bad
-    text = desk.do("doctor", *arguments, code=code)
+    text = console.do("doctor", *arguments, code=code)
     assert text.count("✗") == text.count("→ ") == len(bad)
     return bad
 
 
-def only(desk: Desk, *arguments: str, code: int = 1) -> tuple[str, str, str]:
-    """The only fault: what, text, remedy."""
-    (bad,) = ill(desk, *arguments, code=code)
+def only(console: Console, *arguments: str, code: int = 1) -> tuple[str, str, str]:
+    """Return the only problem: what, text, remedy."""
+    (bad,) = ill(console, *arguments, code=code)
     return bad["what"], bad["text"], bad["remedy"]
 
 
-def on(desk: Desk, work: Callable[[Store], Awaitable[None]]) -> None:
-    desk.app.runtime.portal.run_sync(lambda link: work(link.store))  # type: ignore[arg-type]
+def on(console: Console, work: Callable[[Store], Awaitable[None]]) -> None:
+    console.app.runtime.portal.run_sync(lambda link: work(link.store))  # type: ignore[arg-type]
 
 
-def test_a_healthy_store_has_no_fault(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    """With all that is allowed: tasks that wait, run later, a short pause, limits, a schedule, a live worker."""
-    desk.app.schedule("0 3 * * *", name="nightly")(lambda: None)
-    desk.work(*(desk.add("greet", name=str(number)) for number in range(3)))
-    desk.add("nobody_yet")
-    desk.app.named("greet").options(after=3600).delay(name="later")
-    desk.app.sync.pause("mail", reason="deploy")
-    desk.add("mail", to="ann")
-    with desk.app.background():
-        told = desk.json("doctor")
-    assert (told["ok"], [each for each in told["findings"] if not each["ok"]]) == (True, [])
-    assert {each["what"] for each in told["findings"]} >= {
+def test_doctor_finds_nothing_in_a_healthy_store(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    """With pending and scheduled tasks, a short pause, limits, a schedule and a live worker."""
+    console.app.schedule("0 3 * * *", name="nightly")(lambda: None)
+    console.work(*(console.add("greet", name=str(number)) for number in range(3)))
+    console.add("nobody_yet")
+    console.app.named("greet").options(after=3600).delay(name="later")
+    console.app.sync.pause("mail", reason="deploy")
+    console.add("mail", to="ann")
+    with console.app.background():
+        result = console.json("doctor")
+    assert (result["ok"], [each for each in result["findings"] if not each["ok"]]) == (True, [])
+    assert {each["what"] for each in result["findings"]} >= {
         "onthedot", "Python", "clock", "SQLite", "file system", "writable", "disk", "schema", "store", "reachable",
         "workers", "oldest ready", "paused", "failed",
     }  # fmt: skip
@@ -72,52 +72,52 @@ def test_a_healthy_store_has_no_fault(desk: Desk, monkeypatch: pytest.MonkeyPatc
 # -- what waits
 
 
-def test_no_live_worker_for_what_is_due(desk: Desk) -> None:
-    desk.app.named("greet").options(at=LONG_AGO).delay(name="ann")
-    what, text, remedy = only(desk)
+def test_doctor_finds_a_due_task_without_a_worker(console: Console) -> None:
+    console.app.named("greet").options(at=LONG_AGO).delay(name="ann")
+    what, text, remedy = only(console)
     assert (what, text) == ("oldest ready", "due 3 h ago: 1 of greet, and no live worker knows it")
     assert "onthedot worker APP" in remedy
 
 
-def test_a_source_that_is_misspelt(desk: Desk) -> None:
-    desk.app.named("gret").options(at=LONG_AGO).delay(name="ann")
-    with desk.app.background():
-        _, text, remedy = only(desk)
+def test_doctor_suggests_the_source_that_workers_know(console: Console) -> None:
+    console.app.named("gret").options(at=LONG_AGO).delay(name="ann")
+    with console.app.background():
+        _, text, remedy = only(console)
     assert "1 of gret, and no live worker knows it" in text
     assert "or is 'greet' meant, which workers know?" in remedy
 
 
-def test_workers_that_do_not_come_to_it(desk: Desk) -> None:
-    desk.app.named("greet").options(at=LONG_AGO).delay(name="ann")
+def test_doctor_finds_a_source_whose_workers_are_busy(console: Console) -> None:
+    console.app.named("greet").options(at=LONG_AGO).delay(name="ann")
 
     async def busy(store: Store) -> None:
         await store.heartbeat("w", b'{"host":"h","pid":1,"sources":["greet"],"concurrency":{"async":1}}', 10**9)
 
-    on(desk, busy)
-    _, text, remedy = only(desk)
+    on(console, busy)
+    _, text, remedy = only(console)
     assert text == "due 3 h ago: 1 of greet, although 1 live workers know it"
     assert "more workers" in remedy
 
 
-def test_the_oldest_is_found_behind_many_that_came_since(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_doctor_finds_the_oldest_task_behind_newer_ones(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("onthedot.operations.doctor.MAX_READY", 10)
-    with desk.app.override(clock=ManualClock(LONG_AGO)):
-        desk.add("greet", name="old")
+    with console.app.override(clock=ManualClock(LONG_AGO)):
+        console.add("greet", name="old")
     for number in range(20):
-        desk.add("greet", name=str(number))
-    assert "due 3 h ago: 21 of greet" in only(desk)[1]
+        console.add("greet", name=str(number))
+    assert "due 3 h ago: 21 of greet" in only(console)[1]
 
 
 @pytest.mark.parametrize("key", [None, "a b"])
-def test_a_pause_that_was_forgotten(desk: Desk, key: str | None) -> None:
+def test_doctor_finds_a_long_pause(console: Console, key: str | None) -> None:
     async def pause(store: Store) -> None:
         name = "greet" if key is None else f"greet/{key}"
         since = to_ms(LONG_AGO)
         await store.put_limits([Limit(name, paused=True, reason="deploy", owner="operator", paused_since=since)])
 
-    desk.add("greet", name="ann")
-    on(desk, pause)
-    what, text, remedy = only(desk)
+    console.add("greet", name="ann")
+    on(console, pause)
+    what, text, remedy = only(console)
     assert what == "paused"
     assert text == ("greet, 3 h ago: deploy; 1 ready ones wait" if key is None else "greet for a b, 3 h ago: deploy")
     assert remedy == "onthedot source resume greet" + ("" if key is None else " --key 'a b'")
@@ -126,18 +126,18 @@ def test_a_pause_that_was_forgotten(desk: Desk, key: str | None) -> None:
 # -- what runs, and how it ended
 
 
-def test_tasks_held_by_a_worker_that_was_killed(shop: Shop) -> None:
+def test_doctor_finds_tasks_of_a_killed_worker(shop: Shop) -> None:
     worker = shop.worker()
     shop.nap()
     wait_until(lambda: shop.notes() == ["begin a"])
-    shop.app.shutdown()  # else this process would notice, and put it right
-    os.kill(worker.process.pid, signal.SIGSTOP)  # the supervisor, so that it cannot start another
+    shop.app.shutdown()  # else this process would reap the session
+    os.kill(worker.process.pid, signal.SIGSTOP)  # stop the supervisor, so that it starts no other process
     for pid in worker.children():
         os.kill(pid, signal.SIGKILL)
     worker.process.kill()
     worker.ended()
-    told = shop.json("doctor", code=1)
-    (bad,) = [each for each in told["findings"] if not each["ok"]]
+    result = shop.json("doctor", code=1)
+    (bad,) = [each for each in result["findings"] if not each["ok"]]
     assert (bad["what"], bad["text"]) == ("running", "1 are leased to dead workers")
     assert "taken over as soon as a worker lives" in bad["remedy"]
     shop.go()
@@ -146,21 +146,21 @@ def test_tasks_held_by_a_worker_that_was_killed(shop: Shop) -> None:
     assert shop.json("doctor")["ok"]
 
 
-def test_more_runs_than_there_are_slots(desk: Desk) -> None:
+def test_doctor_finds_more_running_tasks_than_slots(console: Console) -> None:
     for number in range(3):
-        desk.add("greet", name=str(number))
+        console.add("greet", name=str(number))
 
     async def hold(store: Store) -> None:
         await store.heartbeat("w", b'{"host":"h","pid":1,"sources":["greet"],"concurrency":{"async":1}}', 10**9)
         await store.turn("w", [], ClaimRequest(1, [SlotPool(3, {"greet": 3})]))
 
-    on(desk, hold)
-    assert only(desk)[:2] == ("running", "3, and all workers together have 1 slots")
+    on(console, hold)
+    assert only(console)[:2] == ("running", "3, and all workers together have 1 slots")
 
 
-def test_many_failures(desk: Desk) -> None:
-    desk.work(desk.add("fail", order=1), *(desk.add("greet", name=str(number)) for number in range(20)))
-    what, text, remedy = only(desk)
+def test_doctor_finds_many_failures(console: Console) -> None:
+    console.work(console.add("fail", order=1), *(console.add("greet", name=str(number)) for number in range(20)))
+    what, text, remedy = only(console)
     assert (what, text) == ("failed", "1 of 21 runs within a week (4.8%), most of them ValueError in fail")
     assert "onthedot task retry --group" in remedy
 
@@ -169,38 +169,38 @@ def test_many_failures(desk: Desk) -> None:
 
 
 @pytest.mark.parametrize(
-    ("schedule", "words"),
+    ("schedule", "expected"),
     [
         (Schedule("nightly", b"{}", "x", to_ms(LONG_AGO), runs=7), "nightly was due 3 h ago, and nobody fires it"),
         (Schedule("nightly", b"{}", "x", None), "nightly has never fired, and never will"),
     ],
 )
-def test_a_schedule_that_nobody_fires(desk: Desk, schedule: Schedule, words: str) -> None:
+def test_doctor_finds_an_overdue_schedule(console: Console, schedule: Schedule, expected: str) -> None:
     async def put(store: Store) -> None:
         await store.put_schedules([schedule, Schedule("done", b"{}", "x", to_ms(LONG_AGO), paused=True)])
 
-    desk.add("greet", name="ann")
-    on(desk, put)
-    what, text, _ = only(desk)
-    assert (what, text[: len(words)]) == ("schedule", words)
+    console.add("greet", name="ann")
+    on(console, put)
+    what, text, _ = only(console)
+    assert (what, text[: len(expected)]) == ("schedule", expected)
 
 
-def test_a_schedule_that_no_worker_s_code_declares_any_more(desk: Desk) -> None:
-    before: App[None] = App("shop", store=desk.url)
+def test_doctor_finds_an_orphaned_schedule(console: Console) -> None:
+    before: App[None] = App("shop", store=console.url)
     before.schedule("0 3 * * *", name="nightly")(lambda: None)
     with before.background():
-        assert desk.json("doctor")["ok"]
-    assert desk.json("doctor")["ok"]  # nobody works: it fires as soon as somebody does
-    with desk.app.background():
-        what, text, remedy = only(desk)
+        assert console.json("doctor")["ok"]
+    assert console.json("doctor")["ok"]  # without a worker: it fires when one starts
+    with console.app.background():
+        what, text, remedy = only(console)
     assert (what, text) == ("schedule", "nightly does not fire: no worker that runs declares it any more")
     assert "onthedot schedule delete nightly" in remedy
 
 
-def test_a_clock_that_has_jumped(desk: Desk) -> None:
-    with desk.app.override(clock=ManualClock(datetime.now(UTC) + timedelta(hours=1))):
-        desk.add("greet", name="ann")
-    what, text, remedy = only(desk)
+def test_doctor_finds_times_in_the_future(console: Console) -> None:
+    with console.app.override(clock=ManualClock(datetime.now(UTC) + timedelta(hours=1))):
+        console.add("greet", name="ann")
+    what, text, remedy = only(console)
     assert what == "clock"
     assert re.fullmatch(r"the newest task of greet was added 3[56]\d\d s in the future", text)
     assert "chronyc" in remedy
@@ -209,33 +209,33 @@ def test_a_clock_that_has_jumped(desk: Desk) -> None:
 # -- the file
 
 
-def test_a_newer_schema(desk: Desk, tmp_path: Path) -> None:
-    desk.add("greet", name="ann")
-    desk.app.shutdown()
+def test_doctor_finds_a_newer_schema(console: Console, tmp_path: Path) -> None:
+    console.add("greet", name="ann")
+    console.app.shutdown()
     with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
         db.execute("UPDATE onthedot_sequence SET version = 99")
         db.commit()
-    bad = ill(desk, code=3)
+    bad = ill(console, code=3)
     assert [each["what"] for each in bad] == ["schema", "store"]
     assert "has schema version 99" in bad[0]["text"]
     assert "upgrade onthedot" in bad[0]["text"]
 
 
-def test_a_wal_that_grows_since_somebody_reads_on(desk: Desk, tmp_path: Path) -> None:
-    desk.add("greet", name="ann")
+def test_doctor_finds_a_wal_that_grows_because_of_a_long_read(console: Console, tmp_path: Path) -> None:
+    console.add("greet", name="ann")
     with closing(sqlite3.connect(tmp_path / "shop.db", isolation_level=None)) as db:
         db.execute("BEGIN")
         db.execute("SELECT count(*) FROM onthedot_task").fetchone()
-        desk.app.named("greet").delay_many([{"name": "x" * 900_000} for _ in range(45)])
-        what, text, remedy = only(desk)
+        console.app.named("greet").delay_many([{"name": "x" * 900_000} for _ in range(45)])
+        what, text, remedy = only(console)
     assert what == "WAL"
     assert "shop.db-wal has " in text
     assert "lsof" in remedy
 
 
 @pytest.mark.parametrize("what", ["file", "folder"])
-def test_what_may_not_be_written(what: str) -> None:
-    """By somebody else: root may write everything. Where anybody may go: $TMPDIR may be for root alone."""
+def test_doctor_finds_missing_write_permission(what: str) -> None:
+    """As another user, since root may write everything; in a folder that this user can enter."""
     with tempfile.TemporaryDirectory(dir="/tmp") as name:
         folder = Path(name)
         app: App[None] = App("shop", store=f"sqlite:///{folder}/shop.db")
@@ -243,13 +243,13 @@ def test_what_may_not_be_written(what: str) -> None:
         app.shutdown()
         folder.chmod(0o777 if what == "file" else 0o555)
         (folder / "shop.db").chmod(0o444 if what == "file" else 0o666)
-        asked = ["doctor", "--json", "--store", f"sqlite:///{folder}/shop.db"]
-        CliRunner().invoke(main, asked)  # imports what it needs: nobody else may read where this project is
+        arguments = ["doctor", "--json", "--store", f"sqlite:///{folder}/shop.db"]
+        CliRunner().invoke(main, arguments)  # imports all modules: the other user may not read this project
         with as_nobody():
-            told = CliRunner().invoke(main, asked)
+            result = CliRunner().invoke(main, arguments)
         folder.chmod(0o700)
-    assert told.exit_code in (1, 3), told.output
-    bad = {each["what"]: each for each in json.loads(told.stdout)["findings"] if not each["ok"]}
+    assert result.exit_code in (1, 3), result.output
+    bad = {each["what"]: each for each in json.loads(result.stdout)["findings"] if not each["ok"]}
     assert bad["writable"]["text"].startswith(str(folder / "shop.db" if what == "file" else folder) + ":")
     assert "chmod" in bad["writable"]["remedy"]
 
@@ -266,7 +266,7 @@ def as_nobody() -> Iterator[None]:
 
 
 @pytest.mark.skipif(not ROOT, reason="only root may mount")
-def test_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
+def test_doctor_finds_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
     small = tmp_path / "small"
     small.mkdir()
     mounted = subprocess.run(["mount", "-t", "tmpfs", "-o", "size=20m", "tmpfs", str(small)], check=False)
@@ -276,19 +276,19 @@ def test_a_disk_that_is_nearly_full(tmp_path: Path) -> None:
         app: App[None] = App("shop", store=f"sqlite:///{small}/shop.db")
         app.named("greet").delay(name="ann")
         app.shutdown()
-        told = CliRunner().invoke(main, ["doctor", "--json", "--store", f"sqlite:///{small}/shop.db"])
+        result = CliRunner().invoke(main, ["doctor", "--json", "--store", f"sqlite:///{small}/shop.db"])
     finally:
         subprocess.run(["umount", "-l", str(small)], check=True)
-    (bad,) = [each for each in json.loads(told.stdout)["findings"] if not each["ok"]]
+    (bad,) = [each for each in json.loads(result.stdout)["findings"] if not each["ok"]]
     assert (bad["what"], bad["text"]) == ("disk", "0.0 GiB free")
     assert f"free space where {small} is" in bad["remedy"]
 
 
-def test_no_folder_and_no_file(desk: Desk, tmp_path: Path) -> None:
-    desk.url = f"sqlite:///{tmp_path}/none/shop.db"
-    assert [each["what"] for each in ill(desk, code=3)] == ["folder", "store"]
-    desk.url = f"sqlite:///{tmp_path}/none.db"
-    what, text, remedy = only(desk, code=3)
+def test_doctor_finds_a_missing_folder_or_file(console: Console, tmp_path: Path) -> None:
+    console.url = f"sqlite:///{tmp_path}/none/shop.db"
+    assert [each["what"] for each in ill(console, code=3)] == ["folder", "store"]
+    console.url = f"sqlite:///{tmp_path}/none.db"
+    what, text, remedy = only(console, code=3)
     assert what == "store"
     assert "there is no file" in text
     assert "--store" in remedy
@@ -297,34 +297,36 @@ def test_no_folder_and_no_file(desk: Desk, tmp_path: Path) -> None:
 # -- around it
 
 
-def test_an_old_sqlite(desk: Desk, monkeypatch: pytest.MonkeyPatch) -> None:
-    desk.add("greet", name="ann")
+def test_doctor_finds_an_old_sqlite(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    console.add("greet", name="ann")
     monkeypatch.setattr(sqlite3, "sqlite_version_info", (3, 31, 1))
-    assert only(desk)[::2] == ("SQLite", "onthedot needs SQLite 3.35 or newer")
+    assert only(console)[::2] == ("SQLite", "onthedot needs SQLite 3.35 or newer")
 
 
 @pytest.mark.parametrize(
     ("url", "module", "extra"),
     [("redis://localhost:1/0", "redis", "redis"), ("postgresql://localhost:1/x", "asyncpg", "postgres")],
 )
-def test_a_missing_driver(desk: Desk, monkeypatch: pytest.MonkeyPatch, url: str, module: str, extra: str) -> None:
+def test_doctor_finds_a_missing_driver(
+    console: Console, monkeypatch: pytest.MonkeyPatch, url: str, module: str, extra: str
+) -> None:
     monkeypatch.setitem(sys.modules, module, None)
-    desk.url = url
-    bad = {each["what"]: each for each in ill(desk, code=3)}
+    console.url = url
+    bad = {each["what"]: each for each in ill(console, code=3)}
     assert bad["driver"]["text"] == f"{module} is not installed"
     assert bad["driver"]["remedy"] == f"pip install 'onthedot[{extra}]'"
 
 
-def test_a_url_with_a_typing_error(desk: Desk) -> None:
-    desk.url = "sqlit:///shop.db"
-    what, text, _ = only(desk, code=3)
+def test_doctor_finds_a_misspelt_url(console: Console) -> None:
+    console.url = "sqlit:///shop.db"
+    what, text, _ = only(console, code=3)
     assert (what, "did you mean sqlite:///shop.db?" in text) == ("store", True)
 
 
-def test_an_app_that_cannot_be_imported(desk: Desk, tmp_path: Path) -> None:
-    desk.add("greet", name="ann")
+def test_doctor_finds_an_app_that_cannot_be_imported(console: Console, tmp_path: Path) -> None:
+    console.add("greet", name="ann")
     (tmp_path / "broken_app.py").write_text("import nothing_of_the_kind")
-    what, text, remedy = only(desk, "-A", "broken_app.py")
+    what, text, remedy = only(console, "-A", "broken_app.py")
     assert (what, "No module named 'nothing_of_the_kind'" in text, remedy) == (
         "app", True, "fix it, or name the right one by -A",
     )  # fmt: skip

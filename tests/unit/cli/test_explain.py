@@ -1,4 +1,4 @@
-"""`onthedot task explain`: on a real file, with and without a real worker."""
+"""``onthedot task explain`` on a real file, with and without a real worker."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Shop
 
 
-def explained(shop: Shop, *words: str, code: int = 0) -> str:
+def explained(shop: Shop, *text: str, code: int = 0) -> str:
     url = f"sqlite:///{shop.folder}/shop.db"
-    result = CliRunner().invoke(main, ["task", "explain", *words, "--store", url], prog_name="onthedot")
+    result = CliRunner().invoke(main, ["task", "explain", *text, "--store", url], prog_name="onthedot")
     assert result.exit_code == code, result.output
     return result.output
 
 
 def as_json(shop: Shop, uuid: str) -> dict[str, Any]:
-    told: dict[str, Any] = json.loads(explained(shop, uuid, "--json"))
-    return told
+    result: dict[str, Any] = json.loads(explained(shop, uuid, "--json"))
+    return result
 
 
-def test_it_reads_well(shop: Shop) -> None:
+def test_explain_prints_reasons_and_holders(shop: Shop) -> None:
     first, second = shop.add("greet", name="ann"), shop.add("greet", after=3600, name="bob")
     shop.app.sync.pause("greet", reason="deploy \x1b[31mnow")
     head, empty, *rows = explained(shop, second[:-3]).splitlines()
@@ -41,17 +41,17 @@ def test_it_reads_well(shop: Shop) -> None:
     assert explained(shop, first).splitlines()[2:] == rows[1:3]
 
 
-def test_for_machines(shop: Shop) -> None:
+def test_explain_prints_json(shop: Shop) -> None:
     uuid = shop.add("greet", after=3600, name="ann")
-    told = as_json(shop, uuid)
-    assert list(told) == [
+    result = as_json(shop, uuid)
+    assert list(result) == [
         "uuid", "source", "state", "reason", "text", "until", "by", "by_count", "ahead", "estimated_start", "also",
     ]  # fmt: skip
-    assert (told["uuid"], told["state"], told["reason"], told["ahead"]) == (uuid, "scheduled", "not_due", 0)
-    assert [each["reason"] for each in told["also"]] == ["no_worker"]
+    assert (result["uuid"], result["state"], result["reason"], result["ahead"]) == (uuid, "scheduled", "not_due", 0)
+    assert [each["reason"] for each in result["also"]] == ["no_worker"]
 
 
-def test_what_is_not_there(shop: Shop) -> None:
+def test_explain_of_a_missing_task_is_an_error(shop: Shop) -> None:
     first, _ = shop.add("greet", name="ann"), shop.add("greet", name="bob")
     assert "no task 9999" in explained(shop, "9999", code=1)
     assert "several uuids" in explained(shop, first[:8], code=1)
@@ -60,7 +60,7 @@ def test_what_is_not_there(shop: Shop) -> None:
     assert nowhere.exit_code == 3
 
 
-def test_it_does_not_wait_for_those_who_write(shop: Shop) -> None:
+def test_explain_does_not_wait_for_writers(shop: Shop) -> None:
     uuid = shop.add("greet", name="ann")
     with closing(sqlite3.connect(shop.folder / "shop.db", isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
@@ -69,7 +69,7 @@ def test_it_does_not_wait_for_those_who_write(shop: Shop) -> None:
         assert time.monotonic() - began < 3
 
 
-def test_a_worker_that_runs_and_one_that_is_killed(shop: Shop) -> None:
+def test_explain_names_the_running_and_the_killed_worker(shop: Shop) -> None:
     if not hasattr(signal, "SIGKILL"):
         pytest.skip("kills")
     worker = shop.worker("-c", "1")
@@ -77,14 +77,14 @@ def test_a_worker_that_runs_and_one_that_is_killed(shop: Shop) -> None:
     wait_until(lambda: shop.notes() == ["begin a"])
     second = shop.nap("b")
     assert as_json(shop, first)["reason"] == "running"
-    told = as_json(shop, second)
-    assert (told["reason"], told["text"].partition(";")[0]) == (
+    result = as_json(shop, second)
+    assert (result["reason"], result["text"].partition(";")[0]) == (
         "behind", "the next to start when a worker has a free slot",
     )  # fmt: skip
     other = shop.add("nobody.knows")
     assert (as_json(shop, other)["reason"], as_json(shop, other)["by_count"]) == ("unknown", 1)
-    shop.app.shutdown()  # whoever has the file open for writing takes back what the dead held
-    for pid in (worker.process.pid, *worker.children()):  # all at once: nobody is left to give anything back
+    shop.app.shutdown()  # else this process would reap the dead session
+    for pid in (worker.process.pid, *worker.children()):  # all at once, so that none releases its tasks
         os.kill(pid, signal.SIGKILL)
     worker.ended()
     wait_until(lambda: as_json(shop, first)["reason"] == "dead_worker")

@@ -1,4 +1,4 @@
-"""``onthedot failed``: ten thousand errors of a night, and the few causes behind them."""
+"""``onthedot failed``: ten thousand errors and their few causes."""
 
 from __future__ import annotations
 
@@ -12,12 +12,12 @@ from onthedot.codec.untyped import encode_untyped
 from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import ClaimRequest, Ended, Lease, NewTask, SlotPool
 from onthedot.stores.sqlite import SqliteStore
-from tests.unit.cli.conftest import Desk
+from tests.unit.cli.conftest import Console
 from tests.unit.operations.error_corpus import errors
 
 
 async def failed(path: Path, found: list[TaskFailure]) -> None:
-    """As a worker would have left them."""
+    """Store failed tasks as a worker would."""
     store, number = SqliteStore(path, name="shop"), 0
     await store.open()
     await store.heartbeat("me", b"", 10**9)
@@ -35,30 +35,30 @@ async def failed(path: Path, found: list[TaskFailure]) -> None:
     await store.close()
 
 
-def test_ten_thousand_errors_of_seven_causes(desk: Desk, tmp_path: Path) -> None:
+def test_ten_thousand_errors_are_seven_groups(console: Console, tmp_path: Path) -> None:
     corpus = errors(10_000, seed=20261116)
     asyncio.run(failed(tmp_path / "shop.db", [error for _, error in corpus]))
-    groups = desk.json("failed")["groups"]
+    groups = console.json("failed")["groups"]
     causes = Counter(cause for cause, _ in corpus)
     assert [group["count"] for group in groups] == sorted(causes.values(), reverse=True)
     assert len(groups) == 7
     by_uuid = {f"t{place}": cause for place, (cause, _) in enumerate(corpus)}
     assert {by_uuid[group["example"]]: group["count"] for group in groups} == dict(causes)
     for group in groups:
-        listed = desk.json("task", "list", "--group", group["group"], "--limit", "3")["tasks"]
+        listed = console.json("task", "list", "--group", group["group"], "--limit", "3")["tasks"]
         assert {by_uuid[task["uuid"]] for task in listed} == {by_uuid[group["example"]]}
 
 
-def test_of_one_source(desk: Desk) -> None:
-    desk.app.task(name="other")(desk.fail)
-    desk.work(*(desk.add(source, order=number) for source in ("fail", "other") for number in range(2)))
-    assert {group["source"] for group in desk.json("failed")["groups"]} == {"fail", "other"}
-    (group,) = desk.json("failed", "--source", "other", "--since", "1h")["groups"]
+def test_failed_shows_one_source(console: Console) -> None:
+    console.app.task(name="other")(console.fail)
+    console.work(*(console.add(source, order=number) for source in ("fail", "other") for number in range(2)))
+    assert {group["source"] for group in console.json("failed")["groups"]} == {"fail", "other"}
+    (group,) = console.json("failed", "--source", "other", "--since", "1h")["groups"]
     assert (group["source"], group["count"]) == ("other", 2)
-    assert desk.json("failed", "--source", "nobody")["groups"] == []
+    assert console.json("failed", "--source", "nobody")["groups"] == []
 
 
-def test_two_groups_with_the_same_words_say_where_they_come_from(desk: Desk) -> None:
+def test_groups_with_the_same_message_show_their_line_of_code(console: Console) -> None:
     def near(number: int) -> None:
         raise ValueError(f"no order {number}")
 
@@ -66,10 +66,10 @@ def test_two_groups_with_the_same_words_say_where_they_come_from(desk: Desk) -> 
         if number:
             raise ValueError(f"no order {number}")
 
-    desk.app.task(name="import")(lambda number: near(number) if number % 2 else far(number))
-    desk.work(*(desk.add("import", number=number) for number in range(1, 7)))
-    groups = desk.json("failed")["groups"]
+    console.app.task(name="import")(lambda number: near(number) if number % 2 else far(number))
+    console.work(*(console.add("import", number=number) for number in range(1, 7)))
+    groups = console.json("failed")["groups"]
     assert [(group["count"], group["message"]) for group in groups] == [(3, "no order …")] * 2
     assert {group["place"].partition(":")[0] for group in groups} == {"near", "far"}
-    lines = desk.do("failed").splitlines()
+    lines = console.do("failed").splitlines()
     assert {"near:" in line for line in lines[1:3]} == {True, False}

@@ -1,4 +1,4 @@
-"""Commands that need only a store: look, end, run again. In this process, on a real file."""
+"""Commands that need only a store: list, show, cancel, retry. In this process, on a real file."""
 
 from __future__ import annotations
 
@@ -19,42 +19,42 @@ from onthedot import App
 from onthedot.cli import main
 from onthedot.model.error_fingerprint import message_template
 from onthedot.stores.sqlite import path_of
-from tests.unit.cli.conftest import Desk
+from tests.unit.cli.conftest import Console
 
 
-def test_list_plain(desk: Desk) -> None:
-    first, second = desk.add("greet", name="ann"), desk.add("greet", name="bob\x1b[31m\nx")
-    head, *rows = desk.do("task", "list").splitlines()
+def test_list_prints_plain_columns(console: Console) -> None:
+    first, second = console.add("greet", name="ann"), console.add("greet", name="bob\x1b[31m\nx")
+    head, *rows = console.do("task", "list").splitlines()
     assert head.split() == ["UUID", "STATE", "SOURCE", "ATTEMPT", "ADDED"]
     assert [row.split()[:4] for row in rows] == [[uuid, "ready", "greet", "1"] for uuid in (second, first)]
     assert "name='ann'" in rows[1]
-    assert "\x1b" not in desk.do("task", "list") + desk.do("task", "show", second)
+    assert "\x1b" not in console.do("task", "list") + console.do("task", "show", second)
 
 
-def test_list_filters_and_pages(desk: Desk) -> None:
-    uuids = [desk.add("greet", name=str(number)) for number in range(5)]
-    other = desk.add("fail", order=1)
-    desk.work(other)
-    uuids += [desk.add("greet", name=str(number)) for number in range(5, 7)]
-    listed = desk.json("task", "list", "--source", "greet", "--limit", "3")
+def test_list_filters_and_pages(console: Console) -> None:
+    uuids = [console.add("greet", name=str(number)) for number in range(5)]
+    other = console.add("fail", order=1)
+    console.work(other)
+    uuids += [console.add("greet", name=str(number)) for number in range(5, 7)]
+    listed = console.json("task", "list", "--source", "greet", "--limit", "3")
     assert [task["uuid"] for task in listed["tasks"]] == uuids[:-4:-1]
-    rest = desk.json("task", "list", "--source", "greet", "--cursor", listed["cursor"])
+    rest = console.json("task", "list", "--source", "greet", "--cursor", listed["cursor"])
     assert [task["uuid"] for task in rest["tasks"]] == uuids[-4::-1]
     assert rest["cursor"] is None
     for filters in (["--state", "failed"], ["--error", "no order"], ["--error", "ValueError"], ["--source", "fail"]):
-        assert [task["uuid"] for task in desk.json("task", "list", *filters)["tasks"]] == [other]
-    assert desk.json("task", "list", "--error", "nope")["tasks"] == []
-    assert len(desk.json("task", "list", "--since", "1h")["tasks"]) == 8
-    assert desk.json("task", "list", "--since", "2999-01-01T00:00")["tasks"] == []
+        assert [task["uuid"] for task in console.json("task", "list", *filters)["tasks"]] == [other]
+    assert console.json("task", "list", "--error", "nope")["tasks"] == []
+    assert len(console.json("task", "list", "--since", "1h")["tasks"]) == 8
+    assert console.json("task", "list", "--since", "2999-01-01T00:00")["tasks"] == []
 
 
-def test_a_page_of_errors_goes_on_where_it_ended(desk: Desk) -> None:
-    uuids = [desk.add("fail", order=number, kind=("KeyError", "ValueError")[number % 2]) for number in range(8)]
-    desk.work(*uuids)
+def test_a_page_of_errors_goes_on_where_it_ended(console: Console) -> None:
+    uuids = [console.add("fail", order=number, kind=("KeyError", "ValueError")[number % 2]) for number in range(8)]
+    console.work(*uuids)
     seen: list[str] = []
     cursor: list[str] = []
     while True:
-        page = desk.json("task", "list", "--error", "KeyError", "--limit", "3", *cursor)
+        page = console.json("task", "list", "--error", "KeyError", "--limit", "3", *cursor)
         seen += [task["uuid"] for task in page["tasks"]]
         if page["cursor"] is None:
             break
@@ -62,72 +62,72 @@ def test_a_page_of_errors_goes_on_where_it_ended(desk: Desk) -> None:
     assert seen == uuids[-2::-2]
 
 
-def test_nothing_there(desk: Desk) -> None:
-    with desk.app.background():
-        assert desk.invoke("task", "list").stderr == "there are no tasks\n"
-    desk.work(desk.add("greet", name="ann"))
-    assert desk.invoke("task", "list", "--state", "failed").stdout == ""
-    assert "no such task" in desk.invoke("task", "list", "--state", "failed").stderr
-    assert "nothing has failed" in desk.invoke("failed").stderr
+def test_empty_store_prints_a_hint(console: Console) -> None:
+    with console.app.background():
+        assert console.invoke("task", "list").stderr == "there are no tasks\n"
+    console.work(console.add("greet", name="ann"))
+    assert console.invoke("task", "list", "--state", "failed").stdout == ""
+    assert "no such task" in console.invoke("task", "list", "--state", "failed").stderr
+    assert "nothing has failed" in console.invoke("failed").stderr
 
 
-def test_show(desk: Desk) -> None:
-    uuid = desk.add("fail", order=7)
-    desk.work(uuid)
-    text = desk.do("task", "show", uuid[:-3])
+def test_show_prints_all_facts_of_a_task(console: Console) -> None:
+    uuid = console.add("fail", order=7)
+    console.work(uuid)
+    text = console.do("task", "show", uuid[:-3])
     for part in (uuid, "failed", '{"order":7}', "attempt 1: ValueError: no order 7 for 'c7'", "in fail"):
         assert part in text
-    info = desk.json("task", "show", uuid)
+    info = console.json("task", "show", uuid)
     assert (info["state"], info["error"]["type"], info["args"]) == ("failed", "ValueError", {"order": 7})
 
 
-def test_show_what_is_not_there_or_not_one(desk: Desk) -> None:
-    first, _ = desk.add("greet", name="ann"), desk.add("greet", name="bob")
-    assert "no task 9999" in desk.do("task", "show", "9999", code=1)
-    assert "several uuids" in desk.do("task", "show", first[:8], code=1)
+def test_show_refuses_missing_and_ambiguous_uuids(console: Console) -> None:
+    first, _ = console.add("greet", name="ann"), console.add("greet", name="bob")
+    assert "no task 9999" in console.do("task", "show", "9999", code=1)
+    assert "several uuids" in console.do("task", "show", first[:8], code=1)
 
 
-def test_cancel_and_retry_by_uuid(desk: Desk) -> None:
-    first, second = desk.add("greet", name="ann"), desk.add("greet", name="bob")
-    assert desk.do("task", "cancel", first, second) == "cancelled 2 of 2\n"
-    assert (desk.state(first), desk.state(second)) == ("cancelled", "cancelled")
-    assert "none was cancelled" in desk.do("task", "cancel", first, code=1)
-    assert desk.json("task", "retry", first) == {"found": 1, "retried": 1}
-    assert (desk.state(first), desk.state(second)) == ("ready", "cancelled")
-    assert "no task nope" in desk.do("task", "cancel", first, "nope", code=1)
-    assert desk.state(first) == "ready"  # one that is wrong, and nothing is done
+def test_tasks_are_cancelled_and_retried_by_uuid(console: Console) -> None:
+    first, second = console.add("greet", name="ann"), console.add("greet", name="bob")
+    assert console.do("task", "cancel", first, second) == "cancelled 2 of 2\n"
+    assert (console.state(first), console.state(second)) == ("cancelled", "cancelled")
+    assert "none was cancelled" in console.do("task", "cancel", first, code=1)
+    assert console.json("task", "retry", first) == {"found": 1, "retried": 1}
+    assert (console.state(first), console.state(second)) == ("ready", "cancelled")
+    assert "no task nope" in console.do("task", "cancel", first, "nope", code=1)
+    assert console.state(first) == "ready"  # with one wrong uuid, nothing is done
 
 
-def test_bulk(desk: Desk) -> None:
-    uuids = [desk.add("greet", name=str(number)) for number in range(12)]
-    other = desk.add("fail", order=1)
-    assert desk.do("task", "cancel", "--source", "greet", "--dry-run") == "12 would be cancelled\n"
-    assert desk.state(uuids[0]) == "ready"
+def test_tasks_are_cancelled_and_retried_by_filter(console: Console) -> None:
+    uuids = [console.add("greet", name=str(number)) for number in range(12)]
+    other = console.add("fail", order=1)
+    assert console.do("task", "cancel", "--source", "greet", "--dry-run") == "12 would be cancelled\n"
+    assert console.state(uuids[0]) == "ready"
     began = datetime.now(UTC)
-    assert desk.do("task", "cancel", "--source", "greet", "--rate", "50/s") == "cancelled 12 of 12\n"
+    assert console.do("task", "cancel", "--source", "greet", "--rate", "50/s") == "cancelled 12 of 12\n"
     assert datetime.now(UTC) - began >= timedelta(seconds=0.14)
-    assert {desk.state(uuid) for uuid in uuids} == {"cancelled"}
-    assert desk.do("task", "retry", "--source", "greet") == "retried 0 of 0\n"  # failed ones, unless said
-    assert desk.do("task", "retry", "--source", "greet", "--state", "cancelled") == "retried 12 of 12\n"
-    assert desk.state(other) == "ready"
+    assert {console.state(uuid) for uuid in uuids} == {"cancelled"}
+    assert console.do("task", "retry", "--source", "greet") == "retried 0 of 0\n"  # failed tasks by default
+    assert console.do("task", "retry", "--source", "greet", "--state", "cancelled") == "retried 12 of 12\n"
+    assert console.state(other) == "ready"
 
 
-def test_failed_is_grouped_and_a_group_is_retried(desk: Desk) -> None:
-    uuids = [desk.add("fail", order=number) for number in range(3)]
-    other = desk.add("fail", order=9, kind="KeyError")
-    desk.work(*uuids, other)
-    first, second = desk.json("failed")["groups"]
+def test_failed_is_grouped_and_a_group_is_retried(console: Console) -> None:
+    uuids = [console.add("fail", order=number) for number in range(3)]
+    other = console.add("fail", order=9, kind="KeyError")
+    console.work(*uuids, other)
+    first, second = console.json("failed")["groups"]
     assert (first["count"], first["type"], first["message"]) == (3, "ValueError", "no order … for …")
     assert (second["count"], second["type"], second["example"]) == (1, "KeyError", other)
     assert first["example"] in uuids
-    text = desk.do("failed")
+    text = console.do("failed")
     assert f"onthedot task retry --group {first['group']}" in text
     assert "no order … for …" in text
-    assert [task["uuid"] for task in desk.json("task", "list", "--group", second["group"])["tasks"]] == [other]
-    assert desk.do("task", "retry", "--group", first["group"]) == "retried 3 of 3\n"
-    assert desk.state(other) == "failed"
-    assert desk.json("failed", "--since", "1h")["groups"][0]["example"] == other
-    assert desk.json("failed", "--since", "2999-01-01T00:00:00+00:00")["groups"] == []
+    assert [task["uuid"] for task in console.json("task", "list", "--group", second["group"])["tasks"]] == [other]
+    assert console.do("task", "retry", "--group", first["group"]) == "retried 3 of 3\n"
+    assert console.state(other) == "failed"
+    assert console.json("failed", "--since", "1h")["groups"][0]["example"] == other
+    assert console.json("failed", "--since", "2999-01-01T00:00:00+00:00")["groups"] == []
 
 
 @pytest.mark.parametrize(
@@ -140,35 +140,35 @@ def test_failed_is_grouped_and_a_group_is_retried(desk: Desk) -> None:
         ("deadbeef01 lost", "c0ffee1234 lost"),
     ],
 )
-def test_what_differs_between_errors_of_one_kind(one: str, other: str) -> None:
+def test_errors_that_differ_in_values_are_one_group(one: str, other: str) -> None:
     assert message_template(one) == message_template(other) != one
 
 
-def test_words_are_not_blanked() -> None:
+def test_words_of_a_message_are_kept() -> None:
     assert message_template("it isn't a facade, don't ask") == "it isn't a facade, don't ask"
 
 
-def test_doctor(desk: Desk) -> None:
-    desk.work(desk.add("greet", name="ann"))
-    text = desk.do("doctor")
+def test_doctor_prints_its_checks(console: Console) -> None:
+    console.work(console.add("greet", name="ann"))
+    text = console.do("doctor")
     assert text.count("✓") >= 10
     assert "✗" not in text
-    found = {each["what"]: each for each in desk.json("doctor")["findings"]}
+    found = {each["what"]: each for each in console.json("doctor")["findings"]}
     assert found["schema"]["text"].endswith("as it should be")
     assert "1 succeeded" in found["reachable"]["text"]
     if sqlite3.sqlite_version_info < (3, 44, 6):
         assert "has the WAL-reset bug; onthedot checkpoints under a lock" in found["SQLite"]["text"]
 
 
-def test_doctor_finds_what_waits_for_nobody(desk: Desk) -> None:
-    desk.app.named("greet").options(at=datetime.now(UTC) - timedelta(hours=1)).delay(name="ann")
-    told = desk.json("doctor", code=1)
-    assert not told["ok"]
-    (bad,) = [each for each in told["findings"] if not each["ok"]]
+def test_doctor_finds_tasks_that_no_worker_knows(console: Console) -> None:
+    console.app.named("greet").options(at=datetime.now(UTC) - timedelta(hours=1)).delay(name="ann")
+    result = console.json("doctor", code=1)
+    assert not result["ok"]
+    (bad,) = [each for each in result["findings"] if not each["ok"]]
     assert (bad["what"], bad["text"][:11]) == ("oldest ready", "due 1 h ago")
 
 
-def test_schema(desk: Desk, tmp_path: Path) -> None:
+def test_schema_is_printed_installed_and_checked(console: Console, tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/new.db"
     assert "CREATE TABLE" in CliRunner().invoke(main, ["schema", "print"]).output
     missing = CliRunner().invoke(main, ["schema", "check", "--store", url])
@@ -177,39 +177,39 @@ def test_schema(desk: Desk, tmp_path: Path) -> None:
         assert "as it should be" in CliRunner().invoke(main, ["schema", "install", "--store", url]).output
     assert CliRunner().invoke(main, ["--store", url, "schema", "check", "--json"]).exit_code == 0
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE mine (x)").connection.close()
-    told = CliRunner().invoke(main, ["schema", "check", "--store", f"sqlite:///{tmp_path}/other.db"])
-    assert (told.exit_code, "onthedot schema install" in told.output) == (1, True)
+    result = CliRunner().invoke(main, ["schema", "check", "--store", f"sqlite:///{tmp_path}/other.db"])
+    assert (result.exit_code, "onthedot schema install" in result.output) == (1, True)
 
 
-def test_whose_tasks(desk: Desk) -> None:
-    desk.add("greet", name="ann")
-    assert len(desk.json("task", "list")["tasks"]) == 1  # the only app there is
-    assert "has nothing of an app 'nobody'; it has: shop" in desk.do("task", "list", "-n", "nobody", code=3)
-    assert len(desk.json("task", "list")["tasks"]) == 1
-    app = App("bakery", store=desk.url)
+def test_app_of_a_store_is_found_or_named(console: Console) -> None:
+    console.add("greet", name="ann")
+    assert len(console.json("task", "list")["tasks"]) == 1  # the only app of the store
+    assert "has nothing of an app 'nobody'; it has: shop" in console.do("task", "list", "-n", "nobody", code=3)
+    assert len(console.json("task", "list")["tasks"]) == 1
+    app = App("bakery", store=console.url)
     app.named("bake").delay()
     app.shutdown()
-    assert "has tasks of several apps: bakery, shop; say which by -n" in desk.do("task", "list", code=2)
-    assert [task["source"] for task in desk.json("-n", "bakery", "task", "list")["tasks"]] == ["bake"]
+    assert "has tasks of several apps: bakery, shop; say which by -n" in console.do("task", "list", code=2)
+    assert [task["source"] for task in console.json("-n", "bakery", "task", "list")["tasks"]] == ["bake"]
 
 
-def test_store_before_and_after_the_command_and_from_the_environment(desk: Desk) -> None:
-    uuid = desk.add("greet", name="ann")
+def test_store_may_be_given_before_or_after_the_command_or_in_the_environment(console: Console) -> None:
+    uuid = console.add("greet", name="ann")
     for arguments, env in (
-        (["--store", desk.url, "task", "list"], {}),
-        (["task", "list", "--store", desk.url], {}),
-        (["task", "list"], {"ONTHEDOT_STORE": desk.url}),
-        (["--store", "sqlite:///nope.db", "task", "list", "--store", desk.url], {"ONTHEDOT_STORE": "nope"}),
-        (["task", "list"], {"ONTHEDOT_STORE": desk.url, "ONTHEDOT_TASK_LIST_LIMIT": "1", "ONTHEDOT_JSON": "1"}),
+        (["--store", console.url, "task", "list"], {}),
+        (["task", "list", "--store", console.url], {}),
+        (["task", "list"], {"ONTHEDOT_STORE": console.url}),
+        (["--store", "sqlite:///nope.db", "task", "list", "--store", console.url], {"ONTHEDOT_STORE": "nope"}),
+        (["task", "list"], {"ONTHEDOT_STORE": console.url, "ONTHEDOT_TASK_LIST_LIMIT": "1", "ONTHEDOT_JSON": "1"}),
     ):
         result = CliRunner().invoke(main, arguments, env=env)
         assert (result.exit_code, uuid in result.output) == (0, True), result.output
 
 
-def test_head_gets_what_it_wants_and_nobody_complains(desk: Desk) -> None:
+def test_pipe_closed_by_head_prints_no_error(console: Console) -> None:
     for number in range(3):
-        desk.add("greet", name=str(number) * 50_000)
-    command = [sys.executable, "-m", "onthedot", "task", "list", "--json", "--store", desk.url]
+        console.add("greet", name=str(number) * 50_000)
+    command = [sys.executable, "-m", "onthedot", "task", "list", "--json", "--store", console.url]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         assert process.stderr is not None
@@ -218,13 +218,13 @@ def test_head_gets_what_it_wants_and_nobody_complains(desk: Desk) -> None:
         assert process.stderr.read() == ""
 
 
-def test_on_a_terminal_there_are_colours(desk: Desk) -> None:
+def test_terminal_gets_colours(console: Console) -> None:
     pytest.importorskip("rich")
     pty = pytest.importorskip("pty")
-    uuid = desk.add("fail", order=7)
-    desk.work(uuid)
+    uuid = console.add("fail", order=7)
+    console.work(uuid)
     ours, theirs = pty.openpty()
-    command = [sys.executable, "-m", "onthedot", "task", "list", "--store", desk.url]
+    command = [sys.executable, "-m", "onthedot", "task", "list", "--store", console.url]
     env = {**os.environ, "TERM": "xterm-256color", "COLUMNS": "150"}
     with subprocess.Popen(command, stdout=theirs, env=env) as process:
         os.close(theirs)
@@ -243,14 +243,14 @@ def test_on_a_terminal_there_are_colours(desk: Desk) -> None:
     assert uuid in text
 
 
-def test_looking_at_a_stranger_s_database_leaves_it_as_it_is(tmp_path: Path) -> None:
+def test_reading_a_foreign_database_does_not_change_it(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "other.db")) as db:
         db.execute("CREATE TABLE orders (x)")
         db.commit()
     (tmp_path / "text.db").write_text("no database at all, but long enough to be looked at " * 20)
     before = {path: path.read_bytes() for path in tmp_path.iterdir()}
     for file in before:
-        for words in (
+        for text in (
             ["task", "list"],
             ["failed"],
             ["worker", "list"],
@@ -258,21 +258,21 @@ def test_looking_at_a_stranger_s_database_leaves_it_as_it_is(tmp_path: Path) -> 
             ["task", "show", "0"],
             ["task", "explain", "0"],
         ):
-            result = CliRunner().invoke(main, [*words, "--store", f"sqlite:///{file}"])
-            assert result.exit_code == 3, (words, result.output)
+            result = CliRunner().invoke(main, [*text, "--store", f"sqlite:///{file}"])
+            assert result.exit_code == 3, (text, result.output)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
 
 
-def test_looking_does_not_wait_for_those_who_write(desk: Desk) -> None:
-    desk.add("greet", name="ann")
-    with closing(sqlite3.connect(path_of(desk.url), isolation_level=None)) as db:
+def test_reading_does_not_wait_for_writers(console: Console) -> None:
+    console.add("greet", name="ann")
+    with closing(sqlite3.connect(path_of(console.url), isolation_level=None)) as db:
         db.execute("BEGIN IMMEDIATE")
         began = time.monotonic()
-        assert len(desk.json("task", "list")["tasks"]) == 1
+        assert len(console.json("task", "list")["tasks"]) == 1
         assert time.monotonic() - began < 3
 
 
-def test_a_cursor_of_nobody_s(desk: Desk) -> None:
-    desk.add("greet", name="ann")
-    assert "'zzz' is not one that an earlier page ended with" in desk.do("task", "list", "--cursor", "zzz", code=2)
-    assert desk.json("task", "list", "--state", "ready", "--cursor", "parked:")["tasks"] == []
+def test_invalid_cursor_is_refused(console: Console) -> None:
+    console.add("greet", name="ann")
+    assert "'zzz' is not one that an earlier page ended with" in console.do("task", "list", "--cursor", "zzz", code=2)
+    assert console.json("task", "list", "--state", "ready", "--cursor", "parked:")["tasks"] == []

@@ -1,4 +1,4 @@
-"""What the command line says when something is wrong, missing, or over."""
+"""Messages of the command line about errors, missing things and results."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from click.testing import CliRunner
 
 from onthedot.cli import main
 from onthedot.observability.log_format import ConsoleFormatter, JsonFormatter
-from tests.unit.cli.conftest import Desk, Shop
+from tests.unit.cli.conftest import Console, Shop
 
 
 @pytest.mark.parametrize(
@@ -32,27 +32,27 @@ from tests.unit.cli.conftest import Desk, Shop
         ("me@db:5432/shop", "postgresql://me@db:5432/shop"),
     ],
 )
-def test_a_url_that_is_nearly_one(url: str, meant: str) -> None:
-    told = CliRunner().invoke(main, ["task", "list", "--store", url])
-    assert told.exit_code == 2
-    assert told.stderr.endswith(f"; did you mean {meant}?\n")
+def test_misspelt_url_gets_a_suggestion(url: str, meant: str) -> None:
+    result = CliRunner().invoke(main, ["task", "list", "--store", url])
+    assert result.exit_code == 2
+    assert result.stderr.endswith(f"; did you mean {meant}?\n")
 
 
 @pytest.mark.parametrize("url", ["foo", "mysql://localhost/x", "", "http://x"])
-def test_a_url_that_is_none_at_all(url: str) -> None:
-    told = CliRunner().invoke(main, ["task", "list", "--store", url])
-    assert told.exit_code == 2
-    assert "is not a store's URL; known are memory://" in told.stderr
-    assert "did you mean" not in told.stderr
+def test_invalid_url_lists_the_known_schemes(url: str) -> None:
+    result = CliRunner().invoke(main, ["task", "list", "--store", url])
+    assert result.exit_code == 2
+    assert "is not a store's URL; known are memory://" in result.stderr
+    assert "did you mean" not in result.stderr
 
 
-def test_a_file_without_its_third_slash() -> None:
-    told = CliRunner().invoke(main, ["task", "list", "--store", "sqlite://shop.db"])
-    assert (told.exit_code, "sqlite:///shop.db is one in this folder" in told.stderr) == (3, True)
+def test_sqlite_url_with_two_slashes_gets_a_suggestion() -> None:
+    result = CliRunner().invoke(main, ["task", "list", "--store", "sqlite://shop.db"])
+    assert (result.exit_code, "sqlite:///shop.db is one in this folder" in result.stderr) == (3, True)
 
 
 @pytest.mark.parametrize(
-    ("arguments", "code", "kind", "words"),
+    ("arguments", "code", "kind", "text"),
     [
         (["task", "list", "--state", "lost"], 2, "usage", "'lost' is not one of"),
         (["task", "list", "--nope"], 2, "usage", "No such option"),
@@ -67,25 +67,25 @@ def test_a_file_without_its_third_slash() -> None:
     ids=lambda value: " ".join(value) if isinstance(value, list) else "",
 )
 def test_with_json_an_error_is_json_on_stderr(
-    desk: Desk, arguments: list[str], code: int, kind: str, words: str
+    console: Console, arguments: list[str], code: int, kind: str, text: str
 ) -> None:
-    desk.add("greet", name="ann")
-    where = [] if "--store" in arguments else ["--store", desk.url]
-    for words_before in (["--json", *arguments], [*arguments, "--json"]):
-        told = CliRunner().invoke(main, [*words_before, *where])
-        assert (told.exit_code, told.stdout) == (code, ""), told.output
-        error = json.loads(told.stderr.splitlines()[-1])["error"]
-        assert (error["code"], words in error["message"]) == (kind, True)
+    console.add("greet", name="ann")
+    where = [] if "--store" in arguments else ["--store", console.url]
+    for command in (["--json", *arguments], [*arguments, "--json"]):
+        result = CliRunner().invoke(main, [*command, *where])
+        assert (result.exit_code, result.stdout) == (code, ""), result.output
+        error = json.loads(result.stderr.splitlines()[-1])["error"]
+        assert (error["code"], text in error["message"]) == (kind, True)
     if code != 2:
-        told = CliRunner().invoke(main, [*arguments, *where], env={"ONTHEDOT_JSON": "1"})
-        assert words in json.loads(told.stderr.splitlines()[-1])["error"]["message"]
+        result = CliRunner().invoke(main, [*arguments, *where], env={"ONTHEDOT_JSON": "1"})
+        assert text in json.loads(result.stderr.splitlines()[-1])["error"]["message"]
     assert CliRunner().invoke(main, [*arguments, *where]).stderr.splitlines()[-1][:1] != "{"
 
 
-def test_ctrl_c_while_it_is_imported_is_no_stack_trace() -> None:
+def test_ctrl_c_during_the_import_prints_no_stack_trace() -> None:
     program = (
         "import os, signal, sys\n"
-        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # whoever runs the tests may ignore it
+        "signal.signal(signal.SIGINT, signal.default_int_handler)\n"  # the test runner may ignore the signal
         "class Finder:\n"
         "    def find_spec(self, name, *_):\n"
         "        if name == 'onthedot.cli':\n"
@@ -93,11 +93,11 @@ def test_ctrl_c_while_it_is_imported_is_no_stack_trace() -> None:
         "sys.meta_path.insert(0, Finder())\n"
         "import onthedot.__main__\n"
     )
-    told = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
-    assert (told.returncode, told.stdout, told.stderr) == (-signal.SIGINT, "", "")
+    result = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, check=False)
+    assert (result.returncode, result.stdout, result.stderr) == (-signal.SIGINT, "", "")
 
 
-def test_show_has_the_result_and_the_errors_before_it(desk: Desk) -> None:
+def test_show_prints_the_result_and_earlier_errors(console: Console) -> None:
     tries: list[int] = []
 
     def flaky(order: int) -> dict[str, Any]:
@@ -106,55 +106,55 @@ def test_show_has_the_result_and_the_errors_before_it(desk: Desk) -> None:
             raise KeyError(f"try {len(tries)}")
         return {"order": order, "took": timedelta(seconds=2), "text": "a\x1b[31m"}
 
-    desk.app.task(name="flaky", max_retries=2, backoff=0.01)(flaky)
-    uuid = desk.add("flaky", order=17)
-    desk.work(uuid)
-    text = desk.do("task", "show", uuid)
+    console.app.task(name="flaky", max_retries=2, backoff=0.01)(flaky)
+    uuid = console.add("flaky", order=17)
+    console.work(uuid)
+    text = console.do("task", "show", uuid)
     for part in ('result:\n{"order":17,', "attempt 1: KeyError: 'try 1'", "attempt 2: KeyError: 'try 2'", "in flaky"):
         assert part in text
     assert "\x1b" not in text
-    shown = desk.json("task", "show", uuid)
+    shown = console.json("task", "show", uuid)
     assert (shown["result"]["order"], shown["error"], [error["attempt"] for error in shown["errors"]]) == (
         17,
         None,
         [1, 2],
     )
-    (listed,) = desk.json("task", "list")["tasks"]
+    (listed,) = console.json("task", "list")["tasks"]
     assert [error["message"] for error in listed["errors"]] == ["'try 1'", "'try 2'"]
 
 
-def test_show_says_why_there_is_no_result(desk: Desk) -> None:
-    desk.app.task(name="odd")(lambda: object())
-    desk.app.task(name="brief", keep=timedelta(days=1))(lambda: None)
-    odd, brief = desk.add("odd"), desk.add("brief")
-    desk.work(odd, brief)
-    assert "succeeded, but its result could not be stored" in desk.do("task", "show", odd)
-    assert "could not be stored" in desk.json("task", "show", odd)["result_missing"]
-    assert desk.json("task", "show", brief)["result"] is None
-    assert "result:\nnull" in desk.do("task", "show", brief)
-    waiting = desk.add("greet", name="ann")
-    assert "result" not in desk.json("task", "show", waiting)
+def test_show_prints_why_there_is_no_result(console: Console) -> None:
+    console.app.task(name="odd")(lambda: object())
+    console.app.task(name="brief", keep=timedelta(days=1))(lambda: None)
+    odd, brief = console.add("odd"), console.add("brief")
+    console.work(odd, brief)
+    assert "succeeded, but its result could not be stored" in console.do("task", "show", odd)
+    assert "could not be stored" in console.json("task", "show", odd)["result_missing"]
+    assert console.json("task", "show", brief)["result"] is None
+    assert "result:\nnull" in console.do("task", "show", brief)
+    waiting = console.add("greet", name="ann")
+    assert "result" not in console.json("task", "show", waiting)
 
 
-def test_a_long_result_is_cut_and_json_has_all_of_it(desk: Desk) -> None:
-    desk.app.task(name="long")(lambda: "x" * 5000)
-    uuid = desk.add("long")
-    desk.work(uuid)
-    assert "… of 5,000 characters; --json has all of them" in desk.do("task", "show", uuid)
-    assert desk.json("task", "show", uuid)["result"] == "x" * 5000
+def test_long_result_is_cut_and_json_has_all_of_it(console: Console) -> None:
+    console.app.task(name="long")(lambda: "x" * 5000)
+    uuid = console.add("long")
+    console.work(uuid)
+    assert "… of 5,000 characters; --json has all of them" in console.do("task", "show", uuid)
+    assert console.json("task", "show", uuid)["result"] == "x" * 5000
 
 
-def test_who_waits_for_what_nobody_can_run_is_told(desk: Desk) -> None:
-    told = desk.invoke("add", "greet", "name=ann", "--wait", "--timeout", "0.1", "-n", "shop", code=124)
-    assert told.stderr.startswith("waiting, but no live worker knows 'greet'; there is none at all")
-    with desk.app.background():
-        told = desk.invoke("add", "gret", "name=ann", "--wait", "--timeout", "0.1", code=124)
-        assert told.stderr.startswith("waiting, but no live worker knows 'gret'; did you mean 'greet'?\n")
-        told = desk.invoke("add", "greet", "name=ann", "--wait", "--timeout", "15")
-        assert (told.stdout, told.stderr) == ("hello ann\n", "")
+def test_add_warns_if_no_worker_knows_the_awaited_task(console: Console) -> None:
+    result = console.invoke("add", "greet", "name=ann", "--wait", "--timeout", "0.1", "-n", "shop", code=124)
+    assert result.stderr.startswith("waiting, but no live worker knows 'greet'; there is none at all")
+    with console.app.background():
+        result = console.invoke("add", "gret", "name=ann", "--wait", "--timeout", "0.1", code=124)
+        assert result.stderr.startswith("waiting, but no live worker knows 'gret'; did you mean 'greet'?\n")
+        result = console.invoke("add", "greet", "name=ann", "--wait", "--timeout", "15")
+        assert (result.stdout, result.stderr) == ("hello ann\n", "")
 
 
-def test_the_line_of_a_failure_says_its_kind(shop: Shop) -> None:
+def test_log_line_of_a_failure_has_the_error_type(shop: Shop) -> None:
     shop.add("fail", order=7, kind="KeyError")
     running = shop.start("worker", "app.py", "--burst")
     assert running.ended() == 0
@@ -162,7 +162,7 @@ def test_the_line_of_a_failure_says_its_kind(shop: Shop) -> None:
     assert line.endswith("from fail: \"no order 7 for 'c7'\" (KeyError)\n")
 
 
-def test_the_kind_is_a_field_in_json() -> None:
+def test_json_log_line_has_the_error_type() -> None:
     record = logging.LogRecord(
         "onthedot.task", logging.ERROR, "", 0, "[fail] task %s from %s: %s", ("1", "a", "x"), None
     )
@@ -172,7 +172,7 @@ def test_the_kind_is_a_field_in_json() -> None:
     assert ConsoleFormatter(colours=False).format(record).endswith("[fail] task 1 from a: x (KeyError)")
 
 
-def test_dev_says_that_it_stops(shop: Shop) -> None:
+def test_dev_reports_that_it_stops(shop: Shop) -> None:
     running = shop.start("dev", "app.py")
     running.until("worker ready")
     running.tell(signal.SIGINT)
@@ -181,8 +181,8 @@ def test_dev_says_that_it_stops(shop: Shop) -> None:
     running.until("\nstopped\n")
 
 
-def test_the_only_store_there_is_may_be_the_one_that_is_meant(desk: Desk) -> None:
-    desk.add("greet", name="ann")
-    told = CliRunner().invoke(main, ["task", "list"])
-    assert told.exit_code == 3
-    assert told.stderr.endswith("; here is shop.db: --store sqlite:///shop.db\n")
+def test_other_store_in_the_folder_is_suggested(console: Console) -> None:
+    console.add("greet", name="ann")
+    result = CliRunner().invoke(main, ["task", "list"])
+    assert result.exit_code == 3
+    assert result.stderr.endswith("; here is shop.db: --store sqlite:///shop.db\n")

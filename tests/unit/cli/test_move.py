@@ -1,4 +1,4 @@
-"""``onthedot move`` as a person uses it, on real files."""
+"""``onthedot move`` on real files."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waits import wait_until
 
 
 class Two:
-    """A file with tasks in it, and another."""
+    """Two SQLite files; the first has tasks."""
 
     def __init__(self, folder: Path) -> None:
         self.urls = [f"sqlite:///{folder}/{name}.db" for name in ("one", "other")]
@@ -48,7 +48,7 @@ def two(tmp_path: Path) -> Iterator[Two]:
     made.other.shutdown()
 
 
-def test_what_waits_is_there_afterwards(two: Two) -> None:
+def test_move_takes_pending_tasks_to_the_target(two: Two) -> None:
     uuids = two.add(3)
     two.one.sync.pause("greet", reason="stock")
     assert two.move().splitlines()[-1] == f"moved 3 tasks, 0 schedules, 1 limit to {two.urls[1]}"
@@ -62,40 +62,42 @@ def test_what_waits_is_there_afterwards(two: Two) -> None:
     assert two.move().splitlines()[-1] == f"moved 0 tasks, 0 schedules to {two.urls[1]}", "and again: nothing left"
 
 
-def test_there_and_back(two: Two) -> None:
+def test_tasks_are_moved_there_and_back(two: Two) -> None:
     uuids = two.add(3)
     for source, target in (two.urls, two.urls[::-1], two.urls):
         assert two.move(source=source, to=target).splitlines() == [f"moved 3 tasks, 0 schedules to {target}"]
     assert two.states(two.other, uuids) == {"scheduled"}
 
 
-def test_a_file_has_one_name(two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """From whatever folder: a run that goes on knows by it what is its own."""
+def test_target_file_has_the_same_name_from_every_folder(
+    two: Two, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A run that continues a move recognizes its tasks by the name of the target."""
     (uuid,) = two.add(1)
     monkeypatch.chdir(tmp_path)
     assert two.move(to="sqlite:///other.db") == "moved 1 task, 0 schedules to sqlite:///other.db\n"
     assert two.one.sync.get(uuid).reason == f"moved to {two.urls[1]}"
 
 
-def test_what_an_unfinished_move_brings_is_not_moved_on(two: Two, tmp_path: Path) -> None:
-    """Killed before it was put down: then it is still the other's."""
+def test_tasks_of_an_unfinished_move_are_not_moved_on(two: Two, tmp_path: Path) -> None:
+    """The move was killed before it requeued the task, which therefore belongs to the other store."""
     (uuid,) = two.add(1)
     (lifted,) = two.one.runtime.portal.run_sync(lambda link: link.store.lift("killed", [uuid])).tasks
     two.other.runtime.portal.run_sync(lambda link: link.store.adopt([lifted]))
     third = f"sqlite:///{tmp_path}/third.db"
-    told = two.move(source=two.urls[1], to=third, code=1)
-    assert "1 task stays: a move that brought it here was not finished; run that one again first" in told
+    result = two.move(source=two.urls[1], to=third, code=1)
+    assert "1 task stays: a move that brought it here was not finished; run that one again first" in result
     assert two.move("--release", source=two.urls[1], to=third) == f"moved 1 task, 0 schedules to {third}\n"
 
 
-def test_what_would_move(two: Two) -> None:
+def test_dry_run_prints_what_would_move(two: Two) -> None:
     two.add(2)
     assert two.move("--dry-run").split() == ["WHAT", "NAME", "WOULD", "MOVE", "task", "greet", "2"]
     assert json.loads(two.move("--dry-run", "--json")) == {"tasks": {"greet": 2}, "schedules": [], "limits": []}
     assert not Path(two.urls[1].removeprefix("sqlite:///")).exists(), "counting makes nothing"
 
 
-def test_for_machines(two: Two) -> None:
+def test_move_prints_json(two: Two) -> None:
     two.add(2)
     moved = json.loads(two.move("--json"))
     assert (moved["tasks"], moved["schedules"], moved["kept"], moved["running"], moved["stopped"]) == (
@@ -107,12 +109,12 @@ def test_for_machines(two: Two) -> None:
     )
 
 
-def test_a_key_that_is_taken_there_is_exit_code_1(two: Two) -> None:
+def test_unique_key_taken_in_the_target_is_exit_code_1(two: Two) -> None:
     (mine,), (theirs,) = two.add(1, unique="k"), two.add(1, two.other, unique="k")
     assert f"task {mine} stays: its unique key is that of {theirs} there" in two.move(code=1)
 
 
-def test_mistakes(two: Two, tmp_path: Path) -> None:
+def test_wrong_usage_of_move_is_refused(two: Two, tmp_path: Path) -> None:
     two.add(1)
     (tmp_path / "link.db").symlink_to(tmp_path / "one.db")
     assert "a move from a store to itself" in two.move(to=f"sqlite:///{tmp_path}/link.db", code=3)
@@ -123,7 +125,7 @@ def test_mistakes(two: Two, tmp_path: Path) -> None:
     assert "has nothing of an app 'cart'" in two.move("-n", "cart", code=3)
 
 
-def test_ctrl_c_stops_after_a_batch_and_it_goes_on_later(two: Two) -> None:
+def test_interrupted_move_stops_after_a_batch_and_continues_later(two: Two) -> None:
     uuids = two.add(3_000)
     command = [sys.executable, "-m", "onthedot", "move", "--from", two.urls[0], "--to", two.urls[1]]
     env = {name: value for name, value in os.environ.items() if not name.startswith("ONTHEDOT_")}

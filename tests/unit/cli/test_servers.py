@@ -1,4 +1,4 @@
-"""The command line on real servers: only --store is needed there, too."""
+"""The command line on real servers: it needs only --store."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.services.postgres import Service
 
 @pytest.fixture(params=["redis", "postgres"])
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Of a server, or a database, in which nobody has anything."""
+    """Yield the URL of an empty server or database."""
     if request.param == "redis":
         with valkey.server() as own:
             yield own.url
@@ -33,10 +33,10 @@ Do = Callable[..., str]
 
 @pytest.fixture
 def do(url: str, folder: Path) -> Do:
-    def do(*words: str, code: int = 0) -> str:
-        told = CliRunner().invoke(main, [*words, "--store", url], prog_name="onthedot")
-        assert told.exit_code == code, told.output
-        return told.output
+    def do(*text: str, code: int = 0) -> str:
+        result = CliRunner().invoke(main, [*text, "--store", url], prog_name="onthedot")
+        assert result.exit_code == code, result.output
+        return result.output
 
     return do
 
@@ -53,7 +53,7 @@ def shop(url: str, name: str = "shop") -> App[None]:
     return app
 
 
-def test_the_only_app_needs_no_name(url: str, do: Do) -> None:
+def test_only_app_of_a_server_needs_no_name(url: str, do: Do) -> None:
     app = shop(url)
     greet = app.named("greet")
     with app.background():
@@ -76,7 +76,7 @@ def test_the_only_app_needs_no_name(url: str, do: Do) -> None:
     app.shutdown()
 
 
-def test_of_several_one_has_to_be_named(url: str, do: Do) -> None:
+def test_one_of_several_apps_must_be_named(url: str, do: Do) -> None:
     for name in ("shop", "till"):
         app = shop(url, name)
         app.named("greet").delay(name="ann")
@@ -85,30 +85,30 @@ def test_of_several_one_has_to_be_named(url: str, do: Do) -> None:
     assert "greet" in do("task", "list", "-n", "till")
 
 
-def test_where_nobody_has_anything(url: str, do: Do) -> None:
-    told = do("task", "list", code=3)
-    assert "nobody has added anything" in told or "schema install" in told
+def test_server_without_apps_is_reported(url: str, do: Do) -> None:
+    result = do("task", "list", code=3)
+    assert "nobody has added anything" in result or "schema install" in result
     if not url.startswith("redis"):
         do("schema", "install")
     assert "nobody has added anything" in do("task", "list", code=3)
-    told = do("doctor")
-    assert "in which nobody has tasks yet" in told
-    assert "ms from the store's" in told
-    assert ("Valkey" in told) != ("PostgreSQL" in told)
+    result = do("doctor")
+    assert "in which nobody has tasks yet" in result
+    assert "ms from the store's" in result
+    assert ("Valkey" in result) != ("PostgreSQL" in result)
 
 
-def test_a_server_that_is_nearly_full(folder: Path) -> None:
+def test_doctor_finds_a_server_that_is_nearly_full(folder: Path) -> None:
     with valkey.server() as own:
         used = next(line for line in own.text("INFO", "memory").splitlines() if line.startswith("used_memory:"))
         assert own.ask("CONFIG", "SET", "maxmemory", int(used.partition(":")[2]) * 10 // 9) == b"+OK"
-        told = CliRunner().invoke(main, ["doctor", "--store", own.url], prog_name="onthedot")
-    assert told.exit_code == 1
-    assert "→ raise the server's maxmemory" in told.output
+        result = CliRunner().invoke(main, ["doctor", "--store", own.url], prog_name="onthedot")
+    assert result.exit_code == 1
+    assert "→ raise the server's maxmemory" in result.output
 
 
 @pytest.mark.parametrize("gone", ["redis://127.0.0.1:1", "postgresql://nobody@127.0.0.1:1/x"])
-def test_a_server_that_is_not_there(gone: str, folder: Path) -> None:
-    told = CliRunner().invoke(main, ["task", "list", "--store", gone], prog_name="onthedot")
-    assert told.exit_code == 3, told.output
-    assert "127.0.0.1:1" in told.stderr
-    assert "is it running" in told.stderr
+def test_server_that_is_not_reached_is_exit_code_3(gone: str, folder: Path) -> None:
+    result = CliRunner().invoke(main, ["task", "list", "--store", gone], prog_name="onthedot")
+    assert result.exit_code == 3, result.output
+    assert "127.0.0.1:1" in result.stderr
+    assert "is it running" in result.stderr

@@ -1,8 +1,8 @@
-"""``onthedot source``: what an operator sees of sources, and how one is stopped."""
+"""``onthedot source``: list, pause, resume and limit sources."""
 
 from __future__ import annotations
 
-import asyncio
+import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,12 +10,12 @@ import pytest
 
 from onthedot import AtMost, Rate
 from onthedot.stores.contract import Limit
-from tests.unit.cli.conftest import Desk
+from tests.unit.cli.conftest import Console
 
 
 @pytest.fixture
-def limited(desk: Desk) -> Desk:
-    """With limits by code, known to the store since a worker has run."""
+def limited(console: Console) -> Console:
+    """An app with limits, which a worker has stored."""
 
     def send(customer: str) -> None:
         pass
@@ -23,18 +23,18 @@ def limited(desk: Desk) -> Desk:
     def think(text: str) -> None:
         pass
 
-    desk.app.task(name="send", concurrency=4, rate_limit="100/m", limits=[AtMost(2, by="customer")])(send)
-    desk.app.task(name="think", limits=[Rate("5/s", name="openai")])(think)
-    with desk.app.background():
+    console.app.task(name="send", concurrency=4, rate_limit="100/m", limits=[AtMost(2, by="customer")])(send)
+    console.app.task(name="think", limits=[Rate("5/s", name="openai")])(think)
+    with console.app.background():
         pass
-    return desk
+    return console
 
 
-def sources(desk: Desk) -> dict[str, Any]:
-    return {each["name"]: each for each in desk.json("source", "list")["sources"]}
+def sources(console: Console) -> dict[str, Any]:
+    return {each["name"]: each for each in console.json("source", "list")["sources"]}
 
 
-def test_what_is_known_of_a_source(limited: Desk) -> None:
+def test_source_list_shows_tasks_and_limits(limited: Console) -> None:
     limited.work(limited.add("greet", name="ann"), limited.add("fail", order=1))
     limited.add("greet", name="bob")
     limited.app.named("greet").options(after=3600).delay(name="cid")
@@ -54,14 +54,14 @@ def test_what_is_known_of_a_source(limited: Desk) -> None:
     assert rows[4].endswith("5/s")
 
 
-def test_who_could_run_it(desk: Desk) -> None:
-    with desk.app.background():
-        assert sources(desk)["greet"]["workers"] == 1
-    desk.add("greet", name="ann")
-    assert sources(desk)["greet"]["workers"] == 0
+def test_source_list_shows_workers(console: Console) -> None:
+    with console.app.background():
+        assert sources(console)["greet"]["workers"] == 1
+    console.add("greet", name="ann")
+    assert sources(console)["greet"]["workers"] == 0
 
 
-def test_an_operator_s_limit_stands_before_code_s(limited: Desk) -> None:
+def test_limit_of_the_operator_overrides_the_code(limited: Console) -> None:
     async def lower() -> None:
         await limited.app.runtime.store.put_limits([Limit("send", cap=1, owner="operator"), Limit("send/acme", cap=9)])
 
@@ -71,38 +71,38 @@ def test_an_operator_s_limit_stands_before_code_s(limited: Desk) -> None:
     assert "1 at once (operator), 100/m, 2 at once per key, 9 at once for acme" in limited.do("source", "list")
 
 
-def test_pause_and_resume(desk: Desk) -> None:
-    uuid = desk.add("greet", name="ann")
+def test_source_is_paused_and_resumed(console: Console) -> None:
+    uuid = console.add("greet", name="ann")
     before = datetime.now(UTC) - timedelta(seconds=1)
-    assert desk.do("source", "pause", "greet", "--reason", "the bank is down") == (
+    assert console.do("source", "pause", "greet", "--reason", "the bank is down") == (
         "paused greet: 1 ready ones wait, 0 running ones go on\n"
     )
-    paused = sources(desk)["greet"]["paused"]
+    paused = sources(console)["greet"]["paused"]
     since = datetime.fromisoformat(paused["since"])
     assert (paused["key"], paused["reason"]) == (None, "the bank is down")
     assert before <= since <= datetime.now(UTC)
-    assert "the bank is down" in desk.do("source", "list")
-    other = desk.add("fail", order=1)
-    desk.work(other)
-    assert desk.state(uuid) == "ready"  # although a worker was there
-    assert desk.do("source", "resume", "greet") == "resumed greet: 1 ready\n"
-    assert desk.do("source", "resume", "greet") == "greet was not paused\n"
-    assert desk.json("source", "resume", "greet")["resumed"] is False
-    desk.work(uuid)
-    assert desk.state(uuid) == "succeeded"
+    assert "the bank is down" in console.do("source", "list")
+    other = console.add("fail", order=1)
+    console.work(other)
+    assert console.state(uuid) == "ready"  # although a worker ran
+    assert console.do("source", "resume", "greet") == "resumed greet: 1 ready\n"
+    assert console.do("source", "resume", "greet") == "greet was not paused\n"
+    assert console.json("source", "resume", "greet")["resumed"] is False
+    console.work(uuid)
+    assert console.state(uuid) == "succeeded"
 
 
-def test_a_second_pause_changes_the_reason_and_not_the_time(desk: Desk) -> None:
-    desk.add("greet", name="ann")
-    desk.do("source", "pause", "greet", "--reason", "first")
-    since = sources(desk)["greet"]["paused"]["since"]
-    asyncio.run(asyncio.sleep(1.1))  # the time is kept in seconds
-    told = desk.json("source", "pause", "greet", "--reason", "deploy (since 2001-01-01T00:00:00+00:00)")["source"]
-    assert told["paused"]["since"] == since
-    assert told["paused"]["reason"] == "deploy (since 2001-01-01T00:00:00+00:00)"  # what somebody writes is not read
+def test_second_pause_changes_the_reason_and_not_the_time(console: Console) -> None:
+    console.add("greet", name="ann")
+    console.do("source", "pause", "greet", "--reason", "first")
+    since = sources(console)["greet"]["paused"]["since"]
+    time.sleep(0.01)  # the time is kept in ms
+    result = console.json("source", "pause", "greet", "--reason", "deploy (since 2001-01-01T00:00:00+00:00)")["source"]
+    assert result["paused"]["since"] == since
+    assert result["paused"]["reason"] == "deploy (since 2001-01-01T00:00:00+00:00)"  # a reason is never parsed
 
 
-def test_one_key(limited: Desk) -> None:
+def test_key_is_paused_and_resumed(limited: Console) -> None:
     acme = limited.add("send", customer="a/b")
     globex = limited.add("send", customer="globex")
     assert limited.do("source", "pause", "send", "--key", "a/b", "--reason", "owes us") == (
@@ -112,24 +112,24 @@ def test_one_key(limited: Desk) -> None:
     assert (pause["key"], pause["reason"]) == ("a/b", "owes us")
     limited.work(globex)
     assert limited.state(acme) in ("ready", "scheduled")
-    told = limited.invoke("source", "resume", "send")
-    assert told.stdout == "send was not paused\n"
-    assert "still paused: a/b" in told.stderr
+    result = limited.invoke("source", "resume", "send")
+    assert result.stdout == "send was not paused\n"
+    assert "still paused: a/b" in result.stderr
     assert limited.do("source", "resume", "send", "--key", "a/b").startswith("resumed send for a/b")
     limited.work(acme)
 
 
-def test_a_pause_that_would_hold_nothing_is_refused(desk: Desk) -> None:
-    desk.add("greet", name="ann")
-    assert "no source 'gret' here; did you mean 'greet'?" in desk.do("source", "pause", "gret", code=1)
-    assert "no source 'x' here; there are: greet" in desk.do("source", "resume", "x", code=1)
-    assert "greet has no limits by key" in desk.do("source", "pause", "greet", "--key", "acme", code=2)
-    assert set(sources(desk)) == {"greet"}
-    desk.do("source", "pause", "later", "--force", "--reason", "not before Monday")
-    assert sources(desk)["later"]["paused"]["reason"] == "not before Monday"
+def test_pause_of_an_unknown_source_is_refused(console: Console) -> None:
+    console.add("greet", name="ann")
+    assert "no source 'gret' here; did you mean 'greet'?" in console.do("source", "pause", "gret", code=1)
+    assert "no source 'x' here; there are: greet" in console.do("source", "resume", "x", code=1)
+    assert "greet has no limits by key" in console.do("source", "pause", "greet", "--key", "acme", code=2)
+    assert set(sources(console)) == {"greet"}
+    console.do("source", "pause", "later", "--force", "--reason", "not before Monday")
+    assert sources(console)["later"]["paused"]["reason"] == "not before Monday"
 
 
-def test_a_limit_is_set_and_given_back(limited: Desk) -> None:
+def test_limit_is_set_and_removed(limited: Console) -> None:
     assert limited.do("source", "limit", "send", "--at-once", "1") == "send: 1 at once, 100/m (burst 1.66667)\n"
     assert "1 at once (operator), 100/m" in limited.do("source", "list")
     assert limited.do("source", "limit", "send", "--rate", "5/s", "--burst", "2").endswith("1 at once, 5/s (burst 2)\n")
@@ -137,13 +137,13 @@ def test_a_limit_is_set_and_given_back(limited: Desk) -> None:
         "send: 4 at once, 100/m"
     )
     assert limited.do("source", "limit", "@openai", "--at-once", "3") == "@openai: 3 at once, 5/s (burst 5)\n"
-    told = limited.json("source", "limit", "send", "--key", "a/b", "--at-once", "7")["limit"]
-    assert (told["cap"], told["changed"]) == (7, ["cap"])
+    result = limited.json("source", "limit", "send", "--key", "a/b", "--at-once", "7")["limit"]
+    assert (result["cap"], result["changed"]) == (7, ["cap"])
     assert limited.do("source", "limit", "send", "--key", "*", "--at-once", "6") == "send per key: 6 at once\n"
 
 
 @pytest.mark.parametrize(
-    ("words", "says"),
+    ("arguments", "message"),
     [
         (["send"], "nothing to change"),
         (["send", "--at-once", "many"], "--at-once 'many' is no number"),
@@ -154,14 +154,14 @@ def test_a_limit_is_set_and_given_back(limited: Desk) -> None:
         (["@opnai", "--at-once", "1"], "is no lane that tasks share"),
     ],
 )
-def test_a_limit_that_cannot_be(limited: Desk, words: list[str], says: str) -> None:
-    unknown = words[0] == "sned"
-    assert says in limited.do("source", "limit", *words, code=1 if unknown else 2)
+def test_invalid_limit_is_refused(limited: Console, arguments: list[str], message: str) -> None:
+    unknown = arguments[0] == "sned"
+    assert message in limited.do("source", "limit", *arguments, code=1 if unknown else 2)
 
 
-def test_app_pause_is_the_same(desk: Desk) -> None:
-    desk.add("greet", name="ann")
-    desk.app.sync.pause("greet", reason="deploy")
-    assert sources(desk)["greet"]["paused"]["reason"] == "deploy"
-    desk.app.sync.resume("greet")
-    assert sources(desk)["greet"]["paused"] is None
+def test_pause_by_the_app_is_shown(console: Console) -> None:
+    console.add("greet", name="ann")
+    console.app.sync.pause("greet", reason="deploy")
+    assert sources(console)["greet"]["paused"]["reason"] == "deploy"
+    console.app.sync.resume("greet")
+    assert sources(console)["greet"]["paused"] is None

@@ -1,4 +1,4 @@
-"""``onthedot top``: one picture in a pipe, objects for machines, and a live one at a terminal."""
+"""``onthedot top``: one picture in a pipe, JSON objects, and live at a terminal."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from click.testing import CliRunner
 from onthedot.cli import main
 from onthedot.cli.top_view import sparkline
 from tests.support.waits import wait_until
-from tests.unit.cli.conftest import Desk, Running, Shop
+from tests.unit.cli.conftest import Console, Running, Shop
 
 pytest.importorskip("pty")
 from tests.unit.cli.terminal import terminal
@@ -23,12 +23,12 @@ def frames(running: Running) -> list[Any]:
     return [json.loads(line) for line in list(running.lines) if line.endswith("\n")]
 
 
-def test_one_plain_picture_in_a_pipe(desk: Desk) -> None:
-    desk.work(desk.add("fail", order=7), desk.add("greet", name="ann"))
-    desk.add("greet", name="bob")
-    desk.do("source", "pause", "greet", "--reason", "deploy")
-    for words in (["top"], ["top", "--once"]):
-        text = desk.do(*words)
+def test_top_prints_one_plain_picture_in_a_pipe(console: Console) -> None:
+    console.work(console.add("fail", order=7), console.add("greet", name="ann"))
+    console.add("greet", name="bob")
+    console.do("source", "pause", "greet", "--reason", "deploy")
+    for expected in (["top"], ["top", "--once"]):
+        text = console.do(*expected)
         head, rates, history, _, columns, *rest = text.splitlines()
         assert head.startswith("shop · sqlite:///")
         assert rates == ("done 0.0/s · failed 0.0/s · retried 0.0/s · started 0.0/s · 1 ready · 0 running · 1 failed")
@@ -39,10 +39,10 @@ def test_one_plain_picture_in_a_pipe(desk: Desk) -> None:
         assert "ValueError: no order 7 for 'c7'" in text
 
 
-def test_objects_for_machines(desk: Desk) -> None:
-    with desk.app.background():
-        desk.app.handle(desk.add("greet", name="ann")).result(timeout=15)
-        lines = desk.do("top", "--json", "--frames", "3", "--every", "0.05").splitlines()
+def test_top_prints_json_objects(console: Console) -> None:
+    with console.app.background():
+        console.app.handle(console.add("greet", name="ann")).result(timeout=15)
+        lines = console.do("top", "--json", "--frames", "3", "--every", "0.05").splitlines()
     assert len(lines) == 3
     frame = json.loads(lines[-1])
     assert [source["name"] for source in frame["sources"]] == ["fail", "greet"]
@@ -51,7 +51,7 @@ def test_objects_for_machines(desk: Desk) -> None:
     assert (frame["trouble"], len(frame["history"])) == ("", 59)
 
 
-def test_it_sees_what_happens_survives_the_store_and_ends_with_ctrl_c(shop: Shop) -> None:
+def test_top_survives_an_outage_of_the_store_and_ends_with_ctrl_c(shop: Shop) -> None:
     shop.worker()
     shop.result(shop.add("greet", name="ann"))
     running = shop.start("top", "--json", "--every", "0.1", "--store", "sqlite:///shop.db")
@@ -73,36 +73,36 @@ def test_it_sees_what_happens_survives_the_store_and_ends_with_ctrl_c(shop: Shop
     assert running.ended() == 0
 
 
-def test_live_at_a_terminal(desk: Desk, tmp_path: Path) -> None:
+def test_top_is_live_at_a_terminal(console: Console, tmp_path: Path) -> None:
     pytest.importorskip("rich")
-    desk.add("greet", name="ann")
-    with terminal(tmp_path, "top", "--store", desk.url, "--every", "0.1") as screen:
-        assert "\x1b[?1049h" in screen.until("READY")  # the other screen
-        desk.add("fail", order=1)
+    console.add("greet", name="ann")
+    with terminal(tmp_path, "top", "--store", console.url, "--every", "0.1") as screen:
+        assert "\x1b[?1049h" in screen.until("READY")  # the alternate screen
+        console.add("fail", order=1)
         screen.until("fail ")
         screen.type("p")
         screen.until("frozen, p goes on")
-        desk.add("later", order=1)
+        console.add("later", order=1)
         screen.type("p")
         screen.until("later")
         screen.type("q")
         screen.until("\x1b[?1049l")
         assert screen.ended() == 0
-    with terminal(tmp_path, "top", "--store", desk.url) as screen:
+    with terminal(tmp_path, "top", "--store", console.url) as screen:
         screen.until("READY")
         screen.process.send_signal(signal.SIGINT)
         screen.until("\x1b[?1049l")
         assert screen.ended() == 0
 
 
-def test_memory_has_nothing_to_look_at(desk: Desk) -> None:
-    told = CliRunner().invoke(main, ["top", "--store", "memory://"])
-    assert (told.exit_code, "memory:// lives inside one process" in told.stderr) == (2, True)
-    told = CliRunner().invoke(main, ["top", "--store", "sqlite:///none.db"])
-    assert (told.exit_code, "there is no file" in told.stderr) == (3, True)
+def test_top_refuses_a_memory_store(console: Console) -> None:
+    result = CliRunner().invoke(main, ["top", "--store", "memory://"])
+    assert (result.exit_code, "memory:// lives inside one process" in result.stderr) == (2, True)
+    result = CliRunner().invoke(main, ["top", "--store", "sqlite:///none.db"])
+    assert (result.exit_code, "there is no file" in result.stderr) == (3, True)
 
 
-def test_bars() -> None:
+def test_sparkline_scales_to_the_maximum() -> None:
     assert sparkline([]) == ""
     assert sparkline([0, 0]) == "__"
     assert sparkline([0, 1, 1000, 500]) == "_▁█▄"

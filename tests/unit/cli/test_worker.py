@@ -1,4 +1,4 @@
-"""Workers and their supervisor: start, stop, die, be replaced."""
+"""Worker processes and their supervisor: start, stop, crash, restart."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Shop
 
 
-def test_ready_work_stop(shop: Shop) -> None:
+def test_worker_starts_works_and_stops(shop: Shop) -> None:
     worker = shop.worker("--processes", "2")
     assert "worker ready · 2 processes · 5 tasks\n" in worker.text
     assert shop.result(shop.add("greet", name="ann")) == "hello ann"
@@ -28,13 +28,13 @@ def test_ready_work_stop(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
-def test_a_running_task_finishes_before_the_end(shop: Shop, number: signal.Signals) -> None:
+def test_running_task_finishes_before_the_worker_stops(shop: Shop, number: signal.Signals) -> None:
     port = free_port()
     worker = shop.worker("--health", f":{port}")
     uuid = shop.nap()
     wait_until(lambda: shop.notes() == ["begin a"], 10)
     worker.tell(number)
-    wait_until(lambda: asked(port, "/readyz") == (503, {"status": "not ready", "trouble": {"worker 1": "is stopping"}}))
+    wait_until(lambda: get(port, "/readyz") == (503, {"status": "not ready", "trouble": {"worker 1": "is stopping"}}))
     later = shop.nap("b")
     shop.go()
     assert worker.ended() == 0
@@ -42,7 +42,7 @@ def test_a_running_task_finishes_before_the_end(shop: Shop, number: signal.Signa
     assert (shop.state(uuid), shop.state(later)) == ("succeeded", "ready")
 
 
-def test_what_does_not_finish_goes_back_uncounted(shop: Shop) -> None:
+def test_task_that_does_not_finish_in_time_is_requeued_uncounted(shop: Shop) -> None:
     worker = shop.worker("--stop-timeout", "0.2")
     uuid = shop.nap()
     wait_until(lambda: shop.notes() == ["begin a"], 10)
@@ -52,7 +52,7 @@ def test_what_does_not_finish_goes_back_uncounted(shop: Shop) -> None:
     assert (info.state, info.attempt, info.crashes) == ("ready", 1, 0)
 
 
-def test_twice_is_at_once(shop: Shop) -> None:
+def test_second_signal_cancels_running_tasks(shop: Shop) -> None:
     worker = shop.worker("--stop-timeout", "60")
     uuid = shop.nap()
     wait_until(lambda: shop.notes() == ["begin a"], 10)
@@ -63,7 +63,7 @@ def test_twice_is_at_once(shop: Shop) -> None:
     assert (shop.state(uuid), shop.notes()) == ("ready", ["begin a"])
 
 
-def test_a_closed_terminal_is_an_end_and_no_rolling_restart(shop: Shop) -> None:
+def test_closed_terminal_stops_the_worker(shop: Shop) -> None:
     pty = pytest.importorskip("pty")
     ours, theirs = pty.openpty()
     worker = shop.python("-m", "onthedot", "worker", "app.py", stdin=theirs)
@@ -74,7 +74,7 @@ def test_a_closed_terminal_is_an_end_and_no_rolling_restart(shop: Shop) -> None:
     assert worker.ended() == 0
 
 
-def test_nobody_listens_any_more(shop: Shop) -> None:
+def test_worker_continues_if_nobody_reads_its_output(shop: Shop) -> None:
     ours, theirs = os.pipe()
     worker = shop.python("-m", "onthedot", "worker", "app.py", stdout=theirs)
     os.close(theirs)
@@ -86,7 +86,7 @@ def test_nobody_listens_any_more(shop: Shop) -> None:
     assert shop.result(shop.add("greet", name="ann")) == "hello ann"
 
 
-def test_what_blocks_is_killed_in_the_end(shop: Shop) -> None:
+def test_blocked_process_is_killed_after_the_stop_timeout(shop: Shop) -> None:
     worker = shop.worker("--stop-timeout", "0.1")
     shop.add("block", until="go")
     wait_until(lambda: shop.notes() == ["blocking"], 10)
@@ -95,7 +95,7 @@ def test_what_blocks_is_killed_in_the_end(shop: Shop) -> None:
     assert "killed what did not stop in time" in worker.text
 
 
-def test_a_child_that_is_killed_is_started_again_and_its_task_taken_over(shop: Shop) -> None:
+def test_killed_process_is_replaced_and_its_task_runs_again(shop: Shop) -> None:
     worker = shop.worker()
     uuid = shop.nap()
     wait_until(lambda: shop.notes() == ["begin a"], 10)
@@ -109,7 +109,7 @@ def test_a_child_that_is_killed_is_started_again_and_its_task_taken_over(shop: S
     assert worker.children() != [child]
 
 
-def test_without_their_supervisor_children_go(shop: Shop) -> None:
+def test_processes_end_without_their_supervisor(shop: Shop) -> None:
     worker = shop.worker("--processes", "2")
     uuid = shop.nap()
     wait_until(lambda: shop.notes() == ["begin a"], 10)
@@ -118,10 +118,10 @@ def test_without_their_supervisor_children_go(shop: Shop) -> None:
     worker.process.kill()
     wait_until(lambda: shop.alive() == [], 8)
     info = shop.app.sync.get(uuid)
-    assert (info.state, info.crashes) == ("ready", 0)  # it was given back, not lost with them
+    assert (info.state, info.crashes) == ("ready", 0)  # released, not crashed
 
 
-def test_without_its_supervisor_a_blocked_child_goes_too(shop: Shop) -> None:
+def test_blocked_process_ends_without_its_supervisor(shop: Shop) -> None:
     worker = shop.worker()
     shop.add("block", until="go")
     wait_until(lambda: shop.notes() == ["blocking"], 10)
@@ -129,7 +129,7 @@ def test_without_its_supervisor_a_blocked_child_goes_too(shop: Shop) -> None:
     wait_until(lambda: shop.alive() == [], 10)
 
 
-def test_a_rolling_restart_loses_nothing(shop: Shop) -> None:
+def test_rolling_restart_loses_no_task(shop: Shop) -> None:
     worker = shop.worker("--processes", "2")
     before = worker.children()
     uuid = shop.nap()
@@ -145,7 +145,7 @@ def test_a_rolling_restart_loses_nothing(shop: Shop) -> None:
     assert not set(before) & set(worker.children())
 
 
-def test_a_rolling_restart_to_broken_code_leaves_the_old_ones(shop: Shop) -> None:
+def test_rolling_restart_to_broken_code_keeps_the_old_processes(shop: Shop) -> None:
     worker = shop.worker()
     (shop.folder / "app.py").write_text("def broken(:")
     worker.tell(signal.SIGHUP)
@@ -154,7 +154,7 @@ def test_a_rolling_restart_to_broken_code_leaves_the_old_ones(shop: Shop) -> Non
     assert shop.result(shop.add("greet", name="ann")) == "hello ann"
 
 
-def test_burst(shop: Shop) -> None:
+def test_burst_runs_due_tasks_and_stops(shop: Shop) -> None:
     uuids = [shop.add("greet", name=str(number)) for number in range(3)]
     later = shop.add("greet", after=60, name="later")
     worker = shop.worker("--burst", "--processes", "2")
@@ -162,18 +162,18 @@ def test_burst(shop: Shop) -> None:
     assert [shop.state(uuid) for uuid in [*uuids, later]] == ["succeeded"] * 3 + ["scheduled"]
 
 
-def test_burst_does_not_wait_for_what_is_paused(shop: Shop) -> None:
+def test_burst_does_not_wait_for_paused_sources(shop: Shop) -> None:
     leased, free = shop.add("greet", name="ann"), shop.add("email.send", to="ann")
     shop.app.sync.pause("greet")
     assert shop.worker("--burst").ended(10) == 0
     assert (shop.state(leased), shop.state(free)) == ("ready", "succeeded")
 
 
-def test_burst_with_nothing_to_do(shop: Shop) -> None:
+def test_burst_without_tasks_stops_at_once(shop: Shop) -> None:
     assert shop.worker("--burst").ended(5) == 0
 
 
-def test_only_some_sources(shop: Shop) -> None:
+def test_only_runs_some_sources(shop: Shop) -> None:
     mail, other = shop.add("email.send", to="ann"), shop.add("greet", name="ann")
     worker = shop.worker("--only", "email.*", "--burst")
     assert worker.ended() == 0
@@ -181,7 +181,7 @@ def test_only_some_sources(shop: Shop) -> None:
     assert (shop.state(mail), shop.state(other)) == ("succeeded", "ready")
 
 
-def test_concurrency(shop: Shop) -> None:
+def test_concurrency_limits_tasks_per_process(shop: Shop) -> None:
     shop.worker("-c", "1")
     first, second = shop.nap("a"), shop.nap("b")
     wait_until(lambda: shop.notes() == ["begin a"], 10)
@@ -196,7 +196,7 @@ def free_port() -> int:
         return int(probe.getsockname()[1])
 
 
-def asked(port: int, path: str) -> tuple[int, Any]:
+def get(port: int, path: str) -> tuple[int, Any]:
     try:
         with urllib.request.urlopen(f"http://127.0.0.1:{port}{path}", timeout=5) as answer:
             return answer.status, json.load(answer)
@@ -205,23 +205,23 @@ def asked(port: int, path: str) -> tuple[int, Any]:
             return error.code, json.load(error)
 
 
-def test_health(shop: Shop) -> None:
+def test_health_port_reports_readiness(shop: Shop) -> None:
     port = free_port()
     shop.worker("--health", f":{port}")
-    assert asked(port, "/healthz") == (200, {"status": "ok"})
-    assert asked(port, "/readyz") == (200, {"status": "ok"})
-    assert asked(port, "/other")[0] == 404
+    assert get(port, "/healthz") == (200, {"status": "ok"})
+    assert get(port, "/readyz") == (200, {"status": "ok"})
+    assert get(port, "/other")[0] == 404
     with socket.create_connection(("127.0.0.1", port)) as rude:
         rude.sendall(b"\n\n")
     shop.add("block", until="go")
-    wait_until(lambda: asked(port, "/readyz")[0] == 503, 15)
-    assert "something blocks its event loop" in asked(port, "/readyz")[1]["trouble"]["worker 1"]
-    assert asked(port, "/healthz")[0] == 200
+    wait_until(lambda: get(port, "/readyz")[0] == 503, 15)
+    assert "something blocks its event loop" in get(port, "/readyz")[1]["trouble"]["worker 1"]
+    assert get(port, "/healthz")[0] == 200
     shop.go()
-    wait_until(lambda: asked(port, "/readyz")[0] == 200, 15)
+    wait_until(lambda: get(port, "/readyz")[0] == 200, 15)
 
 
-def test_a_taken_health_port(shop: Shop) -> None:
+def test_taken_health_port_is_exit_code_1(shop: Shop) -> None:
     with socket.socket() as taken:
         taken.bind(("127.0.0.1", 0))
         taken.listen()
@@ -230,29 +230,29 @@ def test_a_taken_health_port(shop: Shop) -> None:
     assert re.fullmatch(r"onthedot: --health: cannot listen on 127.0.0.1:\d+: .*in use.*\n", err)
 
 
-def test_json_logs(shop: Shop) -> None:
+def test_worker_logs_json(shop: Shop) -> None:
     worker = shop.start("worker", "app.py", "--burst", "--log-format", "json")
     assert worker.ended() == 0
     lines = [json.loads(line) for line in worker.lines]
     assert [line["message"] for line in lines][:2] == ["Scheduler started", "worker ready · 5 tasks"]
 
 
-def test_listed_and_drained(shop: Shop) -> None:
+def test_workers_are_listed_and_drained(shop: Shop) -> None:
     worker = shop.worker("--processes", "2")
     first, second = shop.json("worker", "list")["workers"]
     assert sorted([first["pid"], second["pid"]]) == worker.children()
     assert (first["app"], first["running"], first["sources"][0]) == ("shop", 0, "block")
     assert first["started"] is not None
     assert first["concurrency"]["async"] == 100
-    told = shop.do("worker", "drain", first["id"])
-    assert f"worker {first['id']} (pid {first['pid']}) finishes" in told
+    result = shop.do("worker", "drain", first["id"])
+    assert f"worker {first['id']} (pid {first['pid']}) finishes" in result
     wait_until(lambda: worker.children() == [second["pid"]], 10)
     shop.do("worker", "drain", second["id"])
-    assert worker.ended() == 0  # all gone, so the supervisor goes too
+    assert worker.ended() == 0  # without processes the supervisor ends
     assert "nobody works on this store" in shop.run("worker", "list", "--store", "sqlite:///shop.db")[2]
 
 
-def test_a_worker_in_another_program_is_not_drained(shop: Shop) -> None:
+def test_worker_inside_another_program_is_not_drained(shop: Shop) -> None:
     (shop.folder / "web.py").write_text("from app import app\nif __name__ == '__main__':\n    app.run()\n")
     web = shop.python("web.py")
     wait_until(lambda: (shop.folder / "shop.db").exists() and shop.json("worker", "list")["workers"])
@@ -266,18 +266,18 @@ def test_a_worker_in_another_program_is_not_drained(shop: Shop) -> None:
     assert web.ended() == 0
 
 
-def test_a_child_that_leaves_without_a_word_is_started_again(shop: Shop) -> None:
+def test_process_that_exits_by_itself_is_started_again(shop: Shop) -> None:
     source = (shop.folder / "app.py").read_text()
     (shop.folder / "app.py").write_text(source + "\n@app.task\nasync def leave() -> None:\n    os._exit(0)\n")
     worker = shop.worker()
     uuid = shop.add("leave")
-    worker.until("died, exit code 0; starting another", 3)  # then the task is over: it crashed too often
+    worker.until("died, exit code 0; starting another", 3)  # then the task has crashed too often
     wait_until(lambda: shop.state(uuid) == "failed")
     assert shop.result(shop.add("greet", name="ann")) == "hello ann"
 
 
 def slow_to_import(shop: Shop, ends: str) -> None:
-    """Its import notes who it is, waits for a file, and then `ends`."""
+    """An app whose import writes its pid, waits for a file and then runs `ends`."""
     source = "import os, pathlib, time\nwith open('pids', 'a') as f: f.write(f'{os.getpid()}\\n')\n"
     wait = f"while not pathlib.Path('go').exists(): time.sleep(0.01)\n{ends}\n"
     (shop.folder / "app.py").write_text(source + wait + (shop.folder / "app.py").read_text())
@@ -288,10 +288,10 @@ def pids(shop: Shop) -> list[int]:
     return [int(line) for line in there.read_text().split()] if there.exists() else []
 
 
-def test_a_child_that_is_killed_before_it_was_ready_is_started_again(shop: Shop) -> None:
+def test_process_killed_before_it_was_ready_is_started_again(shop: Shop) -> None:
     slow_to_import(shop, "pass")
     worker = shop.start("worker", "app.py")
-    for times in range(1, 4):  # as often as one that ends by itself may not
+    for times in range(1, 4):  # more often than a process may end by itself
         wait_until(lambda times=times: len(pids(shop)) == times, 10)
         os.kill(pids(shop)[-1], signal.SIGKILL)
         worker.until("died, killed by SIGKILL; starting another", times)
@@ -299,7 +299,7 @@ def test_a_child_that_is_killed_before_it_was_ready_is_started_again(shop: Shop)
     worker.until("worker ready")
 
 
-def test_children_that_end_without_a_word_before_they_are_ready(shop: Shop) -> None:
+def test_worker_gives_up_after_three_silent_failed_starts(shop: Shop) -> None:
     slow_to_import(shop, "os._exit(7)")
     shop.go()
     worker = shop.start("worker", "app.py")
@@ -309,7 +309,7 @@ def test_children_that_end_without_a_word_before_they_are_ready(shop: Shop) -> N
     assert len(pids(shop)) == 3
 
 
-def test_the_app_by_module_and_by_environment(shop: Shop) -> None:
+def test_app_may_be_given_by_module_or_environment(shop: Shop) -> None:
     for arguments in (["-A", "app:app"], ["app"], ["app:app"], ["app.py:app"]):
         worker = shop.start("worker", *arguments, "--burst")
         assert (worker.ended(), "worker ready" in worker.text) == (0, True)

@@ -1,4 +1,4 @@
-"""For tests of moves."""
+"""Fixtures for tests of moves."""
 
 from __future__ import annotations
 
@@ -13,13 +13,13 @@ from tests.support.services.postgres import Service
 
 
 @pytest.fixture
-def way(request: pytest.FixtureRequest) -> Iterator[str]:
-    """With the server that it needs, and nothing left in it."""
-    way: str = request.param
-    service: Service | None = request.getfixturevalue("postgres") if "postgres" in way else None
-    yield way
+def direction(request: pytest.FixtureRequest) -> Iterator[str]:
+    """Start the server that the stores need, and delete their data afterwards."""
+    direction: str = request.param
+    service: Service | None = request.getfixturevalue("postgres") if "postgres" in direction else None
+    yield direction
     for name in ("one", "other"):
         if service is not None:
             Service.current.clean(name)
-        if "redis" in way:
+        if "redis" in direction:
             valkey.forget(RedisStore(valkey.url(), ManualClock(), name).prefix)

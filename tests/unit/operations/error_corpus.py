@@ -1,4 +1,4 @@
-"""Errors as programs really raise them: seven causes, each with everything varying that varies in a night."""
+"""Realistic errors of seven causes, with all values that vary in real programs."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Draw:
-    """Parts of messages, by a seed."""
+    """Parts of messages, generated from a seed."""
 
     def __init__(self, random: Random) -> None:
         self.random = random
@@ -143,7 +143,7 @@ CAUSES: tuple[Callable[[Draw], TaskFailure], ...] = (
 
 
 def errors(number: int, seed: int) -> list[tuple[str, TaskFailure]]:
-    """The name of the cause, and an error of it."""
+    """Return the name of a cause, and an error of it."""
     draw = Draw(Random(seed))
     drawn = (draw.random.choice(CAUSES) for _ in range(number))
     return [(cause.__name__, cause(draw)) for cause in drawn]

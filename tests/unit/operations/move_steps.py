@@ -1,4 +1,4 @@
-"""Two stores, a worker on each, and a mover that is killed at a call of one's choice."""
+"""Two stores, a worker on each, and a move that is killed at a chosen call."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ STORES: dict[str, Make] = {
     "redis": lambda clock, folder, name: RedisStore(valkey.url(), clock, name),
     "postgres": lambda clock, folder, name: PostgresStore(Service.current.url, clock, name),
 }
-WAYS = [
+DIRECTIONS = [
     "memory-memory",
     "memory-sqlite",
     "sqlite-sqlite",
@@ -49,11 +49,11 @@ WINDOW = 1_000  # ms
 
 
 class Killed(BaseException):
-    """The mover's process has ended."""
+    """Ends a move like the death of its process."""
 
 
 class Life:
-    """Of a mover: at which of its calls it is killed (by its number, or by its name), and what others do meanwhile."""
+    """At which call a move is killed, by number or by name, and what happens before each of its calls."""
 
     def __init__(self, call: int | str = 0, when: str = "before") -> None:
         self.call = call
@@ -70,7 +70,7 @@ class Life:
 
 
 class Watched:
-    """A store, as a mover sees it that is killed at a call: before it is done, or before it is answered."""
+    """A store that kills its caller at a call: before the call, or before its answer."""
 
     def __init__(self, store: Store, side: str, life: Life) -> None:
         self._store, self._side, self._life = store, side, life
@@ -90,7 +90,7 @@ class Watched:
 
 
 class World:
-    """Two stores, a worker on each, and what they have run."""
+    """Two stores, a worker on each, and the tasks that these have run."""
 
     def __init__(self, clock: ManualClock, source: Store, target: Store) -> None:
         self.clock, self.source, self.target = clock, source, target
@@ -104,17 +104,17 @@ class World:
         return await Move(life.watched(self.source, "source"), life.watched(self.target, "target"), "there").run(**how)
 
     async def back(self, life: Life | None = None, **how: bool) -> MoveResult:
-        """The other way."""
+        """Move in the opposite direction."""
         life = life or Life()
         return await Move(life.watched(self.target, "source"), life.watched(self.source, "target"), "here").run(**how)
 
     async def meanwhile(self) -> None:
-        """Time goes on between two calls of the mover, and so do the workers."""
+        """Advance the clock and let the workers run, between two calls of the move."""
         self.clock.advance(150)
         await self.work()
 
     async def work(self) -> None:
-        """All that can be run is run, and kept no longer: what has vanished cannot be recognized."""
+        """Run all due tasks without retention: a task that would run again could not be recognized."""
         for worker in self.workers:
             while True:
                 claimed = await worker.claim("a", "b")
@@ -137,9 +137,9 @@ class World:
 
 
 @asynccontextmanager
-async def world(way: str, folder: Path) -> AsyncIterator[World]:
+async def world(direction: str, folder: Path) -> AsyncIterator[World]:
     clock = ManualClock()
-    kinds = way.split("-")
+    kinds = direction.split("-")
     made = World(clock, STORES[kinds[0]](clock, folder, "one"), STORES[kinds[1]](clock, folder, "other"))
     await made.source.open()
     await made.target.open()
@@ -153,7 +153,7 @@ async def world(way: str, folder: Path) -> AsyncIterator[World]:
 
 
 async def fill(made: World) -> list[str]:
-    """Ready, later, laned, with a key, tried before: of every kind some."""
+    """Add tasks of every kind: ready, scheduled, with a lane, with a unique key, retried."""
     store, worker = made.source, made.workers[0]
     await limit(store, "a/k", cap=1)
     now = int(made.clock.now())
@@ -172,12 +172,12 @@ async def fill(made: World) -> list[str]:
     return [*retried, *uuids]
 
 
-async def tried(way: str, folder: Path, life: Life, *, busy: bool = True, late: int = 0) -> int:
-    """One life: killed, or not; then a second mover to the end. Answers how many calls the first one made.
+async def tried(direction: str, folder: Path, life: Life, *, busy: bool = True, late: int = 0) -> int:
+    """Move, and after a kill move again. Return the number of calls of the first move.
 
     busy: workers have their turn, and time goes on, before each of its calls; else only when it is dead.
     """
-    async with world(way, folder) as made:
+    async with world(direction, folder) as made:
         uuids = await fill(made)
         life.meanwhile = made.meanwhile if busy else None
         made.clock.advance(late)

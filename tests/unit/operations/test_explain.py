@@ -1,4 +1,4 @@
-"""Why a task is not running: every reason is shown, and gone with its cause. On memory and on SQLite."""
+"""Reasons why a task is not running: each is shown, and goes away with its cause. On memory and SQLite."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ MINUTE = 60_000
 
 
 class Worker(AnyWorker):
-    """One that says what it knows, as an app's does."""
+    """A worker whose session has the info that an app writes."""
 
     sources: tuple[str, ...] = ("a", "b")
 
     async def heartbeat(self, lease: int = LEASE) -> HeartbeatResult:
-        said = {"host": "vm", "pid": 7, "sources": self.sources, "max_retries": {"a": 3}}
-        return await self.store.heartbeat(self.name, msgspec.json.encode(said), lease)
+        info = {"host": "vm", "pid": 7, "sources": self.sources, "max_retries": {"a": 3}}
+        return await self.store.heartbeat(self.name, msgspec.json.encode(info), lease)
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -56,16 +56,16 @@ def operations(store: Store, clock: ManualClock) -> Operations:
 
 @pytest.fixture(autouse=True)
 def exercised(request: pytest.FixtureRequest) -> None:
-    """In an open store, which agrees with itself afterwards."""
+    """Run each test in an open store, and check the consistency of the store afterwards."""
     if "store" not in request.fixturenames:
         return
     test, store = request.node.obj, request.getfixturevalue("store")
 
     @wraps(test)
-    async def whole(**arguments: Any) -> None:
+    async def wrapped(**arguments: Any) -> None:
         await exercise(store, partial(test, **arguments))
 
-    request.node.obj = whole
+    request.node.obj = wrapped
 
 
 def uuids(explanation: Explanation) -> list[str | None]:
@@ -80,71 +80,81 @@ def later(clock: ManualClock, ms: float) -> datetime:
     return from_ms(clock.now() + ms)
 
 
-# -- the ten
+# -- common reasons
 
 
-async def test_not_due(store: Store, worker: Worker, operations: Operations, clock: ManualClock) -> None:
+async def test_task_that_is_not_due_is_explained_with_its_due_time(
+    store: Store, worker: Worker, operations: Operations, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(after=MINUTE))
-    told = await operations.explain(uuid)
-    assert (told.reason, told.state, told.until) == ("not_due", TaskState.SCHEDULED, later(clock, MINUTE))
-    assert told.estimated_start == told.until
-    assert told.text == "it is not due before 2026-01-01 00:01:00 UTC"
+    found = await operations.explain(uuid)
+    assert (found.reason, found.state, found.until) == ("not_due", TaskState.SCHEDULED, later(clock, MINUTE))
+    assert found.estimated_start == found.until
+    assert found.text == "it is not due before 2026-01-01 00:01:00 UTC"
     clock.advance(MINUTE)
     assert (await operations.explain(uuid)).reason == "behind"
 
 
-async def test_a_paused_source(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_paused_source_is_explained_with_its_reason(store: Store, worker: Worker, operations: Operations) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     await operations.pause("a", reason="deploy until noon")
-    told = await operations.explain(uuid)
-    assert (told.reason, told.text, told.estimated_start) == ("source_paused", "a is paused: deploy until noon", None)
+    found = await operations.explain(uuid)
+    assert (found.reason, found.text, found.estimated_start) == (
+        "source_paused",
+        "a is paused: deploy until noon",
+        None,
+    )
     await operations.resume("a")
     assert (await operations.explain(uuid)).reason == "behind"
 
 
-async def test_a_paused_key(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_paused_key_holds_back_only_its_tasks(store: Store, worker: Worker, operations: Operations) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=5)
     uuid, other = await add(store, task(lane="a/acme"), task(lane="a/other"))
     await operations.pause("a", key="acme", reason="they asked for it")
-    told = await operations.explain(uuid)
-    assert (told.reason, told.text) == ("key_paused", "acme of a is paused: they asked for it")
+    found = await operations.explain(uuid)
+    assert (found.reason, found.text) == ("key_paused", "acme of a is paused: they asked for it")
     assert (await operations.explain(other)).reason == "behind"
     await operations.resume("a", key="acme")
     assert (await operations.explain(uuid)).reason == "behind"
 
 
-async def test_the_limit_of_a_source(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_full_source_is_explained_with_the_running_tasks(
+    store: Store, worker: Worker, operations: Operations
+) -> None:
     await worker.heartbeat()
     await limit(store, "a", cap=2)
     first, second, third = await add(store, *tasks(3))
     assert await worker.runs() == [first, second]
-    told = await operations.explain(third)
-    assert (told.reason, told.text) == ("source_limit", "a may run 2 at once, and 2 run")
-    assert [(each.uuid, each.worker, each.where) for each in told.by] == [
+    found = await operations.explain(third)
+    assert (found.reason, found.text) == ("source_limit", "a may run 2 at once, and 2 run")
+    assert [(each.uuid, each.worker, each.where) for each in found.by] == [
         (second, "w1", "vm:7"), (first, "w1", "vm:7"),
     ]  # fmt: skip
-    assert told.by_count == 2
+    assert found.by_count == 2
     await worker.settle(worker.done(first))
     assert (await operations.explain(third)).reason == "behind"
 
 
-async def test_the_limit_of_a_key(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_full_key_is_explained_with_the_running_tasks(
+    store: Store, worker: Worker, operations: Operations
+) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, *tasks(2, lane="a/acme"))
     assert await worker.runs() == [first]
-    told = await operations.explain(second)
-    assert (told.reason, told.text) == ("key_limit", "acme of a may run 1 at once, and 1 runs")
-    assert (told.state, uuids(told), told.by_count) == (TaskState.READY, [first], 1)
+    found = await operations.explain(second)
+    assert (found.reason, found.text) == ("key_limit", "acme of a may run 1 at once, and 1 runs")
+    assert (found.state, uuids(found), found.by_count) == (TaskState.READY, [first], 1)
     await worker.settle(worker.done(first))
     assert (await operations.explain(second)).reason == "behind"
 
 
 @pytest.mark.parametrize("lane", [None, "a/acme"])
-async def test_a_rate(
+async def test_rate_is_explained_with_the_time_of_the_next_start(
     store: Store, worker: Worker, operations: Operations, clock: ManualClock, lane: str | None
 ) -> None:
     await worker.heartbeat()
@@ -152,36 +162,40 @@ async def test_a_rate(
     first, second = await add(store, *tasks(2, lane=lane))
     assert await worker.runs() == [first]
     clock.advance(500)
-    told = await operations.explain(second)
-    assert (told.reason, told.until) == ("rate", later(clock, 1500))
-    assert told.estimated_start == told.until
+    found = await operations.explain(second)
+    assert (found.reason, found.until) == ("rate", later(clock, 1500))
+    assert found.estimated_start == found.until
     name = "acme of a" if lane else "a"
-    assert told.text == f"{name} may start 30/m, and the next at 2026-01-01 00:00:02 UTC"
+    assert found.text == f"{name} may start 30/m, and the next at 2026-01-01 00:00:02 UTC"
     clock.advance(1500)
     assert (await operations.explain(second)).reason == "behind"
 
 
-async def test_unknown_to_live_workers(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_source_that_no_live_worker_knows_is_explained(
+    store: Store, worker: Worker, operations: Operations
+) -> None:
     worker.sources = ("b", "c")
     await worker.heartbeat()
     (uuid,) = await add(store, task())
-    told = await operations.explain(uuid)
-    assert (told.reason, told.text) == ("unknown", "the only live worker does not know a; known are: b, c")
-    assert [(each.worker, each.where) for each in told.by] == [("w1", "vm:7")]
+    found = await operations.explain(uuid)
+    assert (found.reason, found.text) == ("unknown", "the only live worker does not know a; known are: b, c")
+    assert [(each.worker, each.where) for each in found.by] == [("w1", "vm:7")]
     worker.sources = ("a",)
     await worker.heartbeat()
     assert (await operations.explain(uuid)).reason == "behind"
 
 
-async def test_held_by_a_dead_worker(store: Store, worker: Worker, operations: Operations, clock: ManualClock) -> None:
+async def test_task_of_a_dead_worker_is_explained_until_it_is_reaped(
+    store: Store, worker: Worker, operations: Operations, clock: ManualClock
+) -> None:
     await worker.heartbeat(5000)
     (uuid,) = await add(store, task())
     assert await worker.runs() == [uuid]
     assert (await operations.explain(uuid)).reason == "running"
     clock.advance(5000)
-    told = await operations.explain(uuid)
-    assert (told.reason, told.state, others(told)) == ("dead_worker", TaskState.RUNNING, ["no_worker"])
-    assert "leased to worker w1, which is dead" in told.text
+    found = await operations.explain(uuid)
+    assert (found.reason, found.state, others(found)) == ("dead_worker", TaskState.RUNNING, ["no_worker"])
+    assert "leased to worker w1, which is dead" in found.text
     other = Worker(store, "w2")
     await other.heartbeat()
     assert others(await operations.explain(uuid)) == []
@@ -189,7 +203,9 @@ async def test_held_by_a_dead_worker(store: Store, worker: Worker, operations: O
     assert (await operations.explain(uuid)).reason == "behind"
 
 
-async def test_behind_others(store: Store, worker: Worker, operations: Operations, clock: ManualClock) -> None:
+async def test_task_behind_others_has_an_estimated_start(
+    store: Store, worker: Worker, operations: Operations, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     ended = await add(store, *tasks(6))
     for uuid in ended:  # one every two seconds
@@ -197,75 +213,81 @@ async def test_behind_others(store: Store, worker: Worker, operations: Operation
         clock.advance(2000)
         await worker.settle(worker.done(uuid))
     *rest, last = await add(store, *tasks(30))
-    told = await operations.explain(last)
-    assert (told.reason, told.ahead, told.also) == ("behind", 29, ())
-    assert told.text.startswith("behind 29 tasks; starts about 2026-01-01 00:01:")
-    assert told.estimated_start is not None
-    assert 50 < (told.estimated_start - clock.moment()).total_seconds() < 65
+    found = await operations.explain(last)
+    assert (found.reason, found.ahead, found.also) == ("behind", 29, ())
+    assert found.text.startswith("behind 29 tasks; starts about 2026-01-01 00:01:")
+    assert found.estimated_start is not None
+    assert 50 < (found.estimated_start - clock.moment()).total_seconds() < 65
     await worker.cancel(*rest)
-    told = await operations.explain(last)
-    assert (told.ahead, told.text.partition(";")[0]) == (0, "the next to start when a worker has a free slot")
+    found = await operations.explain(last)
+    assert (found.ahead, found.text.partition(";")[0]) == (0, "the next to start when a worker has a free slot")
 
 
-async def test_expired(store: Store, worker: Worker, operations: Operations, clock: ManualClock) -> None:
+async def test_expired_task_is_explained_until_it_has_ended(
+    store: Store, worker: Worker, operations: Operations, clock: ManualClock
+) -> None:
     (uuid,) = await add(store, task(expires=1000))
     clock.advance(999)
     assert (await operations.explain(uuid)).reason == "no_worker"
     clock.advance(1)
-    told = await operations.explain(uuid)
-    assert (told.reason, others(told)) == ("expired", ["no_worker"])
-    assert told.text == "it expired at 2026-01-01 00:00:01 UTC: a worker ends it without a run at its next turn"
+    found = await operations.explain(uuid)
+    assert (found.reason, others(found)) == ("expired", ["no_worker"])
+    assert found.text == "it expired at 2026-01-01 00:00:01 UTC: a worker ends it without a run at its next turn"
     await worker.heartbeat()
     assert await worker.chores() == {uuid: "expired"}
     assert (await operations.explain(uuid)).reason == "expired"
     await worker.settle(worker.cancelled(uuid, encode_reason("expired")))
-    told = await operations.explain(uuid)
-    assert (told.reason, told.text) == ("ended", "cancelled at 2026-01-01 00:00:01 UTC: expired")
+    found = await operations.explain(uuid)
+    assert (found.reason, found.text) == ("ended", "cancelled at 2026-01-01 00:00:01 UTC: expired")
 
 
-# -- and the others
+# -- other reasons
 
 
-async def test_no_worker_at_all(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_missing_worker_is_a_reason(store: Store, worker: Worker, operations: Operations) -> None:
     (uuid,) = await add(store, task())
-    told = await operations.explain(uuid)
-    assert (told.reason, told.estimated_start) == ("no_worker", None)
+    found = await operations.explain(uuid)
+    assert (found.reason, found.estimated_start) == ("no_worker", None)
     await worker.heartbeat()
     assert (await operations.explain(uuid)).reason == "behind"
     await store.close_session("w1")
     assert (await operations.explain(uuid)).reason == "no_worker"
 
 
-async def test_a_retry(store: Store, worker: Worker, operations: Operations, clock: ManualClock) -> None:
+async def test_retry_is_explained_with_its_number_and_error(
+    store: Store, worker: Worker, operations: Operations, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     assert await worker.runs() == [uuid]
     await worker.settle(worker.retry(uuid, 5000, encode_failure(ValueError("no order 7"), 1)))
-    told = await operations.explain(uuid)
-    assert (told.reason, told.until) == ("retry", later(clock, 5000))
-    assert told.text == "it waits for retry 1 of 3 at 2026-01-01 00:00:05 UTC, after ValueError: no order 7"
+    found = await operations.explain(uuid)
+    assert (found.reason, found.until) == ("retry", later(clock, 5000))
+    assert found.text == "it waits for retry 1 of 3 at 2026-01-01 00:00:05 UTC, after ValueError: no order 7"
     clock.advance(5000)
     assert (await operations.explain(uuid)).reason == "behind"
 
 
-async def test_running_and_ended(store: Store, worker: Worker, operations: Operations, clock: ManualClock) -> None:
+async def test_running_and_ended_tasks_are_explained(
+    store: Store, worker: Worker, operations: Operations, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     good, bad = await add(store, *tasks(2))
     assert await worker.runs() == [good, bad]
     clock.advance(3000)
-    told = await operations.explain(good)
-    assert (told.reason, told.state) == ("running", TaskState.RUNNING)
-    assert told.text == "runs on worker w1 (vm:7) since 2026-01-01 00:00:00 UTC"
-    assert [(each.uuid, each.worker, each.since) for each in told.by] == [(good, "w1", later(clock, -3000))]
+    found = await operations.explain(good)
+    assert (found.reason, found.state) == ("running", TaskState.RUNNING)
+    assert found.text == "runs on worker w1 (vm:7) since 2026-01-01 00:00:00 UTC"
+    assert [(each.uuid, each.worker, each.since) for each in found.by] == [(good, "w1", later(clock, -3000))]
     await worker.settle(worker.done(good), worker.failed(bad, encode_failure(KeyError("x"), 1)))
-    told = await operations.explain(good)
-    assert (told.reason, told.text) == ("ended", "succeeded at 2026-01-01 00:00:03 UTC")
+    found = await operations.explain(good)
+    assert (found.reason, found.text) == ("ended", "succeeded at 2026-01-01 00:00:03 UTC")
     assert (await operations.explain(bad)).text == "failed at 2026-01-01 00:00:03 UTC: KeyError: 'x'"
     await store.revive([bad])
     assert (await operations.explain(bad)).reason == "behind"
 
 
-async def test_no_such_task_and_beginnings(store: Store, operations: Operations) -> None:
+async def test_explain_takes_the_first_characters_of_a_uuid(store: Store, operations: Operations) -> None:
     await add(store, task(uuid="abc1"), task(uuid="abd1"))
     assert (await operations.explain("abc")).uuid == "abc1"
     with pytest.raises(TaskNotFound, match="no task zzz"):
@@ -274,39 +296,43 @@ async def test_no_such_task_and_beginnings(store: Store, operations: Operations)
         await operations.explain("ab")
 
 
-async def test_a_cancel_under_way(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_requested_cancel_is_explained(store: Store, worker: Worker, operations: Operations) -> None:
     await worker.heartbeat()
     running, waiting = await add(store, *tasks(2))
     assert await worker.runs(total=1) == [running]
     await store.cancel("client", [running, waiting])
-    told = await operations.explain(running)
-    assert (told.reason, told.state, uuids(told)) == ("cancelling", TaskState.RUNNING, [running])
+    found = await operations.explain(running)
+    assert (found.reason, found.state, uuids(found)) == ("cancelling", TaskState.RUNNING, [running])
     assert (await operations.explain(waiting)).reason == "cancelling"
     await worker.settle(worker.cancelled(running, encode_reason("stopped")))
     assert (await operations.explain(running)).text.endswith(": stopped")
 
 
-async def test_one_that_crashed_too_often(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_task_that_crashed_too_often_is_about_to_end(
+    store: Store, worker: Worker, operations: Operations
+) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(max_crashes=1))
     assert await worker.runs() == [uuid]
     await worker.crash()
-    told = await operations.explain(uuid)
-    assert (told.reason, told.text[:26]) == ("ending", "its worker died 1 times ov")
+    found = await operations.explain(uuid)
+    assert (found.reason, found.text[:26]) == ("ending", "its worker died 1 times ov")
 
 
-async def test_a_suspect_waits_for_a_worker_without_one(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_suspect_waits_for_a_worker_without_a_suspect(
+    store: Store, worker: Worker, operations: Operations
+) -> None:
     await worker.heartbeat()
     first, second = await add(store, *tasks(2, max_crashes=1))
     assert await worker.runs(suspects=1) == [first]
-    told = await operations.explain(second)
-    assert (told.reason, uuids(told)) == ("suspect", [first])
+    found = await operations.explain(second)
+    assert (found.reason, uuids(found)) == ("suspect", [first])
     other = Worker(store, "w2")
     await other.heartbeat()
     assert (await operations.explain(second)).reason == "behind"
 
 
-async def test_what_else_is_in_its_way(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_further_reasons_follow_the_first(store: Store, worker: Worker, operations: Operations) -> None:
     worker.sources = ("b",)
     await worker.heartbeat()
     await limit(store, "a", cap=1)
@@ -314,33 +340,35 @@ async def test_what_else_is_in_its_way(store: Store, worker: Worker, operations:
     first, _, uuid = await add(store, task(lane="a/acme"), task(), task(lane="a/acme", after=MINUTE))
     assert await worker.runs(total=1) == [first]
     await operations.pause("a")
-    told = await operations.explain(uuid)
-    assert [told.reason, *others(told)] == ["not_due", "source_paused", "unknown", "rate", "behind"]
-    assert (told.ahead, told.estimated_start) == (1, None)
+    found = await operations.explain(uuid)
+    assert [found.reason, *others(found)] == ["not_due", "source_paused", "unknown", "rate", "behind"]
+    assert (found.ahead, found.estimated_start) == (1, None)
 
 
-async def test_those_that_are_let_in_but_do_not_run_yet(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_admitted_tasks_that_do_not_run_yet_count_as_holders(
+    store: Store, worker: Worker, operations: Operations
+) -> None:
     await worker.heartbeat()
     await limit(store, "@api", cap=2)
     first, second, third = await add(store, *tasks(3, lane="@api"))
     assert await worker.runs(total=1) == [first]
-    told = await operations.explain(third)
-    assert (told.reason, told.text) == ("key_limit", "@api may run 2 at once, and 1 runs, 1 is about to")
-    assert ([(each.uuid, each.worker) for each in told.by], told.by_count) == ([(first, "w1"), (second, None)], 2)
+    found = await operations.explain(third)
+    assert (found.reason, found.text) == ("key_limit", "@api may run 2 at once, and 1 runs, 1 is about to")
+    assert ([(each.uuid, each.worker) for each in found.by], found.by_count) == ([(first, "w1"), (second, None)], 2)
 
 
-async def test_a_cost_that_no_bucket_holds_waits_for_a_full_one(
+async def test_task_that_costs_more_than_the_burst_waits_for_a_full_bucket(
     store: Store, worker: Worker, operations: Operations, clock: ManualClock
 ) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=2)
     first, uuid = await add(store, task(lane="a/acme", cost=2), task(lane="a/acme", cost=3))
     assert await worker.runs() == [first]
-    told = await operations.explain(uuid)
-    assert (told.reason, told.until) == ("rate", later(clock, 2000))
+    found = await operations.explain(uuid)
+    assert (found.reason, found.until) == ("rate", later(clock, 2000))
 
 
-async def test_between_two_stores(store: Store, worker: Worker, operations: Operations) -> None:
+async def test_lifted_task_is_explained_as_moving(store: Store, worker: Worker, operations: Operations) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     leased = await store.lift("mover", [uuid])
@@ -349,21 +377,21 @@ async def test_between_two_stores(store: Store, worker: Worker, operations: Oper
     assert (await operations.explain(uuid)).reason == "behind"
 
 
-async def test_who_holds_a_limit_is_seen_behind_all_that_wait(
+async def test_holder_of_a_limit_is_found_behind_thousands_of_pending_tasks(
     store: Store, worker: Worker, operations: Operations
 ) -> None:
     await worker.heartbeat()
     await limit(store, "a", cap=1)
     (first,) = await add(store, task())
     assert await worker.runs() == [first]
-    for _ in range(21):  # more than the store looks at in a call
+    for _ in range(21):  # more than the store reads in one call
         await store.add(tasks(1000))
     (last,) = await add(store, task())
-    told = await operations.explain(last)
-    assert (told.reason, uuids(told), told.ahead) == ("source_limit", [first], 21_000)
+    found = await operations.explain(last)
+    assert (found.reason, uuids(found), found.ahead) == ("source_limit", [first], 21_000)
 
 
-# -- in an app
+# -- through an app
 
 
 @pytest.fixture(params=["memory", "sqlite"])
@@ -373,7 +401,7 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[App]:
     app.shutdown()
 
 
-async def test_an_app_tells_it(shop: App) -> None:
+async def test_app_explains_a_task(shop: App) -> None:
     go = asyncio.Event()
 
     @shop.task(concurrency=1)
@@ -383,9 +411,9 @@ async def test_an_app_tells_it(shop: App) -> None:
     async with shop.running():
         first, second = await nap.enqueue(), await nap.enqueue()
         await until(lambda: reason_of(shop, first.uuid, "running"))
-        told = await shop.explain(second.uuid)
-        assert (told.reason, uuids(told)) == ("source_limit", [first.uuid])
-        assert told.by[0].where.partition(":")[0]
+        found = await shop.explain(second.uuid)
+        assert (found.reason, uuids(found)) == ("source_limit", [first.uuid])
+        assert found.by[0].where.partition(":")[0]
         go.set()
         await second
         assert (await shop.explain(second.uuid)).reason == "ended"
@@ -395,7 +423,7 @@ async def reason_of(app: App, uuid: str, reason: str) -> bool:
     return (await app.explain(uuid)).reason == reason
 
 
-async def test_a_source_that_is_declared_later_is_known(shop: App) -> None:
+async def test_source_declared_after_the_start_becomes_known(shop: App) -> None:
     async with shop.running():
 
         @shop.task(max_retries=2, backoff=3600.0)
@@ -408,19 +436,19 @@ async def test_a_source_that_is_declared_later_is_known(shop: App) -> None:
         await until(lambda: knows(shop, task.uuid))
         await shop.resume("late")
         await until(lambda: reason_of(shop, task.uuid, "retry"))
-        told = await shop.explain(task.uuid)
-        assert told.text.startswith("it waits for retry 1 of 2 at ")
-        assert told.text.endswith(", after ValueError: not today")
+        found = await shop.explain(task.uuid)
+        assert found.text.startswith("it waits for retry 1 of 2 at ")
+        assert found.text.endswith(", after ValueError: not today")
 
 
 async def knows(app: App, uuid: str) -> bool:
     return "unknown" not in others(await app.explain(uuid))
 
 
-def test_sync_code_is_told_too(shop: App) -> None:
+def test_sync_code_explains_a_task(shop: App) -> None:
     @shop.task
     def greet() -> None: ...
 
     handle = greet.options(after=60).delay()
-    told = shop.sync.explain(handle.uuid[:-2])
-    assert (told.uuid, told.reason, others(told)) == (handle.uuid, "not_due", ["no_worker"])
+    found = shop.sync.explain(handle.uuid[:-2])
+    assert (found.uuid, found.reason, others(found)) == (handle.uuid, "not_due", ["no_worker"])

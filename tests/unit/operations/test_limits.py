@@ -1,4 +1,4 @@
-"""An operator's limits: changed at run time, over the code's field by field, and felt at once."""
+"""Limits of an operator: changed at run time, in force at once, overriding the code field by field."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from onthedot.operations.limits import LimitInfo
 from tests.support.waits import every_chance, until
 
 T = TypeVar("T")
-NEVER = 3600.0  # seconds: nobody is woken by polling
+NEVER = 3600.0  # seconds: no poll wakes a worker
 
 
 class Shop:
-    """An app whose tasks are busy until the gate opens, and an operator who has none of its code."""
+    """An app whose tasks run until the gate opens, and operations without its code."""
 
     def __init__(self, store: str) -> None:
         self.app = App("shop", store=store, stop_timeout=5, poll_interval=NEVER)
@@ -54,20 +54,20 @@ def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Shop:
     return Shop("memory://" if request.param == "memory" else f"sqlite:///{tmp_path}/shop.db")
 
 
-async def test_a_raised_limit_wakes_those_who_wait(shop: Shop) -> None:
+async def test_raised_limit_starts_pending_tasks(shop: Shop) -> None:
     work = shop.task(concurrency=1)
     async with shop.app.running():
         handles = await work.enqueue_many([{}] * 6)
         await shop.busy(1)
         await shop.set("work", cap=4)
         await shop.busy(4)
-        await shop.set("work", cap=None)  # the code's again: what runs goes on
+        await shop.set("work", cap=None)  # the limit of the code again; running tasks go on
         await shop.busy(4)
         shop.gate.set()
         await asyncio.gather(*handles)
 
 
-async def test_of_one_key_of_each_key_and_of_a_shared_lane(shop: Shop) -> None:
+async def test_limit_can_be_set_for_one_key_each_key_or_a_shared_lane(shop: Shop) -> None:
     work = shop.task(limits=[AtMost(1, by="key")])
     shared = shop.app.task(name="shared", limits=[AtMost(1, name="bank")])(work._function)
     async with shop.app.running():
@@ -86,7 +86,7 @@ async def test_of_one_key_of_each_key_and_of_a_shared_lane(shop: Shop) -> None:
         await asyncio.gather(*handles)
 
 
-async def test_a_rate_set_by_hand_holds_and_is_lifted(shop: Shop) -> None:
+async def test_rate_of_the_operator_is_in_force_until_it_is_removed(shop: Shop) -> None:
     work = shop.task()
     async with shop.app.running():
         await shop.set("work", rate="1/h", burst=2)
@@ -98,7 +98,7 @@ async def test_a_rate_set_by_hand_holds_and_is_lifted(shop: Shop) -> None:
         await asyncio.gather(*handles)
 
 
-async def test_field_by_field(shop: Shop) -> None:
+async def test_limits_of_the_operator_override_code_field_by_field(shop: Shop) -> None:
     shop.task(concurrency=3, rate_limit="10/s")
     async with shop.app.running():
         assert await shop.limits() == {"work": LimitInfo("work", 3, 10.0, 10.0)}
@@ -116,7 +116,7 @@ async def test_field_by_field(shop: Shop) -> None:
         assert await shop.limits() == {"work": LimitInfo("work", 3, 10.0, 10.0)}
 
 
-async def test_a_burst_alone_is_one_of_the_codes_rate(shop: Shop) -> None:
+async def test_burst_alone_changes_the_rate_of_the_code(shop: Shop) -> None:
     shop.task(rate_limit="10/s")
     async with shop.app.running():
         assert await shop.set("work", burst=3) == LimitInfo("work", None, 10.0, 3.0, changed=("rate",))
@@ -125,7 +125,7 @@ async def test_a_burst_alone_is_one_of_the_codes_rate(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(
-    ("fields", "said"),
+    ("fields", "message"),
     [
         ({"cap": 0}, "to stop a source, pause it"),
         ({"cap": "5"}, "whole number"),
@@ -135,18 +135,18 @@ async def test_a_burst_alone_is_one_of_the_codes_rate(shop: Shop) -> None:
         ({"rate": "5/s", "burst": -1}, "burst"),
     ],
 )
-async def test_what_cannot_be(shop: Shop, fields: dict[str, Any], said: str) -> None:
+async def test_invalid_limits_are_refused(shop: Shop, fields: dict[str, Any], message: str) -> None:
     async with shop.app:
-        with pytest.raises(BadLimit, match=said):
+        with pytest.raises(BadLimit, match=message):
             await shop.set("work", **fields)
         assert await shop.limits() == {}
 
 
-async def test_a_lane_that_nobody_has_is_refused(shop: Shop) -> None:
+async def test_limit_of_an_unknown_lane_is_refused(shop: Shop) -> None:
     shop.task(concurrency=2)
     shop.app.task(name="keyed", limits=[Rate("9/s", by="key", name="bank")])(shop.task(name="other")._function)
     async with shop.app.running():
-        for name, key, said in (
+        for name, key, stored in (
             ("work", "acme", "work has no limits by key"),
             ("work/*", None, "work has no limits by key"),
             ("@nobody", None, "@nobody is no lane that tasks share"),
@@ -156,15 +156,15 @@ async def test_a_lane_that_nobody_has_is_refused(shop: Shop) -> None:
             ("", None, "names no limit"),
             ("work/*", "acme", "names no limit"),
         ):
-            with pytest.raises(ArgumentError, match=said):
+            with pytest.raises(ArgumentError, match=stored):
                 await shop.set(name, key, cap=1)
-            with pytest.raises(ArgumentError, match=said):
+            with pytest.raises(ArgumentError, match=stored):
                 await shop.operate(lambda operations, name=name, key=key: operations.pause(name, key))
         assert (await shop.set("@bank", cap=1)).name == "@bank/*"
         assert (await shop.set("@bank", "a/b", cap=1)).name == "@bank/a%2Fb"
 
 
-async def test_the_apps_own_code_is_known_before_any_worker_ran(shop: Shop) -> None:
+async def test_limits_of_the_own_code_are_known_before_a_worker_has_run(shop: Shop) -> None:
     work = shop.task(limits=[AtMost(1, by="key")])
     async with shop.app:
         await shop.app.pause("work", key="a", reason="asked to")
@@ -179,7 +179,7 @@ async def test_the_apps_own_code_is_known_before_any_worker_ran(shop: Shop) -> N
             await asyncio.gather(*handles)
 
 
-async def test_a_paused_shared_lane_holds_all_who_share_it(shop: Shop) -> None:
+async def test_paused_shared_lane_stops_all_its_sources(shop: Shop) -> None:
     work = shop.task(limits=[AtMost(5, by="key", name="bank")])
     async with shop.app.running():
         await shop.operate(lambda operations: operations.pause("@bank", reason="closed"))

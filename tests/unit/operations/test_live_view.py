@@ -1,4 +1,4 @@
-"""Looking on: pictures of a real store, also of one that goes away and comes back."""
+"""Snapshots of a real store, also of one that goes away and comes back."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from onthedot.stores.sqlite import SqliteStore
 
 
 class Shop:
-    """A store that is worked on, and one that looks on."""
+    """A store in which tasks run, and another connection to it for the view."""
 
     def __init__(self, path: Path) -> None:
         self.store, self.other = SqliteStore(path), SqliteStore(path)
@@ -45,17 +45,17 @@ class Shop:
 
 @pytest.fixture
 def at_once(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counts are asked for with every picture: a test does not wait for a second to pass."""
+    """Read tallies for every snapshot, so that a test need not wait for a second."""
     monkeypatch.setattr(live_view, "COUNT_INTERVAL", 0)
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_picture(tmp_path: Path) -> None:
+async def test_snapshot_has_rates_sources_workers_and_failures(tmp_path: Path) -> None:
     shop = Shop(tmp_path / "t.db")
     watch = await shop.open()
     await shop.run("before", error="an old one")
     first = await watch.look()
-    assert (first.rates.done, first.trouble) == (0, "")  # from now on
+    assert (first.rates.done, first.trouble) == (0, "")  # counted from now on
     assert [(each.uuid, each.message) for each in first.failures] == [("before", "an old one")]
     await shop.run("1", "2", "3")
     await shop.run("4", error="no card")
@@ -72,14 +72,14 @@ async def test_a_picture(tmp_path: Path) -> None:
     await shop.close()
 
 
-async def test_counts_are_not_asked_for_with_every_picture(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tallies_are_not_read_for_every_snapshot(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     shop = Shop(tmp_path / "t.db")
     watch = await shop.open()
-    asked, tally = 0, shop.other.tally
+    requests, tally = 0, shop.other.tally
 
     async def counting() -> object:
-        nonlocal asked
-        asked += 1
+        nonlocal requests
+        requests += 1
         return await tally()
 
     monkeypatch.setattr(shop.other, "tally", counting)
@@ -87,13 +87,13 @@ async def test_counts_are_not_asked_for_with_every_picture(tmp_path: Path, monke
     for number in range(20):
         await shop.run(str(number))
         frame = await watch.look()
-    assert asked == 1
-    assert frame.rates.done > 0  # from the log alone
+    assert requests == 1
+    assert frame.rates.done > 0  # from the change feed alone
     await shop.close()
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_a_store_that_goes_away_and_comes_back(tmp_path: Path) -> None:
+async def test_snapshots_continue_while_the_store_is_away(tmp_path: Path) -> None:
     shop = Shop(tmp_path / "t.db")
     watch = await shop.open()
     await shop.run("1")
@@ -104,7 +104,7 @@ async def test_a_store_that_goes_away_and_comes_back(tmp_path: Path) -> None:
     assert frame.since is not None
     assert frame.sources == before.sources
     assert (await watch.look()).since == frame.since
-    assert not (tmp_path / "t.db").exists()  # looking makes nothing
+    assert not (tmp_path / "t.db").exists()  # reading creates nothing
     (tmp_path / "elsewhere").rename(tmp_path / "t.db")
     frame = await watch.look()
     assert (frame.trouble, frame.since) == ("", None)
@@ -114,10 +114,8 @@ async def test_a_store_that_goes_away_and_comes_back(tmp_path: Path) -> None:
 
 
 @pytest.mark.usefixtures("at_once")
-async def test_another_store_in_its_place_is_followed_from_its_end(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Its numbers begin anew, far below those that were seen last."""
+async def test_replaced_data_set_is_followed_from_its_end(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The cursors of the new data set begin far below those of the old one."""
     monkeypatch.setattr(live_view, "IDLE_INTERVAL", 0)
     shop = Shop(tmp_path / "t.db")
     watch = await shop.open()
@@ -131,7 +129,7 @@ async def test_another_store_in_its_place_is_followed_from_its_end(
     new = Shop(tmp_path / "t.db")
     await new.open()
     await new.run("1")
-    await watch.look()  # nothing new after the old number; it begins at the end of the log
+    await watch.look()  # nothing after the old cursor, so the view starts at the end of the feed
     await new.run("2", error="oh")
     frame = await watch.look()
     assert "2" in [each.uuid for each in frame.failures]

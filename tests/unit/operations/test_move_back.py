@@ -1,4 +1,4 @@
-"""There and back, and moves that meet: each task once, wherever it has been."""
+"""Moves there and back, and moves at the same time: each task runs once."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from onthedot.operations.move import Move
 from onthedot.stores.contract import CLIENT_LEASE
 from onthedot.stores.memory import MemoryStore
 from tests.contract.steps import LEASE, Worker, add, look, task
-from tests.unit.operations.move_steps import WAYS, Killed, Life, World, fill, world
+from tests.unit.operations.move_steps import DIRECTIONS, Killed, Life, World, fill, world
 
 
-async def to_and_fro(way: str, folder: Path, leg: int, life: Life) -> int:
-    """There, back and there again, killed in one of them. Answers how many calls that one made."""
-    async with world(way, folder) as made:
+async def to_and_fro(direction: str, folder: Path, leg: int, life: Life) -> int:
+    """Move there, back and there again, and kill one of the moves. Return the number of its calls."""
+    async with world(direction, folder) as made:
         uuids = await fill(made)
         life.meanwhile = made.meanwhile
         for number, move in enumerate((made.move, made.back, made.move)):
@@ -40,18 +40,18 @@ async def to_and_fro(way: str, folder: Path, leg: int, life: Life) -> int:
 
 @pytest.mark.parametrize("when", ["before", "after"])
 @pytest.mark.parametrize("leg", [0, 1, 2])
-async def test_to_and_fro_killed_at_every_call(leg: int, when: str, tmp_path: Path) -> None:
+async def test_move_there_and_back_may_be_killed_at_any_call(leg: int, when: str, tmp_path: Path) -> None:
     calls = await to_and_fro("memory-memory", tmp_path, leg, Life())
     for number in range(1, calls + 1):
         await to_and_fro("memory-memory", tmp_path, leg, Life(number, when))
 
 
-@pytest.mark.parametrize("way", WAYS[1:], indirect=True)
-async def test_to_and_fro(way: str, tmp_path: Path) -> None:
-    await to_and_fro(way, tmp_path, 1, Life("target.adopt", "after"))
+@pytest.mark.parametrize("direction", DIRECTIONS[1:], indirect=True)
+async def test_tasks_moved_there_and_back_run_once(direction: str, tmp_path: Path) -> None:
+    await to_and_fro(direction, tmp_path, 1, Life("target.adopt", "after"))
 
 
-async def test_what_waits_goes_to_and_fro_as_it_is(tmp_path: Path) -> None:
+async def test_pending_task_is_unchanged_after_moving_there_and_back(tmp_path: Path) -> None:
     async with world("memory-memory", tmp_path) as made:
         await add(made.source, task("a", "t1", b"body", after=100))
         before = await look(made.source, "t1")
@@ -63,8 +63,8 @@ async def test_what_waits_goes_to_and_fro_as_it_is(tmp_path: Path) -> None:
         assert {state: n for (_, state), n in (await made.source.tally()).items() if n} == {"scheduled": 1}
 
 
-async def test_two_moves_against_each_other(tmp_path: Path) -> None:
-    """The one has its whole life between two calls of the other."""
+async def test_two_opposite_moves_at_a_time_lose_nothing(tmp_path: Path) -> None:
+    """One move runs completely between two calls of the other."""
     for number in range(1, 40):
         async with world("memory-memory", tmp_path) as made:
             uuids, life = await fill(made), Life()
@@ -84,13 +84,13 @@ async def test_two_moves_against_each_other(tmp_path: Path) -> None:
 
 
 def _fast(step: float = 8) -> Callable[[], float]:
-    """So that nobody waits for long for what another mover has, which stands still meanwhile."""
+    """A clock that advances with every call, so that a test does not wait for the lease of another move."""
     passed = count(step=step)
     return lambda: next(passed)
 
 
-async def test_what_is_not_put_down_yet_is_not_moved_on(tmp_path: Path) -> None:
-    """A → B was killed; B → C leaves what A still has, until A → B is finished."""
+async def test_arriving_task_is_not_moved_on(tmp_path: Path) -> None:
+    """A → B was killed. B → C leaves tasks that A still has, until A → B is finished."""
     async with world("memory-memory", tmp_path) as made:
         third = MemoryStore(made.clock)
         uuids = await add(made.source, *(task("a", f"t{n}", after=100) for n in range(3)))
@@ -110,8 +110,8 @@ async def test_what_is_not_put_down_yet_is_not_moved_on(tmp_path: Path) -> None:
         assert made.where == dict.fromkeys([*uuids, "own"], "third")
 
 
-async def test_what_a_lost_store_has_left_is_released(tmp_path: Path) -> None:
-    """And if that store is found again after all, it gives nothing a second time."""
+async def test_release_moves_what_a_lost_store_has_left(tmp_path: Path) -> None:
+    """If the lost store comes back, it moves nothing a second time."""
     async with world("memory-memory", tmp_path) as made:
         third = MemoryStore(made.clock)
         await add(made.source, task("a", "t1", after=100))
@@ -128,14 +128,14 @@ async def test_what_a_lost_store_has_left_is_released(tmp_path: Path) -> None:
         assert (made.ran, made.where) == ({"t1": 1}, {"t1": "third"})
 
 
-async def test_a_mover_that_was_stopped_for_longer_than_its_lease(tmp_path: Path) -> None:
-    """Another one has moved all, it has run, and nothing is known of it any more."""
+async def test_move_that_was_stopped_longer_than_its_lease_runs_nothing_twice(tmp_path: Path) -> None:
+    """Another move has moved the tasks, they have run, and their records are purged."""
     async with world("memory-memory", tmp_path) as made:
         await add(made.source, task("a", "t1"))
         life = Life()
 
         class Stopped:
-            """After its lift."""
+            """Stop the move after its lift."""
 
             def __getattr__(self, verb: str) -> Any:
                 async def call(*args: Any) -> Any:
@@ -156,13 +156,13 @@ async def test_a_mover_that_was_stopped_for_longer_than_its_lease(tmp_path: Path
 
 
 @pytest.mark.parametrize("patient", [True, False])
-async def test_what_a_dead_mover_has_there_is_waited_for(patient: bool, tmp_path: Path) -> None:
-    """It was killed between taking and putting down there; its lease is not over yet."""
+async def test_move_waits_for_tasks_that_a_dead_move_has_lifted(patient: bool, tmp_path: Path) -> None:
+    """The move was killed between adopting and requeueing, and its lease is not over."""
     async with world("memory-memory", tmp_path) as made:
         await add(made.source, task("a", "t1"), task("a", "t2"))
         with pytest.raises(Killed):
             await made.move(Life("target.lift", "after"))
-        life, said = Life(), list[str]()
+        life, values = Life(), list[str]()
 
         async def second() -> None:
             made.clock.advance(1_000 if patient else 0)
@@ -170,22 +170,22 @@ async def test_what_a_dead_mover_has_there_is_waited_for(patient: bool, tmp_path
         life.meanwhile = second
         there = life.watched(made.target, "target")
         moving = Move(made.source, there, "there", seconds=_fast(0.1 if patient else 8))
-        moving.say = said.append
+        moving.say = values.append
         moved = await moving.run()
         assert (moved.tasks, moved.busy) == ((2, 0) if patient else (0, 2))
-        assert said == ["waiting for 2 tasks that another move has, 15 s at most"]
+        assert values == ["waiting for 2 tasks that another move has, 15 s at most"]
         await made.work()
         assert made.ran == ({"t1": 1, "t2": 1} if patient else {})
 
 
-async def test_revived_where_it_was_cancelled_on_its_way(tmp_path: Path) -> None:
-    """The copy was dropped there: it may come again."""
+async def test_task_cancelled_during_a_move_can_be_revived(tmp_path: Path) -> None:
+    """The copy in the target was deleted, so the task may be moved again."""
     async with world("memory-memory", tmp_path) as made:
         await add(made.source, task("a", "t1"))
         with pytest.raises(Killed):
             await made.move(Life("target.adopt", "after"))
         made.clock.advance(CLIENT_LEASE)
-        assert await made.workers[0].runs() == []  # and the dead mover is noticed
+        assert await made.workers[0].runs() == []  # and the dead move is noticed
         await Operations(made.source, "somebody").cancel("t1")
         await made.move()
         assert list(await made.target.get(["t1"])) == [None]
@@ -195,8 +195,8 @@ async def test_revived_where_it_was_cancelled_on_its_way(tmp_path: Path) -> None
         assert (made.ran, made.where) == ({"t1": 1}, {"t1": "target"})
 
 
-async def test_what_was_moved_is_not_retried_where_it_was(tmp_path: Path) -> None:
-    """It would run twice. What was cancelled there may be."""
+async def test_moved_task_is_not_retried_in_its_old_store(tmp_path: Path) -> None:
+    """It would run twice. A task that was cancelled may be retried."""
     async with world("memory-memory", tmp_path) as made:
         await add(made.source, task("a", "t1"), task("a", "t2"))
         here = Operations(made.source, "somebody")

@@ -1,4 +1,4 @@
-"""What moves, what of it is kept, and what stays."""
+"""Which tasks are moved, what they keep, and which stay."""
 
 from __future__ import annotations
 
@@ -11,20 +11,20 @@ from msgspec.structs import replace
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import StoreRefused
 from onthedot.operations import Operations
-from onthedot.operations.move import Move, MoveResult, counted
+from onthedot.operations.move import Move, MoveResult, movable
 from onthedot.stores.contract import CLIENT_LEASE, Limit
 from onthedot.stores.sqlite import SqliteStore
 from tests.contract.steps import add, limit, look, task
 from tests.support.waits import every_chance
-from tests.unit.operations.move_steps import WAYS, Killed, Life, World, fill, world
+from tests.unit.operations.move_steps import DIRECTIONS, Killed, Life, World, fill, world
 
 
-@pytest.mark.parametrize("way", WAYS, indirect=True)
-async def test_what_a_task_keeps(way: str, tmp_path: Path) -> None:
-    async with world(way, tmp_path) as made:
+@pytest.mark.parametrize("direction", DIRECTIONS, indirect=True)
+async def test_moved_task_keeps_its_history_and_order(direction: str, tmp_path: Path) -> None:
+    async with world(direction, tmp_path) as made:
         uuids = await fill(made)
         before = {uuid: await look(made.source, uuid) for uuid in uuids}
-        assert (await counted(made.source))[0] == {"a": 13, "b": 2}
+        assert (await movable(made.source)).tasks == {"a": 13, "b": 2}
         moved = await made.move()
         assert (moved.tasks, moved.schedules, moved.running, moved.stopped) == (15, ["tick"], 0, False)
         for uuid in uuids:
@@ -41,7 +41,7 @@ async def test_what_a_task_keeps(way: str, tmp_path: Path) -> None:
         assert await made.move() == MoveResult(schedules=[]), "and nothing is left to do"
 
 
-async def test_what_runs_stays_until_it_comes_back(tmp_path: Path) -> None:
+async def test_running_task_is_moved_when_it_is_requeued(tmp_path: Path) -> None:
     async with world("memory-memory", tmp_path) as made:
         worker = made.workers[0]
         stays, comes_back = await add(made.source, task("a", "stays"), task("a", "back"))
@@ -57,7 +57,7 @@ async def test_what_runs_stays_until_it_comes_back(tmp_path: Path) -> None:
         assert await made.workers[1].runs("a") == [comes_back]
 
 
-async def test_a_key_that_is_taken_there(tmp_path: Path) -> None:
+async def test_task_whose_unique_key_is_taken_in_the_target_stays(tmp_path: Path) -> None:
     async with world("memory-memory", tmp_path) as made:
         await add(made.source, task("a", "mine", unique="k", on_conflict="replace"), task("a", "other"))
         await add(made.target, task("a", "theirs", b"body", unique="k"))
@@ -68,8 +68,8 @@ async def test_a_key_that_is_taken_there(tmp_path: Path) -> None:
         assert made.where == {"mine": "source", "other": "target", "theirs": "target"}
 
 
-async def test_the_same_uuid_is_there_already(tmp_path: Path) -> None:
-    """Two are one: the first stands."""
+async def test_task_that_the_target_has_already_is_not_doubled(tmp_path: Path) -> None:
+    """The task that the target has stays as it is."""
     async with world("memory-memory", tmp_path) as made:
         await add(made.source, task("a", "same", b"2"))
         await add(made.target, task("a", "same", b"1"))
@@ -78,7 +78,7 @@ async def test_the_same_uuid_is_there_already(tmp_path: Path) -> None:
         assert (made.ran, made.where) == ({"same": 1}, {"same": "target"})
 
 
-async def test_the_operators_limits_move_first(tmp_path: Path) -> None:
+async def test_limits_of_the_operator_are_moved_before_tasks(tmp_path: Path) -> None:
     async with world("memory-memory", tmp_path) as made:
         await limit(made.source, "a", paused=True, reason="stock", owner="operator")
         await limit(made.source, "b", cap=3, owner="operator")
@@ -96,8 +96,8 @@ async def test_the_operators_limits_move_first(tmp_path: Path) -> None:
         assert made.ran == {}
 
 
-async def test_a_cancel_on_the_way_holds(tmp_path: Path) -> None:
-    """Told to the side that it is leaving, between any two calls."""
+async def test_cancel_during_a_move_is_kept(tmp_path: Path) -> None:
+    """The cancel is requested in the old store, between any two calls."""
     both_ways: set[bool] = set()
     for number in range(1, 25):
         async with world("memory-memory", tmp_path) as made:
@@ -112,13 +112,13 @@ async def test_a_cancel_on_the_way_holds(tmp_path: Path) -> None:
             await made.move(life)
             made.clock.advance(500)
             await made.work()
-            heard = (await look(made.source, "t1")).history.cancel_requested
-            both_ways.add(heard)
-            assert made.ran == ({} if heard else {"t1": 1}), f"at call {number}"
+            requested = (await look(made.source, "t1")).history.cancel_requested
+            both_ways.add(requested)
+            assert made.ran == ({} if requested else {"t1": 1}), f"at call {number}"
     assert both_ways == {True, False}
 
 
-async def test_not_onto_itself(tmp_path: Path) -> None:
+async def test_store_is_not_moved_to_itself(tmp_path: Path) -> None:
     clock = ManualClock()
     one, alias = SqliteStore(tmp_path / "a.db", clock), SqliteStore(tmp_path / "a.db", clock)
     await one.open()
@@ -134,10 +134,10 @@ async def test_not_onto_itself(tmp_path: Path) -> None:
         await alias.close()
 
 
-async def test_what_is_left_by_a_move_to_elsewhere_is_not_touched(tmp_path: Path) -> None:
+async def test_leftovers_of_a_move_to_another_store_are_not_touched(tmp_path: Path) -> None:
     async with world("memory-memory", tmp_path) as made:
         await add(made.source, task("a", "t1"), task("a", "t2"))
-        with pytest.raises(Killed):  # before the copies are put down
+        with pytest.raises(Killed):  # before the copies are requeued
             await made.move(Life("target.lift"))
         made.clock.advance(CLIENT_LEASE)
         elsewhere = Move(made.source, made.target, "the same store, by another name")

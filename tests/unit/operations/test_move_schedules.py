@@ -1,4 +1,4 @@
-"""Schedules between stores: every window fires in one of them."""
+"""Moved schedules: every window fires in one of the stores."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ async def the(store: Store) -> Schedule:
 
 @pytest.mark.parametrize("definition_digest", ["", "digest"])
 @pytest.mark.parametrize("paused", [True, False])
-async def test_a_schedule_goes_on_there_as_it_was(definition_digest: str, paused: bool) -> None:
+async def test_moved_schedule_continues_in_the_target(definition_digest: str, paused: bool) -> None:
     source, target = await both(schedule(definition_digest=definition_digest, paused=paused), None)
     assert await move_schedules(source, target) == (["tick"], [])
     assert await the(target) == schedule(definition_digest=definition_digest, paused=paused)
@@ -47,7 +47,7 @@ async def test_a_schedule_goes_on_there_as_it_was(definition_digest: str, paused
     assert (await the(source)).paused
 
 
-async def test_one_that_is_there_already_goes_on_from_where_either_has_come_to() -> None:
+async def test_schedule_in_both_stores_continues_from_the_later_state() -> None:
     source, target = await both(schedule(next_at=7_000, last_at=6_000, runs=6), schedule())
     assert await move_schedules(source, target) == (["tick"], [])
     assert await the(target) == schedule(next_at=7_000, last_at=6_000, runs=6)
@@ -56,8 +56,8 @@ async def test_one_that_is_there_already_goes_on_from_where_either_has_come_to()
     assert await the(target) == schedule(next_at=9_000), "it runs here, so it runs there"
 
 
-async def test_what_comes_back_is_newer_than_what_is_left_there() -> None:
-    """Its rule may have changed where it was."""
+async def test_schedule_moved_back_replaces_the_old_one() -> None:
+    """Its rule may have changed in the other store."""
     source, target = await both(
         schedule(rule=b"new", definition_digest="new", runs=7), schedule(next_at=None, paused=True)
     )
@@ -65,8 +65,8 @@ async def test_what_comes_back_is_newer_than_what_is_left_there() -> None:
     assert await the(target) == schedule(rule=b"new", definition_digest="new", runs=7)
 
 
-async def test_one_that_was_only_laid_is_not_moved_back() -> None:
-    """Its pause is not an operator's, and the other one goes on."""
+async def test_incoming_schedule_is_not_moved_back() -> None:
+    """The pause of an incoming copy is not one of an operator, and the original continues."""
     source, target = await both(schedule(), None)
     life = Life("source.put_schedules")
     with pytest.raises(Killed):
@@ -80,8 +80,8 @@ async def test_one_that_was_only_laid_is_not_moved_back() -> None:
     assert await the(target) == schedule()
 
 
-async def test_a_pause_by_an_operator_there_stays() -> None:
-    """Killed before the one here is paused, too."""
+async def test_pause_by_an_operator_in_the_target_stays() -> None:
+    """The move was killed before it paused the original."""
     source, target = await both(schedule(), None)
     with pytest.raises(Killed):
         await move_schedules(Life(5).watched(source, "source"), target)
@@ -92,14 +92,14 @@ async def test_a_pause_by_an_operator_there_stays() -> None:
     assert ((await the(source)).paused, (await the(target)).paused) == (True, True)
 
 
-async def test_another_rule_under_the_same_name_stands() -> None:
+async def test_other_rule_of_the_same_name_in_the_target_stays() -> None:
     source, target = await both(schedule(), schedule(rule=b"new", definition_digest="new", next_at=6_000))
     assert await move_schedules(source, target) == (["tick"], [])
     assert await the(target) == schedule(rule=b"new", definition_digest="new", next_at=6_000)
     assert (await the(source)).paused
 
 
-async def test_one_that_never_fires_again_moves_too() -> None:
+async def test_schedule_that_never_fires_again_is_moved_once() -> None:
     source, target = await both(schedule(next_at=None), None)
     assert await move_schedules(source, target) == (["tick"], [])
     assert await the(target) == schedule(next_at=None)
@@ -107,8 +107,8 @@ async def test_one_that_never_fires_again_moves_too() -> None:
 
 
 @pytest.mark.parametrize("to", ["memory", "sqlite"])
-async def test_a_declared_schedule_fires_where_it_was_moved_to(to: str, tmp_path: Path) -> None:
-    """With the engine itself: the same code at work on both sides, before and after."""
+async def test_declared_schedule_fires_in_the_store_it_was_moved_to(to: str, tmp_path: Path) -> None:
+    """With the engine: workers with the same code on both stores, before and after the move."""
     clock, fired = ManualClock(), list[tuple[str, float]]()
     begin = clock.now()
     apps: list[App] = []

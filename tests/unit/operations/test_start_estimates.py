@@ -1,4 +1,4 @@
-"""How good the estimates of `explain` are: a steady run by a clock that is turned, and every guess compared."""
+"""Precision of the estimates of `explain`: a steady run with a manual clock, each compared with the start."""
 
 from __future__ import annotations
 
@@ -19,12 +19,12 @@ from onthedot.stores.memory import MemoryStore
 from tests.contract.steps import LEASE, Worker, limit
 from tests.faults import LONG
 
-TASKS = 1000  # of which the guess is compared with what came
+TASKS = 1000  # whose estimates are compared with their starts
 
 
 @dataclass
 class Run:
-    """Slots that are always busy and a queue that stays as long as it is; each end makes room and brings a new task."""
+    """Slots that are always busy and a queue of constant length: each end frees a slot and adds a task."""
 
     slots: int
     backlog: int
@@ -33,11 +33,11 @@ class Run:
     keys: int = 0
     tasks: int = TASKS if LONG else 200
     random: Random = field(default_factory=lambda: Random(7))
-    guesses: dict[str, tuple[float, float]] = field(default_factory=dict)  # when, and for when
+    guesses: dict[str, tuple[float, float]] = field(default_factory=dict)  # time of the estimate, estimated start
     starts: dict[str, float] = field(default_factory=dict)
 
     async def play(self) -> float:
-        """The share of guesses that came true within a factor of two."""
+        """Return the share of estimates that were right within a factor of two."""
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
         self.operations = Operations(self.store, "client", self.clock)
@@ -60,13 +60,13 @@ class Run:
         self.waiting.append(uuid)
 
     async def step(self) -> None:
-        """Start what may start; somebody asks; then to the next moment at which something happens."""
+        """Start tasks, estimate one start, and advance the clock to the next event."""
         claimed = await self.worker.claim(total=self.slots - len(self.ends))
         for record in claimed.tasks:
             self.starts[record.uuid] = self.clock.now()
             self.waiting.remove(record.uuid)
             heappush(self.ends, (self.clock.now() + self.duration(self.random), record.uuid))
-        if self.number > 3 * self.backlog and len(self.guesses) < self.tasks:  # from when it is steady
+        if self.number > 3 * self.backlog and len(self.guesses) < self.tasks:  # once the run is steady
             await self.guess()
         moments = [self.ends[0][0]] if self.ends else []
         moments += [self.clock.now() + claimed.next_in] if claimed.next_in is not None else []
@@ -77,17 +77,17 @@ class Run:
 
     async def guess(self) -> None:
         uuid = self.random.choice(self.waiting)
-        told = await self.operations.explain(uuid)
-        if uuid not in self.guesses and told.estimated_start is not None:
-            self.guesses[uuid] = (self.clock.now(), to_ms(told.estimated_start))
+        explanation = await self.operations.explain(uuid)
+        if uuid not in self.guesses and explanation.estimated_start is not None:
+            self.guesses[uuid] = (self.clock.now(), to_ms(explanation.estimated_start))
 
     def right(self, uuid: str) -> bool:
-        asked, guess = self.guesses[uuid]
-        came = self.starts[uuid] - asked
-        return came / 2 <= guess - asked <= came * 2
+        requests, guess = self.guesses[uuid]
+        came = self.starts[uuid] - requests
+        return came / 2 <= guess - requests <= came * 2
 
 
-def alike(random: Random) -> float:
+def uniform(random: Random) -> float:
     return 1000 + random.random()
 
 
@@ -97,7 +97,7 @@ def varied(random: Random) -> float:
 
 RUNS = {
     "slots": Run(10, 100, varied, tasks=TASKS),
-    "alike": Run(10, 100, alike),
+    "alike": Run(10, 100, uniform),
     "one slot": Run(1, 40, varied),
     "source limit": Run(50, 60, varied, limits={"a": {"cap": 5}}),
     "rate": Run(50, 60, varied, limits={"a": {"rate": 4.0, "burst": 4}}),
@@ -106,7 +106,7 @@ RUNS = {
 
 
 @pytest.mark.parametrize("name", RUNS)
-async def test_an_estimate_is_right_within_a_factor_of_two(name: str) -> None:
+async def test_estimated_start_is_right_within_a_factor_of_two(name: str) -> None:
     run = RUNS[name]
     share = await run.play()
     print(f"{name}: {share:.1%} of {run.tasks} within a factor of 2")

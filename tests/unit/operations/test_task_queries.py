@@ -1,4 +1,4 @@
-"""find: by arguments and metadata, page by page, with a bounded look each."""
+"""Find tasks by arguments and metadata, page by page, with a bounded number of reads."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ORDER = {
         ("pair", "[1, 2]"), ("pair", [1, 2]), ("pair.1", 2), ("text", "17"),
     ],
 )  # fmt: skip
-def test_what_fits(path: str, value: object) -> None:
+def test_conditions_match_values_and_their_texts(path: str, value: object) -> None:
     assert matches({path: value}, ORDER)
     assert matches({path: value}, {}, ORDER)
 
@@ -50,17 +50,17 @@ def test_what_fits(path: str, value: object) -> None:
         ("order.", "17"), ("order.id", '"17"'),
     ],
 )  # fmt: skip
-def test_what_does_not(path: str, value: object) -> None:
+def test_conditions_do_not_match_other_values(path: str, value: object) -> None:
     assert not matches({path: value}, ORDER)
 
 
 @pytest.mark.parametrize("where", ["customer=acme", [("a", 1)], {1: 2}])
-async def test_where_is_a_dict_of_paths(app: App, where: Any) -> None:
+async def test_where_must_be_a_dict_of_paths(app: App, where: Any) -> None:
     with pytest.raises(ArgumentError, match="is not a dict of paths and values"):
         await app.find(where=where)
 
 
-async def test_find_by_arguments_and_metadata(app: App) -> None:
+async def test_tasks_are_found_by_arguments_and_metadata(app: App) -> None:
     send = app.named("send")
     acme = [(await send.options(metadata={"team": "a"}).enqueue(customer="acme", order={"id": n})).uuid for n in (1, 2)]
     other = (await send.enqueue(customer="globex", order={"id": 1})).uuid
@@ -76,8 +76,8 @@ async def test_find_by_arguments_and_metadata(app: App) -> None:
     assert len(await found(where={})) == 3
 
 
-async def test_a_page_may_be_short_but_its_cursor_finds_all(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
-    """No call looks through everything: here at most two times ten of a hundred tasks."""
+async def test_short_page_has_a_cursor_that_finds_the_rest(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A call reads a bounded number of tasks: here twice ten of a hundred."""
     monkeypatch.setattr(task_queries, "MAX_READS", 2)
     monkeypatch.setattr(task_queries, "BATCH", 10)
     send = app.named("send")
@@ -100,7 +100,7 @@ async def test_a_page_may_be_short_but_its_cursor_finds_all(app: App, monkeypatc
     assert {len(page) for page in pages[:-1]} == {3}
 
 
-async def test_a_listed_task_has_the_errors_of_its_attempts(app: App, clock: ManualClock) -> None:
+async def test_found_task_has_the_errors_of_its_attempts(app: App, clock: ManualClock) -> None:
     @app.task(max_retries=2, backoff=[1])
     async def flaky() -> None:
         raise OSError("down")

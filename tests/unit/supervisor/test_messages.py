@@ -13,7 +13,7 @@ from onthedot.supervisor.messages import ParentChannel, SupervisorMessage, Worke
 LEASE = 30_000  # ms
 
 
-def test_messages_arrive_whole_whatever_the_pieces_and_if_nobody_reads_for_a_while() -> None:
+def test_messages_arrive_complete_in_any_pieces_and_after_a_pause() -> None:
     ours, theirs = socket.socketpair()
     answers: list[tuple[bool, Sequence[str]]] = []
     with ours:
