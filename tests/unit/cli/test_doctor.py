@@ -84,7 +84,7 @@ def test_doctor_suggests_the_source_that_workers_know(console: Console) -> None:
     with console.app.background():
         _, text, remedy = only(console)
     assert "1 of gret, and no live worker knows it" in text
-    assert "or is 'greet' meant, which workers know?" in remedy
+    assert "or is it 'greet', which workers know?" in remedy
 
 
 def test_doctor_finds_a_source_whose_workers_are_busy(console: Console) -> None:
@@ -139,7 +139,7 @@ def test_doctor_finds_tasks_of_a_killed_worker(shop: Shop) -> None:
     result = shop.json("doctor", code=1)
     (bad,) = [each for each in result["findings"] if not each["ok"]]
     assert (bad["what"], bad["text"]) == ("running", "1 are leased to dead workers")
-    assert "taken over as soon as a worker lives" in bad["remedy"]
+    assert "a worker requeues them when it starts" in bad["remedy"]
     shop.go()
     shop.worker()
     wait_until(lambda: "end a" in shop.notes())
@@ -171,7 +171,7 @@ def test_doctor_finds_many_failures(console: Console) -> None:
 @pytest.mark.parametrize(
     ("schedule", "expected"),
     [
-        (Schedule("nightly", b"{}", "x", to_ms(LONG_AGO), runs=7), "nightly was due 3 h ago, and nobody fires it"),
+        (Schedule("nightly", b"{}", "x", to_ms(LONG_AGO), runs=7), "nightly was due 3 h ago, and no worker fires it"),
         (Schedule("nightly", b"{}", "x", None), "nightly has never fired, and never will"),
     ],
 )

@@ -162,18 +162,18 @@ async def test_move_waits_for_tasks_that_a_dead_move_has_lifted(patient: bool, t
         await add(made.source, task("a", "t1"), task("a", "t2"))
         with pytest.raises(Killed):
             await made.move(Life("target.lift", "after"))
-        life, values = Life(), list[str]()
+        life = Life()
+        waits: list[str] = []
 
         async def second() -> None:
             made.clock.advance(1_000 if patient else 0)
 
         life.meanwhile = second
         there = life.watched(made.target, "target")
-        moving = Move(made.source, there, "there", seconds=_fast(0.1 if patient else 8))
-        moving.say = values.append
-        moved = await moving.run()
+        seconds = _fast(0.1 if patient else 8)
+        moved = await Move(made.source, there, "there", on_wait=waits.append, seconds=seconds).run()
         assert (moved.tasks, moved.busy) == ((2, 0) if patient else (0, 2))
-        assert values == ["waiting for 2 tasks that another move has, 15 s at most"]
+        assert waits == ["waiting for 2 tasks that another move has, 15 s at most"]
         await made.work()
         assert made.ran == ({"t1": 1, "t2": 1} if patient else {})
 
