@@ -1,6 +1,6 @@
-"""pytest: the fixtures ``onthedot_app``, ``onthedot_clock`` and ``onthedot_target``.
+"""pytest fixtures: ``onthedot_app``, ``onthedot_clock`` and ``onthedot_target``.
 
-Loaded at every start of pytest, used or not: nothing of the package is imported before a fixture is used.
+pytest loads this module at every start, so nothing of the package is imported before a fixture is used.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ def onthedot_target(pytestconfig: pytest.Config) -> App[Any]:
 
 @pytest.fixture
 def onthedot_app(onthedot_target: App[Any], onthedot_clock: ManualClock) -> Iterator[TestApp]:
-    """Your app on a memory store and a clock that the test turns; see ``onthedot.testing.TestApp``.
+    """Your app on a memory store with a clock that the test sets; see ``onthedot.testing.TestApp``.
 
     ::
 
@@ -80,7 +80,7 @@ def _only_one() -> App[Any]:
     from onthedot.api.app import open_apps
 
     if len(open_apps) > 1:
-        gc.collect()  # of earlier tests
+        gc.collect()  # apps of earlier tests
     apps = list(open_apps)
     if not apps:
         pytest.fail(f"no App has been made yet: import it before the test runs, or {_HOW}", pytrace=False)

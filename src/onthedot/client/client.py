@@ -62,7 +62,7 @@ class StoreClient:
 
     async def watch(self) -> None:
         """Keeps the counts of ``status()`` up to date from now on."""
-        await self._counts.look_now(self.store)  # first: later adds are counted on top of it
+        await self._counts.count_now(self.store)  # first: later adds are counted on top of it
         if self._counting is None:
             self._counting = asyncio.create_task(self._counts.run(self.store))
 

@@ -1,4 +1,4 @@
-"""Row A: a consumer makes and does one kind of task; a registry knows them all."""
+"""Consumers: classes that make and run one kind of task, and their registry (row A)."""
 
 from __future__ import annotations
 
@@ -29,10 +29,12 @@ _log = logging.getLogger("onthedot.scheduler")
 
 
 class BaseTaskConsumer(ABC):
-    """One kind of task: how it is made and how it is done.
+    """One kind of task: `produce` makes it, `consume` runs it.
 
-    The options of ``@app.task`` may be class attributes (``max_retries = 3``); ``concurrent_count`` is how many run at
-    once in one process.
+    name: the source of its tasks
+    concurrent_count: how many run at once in one process, read at each claim
+
+    The options of ``@app.task`` may be class attributes, such as ``max_retries = 3``; see `TaskOptions`.
 
     >>> class Email(BaseTaskConsumer):
     ...     name = "email"
@@ -45,16 +47,16 @@ class BaseTaskConsumer(ABC):
     concurrent_count: int = 1
 
     def produce(self, args: Mapping[str, Any] | None = None) -> Task:
-        """A task of this kind, due now. Override it to check or to schedule."""
+        """Returns a task of this kind, due now. Override it to check arguments or to set another time."""
         return Task(self.name, args)
 
     @abstractmethod
     def consume(self, task: Task) -> Any:
-        """Does the task: an ``async def``, or a plain one, which runs in a thread."""
+        """Runs the task: an ``async def``, or a plain function, which runs in a thread."""
 
 
 class ConsumerDefinition:
-    """A consumer, as the engine sees it."""
+    """A consumer as a source."""
 
     is_remote = False
 
@@ -65,8 +67,8 @@ class ConsumerDefinition:
         self.name: str = consumer.name
         self.module: str = module_of(type(consumer))
         names = TaskOptions.__annotations__
-        said = {name: getattr(consumer, name) for name in names if getattr(consumer, name, None) is not None}
-        self.options: ResolvedOptions = resolve(f"consumer {self.name!r}", defaults or {}, cast(TaskOptions, said))
+        options = {name: getattr(consumer, name) for name in names if getattr(consumer, name, None) is not None}
+        self.options: ResolvedOptions = resolve(f"consumer {self.name!r}", defaults or {}, cast(TaskOptions, options))
         self._limits = LimitDefinitions(
             self.name, self.options.concurrency, self.options.rate_limit, self.options.limits, None
         )
@@ -87,13 +89,13 @@ class ConsumerDefinition:
         return self.options.executor or ("async" if self._is_async else "thread")
 
     def max_running(self) -> int:
-        """Read at each claim, so that it can be changed while running."""
+        """Reads `concurrent_count` at each claim, so that it can be changed while running."""
         try:
             count = self.consumer.concurrent_count
             if isinstance(count, int) and not isinstance(count, bool) and count >= 1:
                 return count
             problem = f"{count!r} is not a whole number from 1"
-        except Exception as error:  # noqa: BLE001 - a property of the user's may do anything; it is told below
+        except Exception as error:  # noqa: BLE001 - a property of the user may raise anything; it is logged below
             problem = repr(error)
         if not self._warned:
             self._warned = True
@@ -139,7 +141,7 @@ if TYPE_CHECKING:
 else:
 
     class on_class_or_instance:  # noqa: N801 - reads like classmethod, which it extends
-        """A method of the class (the global registry) and of each instance (a registry of its own)."""
+        """A method of the class, which is the global registry, and of each instance, a separate one."""
 
         def __init__(self, function: Callable[..., Any]) -> None:
             self._function = function
@@ -150,7 +152,7 @@ else:
 
 
 class TaskConsumerRegistry:
-    """Consumers by name. The class itself is the global registry; ``TaskConsumerRegistry()`` makes one of one's own.
+    """Consumers by name. The class itself is the global registry; ``TaskConsumerRegistry()`` is a separate one.
 
     >>> registry = TaskConsumerRegistry()
     >>> class Email(BaseTaskConsumer):
@@ -170,18 +172,18 @@ class TaskConsumerRegistry:
 
     @on_class_or_instance
     def register(cls, consumer: BaseTaskConsumer) -> None:
-        """Adds a consumer. Schedulers that run notice it at once."""
+        """Adds a consumer. Running schedulers take it over at once."""
         if isinstance(consumer, type):
             raise TypeError(f"register() takes a consumer, not a class: register({consumer.__name__}())")
         if not isinstance(consumer, BaseTaskConsumer):
             raise TypeError(f"register() takes a BaseTaskConsumer, not {type(consumer).__name__}")
         name = check_name(consumer.name, f"name of {type(consumer).__name__}")
-        there = cls.sources.get(name)
-        if there is not None and there is not consumer:
+        known = cls.sources.get(name)
+        if known is not None and known is not consumer:
             raise DuplicateTask(
-                f"{name!r} is taken by {type(there).__qualname__}: {type(consumer).__qualname__} needs another"
+                f"{name!r} is taken by {type(known).__qualname__}: {type(consumer).__qualname__} needs another"
             )
-        source = ConsumerDefinition(consumer)  # refuses options that cannot be
+        source = ConsumerDefinition(consumer)  # refuses impossible options
         if source.options.executor not in (None, "async", "thread", "process"):
             raise DeclarationError(f"consumer {name!r}: no executor {source.options.executor!r}")
         cls._check_lanes(source)
@@ -190,7 +192,8 @@ class TaskConsumerRegistry:
 
     @on_class_or_instance
     def _check_lanes(cls, source: ConsumerDefinition) -> None:
-        limits, lanes = source.limits(source.name), dict[str, Limit]()
+        limits = source.limits(source.name)
+        lanes: dict[str, Limit] = {}
         if any(limit.name[0] == "@" for limit in limits):
             for other in cls.sources.values():
                 check_shared_lanes(lanes, other.name, ConsumerDefinition(other).limits(other.name))
@@ -198,7 +201,7 @@ class TaskConsumerRegistry:
 
     @on_class_or_instance
     def unregister(cls, name: str) -> None:
-        """Removes a consumer; what it has waiting is unknown from now on."""
+        """Removes a consumer; the source of its pending tasks is unknown from now on."""
         if name not in cls.sources:
             raise KeyError(f"no consumer {name!r}")
         del cls.sources[name]
@@ -206,16 +209,18 @@ class TaskConsumerRegistry:
 
     @on_class_or_instance
     def clear(cls) -> None:
+        """Removes all consumers."""
         cls.sources.clear()
         cls._changed()
 
     @on_class_or_instance
     def find(cls, name: str) -> BaseTaskConsumer | None:
+        """Returns a consumer; None: there is none of this name."""
         return cls.sources.get(name)
 
     @on_class_or_instance
     def watch(cls, callback: Callable[[], None]) -> None:
-        """Calls back when a consumer comes or goes, as long as the method's object lives."""
+        """Calls back after every change, as long as the object of the method lives."""
         cls._watchers.append(weakref.WeakMethod(callback))
 
     @on_class_or_instance

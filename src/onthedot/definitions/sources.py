@@ -1,4 +1,4 @@
-"""What the engine knows of a source: how to read its tasks, call its code, and what its options say."""
+"""Sources as the engine sees them: they decode tasks, call the code and have options and limits."""
 
 from __future__ import annotations
 
@@ -17,31 +17,31 @@ class Source(Protocol):
 
     name: str
     options: ResolvedOptions
-    module: str  # where its code is, for a process that must import it
+    module: str  # that declares it, for a process that must import it
 
     @property
     def executor(self) -> str: ...
     def max_running(self) -> int | None:
-        """How many of it may run in this process at once, read at each claim; None: only the slots limit it."""
+        """How many of its tasks may run in this process at once, read at each claim; None: no limit but the slots."""
         ...
 
     def decode(self, body: bytes, /) -> tuple[dict[str, Any], Headers]:
-        """Arguments by name. Raises Undecodable."""
+        """Returns arguments by name, and headers. Raises Undecodable."""
         ...
 
     def call(self, arguments: dict[str, Any], /) -> object:
-        """Calls the code, as the current task."""
+        """Calls the code, in the context of the current task."""
         ...
 
     def encode(self, value: object, /) -> bytes: ...
     def decode_result(self, data: bytes, /) -> object: ...
     def limits(self, name: str, /) -> list[Limit]:
-        """What its code says, under one of its names."""
+        """The limits that its code defines, under one of its names."""
         ...
 
 
 class Sources:
-    """The sources of this process, by name. Whoever watches is told when one comes or goes."""
+    """The sources of this process, by name. Watchers are called after every change."""
 
     def __init__(self) -> None:
         self.by_name: dict[str, Source] = {}
@@ -67,7 +67,7 @@ class Sources:
         return iter(dict.fromkeys(self.by_name.values()))
 
     def watch(self, callback: Callable[[], None]) -> Callable[[], None]:
-        """Answers with the way to stop watching."""
+        """Calls back after every change. Returns a function that ends this."""
         self._watchers.append(callback)
         return lambda: self._watchers.remove(callback)
 

@@ -135,9 +135,8 @@ def _problems(given: Mapping[str, Any]) -> Iterator[str]:
 def _expected(hint: Any) -> str:
     if get_origin(hint) is not Annotated:  # an optional value, or a collection
         inner = [each for each in get_args(hint) if get_origin(each) is Annotated][-1]
-        return {Mapping: "a dict by topic, each ", Sequence: "a list, each "}.get(get_origin(hint), "") + _expected(
-            inner
-        )
+        prefix = {Mapping: "a dict by topic, each ", Sequence: "a list, each "}.get(get_origin(hint), "")
+        return prefix + _expected(inner)
     kind, meta = get_args(hint)
     what = "a whole number" if kind is int else "a number of seconds"
     return meta.description or f"{what} from {meta.ge} to {meta.le}"

@@ -1,7 +1,7 @@
-"""A scheduler in a process of its own: ``start(auto=True, threading=False)``.
+"""A worker in another process: ``start(auto=True, threading=False)``.
 
-It imports the script as a pool child does, finds the app by its name and runs it there. Both sides talk over a pipe,
-whose end is the end of it; a shepherd sees to it that nothing outlives the process that asked for it.
+The process imports the script as a pool child does, finds the app by its name and runs it. Both sides exchange messages
+over a pipe and end with it; a fork server kills what would outlive the starting process.
 """
 
 from __future__ import annotations
@@ -37,12 +37,12 @@ if TYPE_CHECKING:
     from onthedot.runtime.runtime import Runtime
 
 CHILD_ENTRY_POINT = "onthedot.runtime.pool_child"  # by name: a fork server imports it in its own process
-_BOOT_TIMEOUT = 60.0  # seconds in which it must have imported the code and begun
-_GRACE = 2.0  # seconds after its own time to stop, until it is killed
+_BOOT_TIMEOUT = 60.0  # seconds to import the code and start
+_GRACE = 2.0  # seconds beyond the stop timeout, until the process is killed
 
 
 class BackgroundProcess:
-    """The end of whoever started it. Ready when this is made; else it raises what the other side said."""
+    """The process as its starter sees it. It runs when the constructor returns, which raises what the child refused."""
 
     def __init__(self, boot: BootMessage, stop_timeout: float | None, folder: str = "") -> None:
         require_importable(boot)
@@ -54,14 +54,14 @@ class BackgroundProcess:
         with theirs:
             self._fork_server.launch(1, theirs)
         try:
-            self._known = set(self._begin(boot))
+            self._known = set(self._boot(boot))
         except BaseException:
             self.close()
             raise
 
-    def _begin(self, boot: BootMessage) -> list[str]:
-        self._say(boot)
-        match self._hear(_BOOT_TIMEOUT):
+    def _boot(self, boot: BootMessage) -> list[str]:
+        self._send(boot)
+        match self._receive(_BOOT_TIMEOUT):
             case ReadyMessage() as ready:
                 return ready.known
             case RefusedMessage() as refused:
@@ -73,17 +73,17 @@ class BackgroundProcess:
                 error.add_note(f"there:\n{failure.traceback}")
                 raise error
             case None:
-                raise SchedulerStateError(f"the background process {self._end()} before it was ready")
+                raise SchedulerStateError(f"the background process {self._describe_end()} before it was ready")
             case other:
                 raise AssertionError(other)
 
-    def _say(self, message: ToChild) -> None:
+    def _send(self, message: ToChild) -> None:
         self._pipe.settimeout(_BOOT_TIMEOUT)
-        with suppress(OSError):  # it is gone: hearing says so
+        with suppress(OSError):  # the process has ended: _receive returns None
             self._pipe.sendall(frame(message))
 
-    def _hear(self, timeout: float | None) -> FromChild | None:
-        """None: it has ended."""
+    def _receive(self, timeout: float | None) -> FromChild | None:
+        """Returns the next message; None: the process has ended."""
         self._pipe.settimeout(timeout)
         try:
             while data := self._pipe.recv(65536):
@@ -95,17 +95,17 @@ class BackgroundProcess:
             pass
         return None
 
-    def _end(self) -> str:
+    def _describe_end(self) -> str:
         status = self._fork_server.wait_for_exit(1.0)
         return "has ended" if status is None else describe_exit(status)
 
     def ensure_known(self, name: str, module: str) -> None:
-        """A task that is declared here must be known there, or its tasks would wait for ever."""
+        """Makes the process import a task that is declared here; unknown there, it would never run."""
         with self._lock:
             if name in self._known:
                 return
-            self._say(KnownQuery(name, module))
-            answer = self._hear(_BOOT_TIMEOUT)
+            self._send(KnownQuery(name, module))
+            answer = self._receive(_BOOT_TIMEOUT)
             if isinstance(answer, KnownReply) and answer.problem:
                 raise DeclarationError(answer.problem)
             self._known.add(name)
@@ -120,11 +120,11 @@ class BackgroundProcess:
             return False
 
     def stop(self, timeout: float | None) -> None:
-        """Running tasks get `timeout` seconds (stop_timeout); after that it is killed with all it has started."""
+        """Gives running tasks `timeout` seconds (stop_timeout), then kills the process and all that it has started."""
         timeout = self._stop_timeout if timeout is None else timeout
         with self._lock, suppress(SchedulerStateError):
-            self._say(StopMessage(timeout))
-            while not isinstance(self._hear(None if timeout is None else timeout + _GRACE), StoppedMessage | None):
+            self._send(StopMessage(timeout))
+            while not isinstance(self._receive(None if timeout is None else timeout + _GRACE), StoppedMessage | None):
                 pass
         self.close()
 
@@ -154,7 +154,7 @@ def require_importable(boot: BootMessage) -> None:
 
 
 def run_hosted(app: Runtime, pipe: socket.socket) -> None:
-    """Runs the app until the pipe says stop, or ends."""
+    """Runs the app until a stop message or the end of the pipe."""
     app.registry.owner.sync_executor = "process"
     asyncio.run(_serve(app, pipe))
 
@@ -164,41 +164,43 @@ async def _serve(app: Runtime, pipe: socket.socket) -> None:
     loop = asyncio.get_running_loop()
     try:
         await app.host.start("main")
-    except Exception as error:  # noqa: BLE001 - told to whoever waits for it
+    except Exception as error:  # noqa: BLE001 - sent to the starter
         await loop.sock_sendall(pipe, frame(RefusedMessage(encode_failure(error, 1))))
         return
     await loop.sock_sendall(pipe, frame(ReadyMessage(os.getpid(), sorted(app.sources.known))))
-    orders = asyncio.ensure_future(_orders(app, pipe))
-    while app.host.status == "running" and not orders.done():
-        await asyncio.wait([orders], timeout=1)  # the engine may also end by itself
-    orders.cancel()
-    await app.host.stop(orders.result() if orders.done() and not orders.cancelled() else None)
+    stop = asyncio.ensure_future(_answer_until_stop(app, pipe))
+    while app.host.status == "running" and not stop.done():
+        await asyncio.wait([stop], timeout=1)  # the worker may also end by itself
+    stop.cancel()
+    await app.host.stop(stop.result() if stop.done() and not stop.cancelled() else None)
     with suppress(OSError):
         await loop.sock_sendall(pipe, frame(StoppedMessage()))
 
 
-async def _orders(app: Runtime, pipe: socket.socket) -> float | None:
-    """Until a stop, or the end of the pipe; answers with the time that running tasks have."""
-    loop, frames = asyncio.get_running_loop(), FrameReader(read_to_child)
+async def _answer_until_stop(app: Runtime, pipe: socket.socket) -> float | None:
+    """Answers messages until a stop or the end of the pipe. Returns the seconds that running tasks get."""
+    loop = asyncio.get_running_loop()
+    frames = FrameReader(read_to_child)
     with suppress(OSError):
         while data := await loop.sock_recv(pipe, 65536):
             for message in frames.feed(data):
                 if isinstance(message, StopMessage):
                     return message.timeout
                 if isinstance(message, KnownQuery):
-                    await loop.sock_sendall(pipe, frame(KnownReply(_look(app, message))))
+                    await loop.sock_sendall(pipe, frame(KnownReply(_problem(app, message))))
     return None
 
 
-def _look(app: Runtime, request: KnownQuery) -> str:
+def _problem(app: Runtime, request: KnownQuery) -> str:
+    """Imports a task. Returns why it is unknown here; "": it is known."""
     from onthedot.runtime.pool_child import not_found
 
     try:
         if request.name not in app.sources.known and request.module != "__main__":
             load_modules([request.module])
-    except Exception as error:  # noqa: BLE001 - told to whoever declares it
+    except Exception as error:  # noqa: BLE001 - sent to the process that declares it
         reason = f"{type(error).__name__}: {error}"
         return f"task {request.name!r}: the background process cannot import {request.module}: {reason}"
-    return (
-        "" if request.name in app.sources.known else not_found(request.name, request.module, "the background process")
-    )
+    if request.name in app.sources.known:
+        return ""
+    return not_found(request.name, request.module, "the background process")

@@ -1,4 +1,4 @@
-"""What runs in a pool child: it finds tasks by their names, runs them one by one, and judges what they raise."""
+"""The program of a pool child: it finds tasks by name, runs them one by one and maps errors to outcomes."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ from onthedot.stores.contract import Completed, Lease, Outcome, Verdict
 
 
 class PoolChild:
-    """One at a time: call in, answer out. The end of the pipe is the end of the child."""
+    """Answers run messages one at a time. The child ends with its pipe."""
 
     def __init__(self, pipe: socket.socket, boot: BootMessage) -> None:
         self._pipe = pipe
@@ -50,7 +50,7 @@ class PoolChild:
         self._pid = os.getpid()
         self._random = randomness.Random()
         self._loop = asyncio.Runner()
-        self._inside = AsyncExitStack()
+        self._exit_stack = AsyncExitStack()
         self._runtime: runtime.Runtime | None = None
         self._found: dict[str, Source] = {}
 
@@ -62,41 +62,41 @@ class PoolChild:
             while data := self._pipe.recv(65536):
                 for message in frames.feed(data):
                     assert isinstance(message, RunMessage)
-                    self._say(copy_context().run(self._run, message))
-            self._loop.run(self._inside.aclose())
+                    self._send(copy_context().run(self._run, message))
+            self._loop.run(self._exit_stack.aclose())
 
-    def _say(self, message: FromChild) -> None:
-        if os.getpid() != self._pid:  # a fork of the task's that came back here instead of ending
+    def _send(self, message: FromChild) -> None:
+        if os.getpid() != self._pid:  # a fork made by the task returned here instead of ending
             os._exit(0)
         with self._lock:
             self._pipe.sendall(frame(message))
 
-    # -- getting ready
+    # -- start
 
     def _start(self) -> bool:
         try:
-            _settle_in(self._boot)
+            _import_code(self._boot)
             for each in runtime.runtimes_named(self._boot.app):
                 self._enter(each)
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits for this child
-            self._say(RefusedMessage(encode_failure(error, 1)))
+        except BaseException as error:  # noqa: BLE001 - sent to the worker, which waits for this child
+            self._send(RefusedMessage(encode_failure(error, 1)))
             return False
-        self._say(ReadyMessage(self._pid))
+        self._send(ReadyMessage(self._pid))
         return True
 
     def _enter(self, app: runtime.Runtime) -> None:
-        """Once a child: its store is the worker's, and its state what lifespan() yields here."""
+        """Enters the app's lifespan once per child, with the store of the worker."""
         if self._runtime is None:
             self._runtime = app
             app.use(replace(app.config, url=self._boot.url))
             if app.config.lifespan is not None:
-                app.state = self._loop.run(self._inside.enter_async_context(app.config.lifespan()))
+                app.state = self._loop.run(self._exit_stack.enter_async_context(app.config.lifespan()))
                 app.lifespan_entered = True
 
     # -- finding
 
     def _find(self, call: RunMessage) -> Source:
-        """Where it was declared; else in the script, which may declare what other modules define."""
+        """Finds a source in the module that declares it, else in the script, which may declare functions of others."""
         name = call.record.source
         if (found := self._found.get(name)) is not None:
             return found
@@ -116,7 +116,7 @@ class PoolChild:
             if (source := app.sources.get(name)) is not None:
                 self._enter(app)
                 return source
-        consumer = TaskConsumerRegistry.find(name)  # of a Scheduler, which need not have been made here
+        consumer = TaskConsumerRegistry.find(name)  # of a Scheduler, which may not exist in this process
         return None if consumer is None else ConsumerDefinition(consumer)
 
     # -- running
@@ -124,7 +124,7 @@ class PoolChild:
     def _run(self, call: RunMessage) -> ReturnedMessage | RaisedMessage | RefusedMessage:
         try:
             source = self._find(call)
-        except BaseException as error:  # noqa: BLE001 - told to whoever waits for this task
+        except BaseException as error:  # noqa: BLE001 - sent to the worker, which waits for this task
             return RefusedMessage(encode_failure(error, call.record.attempt), final=True)
         run = RunState(source, call.record, call.lease, self)
         run.deadline_ms = call.deadline
@@ -153,14 +153,14 @@ class PoolChild:
         control = type(error).__name__ if isinstance(error, TaskControl) else ""
         return RaisedMessage(outcome, outcome.error or encode_failure(error, run.record.attempt), control)
 
-    # -- what running tasks say
+    # -- reports of running tasks
 
     @property
     def log(self) -> logging.Logger:
         return logging.getLogger("onthedot.task") if self._runtime is None else self._runtime.logs.task.logger
 
-    def progress(self, lease: Lease, done: float, total: float) -> None:  # noqa: ARG002 - it is the only one
-        self._say(ProgressMessage(done, total))
+    def progress(self, lease: Lease, done: float, total: float) -> None:  # noqa: ARG002 - one task runs at a time
+        self._send(ProgressMessage(done, total))
 
     async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         assert self._runtime is not None
@@ -186,7 +186,7 @@ def not_found(name: str, module: str, where: str) -> str:
     )
 
 
-def _settle_in(boot: BootMessage) -> None:
+def _import_code(boot: BootMessage) -> None:
     if boot.memory_limit is not None:
         _limit_memory(boot.memory_limit)
     enter_location(boot.code)
@@ -196,13 +196,13 @@ def _settle_in(boot: BootMessage) -> None:
 
 
 def _host(pipe: socket.socket, boot: BootMessage) -> None:
-    """Not a pool child: a scheduler in the background."""
+    """Runs as a background process instead of a pool child."""
     from onthedot.runtime.background_process import run_hosted
 
     try:
-        _settle_in(boot)
+        _import_code(boot)
         app = _app(boot)
-    except BaseException as error:  # noqa: BLE001 - told to whoever waits for it
+    except BaseException as error:  # noqa: BLE001 - sent to the starter
         pipe.sendall(frame(RefusedMessage(encode_failure(error, 1))))
         return
     app.use(replace(app.config, url=boot.url))
@@ -251,15 +251,15 @@ class _IgnoredSignals:
 
 def main(descriptor: int | str) -> None:
     _IgnoredSignals().install()  # kept alive as the handler
-    with socket.socket(fileno=int(descriptor)) as pipe, suppress(ConnectionError):  # the worker has hung up
-        boot = _first_word(pipe)
+    with socket.socket(fileno=int(descriptor)) as pipe, suppress(ConnectionError):  # the worker has closed the pipe
+        boot = _receive_boot(pipe)
         if boot is not None and boot.hosts:
             _host(pipe, boot)
         elif boot is not None:
             PoolChild(pipe, boot).serve()
 
 
-def _first_word(pipe: socket.socket) -> BootMessage | None:
+def _receive_boot(pipe: socket.socket) -> BootMessage | None:
     frames = FrameReader(read_to_child)
     while data := pipe.recv(65536):
         for message in frames.feed(data):

@@ -367,7 +367,7 @@ class Runtime:
     async def _refresh_counts(self) -> None:
         """Counts at a start and a stop, so that the next ``status()`` includes what they changed."""
         if self.status_counts.watched and not self.store.traits.synchronous:
-            await self.status_counts.look_now(self.store)
+            await self.status_counts.count_now(self.store)
 
     def close(self) -> None:
         """Closes the clients on the thread of the portal; they are opened again when needed."""

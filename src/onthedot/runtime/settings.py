@@ -1,4 +1,4 @@
-"""What the environment says: which store, which version."""
+"""Settings from the environment: the URL of the store, and the version of this package."""
 
 from __future__ import annotations
 
@@ -14,19 +14,19 @@ SCHEMES = ("memory", "sqlite", "redis", "rediss", "redis+sentinel", "redis+clust
 
 
 def store_url(given: str | None) -> str:
-    """Given wins; else ``ONTHEDOT_STORE``; else a file in the current folder."""
+    """Returns the given URL, else ``$ONTHEDOT_STORE``, else a file in the current folder."""
     url = given if given is not None else os.environ.get("ONTHEDOT_STORE") or DEFAULT_STORE
     scheme = url.partition("://")[0] if isinstance(url, str) and "://" in url else ""
     if scheme not in SCHEMES:
         known = ", ".join(f"{each}://" for each in SCHEMES)
-        raise DeclarationError(f"store {url!r} is not a store's URL; known are {known}{_meant(url)}")
+        raise DeclarationError(f"store {url!r} is not a store's URL; known are {known}{_suggestion(url)}")
     return url
 
 
-def _meant(url: object) -> str:
-    """The end of a message about a URL that is none.
+def _suggestion(url: object) -> str:
+    """The end of the message about a wrong URL.
 
-    >>> _meant("sqlit:///shop.db"), _meant("shop.db")
+    >>> _suggestion("sqlit:///shop.db"), _suggestion("shop.db")
     ('; did you mean sqlite:///shop.db?', '; did you mean sqlite:///shop.db?')
     """
     if not isinstance(url, str):
@@ -46,8 +46,8 @@ def _meant(url: object) -> str:
 
 @cache
 def version() -> str:
-    """Of this package, as it is installed."""
-    from importlib import metadata  # slow, and rarely wanted
+    """The version of this package, as it is installed."""
+    from importlib import metadata  # a slow import that is rarely needed
 
     try:
         return metadata.version("onthedot")

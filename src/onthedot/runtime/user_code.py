@@ -1,7 +1,7 @@
-"""User code in a process that was started to run its tasks.
+"""Imports user code in a process that was started to run its tasks.
 
-It is imported under a mark: nothing may be started or stored by that. ``start(auto=True)`` does nothing there, and the
-first call that *acts* (adds, looks, blocks) ends the import without a word: what was declared so far is known.
+The import must have no side effects, so it happens under a mark: ``start(auto=True)`` does nothing, and the first call
+that adds, reads or blocks ends the import silently. What was declared so far is known.
 """
 
 from __future__ import annotations
@@ -22,20 +22,20 @@ from types import CodeType, FrameType, ModuleType
 from onthedot.definitions.sources import SCRIPT_MODULE, module_name
 from onthedot.executors.processes.messages import CodeLocation
 
-_PATIENCE = 2.0  # seconds a script may go on after start() without declaring anything
+_TIMEOUT = 2.0  # seconds that a script may run after start() without declaring a task
 
 
 class StopImport(BaseException):
-    """Ends the import of a script, whatever it catches."""
+    """Ends the import of a script; a BaseException, so that the script does not catch it."""
 
 
 class ImportState:
-    """How far the import of a script has come."""
+    """The progress of the import of a script."""
 
-    marked: bool = False
-    loaded: bool = False  # the script was run, or is
-    started: bool = False  # a start() in the background was passed
-    ended: str = ""  # "file:line" of the call that ended it
+    marked: bool = False  # an import is in progress
+    loaded: bool = False  # the script has run or is running
+    started: bool = False  # the script has called start() for the background
+    ended: str = ""  # "file:line" of the call that ended the import
 
 
 def calling_module() -> str:
@@ -47,12 +47,12 @@ def calling_module() -> str:
 
 
 def current_location() -> CodeLocation:
-    """This process's code, as multiprocessing would hand it over."""
+    """Where the code of this process is, as multiprocessing describes it."""
     main = sys.modules["__main__"]
     name: str | None = getattr(main.__spec__, "name", None)
     file: str | None = getattr(main, "__file__", None)
     if name is not None and (name == "__main__" or name.endswith(".__main__")):
-        name = file = None  # a package that was run: its __main__ is its command line, and rarely guarded
+        name = file = None  # `python -m package`: its __main__ is a command line, rarely guarded
     elif name is not None or (file is not None and (Path(file).stem == "ipython" or not Path(file).is_file())):
         file = None
     where = None if file is None else str(Path(file).absolute())
@@ -60,7 +60,7 @@ def current_location() -> CodeLocation:
 
 
 def enter_location(code: CodeLocation) -> None:
-    """Makes this process look for modules and files where the other one does."""
+    """Makes this process find modules and files where the other one does."""
     sys.path[:] = code.path
     sys.argv[:] = code.argv
     os.chdir(code.cwd)
@@ -73,7 +73,7 @@ def load_modules(names: Iterable[str]) -> None:
 
 
 def load_script(code: CodeLocation) -> None:
-    """Runs the main script under another name, once. Without one, nothing happens."""
+    """Runs the main script under another name, once; does nothing without a script."""
     if ImportState.loaded or not code.has_script:
         return
     ImportState.loaded = True
@@ -102,21 +102,21 @@ def _script(code: CodeLocation) -> tuple[ModuleType, CodeType]:
 
 
 def forbid_during_import() -> None:
-    """Whoever starts, stores or waits calls this first."""
+    """Ends the import, if there is one. Called before anything starts, stores or waits."""
     if ImportState.marked:
-        # A thread of the script's own ends without a word too.
+        # SystemExit ends a thread of the script silently.
         raise StopImport if threading.current_thread() is threading.main_thread() else SystemExit
 
 
 def extend_import_deadline(*, started: bool = False) -> None:
-    """Under the mark a start in the background was passed, or something is declared: there may be more to come.
+    """Gives an import that has called start() or declared a task more time, as more declarations may follow.
 
-    But not for ever: what follows a start is often a loop that sleeps, and it would never end here.
+    The time is limited: a script often sleeps in a loop after start(), which would never end.
     """
     if ImportState.marked:
         ImportState.started = ImportState.started or started
         if ImportState.started and hasattr(signal, "setitimer"):
-            signal.setitimer(signal.ITIMER_REAL, _PATIENCE)
+            signal.setitimer(signal.ITIMER_REAL, _TIMEOUT)
 
 
 @contextmanager

@@ -1,7 +1,7 @@
-"""Tests without waiting: an app on a memory store, and a clock that the test turns.
+"""Tests without waiting: an app on a memory store, with a clock that the test sets.
 
-Tasks go through store, codec and engine as they do in production; only time is the test's. The worker lives inside each
-call of ``advance``, ``run_until_idle`` and ``drain``, and ``lifespan`` with it: in between nothing is alive.
+Tasks go through store, codec and engine as in production; only the clock differs. A worker runs, within ``lifespan``,
+inside each call of ``advance``, ``run_until_idle`` and ``drain``; in between nothing runs.
 """
 
 from __future__ import annotations
@@ -21,7 +21,7 @@ from onthedot.clock.manual import ManualClock
 from onthedot.errors import SchedulerStateError
 from onthedot.model.failures import error_from_record
 from onthedot.model.task import TaskInfo, TaskState
-from onthedot.testing.assertions import AddedTasks, shown
+from onthedot.testing.assertions import AddedTasks, call_text
 from onthedot.testing.driver import BoundedClient, ClockDriver, DriverLimits, drive, schedules_paused
 
 __all__ = ["ManualClock", "TestApp"]
@@ -40,7 +40,16 @@ class AdvanceArgs(TypedDict, total=False):
 
 
 class TestApp(DriverLimits):
-    """An app under test: on ``memory://``, by a clock that stands still until it is turned.
+    """An app under test: on ``memory://``, with a clock that stands still until the test sets it.
+
+    Args:
+        app: The app; outside of the ``with`` block it is unchanged.
+        clock: By default one that starts on 2026-01-01 UTC.
+        patience: Real seconds after which a run that has not moved is taken to wait for the clock, which goes on: it
+            may wait for its timeout, or for a task that is due later.
+        give_up: Real seconds after which a task that still runs is a TimeoutError.
+        most_runs: Runs at one moment, or in one ``drain()``, beyond the tasks that were pending, that are taken for
+            endless.
 
     >>> app = App("shop")
     >>> sent = []
@@ -54,15 +63,12 @@ class TestApp(DriverLimits):
     (0, [])
     (1, ['bob'])
 
-    In async tests: ``await test.advance(days=3)``. The three verbs answer how many runs there were, retries included.
-    What a task raises stays in the task, as it does in production: ``failed()`` tells. ``raise_failures=True`` raises
-    the first failure of the call as TaskFailed, with its traceback, after all the rest has run.
+    In async tests: ``await test.advance(days=3)``. The three methods return the number of runs, retries included.
+    What a task raises stays in the task, as in production; ``failed()`` returns such tasks. ``raise_failures=True``
+    raises the first failure of the call as TaskFailed, with its traceback, after all other tasks have run.
 
-    Time stands while tasks run. Three attributes say what is too much: a task that has not moved for `patience` real
-    seconds is taken to wait for the clock (for its timeout, for a child that comes later), and the clock goes on; one
-    that still runs after `give_up` real seconds is a TimeoutError; more than `most_runs` runs beyond what was waiting,
-    at one moment or in one ``drain()``, are taken for endless. Ended tasks are kept however far the clock goes, until
-    ``app.purge()``; their results expire as ever.
+    Time stands still while tasks run. Ended tasks are kept however far the clock goes, until ``app.purge()``; their
+    results expire as in production.
     """
 
     __test__ = False  # pytest: not a class of tests
@@ -110,9 +116,12 @@ class TestApp(DriverLimits):
     # -- running
 
     async def advance(self, seconds: Duration = 0, *, raise_failures: bool = False, **more: Unpack[AdvanceArgs]) -> int:
-        """Turns the clock by seconds or a timedelta, and by ``weeks, days, hours, minutes, milliseconds``.
+        """Advances the clock from alarm to alarm: each task, retry and schedule runs at its time, in order.
 
-        It goes from alarm to alarm: each task, retry and schedule runs at its very moment, in order.
+        Args:
+            seconds: Seconds or a timedelta.
+            raise_failures: Whether to raise the first failure as TaskFailed.
+            more: Added to it: ``weeks, days, hours, minutes, milliseconds``.
         """
         if more:
             seconds = (seconds if isinstance(seconds, timedelta) else timedelta(seconds=seconds)) + timedelta(**more)
@@ -122,14 +131,14 @@ class TestApp(DriverLimits):
         return drive.runs.total()
 
     async def run_until_idle(self, *, raise_failures: bool = False) -> int:
-        """Runs all that is due now, and what that adds; the clock stands."""
+        """Runs all due tasks, and what they add; the clock stands still."""
         return await self.advance(raise_failures=raise_failures)
 
     async def drain(self, *, raise_failures: bool = False) -> int:
-        """Runs every task there is, and what they add; the clock jumps from alarm to alarm until none is left.
+        """Runs all pending tasks, and what they add; the clock goes from alarm to alarm until none is left.
 
-        Schedules never end, so they stand still meanwhile, as if paused: what they had added runs, but windows that the
-        clock passes over add nothing, and are not caught up later. Tasks of a paused source stay.
+        Schedules never end, so they are paused meanwhile: what they have added runs, but windows that the clock passes
+        add nothing and are not caught up later. Tasks of a paused source stay pending.
         """
         async with self._driving(raise_failures) as drive, schedules_paused(self._runtime):
             await drive.to_the_end()
@@ -169,46 +178,54 @@ class TestApp(DriverLimits):
         return AddedTasks(self._runtime)
 
     def now(self) -> datetime:
-        """Where the clock stands."""
+        """Returns the time of the clock."""
         return self.clock.moment()
 
     def tasks(self, task: object = None, /, *, state: str | None = None) -> list[TaskInfo]:
-        """All tasks in the order of adding, ended ones too: of one function (or name), in one state."""
+        """Returns tasks in the order of adding, ended ones too: all, or those of one function or name, in one state."""
         infos = self._added.all(None if task is None else self._added.source(task))
         return infos if state is None else [info for info in infos if info.state == TaskState(state)]
 
     def failed(self) -> list[TaskInfo]:
-        """Tasks that failed for good: ``.error`` says how, ``.errors`` has those of the attempts before."""
+        """Returns failed tasks: ``.error`` is the last error, ``.errors`` has those of earlier attempts."""
         return self.tasks(state="failed")
 
     def assert_added(
         self, task: object, arguments: Mapping[str, Any] | None = None, /, *, times: int | None = None, **more: Any
     ) -> TaskInfo:
-        """Such a task was added, whatever has become of it; answers with the newest.
+        """Asserts that such a task was added, whatever its state; returns the newest.
 
-        Some of its arguments are enough; defaults count as given. One whose name clashes goes into a dict::
+        Args:
+            task: A function, a consumer or a name.
+            arguments: Arguments whose names clash with those of this method.
+            times: How many such tasks there must be; None: at least one.
+            more: Some of its arguments; defaults count as given.
+
+        ::
 
             test.assert_added(send, to="ann", times=1)
             test.assert_added(send, {"times": 3})
         """
         __tracebackhide__ = True
-        source, wanted = self._added.source(task), {**(arguments or {}), **more}
-        found = self._added.like(source, wanted)
+        source = self._added.source(task)
+        wanted = {**(arguments or {}), **more}
+        found = self._added.matching(source, wanted)
         if not found or (times is not None and len(found) != times):
             count = "was not added" if not found else f"was added {len(found)} times, not {times}"
-            raise AssertionError(f"{shown(source, wanted)} {count}; {self._added.told(source)}")
+            raise AssertionError(f"{call_text(source, wanted)} {count}; {self._added.describe(source)}")
         return found[-1]
 
     def refute_added(self, task: object, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """No such task was added."""
+        """Asserts that no such task was added; parameters as in `assert_added`."""
         __tracebackhide__ = True
-        source, wanted = self._added.source(task), {**(arguments or {}), **more}
-        if self._added.like(source, wanted):
-            raise AssertionError(f"{shown(source, wanted)} was added; {self._added.told(source)}")
+        source = self._added.source(task)
+        wanted = {**(arguments or {}), **more}
+        if self._added.matching(source, wanted):
+            raise AssertionError(f"{call_text(source, wanted)} was added; {self._added.describe(source)}")
 
 
 class SyncTestApp:
-    """The verbs for tests that are not async: each runs an event loop of its own, in this thread."""
+    """The methods for tests that are not async: each runs an event loop in the current thread."""
 
     def __init__(self, test: TestApp) -> None:
         self._test = test
@@ -226,9 +243,9 @@ class SyncTestApp:
         if asyncio._get_running_loop() is not None:
             verb.close()
             raise SchedulerStateError("an event loop is running here: write `await test.advance(…)`, without `.sync`")
-        service = self._test.app.runtime.host
-        if service.status != "stopped" and service.loop is not None:  # app.background(), or a web server under test
-            return asyncio.run_coroutine_threadsafe(verb, service.loop).result()
-        # With a factory, so that the thread's own event loop is not touched.
+        host = self._test.app.runtime.host
+        if host.status != "stopped" and host.loop is not None:  # app.background(), or a web server under test
+            return asyncio.run_coroutine_threadsafe(verb, host.loop).result()
+        # With a factory, so that the event loop of the thread stays as it is.
         with asyncio.Runner(loop_factory=asyncio.new_event_loop) as runner:
             return runner.run(verb)

@@ -1,4 +1,4 @@
-"""What has been added, and what has become of it: for assertions and their messages."""
+"""The tasks of a test, for assertions and their messages."""
 
 from __future__ import annotations
 
@@ -31,22 +31,22 @@ class AddedTasks:
         self._runtime = runtime
 
     def all(self, source: str | None = None) -> list[TaskInfo]:
-        """In the order of adding."""
+        """Returns tasks in the order of adding."""
         infos = self._runtime.portal.run_sync(self._read)
         return [info for info in infos if source in (None, info.source)]
 
-    def like(self, source: str, wanted: Mapping[str, Any]) -> list[TaskInfo]:
-        """Those with these arguments, whatever the others are. Defaults count as given."""
+    def matching(self, source: str, wanted: Mapping[str, Any]) -> list[TaskInfo]:
+        """Returns the tasks with these arguments, whatever their others are. Defaults count as given."""
         parameters = self._parameters(source)
         unknown = wanted.keys() - parameters.keys() if parameters else ()
         if unknown and not any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
-            # A misspelt name would make refute_added() right about anything.
+            # With a misspelt name, refute_added() would always pass.
             raise ArgumentError(f"{source}() has no parameter {', '.join(unknown)}; it has {', '.join(parameters)}")
         defaults = {name: each.default for name, each in parameters.items() if each.default is not Parameter.empty}
         return [info for info in self.all(source) if _has({**defaults, **info.args}, wanted)]
 
     def source(self, task: object) -> str:
-        """The name behind a function, a consumer, an alias."""
+        """Returns the source of a function, a consumer or an alias."""
         definition = task.definition if isinstance(task, Enqueuer | ScheduledFunction) else None
         if isinstance(definition, RemoteDefinition):
             return definition.name
@@ -61,14 +61,14 @@ class AddedTasks:
         source = self._runtime.sources.get(name)
         return name if source is None else source.name
 
-    def told(self, source: str) -> str:
-        """What there is, to be read by somebody who expected something else."""
+    def describe(self, source: str) -> str:
+        """Describes the tasks there are, for the message of a failed assertion."""
         every = self.all()
         infos = [info for info in every if info.source == source]
         others = Counter(info.source for info in every if info.source != source)
         now = _moment(from_ms(self._runtime.clock.now()))
         lines = [f"at {now} there is of {source}:" if infos else f"there is no {source}"]
-        lines += [f"  {shown(source, info.args)} {_fate(info)}" for info in infos[-_SHOWN:]]
+        lines += [f"  {call_text(source, info.args)} {_state_text(info)}" for info in infos[-_SHOWN:]]
         if len(infos) > _SHOWN:
             lines.append(f"  and {len(infos) - _SHOWN} older")
         if others:
@@ -76,8 +76,8 @@ class AddedTasks:
         return "\n".join(lines)
 
     def _parameters(self, source: str) -> Mapping[str, Parameter]:
-        declared = self._runtime.sources.get(source)
-        return signature(declared.function).parameters if isinstance(declared, FunctionDefinition) else {}
+        definition = self._runtime.sources.get(source)
+        return signature(definition.function).parameters if isinstance(definition, FunctionDefinition) else {}
 
     async def _read(self, client: StoreClient) -> list[TaskInfo]:
         infos: list[TaskInfo] = []
@@ -91,11 +91,11 @@ class AddedTasks:
 
     def _info(self, record: Record, notes: Sequence[tuple[int, Note]]) -> TaskInfo:
         info = task_info(record, [note for _, note in notes])
-        declared = self._runtime.sources.get(record.source)
-        if not isinstance(declared, FunctionDefinition):
+        definition = self._runtime.sources.get(record.source)
+        if not isinstance(definition, FunctionDefinition):
             return info
         try:
-            args: dict[str, Any] = dict(declared.codec.decode(record.body)[0])
+            args: dict[str, Any] = dict(definition.codec.decode(record.body)[0])
         except ValueError:
             return info
         for name, parameter in self._parameters(record.source).items():
@@ -104,10 +104,10 @@ class AddedTasks:
         return replace(info, args=args)
 
 
-def shown(source: str, args: Mapping[str, Any]) -> str:
-    """A call, as it is written.
+def call_text(source: str, args: Mapping[str, Any]) -> str:
+    """A call as it is written in code.
 
-    >>> shown("send", {"to": "ann", "copies": 2})
+    >>> call_text("send", {"to": "ann", "copies": 2})
     "send(to='ann', copies=2)"
     """
     return f"{source}({', '.join(f'{name}={_short(repr(value))}' for name, value in args.items())})"
@@ -125,7 +125,7 @@ def _moment(moment: datetime) -> str:
     return moment.astimezone(UTC).replace(tzinfo=None).isoformat(" ", "milliseconds").removesuffix(".000")
 
 
-def _fate(info: TaskInfo) -> str:
+def _state_text(info: TaskInfo) -> str:
     match info.state:
         case TaskState.SCHEDULED:
             return f"scheduled for {_moment(info.schedule_at)}"

@@ -1,4 +1,4 @@
-"""Drives a worker by a manual clock, from alarm to alarm: what is below ``onthedot.testing``."""
+"""Drives a worker by a manual clock, from alarm to alarm."""
 
 from __future__ import annotations
 
@@ -22,15 +22,15 @@ from onthedot.runtime.runtime import Runtime
 from onthedot.schedules.definition import resolve_rule
 from onthedot.schedules.stored_rule import after_resume, decode_rule
 from onthedot.stores.contract import ChangeEntry, Lease, Record, Store
-from onthedot.testing.assertions import shown
+from onthedot.testing.assertions import call_text
 
-_AGES = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but a session's lease is
+_FAR = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but the lease of a session is
 _ENDED = ("succeeded", "failed", "cancelled")
 
 
 @dataclass(eq=False)
 class DriverLimits:
-    """How long is waited, really, and how much is too much."""
+    """How long a test waits in real time, and how many runs it takes for endless."""
 
     patience: float = 1.0
     give_up: float = 10.0
@@ -38,7 +38,7 @@ class DriverLimits:
 
 
 class BoundedClient(StoreClient):
-    """Does not wait for ever for a task that nobody runs."""
+    """A client whose waits end: a test that waits for a task without running it would hang."""
 
     def __init__(self, store: Store, config: ClientConfig, limits: DriverLimits) -> None:
         super().__init__(store, config)
@@ -49,90 +49,93 @@ class BoundedClient(StoreClient):
             return await super().wait_for_end(uuid, self._limits.give_up if timeout is None else timeout)
         except TimeoutError as error:
             how = "in a test tasks run inside advance(), run_until_idle() and drain(): call one of them first"
-            raise TimeoutError(f"{error}; {how}") from None  # a note would not come over from another thread
+            raise TimeoutError(f"{error}; {how}") from None  # a note would get lost on the way from another thread
 
 
 class ClockDriver:
-    """One call of a verb: it turns the clock and waits, really, for what runs."""
+    """One call of ``advance`` or ``drain``: it sets the clock and waits in real time for running tasks."""
 
-    def __init__(self, runtime: Runtime, clock: ManualClock, pace: DriverLimits) -> None:
+    def __init__(self, runtime: Runtime, clock: ManualClock, limits: DriverLimits) -> None:
         assert runtime.worker is not None
-        self._worker, self._store, self._clock, self._pace = runtime.worker, runtime.store, clock, pace
+        self._worker = runtime.worker
+        self._store = runtime.store
+        self._clock = clock
+        self._limits = limits
         self._cursor = ""
-        self._most = 0
-        self._here = 0  # runs at this moment
-        self._since: dict[Lease, float] = {}  # runs that wait for something, and since when
+        self._max_runs = 0
+        self._runs_now = 0  # at the current time of the clock
+        self._waiting_since: dict[Lease, float] = {}  # real time since when a run has not moved
         self.runs: Counter[str] = Counter()  # by source
         self.failed: list[str] = []
         self._worker.last_error = None
         self._worker.stop_purging()  # a test asserts on ended tasks
 
-    async def begin(self) -> None:
+    async def start(self) -> None:
         self._cursor = (await self._store.changes("", 1)).cursor
-        self._most = self._pace.most_runs + await self._left()
-        self._turn(ceil(self._clock.now()))  # due times are whole milliseconds, rounded up: so is the clock from here
+        self._max_runs = self._limits.most_runs + await self._alive()
+        self._set_clock(ceil(self._clock.now()))  # whole milliseconds, rounded up, as due times are
 
     async def until(self, target: int) -> None:
         while True:
-            idle = await self._settle()
-            due = self._next()
+            idle = await self._run_due()
+            due = self._next_alarm()
             if due is not None and due <= target:
-                self._turn(due)
-                self._here = 0
+                self._set_clock(due)
+                self._runs_now = 0
             elif idle:
-                self._turn(target)
+                self._set_clock(target)
                 return
 
     async def to_the_end(self) -> None:
         while True:
-            idle = await self._settle()
-            due = self._next()
-            if idle and (due is None or not await self._left()):
+            idle = await self._run_due()
+            due = self._next_alarm()
+            if idle and (due is None or not await self._alive()):
                 return
             if due is not None:
-                self._turn(due)
+                self._set_clock(due)
 
-    async def _settle(self) -> bool:
-        """Runs what is due. False: something runs that has not moved for a while."""
+    async def _run_due(self) -> bool:
+        """Runs due tasks. Returns False if a task runs that has not moved for a while."""
         worker = self._worker
         while True:
             worker.idle.clear()
-            worker.recheck()  # and once more after a look that moved something
+            worker.recheck()  # and again after a turn that changed something
             try:
-                async with asyncio.timeout(self._pace.patience):
+                async with asyncio.timeout(self._limits.patience):
                     await worker.idle.wait()
             except TimeoutError:
                 self._check_runs()
             if worker.last_error is not None:
                 raise worker.last_error
-            if not await self._moved():
+            if not await self._has_changed():
                 return worker.idle.is_set()
 
     def _check_runs(self) -> None:
         now = time.monotonic()
         runs = {run.lease: run for run in self._worker.runs if not run.ended}
-        self._since = {lease: self._since.get(lease, now - self._pace.patience) for lease in runs}
+        self._waiting_since = {lease: self._waiting_since.get(lease, now - self._limits.patience) for lease in runs}
         stuck = [
-            shown(runs[lease].record.source, runs[lease].arguments)
-            for lease, since in self._since.items()
-            if now - since >= self._pace.give_up
+            call_text(runs[lease].record.source, runs[lease].arguments)
+            for lease, since in self._waiting_since.items()
+            if now - since >= self._limits.give_up
         ]
         if stuck:
-            due = self._next()
+            due = self._next_alarm()
             later = "" if due is None else f". The next alarm is at {from_ms(due)}: advance() that far in one call"
-            raise TimeoutError(f"still running after {self._pace.give_up:g} real seconds: {', '.join(stuck)}{later}")
+            raise TimeoutError(f"still running after {self._limits.give_up:g} real seconds: {', '.join(stuck)}{later}")
 
-    async def _moved(self) -> bool:
+    async def _has_changed(self) -> bool:
         before = self._cursor
         while (page := await self._store.changes(self._cursor, 1000)).entries:
             self._cursor = page.cursor
             for entry in page.entries:
                 self._count(entry)
-        if self._here > self._most:
+        if self._runs_now > self._max_runs:
             source, times = self.runs.most_common(1)[0]
             raise RuntimeError(
-                f"{self._here} runs and no end, {times} of {source}: does it add, retry or snooze itself for ever? "
-                f"If not, allow more: most_runs is {self._pace.most_runs}"
+                f"{self._runs_now} runs and no end, {times} of {source}: does it add, retry or snooze itself for ever? "
+                f"If not, allow more: most_runs is {self._limits.most_runs}"
             )
         return self._cursor != before
 
@@ -141,43 +144,44 @@ class ClockDriver:
             uuid, source, state = transition.uuid, transition.source, transition.state
             if state == "running":
                 self.runs[source] += 1
-                self._here += 1
+                self._runs_now += 1
             elif state == "failed":
                 self.failed.append(uuid)
 
-    async def _left(self) -> int:
+    async def _alive(self) -> int:
         return sum(count for (_, state), count in (await self._store.tally()).items() if state not in _ENDED)
 
-    def _next(self) -> int | None:
-        """The next alarm, in whole milliseconds: a limit's may lie between two."""
-        now, due = self._clock.now(), self._clock.next_timer()
-        return None if due is None or due > now + _AGES else max(ceil(due), int(now) + 1)
+    def _next_alarm(self) -> int | None:
+        """The next alarm, in whole milliseconds: that of a limit may lie between two."""
+        now = self._clock.now()
+        due = self._clock.next_timer()
+        return None if due is None or due > now + _FAR else max(ceil(due), int(now) + 1)
 
-    def _turn(self, moment: int) -> None:
+    def _set_clock(self, moment: int) -> None:
         self._clock.advance(moment - self._clock.now())
 
 
 @asynccontextmanager
-async def drive(runtime: Runtime, clock: ManualClock, pace: DriverLimits) -> AsyncGenerator[ClockDriver, None]:
-    """With a worker that lives as long as the block does, or with the one that works on this loop already."""
-    service = runtime.host
-    own = service.status == "stopped"
-    if not own and service.loop is not asyncio.get_running_loop():
+async def drive(runtime: Runtime, clock: ManualClock, limits: DriverLimits) -> AsyncGenerator[ClockDriver, None]:
+    """Drives the worker of this loop; if none runs, one that lives as long as the block."""
+    host = runtime.host
+    own = host.status == "stopped"
+    if not own and host.loop is not asyncio.get_running_loop():
         raise SchedulerStateError(f"app {runtime.name!r} works on another event loop: `.sync` drives it there")
     before = set(threading.enumerate())
     if own:
-        await service.start()
+        await host.start()
     try:
-        drive = ClockDriver(runtime, clock, pace)
-        await drive.begin()
-        yield drive
+        driver = ClockDriver(runtime, clock, limits)
+        await driver.start()
+        yield driver
     finally:
         if own:
             await _stop(runtime, before)
 
 
 async def _stop(runtime: Runtime, before: set[threading.Thread]) -> None:
-    """Nothing is left: no task on this loop, and no thread but one that will not return."""
+    """Stops the worker and leaves nothing: no task on this loop, and no thread but one that does not return."""
     worker = runtime.worker
     assert worker is not None
     await runtime.host.stop(0)
@@ -195,7 +199,7 @@ async def _stop(runtime: Runtime, before: set[threading.Thread]) -> None:
 
 @asynccontextmanager
 async def schedules_paused(runtime: Runtime) -> AsyncGenerator[None, None]:
-    """No schedule fires; windows that pass meanwhile are not caught up."""
+    """Pauses all schedules; windows that pass meanwhile are not caught up."""
     store = runtime.store
     alive = [each for each in (await store.schedules()) if not each.paused]
     names = {each.name for each in alive}
