@@ -2,6 +2,6 @@
 
 from tests.acceptance.queues import queue, start, url
 from tests.acceptance.scripts import nothing_stays, script
-from tests.acceptance.shared import file, hasty, store
+from tests.acceptance.shared import fast_thread_switches, file, store
 
-__all__ = ["file", "hasty", "nothing_stays", "queue", "script", "start", "store", "url"]
+__all__ = ["fast_thread_switches", "file", "nothing_stays", "queue", "script", "start", "store", "url"]

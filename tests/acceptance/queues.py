@@ -1,4 +1,4 @@
-"""Row D: queues on every store, and what its tests wait for."""
+"""Row D: queues on every store, and conditions that the tests wait for."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from tests.support.services import valkey
 SERVERS = [pytest.param(kind, marks=pytest.mark.once) for kind in ("redis", "postgres")]  # the same on every Python
 STORES = ["memory", "sqlite", *SERVERS]
 SHARED = ["sqlite", *SERVERS]  # by several processes
-A_YEAR = 31_536_000  # seconds: as lease, since a clock that is turned leaps over beats
+A_YEAR = 31_536_000  # seconds; the lease, because a driven clock skips heartbeats
 PROGRAM = Path(__file__).parents[1] / "support" / "programs" / "mq_worker.py"
 
 
@@ -40,7 +40,7 @@ def url(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def queue(url: str) -> Iterator[Callable[..., MessageQueue]]:
-    """Makes queues on the store of the test, by its clock if one is given."""
+    """Creates queues on the store of the test, with the given clock."""
     with ExitStack() as stack:
 
         def make(clock: ManualClock | None = None, **config: Any) -> MessageQueue:
@@ -58,7 +58,7 @@ async def started(mq: MessageQueue) -> AsyncIterator[MessageQueue]:
         try:
             yield mq
         finally:
-            await mq.stop(timeout=0)  # by the test's clock, a handler may wait for ever
+            await mq.stop(timeout=0)  # with a driven clock a handler may wait forever
 
 
 async def state(mq: MessageQueue, uuid: str) -> str:
@@ -75,7 +75,7 @@ async def succeeded(mq: MessageQueue, topic: str, count: int) -> bool:
 
 @pytest.fixture
 def start() -> Iterator[Callable[..., subprocess.Popen[str]]]:
-    """Starts processes that handle messages; killed in the end if they have not ended by themselves."""
+    """Starts processes that handle messages; they are killed at the end of the test."""
     started: list[subprocess.Popen[str]] = []
 
     def begin(url: str, file: Path, **env: str) -> subprocess.Popen[str]:

@@ -1,4 +1,4 @@
-"""Row C: scripts as people run them, in a process of their own, from a file."""
+"""Row C: scripts that run from a file in their own process, as users run them."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waits import SOON, wait_until
 
 
 class Script:
-    """A script in a folder of its own; what it prints is JSON, a line a value."""
+    """A script in its own folder. It prints one JSON value per line."""
 
     def __init__(self, folder: Path, text: str) -> None:
         self.path = folder / "script.py"
@@ -62,7 +62,7 @@ def script(tmp_path: Path) -> Callable[[str], Script]:
 
 @pytest.fixture
 def nothing_stays(monkeypatch: pytest.MonkeyPatch) -> Iterator[None]:
-    with tempfile.TemporaryDirectory(prefix="c-") as folder:  # its own: others run here too, and make theirs in /tmp
+    with tempfile.TemporaryDirectory(prefix="c-") as folder:  # other test runs use the shared folder
         monkeypatch.setenv("TMPDIR", folder)
         monkeypatch.setattr(tempfile, "tempdir", folder)
         yield

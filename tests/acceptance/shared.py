@@ -1,4 +1,4 @@
-"""Row B: the scheduler of this process, one for each test."""
+"""Row B: the shared scheduler, new for each test."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work
 from tests.support.waits import until
 
-PAST = datetime(2026, 1, 1, tzinfo=UTC)  # due, whatever the clock says
+PAST = datetime(2026, 1, 1, tzinfo=UTC)  # due by every clock
 FIELDS = {
     "status": str, "poll_interval": int, "queue_count": int, "scheduled_count": int, "enabled_scheduled_count": int,
     "running_count": int, "is_executing": bool, "current_task_id": (str, type(None)), "updated_at": str,
@@ -60,7 +60,7 @@ def add(source: str, n: object = None, at: datetime = PAST) -> TaskHandle[Any]:
 
 
 def shared_status() -> dict[str, Any]:
-    """The eight that a test can know; all nine are checked for what they are."""
+    """The eight fields with known values; checks the types of all nine."""
     status = get_scheduler_status()
     assert list(status) == list(FIELDS)
     assert [name for name, kind in FIELDS.items() if not isinstance(status[name], kind)] == []
@@ -79,13 +79,13 @@ def driven(clock: ManualClock) -> Iterator[None]:
 
 
 async def asleep(clock: ManualClock, seconds: float) -> None:
-    """Until the scheduler sleeps, and will wake in so many seconds: a clock that is turned before has no effect."""
+    """Waits until the scheduler sleeps with a timer in this many seconds; advancing the clock before has no effect."""
     await until(lambda: clock.next_timer() == clock.now() + seconds * 1000)
 
 
 @pytest.fixture
-def hasty() -> Iterator[None]:
-    """Threads change places at every chance."""
+def fast_thread_switches() -> Iterator[None]:
+    """Threads are switched as often as possible."""
     before = sys.getswitchinterval()
     sys.setswitchinterval(1e-6)
     yield

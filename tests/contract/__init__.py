@@ -1,8 +1,7 @@
-"""What every store must do, one file a facet: the same tests over every kind of store.
+"""The conformance suite: one file per facet of the contract, the same tests over every kind of store.
 
-A kind is a function that makes a store over a clock which the tests turn; `conftest.py` lists them. `exercise` is the
-one way in: it opens the store, runs a test and then looks, through the contract only, whether the store still agrees
-with itself.
+A kind is a function that creates a store with a driven clock; `conftest.py` lists them. Every test runs in `exercise`,
+which opens the store, runs the test and then checks, through the contract only, that the store is consistent.
 """
 
 from __future__ import annotations

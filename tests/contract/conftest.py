@@ -1,4 +1,4 @@
-"""The kinds of stores, and how a test of this folder gets one."""
+"""The kinds of stores, and the fixtures that create them."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from tests.support.services.postgres import KeptStore
 
 
 class Awaited:
-    """A naive store with the colour of the contract: the suite also tests the model that others are compared with."""
+    """The naive store with async methods: the suite also tests the model that the stores are compared with."""
 
     traits = StoreTraits(shared=False, synchronous=True, cancel_safe=True)
 
@@ -42,20 +42,25 @@ class Awaited:
     async def close(self) -> None: ...
 
 
-FILES, NUMBERS = TemporaryDirectory(prefix="contract-"), count()  # gone with the run
+FILES, NUMBERS = TemporaryDirectory(prefix="contract-"), count()  # deleted at the end of the run
 STORES: dict[str, MakeStore] = {
     "memory": MemoryStore,
     "naive": lambda clock: cast("Store", Awaited(clock)),
     "sqlite": lambda clock: SqliteStore(Path(FILES.name, f"{next(NUMBERS)}.db"), clock),
     "redis": lambda clock: RedisStore(valkey.url(), clock, valkey.new_name()),
-    "limited": lambda clock: RedisStore(valkey.limited_url(), clock, valkey.new_name()),  # a user with few rights
+    "limited": lambda clock: RedisStore(valkey.limited_url(), clock, valkey.new_name()),  # a user with minimal rights
 }
-SERVERS = ("postgres", "pooled")  # real ones, which a fixture starts; pooled: as a role with few rights, by PgBouncer
+SERVERS = ("postgres", "pooled")  # started by fixtures; pooled: as a role with minimal rights, through PgBouncer
 WITHOUT = {
     "naive": ("capabilities", "batch_bounds", "hints", "changes", "handoff_offer")
-}  # facets that a kind does not have
-VERSIONED = ("add", "claim_repeat", "hints", "settle")  # facets in which drivers meet every Python; the rest: the first
-ONLY = {  # other ways to a store that is tested in full: these facets, on one Python, unless ONTHEDOT_FAULTS=long
+}  # facets that a kind does not implement
+VERSIONED = (
+    "add",
+    "claim_repeat",
+    "hints",
+    "settle",
+)  # facets that use most of a driver run on every Python
+ONLY = {  # other connections to a store that is tested in full: these facets, unless ONTHEDOT_FAULTS=long
     "limited": ("hints", "notes", "schedules"),
     "pooled": ("hints", "notes", "settle"),
 }
@@ -67,7 +72,7 @@ def clock() -> ManualClock:
 
 
 def _is_same_on_every_python(kind: str, facet: str) -> bool:
-    """A verb of these is a script in the server."""
+    """Whether the verbs run inside a server, so that the Python version does not matter."""
     return kind in ONLY or (kind in ("redis", *SERVERS) and facet not in VERSIONED)
 
 
@@ -98,7 +103,7 @@ def store(request: pytest.FixtureRequest, clock: ManualClock) -> Iterator[Store]
 
 @pytest.fixture
 def worker(store: Store) -> Worker:
-    """A session; the first thing it does in a test is `await worker.beat()`, unless the test is about not doing so."""
+    """A session; tests begin with `await worker.heartbeat()`, unless they are about a missing heartbeat."""
     return Worker(store, "w1")
 
 

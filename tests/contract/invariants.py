@@ -1,4 +1,4 @@
-"""What is true of a store at any moment, seen through the contract only."""
+"""Invariants of a store, checked through the contract only."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ ENDED = ("succeeded", "failed", "cancelled")
 
 
 async def every(store: Inspect, where: Mapping[str, str] | None = None, limit: int = 100) -> list[Record]:
-    """All that match, page by page."""
+    """All matching records, page by page."""
     rows: list[Record] = []
     after: str | None = None
     while True:

@@ -1,4 +1,4 @@
-"""One line a step, so that the tests read like sentences."""
+"""Helpers with one line per step."""
 
 from __future__ import annotations
 
@@ -28,19 +28,19 @@ from onthedot.stores.contract import (
     Verdict,
 )
 
-LEASE = 86_400_000  # nobody dies by accident; tests of dying say when
-PLACES = ("at", "after", "lane", "unique")  # fields of a new task; everything else is policy
+LEASE = 86_400_000  # long enough that no session dies by accident
+PLACES = ("at", "after", "lane", "unique")  # fields of a new task; all others belong to its policy
 _numbers = count(1)
 
 
 def _new_uuid() -> str:
-    """Of the usual form and of another in turn: a store may keep them in different ways."""
+    """Alternates between the usual form and another one, because a store may encode them differently."""
     number = next(_numbers)
     return f"t{number:06}" if number % 2 else str(UUID(int=number << 80))
 
 
 def task(source: str = "a", uuid: str | None = None, body: bytes = b"{}", **options: Any) -> NewTask:
-    """A new task; what is not a field of it is its policy's."""
+    """A new task; other keywords are fields of its policy."""
     own = {name: options.pop(name) for name in PLACES if name in options}
     return NewTask(uuid or _new_uuid(), source, body, policy=Policy(**options), **own)
 
@@ -76,7 +76,7 @@ async def limit(store: Store, name: str, **fields: Any) -> None:
 
 
 class Worker:
-    """A session that numbers its asks, and remembers under which fence it got what."""
+    """A session that numbers its requests and remembers the lease of each task."""
 
     def __init__(self, store: Store, name: str) -> None:
         self.store, self.name, self.number = store, name, 0
@@ -116,11 +116,11 @@ class Worker:
         return turn.claim
 
     async def runs(self, *sources: str, **options: Any) -> list[str]:
-        """Claims, and answers with the uuids of what it is to run."""
+        """Claims, and returns the uuids of the tasks to run."""
         return names((await self.claim(*sources, **options)).tasks)
 
     async def chores(self, **options: Any) -> dict[str, str]:
-        """Claims nothing but chores: uuid → why."""
+        """Claims chores only: uuid → reason."""
         options = {"total": 0} | options
         return {record.uuid: record.history.reason for record in (await self.claim(**options)).chores}
 

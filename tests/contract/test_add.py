@@ -9,22 +9,22 @@ from onthedot.stores.contract import BATCH, NO_HISTORY, Added, NewTask, Policy, 
 from tests.contract.steps import Worker, add, look, state, states, task, tasks
 
 
-async def test_what_is_due_and_free_is_ready_at_once(store: Store) -> None:
+async def test_due_task_without_a_lane_is_ready_at_once(store: Store) -> None:
     (uuid,) = await add(store, task())
     assert await state(store, uuid) == "ready"
 
 
-async def test_what_is_due_later_waits(store: Store, clock: ManualClock) -> None:
+async def test_task_due_later_is_scheduled(store: Store, clock: ManualClock) -> None:
     later, soon = await add(store, task(at=floor(clock.now()) + 1), task(after=1))
     assert await states(store, [later, soon]) == ["scheduled", "scheduled"]
 
 
-async def test_what_has_a_lane_waits_for_its_alarm_even_if_due(store: Store) -> None:
+async def test_due_task_with_a_lane_waits_for_its_alarm(store: Store) -> None:
     (uuid,) = await add(store, task(lane="a/k"))
     assert await state(store, uuid) == "scheduled"
 
 
-async def test_a_time_in_the_past_stays_as_it_is(store: Store, clock: ManualClock) -> None:
+async def test_due_time_in_the_past_is_kept(store: Store, clock: ManualClock) -> None:
     at = floor(clock.now()) - 5000
     (uuid,) = await add(store, task(at=at))
     record = await look(store, uuid)
@@ -39,7 +39,7 @@ async def test_due_times_are_rounded_up_and_adding_times_down(store: Store, cloc
     assert (record.due, record.added) == (ceil(now + 10), floor(now))
 
 
-async def test_now_is_not_rounded_up(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_task_for_now_is_due_at_once(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     clock.advance(0.25)
     (uuid,) = await add(store, task())
@@ -47,7 +47,7 @@ async def test_now_is_not_rounded_up(store: Store, worker: Worker, clock: Manual
     assert await worker.runs() == [uuid]
 
 
-async def test_a_record_has_all_that_was_added(store: Store, clock: ManualClock) -> None:
+async def test_record_has_every_field_of_the_new_task(store: Store, clock: ManualClock) -> None:
     policy = Policy(
         priority=7,
         boost=420_000,
@@ -68,7 +68,7 @@ async def test_a_record_has_all_that_was_added(store: Store, clock: ManualClock)
     assert (record.attempt, record.rank) == (1, record.due - 420_000)
 
 
-async def test_seq_grows_by_one_for_every_fresh_task(store: Store) -> None:
+async def test_seq_grows_by_one_for_every_new_task(store: Store) -> None:
     first, again, second = task(), task(), task(unique="k")
     await store.add([first, again])
     await store.add([first])
@@ -78,20 +78,20 @@ async def test_seq_grows_by_one_for_every_fresh_task(store: Store) -> None:
     assert [record.seq - records[0].seq for record in records] == [0, 1, 2, 3]
 
 
-async def test_the_same_uuid_again_changes_nothing(store: Store) -> None:
+async def test_second_add_of_a_uuid_changes_nothing(store: Store) -> None:
     assert list(await store.add([task(uuid="u", body=b"1", priority=3)])) == [Added("u", fresh=True)]
     before = await look(store, "u")
     assert list(await store.add([task(uuid="u", body=b"2", source="b", after=5000)])) == [Added("u", fresh=False)]
     assert await look(store, "u") == before
 
 
-async def test_the_same_uuid_twice_in_one_call(store: Store) -> None:
+async def test_uuid_twice_in_one_call_is_stored_once(store: Store) -> None:
     answers = await store.add([task(uuid="u", body=b"1"), task(uuid="u", body=b"2")])
     assert list(answers) == [Added("u", fresh=True), Added("u", fresh=False)]
     assert (await look(store, "u")).body == b"1"
 
 
-async def test_the_same_uuid_after_it_ended(store: Store, worker: Worker) -> None:
+async def test_uuid_of_an_ended_task_is_not_added_again(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.run_to_failure(uuid)
@@ -99,7 +99,7 @@ async def test_the_same_uuid_after_it_ended(store: Store, worker: Worker) -> Non
     assert await state(store, uuid) == "failed"
 
 
-async def test_a_whole_add_can_be_repeated(store: Store) -> None:
+async def test_add_of_several_tasks_can_be_repeated(store: Store) -> None:
     new = [task(), task(after=50), task(lane="a/k"), task(unique="k"), task(unique="k")]
     first = await store.add(new)
     before = await store.get([added.uuid for added in first])
@@ -109,11 +109,11 @@ async def test_a_whole_add_can_be_repeated(store: Store) -> None:
     assert list(await store.get([added.uuid for added in first])) == list(before)
 
 
-async def test_nothing_added(store: Store) -> None:
+async def test_add_of_no_task_returns_nothing(store: Store) -> None:
     assert list(await store.add([])) == []
 
 
-async def test_a_full_batch(store: Store, worker: Worker) -> None:
+async def test_add_of_a_full_batch_keeps_the_order(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     new = tasks(BATCH)
     answers = await store.add(new)
@@ -121,9 +121,9 @@ async def test_a_full_batch(store: Store, worker: Worker) -> None:
     assert await worker.runs(total=BATCH) == [one.uuid for one in new]
 
 
-async def test_a_batch_of_equals_that_is_due_later(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_batch_of_equal_tasks_is_due_later(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
-    new = tasks(1200, after=50, boost=7)  # a store may keep its books by the thousand
+    new = tasks(1200, after=50, boost=7)  # a store may group tasks by the thousand
     assert all(added.fresh for added in await store.add(new))
     assert (await store.tally())["a", "scheduled"] == 1200
     record = await look(store, new[-1].uuid)
@@ -133,8 +133,8 @@ async def test_a_batch_of_equals_that_is_due_later(store: Store, worker: Worker,
     assert await worker.runs(total=BATCH) == [one.uuid for one in new[:BATCH]]
 
 
-async def test_equals_but_for_their_names(store: Store, worker: Worker) -> None:
-    """As long, longer, in other letters, of nothing but spaces: each is what it was."""
+async def test_equal_tasks_keep_their_different_uuids(store: Store, worker: Worker) -> None:
+    """Uuids of the same length, longer, with other letters or only spaces are kept."""
     await worker.heartbeat()
     names = ["a1", "b2", "ü2", "c", "d" * 31, "e" * 32, " " * 32, "f" * 200]
     for chosen in (names, names[:2], names[2:3], names[4:5], names[6:7], names[7:]):
@@ -146,7 +146,7 @@ async def test_equals_but_for_their_names(store: Store, worker: Worker) -> None:
         assert await worker.runs(total=BATCH) == fresh
 
 
-async def test_equals_of_which_some_are_known(store: Store) -> None:
+async def test_batch_with_known_uuids_adds_only_the_new_ones(store: Store) -> None:
     old = tasks(3, body=b"1")
     await store.add(old)
     new = [task(body=b"2"), task(uuid=old[1].uuid, body=b"2"), task(body=b"3")]

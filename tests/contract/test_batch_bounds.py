@@ -1,4 +1,4 @@
-"""bounds: no call loops without one, however many tasks a limit holds back. Not for the naive store, which does."""
+"""bounds: every call is bounded, also with many blocked tasks. The naive store has no bounds."""
 
 from __future__ import annotations
 
@@ -10,8 +10,8 @@ from onthedot.stores.contract import BATCH, Store
 from tests.contract.steps import Worker, add, limit, names, task, tasks
 
 
-async def test_no_claim_walks_past_more_than_a_batch_of_a_lane_that_has_closed(store: Store, worker: Worker) -> None:
-    """A key that is paused when all of its tasks are let in already: they go back behind it a batch a claim."""
+async def test_claim_parks_at_most_a_batch_of_a_paused_lane(store: Store, worker: Worker) -> None:
+    """A key is paused when all its tasks are admitted already: each claim parks a batch of them."""
     await worker.heartbeat()
     await add(store, *tasks(BATCH, lane="a/k"))
     await add(store, *tasks(BATCH, lane="a/k"))
@@ -33,7 +33,7 @@ async def test_no_claim_walks_past_more_than_a_batch_of_a_lane_that_has_closed(s
 
 
 async def parked(store: Store, worker: Worker, number: int, **options: Any) -> None:
-    """So many of a key that may run one at a time, and does."""
+    """This many parked tasks of a key with a cap of one."""
     await limit(store, "a/*", cap=1)
     for _ in range(0, number, BATCH):
         await add(store, *tasks(BATCH, lane="a/blocked", **options))
@@ -42,14 +42,14 @@ async def parked(store: Store, worker: Worker, number: int, **options: Any) -> N
     assert (await store.tally())["a", "parked"] == number - 1
 
 
-async def test_a_key_that_is_held_back_holds_up_no_other(store: Store, worker: Worker) -> None:
+async def test_blocked_key_does_not_block_other_keys(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
-    await parked(store, worker, 3 * BATCH, boost=10 * 60_000)  # they would be first, too
+    await parked(store, worker, 3 * BATCH, boost=10 * 60_000)  # they have the lower rank
     (other,) = await add(store, task(lane="a/other"))
     assert await worker.runs(total=1) == [other]
 
 
-async def test_the_first_of_a_key_goes_on_when_its_lane_opens(store: Store, worker: Worker) -> None:
+async def test_first_parked_task_starts_when_its_lane_has_capacity(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     uuids = await add(store, *tasks(BATCH, lane="a/k"))
@@ -60,7 +60,7 @@ async def test_the_first_of_a_key_goes_on_when_its_lane_opens(store: Store, work
         assert names(turn.claim.tasks) == [after]
 
 
-async def test_a_paused_source_holds_up_no_other(store: Store, worker: Worker) -> None:
+async def test_paused_source_does_not_block_other_sources(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     for _ in range(3):
         await add(store, *tasks(BATCH, "paused", boost=10 * 60_000))
@@ -68,12 +68,12 @@ async def test_a_paused_source_holds_up_no_other(store: Store, worker: Worker) -
     (other,) = await add(store, task("a"))
     claimed = await worker.claim("paused", "a", total=1)
     assert names(claimed.tasks) == [other]
-    assert claimed.idle == {"paused": None, "a": None}, "nobody asks for it again before somebody resumes it"
+    assert claimed.idle == {"paused": None, "a": None}, "it is idle until it is resumed"
     assert claimed.next_in is None or claimed.next_in > 1000
 
 
-async def test_many_lanes_fill_up_at_once(store: Store, worker: Worker, clock: ManualClock) -> None:
-    """A key each, one a second each: all are let in when their second is over, a batch a claim."""
+async def test_many_lanes_are_refilled_in_batches(store: Store, worker: Worker, clock: ManualClock) -> None:
+    """One task per key, one per second and key: after a second each claim admits a batch."""
     await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=1)
     first = await add(store, *(task(lane=f"a/{key}") for key in range(BATCH)))
@@ -91,8 +91,10 @@ async def test_many_lanes_fill_up_at_once(store: Store, worker: Worker, clock: M
     assert sorted(running) == sorted(second)
 
 
-async def test_lanes_that_are_over_are_forgotten(store: Store, worker: Worker, clock: ManualClock) -> None:
-    """They come back as they were: those with tokens left full, the others not."""
+async def test_empty_lanes_are_purged_and_return_with_their_tokens(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    """They return with the same number of tokens."""
     await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=2)
     await limit(store, "b/*", cap=1)

@@ -1,4 +1,4 @@
-"""What only some stores do, where they do it."""
+"""Capabilities that only some stores have."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onthedot.stores.memory import MemoryStore
 from onthedot.stores.sqlite import SqliteStore
 
 
-async def test_a_server_says_what_it_is_and_what_time_it_has(store: Store, clock: ManualClock) -> None:
+async def test_server_info_has_program_and_time(store: Store, clock: ManualClock) -> None:
     if isinstance(store, (MemoryStore, SqliteStore)):
         assert not isinstance(store, HasServerInfo)
         return

@@ -23,14 +23,14 @@ def about(entries: Sequence[ChangeEntry], uuid: str) -> bool:
     return any(transition.uuid == uuid for entry in entries for transition in entry.transitions)
 
 
-async def test_from_now_there_is_nothing_yet(store: Store) -> None:
+async def test_change_feed_from_now_is_empty(store: Store) -> None:
     await add(store, task())
     cursor = await now(store)
     page = await store.changes(cursor, 10)
     assert (list(page.entries), page.cursor) == ([], cursor)
 
 
-async def test_there_is_one_entry_per_call(store: Store, worker: Worker) -> None:
+async def test_change_feed_has_one_entry_per_call(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     cursor = await now(store)
     first, second = await add(store, *tasks(2))
@@ -43,7 +43,7 @@ async def test_there_is_one_entry_per_call(store: Store, worker: Worker) -> None
     assert len(await entries(store, cursor)) == 3
 
 
-async def test_every_transition_leaves_an_entry(store: Store, worker: Worker, other: Worker) -> None:
+async def test_every_transition_has_an_entry(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task())
@@ -88,7 +88,7 @@ async def test_reading_continues_from_a_cursor(store: Store) -> None:
     assert await now(store) == cursor
 
 
-async def test_a_call_that_changes_nothing_leaves_no_entry(store: Store, worker: Worker) -> None:
+async def test_call_without_a_transition_has_no_entry(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     new = task()
     await store.add([new])
@@ -101,7 +101,7 @@ async def test_a_call_that_changes_nothing_leaves_no_entry(store: Store, worker:
     assert await entries(store, cursor) == []
 
 
-async def test_a_task_that_was_moved_away_and_comes_back_leaves_an_entry(store: Store) -> None:
+async def test_return_of_a_moved_task_has_an_entry(store: Store) -> None:
     (uuid,) = await add(store, task("a", "t1"))
     mover = Mover(store, "m1")
     there = await away(mover, uuid)

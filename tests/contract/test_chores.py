@@ -1,4 +1,4 @@
-"""chores: what must end without running is handed out, leased, outside all limits, and settled by whoever got it."""
+"""chores: tasks that must end without running are leased outside all limits, and settled."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from onthedot.stores.contract import CHORES, CLIENT_LEASE, Lease, Store
 from tests.contract.steps import Worker, add, limit, look, names, state, states, task, tasks
 
 
-async def test_cancel_leases_what_nobody_holds(store: Store, worker: Worker) -> None:
+async def test_cancel_leases_pending_tasks_to_the_caller(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/k", cap=0)
     ready, later, laned = await add(store, task(), task(after=1000), task(lane="a/k"))
@@ -23,7 +23,7 @@ async def test_cancel_leases_what_nobody_holds(store: Store, worker: Worker) -> 
     ] * 3
 
 
-async def test_what_is_cancelled_does_not_run(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
+async def test_cancelled_task_does_not_run(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     uuids = await add(store, task(), task(after=100), task(lane="a/k"))
@@ -35,7 +35,7 @@ async def test_what_is_cancelled_does_not_run(store: Store, worker: Worker, othe
     assert [(await look(store, uuid)).history.started for uuid in uuids] == [None] * 3
 
 
-async def test_cancel_flags_what_runs(store: Store, worker: Worker, other: Worker) -> None:
+async def test_cancel_marks_running_tasks(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task())
@@ -47,7 +47,7 @@ async def test_cancel_flags_what_runs(store: Store, worker: Worker, other: Worke
     assert await worker.settle(worker.done(uuid)) == ["ok"]
 
 
-async def test_cancel_again_doubles_nothing(store: Store, worker: Worker, other: Worker) -> None:
+async def test_second_cancel_changes_nothing(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task())
@@ -57,7 +57,7 @@ async def test_cancel_again_doubles_nothing(store: Store, worker: Worker, other:
     assert await worker.settle(worker.cancelled(uuid)) == ["ok"]
 
 
-async def test_cancel_of_what_is_over_or_unknown_is_nothing(store: Store, worker: Worker) -> None:
+async def test_cancel_ignores_ended_and_unknown_tasks(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.run_to_failure(uuid)
@@ -67,7 +67,9 @@ async def test_cancel_of_what_is_over_or_unknown_is_nothing(store: Store, worker
     assert await look(store, uuid) == before
 
 
-async def test_a_client_is_a_session_for_a_while(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_client_that_cancels_has_a_session_for_the_client_lease(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     client = Worker(store, "client")
     first, second = await add(store, *tasks(2, after=1_000_000))
@@ -83,7 +85,7 @@ async def test_a_client_is_a_session_for_a_while(store: Store, worker: Worker, c
 
 
 @pytest.mark.parametrize("how", ["retry", "snooze", "release"])
-async def test_what_is_flagged_does_not_run_again(store: Store, worker: Worker, other: Worker, how: str) -> None:
+async def test_cancel_requested_task_is_not_requeued(store: Store, worker: Worker, other: Worker, how: str) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task())
@@ -97,7 +99,9 @@ async def test_what_is_flagged_does_not_run_again(store: Store, worker: Worker, 
 
 
 @pytest.mark.parametrize("how", ["death", "close"])
-async def test_what_is_flagged_does_not_come_back(store: Store, worker: Worker, other: Worker, how: str) -> None:
+async def test_cancel_requested_task_of_an_ended_session_becomes_a_chore(
+    store: Store, worker: Worker, other: Worker, how: str
+) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task())
@@ -107,7 +111,9 @@ async def test_what_is_flagged_does_not_come_back(store: Store, worker: Worker, 
     assert await other.chores() == {uuid: "cancel"}
 
 
-async def test_whatever_the_room_limits_and_pauses(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_chores_are_handed_out_in_spite_of_limits_and_pauses(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     await limit(store, "a", cap=0, paused=True)
     await limit(store, "a/k", cap=0, rate=1.0, paused=True)
@@ -116,7 +122,7 @@ async def test_whatever_the_room_limits_and_pauses(store: Store, worker: Worker,
     assert await worker.chores(total=0, suspects=0, pools=[]) == dict.fromkeys(uuids, "expired")
 
 
-async def test_a_chore_is_leased_like_a_run(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
+async def test_chore_is_leased_like_a_run(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task(expires=10))
@@ -129,7 +135,7 @@ async def test_a_chore_is_leased_like_a_run(store: Store, worker: Worker, other:
     assert await state(store, uuid) == "cancelled"
 
 
-async def test_no_more_than_so_many_at_a_time(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_claim_returns_a_bounded_number_of_chores(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     uuids = await add(store, *tasks(CHORES + 1, expires=10))
     clock.advance(10)
@@ -141,14 +147,16 @@ async def test_no_more_than_so_many_at_a_time(store: Store, worker: Worker, cloc
     assert not claimed.more
 
 
-async def test_in_the_order_of_becoming_chores(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_chores_come_in_the_order_in_which_they_became_chores(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     late, early = await add(store, task(expires=20), task(expires=10))
     clock.advance(20)
     assert names((await worker.claim(total=0)).chores) == [early, late]
 
 
-async def test_strays_are_chores_where_nobody_else_could_know_them(store: Store, worker: Worker) -> None:
+async def test_tasks_of_unknown_sources_are_chores_in_a_private_store(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     mine, unasked, stray, later = await add(store, task("a"), task("b"), task("c"), task("c", after=1000))
     claimed = await worker.claim("a", known=frozenset({"a", "b"}))
@@ -158,14 +166,14 @@ async def test_strays_are_chores_where_nobody_else_could_know_them(store: Store,
     assert await worker.settle(worker.failed(stray)) == ["ok"]
 
 
-async def test_without_a_list_of_known_ones_strays_stay(store: Store, worker: Worker) -> None:
+async def test_tasks_of_unknown_sources_stay_without_known_sources(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (stray,) = await add(store, task("c"))
     assert await worker.chores() == {}
     assert await state(store, stray) == "ready"
 
 
-async def test_cancel_opens_the_lane_for_the_next(store: Store, worker: Worker) -> None:
+async def test_cancel_of_an_admitted_task_admits_the_next(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, *tasks(2, lane="a/k"))
@@ -175,7 +183,7 @@ async def test_cancel_opens_the_lane_for_the_next(store: Store, worker: Worker) 
     assert await worker.runs() == [second]
 
 
-async def test_cancelled_while_it_waits_for_a_retry(store: Store, worker: Worker) -> None:
+async def test_task_pending_for_a_retry_can_be_cancelled(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
@@ -185,9 +193,7 @@ async def test_cancelled_while_it_waits_for_a_retry(store: Store, worker: Worker
     assert (await look(store, uuid)).history.retries == 1
 
 
-async def test_a_waiting_chore_that_is_cancelled_is_handed_out_once(
-    store: Store, worker: Worker, other: Worker
-) -> None:
+async def test_cancelled_chore_is_handed_out_once(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task(max_crashes=1))

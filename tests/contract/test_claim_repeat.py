@@ -1,4 +1,4 @@
-"""claim: an ask that is repeated gets what still runs under it, and nothing new."""
+"""claim: a repeated request returns the tasks that still run under it, and nothing new."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from onthedot.stores.contract import Store
 from tests.contract.steps import Worker, add, look, names, state, states, task, tasks
 
 
-async def test_the_same_ask_gets_the_same(store: Store, worker: Worker) -> None:
+async def test_repeated_request_returns_the_same_tasks(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await add(store, *tasks(3))
     first = await worker.claim(total=2)
@@ -17,7 +17,7 @@ async def test_the_same_ask_gets_the_same(store: Store, worker: Worker) -> None:
     assert [record.attempt for record in again.tasks] == [1, 1]
 
 
-async def test_without_what_has_been_settled(store: Store, worker: Worker) -> None:
+async def test_repeated_request_leaves_out_settled_tasks(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     first, second = await add(store, *tasks(2))
     fence = (await worker.claim()).fence
@@ -26,7 +26,7 @@ async def test_without_what_has_been_settled(store: Store, worker: Worker) -> No
     assert (again.fence, names(again.tasks)) == (fence, [second])
 
 
-async def test_without_what_came_back_under_a_later_claim(store: Store, worker: Worker) -> None:
+async def test_repeated_request_leaves_out_tasks_of_a_later_claim(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     first, second = await add(store, *tasks(2))
     await worker.claim(total=1)
@@ -36,7 +36,7 @@ async def test_without_what_came_back_under_a_later_claim(store: Store, worker: 
     assert await worker.runs() == [first, second]
 
 
-async def test_nothing_new_even_if_there_is_something(store: Store, worker: Worker) -> None:
+async def test_repeated_request_claims_nothing_new(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (first,) = await add(store, task())
     assert await worker.runs() == [first]
@@ -46,7 +46,7 @@ async def test_nothing_new_even_if_there_is_something(store: Store, worker: Work
     assert await worker.runs() == [second]
 
 
-async def test_a_claim_that_took_nothing_takes_nothing_again(store: Store, worker: Worker) -> None:
+async def test_repeat_of_an_empty_claim_is_empty(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     empty = await worker.claim()
     assert (empty.fence, list(empty.tasks), list(empty.chores)) == (0, [], [])
@@ -55,7 +55,7 @@ async def test_a_claim_that_took_nothing_takes_nothing_again(store: Store, worke
     assert await worker.runs() == [uuid]
 
 
-async def test_the_numbers_are_each_sessions_own(store: Store, worker: Worker, other: Worker) -> None:
+async def test_request_numbers_belong_to_a_session(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     first, second = await add(store, *tasks(2))
@@ -65,7 +65,7 @@ async def test_the_numbers_are_each_sessions_own(store: Store, worker: Worker, o
     assert await other.runs(repeat=True) == [second]
 
 
-async def test_fences_only_grow_over_all_sessions(store: Store, worker: Worker, other: Worker) -> None:
+async def test_fences_grow_over_all_sessions(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     await add(store, *tasks(6))
@@ -77,7 +77,7 @@ async def test_fences_only_grow_over_all_sessions(store: Store, worker: Worker, 
     assert fences[0] > 0
 
 
-async def test_one_fence_a_claim(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_claim_has_one_fence(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     expired, _ = await add(store, task("b", expires=10), task("a"))
     clock.advance(10)
@@ -87,7 +87,7 @@ async def test_one_fence_a_claim(store: Store, worker: Worker, clock: ManualCloc
     assert len({lease.fence for lease in worker.leases.values()}) == 1
 
 
-async def test_chores_are_repeated_too(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_repeated_request_returns_chores(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     first, second = await add(store, *tasks(2, expires=10))
     clock.advance(10)
@@ -96,7 +96,7 @@ async def test_chores_are_repeated_too(store: Store, worker: Worker, clock: Manu
     assert await worker.chores(repeat=True) == {second: "expired"}
 
 
-async def test_a_repeat_still_promotes_and_reaps(
+async def test_repeated_request_promotes_and_reaps(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat()
@@ -109,7 +109,7 @@ async def test_a_repeat_still_promotes_and_reaps(
     assert await states(store, [crashed, later]) == ["ready", "ready"]
 
 
-async def test_a_whole_turn_can_be_repeated(store: Store, worker: Worker) -> None:
+async def test_turn_can_be_repeated(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     first, second = await add(store, *tasks(2))
     await worker.claim(total=1)
@@ -123,7 +123,7 @@ async def test_a_whole_turn_can_be_repeated(store: Store, worker: Worker) -> Non
     assert turn.claim.fence == again.claim.fence
 
 
-async def test_nobody_else_gets_what_is_held(store: Store, worker: Worker, other: Worker) -> None:
+async def test_leased_task_is_not_claimed_by_another_session(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task())

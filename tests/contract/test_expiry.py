@@ -1,4 +1,4 @@
-"""expires: what has not started so long after its due time ends without running, whoever is free or paused."""
+"""expires: a task that has not started in time ends without running, also if it is paused."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from onthedot.stores.contract import Store
 from tests.contract.steps import Worker, add, limit, look, state, task
 
 
-async def test_up_to_the_last_moment_it_runs(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_task_runs_until_its_expiry(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     clock.advance(99.75)
     assert await worker.runs() == [uuid]
 
 
-async def test_then_it_is_a_chore(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_expired_task_is_a_chore(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     clock.advance(100)
@@ -28,7 +28,7 @@ async def test_then_it_is_a_chore(store: Store, worker: Worker, clock: ManualClo
     assert (record.state, record.history.started) == ("cancelled", None)
 
 
-async def test_it_counts_from_the_due_time(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_expiry_counts_from_the_due_time(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(after=1000, expires=100))
     clock.advance(1099)
@@ -37,7 +37,7 @@ async def test_it_counts_from_the_due_time(store: Store, worker: Worker, clock: 
     assert await worker.chores() == {uuid: "expired"}
 
 
-async def test_even_if_nobody_looked_in_between(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_task_expires_without_a_claim_in_between(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(after=1000, expires=100))
     clock.advance(60_000)
@@ -45,13 +45,13 @@ async def test_even_if_nobody_looked_in_between(store: Store, worker: Worker, cl
     assert ([r.uuid for r in claimed.tasks], [r.uuid for r in claimed.chores]) == ([], [uuid])
 
 
-async def test_a_time_long_past_is_expired_when_added(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_task_added_after_its_expiry_is_a_chore(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(at=int(clock.now()) - 5000, expires=100))
     assert await worker.chores(total=10) == {uuid: "expired"}
 
 
-async def test_parked_ones_expire_too(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_parked_task_expires(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=0)
     (uuid,) = await add(store, task(lane="a/k", expires=100))
@@ -61,7 +61,7 @@ async def test_parked_ones_expire_too(store: Store, worker: Worker, clock: Manua
     assert await worker.chores() == {uuid: "expired"}
 
 
-async def test_an_expired_one_leaves_its_lane(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_expired_task_leaves_its_lane(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, task(lane="a/k", expires=100), task(lane="a/k"))
@@ -71,7 +71,7 @@ async def test_an_expired_one_leaves_its_lane(store: Store, worker: Worker, cloc
     assert ([r.uuid for r in claimed.tasks], [r.uuid for r in claimed.chores]) == ([second], [first])
 
 
-async def test_what_runs_is_not_touched(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_running_task_does_not_expire(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     await worker.runs()
@@ -81,9 +81,7 @@ async def test_what_runs_is_not_touched(store: Store, worker: Worker, clock: Man
 
 
 @pytest.mark.parametrize("how", ["retry", "snooze"])
-async def test_what_has_started_once_does_not_expire(
-    store: Store, worker: Worker, clock: ManualClock, how: str
-) -> None:
+async def test_retried_task_does_not_expire(store: Store, worker: Worker, clock: ManualClock, how: str) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     await worker.runs()
@@ -92,7 +90,7 @@ async def test_what_has_started_once_does_not_expire(
     assert await worker.runs() == [uuid]
 
 
-async def test_what_crashed_has_started(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
+async def test_crashed_task_does_not_expire(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task(expires=100))
@@ -105,9 +103,7 @@ async def test_what_crashed_has_started(store: Store, worker: Worker, other: Wor
 
 
 @pytest.mark.parametrize("how", ["release", "close"])
-async def test_what_was_given_back_has_not_started(
-    store: Store, worker: Worker, other: Worker, clock: ManualClock, how: str
-) -> None:
+async def test_released_task_expires(store: Store, worker: Worker, other: Worker, clock: ManualClock, how: str) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task(expires=100))
@@ -117,7 +113,7 @@ async def test_what_was_given_back_has_not_started(
     assert await other.chores() == {uuid: "expired"}
 
 
-async def test_given_back_too_late(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_task_released_after_its_expiry_is_a_chore(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     await worker.runs()
@@ -126,7 +122,7 @@ async def test_given_back_too_late(store: Store, worker: Worker, clock: ManualCl
     assert await worker.chores(total=10) == {uuid: "expired"}
 
 
-async def test_a_revived_one_that_had_started_does_not_expire(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_revived_task_that_had_started_does_not_expire(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(expires=100))
     await worker.run_to_failure(uuid)
@@ -135,7 +131,7 @@ async def test_a_revived_one_that_had_started_does_not_expire(store: Store, work
     assert await worker.runs() == [uuid]
 
 
-async def test_a_revived_one_that_never_started_has_its_time_again(
+async def test_revived_task_that_never_started_has_a_new_expiry(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat()

@@ -1,4 +1,4 @@
-"""waits: who has nothing to do says what it would take; whether a store hands it out or not, the next ask has it."""
+"""offer: an idle worker offers to take tasks; with or without a hand-off, the next request returns them."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from tests.contract.test_hints import listening
 FOR = 1000.0
 
 
-async def test_what_it_waited_for_is_its_next_asks(store: Store, worker: Worker) -> None:
+async def test_offered_task_is_returned_by_the_next_request(store: Store, worker: Worker) -> None:
     listener = await listening(store, worker)
     await worker.claim(offer=HandoffOffer({"a": 5}, FOR))
     (uuid,) = await add(store, task())
@@ -27,7 +27,7 @@ async def test_what_it_waited_for_is_its_next_asks(store: Store, worker: Worker)
     await listener.leave()
 
 
-async def test_it_is_handed_out_once(store: Store, worker: Worker, other: Worker) -> None:
+async def test_task_is_handed_to_one_worker(store: Store, worker: Worker, other: Worker) -> None:
     first, second = await listening(store, worker), await listening(store, other)
     for each in (worker, other):
         await each.claim(offer=HandoffOffer({"a": 1}, FOR))
@@ -37,7 +37,7 @@ async def test_it_is_handed_out_once(store: Store, worker: Worker, other: Worker
     await second.leave()
 
 
-async def test_who_asks_waits_no_more(store: Store, worker: Worker, other: Worker) -> None:
+async def test_new_request_ends_the_offer(store: Store, worker: Worker, other: Worker) -> None:
     listener = await listening(store, worker)
     await other.heartbeat()
     await worker.claim(offer=HandoffOffer({"a": 5}, FOR))
@@ -47,7 +47,7 @@ async def test_who_asks_waits_no_more(store: Store, worker: Worker, other: Worke
     await listener.leave()
 
 
-async def test_it_takes_what_is_there_first(store: Store, worker: Worker, other: Worker) -> None:
+async def test_request_with_an_offer_claims_ready_tasks_first(store: Store, worker: Worker, other: Worker) -> None:
     listener = await listening(store, worker)
     await other.heartbeat()
     (first,) = await add(store, task())

@@ -1,4 +1,4 @@
-"""hints: wake-ups that may be lost, doubled, late; after every (re)connect comes a resync."""
+"""hints: notifications that may be lost, doubled or late; every (re)connect begins with a resync."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Hint, Store
 from tests.contract.steps import Worker, add, limit, task, tasks
 
-PATIENCE = 5  # seconds; a hint that does not come is a failure, not a wait to be lucky
+PATIENCE = 5  # seconds; a missing hint is a failure
 
 
 class Listener:
@@ -47,19 +47,19 @@ async def listening(store: Store, worker: Worker) -> Listener:
     return listener
 
 
-async def test_first_a_resync(store: Store, worker: Worker) -> None:
+async def test_hints_begin_with_a_resync(store: Store, worker: Worker) -> None:
     listener = await listening(store, worker)
     await listener.leave()
 
 
-async def test_a_ready_task(store: Store, worker: Worker) -> None:
+async def test_ready_task_is_hinted(store: Store, worker: Worker) -> None:
     listener = await listening(store, worker)
     await add(store, task("b"))
     await listener.hears_of("b")
     await listener.leave()
 
 
-async def test_an_earlier_alarm(store: Store, worker: Worker) -> None:
+async def test_earlier_alarm_is_hinted(store: Store, worker: Worker) -> None:
     listener = await listening(store, worker)
     await add(store, task("b", after=5000))
     await listener.hears_of("b")
@@ -68,14 +68,14 @@ async def test_an_earlier_alarm(store: Store, worker: Worker) -> None:
     await listener.leave()
 
 
-async def test_a_task_with_a_lane(store: Store, worker: Worker) -> None:
+async def test_task_with_a_lane_is_hinted(store: Store, worker: Worker) -> None:
     listener = await listening(store, worker)
     await add(store, task("b", lane="b/k"))
     await listener.hears_of("b")
     await listener.leave()
 
 
-async def test_what_another_gives_back(store: Store, worker: Worker, other: Worker) -> None:
+async def test_released_task_is_hinted(store: Store, worker: Worker, other: Worker) -> None:
     await other.heartbeat()
     for how in ("retry", "release", "close", "death"):
         who = Worker(store, f"w-{how}")
@@ -91,7 +91,7 @@ async def test_what_another_gives_back(store: Store, worker: Worker, other: Work
         await listener.leave()
 
 
-async def test_freed_capacity(store: Store, worker: Worker, other: Worker) -> None:
+async def test_released_capacity_is_hinted(store: Store, worker: Worker, other: Worker) -> None:
     await other.heartbeat()
     await limit(store, "b", cap=1)
     await limit(store, "c/*", cap=1)
@@ -106,7 +106,7 @@ async def test_freed_capacity(store: Store, worker: Worker, other: Worker) -> No
     await listener.leave()
 
 
-async def test_a_changed_limit(store: Store, worker: Worker) -> None:
+async def test_changed_limit_is_hinted(store: Store, worker: Worker) -> None:
     await limit(store, "b", paused=True, owner="operator")
     await add(store, task("b"))
     listener = await listening(store, worker)
@@ -115,7 +115,7 @@ async def test_a_changed_limit(store: Store, worker: Worker) -> None:
     await listener.leave()
 
 
-async def test_revived(store: Store, worker: Worker, other: Worker) -> None:
+async def test_revived_task_is_hinted(store: Store, worker: Worker, other: Worker) -> None:
     await other.heartbeat()
     (uuid,) = await add(store, task("b"))
     await other.run_to_failure(uuid, "b")
@@ -125,7 +125,7 @@ async def test_revived(store: Store, worker: Worker, other: Worker) -> None:
     await listener.leave()
 
 
-async def test_a_wanted_cancel_reaches_who_runs_it(store: Store, worker: Worker, other: Worker) -> None:
+async def test_cancel_request_is_hinted_to_the_running_session(store: Store, worker: Worker, other: Worker) -> None:
     listener = await listening(store, worker)
     (uuid,) = await add(store, task("b"))
     assert await worker.runs("b") == [uuid]
@@ -134,7 +134,7 @@ async def test_a_wanted_cancel_reaches_who_runs_it(store: Store, worker: Worker,
     await listener.leave()
 
 
-async def test_an_end_reaches_who_waits_for_it(store: Store, worker: Worker, other: Worker) -> None:
+async def test_end_is_hinted_to_the_waiting_session(store: Store, worker: Worker, other: Worker) -> None:
     await other.heartbeat()
     for keep in (0, 1000):
         (uuid,) = await add(store, task("b", reply_to=worker.name))
@@ -145,7 +145,7 @@ async def test_an_end_reaches_who_waits_for_it(store: Store, worker: Worker, oth
         await listener.leave()
 
 
-async def test_who_only_waits_needs_no_session(store: Store, other: Worker) -> None:
+async def test_hints_need_no_session(store: Store, other: Worker) -> None:
     await other.heartbeat()
     (uuid,) = await add(store, task("b", reply_to="client"))
     await other.runs("b")
@@ -156,7 +156,7 @@ async def test_who_only_waits_needs_no_session(store: Store, other: Worker) -> N
     await listener.leave()
 
 
-async def test_without_a_listener_nothing_is_lost_but_the_hint(store: Store, worker: Worker) -> None:
+async def test_task_is_claimed_without_a_listener(store: Store, worker: Worker) -> None:
     listener = await listening(store, worker)
     await listener.leave()
     (uuid,) = await add(store, task("b", reply_to=worker.name))
@@ -169,7 +169,7 @@ async def test_without_a_listener_nothing_is_lost_but_the_hint(store: Store, wor
     await again.leave()
 
 
-async def test_a_slow_listener_gets_all_of_it(store: Store, worker: Worker, other: Worker) -> None:
+async def test_slow_listener_gets_every_hint(store: Store, worker: Worker, other: Worker) -> None:
     listener = await listening(store, worker)
     sources = {f"s{number}" for number in range(50)}
     for source in sources:
@@ -184,9 +184,7 @@ async def test_a_slow_listener_gets_all_of_it(store: Store, worker: Worker, othe
     await listener.leave()
 
 
-async def test_a_closed_session_is_told_nothing_and_harms_nothing(
-    store: Store, worker: Worker, other: Worker, clock: ManualClock
-) -> None:
+async def test_closed_session_gets_no_hint(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
     listener = await listening(store, worker)
     await store.close_session(worker.name)
     await add(store, *tasks(3, "b", reply_to=worker.name))

@@ -1,4 +1,4 @@
-"""Looking: get, find by pages, tally, state."""
+"""Inspect: get, find by pages, tally, limits."""
 
 from __future__ import annotations
 
@@ -12,13 +12,13 @@ from tests.contract.invariants import every
 from tests.contract.steps import Worker, add, limit, look, names, task, tasks
 
 
-async def test_get_in_the_order_asked(store: Store) -> None:
+async def test_get_returns_records_in_the_requested_order(store: Store) -> None:
     first, second = await add(store, *tasks(2))
     found = await store.get([second, "ghost", first, second])
     assert [record and record.uuid for record in found] == [second, None, first, second]
 
 
-async def test_a_run_is_seen_as_such(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_running_task_is_reported_as_running(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     clock.advance(12.5)
@@ -28,7 +28,7 @@ async def test_a_run_is_seen_as_such(store: Store, worker: Worker, clock: Manual
     assert (record.history.session, record.history.started) == (worker.name, floor(clock.now()))
 
 
-async def test_newest_first_in_pages(store: Store) -> None:
+async def test_find_returns_the_newest_first_in_pages(store: Store) -> None:
     uuids = await add(store, *tasks(25))
     page = await store.find({}, None, 10)
     assert names(page.rows) == uuids[:-11:-1]
@@ -37,7 +37,7 @@ async def test_newest_first_in_pages(store: Store) -> None:
     assert names(await every(store, limit=1)) == uuids[::-1]
 
 
-async def test_what_is_added_meanwhile_does_not_disturb_a_reader(store: Store) -> None:
+async def test_adds_do_not_disturb_the_pages_of_a_reader(store: Store) -> None:
     uuids = await add(store, *tasks(6))
     page = await store.find({}, None, 3)
     await add(store, *tasks(3))
@@ -45,7 +45,7 @@ async def test_what_is_added_meanwhile_does_not_disturb_a_reader(store: Store) -
     assert names([*page.rows, *following.rows]) == uuids[::-1]
 
 
-async def test_filters(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_find_filters_by_every_field(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     start = floor(clock.now())
     await limit(store, "b/*", cap=0)
@@ -81,14 +81,14 @@ async def test_filters(store: Store, worker: Worker, clock: ManualClock) -> None
     assert names(await every(store, {"source": "a", "tag": "y", "state": "ready"})) == []
 
 
-async def test_a_page_of_a_filter_goes_on(store: Store) -> None:
+async def test_filtered_pages_continue(store: Store) -> None:
     await add(store, *(task("ab"[number % 2]) for number in range(40)))
     rows = await every(store, {"source": "b"}, limit=3)
     assert len(rows) == 20
     assert {row.source for row in rows} == {"b"}
 
 
-async def test_the_tally(store: Store, worker: Worker) -> None:
+async def test_tally_counts_tasks_by_source_and_state(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     a1, a2, *_ = await add(store, *tasks(3), *tasks(2, lane="a/k"), *tasks(2, "b", after=9))
@@ -104,7 +104,7 @@ async def test_the_tally(store: Store, worker: Worker) -> None:
     }
 
 
-async def test_running_ones_by_what_else_they_are(
+async def test_find_running_tasks_with_other_filters(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat()
@@ -130,7 +130,7 @@ async def test_running_ones_by_what_else_they_are(
     assert list(await store.get([second])) == [record]
 
 
-async def test_code_and_operator_are_kept_apart(store: Store) -> None:
+async def test_limits_of_code_and_operator_are_separate(store: Store) -> None:
     code = Limit("a", cap=3, rate=1.5, burst=4)
     operator = Limit("a", cap=1, paused=True, reason="deploy", owner="operator")
     star = Limit("a/*", cap=2)
@@ -147,7 +147,7 @@ async def test_code_and_operator_are_kept_apart(store: Store) -> None:
 
 
 @pytest.mark.parametrize("number", [0, 1, 7])
-async def test_looking_changes_nothing(store: Store, worker: Worker, number: int) -> None:
+async def test_reads_change_nothing(store: Store, worker: Worker, number: int) -> None:
     await worker.heartbeat()
     uuids = await add(store, *tasks(number))
     before = await store.get(uuids)

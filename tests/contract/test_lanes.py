@@ -1,4 +1,4 @@
-"""lanes: never more live leases than the cap, never more starts than burst + rate × time; the rest waits apart."""
+"""lanes: never more leases than the cap, never more starts than burst + rate × time; other tasks are parked."""
 
 from __future__ import annotations
 
@@ -9,14 +9,14 @@ from onthedot.stores.contract import Store
 from tests.contract.steps import Worker, add, limit, names, states, task, tasks
 
 
-async def test_a_lane_without_a_limit_is_open(store: Store, worker: Worker) -> None:
+async def test_lane_without_a_limit_has_capacity(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     uuids = await add(store, *tasks(5, lane="a/k"))
     assert await worker.runs() == uuids
 
 
 @pytest.mark.parametrize("name", ["a/*", "a/k"])
-async def test_a_cap_holds(store: Store, worker: Worker, other: Worker, name: str) -> None:
+async def test_lane_cap_is_never_exceeded(store: Store, worker: Worker, other: Worker, name: str) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     await limit(store, name, cap=2)
@@ -28,7 +28,7 @@ async def test_a_cap_holds(store: Store, worker: Worker, other: Worker, name: st
 
 
 @pytest.mark.parametrize("how", ["done", "failed", "cancelled", "retry", "snooze"])
-async def test_every_outcome_opens_it_for_the_next(store: Store, worker: Worker, clock: ManualClock, how: str) -> None:
+async def test_every_outcome_admits_the_next_task(store: Store, worker: Worker, clock: ManualClock, how: str) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, *tasks(2, lane="a/k"))
@@ -39,7 +39,7 @@ async def test_every_outcome_opens_it_for_the_next(store: Store, worker: Worker,
     assert await worker.runs() == [second]
 
 
-async def test_it_opens_for_no_more_than_fit(store: Store, worker: Worker) -> None:
+async def test_lane_admits_no_more_than_its_capacity(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=2, rate=1.0, burst=3)
     uuids = await add(store, *tasks(6, lane="a/k"))
@@ -49,7 +49,9 @@ async def test_it_opens_for_no_more_than_fit(store: Store, worker: Worker) -> No
 
 
 @pytest.mark.parametrize("how", ["death", "close", "lapse"])
-async def test_a_slot_never_leaks(store: Store, worker: Worker, other: Worker, clock: ManualClock, how: str) -> None:
+async def test_lane_capacity_never_leaks(
+    store: Store, worker: Worker, other: Worker, clock: ManualClock, how: str
+) -> None:
     await other.heartbeat()
     await worker.heartbeat(5000)
     await limit(store, "a/*", cap=2)
@@ -61,7 +63,7 @@ async def test_a_slot_never_leaks(store: Store, worker: Worker, other: Worker, c
     assert await other.runs() == uuids[:2]
 
 
-async def test_the_parked_come_by_rank(store: Store, worker: Worker) -> None:
+async def test_parked_tasks_are_admitted_by_rank(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, plain, boosted = await add(store, *tasks(2, lane="a/k"), task(lane="a/k", boost=5000))
@@ -74,7 +76,7 @@ async def test_the_parked_come_by_rank(store: Store, worker: Worker) -> None:
     assert set(order) == {first, plain, boosted}
 
 
-async def test_a_released_one_is_first_again(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_released_task_is_first_in_its_lane_again(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, *tasks(2, lane="a/k"))
@@ -85,7 +87,7 @@ async def test_a_released_one_is_first_again(store: Store, worker: Worker, clock
     assert await states(store, [second]) == ["parked"]
 
 
-async def test_a_retry_queues_behind_those_that_wait(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_retried_task_queues_behind_parked_ones(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, *tasks(2, lane="a/k"))
@@ -96,7 +98,7 @@ async def test_a_retry_queues_behind_those_that_wait(store: Store, worker: Worke
     assert await states(store, [first]) == ["parked"]
 
 
-async def test_keys_do_not_hinder_each_other(store: Store, worker: Worker) -> None:
+async def test_keys_do_not_affect_each_other(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     a1, a2, b1, plain = await add(store, task(lane="a/1"), task(lane="a/1"), task(lane="a/2"), task())
@@ -104,7 +106,7 @@ async def test_keys_do_not_hinder_each_other(store: Store, worker: Worker) -> No
     assert await states(store, [a2]) == ["parked"]
 
 
-async def test_a_shared_lane_holds_for_all_its_sources(store: Store, worker: Worker) -> None:
+async def test_shared_lane_limits_all_its_sources(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "@api", cap=1)
     first, second = await add(store, task("a", lane="@api"), task("b", lane="@api"))
@@ -114,7 +116,7 @@ async def test_a_shared_lane_holds_for_all_its_sources(store: Store, worker: Wor
     assert names(turn.claim.tasks) == [second]
 
 
-async def test_a_shared_lane_with_keys_has_a_star_too(store: Store, worker: Worker) -> None:
+async def test_shared_lane_with_keys_uses_the_star_limit(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "@api/*", cap=1)
     first, second, third = await add(store, *tasks(2, lane="@api/x"), task(lane="@api/y"))
@@ -122,17 +124,17 @@ async def test_a_shared_lane_with_keys_has_a_star_too(store: Store, worker: Work
     assert await states(store, [second]) == ["parked"]
 
 
-async def test_the_lanes_own_record_wins_over_the_star_field_by_field(store: Store, worker: Worker) -> None:
+async def test_limit_of_a_lane_overrides_the_star_field_by_field(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1, rate=1.0, burst=3)
     await limit(store, "a/big", cap=5)
     big, small = await add(store, *tasks(6, lane="a/big")), await add(store, *tasks(6, lane="a/small"))
     running = await worker.runs()
     assert [uuid for uuid in running if uuid in small] == small[:1]
-    assert [uuid for uuid in running if uuid in big] == big[:3]  # its own cap, the star's burst
+    assert [uuid for uuid in running if uuid in big] == big[:3]  # the cap of the lane, the burst of the star
 
 
-async def test_the_operator_wins_over_code_field_by_field(store: Store, worker: Worker) -> None:
+async def test_operator_limit_of_a_lane_overrides_code_field_by_field(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/k", cap=1, rate=1.0, burst=3)
     await limit(store, "a/k", cap=5, owner="operator")
@@ -140,11 +142,11 @@ async def test_the_operator_wins_over_code_field_by_field(store: Store, worker: 
     assert await worker.runs() == uuids[:3]
     await worker.settle(*(worker.done(uuid) for uuid in uuids[:3]))
     await limit(store, "a/k", cap=1, owner="code")
-    await limit(store, "a/k", rate=1000.0, burst=10, owner="operator")  # the cap is no longer the operator's
+    await limit(store, "a/k", rate=1000.0, burst=10, owner="operator")  # the operator returned the cap to the code
     assert len(await worker.runs()) <= 1
 
 
-async def test_a_raised_cap_is_noticed(store: Store, worker: Worker) -> None:
+async def test_raised_lane_cap_takes_effect(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     uuids = await add(store, *tasks(4, lane="a/k"))
@@ -153,7 +155,7 @@ async def test_a_raised_cap_is_noticed(store: Store, worker: Worker) -> None:
     assert await worker.runs() == uuids[1:3]
 
 
-async def test_a_lowered_cap_is_checked_at_the_take(store: Store, worker: Worker) -> None:
+async def test_lowered_lane_cap_is_checked_by_the_claim(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=3)
     uuids = await add(store, *tasks(3, lane="a/k"))
@@ -167,7 +169,7 @@ async def test_a_lowered_cap_is_checked_at_the_take(store: Store, worker: Worker
 
 
 @pytest.mark.parametrize(("name", "by"), [("a/*", "code"), ("a/k", "operator")])
-async def test_a_paused_lane_is_shut(store: Store, worker: Worker, name: str, by: str) -> None:
+async def test_paused_lane_has_no_capacity(store: Store, worker: Worker, name: str, by: str) -> None:
     await worker.heartbeat()
     uuids = await add(store, *tasks(2, lane="a/k"))
     await worker.claim("b")
@@ -179,7 +181,7 @@ async def test_a_paused_lane_is_shut(store: Store, worker: Worker, name: str, by
     assert (await worker.runs())[:2] == uuids
 
 
-async def test_a_burst_then_the_rate(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_lane_starts_a_burst_and_then_the_rate(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", rate=2.0, burst=3)
     uuids = await add(store, *tasks(10, lane="a/k"))
@@ -192,7 +194,7 @@ async def test_a_burst_then_the_rate(store: Store, worker: Worker, clock: Manual
     assert await worker.runs() == uuids[4:6]
 
 
-async def test_a_bucket_holds_no_more_than_its_burst(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_token_bucket_holds_no_more_than_its_burst(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=2)
     first = await add(store, *tasks(2, lane="a/k"))
@@ -202,7 +204,9 @@ async def test_a_bucket_holds_no_more_than_its_burst(store: Store, worker: Worke
     assert await worker.runs() == uuids[:2]
 
 
-async def test_in_any_window_no_more_than_burst_and_rate(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_no_time_window_has_more_starts_than_burst_and_rate(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", rate=4.0, burst=2)
     await add(store, *tasks(60, lane="a/k"))
@@ -218,7 +222,7 @@ async def test_in_any_window_no_more_than_burst_and_rate(store: Store, worker: W
             assert upto - number + 1 <= 2 + 4.0 * (until - since) / 1000 + 1e-6
 
 
-async def test_costs(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_starts_spend_their_cost(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=5)
     first, second, third = await add(store, task(lane="a/k", cost=3), task(lane="a/k", cost=2.5), task(lane="a/k"))
@@ -229,7 +233,7 @@ async def test_costs(store: Store, worker: Worker, clock: ManualClock) -> None:
     assert set(running) | set(await worker.runs()) == {first, second, third}
 
 
-async def test_tokens_are_spent_at_the_take(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_tokens_are_spent_by_the_claim(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=1)
     first, second = await add(store, *tasks(2, lane="a/k"))
@@ -243,7 +247,7 @@ async def test_tokens_are_spent_at_the_take(store: Store, worker: Worker, clock:
     assert await worker.runs() == [second]
 
 
-async def test_a_finished_run_gives_no_token_back(store: Store, worker: Worker) -> None:
+async def test_ended_run_returns_no_token(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=1)
     first, _ = await add(store, *tasks(2, lane="a/k"))
@@ -252,7 +256,7 @@ async def test_a_finished_run_gives_no_token_back(store: Store, worker: Worker) 
     assert await worker.runs() == []
 
 
-async def test_cap_and_rate_together(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_lane_obeys_cap_and_rate_together(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=2, rate=1.0, burst=3)
     uuids = await add(store, *tasks(5, lane="a/k"))
@@ -265,7 +269,7 @@ async def test_cap_and_rate_together(store: Store, worker: Worker, clock: Manual
     assert await worker.runs() == []
 
 
-async def test_a_lane_does_not_hold_up_its_source(store: Store, worker: Worker) -> None:
+async def test_full_lane_does_not_block_its_source(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=0)
     await add(store, *tasks(50, lane="a/k"))
@@ -274,8 +278,10 @@ async def test_a_lane_does_not_hold_up_its_source(store: Store, worker: Worker) 
 
 
 @pytest.mark.parametrize("total", [1, 2])
-async def test_behind_a_shut_lane_the_next_by_rank_is_taken(store: Store, worker: Worker, total: int) -> None:
-    """Of its source, before a later one of another: it was not the source that had to wait."""
+async def test_claim_takes_the_next_by_rank_after_a_task_of_a_full_lane(
+    store: Store, worker: Worker, total: int
+) -> None:
+    """The next task of its source comes before a later one of another source."""
     await worker.heartbeat()
     shut = await add(store, *tasks(2, lane="a/k"))
     (first,) = await add(store, task())
@@ -286,7 +292,7 @@ async def test_behind_a_shut_lane_the_next_by_rank_is_taken(store: Store, worker
     assert await worker.runs(total=total, room={"a": total, "b": 1}) == [first, second][:total]
 
 
-async def test_what_a_death_gives_back_comes_by_rank(
+async def test_tasks_of_a_dead_session_are_admitted_by_rank(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat()
@@ -302,7 +308,7 @@ async def test_what_a_death_gives_back_comes_by_rank(
 
 
 @pytest.mark.parametrize("how", ["add", "snooze"])
-async def test_who_arrives_may_pass_one_that_waits_for_more_tokens(
+async def test_cheaper_task_may_overtake_one_that_needs_more_tokens(
     store: Store, worker: Worker, clock: ManualClock, how: str
 ) -> None:
     await worker.heartbeat()
@@ -321,7 +327,7 @@ async def test_who_arrives_may_pass_one_that_waits_for_more_tokens(
 
 
 @pytest.mark.parametrize("how", ["cancelled", "expired", "replaced"])
-async def test_when_the_first_leaves_the_next_need_not_wait_for_it(
+async def test_next_task_is_admitted_when_the_first_leaves_the_lane(
     store: Store, worker: Worker, clock: ManualClock, how: str
 ) -> None:
     await worker.heartbeat()
@@ -339,7 +345,7 @@ async def test_when_the_first_leaves_the_next_need_not_wait_for_it(
     assert await worker.runs() == [cheap]
 
 
-async def test_a_purge_does_not_fill_a_bucket(store: Store, worker: Worker) -> None:
+async def test_purge_does_not_fill_a_token_bucket(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=2)
     await limit(store, "b", rate=1.0, burst=2)
@@ -351,10 +357,10 @@ async def test_a_purge_does_not_fill_a_bucket(store: Store, worker: Worker) -> N
     assert await worker.runs("a", "b") == []
 
 
-async def test_a_cost_that_no_longer_fits_waits_for_a_full_bucket(
+async def test_cost_above_a_lowered_burst_waits_for_a_full_bucket(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
-    """An operator lowers the burst: what was added before costs the whole bucket, and does not wait for ever."""
+    """An operator lowers the burst: a task that was added before costs the whole bucket, and does not wait forever."""
     await worker.heartbeat()
     await limit(store, "a/*", rate=10.0, burst=100)
     await limit(store, "a/k", rate=1.0, burst=2, owner="operator")
@@ -366,8 +372,8 @@ async def test_a_cost_that_no_longer_fits_waits_for_a_full_bucket(
     assert await worker.runs() == [cheap]
 
 
-async def test_a_limit_that_says_nothing_holds_nothing(store: Store, worker: Worker) -> None:
-    """What code no longer declares."""
+async def test_empty_limit_limits_nothing(store: Store, worker: Worker) -> None:
+    """The code has dropped the limit."""
     await worker.heartbeat()
     await limit(store, "a", cap=1)
     await limit(store, "a/*", cap=1)
@@ -379,7 +385,7 @@ async def test_a_limit_that_says_nothing_holds_nothing(store: Store, worker: Wor
     assert await states(store, uuids) == ["running"] * 4
 
 
-async def test_a_changed_star_opens_its_lanes_and_no_others(store: Store, worker: Worker) -> None:
+async def test_changed_star_limit_affects_its_lanes_only(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     names = ("a/1", "a/2", "a0", "a.b/1", "@a/1", "@a")
     for name in names:
@@ -398,8 +404,8 @@ async def test_a_changed_star_opens_its_lanes_and_no_others(store: Store, worker
 
 
 @pytest.mark.parametrize("name", ["a", "a/*"])
-async def test_whoever_comes_back_when_told_uses_every_token(store: Store, clock: ManualClock, name: str) -> None:
-    """Three sessions, woken by nothing but the times that their claims have said."""
+async def test_sessions_that_return_at_next_in_use_every_token(store: Store, clock: ManualClock, name: str) -> None:
+    """Three sessions return only at the times that their claims returned."""
     rate, burst, seconds, began = 8.0, 3, 4, clock.now()
     await limit(store, name, rate=rate, burst=burst)
     await add(store, *tasks(60, lane="a/k" if "/" in name else None))

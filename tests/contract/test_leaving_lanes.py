@@ -1,6 +1,6 @@
-"""Whoever leaves its lane lets in the next; who is not in it (scheduled, about to be ended, lifted) lets in nobody.
+"""A task that leaves its lane admits the next one; a task that is not in it (scheduled, chore, lifted) admits none.
 
-What time alone has opened is for the next turn to see.
+Capacity that time alone has released is used by the next turn.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ ways = pytest.mark.parametrize("way", list(OUT))
 
 
 async def one_waits(store: Store, worker: Worker) -> str:
-    """Parked behind a lane that time opens in a second: a turn sees it then."""
+    """The uuid of a parked task whose lane has capacity again in a second."""
     await limit(store, "a/k", rate=1.0, burst=1)
     first, second = await add(store, task(lane="a/k"), task(lane="a/k"))
     assert await worker.runs() == [first]
@@ -32,7 +32,9 @@ async def one_waits(store: Store, worker: Worker) -> str:
 
 
 @ways
-async def test_one_that_is_scheduled_is_not_in_it(store: Store, worker: Worker, clock: ManualClock, way: str) -> None:
+async def test_scheduled_task_that_leaves_admits_no_other(
+    store: Store, worker: Worker, clock: ManualClock, way: str
+) -> None:
     await worker.heartbeat()
     (later,) = await add(store, task("a", "u", unique="u", lane="a/k", after=5000))
     parked = await one_waits(store, worker)
@@ -44,7 +46,7 @@ async def test_one_that_is_scheduled_is_not_in_it(store: Store, worker: Worker, 
 
 @pytest.mark.parametrize("place", ["ready", "parked"])
 @pytest.mark.parametrize("way", ["cancel", "lift"])
-async def test_one_that_was_lifted_is_not_in_it(
+async def test_lifted_task_that_leaves_admits_no_other(
     store: Store, worker: Worker, clock: ManualClock, way: str, place: str
 ) -> None:
     await worker.heartbeat()
@@ -61,7 +63,7 @@ async def test_one_that_was_lifted_is_not_in_it(
     assert await worker.runs() == [parked]
 
 
-async def test_one_that_must_end_is_not_in_it(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_chore_that_ends_admits_no_other(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     parked = await one_waits(store, worker)
     (doomed,) = await add(store, task(lane="a/k"))
@@ -76,7 +78,7 @@ async def test_one_that_must_end_is_not_in_it(store: Store, worker: Worker, cloc
 
 
 @ways
-async def test_one_that_is_ready_leaves_its_slot_to_the_next(store: Store, worker: Worker, way: str) -> None:
+async def test_ready_task_that_leaves_admits_the_next(store: Store, worker: Worker, way: str) -> None:
     await worker.heartbeat()
     await limit(store, "a/k", cap=1)
     first, second = await add(store, task("a", "u", unique="u", lane="a/k"), task(lane="a/k"))
@@ -87,7 +89,7 @@ async def test_one_that_is_ready_leaves_its_slot_to_the_next(store: Store, worke
 
 
 @ways
-async def test_one_that_is_parked_no_longer_stands_before_those_that_need_less(
+async def test_parked_task_that_leaves_admits_a_cheaper_one(
     store: Store, worker: Worker, clock: ManualClock, way: str
 ) -> None:
     await worker.heartbeat()
@@ -101,10 +103,10 @@ async def test_one_that_is_parked_no_longer_stands_before_those_that_need_less(
     assert await state(store, third) == "ready"
 
 
-async def test_one_that_finds_it_shut_leaves_its_tokens_to_those_that_need_less(
+async def test_task_that_is_parked_again_leaves_its_tokens_to_cheaper_ones(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
-    """It was let in before there was a rate; the next turn sees that the first of those that wait can start."""
+    """It was admitted before there was a rate; the next turn admits the first parked task that can start."""
     await worker.heartbeat()
     dear, cheap = await add(store, task(lane="a/k", cost=2), task("b", lane="a/k", boost=1000))
     await worker.claim("c")

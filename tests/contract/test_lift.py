@@ -1,4 +1,4 @@
-"""lift, adopt: out of the order here, into it there; whatever happens in between, a task is in one order at most."""
+"""lift, adopt: a task leaves the order of one store and enters that of another; it is in one order at most."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def mover(store: Store) -> Mover:
 
 
 def elsewhere(uuid: str = "x1", clock: ManualClock | None = None, **fields: object) -> Record:
-    """As another store has it."""
+    """The record of another store."""
     new = task("a", uuid, b"body", boost=3, max_crashes=5)
     history = History(
         "crash", retries=2, crashes=1, earlier=4, settled_fence=77, session="there", started=5, error=b"e"
@@ -40,7 +40,7 @@ def elsewhere(uuid: str = "x1", clock: ManualClock | None = None, **fields: obje
 # -- lifting
 
 
-async def test_what_waits_is_lifted_and_leased(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_pending_tasks_are_lifted_and_leased(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     await limit(store, "a/k", cap=0)
     ready, later, laned = await add(store, task(), task(after=1000), task(lane="a/k"))
@@ -54,7 +54,7 @@ async def test_what_waits_is_lifted_and_leased(store: Store, worker: Worker, mov
     assert mover.name not in (await store.sessions()), "it is no worker"
 
 
-async def test_not_what_runs_must_end_has_ended_or_is_anothers(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_running_ended_leased_tasks_and_chores_are_not_lifted(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     runs, cancelled, ended, others = await add(store, task("b"), task(), task("c"), task(after=9))
     await worker.run_to_failure(ended, "c")
@@ -64,10 +64,10 @@ async def test_not_what_runs_must_end_has_ended_or_is_anothers(store: Store, wor
     before = list(await store.get([runs, cancelled, ended, others]))
     assert await mover.lift(runs, cancelled, ended, others) == []
     assert list(await store.get([runs, cancelled, ended, others])) == before
-    assert await worker.settle(worker.done(runs)) == ["ok"], "it was not even told"
+    assert await worker.settle(worker.done(runs)) == ["ok"], "the cancel has not reached it"
 
 
-async def test_what_is_lifted_neither_starts_nor_expires(
+async def test_lifted_task_neither_starts_nor_expires(
     store: Store, worker: Worker, mover: Mover, clock: ManualClock
 ) -> None:
     await worker.heartbeat()
@@ -79,7 +79,7 @@ async def test_what_is_lifted_neither_starts_nor_expires(
     assert (await worker.runs(), await worker.chores()) == ([], {})
 
 
-async def test_it_ends_like_any_other(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_lifted_task_ends_like_any_other(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k"))
     await mover.lift(uuid)
@@ -92,7 +92,7 @@ async def test_it_ends_like_any_other(store: Store, worker: Worker, mover: Mover
 
 
 @pytest.mark.parametrize("how", ["death", "close"])
-async def test_it_stays_lifted_when_its_mover_goes(
+async def test_task_stays_lifted_when_its_mover_ends(
     store: Store, worker: Worker, mover: Mover, clock: ManualClock, how: str
 ) -> None:
     await worker.heartbeat()
@@ -110,7 +110,7 @@ async def test_it_stays_lifted_when_its_mover_goes(
     assert await again.settle(again.moved(now), again.moved(later)) == ["ok", "ok"]
 
 
-async def test_a_dead_mover_needs_no_worker_to_be_noticed(store: Store, mover: Mover, clock: ManualClock) -> None:
+async def test_lift_reaps_a_dead_mover(store: Store, mover: Mover, clock: ManualClock) -> None:
     (uuid,) = await add(store, task())
     assert await mover.lift(uuid) == [uuid]
     clock.advance(CLIENT_LEASE - 1)
@@ -120,10 +120,10 @@ async def test_a_dead_mover_needs_no_worker_to_be_noticed(store: Store, mover: M
 
 
 @pytest.mark.parametrize("lease", [0, 60_000])
-async def test_who_died_before_keeps_what_it_lifts_for_as_long_as_any(
+async def test_session_that_died_before_keeps_its_lifted_tasks_for_the_client_lease(
     store: Store, worker: Worker, mover: Mover, clock: ManualClock, lease: int
 ) -> None:
-    """It is told once more that it is dead, and only later is the lease over that it has as one who visits."""
+    """Its heartbeat reports that it is dead, but its client lease ends later."""
     await mover.heartbeat()
     await mover.crash()
     (uuid,) = await add(store, task())
@@ -135,7 +135,7 @@ async def test_who_died_before_keeps_what_it_lifts_for_as_long_as_any(
     assert await other.lift(uuid) == [uuid]
 
 
-async def test_its_content_is_not_replaced(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_lifted_task_is_not_replaced(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k", body=b"1"))
     await mover.lift(uuid)
@@ -145,7 +145,7 @@ async def test_its_content_is_not_replaced(store: Store, worker: Worker, mover: 
     assert (await worker.runs(), (await look(store, uuid)).history.reason) == ([], "lifted")
 
 
-async def test_it_makes_room_in_its_lane(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_lifted_task_releases_capacity_of_its_lane(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     await limit(store, "a/k", cap=1)
     first, second = await add(store, task(lane="a/k"), task(lane="a/k"))
@@ -155,10 +155,10 @@ async def test_it_makes_room_in_its_lane(store: Store, worker: Worker, mover: Mo
     assert await worker.runs() == [second]
 
 
-# -- putting down
+# -- requeueing
 
 
-async def test_it_is_put_down_as_if_nothing_had_been(
+async def test_requeued_lifted_task_is_unchanged(
     store: Store, worker: Worker, mover: Mover, clock: ManualClock
 ) -> None:
     await worker.heartbeat()
@@ -176,7 +176,7 @@ async def test_it_is_put_down_as_if_nothing_had_been(
     assert await worker.runs() == [later]
 
 
-async def test_what_has_come_due_meanwhile_is_told(
+async def test_lifted_task_that_became_due_is_hinted_when_requeued(
     store: Store, worker: Worker, mover: Mover, clock: ManualClock
 ) -> None:
     await worker.heartbeat()
@@ -189,7 +189,7 @@ async def test_what_has_come_due_meanwhile_is_told(
     assert (names(claimed.tasks), [(r.uuid, r.history.reason) for r in claimed.chores]) == ([due], [(over, "expired")])
 
 
-async def test_a_lane_is_kept_in_order(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_requeued_lifted_task_keeps_its_rank_in_its_lane(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     await limit(store, "a/k", cap=1)
     first, second = await add(store, task(lane="a/k"), task(lane="a/k"))
@@ -201,7 +201,9 @@ async def test_a_lane_is_kept_in_order(store: Store, worker: Worker, mover: Move
     assert sorted(taken + await worker.runs()) == sorted([first, second])
 
 
-async def test_a_lane_that_nobody_has_limited_lets_it_in(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_requeued_lifted_task_is_admitted_by_an_unlimited_lane(
+    store: Store, worker: Worker, mover: Mover
+) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(lane="a/k"))
     await mover.lift(uuid)
@@ -209,10 +211,10 @@ async def test_a_lane_that_nobody_has_limited_lets_it_in(store: Store, worker: W
     assert await worker.runs() == [uuid]
 
 
-# -- cancelling meanwhile
+# -- cancelling
 
 
-async def test_a_cancel_ends_what_nobody_has(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_cancel_ends_a_lifted_task_without_a_lease(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     await mover.lift(uuid)
@@ -222,13 +224,13 @@ async def test_a_cancel_ends_what_nobody_has(store: Store, worker: Worker, mover
     assert await mover.lift(uuid) == []
 
 
-async def test_a_cancel_flags_what_a_mover_has(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_cancel_marks_a_leased_lifted_task(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     moved, back, left = await add(store, task(), task(), task())
     await mover.lift(moved, back, left)
     assert await worker.cancel(moved, back, left) == []
     assert await mover.settle(mover.moved(moved), mover.release(back)) == ["ok", "ok"]
-    assert (await look(store, moved)).history.cancel_requested, "so that whoever moved it knows"
+    assert (await look(store, moved)).history.cancel_requested, "the mover can see it"
     await store.close_session(mover.name)
     assert await worker.chores() == {back: "cancel", left: "cancel"}
 
@@ -236,7 +238,9 @@ async def test_a_cancel_flags_what_a_mover_has(store: Store, worker: Worker, mov
 # -- adopting
 
 
-async def test_a_copy_has_all_but_its_lease_and_waits_lifted(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_adopted_copy_has_every_field_but_the_lease_and_is_lifted(
+    store: Store, worker: Worker, mover: Mover
+) -> None:
     await worker.heartbeat()
     record = elsewhere(lane="a/k", unique="k")
     assert [(added.uuid, added.fresh) for added in await store.adopt([record])] == [("x1", True)]
@@ -251,7 +255,7 @@ async def test_a_copy_has_all_but_its_lease_and_waits_lifted(store: Store, worke
     assert taken.policy == record.policy
 
 
-async def test_what_has_started_elsewhere_does_not_expire_here(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_adopted_task_that_had_started_does_not_expire(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     started = elsewhere("x1", policy=task(expires=1).policy)
     fresh = elsewhere("x2", policy=task(expires=1).policy, history=History())
@@ -273,7 +277,7 @@ async def test_the_same_uuid_again_changes_nothing(store: Store, worker: Worker)
     assert [(added.uuid, added.fresh) for added in await store.add([task("a", "x1")])] == [("x1", False)]
 
 
-async def test_a_live_key_stands(store: Store, worker: Worker) -> None:
+async def test_adopt_stores_nothing_for_a_live_unique_key(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await add(store, task("a", "t1", b"first", unique="k"))
     replaces = task(on_conflict="replace").policy
@@ -283,7 +287,7 @@ async def test_a_live_key_stands(store: Store, worker: Worker) -> None:
     assert list(await store.get(["x1"])) == [None]
 
 
-async def test_a_key_with_a_time_counts_from_its_first_adding(store: Store, clock: ManualClock) -> None:
+async def test_adopted_unique_key_counts_from_the_first_add(store: Store, clock: ManualClock) -> None:
     now = int(clock.now())
     record = elsewhere("x1", unique="k", added=now - 60, policy=task(unique_for=100).policy)
     await store.adopt([record])
@@ -293,8 +297,8 @@ async def test_a_key_with_a_time_counts_from_its_first_adding(store: Store, cloc
     assert [added.uuid for added in await store.add([task("a", "t1", unique="k")])] == ["t1"]
 
 
-async def test_a_copy_can_be_retried_later_and_counted(store: Store, mover: Mover, clock: ManualClock) -> None:
-    """Again is what it always is: a lifted one may also be put down for another time."""
+async def test_lifted_task_can_be_requeued_with_a_delay(store: Store, mover: Mover, clock: ManualClock) -> None:
+    """A lifted task may be requeued with a delay, as any other."""
     await store.adopt([elsewhere("x1")])
     await mover.lift("x1")
     assert await mover.settle(Requeued(mover.leases["x1"], 500, counted=True)) == ["ok"]
@@ -302,11 +306,11 @@ async def test_a_copy_can_be_retried_later_and_counted(store: Store, mover: Move
     assert (await state(store, "x1"), record.history.retries, record.due) == ("scheduled", 3, int(clock.now()) + 500)
 
 
-# -- coming back
+# -- a task returns
 
 
 async def away(mover: Mover, uuid: str, keep: int = 1_000) -> Record:
-    """It was moved away; as the other store has it then, put down."""
+    """Moves a task away; returns the record of the other store after the requeue."""
     assert await mover.lift(uuid) == [uuid]
     before = await look(mover.store, uuid)
     assert await mover.settle(Ended(mover.leases[uuid], "cancelled", b"moved", keep)) == ["ok"]
@@ -320,7 +324,7 @@ async def tallied(store: Store) -> dict[str, int]:
     return {state: count for (_, state), count in (await store.tally()).items() if count}
 
 
-async def test_what_went_away_comes_back_in_its_old_place(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_task_that_was_moved_away_can_return(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task("a", "t1", b"body"))
     there = await away(mover, uuid)
@@ -338,7 +342,7 @@ async def test_what_went_away_comes_back_in_its_old_place(store: Store, worker: 
     assert ((await look(store, uuid)).history.hops, await tallied(store)) == (2, {"succeeded": 1})
 
 
-async def test_to_and_fro(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_task_can_be_moved_back_and_forth(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task("a", "t1", unique="k"))
     for hops in (2, 4, 6):
@@ -350,8 +354,8 @@ async def test_to_and_fro(store: Store, worker: Worker, mover: Mover) -> None:
     assert await worker.runs() == [uuid]
 
 
-async def test_a_copy_of_what_has_gone_on_from_here_is_too_late(store: Store, worker: Worker, mover: Mover) -> None:
-    """A mover that was slow: another has brought the same one, and it has gone on from here."""
+async def test_late_copy_of_a_task_that_was_moved_on_is_refused(store: Store, worker: Worker, mover: Mover) -> None:
+    """A slow mover: another one has adopted the same task, and it was moved on."""
     await worker.heartbeat()
     late = elsewhere("x1")
     await store.adopt([late])
@@ -363,7 +367,7 @@ async def test_a_copy_of_what_has_gone_on_from_here_is_too_late(store: Store, wo
     assert [added.fresh for added in await store.adopt([there])] == [True], "but it may come back"
 
 
-async def test_what_ended_otherwise_stands(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_adopt_does_not_replace_a_task_that_ended_otherwise(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     ran, cancelled, revived = await add(store, task("a", "ran"), task("b", "cancelled"), task("c", "revived"))
     assert await worker.runs("a") == [ran]
@@ -378,9 +382,7 @@ async def test_what_ended_otherwise_stands(store: Store, worker: Worker, mover: 
     assert list(await store.get([ran, cancelled, revived])) == before
 
 
-async def test_a_purge_leaves_what_has_come_back(
-    store: Store, worker: Worker, mover: Mover, clock: ManualClock
-) -> None:
+async def test_purge_keeps_a_returned_task(store: Store, worker: Worker, mover: Mover, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task("a", "t1"))
     await store.adopt([await away(mover, uuid, keep=1_000)])
@@ -391,7 +393,9 @@ async def test_a_purge_leaves_what_has_come_back(
     assert await tallied(store) == {"scheduled": 1}
 
 
-async def test_a_key_that_another_has_got_meanwhile_stands(store: Store, worker: Worker, mover: Mover) -> None:
+async def test_returning_task_does_not_take_a_unique_key_from_another(
+    store: Store, worker: Worker, mover: Mover
+) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task("a", "t1", unique="k"))
     there = await away(mover, uuid)
@@ -401,7 +405,7 @@ async def test_a_key_that_another_has_got_meanwhile_stands(store: Store, worker:
     assert (await look(store, uuid), await tallied(store)) == (before, {"cancelled": 1, "ready": 1})
 
 
-async def test_a_key_with_a_time_is_its_own_still(store: Store, mover: Mover, clock: ManualClock) -> None:
+async def test_returning_task_keeps_its_own_unique_key(store: Store, mover: Mover, clock: ManualClock) -> None:
     (uuid,) = await add(store, task("a", "t1", unique="k", unique_for=100))
     there = await away(mover, uuid)
     clock.advance(50)
@@ -412,8 +416,8 @@ async def test_a_key_with_a_time_is_its_own_still(store: Store, mover: Mover, cl
 
 
 @pytest.mark.parametrize("how", ["death", "close"])
-async def test_a_copy_arrives_until_it_is_put_down(store: Store, mover: Mover, clock: ManualClock, how: str) -> None:
-    """However often a mover has it and goes."""
+async def test_copy_is_arriving_until_it_is_requeued(store: Store, mover: Mover, clock: ManualClock, how: str) -> None:
+    """Also after several movers have lifted it and ended."""
     await store.adopt([elsewhere("x1")])
     assert await mover.lift("x1") == ["x1"]
     if how == "death":

@@ -1,4 +1,4 @@
-"""note: a task's journal, written under its lease only."""
+"""note: the journal of a task, written under its lease only."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ async def running(store: Store, worker: Worker) -> str:
     return uuid
 
 
-async def test_progress_the_last_stays(store: Store, worker: Worker) -> None:
+async def test_last_progress_is_kept(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     lease = worker.leases[uuid]
     assert list(await store.note([Note(lease, "progress", "p", b"1/9"), Note(lease, "progress", "p", b"2/9")])) == []
@@ -25,7 +25,7 @@ async def test_progress_the_last_stays(store: Store, worker: Worker) -> None:
     assert sorted(await written(store, uuid)) == [("progress", "p", b"3/9"), ("progress", "q", b"1")]
 
 
-async def test_an_error_the_first_stays(store: Store, worker: Worker) -> None:
+async def test_first_error_of_an_attempt_is_kept(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     lease = worker.leases[uuid]
     await store.note([Note(lease, "error", "1", b"first")])
@@ -33,14 +33,14 @@ async def test_an_error_the_first_stays(store: Store, worker: Worker) -> None:
     assert sorted(await written(store, uuid)) == [("error", "1", b"first"), ("error", "2", b"other")]
 
 
-async def test_kinds_are_apart(store: Store, worker: Worker) -> None:
+async def test_kinds_of_notes_are_separate(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     lease = worker.leases[uuid]
     await store.note([Note(lease, "error", "1", b"e"), Note(lease, "progress", "1", b"p")])
     assert sorted(await written(store, uuid)) == [("error", "1", b"e"), ("progress", "1", b"p")]
 
 
-async def test_a_lost_lease_writes_nothing(store: Store, worker: Worker) -> None:
+async def test_lost_lease_writes_no_note(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     lease = worker.leases[uuid]
     lost = [Lease(uuid, lease.fence + 1, lease.session), Lease(uuid, lease.fence, "x"), Lease("ghost", 1, "w1")]
@@ -49,7 +49,7 @@ async def test_a_lost_lease_writes_nothing(store: Store, worker: Worker) -> None
     assert await written(store, uuid) == [("progress", "p", b"yes")]
 
 
-async def test_a_settled_lease_is_lost(store: Store, worker: Worker) -> None:
+async def test_settled_lease_writes_no_note(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     note = Note(worker.leases[uuid], "progress", "p", b"late")
     await worker.settle(worker.retry(uuid, error=b""))
@@ -61,14 +61,14 @@ async def test_a_settled_lease_is_lost(store: Store, worker: Worker) -> None:
     assert await written(store, uuid) == []
 
 
-async def test_a_dead_sessions_lease_is_lost(store: Store, worker: Worker) -> None:
+async def test_lease_of_a_dead_session_writes_no_note(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     await worker.crash()
     lease = worker.leases[uuid]
     assert list(await store.note([Note(lease, "progress", "p", b"late")])) == [lease]
 
 
-async def test_they_are_read_in_order_and_from_a_place_on(store: Store, worker: Worker) -> None:
+async def test_notes_are_read_in_order_from_a_cursor(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     lease = worker.leases[uuid]
     await store.note([Note(lease, "progress", name, name.encode()) for name in "abcde"])
@@ -81,11 +81,11 @@ async def test_they_are_read_in_order_and_from_a_place_on(store: Store, worker: 
     assert list(await store.notes(uuid, numbers[-1], 10)) == []
 
 
-async def test_of_a_stranger_there_are_none(store: Store) -> None:
+async def test_unknown_task_has_no_notes(store: Store) -> None:
     assert list(await store.notes("ghost", 0, 10)) == []
 
 
-async def test_they_stay_when_it_ends_and_is_revived(store: Store, worker: Worker) -> None:
+async def test_notes_are_kept_by_end_and_revive(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     await worker.settle(worker.retry(uuid, error=b"E1"))
     await worker.run_to_failure(uuid)
@@ -93,14 +93,14 @@ async def test_they_stay_when_it_ends_and_is_revived(store: Store, worker: Worke
     assert ("error", "1", b"E1") in await written(store, uuid)
 
 
-async def test_they_go_with_the_record(store: Store, worker: Worker) -> None:
+async def test_notes_are_dropped_with_a_task_that_is_not_kept(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     await store.note([Note(worker.leases[uuid], "progress", "p", b"1")])
     await worker.settle(worker.done(uuid, keep=0))
     assert await written(store, uuid) == []
 
 
-async def test_they_are_purged_with_the_record(store: Store, worker: Worker) -> None:
+async def test_notes_are_purged_with_their_task(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     await store.note([Note(worker.leases[uuid], "progress", "p", b"1")])
     await worker.settle(worker.done(uuid))

@@ -1,4 +1,4 @@
-"""standing: what holds a waiting task back, and who is before it; by the rules of the claim, and changing nothing."""
+"""position: the blockers of a pending task and the tasks ahead, by the rules of the claim, without side effects."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ async def stands(store: Store, uuid: str) -> Position:
 
 
 async def holds(store: Store, uuid: str) -> list[tuple[str, str, int]]:
-    """By name, why, and how many run under it."""
+    """Name, reason and number of running tasks of each blocker."""
     return [(hold.limit.name, hold.reason, hold.running) for hold in (await stands(store, uuid)).blockers]
 
 
@@ -29,13 +29,15 @@ async def ahead(store: Store, *uuids: str) -> list[int]:
     return [(await stands(store, uuid)).ahead for uuid in uuids]
 
 
-async def test_nothing_in_its_way(store: Store) -> None:
+async def test_task_without_limits_has_no_blockers(store: Store) -> None:
     (uuid,) = await add(store, task())
     standing = await stands(store, uuid)
     assert (list(standing.blockers), standing.ahead) == ([], 0)
 
 
-async def test_who_does_not_wait(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_running_ended_and_unknown_tasks_have_no_position(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     assert await store.position("nobody") is None
     (uuid,) = await add(store, task())
@@ -47,7 +49,7 @@ async def test_who_does_not_wait(store: Store, worker: Worker, clock: ManualCloc
     assert await ahead(store, uuid) == [0]
 
 
-async def test_a_chore_waits_for_its_end_only(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_chore_has_no_position(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     expired, cancelled = await add(store, *tasks(2, expires=10))
     await worker.cancel(cancelled)
@@ -57,20 +59,20 @@ async def test_a_chore_waits_for_its_end_only(store: Store, worker: Worker, cloc
     assert await store.position(expired) is None
 
 
-# -- who is before it
+# -- tasks ahead
 
 
-async def test_ready_ones_of_its_source_by_rank(store: Store) -> None:
+async def test_ready_tasks_of_its_source_with_a_lower_rank_are_ahead(store: Store) -> None:
     first, second, boosted, _ = await add(store, *tasks(2), task(boost=5000), task("b"))
     assert await ahead(store, boosted, first, second) == [0, 1, 2]
 
 
-async def test_a_suspect_is_counted_like_all(store: Store) -> None:
+async def test_suspects_are_counted_as_ahead(store: Store) -> None:
     suspect, plain, last = await add(store, task(max_crashes=1), task(), task(max_crashes=1))
     assert await ahead(store, suspect, plain, last) == [0, 1, 2]
 
 
-async def test_running_ones_are_not_before_it(store: Store, worker: Worker) -> None:
+async def test_running_tasks_are_not_ahead(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     uuids = await add(store, *tasks(5))
     assert await worker.runs(total=3) == uuids[:3]
@@ -79,12 +81,12 @@ async def test_running_ones_are_not_before_it(store: Store, worker: Worker) -> N
     assert await ahead(store, uuids[0], *uuids[3:]) == [0, 1, 2]
 
 
-async def test_one_that_is_not_due_has_those_before_it_that_are(store: Store, clock: ManualClock) -> None:
+async def test_ready_tasks_are_ahead_of_a_scheduled_one(store: Store, clock: ManualClock) -> None:
     first, later, boosted = await add(store, task(), task(after=1000), task(after=1000, boost=5000))
     assert await ahead(store, first, later, boosted) == [0, 1, 0]
 
 
-async def test_a_parked_one_has_those_of_its_lane_too(store: Store, worker: Worker) -> None:
+async def test_parked_tasks_of_its_lane_are_ahead_of_a_parked_one(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "@api", cap=1)
     runs, *parked = await add(store, *tasks(3, lane="@api"), task("b", lane="@api"), *tasks(2, lane="a/free"))
@@ -93,18 +95,18 @@ async def test_a_parked_one_has_those_of_its_lane_too(store: Store, worker: Work
     assert await ahead(store, *parked) == [0, 1, 2, 0, 1]
 
 
-async def test_who_came_back_is_counted_once(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_requeued_task_is_counted_once(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, *rest = await add(store, *tasks(4, lane="a/k"))
-    for _ in range(3):  # into ready and back
+    for _ in range(3):  # admitted and released
         assert await worker.runs() == [first]
         await worker.settle(worker.release(first))
     assert await worker.runs() == [first]
     assert await ahead(store, *rest) == [0, 1, 2]
 
 
-async def test_many(store: Store) -> None:
+async def test_number_ahead_is_exact_for_many_tasks(store: Store) -> None:
     await store.add(tasks(1000, boost=1))
     await store.add(tasks(1000))
     (last,) = await add(store, task())
@@ -112,10 +114,10 @@ async def test_many(store: Store) -> None:
     assert await ahead(store, last, boosted) == [2001, 1000]
 
 
-# -- what holds it back
+# -- blockers
 
 
-async def test_paused(store: Store) -> None:
+async def test_pause_is_a_blocker(store: Store) -> None:
     (uuid,) = await add(store, task())
     await limit(store, "a", paused=True, owner="operator", reason="deploy")
     hold = await only_hold(store, uuid)
@@ -124,11 +126,11 @@ async def test_paused(store: Store) -> None:
     assert await holds(store, uuid) == []
 
 
-async def test_the_cap_of_the_source(store: Store, worker: Worker) -> None:
+async def test_source_cap_is_a_blocker(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a", cap=2)
     first, _, third = await add(store, *tasks(3))
-    assert await holds(store, third) == []  # two are before it, but none runs
+    assert await holds(store, third) == []  # two are ahead, but none runs
     assert len(await worker.runs()) == 2
     assert await holds(store, third) == [("a", "cap", 2)]
     await limit(store, "a", cap=3)
@@ -138,7 +140,7 @@ async def test_the_cap_of_the_source(store: Store, worker: Worker) -> None:
     assert await holds(store, third) == [("a", "cap", 1)]
 
 
-async def test_the_limit_as_it_comes_to(store: Store, worker: Worker) -> None:
+async def test_blocker_has_the_effective_limit(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=5, rate=1.0, burst=3, owner="code")
     await limit(store, "a/*", cap=2, owner="operator")
@@ -148,7 +150,7 @@ async def test_the_limit_as_it_comes_to(store: Store, worker: Worker) -> None:
     assert found == Limit("a/k", 2, 1.0, 3, True, "quiet", owner=found.owner)
 
 
-async def test_the_rate_of_the_source(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_source_rate_is_a_blocker(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a", rate=2.0, burst=2)
     *running, uuid = await add(store, *tasks(3))
@@ -163,7 +165,7 @@ async def test_the_rate_of_the_source(store: Store, worker: Worker, clock: Manua
     assert await worker.runs() == [uuid]
 
 
-async def test_the_cap_of_its_lane(store: Store, worker: Worker) -> None:
+async def test_lane_cap_is_a_blocker(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second, other = await add(store, *tasks(2, lane="a/k"), task(lane="a/l"))
@@ -174,7 +176,7 @@ async def test_the_cap_of_its_lane(store: Store, worker: Worker) -> None:
     assert await holds(store, second) == []
 
 
-async def test_who_is_let_in_takes_the_place_of_those_parked(store: Store, worker: Worker) -> None:
+async def test_admitted_tasks_count_for_the_lane_cap(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, *tasks(2, lane="a/k"))
@@ -186,7 +188,7 @@ async def test_who_is_let_in_takes_the_place_of_those_parked(store: Store, worke
     assert await holds(store, second) == []
 
 
-async def test_the_rate_of_its_lane(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_lane_rate_is_a_blocker(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=2)
     *running, cheap, dear = await add(store, *tasks(3, lane="a/k"), task(lane="a/k", cost=2))
@@ -198,9 +200,7 @@ async def test_the_rate_of_its_lane(store: Store, worker: Worker, clock: ManualC
     assert (await only_hold(store, dear)).opens_in == pytest.approx(1000)
 
 
-async def test_time_alone_does_not_bring_what_others_are_to_have(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+async def test_reserved_tokens_do_not_open_a_lane(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", rate=1.0, burst=2)
     _, second, dear = await add(store, *tasks(2, lane="a/k"), task(lane="a/k", cost=2))
@@ -210,7 +210,7 @@ async def test_time_alone_does_not_bring_what_others_are_to_have(
     assert (hold.reason, hold.opens_in) == ("rate", None)
 
 
-async def test_a_cost_beyond_the_burst_waits_for_a_full_bucket(
+async def test_cost_above_the_burst_is_blocked_until_the_bucket_is_full(
     store: Store, worker: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat()
@@ -224,7 +224,7 @@ async def test_a_cost_beyond_the_burst_waits_for_a_full_bucket(
     assert await worker.runs() == [dear]
 
 
-async def test_the_sources_first_then_the_lanes(store: Store, worker: Worker) -> None:
+async def test_blockers_list_the_source_before_the_lane(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a", cap=1)
     await limit(store, "a/*", cap=1)
@@ -233,7 +233,7 @@ async def test_the_sources_first_then_the_lanes(store: Store, worker: Worker) ->
     assert await holds(store, second) == [("a", "cap", 1), ("a/k", "cap", 1)]
 
 
-async def test_one_that_is_not_due_stands_as_if_it_were(store: Store, worker: Worker) -> None:
+async def test_position_of_a_scheduled_task_is_computed_as_if_due(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, later = await add(store, task(lane="a/k"), task(lane="a/k", after=1000))
@@ -242,7 +242,7 @@ async def test_one_that_is_not_due_stands_as_if_it_were(store: Store, worker: Wo
     assert await holds(store, later) == [("a/k", "cap", 1)]
 
 
-async def test_ready_ones_whose_lane_has_closed(store: Store, worker: Worker) -> None:
+async def test_ready_task_of_a_full_lane_is_blocked(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(lane="a/k"))
     await worker.claim("b")
@@ -265,7 +265,7 @@ async def test_looking_changes_nothing(store: Store, worker: Worker, clock: Manu
             await stands(store, uuid)
     assert (await states(store, uuids), await store.tally()) == (before, tally)
     assert names((await worker.claim("a", "b")).tasks) == [first, third]
-    for step in (300, 300, 399):  # nothing is earlier or later for having been looked at
+    for step in (300, 300, 399):  # the reads have changed no time
         clock.advance(step)
         assert [hold.opens_in is None for hold in (await stands(store, fourth)).blockers] == [True]
         assert len((await stands(store, second)).blockers) == 1

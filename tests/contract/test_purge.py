@@ -1,4 +1,4 @@
-"""purge: what is past its time, then the oldest ends beyond the most; never what lives."""
+"""purge: drops tasks after their retention time, then the oldest above the maximum; never live tasks."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from tests.contract.steps import Worker, add, states, task, tasks
 
 
 async def ended(store: Store, worker: Worker, clock: ManualClock, *keeps: int) -> list[str]:
-    """Tasks that ended one after the other, a millisecond apart."""
+    """The uuids of tasks that ended one after the other, a millisecond apart."""
     await worker.heartbeat()
     uuids = await add(store, *tasks(len(keeps)))
     await worker.runs()
@@ -22,7 +22,7 @@ async def left(store: Store, uuids: list[str]) -> list[str]:
     return [uuid for uuid, state in zip(uuids, await states(store, uuids), strict=True) if state]
 
 
-async def test_nothing_is_dropped_before_its_time(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_purge_drops_nothing_before_its_retention_time(store: Store, worker: Worker, clock: ManualClock) -> None:
     uuids = await ended(store, worker, clock, 1000)
     clock.advance(998)
     assert await store.purge(10) == 0
@@ -31,7 +31,9 @@ async def test_nothing_is_dropped_before_its_time(store: Store, worker: Worker, 
     assert await left(store, uuids) == []
 
 
-async def test_by_the_end_of_their_time(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_purge_drops_tasks_in_the_order_of_their_retention_times(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     first, second, third = await ended(store, worker, clock, 3000, 1000, 2000)
     clock.advance(10_000)
     assert await store.purge(1) == 1
@@ -42,7 +44,7 @@ async def test_by_the_end_of_their_time(store: Store, worker: Worker, clock: Man
     assert await store.purge(5) == 0
 
 
-async def test_beyond_the_most_the_oldest_ends_go(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_purge_drops_the_oldest_ends_above_the_maximum(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     uuids = await add(store, *tasks(4))
     await worker.runs()
@@ -55,7 +57,7 @@ async def test_beyond_the_most_the_oldest_ends_go(store: Store, worker: Worker, 
     assert await left(store, uuids) == uuids[:2]
 
 
-async def test_no_more_than_the_limit(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_purge_obeys_its_limit(store: Store, worker: Worker, clock: ManualClock) -> None:
     uuids = await ended(store, worker, clock, *[1000] * 5)
     clock.advance(10_000)
     assert await store.purge(3, 0) == 3
@@ -63,7 +65,7 @@ async def test_no_more_than_the_limit(store: Store, worker: Worker, clock: Manua
     assert await store.purge(0) == 0
 
 
-async def test_what_lives_stays(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_purge_keeps_live_tasks(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     running, ready, later = await add(store, task(), task("b"), task(after=1_000_000))
     await worker.runs()
@@ -72,7 +74,7 @@ async def test_what_lives_stays(store: Store, worker: Worker, clock: ManualClock
     assert await states(store, [running, ready, later]) == ["running", "ready", "scheduled"]
 
 
-async def test_what_is_gone_can_be_added_again(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_purged_uuid_can_be_added_again(store: Store, worker: Worker, clock: ManualClock) -> None:
     (uuid,) = await ended(store, worker, clock, 1000)
     await store.purge(10, 0)
     (added,) = await store.add([task(uuid=uuid)])
@@ -81,7 +83,7 @@ async def test_what_is_gone_can_be_added_again(store: Store, worker: Worker, clo
     assert await worker.runs() == [uuid]
 
 
-async def test_what_has_ended_twice_in_a_millisecond_is_dropped_once(store: Store, worker: Worker) -> None:
+async def test_task_that_ended_twice_in_a_millisecond_is_purged_once(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     twice, once = await add(store, *tasks(2))
     await worker.runs()

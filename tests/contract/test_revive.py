@@ -1,4 +1,4 @@
-"""revive: failed or cancelled → due now, attempts kept, a new budget."""
+"""revive: a failed or cancelled task is due now, with its attempts kept and new retries."""
 
 from __future__ import annotations
 
@@ -12,7 +12,9 @@ from tests.contract.steps import Worker, add, limit, look, state, task
 
 
 @pytest.mark.parametrize("how", ["failed", "cancelled"])
-async def test_it_runs_again_with_the_next_attempt(store: Store, worker: Worker, clock: ManualClock, how: str) -> None:
+async def test_revived_task_runs_with_the_next_attempt(
+    store: Store, worker: Worker, clock: ManualClock, how: str
+) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
@@ -29,7 +31,7 @@ async def test_it_runs_again_with_the_next_attempt(store: Store, worker: Worker,
     assert await worker.runs() == [uuid]
 
 
-async def test_attempts_only_grow(store: Store, worker: Worker) -> None:
+async def test_attempts_grow_over_revives(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     for attempt in range(1, 4):
@@ -39,7 +41,7 @@ async def test_attempts_only_grow(store: Store, worker: Worker) -> None:
         await store.revive([uuid])
 
 
-async def test_what_has_crashed_too_often_may_crash_again(store: Store, worker: Worker, other: Worker) -> None:
+async def test_revive_resets_the_crashes(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (uuid,) = await add(store, task(max_crashes=1))
@@ -52,7 +54,7 @@ async def test_what_has_crashed_too_often_may_crash_again(store: Store, worker: 
     assert (await look(store, uuid)).history.crashes == 0
 
 
-async def test_a_cancelled_one_is_not_flagged_any_more(store: Store, worker: Worker) -> None:
+async def test_revive_clears_the_cancel_request(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(after=1000))
     await worker.cancel(uuid)
@@ -63,7 +65,7 @@ async def test_a_cancelled_one_is_not_flagged_any_more(store: Store, worker: Wor
     assert await worker.runs() == [uuid]
 
 
-async def test_again_gives_the_same_answer(store: Store, worker: Worker) -> None:
+async def test_second_revive_returns_the_same_answer(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.run_to_failure(uuid)
@@ -73,7 +75,7 @@ async def test_again_gives_the_same_answer(store: Store, worker: Worker) -> None
     assert await look(store, uuid) == before
 
 
-async def test_what_succeeded_or_is_unknown_stays(store: Store, worker: Worker) -> None:
+async def test_succeeded_and_unknown_tasks_are_not_revived(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
@@ -82,7 +84,7 @@ async def test_what_succeeded_or_is_unknown_stays(store: Store, worker: Worker) 
     assert await state(store, uuid) == "succeeded"
 
 
-async def test_with_a_lane_it_waits_for_its_alarm(store: Store, worker: Worker) -> None:
+async def test_revived_task_with_a_lane_waits_for_its_alarm(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     (uuid,) = await add(store, task(lane="a/k"))
@@ -96,7 +98,7 @@ async def test_with_a_lane_it_waits_for_its_alarm(store: Store, worker: Worker) 
     assert await worker.runs() == [uuid]
 
 
-async def test_it_takes_its_key_again(store: Store, worker: Worker) -> None:
+async def test_revived_task_takes_its_unique_key_again(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k"))
     await worker.run_to_failure(uuid)
@@ -104,7 +106,7 @@ async def test_it_takes_its_key_again(store: Store, worker: Worker) -> None:
     assert await add(store, task(unique="k")) == [uuid]
 
 
-async def test_unless_another_has_it_by_now(store: Store, worker: Worker) -> None:
+async def test_task_is_not_revived_if_another_has_its_unique_key(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k"))
     await worker.run_to_failure(uuid)
@@ -117,7 +119,7 @@ async def test_unless_another_has_it_by_now(store: Store, worker: Worker) -> Non
     assert list(await store.revive([uuid])) == [uuid]
 
 
-async def test_two_of_one_key_only_the_first(store: Store, worker: Worker) -> None:
+async def test_only_the_first_of_two_tasks_with_one_key_is_revived(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     first = task(unique="k")
     second = task(unique="k")
@@ -127,7 +129,7 @@ async def test_two_of_one_key_only_the_first(store: Store, worker: Worker) -> No
     assert list(await store.revive([first.uuid, second.uuid])) == [first.uuid]
 
 
-async def test_the_old_settlement_does_not_end_it_again(store: Store, worker: Worker) -> None:
+async def test_old_lease_does_not_end_a_revived_task(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.run_to_failure(uuid)
@@ -136,7 +138,7 @@ async def test_the_old_settlement_does_not_end_it_again(store: Store, worker: Wo
     assert await state(store, uuid) == "ready"
 
 
-async def test_purge_lets_it_live(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_purge_keeps_a_revived_task(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(after=0))
     await worker.runs()

@@ -1,4 +1,4 @@
-"""schedules: compare-and-set on rev, so that each window has one firing in the whole cluster and nobody leads."""
+"""schedules: compare-and-set on rev, so that each window fires once in the cluster, without a leader."""
 
 from __future__ import annotations
 
@@ -21,18 +21,18 @@ async def declare(store: Store, next_at: int | None, rule: bytes = b"rule", decl
     return await stored(store)
 
 
-async def test_a_new_one_is_stored(store: Store) -> None:
+async def test_new_schedule_is_stored(store: Store) -> None:
     schedule = await declare(store, 5000)
     assert schedule.rev > 0
     assert replace(schedule, rev=0) == Schedule("nightly", b"rule", "v1", 5000)
 
 
-async def test_the_same_declaration_changes_nothing(store: Store) -> None:
+async def test_same_definition_changes_nothing(store: Store) -> None:
     before = await declare(store, 5000)
     assert await declare(store, 9999, rule=b"other") == before
 
 
-async def test_a_changed_declaration_takes_over(store: Store) -> None:
+async def test_changed_definition_replaces_rule_and_next_time(store: Store) -> None:
     before = await declare(store, 5000)
     await store.put_schedules([replace(before, paused=True, runs=7, last_at=4000)])
     paused = await stored(store)
@@ -42,13 +42,13 @@ async def test_a_changed_declaration_takes_over(store: Store) -> None:
     assert before.rev < paused.rev < after.rev
 
 
-async def test_data_is_always_taken(store: Store) -> None:
+async def test_schedule_of_data_is_always_replaced(store: Store) -> None:
     await declare(store, 5000, declared="")
     after = await declare(store, 9999, b"other", declared="")
     assert (after.rule, after.next_at) == (b"other", 9999)
 
 
-async def test_compare_and_set(store: Store) -> None:
+async def test_compare_and_set_replaces_the_whole_schedule(store: Store) -> None:
     before = await declare(store, 5000)
     wanted = replace(before, rule=b"new", next_at=None, paused=True, last_at=1, runs=2, definition_digest="v9")
     assert list(await store.put_schedules([wanted])) == [True]
@@ -59,7 +59,7 @@ async def test_compare_and_set(store: Store) -> None:
     assert await stored(store) == after
 
 
-async def test_compare_and_set_of_nothing(store: Store) -> None:
+async def test_compare_and_set_of_a_missing_schedule_is_refused(store: Store) -> None:
     assert list(await store.put_schedules([Schedule("ghost", b"", "", None, rev=3)])) == [False]
     assert list(await store.schedules()) == []
 
@@ -87,7 +87,7 @@ async def test_limit_is_stored_with_every_field(store: Store) -> None:
     assert {limit.owner: limit for limit in await store.limits()} == {limit.owner: limit for limit in limits}
 
 
-async def test_a_claim_hands_out_what_is_due(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_claim_returns_due_schedules(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     schedule = await declare(store, floor(clock.now()) + 1000)
     clock.advance(999)
@@ -96,7 +96,9 @@ async def test_a_claim_hands_out_what_is_due(store: Store, worker: Worker, clock
     assert list((await worker.claim(total=0)).schedules) == [schedule]
 
 
-async def test_until_it_is_fired(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
+async def test_due_schedule_is_returned_until_it_is_fired(
+    store: Store, worker: Worker, other: Worker, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     due = floor(clock.now())
@@ -111,7 +113,7 @@ async def test_until_it_is_fired(store: Store, worker: Worker, other: Worker, cl
     assert await worker.runs() == ["w1"]
 
 
-async def test_only_one_fires(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_only_one_of_two_fires_succeeds(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     due = floor(clock.now())
     schedule = await declare(store, due)
@@ -123,7 +125,7 @@ async def test_only_one_fires(store: Store, worker: Worker, clock: ManualClock) 
     assert (await stored(store)).runs == 1
 
 
-async def test_refused(store: Store, clock: ManualClock) -> None:
+async def test_fire_is_refused_for_a_wrong_name_or_rev_and_while_paused(store: Store, clock: ManualClock) -> None:
     due = floor(clock.now())
     schedule = await declare(store, due)
     right = FireRequest("nightly", schedule.rev, (task(uuid="x"),), due + 1000)
@@ -135,8 +137,8 @@ async def test_refused(store: Store, clock: ManualClock) -> None:
     assert await stored(store) == paused
 
 
-async def test_an_edit_between_due_and_fire(store: Store, worker: Worker, clock: ManualClock) -> None:
-    """Whoever decided on the old rule is refused, however the new one came: declared, or by compare-and-set."""
+async def test_edit_between_claim_and_fire_refuses_the_fire(store: Store, worker: Worker, clock: ManualClock) -> None:
+    """A fire that was decided by the old rule is refused, whether the new one was declared or set."""
     await worker.heartbeat()
     due = floor(clock.now())
     await declare(store, due)
@@ -149,7 +151,7 @@ async def test_an_edit_between_due_and_fire(store: Store, worker: Worker, clock:
     assert (after.rule, after.next_at, after.last_at, after.runs) == (b"newer", due, None, 0)
 
 
-async def test_an_edit_that_was_read_before_a_firing(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_edit_that_was_read_before_a_fire_is_refused(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     due = floor(clock.now())
     seen = await declare(store, due)
@@ -159,15 +161,15 @@ async def test_an_edit_that_was_read_before_a_firing(store: Store, worker: Worke
     assert (after.paused, after.next_at, after.runs) == (False, due + 1000, 1)
 
 
-async def test_a_claim_says_at_which_moment(store: Store, worker: Worker, clock: ManualClock) -> None:
-    """The store's own: by it the windows of what is due are judged."""
+async def test_claim_returns_the_time_of_the_store(store: Store, worker: Worker, clock: ManualClock) -> None:
+    """Windows are compared with it."""
     await worker.heartbeat()
     clock.advance(1234)
     assert (await worker.claim()).now == clock.now()
     assert (await worker.claim(repeat=True)).now == clock.now()
 
 
-async def test_a_paused_one_is_not_handed_out(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_paused_schedule_is_not_returned(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     schedule = await declare(store, floor(clock.now()))
     await store.put_schedules([replace(schedule, paused=True)])
@@ -176,7 +178,7 @@ async def test_a_paused_one_is_not_handed_out(store: Store, worker: Worker, cloc
     assert len((await worker.claim()).schedules) == 1
 
 
-async def test_a_skipped_window_has_no_task(store: Store, clock: ManualClock) -> None:
+async def test_fire_without_tasks_skips_a_window(store: Store, clock: ManualClock) -> None:
     due = floor(clock.now())
     schedule = await declare(store, due)
     assert list(await store.fire([FireRequest("nightly", schedule.rev, (), due + 1000)])) == [True]
@@ -184,7 +186,7 @@ async def test_a_skipped_window_has_no_task(store: Store, clock: ManualClock) ->
     assert (after.next_at, after.last_at, after.runs) == (due + 1000, None, 0)
 
 
-async def test_the_last_window(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_schedule_without_a_next_time_is_not_returned(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     due = floor(clock.now())
     schedule = await declare(store, due)
@@ -194,7 +196,7 @@ async def test_the_last_window(store: Store, worker: Worker, clock: ManualClock)
     assert (await stored(store)).next_at is None
 
 
-async def test_what_it_makes_is_added_as_by_add(store: Store, clock: ManualClock) -> None:
+async def test_fire_adds_tasks_like_add(store: Store, clock: ManualClock) -> None:
     due = floor(clock.now())
     schedule = await declare(store, due)
     await store.add([task(uuid="x", body=b"first")])
@@ -204,7 +206,7 @@ async def test_what_it_makes_is_added_as_by_add(store: Store, clock: ManualClock
     assert [await state(store, uuid) for uuid in "xyz"] == ["ready", "scheduled", "scheduled"]
 
 
-async def test_drop(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_deleted_schedule_is_gone(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     schedule = await declare(store, floor(clock.now()))
     await store.delete_schedules(["nightly", "ghost"])

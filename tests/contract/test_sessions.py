@@ -1,4 +1,4 @@
-"""sessions: a process's presence; what it holds goes back when it dies."""
+"""sessions: the presence of a process; its tasks are requeued when it dies."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from onthedot.stores.contract import Lease, Store
 from tests.contract.steps import Worker, add, look, state, states, task, tasks
 
 
-async def test_who_never_beat_gets_nothing(store: Store, worker: Worker) -> None:
+async def test_session_without_a_heartbeat_claims_nothing(store: Store, worker: Worker) -> None:
     (uuid,) = await add(store, task())
     turn = await worker.turn()
     assert (turn.alive, turn.claim) == (False, None)
     assert await state(store, uuid) == "ready"
 
 
-async def test_the_first_beat_opens(store: Store, worker: Worker) -> None:
+async def test_first_heartbeat_opens_the_session(store: Store, worker: Worker) -> None:
     assert (await worker.heartbeat()).alive
     assert (await worker.turn()).alive
     assert (await worker.heartbeat()).alive
 
 
-async def test_sessions_that_have_beaten_are_listed(store: Store, worker: Worker, other: Worker) -> None:
+async def test_sessions_with_a_heartbeat_are_listed(store: Store, worker: Worker, other: Worker) -> None:
     await store.heartbeat("w1", b"one", 1000)
     await store.heartbeat("w2", b"two", 1000)
     await store.heartbeat("w1", b"one!", 1000)
@@ -32,9 +32,7 @@ async def test_sessions_that_have_beaten_are_listed(store: Store, worker: Worker
     assert dict(await store.sessions()) == {}
 
 
-async def test_a_lease_that_is_over_is_not_listed_whoever_has_looked(
-    store: Store, worker: Worker, clock: ManualClock
-) -> None:
+async def test_session_after_its_lease_is_not_listed(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat(5000)
     (uuid,) = await add(store, task())
     assert await worker.runs() == [uuid]
@@ -42,11 +40,11 @@ async def test_a_lease_that_is_over_is_not_listed_whoever_has_looked(
     assert list(await store.sessions()) == ["w1"]
     clock.advance(1)
     assert dict(await store.sessions()) == {}
-    assert await state(store, uuid) == "running"  # until somebody takes it back
+    assert await state(store, uuid) == "running"  # until it is reaped
     assert not (await worker.turn()).alive
 
 
-async def test_a_lease_that_is_over_is_reaped_by_the_next_claim(
+async def test_session_after_its_lease_is_reaped_by_the_next_claim(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat(5000)
@@ -65,7 +63,7 @@ async def test_a_lease_that_is_over_is_reaped_by_the_next_claim(
     assert record.history.started >= started
 
 
-async def test_a_beat_extends_the_lease_from_now(
+async def test_heartbeat_extends_the_lease_from_now(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat(5000)
@@ -80,7 +78,7 @@ async def test_a_beat_extends_the_lease_from_now(
     assert await other.runs() == [uuid]
 
 
-async def test_the_dead_stay_dead(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
+async def test_dead_session_stays_dead(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
     await worker.heartbeat(5000)
     await other.heartbeat()
     (uuid,) = await add(store, task())
@@ -94,7 +92,7 @@ async def test_the_dead_stay_dead(store: Store, worker: Worker, other: Worker, c
     assert await other.runs() == [uuid]
 
 
-async def test_who_only_settles_is_told_too(store: Store, worker: Worker) -> None:
+async def test_turn_without_a_request_reports_a_dead_session(store: Store, worker: Worker) -> None:
     assert not (await store.turn(worker.name, [], None)).alive
     await worker.heartbeat()
     assert (await store.turn(worker.name, [], None)).alive
@@ -102,7 +100,7 @@ async def test_who_only_settles_is_told_too(store: Store, worker: Worker) -> Non
     assert not (await store.turn(worker.name, [], None)).alive
 
 
-async def test_who_comes_late_finds_itself_dead(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_late_heartbeat_finds_its_session_dead(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat(5000)
     (uuid,) = await add(store, task())
     await worker.runs()
@@ -112,7 +110,9 @@ async def test_who_comes_late_finds_itself_dead(store: Store, worker: Worker, cl
     assert await state(store, uuid) == "ready"
 
 
-async def test_what_nobody_took_can_be_settled_late(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_task_that_was_not_claimed_again_can_be_settled_late(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     await worker.heartbeat(5000)
     (uuid,) = await add(store, task())
     await worker.runs()
@@ -120,7 +120,7 @@ async def test_what_nobody_took_can_be_settled_late(store: Store, worker: Worker
     assert await worker.settle(worker.done(uuid)) == ["ok"]
 
 
-async def test_a_death_that_somebody_saw_is_reclaimed_at_once(store: Store, worker: Worker, other: Worker) -> None:
+async def test_crashed_session_is_reaped_at_once(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     uuids = await add(store, *tasks(2))
@@ -131,7 +131,7 @@ async def test_a_death_that_somebody_saw_is_reclaimed_at_once(store: Store, work
     assert not (await worker.heartbeat()).alive
 
 
-async def test_a_death_can_be_told_twice(store: Store, worker: Worker) -> None:
+async def test_crash_can_be_reported_twice(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     await worker.runs()
@@ -140,7 +140,9 @@ async def test_a_death_can_be_told_twice(store: Store, worker: Worker) -> None:
     assert (await look(store, uuid)).history.crashes == 1
 
 
-async def test_close_gives_back_uncounted(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
+async def test_close_session_requeues_without_counting(
+    store: Store, worker: Worker, other: Worker, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     first, second = await add(store, *tasks(2))
@@ -156,11 +158,11 @@ async def test_close_gives_back_uncounted(store: Store, worker: Worker, other: W
     assert await worker.settle(worker.done(first)) == ["lost"]
 
 
-async def test_closing_a_stranger_is_nothing(store: Store) -> None:
+async def test_close_of_an_unknown_session_changes_nothing(store: Store) -> None:
     await store.close_session("nobody")
 
 
-async def test_the_last_crash_makes_a_chore(store: Store, worker: Worker) -> None:
+async def test_last_crash_makes_a_chore(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(max_crashes=3))
     for number in range(1, 4):
@@ -175,7 +177,7 @@ async def test_the_last_crash_makes_a_chore(store: Store, worker: Worker) -> Non
     assert await state(store, uuid) == "failed"
 
 
-async def test_a_suspect_is_counted_alone(store: Store, worker: Worker, other: Worker) -> None:
+async def test_crash_is_counted_for_the_suspect_alone(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     poison, first, second = await add(store, task(max_crashes=1), *tasks(2))
@@ -188,7 +190,7 @@ async def test_a_suspect_is_counted_alone(store: Store, worker: Worker, other: W
     assert [record.uuid for record in claimed.tasks] == [first, second]
 
 
-async def test_a_session_runs_so_many_suspects_at_once(store: Store, worker: Worker, other: Worker) -> None:
+async def test_session_runs_a_limited_number_of_suspects(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     first, plain, second = await add(store, task(max_crashes=1), task(), task(max_crashes=1))
@@ -202,14 +204,14 @@ async def test_a_session_runs_so_many_suspects_at_once(store: Store, worker: Wor
     assert await worker.runs(suspects=1) == [second]
 
 
-async def test_suspects_may_be_all_that_was_added(store: Store, worker: Worker) -> None:
+async def test_new_task_can_be_a_suspect(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     first, second = await add(store, *tasks(2, max_crashes=1))
     assert await worker.runs(suspects=1) == [first]
     assert await state(store, second) == "ready"
 
 
-async def test_chores_of_the_dead_go_back_uncounted(
+async def test_chores_of_a_dead_session_are_requeued_without_counting(
     store: Store, worker: Worker, other: Worker, clock: ManualClock
 ) -> None:
     await worker.heartbeat()
@@ -223,7 +225,9 @@ async def test_chores_of_the_dead_go_back_uncounted(
     assert [(await look(store, uuid)).history.crashes for uuid in (expired, run)] == [0, 1]
 
 
-async def test_chores_of_the_closed_go_back(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
+async def test_chores_of_a_closed_session_are_requeued(
+    store: Store, worker: Worker, other: Worker, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     (expired,) = await add(store, task(expires=10))
@@ -234,7 +238,7 @@ async def test_chores_of_the_closed_go_back(store: Store, worker: Worker, other:
     assert await other.chores() == {expired: "expired"}
 
 
-async def test_a_beat_tells_what_is_to_be_cancelled(store: Store, worker: Worker, other: Worker) -> None:
+async def test_heartbeat_returns_cancel_requests(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     mine, quiet, theirs = await add(store, task(), task(), task("b"))
@@ -250,7 +254,7 @@ async def test_a_beat_tells_what_is_to_be_cancelled(store: Store, worker: Worker
     assert isinstance(worker.leases[quiet], Lease)
 
 
-async def test_two_deaths_two_crashes(store: Store, clock: ManualClock) -> None:
+async def test_two_deaths_count_two_crashes(store: Store, clock: ManualClock) -> None:
     (uuid,) = await add(store, task(max_crashes=10))
     for number in range(1, 4):
         victim = Worker(store, f"v{number}")

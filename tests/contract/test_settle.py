@@ -1,4 +1,4 @@
-"""settle: every way to end or to go on, and the three verdicts."""
+"""settle: every outcome, and the three verdicts."""
 
 from __future__ import annotations
 
@@ -14,14 +14,14 @@ DAY = 86_400_000
 
 
 async def running(store: Store, worker: Worker, unique: str | None = None) -> str:
-    """One task that this worker runs."""
+    """The uuid of a task that this worker runs."""
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique=unique))
     assert uuid in await worker.runs()
     return uuid
 
 
-async def test_done(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_completed_task_has_a_result(store: Store, worker: Worker, clock: ManualClock) -> None:
     uuid = await running(store, worker)
     started = floor(clock.now())
     clock.advance(7.5)
@@ -33,7 +33,7 @@ async def test_done(store: Store, worker: Worker, clock: ManualClock) -> None:
     assert (record.history.settled_fence, record.history.session) == (worker.leases[uuid].fence, worker.name)
 
 
-async def test_failed(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_ended_task_is_failed_with_an_error(store: Store, worker: Worker, clock: ManualClock) -> None:
     uuid = await running(store, worker)
     assert await worker.settle(worker.failed(uuid, b"ValueError", keep=DAY)) == ["ok"]
     record = await look(store, uuid)
@@ -41,14 +41,14 @@ async def test_failed(store: Store, worker: Worker, clock: ManualClock) -> None:
     assert (record.history.ended, record.history.keep_until) == (floor(clock.now()), floor(clock.now()) + DAY)
 
 
-async def test_cancelled(store: Store, worker: Worker) -> None:
+async def test_ended_task_is_cancelled_with_an_error(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     assert await worker.settle(worker.cancelled(uuid, b"by hand")) == ["ok"]
     record = await look(store, uuid)
     assert (record.state, record.history.error) == ("cancelled", b"by hand")
 
 
-async def test_a_retry_counts(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_retry_is_counted(store: Store, worker: Worker, clock: ManualClock) -> None:
     uuid = await running(store, worker)
     started = floor(clock.now())
     clock.advance(2.5)
@@ -63,7 +63,7 @@ async def test_a_retry_counts(store: Store, worker: Worker, clock: ManualClock) 
     assert await worker.runs() == [uuid]
 
 
-async def test_a_snooze_does_not_count(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_snooze_is_not_counted(store: Store, worker: Worker, clock: ManualClock) -> None:
     uuid = await running(store, worker)
     assert await worker.settle(worker.snooze(uuid, after=1000)) == ["ok"]
     record = await look(store, uuid)
@@ -71,7 +71,7 @@ async def test_a_snooze_does_not_count(store: Store, worker: Worker, clock: Manu
     assert record.history.retries == 0
 
 
-async def test_a_release_leaves_no_trace(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_release_leaves_the_record_unchanged(store: Store, worker: Worker, clock: ManualClock) -> None:
     uuid = await running(store, worker)
     due = (await look(store, uuid)).due
     clock.advance(500)
@@ -80,7 +80,7 @@ async def test_a_release_leaves_no_trace(store: Store, worker: Worker, clock: Ma
     assert (record.state, record.due, record.attempt, record.history.started) == ("ready", due, 1, None)
 
 
-async def test_a_release_after_a_retry_keeps_the_start_before(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_release_after_a_retry_keeps_the_last_start(store: Store, worker: Worker, clock: ManualClock) -> None:
     uuid = await running(store, worker)
     started = floor(clock.now())
     await worker.settle(worker.retry(uuid))
@@ -91,7 +91,7 @@ async def test_a_release_after_a_retry_keeps_the_start_before(store: Store, work
     assert (record.history.started, record.attempt) == (started, 2)
 
 
-async def test_an_error_is_the_journals_too(store: Store, worker: Worker) -> None:
+async def test_error_of_a_retry_is_noted_in_the_journal(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     await worker.settle(worker.retry(uuid, error=b"E1"))
     await worker.runs()
@@ -100,7 +100,7 @@ async def test_an_error_is_the_journals_too(store: Store, worker: Worker) -> Non
     assert [(note.kind, note.name, note.data) for note in notes] == [("error", "1", b"E1"), ("error", "2", b"E2")]
 
 
-async def test_again_at_once_is_claimed_in_the_same_turn(store: Store, worker: Worker) -> None:
+async def test_task_requeued_for_now_is_claimed_in_the_same_turn(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     before = worker.leases[uuid].fence
     turn = await worker.turn(outcomes=[worker.retry(uuid)])
@@ -110,14 +110,16 @@ async def test_again_at_once_is_claimed_in_the_same_turn(store: Store, worker: W
     assert turn.claim.fence > before
 
 
-async def test_keep_nothing(store: Store, worker: Worker) -> None:
+async def test_task_with_keep_zero_is_dropped_at_its_end(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     assert await worker.settle(worker.done(uuid, keep=0)) == ["ok"]
     assert list(await store.get([uuid])) == [None]
     assert await worker.settle(worker.done(uuid, keep=0)) != ["ok"]
 
 
-async def test_a_repeat_says_so_and_changes_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_repeated_settle_returns_repeat_and_changes_nothing(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     uuid = await running(store, worker)
     for outcome in (worker.done(uuid, b"1"), worker.done(uuid, b"1"), worker.failed(uuid), worker.retry(uuid)):
         before = await store.get([uuid])
@@ -128,7 +130,7 @@ async def test_a_repeat_says_so_and_changes_nothing(store: Store, worker: Worker
     assert (record.state, record.history.result) == ("succeeded", b"1")
 
 
-async def test_a_repeated_retry_is_counted_once(store: Store, worker: Worker) -> None:
+async def test_repeated_retry_is_counted_once(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     outcome = worker.retry(uuid, after=1000)
     assert await worker.settle(outcome) == ["ok"]
@@ -137,7 +139,7 @@ async def test_a_repeated_retry_is_counted_once(store: Store, worker: Worker) ->
     assert await look(store, uuid) == before
 
 
-async def test_an_old_lease_does_not_settle_a_newer_run(store: Store, worker: Worker) -> None:
+async def test_old_lease_does_not_settle_a_newer_run(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     old = worker.done(uuid, b"old")
     await worker.settle(worker.retry(uuid))
@@ -149,7 +151,7 @@ async def test_an_old_lease_does_not_settle_a_newer_run(store: Store, worker: Wo
     assert await worker.settle(old) == ["lost"]
 
 
-async def test_lost(store: Store, worker: Worker, other: Worker) -> None:
+async def test_settle_of_an_unknown_lease_is_lost(store: Store, worker: Worker, other: Worker) -> None:
     uuid = await running(store, worker)
     await other.heartbeat()
     lease = worker.leases[uuid]
@@ -163,7 +165,7 @@ async def test_lost(store: Store, worker: Worker, other: Worker) -> None:
     assert await state(store, uuid) == "running"
 
 
-async def test_never_claimed_cannot_be_settled(store: Store, worker: Worker) -> None:
+async def test_unclaimed_task_cannot_be_settled(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     assert (
@@ -173,7 +175,7 @@ async def test_never_claimed_cannot_be_settled(store: Store, worker: Worker) -> 
     assert await state(store, uuid) == "ready"
 
 
-async def test_lost_to_another_session(store: Store, worker: Worker, other: Worker) -> None:
+async def test_lease_of_another_session_is_lost(store: Store, worker: Worker, other: Worker) -> None:
     uuid = await running(store, worker)
     await other.heartbeat()
     await worker.crash()
@@ -184,7 +186,7 @@ async def test_lost_to_another_session(store: Store, worker: Worker, other: Work
     assert (await look(store, uuid)).history.result == b"mine"
 
 
-async def test_each_outcome_has_its_verdict_in_order(store: Store, worker: Worker) -> None:
+async def test_verdicts_have_the_order_of_outcomes(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     first, second, third = await add(store, *tasks(3))
     await worker.runs()
@@ -200,7 +202,7 @@ async def test_each_outcome_has_its_verdict_in_order(store: Store, worker: Worke
     assert await states(store, [first, second, third]) == ["failed", "succeeded", "succeeded"]
 
 
-async def test_what_comes_along_comes_with_the_outcome(store: Store, worker: Worker) -> None:
+async def test_effects_are_added_with_the_outcome(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     child, later = task("b"), task("b", after=100)
     outcome = worker.done(uuid, adds=[child, later])
@@ -210,7 +212,7 @@ async def test_what_comes_along_comes_with_the_outcome(store: Store, worker: Wor
     assert await worker.runs("b") == [child.uuid]
 
 
-async def test_what_comes_along_does_not_come_when_lost(store: Store, worker: Worker, other: Worker) -> None:
+async def test_effects_of_a_lost_outcome_are_not_added(store: Store, worker: Worker, other: Worker) -> None:
     uuid = await running(store, worker)
     await other.heartbeat()
     child, second = task("b"), task("b")
@@ -222,14 +224,14 @@ async def test_what_comes_along_does_not_come_when_lost(store: Store, worker: Wo
     assert list(await store.get([child.uuid, second.uuid])) == [None, None]
 
 
-async def test_a_retry_brings_its_children_too(store: Store, worker: Worker) -> None:
+async def test_retry_adds_its_effects(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker)
     child = task("b")
     await worker.settle(worker.retry(uuid, effects=worker.done(uuid, adds=[child]).effects))
     assert await worker.runs("a", "b") == [uuid, child.uuid]
 
 
-async def test_the_next_of_its_kind_may_have_its_key(store: Store, worker: Worker) -> None:
+async def test_effect_may_take_the_unique_key_of_the_ended_task(store: Store, worker: Worker) -> None:
     uuid = await running(store, worker, unique="poll")
     following = task(unique="poll", after=1000)
     await worker.settle(worker.done(uuid, adds=[following]))
@@ -237,8 +239,10 @@ async def test_the_next_of_its_kind_may_have_its_key(store: Store, worker: Worke
 
 
 @pytest.mark.parametrize("how", ["failed", "retry", "release"])
-async def test_what_the_next_outcome_is_about_is_held_until_then(store: Store, worker: Worker, how: str) -> None:
-    """What an outcome adds finds it running, and so does not replace it."""
+async def test_effect_does_not_replace_a_task_that_a_later_outcome_settles(
+    store: Store, worker: Worker, how: str
+) -> None:
+    """The effect finds the task running, so it does not replace it."""
     await worker.heartbeat()
     first, second = await add(store, task(), task(unique="k", body=b"old"))
     assert await worker.runs() == [first, second]
@@ -250,7 +254,9 @@ async def test_what_the_next_outcome_is_about_is_held_until_then(store: Store, w
     assert await worker.runs() == ([] if how == "failed" else [second])
 
 
-async def test_settling_alone_claims_and_promotes_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_turn_without_a_request_claims_and_promotes_nothing(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     uuid = await running(store, worker)
     waiting, later = await add(store, task(), task(after=10))
     clock.advance(10)

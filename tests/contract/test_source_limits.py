@@ -1,4 +1,4 @@
-"""A source's own limit: how many at once, how many a second, or paused; in all sessions together."""
+"""Limits of a source: concurrency, rate and pause, over all sessions."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from onthedot.stores.contract import Store
 from tests.contract.steps import Worker, add, limit, states, task, tasks
 
 
-async def test_a_cap_holds_over_all_sessions(store: Store, worker: Worker, other: Worker) -> None:
+async def test_source_cap_holds_over_all_sessions(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     await limit(store, "a", cap=3)
@@ -20,7 +20,7 @@ async def test_a_cap_holds_over_all_sessions(store: Store, worker: Worker, other
     assert await worker.runs() == uuids[3:4]
 
 
-async def test_a_cap_does_not_count_chores(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_source_cap_does_not_count_chores(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a", cap=1)
     (expired,) = await add(store, task(expires=10))
@@ -30,14 +30,14 @@ async def test_a_cap_does_not_count_chores(store: Store, worker: Worker, clock: 
     assert await worker.runs() == [uuid]
 
 
-async def test_other_sources_are_not_held_up(store: Store, worker: Worker) -> None:
+async def test_limited_source_does_not_block_others(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a", cap=1)
     first, _, _, free = await add(store, *tasks(3), task("b"))
     assert await worker.runs("a", "b", total=2) == [first, free]
 
 
-async def test_a_lowered_cap_stops_no_run(store: Store, worker: Worker) -> None:
+async def test_lowered_source_cap_stops_no_running_task(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     uuids = await add(store, *tasks(4))
     assert await worker.runs(total=3) == uuids[:3]
@@ -49,7 +49,7 @@ async def test_a_lowered_cap_stops_no_run(store: Store, worker: Worker) -> None:
     assert await worker.runs() == uuids[3:]
 
 
-async def test_death_frees_the_cap(store: Store, worker: Worker, other: Worker) -> None:
+async def test_death_releases_the_source_cap(store: Store, worker: Worker, other: Worker) -> None:
     await worker.heartbeat()
     await other.heartbeat()
     await limit(store, "a", cap=1)
@@ -59,7 +59,7 @@ async def test_death_frees_the_cap(store: Store, worker: Worker, other: Worker) 
     assert await other.runs() == [first]
 
 
-async def test_paused(store: Store, worker: Worker) -> None:
+async def test_paused_source_starts_nothing(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     uuids = await add(store, *tasks(2))
     assert await worker.runs(total=1) == uuids[:1]
@@ -70,7 +70,7 @@ async def test_paused(store: Store, worker: Worker) -> None:
     assert await worker.runs() == uuids[1:]
 
 
-async def test_code_does_not_resume_what_the_operator_paused(store: Store, worker: Worker) -> None:
+async def test_code_does_not_resume_a_source_that_the_operator_paused(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await add(store, task())
     await limit(store, "a", paused=True, owner="operator")
@@ -78,7 +78,7 @@ async def test_code_does_not_resume_what_the_operator_paused(store: Store, worke
     assert await worker.runs() == []
 
 
-async def test_the_operator_wins_field_by_field(store: Store, worker: Worker) -> None:
+async def test_operator_limit_of_a_source_overrides_code_field_by_field(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a", cap=1, owner="code")
     await limit(store, "a", rate=1.0, burst=5, owner="operator")
@@ -91,10 +91,10 @@ async def test_the_operator_wins_field_by_field(store: Store, worker: Worker) ->
     assert await worker.runs() == uuids[3:6]
 
 
-async def test_a_rate_counts_starts(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_source_rate_counts_starts(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a", rate=2.0, burst=2)
-    uuids = await add(store, *tasks(6, cost=7))  # a cost is for lanes
+    uuids = await add(store, *tasks(6, cost=7))  # costs apply to lanes only
     assert await worker.runs() == uuids[:2]
     await worker.settle(worker.done(uuids[0]), worker.done(uuids[1]))
     clock.advance(499)
@@ -105,7 +105,7 @@ async def test_a_rate_counts_starts(store: Store, worker: Worker, clock: ManualC
     assert await worker.runs() == uuids[3:5]
 
 
-async def test_parts_of_tokens_start_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_fraction_of_a_token_starts_nothing(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a", rate=1.0, burst=2.5)
     uuids = await add(store, *tasks(5))
@@ -116,7 +116,7 @@ async def test_parts_of_tokens_start_nothing(store: Store, worker: Worker, clock
     assert await worker.runs() == uuids[2:3]
 
 
-async def test_a_source_and_a_lane_together(store: Store, worker: Worker) -> None:
+async def test_source_and_lane_limits_hold_together(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a", cap=2)
     await limit(store, "a/*", cap=1)

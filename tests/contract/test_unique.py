@@ -1,4 +1,4 @@
-"""unique: one live task a key of a source; keep the first, or let the second take its place."""
+"""unique: one live task per key of a source; the first is kept or replaced by the second."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from onthedot.stores.contract import Added, Store
 from tests.contract.steps import Worker, add, limit, look, state, states, task
 
 
-async def test_keep(store: Store) -> None:
+async def test_keep_returns_the_existing_task(store: Store) -> None:
     first, second = task(unique="k", body=b"1"), task(unique="k", body=b"2", after=1000)
     await store.add([first])
     assert list(await store.add([second])) == [Added(first.uuid, fresh=False)]
@@ -19,17 +19,17 @@ async def test_keep(store: Store) -> None:
     assert list(await store.get([second.uuid])) == [None]
 
 
-async def test_in_one_call(store: Store) -> None:
+async def test_unique_key_twice_in_one_call_is_stored_once(store: Store) -> None:
     first, second = task(unique="k"), task(unique="k")
     assert list(await store.add([first, second])) == [Added(first.uuid, fresh=True), Added(first.uuid, fresh=False)]
 
 
-async def test_the_scope_is_the_source(store: Store) -> None:
+async def test_scope_of_a_unique_key_is_the_source(store: Store) -> None:
     answers = await store.add([task("a", unique="k"), task("b", unique="k"), task("a", unique="l"), task("a")])
     assert [added.fresh for added in answers] == [True] * 4
 
 
-async def test_whatever_it_is_doing(store: Store, worker: Worker) -> None:
+async def test_unique_key_is_held_in_every_live_state(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k"))
     await worker.runs()
@@ -42,7 +42,7 @@ async def test_whatever_it_is_doing(store: Store, worker: Worker) -> None:
 
 @pytest.mark.parametrize("how", ["done", "failed", "cancelled"])
 @pytest.mark.parametrize("keep", [0, 1000])
-async def test_the_end_frees_the_key(store: Store, worker: Worker, how: str, keep: int) -> None:
+async def test_end_releases_the_unique_key(store: Store, worker: Worker, how: str, keep: int) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k"))
     await worker.runs()
@@ -51,7 +51,7 @@ async def test_the_end_frees_the_key(store: Store, worker: Worker, how: str, kee
     assert added.fresh
 
 
-async def test_a_chores_end_frees_the_key(store: Store, worker: Worker) -> None:
+async def test_end_of_a_chore_releases_the_unique_key(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k", after=1000))
     await worker.cancel(uuid)
@@ -60,7 +60,7 @@ async def test_a_chores_end_frees_the_key(store: Store, worker: Worker) -> None:
     assert added.fresh
 
 
-async def test_replace_what_waits(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_replace_changes_a_pending_task(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     old = task(unique="k", body=b"1", after=1000, tags=("old",))
     await store.add([old])
@@ -78,7 +78,7 @@ async def test_replace_what_waits(store: Store, worker: Worker, clock: ManualClo
     assert await worker.runs() == [old.uuid]
 
 
-async def test_replace_what_is_ready_by_later(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_replace_can_delay_a_ready_task(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k"))
     await add(store, task(unique="k", after=100, on_conflict="replace"))
@@ -88,14 +88,14 @@ async def test_replace_what_is_ready_by_later(store: Store, worker: Worker, cloc
     assert await worker.runs() == [uuid]
 
 
-async def test_replace_what_is_later_by_now(store: Store, worker: Worker) -> None:
+async def test_replace_can_make_a_scheduled_task_ready(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k", after=100))
     await add(store, task(unique="k", on_conflict="replace"))
     assert await worker.runs() == [uuid]
 
 
-async def test_replace_keeps_what_has_happened(store: Store, worker: Worker) -> None:
+async def test_replace_keeps_the_history(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k"))
     await worker.runs()
@@ -107,7 +107,7 @@ async def test_replace_keeps_what_has_happened(store: Store, worker: Worker) -> 
     assert await worker.settle(outcome) == ["repeat"]
 
 
-async def test_replace_frees_its_place_in_the_lane(store: Store, worker: Worker) -> None:
+async def test_replace_releases_the_capacity_of_the_old_lane(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     first, second = await add(store, task(unique="k", lane="a/k"), task(lane="a/k"))
@@ -117,7 +117,7 @@ async def test_replace_frees_its_place_in_the_lane(store: Store, worker: Worker)
     assert await worker.runs() == [second]
 
 
-async def test_what_runs_is_not_replaced(store: Store, worker: Worker) -> None:
+async def test_running_task_is_not_replaced(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k", body=b"1"))
     await worker.runs()
@@ -126,8 +126,8 @@ async def test_what_runs_is_not_replaced(store: Store, worker: Worker) -> None:
     assert await look(store, uuid) == before
 
 
-async def test_a_changed_suspicion_holds(store: Store, worker: Worker) -> None:
-    """The new policy may make a suspect of it, or none, at the same place in the order."""
+async def test_replace_can_change_whether_a_task_is_a_suspect(store: Store, worker: Worker) -> None:
+    """The new policy may change it at the same rank."""
     await worker.heartbeat()
     (uuid, other) = await add(store, task(unique="k"), task("a", max_crashes=1))
     await add(store, task(unique="k", on_conflict="replace", max_crashes=1))
@@ -137,7 +137,7 @@ async def test_a_changed_suspicion_holds(store: Store, worker: Worker) -> None:
     assert await worker.runs(suspects=1) == [other]
 
 
-async def test_a_key_for_a_time_is_held_after_the_end(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_timed_unique_key_is_held_after_the_end(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k", unique_for=1000))
     await worker.runs()
@@ -151,7 +151,7 @@ async def test_a_key_for_a_time_is_held_after_the_end(store: Store, worker: Work
     assert added.fresh
 
 
-async def test_a_key_for_a_time_outlives_its_record(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_timed_unique_key_outlives_its_record(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k", unique_for=1000))
     await worker.runs()
@@ -162,7 +162,7 @@ async def test_a_key_for_a_time_outlives_its_record(store: Store, worker: Worker
     assert added.fresh
 
 
-async def test_a_key_for_a_time_is_free_while_its_task_lives(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_timed_unique_key_may_end_before_its_task(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     (first,) = await add(store, task(unique="k", unique_for=1000, after=5000))
     clock.advance(1000)
@@ -170,11 +170,13 @@ async def test_a_key_for_a_time_is_free_while_its_task_lives(store: Store, worke
     assert second.fresh
     clock.advance(4000)
     assert await worker.runs(total=1) == [first]
-    await worker.settle(worker.done(first))  # not its key any more
+    await worker.settle(worker.done(first))  # the key belongs to another task now
     assert await add(store, task(unique="k")) == [second.uuid]
 
 
-async def test_the_replacing_policy_says_how_long(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_replacing_policy_decides_the_time_of_the_unique_key(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k"))
     clock.advance(400)
@@ -183,6 +185,6 @@ async def test_the_replacing_policy_says_how_long(store: Store, worker: Worker, 
     await worker.settle(worker.done(uuid))
     clock.advance(599)
     assert await add(store, task(unique="k")) == [uuid]
-    clock.advance(1)  # a thousand from its adding, which was the first
+    clock.advance(1)  # a thousand ms from the first add
     (added,) = await store.add([task(unique="k")])
     assert added.fresh

@@ -1,4 +1,4 @@
-"""What a claim says about coming back: next_in, rest, woke, more. Nobody probes, and nobody comes too late."""
+"""When a worker must claim again: next_in, idle, woken, more. It neither polls nor comes too late."""
 
 from __future__ import annotations
 
@@ -11,14 +11,14 @@ from onthedot.stores.contract import FireRequest, Schedule, Store
 from tests.contract.steps import LEASE, Worker, add, limit, state, states, task, tasks
 
 
-async def test_the_next_due_time_with_fractions(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_next_in_is_the_next_due_time_with_fractions(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await add(store, task(after=5000), task("b", after=1000))
     clock.advance(0.25)
     assert (await worker.claim()).next_in == pytest.approx(999.75)
 
 
-async def test_at_that_moment_it_is_there(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_task_is_claimed_at_next_in(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     clock.advance(0.25)
     (uuid,) = await add(store, task(after=100))
@@ -28,7 +28,9 @@ async def test_at_that_moment_it_is_there(store: Store, worker: Worker, clock: M
     assert await worker.runs() == [uuid]
 
 
-async def test_sessions_that_may_die(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
+async def test_next_in_includes_the_end_of_a_lease(
+    store: Store, worker: Worker, other: Worker, clock: ManualClock
+) -> None:
     await worker.heartbeat()
     assert (await worker.claim()).next_in == LEASE
     await other.heartbeat(5000)
@@ -38,7 +40,7 @@ async def test_sessions_that_may_die(store: Store, worker: Worker, other: Worker
     assert (await worker.claim()).next_in == LEASE - 1000
 
 
-async def test_an_expiry(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_next_in_includes_an_expiry(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=0)
     await add(store, task("b", expires=700), task(lane="a/k", expires=600))
@@ -49,14 +51,14 @@ async def test_an_expiry(store: Store, worker: Worker, clock: ManualClock) -> No
     assert (await worker.claim("a")).next_in == pytest.approx(100)
 
 
-async def test_what_was_taken_has_no_alarm(store: Store, worker: Worker) -> None:
+async def test_claimed_task_has_no_alarm(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await add(store, task(expires=100))
     await worker.runs()
     assert (await worker.claim()).next_in == LEASE
 
 
-async def test_a_schedule(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_next_in_includes_a_schedule(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     now = floor(clock.now())
     await store.put_schedules([Schedule("s", b"", "v", now + 800)])
@@ -66,7 +68,7 @@ async def test_a_schedule(store: Store, worker: Worker, clock: ManualClock) -> N
     assert (await worker.claim()).next_in == pytest.approx(9000)
 
 
-async def test_the_refill_of_a_lane(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_next_in_includes_the_refill_of_a_lane(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", rate=2.0, burst=1)
     first, second = await add(store, *tasks(2, lane="a/k"))
@@ -78,8 +80,10 @@ async def test_the_refill_of_a_lane(store: Store, worker: Worker, clock: ManualC
 
 
 @pytest.mark.parametrize("rate", [0.3, 3.0, 7.0, 1000 / 7])
-async def test_no_refill_needs_two_looks(store: Store, worker: Worker, clock: ManualClock, rate: float) -> None:
-    """Whatever the floats do: at the moment that was told, a task is there."""
+async def test_lane_has_capacity_at_its_refill_time(
+    store: Store, worker: Worker, clock: ManualClock, rate: float
+) -> None:
+    """In spite of rounding, a task can be claimed at the returned time."""
     await worker.heartbeat()
     await limit(store, "a/*", rate=rate, burst=1)
     await limit(store, "b", rate=rate, burst=1)
@@ -93,7 +97,7 @@ async def test_no_refill_needs_two_looks(store: Store, worker: Worker, clock: Ma
             assert len(await worker.runs(source)) == 1
 
 
-async def test_the_rate_of_a_source(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_idle_source_with_a_rate_has_a_time(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await limit(store, "a", rate=2.0, burst=1)
     _, second = await add(store, *tasks(2))
@@ -108,7 +112,7 @@ async def test_the_rate_of_a_source(store: Store, worker: Worker, clock: ManualC
     assert await worker.runs() == [second]
 
 
-async def test_sources_with_nothing_rest(store: Store, worker: Worker) -> None:
+async def test_sources_without_ready_tasks_are_idle(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "paused", paused=True)
     await limit(store, "full", cap=1)
@@ -118,13 +122,13 @@ async def test_sources_with_nothing_rest(store: Store, worker: Worker) -> None:
     assert dict(claimed.idle) == {"idle": None, "paused": None, "full": None}
 
 
-async def test_what_is_left_for_want_of_room_does_not_rest(store: Store, worker: Worker) -> None:
+async def test_source_with_unclaimed_tasks_is_not_idle(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await add(store, *tasks(2, "a"), *tasks(2, "b"))
     assert dict((await worker.claim("a", "b", total=1)).idle) == {}
 
 
-async def test_what_gets_ready_wakes_its_source(store: Store, worker: Worker, clock: ManualClock) -> None:
+async def test_promoted_task_wakes_its_source(store: Store, worker: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await add(store, task("a", after=10), task("b", after=10), task("c", after=20))
     assert not (await worker.claim("a")).woken
@@ -133,7 +137,7 @@ async def test_what_gets_ready_wakes_its_source(store: Store, worker: Worker, cl
     assert "c" not in (await worker.claim("a")).woken
 
 
-async def test_what_is_freed_wakes_its_source(store: Store, worker: Worker) -> None:
+async def test_released_capacity_wakes_its_source(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "b", cap=1)
     await limit(store, "@shared", cap=1)
@@ -144,7 +148,7 @@ async def test_what_is_freed_wakes_its_source(store: Store, worker: Worker) -> N
     assert {"b", "d"} <= claimed.woken
 
 
-async def test_a_freed_suspect_wakes_the_next(store: Store, worker: Worker) -> None:
+async def test_released_suspect_wakes_the_next(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     first, second = await add(store, task("a", max_crashes=1), task("b", max_crashes=1))
     claimed = await worker.claim("a", "b", suspects=1)
@@ -154,7 +158,7 @@ async def test_a_freed_suspect_wakes_the_next(store: Store, worker: Worker) -> N
     assert await worker.runs("b", suspects=1) == [second]
 
 
-async def test_a_crash_wakes_its_source(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
+async def test_crash_wakes_its_source(store: Store, worker: Worker, other: Worker, clock: ManualClock) -> None:
     await worker.heartbeat()
     await other.heartbeat(1000)
     (uuid,) = await add(store, task("b"))
@@ -164,13 +168,13 @@ async def test_a_crash_wakes_its_source(store: Store, worker: Worker, other: Wor
     assert await state(store, uuid) == "ready"
 
 
-async def test_nothing_more(store: Store, worker: Worker) -> None:
+async def test_claim_that_took_everything_has_no_more(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await add(store, *tasks(5))
     assert not (await worker.claim(total=2)).more
 
 
-async def test_a_waiting_cap_sets_no_alarm(store: Store, worker: Worker) -> None:
+async def test_full_cap_sets_no_alarm(store: Store, worker: Worker) -> None:
     await worker.heartbeat()
     await limit(store, "a/*", cap=1)
     await limit(store, "a", cap=1)

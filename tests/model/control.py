@@ -1,4 +1,4 @@
-"""The naive store's schedules, journal, retention and looking."""
+"""Schedules, journal, retention and reads of the naive store."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from onthedot.stores.contract import (
     Schedule,
     State,
 )
-from tests.model.rows import Limits, Presence, Row
+from tests.model.rows import Limits, Row, SessionRow
 
 
 class Control:
@@ -32,7 +32,7 @@ class Control:
         self.rows: dict[str, Row] = {}
         self.limit_rules = Limits(clock, self.rows)
         self.stored_schedules: dict[str, Schedule] = {}
-        self.presences: dict[str, Presence] = {}
+        self.session_rows: dict[str, SessionRow] = {}
         self.counter = 0
 
     def add(self, tasks: Sequence[NewTask]) -> list[Added]:
@@ -105,13 +105,13 @@ class Control:
         return self.counter
 
     def doomed(self, limit: int, most: int) -> list[Row]:
-        """What a purge drops: first what is past its time, then what ended first."""
+        """The rows that a purge drops: first those after their retention time, then the oldest ends."""
         now = self.clock.now()
         ended = [row for row in self.rows.values() if not row.live]
         over = [row for row in ended if (row.record.history.keep_until or 0) <= now]
         over.sort(key=lambda row: (row.record.history.keep_until or 0, row.record.seq))
-        rest = sorted((row for row in ended if row not in over), key=lambda row: row.end)
-        return (over + rest[: max(0, len(rest) - most)])[:limit]
+        idle = sorted((row for row in ended if row not in over), key=lambda row: row.end)
+        return (over + idle[: max(0, len(idle) - most)])[:limit]
 
     def purge(self, limit: int, most: int = 1_000_000) -> int:
         doomed = self.doomed(limit, most)
@@ -137,18 +137,18 @@ class Control:
 
     def position(self, uuid: str) -> Position | None:
         row = self.rows.get(uuid)
-        if row is None or not row.live or row.hold is not None or row.chore is not None or row.lifted:
+        if row is None or not row.live or row.lease is not None or row.chore is not None or row.lifted:
             return None
         limits, record = self.limit_rules, row.record
         buckets = {name: replace_bucket(bucket) for name, bucket in limits.buckets.items()}
         running = sum(other.running and other.record.source == record.source for other in self.rows.values())
-        holds = limits.stops(record.source, running, 0, 1)
+        holds = limits.blockers(record.source, running, 0, 1)
         if record.lane is not None:
             admitted = [] if record.state == "ready" else limits.in_lane(record.lane, "ready")
             cost = limits.price(record.lane, record.policy.cost)
             cost += sum(other.record.policy.cost for other in admitted)
-            holds += limits.stops(record.lane, limits.running(record.lane), len(admitted), cost)
-        limits.buckets = buckets  # looking changes nothing
+            holds += limits.blockers(record.lane, limits.running(record.lane), len(admitted), cost)
+        limits.buckets = buckets  # reads change nothing
         others = limits.ready([record.source])
         others += limits.in_lane(record.lane, "parked") if record.state == "parked" else []
         return Position(holds, min(MAX_AHEAD, sum(other.place < row.place for other in others)))
@@ -160,7 +160,7 @@ class Control:
         return list(self.limit_rules.records.values())
 
     def sessions(self) -> dict[str, bytes]:
-        alive = {name: p.info for name, p in self.presences.items() if p.until > self.clock.now()}
+        alive = {name: p.info for name, p in self.session_rows.items() if p.until > self.clock.now()}
         return {name: info for name, info in alive.items() if info is not None}
 
 

@@ -1,4 +1,4 @@
-"""The steps of a life, which a store and the naive one go through together, and what must never differ."""
+"""The steps of the state machine, which a store and the naive store take together, and the comparison of both."""
 
 from __future__ import annotations
 
@@ -30,9 +30,20 @@ from onthedot.stores.contract import (
     Store,
 )
 from onthedot.stores.memory import MemoryStore
-from tests.model.draws import LEASES, PAUSES, SCHEDULES, SOURCES, STRAY, asks, limits, new_tasks, outcomes, pasts
-from tests.model.lives import often
+from tests.model.example_settings import often
 from tests.model.naive import NaiveStore
+from tests.model.strategies import (
+    LEASES,
+    PAUSES,
+    SCHEDULES,
+    SOURCES,
+    STRAY,
+    claim_requests,
+    histories,
+    limits,
+    new_tasks,
+    outcomes,
+)
 
 T = TypeVar("T")
 
@@ -40,8 +51,8 @@ CLIENT = "client"
 TICK = 0.01  # ms; epoch milliseconds in a float are not exact
 
 
-def now_or_never(coroutine: Coroutine[Any, Any, T]) -> T:
-    """An immediate store answers without suspending."""
+def run_synchronously(coroutine: Coroutine[Any, Any, T]) -> T:
+    """The result of a synchronous store, which does not suspend."""
     try:
         coroutine.send(None)
     except StopIteration as answer:
@@ -58,12 +69,12 @@ class Stores(RuleBasedStateMachine):
         self.sessions: list[str] = []
         self.numbers: dict[str, int] = {}
         self.last_ask: dict[str, ClaimRequest] = {}
-        self.leases: list[Lease] = []  # all there ever were, with the naive store's fences
+        self.leases: list[Lease] = []  # all leases so far, with the fences of the naive store
         self.uuids: list[str] = []
         self.next_in = 0.0
         self.looked = 0
         self.rates: dict[tuple[str, str], float | None] = {}
-        self.fences = {0: 0}  # the naive store's → the other's: both only grow
+        self.fences = {0: 0}  # fence of the naive store → fence of the other
 
     # -- the store
 
@@ -71,9 +82,9 @@ class Stores(RuleBasedStateMachine):
         return MemoryStore(self.clock)
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return now_or_never(coroutine)
+        return run_synchronously(coroutine)
 
-    # -- both at once
+    # -- calls to both
 
     def call(self, verb: str, *args: Any) -> tuple[Any, Any]:
         theirs = self.wait(getattr(self.store, verb)(*(self.translated(arg) for arg in args)))
@@ -85,7 +96,7 @@ class Stores(RuleBasedStateMachine):
         return ours
 
     def translated(self, arg: Any) -> Any:
-        """The same call in the other store's fences."""
+        """The same call with the fences of the other store."""
         match arg:
             case Lease():
                 return replace(arg, fence=self.fences.get(arg.fence, -1))
@@ -96,7 +107,7 @@ class Stores(RuleBasedStateMachine):
         return arg
 
     def held(self, theirs: Any, ours: Any, session: str) -> None:
-        """Both claims took something, or neither; the fence grew."""
+        """Checks that both claims took something or neither, and that the fence grew."""
         assert bool(theirs.fence) == bool(ours.fence)
         if ours.fence and ours.fence not in self.fences:
             assert theirs.fence > max(self.fences.values())
@@ -106,7 +117,7 @@ class Stores(RuleBasedStateMachine):
         self.leases += [Lease(record.uuid, ours.fence, session) for record in records]
 
     def records(self, records: Sequence[Record | None], *, ours: bool) -> list[dict[str, Any]]:
-        """What can be compared: without the private words for the same thing."""
+        """Records in a form that can be compared, without numbers that a store chooses."""
         plain = []
         for record in records:
             if record is not None:
@@ -117,7 +128,7 @@ class Stores(RuleBasedStateMachine):
         return plain
 
     def taken(self, records: Sequence[Record], *, ours: bool) -> list[dict[str, Any]]:
-        """As claimed: whether the record says so already is the store's affair."""
+        """Claimed records; a store may or may not show them as running already."""
         return [record | {"state": "claimed"} for record in self.records(records, ours=ours)]
 
     # -- steps
@@ -129,8 +140,8 @@ class Stores(RuleBasedStateMachine):
         self.same("put_limits", self.steady(new))
 
     def steady(self, new: list[Limit]) -> list[Limit]:
-        """Each has one rate all its life, or none: whether a rate that went and came back has its old bucket, which
-        was of no use meanwhile, is each store's affair."""
+        """Each name has one rate or none for the whole example. A rate that is removed and set again may keep its old
+        bucket or not, depending on the store."""
         return [replace(each, rate=self.rates.setdefault((each.name, each.owner), each.rate)) for each in new]
 
     def arrive(self) -> str:
@@ -143,11 +154,11 @@ class Stores(RuleBasedStateMachine):
     def someone(self, which: int) -> str:
         return self.sessions[which % 2]
 
-    def made_out(self, tasks: Sequence[NewTask]) -> list[NewTask]:
-        """What was drawn, with names and times that mean something here. A name is not used again once it is gone."""
+    def resolved(self, tasks: Sequence[NewTask]) -> list[NewTask]:
+        """The drawn task with resolved uuid and times. The uuid of a dropped task is not used again."""
         made = []
         for task in tasks:
-            there = [uuid for uuid, row in self.naive.rows.items() if row.hold is None]
+            there = [uuid for uuid, row in self.naive.rows.items() if row.lease is None]
             known = task.uuid and int(task.uuid) < len(there)
             uuid = there[-1 - int(task.uuid)] if known else self.new_uuid()
             at = None if task.at is None else int(self.clock.now()) + task.at
@@ -159,24 +170,24 @@ class Stores(RuleBasedStateMachine):
         return self.uuids[-1]
 
     def some(self, data: st.DataObject, *states: str) -> list[str]:
-        """Uuids, of tasks in these states if there are any."""
+        """Uuids of tasks, in these states if there are any."""
         fitting = [uuid for uuid, row in self.naive.rows.items() if row.seen().state in states]
         names = st.sampled_from([*fitting * 3, *self.uuids[-3:], "nobody"])
         return data.draw(st.lists(names, min_size=1, max_size=3))
 
     @often(2, tasks=st.lists(new_tasks(), min_size=1, max_size=3))
     def add(self, tasks: list[NewTask]) -> None:
-        self.same("add", self.made_out(tasks))
+        self.same("add", self.resolved(tasks))
 
     @rule(data=st.data(), new=new_tasks())
     def replace_one(self, data: st.DataObject, new: NewTask) -> None:
-        """One that lives, by its key; most often one that a claim holds, which must win."""
+        """Replaces a live task by its key; most often a running one, which must not change."""
         keyed = [row for row in self.naive.rows.values() if row.live and row.record.unique is not None]
         if keyed:
-            row = data.draw(st.sampled_from([*(row for row in keyed if row.hold is not None), *keyed]))
+            row = data.draw(st.sampled_from([*(row for row in keyed if row.lease is not None), *keyed]))
             lane = None if row.record.source == STRAY else new.lane
             same = {"uuid": "", "source": row.record.source, "unique": row.record.unique, "lane": lane}
-            self.same("add", self.made_out([replace(new, **same, policy=replace(new.policy, on_conflict="replace"))]))
+            self.same("add", self.resolved([replace(new, **same, policy=replace(new.policy, on_conflict="replace"))]))
 
     @often(3, data=st.data(), which=st.integers(0, 1), number=st.sampled_from([2, 3, 1]))
     def settle(self, data: st.DataObject, which: int, number: int) -> None:
@@ -189,15 +200,15 @@ class Stores(RuleBasedStateMachine):
         tasks=st.lists(new_tasks(), max_size=3),
         which=st.integers(0, 1),
         number=st.sampled_from([2, 3, 1, 0]),
-        asked=asks(),
+        requested=claim_requests(),
     )
-    def claim(self, data: st.DataObject, tasks: list[NewTask], which: int, number: int, asked: Any) -> None:
-        """With new tasks just before: without any there would be little to take in most lives."""
-        self.same("add", self.made_out(tasks))
-        self.ask(self.someone(which), self.outcomes(data, number), asked)
+    def claim(self, data: st.DataObject, tasks: list[NewTask], which: int, number: int, requested: Any) -> None:
+        """Adds tasks first, because there would be little to claim in most examples."""
+        self.same("add", self.resolved(tasks))
+        self.claim_with(self.someone(which), self.outcomes(data, number), requested)
 
-    def ask(self, session: str, outcomes: list[Outcome], asked: Any) -> None:
-        pools, suspects, known = asked
+    def claim_with(self, session: str, outcomes: list[Outcome], requested: Any) -> None:
+        pools, suspects, known = requested
         self.numbers[session] += 1
         self.last_ask[session] = ClaimRequest(self.numbers[session], pools, suspects, known)
         self.turn(session, outcomes, self.last_ask[session])
@@ -209,7 +220,7 @@ class Stores(RuleBasedStateMachine):
             self.turn(session, self.outcomes(data, number), self.last_ask[session])
 
     def outcomes(self, data: st.DataObject, number: int) -> list[Outcome]:
-        """Of what is held. Where nothing is, one that comes too late is enough."""
+        """Outcomes of leased tasks. Without any, one late outcome is enough."""
         rows = self.naive.rows
         current = [lease for lease in self.leases if lease.uuid in rows and rows[lease.uuid].under(lease)]
         return [self.outcome(data, current) for _ in range(number if current else min(number, 1))]
@@ -218,7 +229,7 @@ class Stores(RuleBasedStateMachine):
         strangers = [Lease("u00", 0, "w0"), Lease("u01", 99, "w1")]
         lease = data.draw(st.sampled_from([*current * 9, *self.leases[-5:], *strangers]))
         how, keep, after, error, adds = data.draw(outcomes)
-        also = Effects(tuple(self.made_out([data.draw(new_tasks())]))) if adds else None
+        also = Effects(tuple(self.resolved([data.draw(new_tasks())]))) if adds else None
         match how:
             case "done":
                 return Completed(lease, b"result", keep, also)
@@ -230,10 +241,10 @@ class Stores(RuleBasedStateMachine):
                 return Requeued(lease, None, counted=False, effects=also)
         return Requeued(lease, after, how == "retry", error, also)
 
-    def turn(self, session: str, outcomes: list[Outcome], ask: ClaimRequest | None) -> None:
-        suspects = ask.max_suspects if ask else 0
-        before = {source for source in SOURCES if self.naive.takeable(source, session, suspects)}
-        theirs, ours = self.call("turn", session, outcomes, ask)
+    def turn(self, session: str, outcomes: list[Outcome], request: ClaimRequest | None) -> None:
+        suspects = request.max_suspects if request else 0
+        before = {source for source in SOURCES if self.naive.has_startable(source, session, suspects)}
+        theirs, ours = self.call("turn", session, outcomes, request)
         assert list(theirs.verdicts) == ours.verdicts
         assert theirs.alive == ours.alive
         assert (theirs.claim is None) == (ours.claim is None)
@@ -252,14 +263,14 @@ class Stores(RuleBasedStateMachine):
         assert theirs.more == ours.more
         self.coming_back(theirs, ours, exact=not self.naive.limit_rules.buckets)
         for source, wait in theirs.idle.items():
-            assert not self.naive.takeable(source, session, suspects), f"{source} rests and has something to take"
+            assert not self.naive.has_startable(source, session, suspects), f"{source} rests and has something to take"
             assert wait is None or abs(wait - (ours.idle[source] or 0)) < TICK
-        woken = {source for source in SOURCES if self.naive.takeable(source, session, suspects)} - before
+        woken = {source for source in SOURCES if self.naive.has_startable(source, session, suspects)} - before
         timed = {source for source in SOURCES if self.naive.limit_rules.effective(source).rate is not None}
         assert woken - timed <= theirs.woken
 
     def coming_back(self, theirs: ClaimResult, ours: ClaimResult, *, exact: bool) -> None:
-        """Never later than there is something to do; where no rate ever was, to the moment."""
+        """The returned time is never too late; without rates it is exact."""
         if ours.next_in is None:
             assert theirs.next_in is None or not exact
             return
@@ -292,7 +303,7 @@ class Stores(RuleBasedStateMachine):
         self.held(theirs, ours, session)
         _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
 
-    @rule(tasks=st.lists(new_tasks(), min_size=1, max_size=2), past=pasts(), ago=st.sampled_from([0, 600]))
+    @rule(tasks=st.lists(new_tasks(), min_size=1, max_size=2), past=histories(), ago=st.sampled_from([0, 600]))
     def adopt(self, tasks: list[NewTask], past: History, ago: int) -> None:
         now = int(self.clock.now())
         self.same(
@@ -302,7 +313,7 @@ class Stores(RuleBasedStateMachine):
                     task.uuid, task.source, task.body, task.policy, task.lane, task.unique,
                     now if task.at is None else task.at, 7, now - ago, "ready", past,
                 )
-                for task in self.made_out(tasks)
+                for task in self.resolved(tasks)
             ],
         )  # fmt: skip
 
@@ -334,11 +345,11 @@ class Stores(RuleBasedStateMachine):
         self.sessions.remove(session)
         self.arrive()
 
-    @often(3, new=st.lists(limits, min_size=1, max_size=2), which=st.integers(0, 1), asked=asks())
-    def put_limits(self, new: list[Limit], which: int, asked: Any) -> None:
-        """It takes effect at the next turn with an ask, at the latest; for ready ones, by finding their lane shut."""
+    @often(3, new=st.lists(limits, min_size=1, max_size=2), which=st.integers(0, 1), requested=claim_requests())
+    def put_limits(self, new: list[Limit], which: int, requested: Any) -> None:
+        """It takes effect with the next claim at the latest; ready tasks are parked if their lane has no capacity."""
         self.same("put_limits", self.steady(new))
-        self.ask(self.someone(which), [], asked)
+        self.claim_with(self.someone(which), [], requested)
 
     @rule(
         data=st.data(),
@@ -359,33 +370,33 @@ class Stores(RuleBasedStateMachine):
                 theirs, ours = (replace(new, rev=max(1, rev + off)) for rev in self.revs(name))
                 assert list(self.wait(self.store.put_schedules([theirs]))) == self.naive.put_schedules([ours])
             case "fire":
-                tasks = self.made_out(data.draw(st.lists(new_tasks(), max_size=2)))
+                tasks = self.resolved(data.draw(st.lists(new_tasks(), max_size=2)))
                 fires = [FireRequest(name, rev + off, tuple(tasks), next_at, now) for rev in self.revs(name)]
                 assert list(self.wait(self.store.fire(fires[:1]))) == self.naive.fire(fires[1:])
             case "drop":
                 self.call("delete_schedules", [name])
 
     def revs(self, name: str) -> tuple[int, int]:
-        """How it counts is each store's affair."""
+        """Stores may count revisions differently."""
         schedules = self.wait(self.store.schedules()), self.naive.schedules()
         theirs, ours = ({each.name: each.rev for each in some}.get(name, 5) for some in schedules)
         return theirs, ours
 
     @often(2, data=st.data())
     def look(self, data: st.DataObject) -> None:
-        """How tasks stand. That looking changes nothing is seen from what follows."""
+        """Compares positions. Later steps show that the reads have changed nothing."""
         for uuid in self.some(data, "scheduled", "ready", "parked"):
             theirs, ours = self.call("position", uuid)
             assert (theirs is None) == (ours is None), uuid
             if ours is not None:
                 assert theirs.ahead == ours.ahead
-                assert [_hold(hold) for hold in theirs.blockers] == [_hold(hold) for hold in ours.blockers], uuid
+                assert [_hold(lease) for lease in theirs.blockers] == [_hold(lease) for lease in ours.blockers], uuid
                 for their, our in zip(theirs.blockers, ours.blockers, strict=True):
                     assert abs((their.opens_in or 0) - (our.opens_in or 0)) < TICK
 
     @rule(limit=st.sampled_from([1, 3, 100]), most=st.sampled_from([0, 2, 100, 100]))
     def purge(self, limit: int, most: int) -> None:
-        """Of those that ended in the same millisecond, which go first is each store's affair."""
+        """Stores may choose the order of tasks that ended in the same millisecond."""
         rows, doomed = self.naive.rows, self.naive.doomed(limit, most)
         assert self.wait(self.store.purge(limit, most)) == len(doomed)
         gone = [uuid for uuid in rows if self.wait(self.store.get([uuid])) == [None]]
@@ -402,11 +413,11 @@ class Stores(RuleBasedStateMachine):
 
     @often(3, ms=st.sampled_from(PAUSES))
     def advance(self, ms: float | None) -> None:
-        """None: to the moment at which the last claim said to come back."""
+        """None: to the time that the last claim returned."""
         self.clock.advance(self.next_in if ms is None else ms)
         self.next_in = 0.0
 
-    # -- and after each of them
+    # -- invariants after each step
 
     @invariant()
     def nothing_differs(self) -> None:
@@ -422,7 +433,7 @@ class Stores(RuleBasedStateMachine):
             assert [_note(entry) for entry in theirs] == [_note(entry) for entry in ours]
 
     def noted(self) -> list[str]:
-        """Those with notes, and of the others the next: a server is asked for each, and there are dozens."""
+        """Tasks with notes, and one of the others per step, because each one costs a call."""
         self.looked += 1
         noted = [uuid for uuid, row in self.naive.rows.items() if row.notes]
         return [*noted, self.uuids[self.looked % len(self.uuids)]] if self.uuids else []
@@ -442,15 +453,15 @@ def _plain(answer: Any) -> Any:
 
 
 def _agree(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> None:
-    """Says where they differ, not all that they are."""
+    """Fails with the differences only."""
     assert [each["uuid"] for each in theirs] == [each["uuid"] for each in ours]
     for their, our in zip(theirs, ours, strict=True):
         differ = {name: (their[name], our[name]) for name in our if their[name] != our[name]}
         assert not differ, f"{our['uuid']}: {differ}"
 
 
-def _hold(hold: Blocker) -> tuple[object, ...]:
-    return replace(hold.limit, owner="code"), hold.reason, hold.running, hold.opens_in is None
+def _hold(lease: Blocker) -> tuple[object, ...]:
+    return replace(lease.limit, owner="code"), lease.reason, lease.running, lease.opens_in is None
 
 
 def _note(entry: tuple[int, Note]) -> tuple[str, str, bytes]:

@@ -1,6 +1,6 @@
-"""The contract, written to be read: one dict of rows and loops over all of it, no heaps, no indexes.
+"""The reference implementation of the contract: one dict of rows and loops over all of them, no heaps, no indexes.
 
-What a store is compared with. Slow on purpose, synchronous, without hints and change log.
+Stores are compared with it. It is slow on purpose, synchronous, and has no hints and no change feed.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from onthedot.stores.contract import (
     Verdict,
 )
 from tests.model.control import Control
-from tests.model.rows import Hold, Presence, Row
+from tests.model.rows import Row, RowLease, SessionRow
 
 
 def due_after(now: float, after: int) -> int:
-    """Rounded up, so that nothing is early; but now is now."""
+    """The due time, rounded up so that nothing is early; `after=0` is not rounded."""
     return ceil(now + after) if after > 0 else floor(now)
 
 
@@ -50,10 +50,10 @@ class NaiveStore(Control):
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
-        self.keys: dict[tuple[str, str], tuple[str, int | None]] = {}  # who has it, until when (None: until it ends)
-        self.graves: set[str] = set()
+        self.keys: dict[tuple[str, str], tuple[str, int | None]] = {}  # holder and end (None: end of the task)
+        self.dead_sessions: set[str] = set()
         self.fence = self.seq = 0
-        self.woke: set[str] = set()
+        self.woken: set[str] = set()
 
     # -- adding
 
@@ -82,7 +82,7 @@ class NaiveStore(Control):
 
     def _replace(self, uuid: str, task: NewTask, due: int) -> None:
         row = self.rows.get(uuid)
-        if row is None or not row.live or row.hold is not None or row.chore is not None or row.lifted:
+        if row is None or not row.live or row.lease is not None or row.chore is not None or row.lifted:
             return
         lane = row.in_lane
         row.record = replace(row.record, body=task.body, lane=task.lane, policy=task.policy, due=due)
@@ -96,8 +96,8 @@ class NaiveStore(Control):
 
     def _hold_key(self, record: Record) -> None:
         if record.unique is not None:
-            hold = record.policy.unique_for
-            self.keys[record.source, record.unique] = (record.uuid, None if hold is None else record.added + hold)
+            held_ms = record.policy.unique_for
+            self.keys[record.source, record.unique] = (record.uuid, None if held_ms is None else record.added + held_ms)
 
     def revive(self, uuids: Sequence[str]) -> list[str]:
         for row in self._known(uuids):
@@ -117,17 +117,17 @@ class NaiveStore(Control):
     def _known(self, uuids: Sequence[str]) -> list[Row]:
         return [self.rows[uuid] for uuid in uuids if uuid in self.rows]
 
-    # -- where a row goes that nobody holds
+    # -- the place of a row that is not leased
 
     def _enter(self, row: Row) -> None:
-        """New, replaced or revived: a lane is looked at when the alarm comes."""
+        """Places a new, replaced or revived row; its lane is checked at its alarm."""
         if row.record.lane is None and row.record.due <= self.clock.now():
             self._arrive(row)
         else:
             row.move("scheduled", row.record.due)
 
-    def _file(self, row: Row) -> None:
-        """Nobody holds it any more."""
+    def _requeue(self, row: Row) -> None:
+        """Places a row that is not leased any more."""
         if row.record.history.cancel_requested:
             row.move("ready", None)
             self._make_chore(row, "cancel")
@@ -137,15 +137,15 @@ class NaiveStore(Control):
             self._arrive(row)
 
     def _arrive(self, row: Row) -> None:
-        """With a lane it is parked; `_admit` sees to it, by rank with those that wait already."""
+        """A row with a lane is parked; `_admit` admits it by rank, together with the parked ones."""
         if row.record.lane is None:
             row.move("ready", row.expiry)
-            self.woke.add(row.record.source)
+            self.woken.add(row.record.source)
         else:
             row.move("parked", row.expiry)
 
     def _admit(self, lane: str | None, arrived: Sequence[Row] = ()) -> None:
-        """The parked ones of a lane, by rank, while it is open; then those that came just now, if it is for them."""
+        """Admits parked rows by rank while the lane has capacity, then those that have just arrived."""
         for row in self.limit_rules.in_lane(lane, "parked"):
             if not self._admit_one(row):
                 break
@@ -155,10 +155,10 @@ class NaiveStore(Control):
 
     def _admit_one(self, row: Row) -> bool:
         assert row.record.lane is not None
-        if not self.limit_rules.opens(row.record.lane, row.record.policy.cost):
+        if not self.limit_rules.has_capacity(row.record.lane, row.record.policy.cost):
             return False
         row.move("ready", row.alarm)
-        self.woke.add(row.record.source)
+        self.woken.add(row.record.source)
         return True
 
     def _make_chore(self, row: Row, reason: Reason) -> None:
@@ -182,7 +182,7 @@ class NaiveStore(Control):
 
     def _settle(self, outcome: Outcome) -> Verdict:
         lease, row = outcome.lease, self.rows.get(outcome.lease.uuid)
-        if row is None or not row.under(lease) or row.hold is None:
+        if row is None or not row.under(lease) or row.lease is None:
             history = row.record.history if row else None
             return (
                 "repeat"
@@ -191,12 +191,12 @@ class NaiveStore(Control):
             )
         release = isinstance(outcome, Requeued) and outcome.after is None
         if row.running and not release:
-            row.change(started=floor(row.hold.at))
+            row.change(started=floor(row.lease.at))
         if row.running:
-            self._freed(row)
+            self._release_capacity(row)
         row.change(settled_fence=lease.fence, session=lease.session)
-        was_chore = row.hold.chore
-        row.hold = row.chore = None
+        was_chore = row.lease.chore
+        row.lease = row.chore = None
         match outcome:
             case Completed():
                 self._end(row, "succeeded", outcome.keep, result=outcome.result)
@@ -230,124 +230,124 @@ class NaiveStore(Control):
         if outcome.after is not None and not row.record.history.cancel_requested:
             row.record = replace(row.record, due=due_after(self.clock.now(), outcome.after))
         row.change(reason="due")
-        self._file(row)
+        self._requeue(row)
 
     # -- claiming
 
-    def turn(self, session: str, outcomes: Sequence[Outcome], ask: ClaimRequest | None) -> TurnResult:
-        self.woke = set()
+    def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
+        self.woken = set()
         verdicts = [self._settle(outcome) for outcome in outcomes]
-        if ask is None:
-            return TurnResult(verdicts, None, session in self.presences and session not in self.graves)
-        self._reap()
-        if session not in self.presences or self.presences[session].info is None:
+        if request is None:
+            return TurnResult(verdicts, None, session in self.session_rows and session not in self.dead_sessions)
+        self._reap_overdue()
+        if session not in self.session_rows or self.session_rows[session].info is None:
             return TurnResult(verdicts, None, alive=False)
         for lane in {row.record.lane for row in self.rows.values()}:
             self._admit(lane)
         promoted = self._promote()
-        return TurnResult(verdicts, self._claim(session, ask, promoted))
+        return TurnResult(verdicts, self._claim(session, request, promoted))
 
-    def _claim(self, session: str, ask: ClaimRequest, promoted: int) -> ClaimResult:
-        claims = self.presences[session].claims
-        fresh = ask.number not in claims
-        fence = self.fence + 1 if fresh else claims[ask.number]
+    def _claim(self, session: str, request: ClaimRequest, promoted: int) -> ClaimResult:
+        claims = self.session_rows[session].claims
+        fresh = request.number not in claims
+        fence = self.fence + 1 if fresh else claims[request.number]
         if fresh:
-            self._take_chores(session, fence, ask.known_sources)
-            for pool in ask.pools:
-                self._take(session, fence, pool, ask.max_suspects)
-        mine = [row for row in self.rows.values() if row.hold and row.hold.fence == fence]
+            self._take_chores(session, fence, request.known_sources)
+            for pool in request.pools:
+                self._take(session, fence, pool, request.max_suspects)
+        mine = [row for row in self.rows.values() if row.lease and row.lease.fence == fence]
         if fresh:
-            claims[ask.number] = fence if mine else 0
-            self.fence = max(self.fence, claims[ask.number])
-        pools = {source: number for number, pool in enumerate(ask.pools) for source in pool.capacity}
+            claims[request.number] = fence if mine else 0
+            self.fence = max(self.fence, claims[request.number])
+        pools = {source: number for number, pool in enumerate(request.pools) for source in pool.capacity}
         tasks = [row for row in mine if row.running]
         tasks.sort(key=lambda row: (pools.get(row.record.source, -1), row.place))
         chores = sorted((row for row in mine if not row.running), key=lambda row: row.chore or 0)
-        asked = [source for pool in ask.pools for source, room in pool.capacity.items() if room > 0]
-        resting = [source for source in asked if not self.takeable(source, session, ask.max_suspects)]
-        rest = {source: self._rest(source, session, ask.max_suspects) for source in resting}
+        requested = [source for pool in request.pools for source, capacity in pool.capacity.items() if capacity > 0]
+        idle_sources = [source for source in requested if not self.has_startable(source, session, request.max_suspects)]
+        idle = {source: self._idle_time(source, session, request.max_suspects) for source in idle_sources}
         return ClaimResult(
             fence=fence if mine else 0,
             tasks=[row.record for row in tasks],
             chores=[row.record for row in chores],
             schedules=self.due_schedules(),
-            idle=rest,
-            woken=frozenset(self.woke),
-            next_in=self._next_in([wait for wait in rest.values() if wait is not None]),
+            idle=idle,
+            woken=frozenset(self.woken),
+            next_in=self._next_in([wait for wait in idle.values() if wait is not None]),
             more=promoted == BATCH or len(chores) == CHORES,
             now=self.clock.now(),
         )
 
     def _take_chores(self, session: str, fence: int, known: frozenset[str] | None) -> None:
-        waiting = [row for row in self.rows.values() if row.chore is not None and row.hold is None]
+        waiting = [row for row in self.rows.values() if row.chore is not None and row.lease is None]
         taken = sorted(waiting, key=lambda row: row.chore or 0)[:CHORES]
         for row in taken:
-            row.hold = Hold(fence, session, self.clock.now(), chore=True)
+            row.lease = RowLease(fence, session, self.clock.now(), chore=True)
         unknown = {row.record.source for row in self.rows.values()} - known if known is not None else ()
         for _ in range(CHORES - len(taken)):
             for row in self.limit_rules.ready([*unknown])[:1]:
                 self._make_chore(row, "stray")
-                row.hold = Hold(fence, session, self.clock.now(), chore=True)
+                row.lease = RowLease(fence, session, self.clock.now(), chore=True)
                 self._admit(row.record.lane)
 
     def _take(self, session: str, fence: int, pool: SlotPool, suspects: int) -> None:
-        total, room = pool.total, dict(pool.capacity)
-        for row in self.limit_rules.ready([*room]):
+        total, capacity = pool.total, dict(pool.capacity)
+        for row in self.limit_rules.ready([*capacity]):
             record, cost = row.record, row.record.policy.cost
-            if total <= 0 or room[record.source] <= 0 or not self.limit_rules.source_starts(record.source):
+            if total <= 0 or capacity[record.source] <= 0 or not self.limit_rules.source_may_start(record.source):
                 continue
-            if self._crowded(row, session, suspects):
+            if self._exceeds_suspects(row, session, suspects):
                 continue
-            if record.lane is not None and not self.limit_rules.starts(record.lane, cost):
+            if record.lane is not None and not self.limit_rules.may_start(record.lane, cost):
                 row.move("parked", row.alarm)
                 continue
             self.limit_rules.spend(record.source, 1)
             if record.lane is not None:
                 self.limit_rules.spend(record.lane, self.limit_rules.price(record.lane, cost))
-            row.alarm, row.hold = None, Hold(fence, session, self.clock.now(), chore=False)
-            total, room[record.source] = total - 1, room[record.source] - 1
+            row.alarm, row.lease = None, RowLease(fence, session, self.clock.now(), chore=False)
+            total, capacity[record.source] = total - 1, capacity[record.source] - 1
 
-    def _crowded(self, row: Row, session: str, suspects: int) -> bool:
-        """A suspect, and the session runs as many as it may."""
+    def _exceeds_suspects(self, row: Row, session: str, suspects: int) -> bool:
+        """Whether it is a suspect and the session runs as many as it may."""
         doubtful = [other for other in self._held(session) if other.running and other.record.is_suspect]
         return row.record.is_suspect and len(doubtful) >= suspects
 
-    def takeable(self, source: str, session: str, suspects: int) -> bool:
-        ready = [row for row in self.limit_rules.ready([source]) if not self._crowded(row, session, suspects)]
-        return bool(ready) and self.limit_rules.source_starts(source)
+    def has_startable(self, source: str, session: str, suspects: int) -> bool:
+        ready = [row for row in self.limit_rules.ready([source]) if not self._exceeds_suspects(row, session, suspects)]
+        return bool(ready) and self.limit_rules.source_may_start(source)
 
-    def _rest(self, source: str, session: str, suspects: int) -> float | None:
-        ready = [row for row in self.limit_rules.ready([source]) if not self._crowded(row, session, suspects)]
+    def _idle_time(self, source: str, session: str, suspects: int) -> float | None:
+        ready = [row for row in self.limit_rules.ready([source]) if not self._exceeds_suspects(row, session, suspects)]
         return self.limit_rules.wait(source, 1) if ready and self.limit_rules.source_fits(source) else None
 
     def _next_in(self, waits: list[float]) -> float | None:
         now, rows = self.clock.now(), self.rows.values()
         times: list[float] = [row.alarm for row in rows if row.alarm is not None]
-        times += [presence.until for presence in self.presences.values()]
+        times += [session_row.until for session_row in self.session_rows.values()]
         times += [s.next_at for s in self.stored_schedules.values() if not s.paused and s.next_at and s.next_at > now]
         waits = waits + [max(0.0, time - now) for time in times]
         lanes = {row.record.lane for row in rows if row.record.lane}
         waits += [wait for wait in map(self.limit_rules.lane_wait, lanes) if wait is not None]
         return min(waits, default=None)
 
-    def _reap(self) -> None:
-        for name in [name for name, presence in self.presences.items() if presence.until <= self.clock.now()]:
-            self._die(name)
+    def _reap_overdue(self) -> None:
+        for name in [name for name, session_row in self.session_rows.items() if session_row.until <= self.clock.now()]:
+            self._reap_session(name)
 
-    def _present(self, session: str) -> None:
+    def _open_client_session(self, session: str) -> None:
         until = self.clock.now() + CLIENT_LEASE
-        if self.presences.setdefault(session, Presence(until, None)).info is None:
-            self.presences[session].until = until
+        if self.session_rows.setdefault(session, SessionRow(until, None)).info is None:
+            self.session_rows[session].until = until
 
     def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
-        self._reap()
-        self._present(session)
+        self._reap_overdue()
+        self._open_client_session(session)
         taken = []
         for row in self._known(uuids):
-            if row.live and row.hold is None and row.chore is None:
+            if row.live and row.lease is None and row.chore is None:
                 lane = row.in_lane
                 row.change(reason="lifted")
-                row.alarm, row.hold = None, Hold(self.fence + 1, session, self.clock.now(), chore=True)
+                row.alarm, row.lease = None, RowLease(self.fence + 1, session, self.clock.now(), chore=True)
                 self._admit(lane)
                 taken.append(row)
         self.fence += bool(taken)
@@ -379,15 +379,15 @@ class NaiveStore(Control):
         return Added(record.uuid, fresh=True)
 
     def cancel(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
-        self._present(session)
+        self._open_client_session(session)
         taken = []
         for row in self._known(uuids):
             if row.live:
                 row.change(cancel_requested=True)
-                if row.hold is None:
+                if row.lease is None:
                     lane = row.in_lane
                     self._make_chore(row, "cancel")
-                    row.hold = Hold(self.fence + 1, session, self.clock.now(), chore=True)
+                    row.lease = RowLease(self.fence + 1, session, self.clock.now(), chore=True)
                     self._admit(lane)
                     taken.append(row)
         self.fence += bool(taken)
@@ -396,38 +396,38 @@ class NaiveStore(Control):
     # -- sessions
 
     def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
-        if session not in self.graves:
-            presence = self.presences.setdefault(session, Presence(0, info))
-            presence.until, presence.info = self.clock.now() + lease, info
-        if session in self.graves:
+        if session not in self.dead_sessions:
+            session_row = self.session_rows.setdefault(session, SessionRow(0, info))
+            session_row.until, session_row.info = self.clock.now() + lease, info
+        if session in self.dead_sessions:
             return HeartbeatResult(alive=False)
         wanted = [row for row in self._held(session) if row.running and row.record.history.cancel_requested]
-        return HeartbeatResult(True, [Lease(row.record.uuid, row.hold.fence, session) for row in wanted if row.hold])
+        return HeartbeatResult(True, [Lease(row.record.uuid, row.lease.fence, session) for row in wanted if row.lease])
 
     def close_session(self, session: str, crashed: bool = False) -> None:
         if crashed:
-            if session not in self.graves:
-                self.presences.setdefault(session, Presence(0, b""))
-                self._die(session)
-        elif self.presences.pop(session, None):
-            self._give_back(self._held(session))
+            if session not in self.dead_sessions:
+                self.session_rows.setdefault(session, SessionRow(0, b""))
+                self._reap_session(session)
+        elif self.session_rows.pop(session, None):
+            self._release(self._held(session))
 
     def _held(self, session: str) -> list[Row]:
-        return [row for row in self.rows.values() if row.hold and row.hold.session == session]
+        return [row for row in self.rows.values() if row.lease and row.lease.session == session]
 
-    def _die(self, session: str) -> None:
-        del self.presences[session]
-        self.graves.add(session)
+    def _reap_session(self, session: str) -> None:
+        del self.session_rows[session]
+        self.dead_sessions.add(session)
         leased = self._held(session)
-        runs = [row for row in leased if row.running and row.hold]
+        runs = [row for row in leased if row.running and row.lease]
         counted = [row for row in runs if row.record.is_suspect] or runs
         for row in counted:
             row.change(crashes=row.record.history.crashes + 1)
         for row in runs:
-            row.change(reason="crash", started=floor(row.hold.at if row.hold else 0))
-        self._give_back(leased, counted)
+            row.change(reason="crash", started=floor(row.lease.at if row.lease else 0))
+        self._release(leased, counted)
 
-    def _give_back(self, rows: list[Row], crashed: Sequence[Row] = ()) -> None:
+    def _release(self, rows: list[Row], crashed: Sequence[Row] = ()) -> None:
         for row in rows:
             history, most = row.record.history, row.record.policy.max_crashes
             if row.lifted:
@@ -438,14 +438,14 @@ class NaiveStore(Control):
             elif row in crashed and history.crashes >= most and not history.cancel_requested:
                 self._make_chore(row, "crashed")
             else:
-                self._file(row)
-            row.hold = None
+                self._requeue(row)
+            row.lease = None
         for row in rows:
-            self._freed(row)
+            self._release_capacity(row)
         for lane in {row.record.lane for row in rows}:
             self._admit(lane, [row for row in rows if row.record.lane == lane])
 
-    def _freed(self, row: Row) -> None:
-        """A run is over: whoever waited for a slot of its source or for a suspect's may start."""
+    def _release_capacity(self, row: Row) -> None:
+        """A run has ended: tasks that were blocked by its source or by a suspect may start."""
         sources = {other.record.source for other in self.rows.values() if other.record.is_suspect}
-        self.woke |= {row.record.source} | (sources if row.record.is_suspect else set())
+        self.woken |= {row.record.source} | (sources if row.record.is_suspect else set())

@@ -1,4 +1,4 @@
-"""What the naive store is made of: rows, and what may start now."""
+"""Rows of the naive store, and its limits."""
 
 from __future__ import annotations
 
@@ -9,15 +9,15 @@ from math import floor
 from msgspec.structs import replace
 
 from onthedot.clock.protocol import Clock
-from onthedot.stores.contract import Blocker as Standstill, Lease, Limit, Note, Record, State
+from onthedot.stores.contract import Blocker, Lease, Limit, Note, Record, State
 
 ENDED = ("succeeded", "failed", "cancelled")
-MICROSECOND = 0.001  # ms; what epoch milliseconds in a float cannot tell apart for certain
+MICROSECOND = 0.001  # ms; epoch milliseconds in a float are not exact
 
 
 @dataclass
-class Hold:
-    """A claim has the row: as a run, or as a chore."""
+class RowLease:
+    """The lease of a row, as a run or as a chore."""
 
     fence: int
     session: str
@@ -27,10 +27,10 @@ class Hold:
 
 @dataclass
 class Row:
-    record: Record  # its state is never "running": that is known from the hold
+    record: Record  # its state is never "running": the lease shows that
     alarm: int | None = None
-    chore: int | None = None  # it must end without running; its place among the chores
-    hold: Hold | None = None
+    chore: int | None = None  # its position among the chores, if it must end without running
+    lease: RowLease | None = None
     notes: dict[tuple[str, str], tuple[int, Note]] = field(default_factory=dict)
     end: int = 0  # the order of ending
 
@@ -48,7 +48,7 @@ class Row:
 
     @property
     def running(self) -> bool:
-        return self.hold is not None and not self.hold.chore
+        return self.lease is not None and not self.lease.chore
 
     @property
     def place(self) -> tuple[int, int]:
@@ -56,43 +56,43 @@ class Row:
 
     @property
     def expiry(self) -> int | None:
-        """Only what never started expires."""
+        """The expiry of a row that has never started."""
         record = self.record
         if record.policy.expires is None or record.history.started is not None:
             return None
         return record.due + record.policy.expires
 
     def waits(self, state: State) -> bool:
-        """Ready to be taken, or parked to be admitted: not held, not lifted, and no chore."""
-        return self.record.state == state and self.hold is None and self.chore is None and not self.lifted
+        """Whether it is ready or parked: not leased, not lifted, and no chore."""
+        return self.record.state == state and self.lease is None and self.chore is None and not self.lifted
 
     @property
     def in_lane(self) -> str | None:
-        """The lane in which it has a place that another may get when it leaves."""
+        """The lane in which it uses or waits for capacity."""
         return self.record.lane if self.waits("ready") or self.waits("parked") else None
 
     def under(self, lease: Lease) -> bool:
-        return self.hold is not None and (self.hold.fence, self.hold.session) == (lease.fence, lease.session)
+        return self.lease is not None and (self.lease.fence, self.lease.session) == (lease.fence, lease.session)
 
     def move(self, state: State, alarm: int | None) -> None:
         self.record = replace(self.record, state=state)
         self.alarm, self.chore = alarm, None
 
-    def change(self, **past: object) -> None:
-        self.record = replace(self.record, history=replace(self.record.history, **past))
+    def change(self, **fields: object) -> None:
+        self.record = replace(self.record, history=replace(self.record.history, **fields))
 
     def seen(self) -> Record:
-        if self.hold is None or self.hold.chore:
+        if self.lease is None or self.lease.chore:
             return self.record
-        history = replace(self.record.history, session=self.hold.session, started=floor(self.hold.at))
+        history = replace(self.record.history, session=self.lease.session, started=floor(self.lease.at))
         return replace(self.record, state="running", history=history)
 
 
 @dataclass
-class Presence:
+class SessionRow:
     until: float
-    info: bytes | None  # None: it has only cancelled
-    claims: dict[int, int] = field(default_factory=dict)  # ask.number → fence
+    info: bytes | None  # None: a client that has only cancelled
+    claims: dict[int, int] = field(default_factory=dict)  # number of the request → fence
 
 
 @dataclass
@@ -102,7 +102,7 @@ class Bucket:
 
 
 class Limits:
-    """Counts everything anew each time it is asked."""
+    """Computes everything from the rows at every call."""
 
     def __init__(self, clock: Clock, rows: Mapping[str, Row]) -> None:
         self.clock, self.rows = clock, rows
@@ -113,7 +113,7 @@ class Limits:
         self.records[limit.name, limit.owner] = limit
 
     def effective(self, name: str) -> Limit:
-        """Field by field: a name's own before its star's, the operator's before the code's."""
+        """The effective limit, field by field: its own before the star, the operator before the code."""
         star = name.partition("/")[0] + "/*"
         found = [self.records[key] for key in ((name, "operator"), (name, "code")) if key in self.records]
         if "/" in name:
@@ -124,7 +124,7 @@ class Limits:
         return Limit(name, cap, rated.rate, rated.burst, bool(paused), paused[0].reason if paused else "")
 
     def missing(self, limit: Limit, cost: float) -> float:
-        """Tokens that are not there yet."""
+        """The missing tokens."""
         if limit.rate is None:
             return 0
         now = self.clock.now()
@@ -135,7 +135,7 @@ class Limits:
         return 0 if bucket.tokens >= cost - slack else cost - bucket.tokens
 
     def wait(self, name: str, cost: float) -> float | None:
-        """ms until the tokens are there; None: time alone will not bring them."""
+        """ms until the tokens are available; None: never by time alone."""
         limit = self.effective(name)
         missing = self.missing(limit, cost)
         if limit.rate is None or limit.paused or not missing or cost > limit.burst:
@@ -152,34 +152,34 @@ class Limits:
         rows = [row for row in self.rows.values() if row.record.lane == lane and row.waits(state)]
         return sorted(rows, key=lambda row: row.place) if lane is not None else []
 
-    def pledged(self, lane: str) -> float:
+    def reserved(self, lane: str) -> float:
         return sum(row.record.policy.cost for row in self.in_lane(lane, "ready"))
 
     def price(self, lane: str, cost: float) -> float:
-        """What was added under a larger burst costs a full bucket."""
+        """The cost, at most a full bucket."""
         limit = self.effective(lane)
         return cost if limit.rate is None else min(cost, limit.burst)
 
-    def opens(self, lane: str, cost: float) -> bool:
-        """May one more be let into ready?"""
-        return self._starts(lane, self.price(lane, cost) + self.pledged(lane), len(self.in_lane(lane, "ready")))
+    def has_capacity(self, lane: str, cost: float) -> bool:
+        """Whether one more task may be admitted."""
+        return self._may_start(lane, self.price(lane, cost) + self.reserved(lane), len(self.in_lane(lane, "ready")))
 
     def lane_wait(self, lane: str) -> float | None:
-        """ms until time alone lets in the first of those that are parked."""
+        """ms until time alone admits the first parked row."""
         admitted, running = self.in_lane(lane, "ready"), self.running(lane)
         cap = self.effective(lane).cap
         for head in self.in_lane(lane, "parked")[:1]:
             if cap is None or running + len(admitted) < cap:
-                return self.wait(lane, self.price(lane, head.record.policy.cost) + self.pledged(lane))
+                return self.wait(lane, self.price(lane, head.record.policy.cost) + self.reserved(lane))
         return None
 
     def running(self, lane: str) -> int:
         return sum(row.running and row.record.lane == lane for row in self.rows.values())
 
-    def starts(self, lane: str, cost: float) -> bool:
-        return self._starts(lane, self.price(lane, cost))
+    def may_start(self, lane: str, cost: float) -> bool:
+        return self._may_start(lane, self.price(lane, cost))
 
-    def _starts(self, lane: str, cost: float, admitted: int = 0) -> bool:
+    def _may_start(self, lane: str, cost: float, admitted: int = 0) -> bool:
         limit = self.effective(lane)
         fits = limit.cap is None or self.running(lane) + admitted < limit.cap
         return fits and not limit.paused and not self.missing(limit, cost)
@@ -188,18 +188,18 @@ class Limits:
         cap = self.effective(source).cap
         return cap is None or sum(row.running and row.record.source == source for row in self.rows.values()) < cap
 
-    def source_starts(self, source: str) -> bool:
+    def source_may_start(self, source: str) -> bool:
         limit = self.effective(source)
         return self.source_fits(source) and not limit.paused and not self.missing(limit, 1)
 
-    def stops(self, name: str, running: int, admitted: int, cost: float) -> list[Standstill]:
-        """The limit of this name, if it stops one more."""
+    def blockers(self, name: str, running: int, admitted: int, cost: float) -> list[Blocker]:
+        """The limit of this name, if it blocks one more task."""
         limit = self.effective(name)
         if limit.paused:
-            return [Standstill(limit, "paused", running)]
+            return [Blocker(limit, "paused", running)]
         if limit.cap is not None and running + admitted >= limit.cap:
-            return [Standstill(limit, "cap", running)]
-        return [Standstill(limit, "rate", running, self.wait(name, cost))] if self.missing(limit, cost) else []
+            return [Blocker(limit, "cap", running)]
+        return [Blocker(limit, "rate", running, self.wait(name, cost))] if self.missing(limit, cost) else []
 
     def ready(self, sources: Sequence[str]) -> list[Row]:
         rows = [row for row in self.rows.values() if row.waits("ready") and row.record.source in sources]

@@ -1,4 +1,4 @@
-"""What `standing` says of a task is what the next claim does with it."""
+"""The position of a task agrees with the next claim."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from msgspec.structs import replace
 from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, Limit, NewTask, Policy, Position, Record, SlotPool
 from onthedot.stores.memory import MemoryStore
-from tests.model.draws import limits
+from tests.model.strategies import limits
 
 T = TypeVar("T")
 SOURCES = ("a", "b")
@@ -40,7 +40,7 @@ steps = st.one_of(
 )
 
 
-def now_or_never(coroutine: Coroutine[Any, Any, T]) -> T:
+def run_synchronously(coroutine: Coroutine[Any, Any, T]) -> T:
     try:
         coroutine.send(None)
     except StopIteration as answer:
@@ -48,16 +48,16 @@ def now_or_never(coroutine: Coroutine[Any, Any, T]) -> T:
     raise AssertionError("the memory store has suspended")
 
 
-class Life:
-    """The same steps lead to the same store, so that each question has one of its own."""
+class Steps:
+    """A sequence of steps that creates the same store again, so that each question has its own store."""
 
     def __init__(self, plan: list[Step]) -> None:
         self.clock = ManualClock()
         self.store = MemoryStore(self.clock)
         self.uuids: list[str] = []
         self.leases: list[Lease] = []
-        self.asked = 0
-        now_or_never(self.store.heartbeat("w", b"", 10**12))
+        self.requested = 0
+        run_synchronously(self.store.heartbeat("w", b"", 10**12))
         for step in plan:
             self.take(step)
 
@@ -66,39 +66,41 @@ class Life:
             case ("add", new):
                 uuids = [f"u{len(self.uuids) + number}" for number in range(len(new))]
                 self.uuids += uuids
-                now_or_never(self.store.add([replace(task, uuid=uuid) for task, uuid in zip(new, uuids, strict=True)]))
+                run_synchronously(
+                    self.store.add([replace(task, uuid=uuid) for task, uuid in zip(new, uuids, strict=True)])
+                )
             case ("limit", Limit() as limit):
-                now_or_never(self.store.put_limits([limit]))
-            case ("claim", room):
-                self.claim(dict.fromkeys(SOURCES, room))
+                run_synchronously(self.store.put_limits([limit]))
+            case ("claim", capacity):
+                self.claim(dict.fromkeys(SOURCES, capacity))
             case ("done", _) if self.leases:
-                now_or_never(self.store.turn("w", [Completed(self.leases.pop(0))], None))
+                run_synchronously(self.store.turn("w", [Completed(self.leases.pop(0))], None))
             case ("advance", ms):
                 self.clock.advance(ms)
 
-    def claim(self, room: dict[str, int]) -> list[str]:
-        self.asked += 1
-        request = ClaimRequest(self.asked, [SlotPool(100, room)], max_suspects=100)
-        claimed = now_or_never(self.store.turn("w", [], request)).claim
+    def claim(self, capacity: dict[str, int]) -> list[str]:
+        self.requested += 1
+        request = ClaimRequest(self.requested, [SlotPool(100, capacity)], max_suspects=100)
+        claimed = run_synchronously(self.store.turn("w", [], request)).claim
         assert claimed is not None
         self.leases += [Lease(record.uuid, claimed.fence, "w") for record in claimed.tasks]
         return [record.uuid for record in claimed.tasks]
 
     def waiting(self, *states: str) -> list[Record]:
-        """In the order of claims."""
-        records = [record for record in now_or_never(self.store.get(self.uuids)) if record is not None]
+        """Pending rows in the order of claims."""
+        records = [record for record in run_synchronously(self.store.get(self.uuids)) if record is not None]
         found = [record for record in records if record.state in states]
         return sorted(found, key=lambda record: (record.rank, record.seq))
 
     def position(self, uuid: str) -> Position:
-        standing = now_or_never(self.store.position(uuid))
+        standing = run_synchronously(self.store.position(uuid))
         assert standing is not None
         return standing
 
 
 @st.composite
 def plans(draw: st.DrawFn) -> list[Step]:
-    """With something to take, and something that may be in its way."""
+    """Steps with tasks to claim and with limits."""
     first = [("limit", limit) for limit in draw(st.lists(limits, min_size=1, max_size=4))]
     return [*first, ("add", draw(st.lists(new_tasks, min_size=3, max_size=6))), *draw(st.lists(steps, max_size=12))]
 
@@ -108,23 +110,23 @@ patient = settings(max_examples=100, deadline=None, suppress_health_check=list(H
 
 @patient
 @given(plans(), st.sampled_from(SOURCES))
-def test_a_claim_for_one_takes_the_first_that_nothing_holds(plan: list[Step], source: str) -> None:
-    life = Life([*plan, ("claim", 0)])  # all that is due is promoted, all that is open let in
+def test_claim_for_one_takes_the_first_task_without_blockers(plan: list[Step], source: str) -> None:
+    life = Steps([*plan, ("claim", 0)])  # all due tasks are promoted, and admitted if possible
     ready = [record.uuid for record in life.waiting("ready") if record.source == source]
     standings = {uuid: life.position(uuid) for uuid in ready}
     free = [uuid for uuid in ready if not standings[uuid].blockers]
     assert [standings[uuid].ahead for uuid in ready] == list(range(len(ready)))
     taken = life.claim({source: 1})
     assert taken == free[:1]
-    for uuid in ready:  # it is taken if, and only if, nothing holds it back and nobody is before it who would start
+    for uuid in ready:  # it is claimed if and only if it has no blocker and no startable task is ahead
         blocked = sum(other not in free for other in ready[: ready.index(uuid)])
         assert (taken == [uuid]) == (not standings[uuid].blockers and standings[uuid].ahead == blocked)
 
 
 @patient
 @given(plans())
-def test_what_is_held_is_not_taken_however_much_room_there_is(plan: list[Step]) -> None:
-    life = Life(plan)
+def test_task_with_blockers_is_not_claimed(plan: list[Step]) -> None:
+    life = Steps(plan)
     leased = [record.uuid for record in life.waiting("ready", "parked") if life.position(record.uuid).blockers]
     taken = life.claim(dict.fromkeys(SOURCES, 100))
     assert not set(taken) & set(leased)
@@ -132,8 +134,8 @@ def test_what_is_held_is_not_taken_however_much_room_there_is(plan: list[Step]) 
 
 @patient
 @given(plans())
-def test_the_first_of_a_lane_is_let_in_unless_the_lane_holds_it(plan: list[Step]) -> None:
-    life = Life(plan)
+def test_first_task_of_a_lane_is_admitted_unless_the_lane_blocks_it(plan: list[Step]) -> None:
+    life = Steps(plan)
     firsts: dict[str, Record] = {}
     for record in life.waiting("parked"):
         assert record.lane is not None

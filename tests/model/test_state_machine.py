@@ -1,6 +1,6 @@
-"""A store and the naive one go through the same random life and must never differ.
+"""A store and the naive store take the same random steps and must never differ.
 
-`ONTHEDOT_EXAMPLES=5000` runs longer than CI does; a failure prints the steps, and the blob with which to repeat them.
+`ONTHEDOT_EXAMPLES=5000` runs longer than CI; a failure prints the steps, and the blob that repeats them.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ from hypothesis import HealthCheck, settings
 from onthedot.stores.contract import Store
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.sqlite import SqliteStore
-from tests.model.lives import NEW
+from tests.model.example_settings import NEW
 from tests.model.machine import Stores
 from tests.support.services import valkey
 from tests.support.services.postgres import Service
@@ -29,7 +29,7 @@ T = TypeVar("T")
 
 
 class SqliteStores(Stores):
-    """The same life in a file; in one that needs no disk, if there are such, since nothing here is about crashes."""
+    """The same steps in a file, in memory if possible, because durability is not tested here."""
 
     def made(self) -> Store:
         self.loop = asyncio.new_event_loop()
@@ -48,14 +48,14 @@ class SqliteStores(Stores):
 
 
 class PostgresStores(Stores):
-    """The same life in a real server, on connections that stay."""
+    """The same steps on a real server, with connections that stay open."""
 
     def made(self) -> Store:
         self.service = Service.current
         self.app = self.service.new_app()
         store = self.service.store(self.clock, self.app)
         self.wait(store.open())
-        self.service.ask("SELECT setval('onthedot.seq', 1, false)")  # nobody else is there
+        self.service.ask("SELECT setval('onthedot.seq', 1, false)")  # no other client
         return store
 
     def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
@@ -67,11 +67,11 @@ class PostgresStores(Stores):
 
 
 class RedisStores(Stores):
-    """The same life in an app of its own on a real server."""
+    """The same steps on a real server, with a new app."""
 
     def made(self) -> Store:
         self.loop = asyncio.new_event_loop()
-        self.clock.advance(WIDTH - self.clock.now() % WIDTH - 2000)  # so that most lives see a border of alarms
+        self.clock.advance(WIDTH - self.clock.now() % WIDTH - 2000)  # examples cross a boundary of alarm buckets
         store = RedisStore(valkey.url(), self.clock, valkey.new_name())
         self.prefix = store.prefix
         self.wait(store.open())
@@ -100,7 +100,7 @@ SETTINGS = settings(
     suppress_health_check=list(HealthCheck),
 )
 Stores.TestCase.settings = SETTINGS
-FEWER = settings(SETTINGS, max_examples=max(1, EXAMPLES // 6))  # threads, files and round trips take time
+FEWER = settings(SETTINGS, max_examples=max(1, EXAMPLES // 6))  # threads, files and round trips are slow
 for machine in (SqliteStores, PostgresStores, RedisStores):
     machine.TestCase.settings = FEWER
 TestStores = pytest.mark.timeout(600)(Stores.TestCase)

@@ -1,4 +1,4 @@
-"""Seed 000, as its author would check it: six acceptance cases, and what grew out of its lists of risks."""
+"""Row A, the asyncio scheduler: its six acceptance cases, and the risks that its description lists."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 # -- the six cases
 
 
-async def test_1_in_the_order_of_their_times() -> None:
+async def test_tasks_run_in_the_order_of_their_times() -> None:
     clock, work = ManualClock(), Work(count=3)
     start = clock.moment()
     async with running(work, clock=clock) as scheduler:
@@ -37,7 +37,7 @@ async def test_1_in_the_order_of_their_times() -> None:
             assert work.ran() == list(range(n + 1))
 
 
-async def test_1_also_when_all_are_late() -> None:
+async def test_late_tasks_run_in_the_order_of_their_times() -> None:
     now, work = datetime.now(UTC), Work()
     scheduler = scheduler_of(work)
     for n in (1, 2, 0):
@@ -48,7 +48,7 @@ async def test_1_also_when_all_are_late() -> None:
     assert work.ran() == [0, 1, 2]
 
 
-async def test_2_an_earlier_one_overtakes() -> None:
+async def test_earlier_task_that_is_added_later_runs_first() -> None:
     clock, work = ManualClock(), Work()
     start = clock.moment()
     async with running(work, clock=clock) as scheduler:
@@ -69,7 +69,7 @@ async def test_2_an_earlier_one_overtakes() -> None:
         await until(lambda: work.ran() == [1, 5])
 
 
-async def test_2_in_real_time() -> None:
+async def test_earlier_task_runs_first_in_real_time() -> None:
     work, begin = Work(), datetime.now(UTC)
     started: list[datetime] = []
 
@@ -86,16 +86,16 @@ async def test_2_in_real_time() -> None:
         await until(lambda: work.ran() == [1, 5])
 
 
-async def test_3_a_past_one_runs_at_once() -> None:
+async def test_task_with_a_past_time_runs_at_once() -> None:
     clock, work = ManualClock(), Work()
     async with running(work, clock=clock) as scheduler:
         await idle(scheduler)
         scheduler.add_task(Task("work", {"n": 0}, clock.moment() - timedelta(seconds=1)))
-        await until(lambda: work.ran() == [0])  # the clock stands: nothing was waited for
+        await until(lambda: work.ran() == [0])  # the clock was not advanced
 
 
 @pytest.mark.parametrize("count", [1, 2])
-async def test_4_no_more_at_once_than_the_source_allows(count: int) -> None:
+async def test_source_never_exceeds_its_concurrency(count: int) -> None:
     work = Work(count=count, gated=True)
     async with running(work) as scheduler:
         for n in range(5):
@@ -111,7 +111,7 @@ async def test_4_no_more_at_once_than_the_source_allows(count: int) -> None:
         assert work.started == work.ended
 
 
-async def test_5_an_unknown_source_is_told_and_parked(caplog: pytest.LogCaptureFixture) -> None:
+async def test_task_of_an_unknown_source_is_logged_and_fails(caplog: pytest.LogCaptureFixture) -> None:
     clock, work = ManualClock(), Work()
     lost = Task("nobody", {"n": 1}, clock.moment() + timedelta(seconds=1))
     async with running(work, clock=clock) as scheduler:
@@ -135,8 +135,8 @@ async def test_5_an_unknown_source_is_told_and_parked(caplog: pytest.LogCaptureF
         await until(lambda: nobody.ended == [lost])
 
 
-async def test_6_stop_lets_the_running_finish_and_starts_no_other() -> None:
-    """50 tasks, 2 slots: 48 wait for one. Waiters of a semaphore would all run after stop()."""
+async def test_stop_finishes_running_tasks_and_starts_no_other() -> None:
+    """50 tasks, 2 slots: 48 are pending. If they waited for a semaphore, all of them would run after stop()."""
     work = Work(count=2, gated=True)
     scheduler = scheduler_of(work)
     for n in range(50):
@@ -161,7 +161,7 @@ async def test_6_stop_lets_the_running_finish_and_starts_no_other() -> None:
 # -- limits and numbers
 
 
-async def test_a_limit_for_all_sources_together() -> None:
+async def test_scheduler_concurrency_limits_all_sources_together() -> None:
     many = [Work(f"work-{n}", count=5, gated=True) for n in range(4)]
     async with running(*many, concurrency=3) as scheduler:
         for n in range(20):
@@ -193,7 +193,7 @@ async def test_one_slot_means_strict_order_across_sources() -> None:
 
 @pytest.mark.once
 @pytest.mark.timeout(240)
-async def test_two_hundred_thousand_due_tasks_are_few_coroutines() -> None:
+async def test_two_hundred_thousand_due_tasks_need_few_coroutines() -> None:
     most = ran = 0
 
     class Count(BaseTaskConsumer):
@@ -204,7 +204,7 @@ async def test_two_hundred_thousand_due_tasks_are_few_coroutines() -> None:
             ran += 1
             most = max(most, len(asyncio.all_tasks()))
             if ran % 50 == 0:
-                await asyncio.sleep(0)  # some suspend, so that there is more than one at a time
+                await asyncio.sleep(0)  # some suspend, so that several run at once
                 most = max(most, len(asyncio.all_tasks()))
 
     consumer = Count()
@@ -221,7 +221,7 @@ async def test_two_hundred_thousand_due_tasks_are_few_coroutines() -> None:
 # -- stop, threads, apps
 
 
-async def test_giving_up_on_stop_cancels_no_consumer() -> None:
+async def test_cancelled_stop_cancels_no_consumer() -> None:
     work = Work(gated=True)
     scheduler = scheduler_of(work)
     scheduler.add_task(Task("work", {"n": 1}))
@@ -237,7 +237,7 @@ async def test_giving_up_on_stop_cancels_no_consumer() -> None:
     assert await scheduler.stop() is False
 
 
-async def test_a_sync_consume_runs_in_a_thread() -> None:
+async def test_sync_consume_runs_in_a_thread() -> None:
     here, seen, gate = threading.get_ident(), Counter[int](), threading.Event()
 
     class Blocking(BaseTaskConsumer):
@@ -249,7 +249,7 @@ async def test_a_sync_consume_runs_in_a_thread() -> None:
 
     async with running(Blocking()) as scheduler:
         handles = [scheduler.add_task(Task("blocking")) for _ in range(4)]
-        await until(lambda: seen.total() == 2)  # and the loop is free meanwhile, or this would not come back
+        await until(lambda: seen.total() == 2)  # returns only if the event loop is free
         await every_chance()
         assert seen.total() == 2
         gate.set()
@@ -258,7 +258,7 @@ async def test_a_sync_consume_runs_in_a_thread() -> None:
     assert seen.total() == 4
 
 
-async def test_consumers_in_an_app() -> None:
+async def test_app_runs_registered_consumers() -> None:
     work = Work("email", count=2, gated=True)
     app = App("shop", store="memory://")
     app.register(work)
@@ -273,7 +273,7 @@ async def test_consumers_in_an_app() -> None:
     assert {task.source for task in work.ended} == {"email"}
 
 
-async def test_an_app_never_reads_the_global_registry(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_app_never_reads_the_global_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
     work, app = Work("email"), App("shop", store="memory://")
     TaskConsumerRegistry.register(work)

@@ -1,4 +1,4 @@
-"""Seed 000, the asyncio scheduler: order and time, also when the loop or the clock on the wall does odd things."""
+"""Row A, the asyncio scheduler: order and time, also with a busy event loop and steps of the wall clock."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 KATHMANDU = timezone(timedelta(hours=5, minutes=45))
 
 
-async def test_a_thousand_of_one_instant_keep_their_order() -> None:
+async def test_thousand_tasks_of_one_time_keep_their_order() -> None:
     values = [{"a": 1}, [1, 2], "text", 7, None, (1,), {3}, 2.5, b"raw", {"deep": [{}]}]
     at, work = datetime.now(UTC), Work()
     with pytest.raises(TypeError):
@@ -39,7 +39,7 @@ async def test_a_thousand_of_one_instant_keep_their_order() -> None:
     assert work.started == tasks
 
 
-async def test_microseconds_and_zone_arrive_and_nothing_is_early() -> None:
+async def test_microseconds_and_zone_are_kept_and_no_task_runs_early() -> None:
     clock, work = ManualClock(), Work()
     at = (clock.moment() + timedelta(seconds=1)).astimezone(KATHMANDU).replace(microsecond=123_456)
     task = Task("work", {"n": 1}, at)
@@ -60,9 +60,10 @@ async def test_microseconds_and_zone_arrive_and_nothing_is_early() -> None:
 
 
 class Stalls:
-    """When the machine did not let this thread run: a control coroutine's oversleep, less the time that this thread
-    itself was computing. So a loop that is blocked by the scheduler finds no excuse here; Python's garbage collector
-    does, and is told apart."""
+    """Times in which the machine did not run this thread: the oversleep of a control coroutine less its computing time.
+
+    A loop that the scheduler blocks is not excused. Pauses of the garbage collector are, and are counted separately.
+    """
 
     def __init__(self, now: Callable[[], float]) -> None:
         self._now = now
@@ -72,7 +73,7 @@ class Stalls:
         self.collector = 0.0  # its longest pause
 
     def collected(self, phase: str, info: dict[str, int]) -> None:
-        """For gc.callbacks; what it does on other threads is in the oversleep already."""
+        """For gc.callbacks. Its pauses on other threads are part of the oversleep already."""
         if phase == "start":
             self._collecting = (self._now(), time.thread_time())
             return
@@ -99,15 +100,15 @@ class Stalls:
         )
 
 
-async def test_ten_thousand_adds_while_the_loop_falls_asleep(record_property: Callable[[str, object], None]) -> None:
-    """None is later than 50 ms: a third are added on the loop, the others by a thread, for now or a moment later.
+async def test_no_wakeup_is_lost_while_the_loop_goes_to_sleep(record_property: Callable[[str, object], None]) -> None:
+    """No task is later than 50 ms. A third is added on the loop, the others by a thread, due now or a moment later.
 
-    The next ones come when the last have started: so a wake-up that is lost is not made good by the next add, and
-    what the machine's stalls cost does not pile up. The last third come while nothing else ticks on the loop, not even
-    the control: there stalls cannot be told from the scheduler's fault, and only what a lost wake-up would cost (the
-    poll interval, 10 s) is looked for.
+    Tasks are added when the last ones have started, so that the next add cannot hide a lost wake-up and stalls of the
+    machine do not accumulate. The last third is added while nothing else runs on the loop, not even the control. Stalls
+    cannot be excused there, so the test only looks for the cost of a lost wake-up (the poll interval, 10 s).
     """
-    late_by, dice = 50.0, random.Random(7)
+    late_by = 50.0
+    rng = random.Random(7)
     added: dict[str, float] = {}
     starts: dict[str, float] = {}
     work = Work(count=10_000)
@@ -121,11 +122,11 @@ async def test_ten_thousand_adds_while_the_loop_falls_asleep(record_property: Ca
     work.do = note
 
     def add_some() -> None:
-        for _ in range(dice.randint(1, 20)):
-            after = timedelta(milliseconds=dice.choice((0, 0, 1, dice.uniform(0, 5))))
+        for _ in range(rng.randint(1, 20)):
+            after = timedelta(milliseconds=rng.choice((0, 0, 1, rng.uniform(0, 5))))
             task = Task("work", {}, datetime.now(UTC) + after)
             scheduler.add_task(task)
-            added[task.uuid] = clock.now()  # stored when it returns: from here on it counts
+            added[task.uuid] = clock.now()  # stored when add_task returns
 
     def from_thread(total: int) -> None:
         while len(added) < total:
@@ -134,10 +135,10 @@ async def test_ten_thousand_adds_while_the_loop_falls_asleep(record_property: Ca
             while len(starts) < len(added):
                 assert time.monotonic() < deadline, "a wake-up was lost"
                 time.sleep(0.0003)
-            time.sleep(dice.uniform(0, 0.0005))
+            time.sleep(rng.uniform(0, 0.0005))
 
     gc.collect()
-    gc.freeze()  # what other tests left in this process is not to be walked through meanwhile
+    gc.freeze()  # objects of other tests are not scanned meanwhile
     stalls = Stalls(clock.now)
     gc.callbacks.append(stalls.collected)
     control = asyncio.create_task(stalls.watch())
@@ -145,7 +146,7 @@ async def test_ten_thousand_adds_while_the_loop_falls_asleep(record_property: Ca
     while len(added) < 3333:
         add_some()
         await until(lambda: len(starts) == len(added))
-        for _ in range(dice.randint(0, 10)):
+        for _ in range(rng.randint(0, 10)):
             await asyncio.sleep(0)
     await asyncio.to_thread(from_thread, 6666)
     control.cancel()
@@ -164,20 +165,20 @@ async def test_ten_thousand_adds_while_the_loop_falls_asleep(record_property: Ca
     late = {uuid: raw[uuid] for uuid in measured if raw[uuid] > late_by}
     net = [ms - stalls.between(starts[uuid] - ms, starts[uuid]) for uuid, ms in late.items()]
     silent = max(ms for uuid, ms in raw.items() if uuid not in measured)
-    told = (
+    summary = (
         f"{len(late)} of {len(measured)} later than {late_by} ms, without the machine's own stalls "
         f"{sum(ms > late_by for ms in net)}; the last third: latest {silent:.1f} ms; "
         f"the garbage collector's longest pause: {stalls.collector:.1f} ms"
     )
-    record_property("lateness", told)
-    print(told)
-    assert max(net, default=0) <= late_by, told
-    assert silent < 1000, told
+    record_property("lateness", summary)
+    print(summary)
+    assert max(net, default=0) <= late_by, summary
+    assert silent < 1000, summary
 
 
 @pytest.fixture
 def wall_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
-    """Sets the clock on the wall, as far as this process can see it: `time` and every `datetime` of onthedot."""
+    """Sets the wall clock for this process: `time` and every `datetime` of onthedot."""
     shift = 0.0
     real_time, real_ns = time.time, time.time_ns
 
@@ -203,7 +204,7 @@ def wall_clock(monkeypatch: pytest.MonkeyPatch) -> Callable[[float], None]:
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-async def test_the_clock_on_the_wall_moves_nothing(hours: int, wall_clock: Callable[[float], None]) -> None:
+async def test_step_of_the_wall_clock_moves_no_due_time(hours: int, wall_clock: Callable[[float], None]) -> None:
     work = Work(count=2)
     async with running(work) as scheduler:
         begin, now = time.monotonic(), datetime.now(UTC)
@@ -211,7 +212,7 @@ async def test_the_clock_on_the_wall_moves_nothing(hours: int, wall_clock: Calla
         far = scheduler.add_task(Task("work", {"n": 2}, now + timedelta(minutes=30)))
         await idle(scheduler)
         wall_clock(hours * 3600)
-        scheduler.add_task(work.produce({"n": 0}))  # makes the loop look at the time again
+        scheduler.add_task(work.produce({"n": 0}))  # makes the loop read the clock again
         await until(lambda: work.ran() == [0])
         await until(lambda: work.ran() == [0, 1])
         assert time.monotonic() - begin >= 0.3
@@ -219,7 +220,9 @@ async def test_the_clock_on_the_wall_moves_nothing(hours: int, wall_clock: Calla
 
 
 @pytest.mark.parametrize("hours", [1, -1])
-async def test_now_is_now_whatever_the_wall_says(hours: int, wall_clock: Callable[[float], None]) -> None:
+async def test_task_added_after_a_step_of_the_wall_clock_runs_at_its_time(
+    hours: int, wall_clock: Callable[[float], None]
+) -> None:
     work = Work()
     async with running(work) as scheduler:
         wall_clock(hours * 3600)

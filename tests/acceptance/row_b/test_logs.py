@@ -1,4 +1,4 @@
-"""Seed 001, the scheduler that a whole process shares: what it writes to the log."""
+"""Row B, the shared scheduler: its log lines."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str,
     return lambda: [(record.levelname, record.name, record.getMessage()) for record in caplog.records]
 
 
-async def test_the_lines_of_a_life(
+async def test_log_lines_from_start_to_stop(
     store: str, lines: Callable[[], list[tuple[str, str, str]]], caplog: pytest.LogCaptureFixture
 ) -> None:
     clock = ManualClock()
@@ -62,30 +62,34 @@ async def test_the_lines_of_a_life(
         ("INFO", "task", f"\\[done\\] task {fired} from tick in {number} ms"),
         ("INFO", "scheduler", "Scheduler stopped"),
     ]
-    said = lines()
-    assert len(said) == len(expected), said
+    logged = lines()
+    assert len(logged) == len(expected), logged
     place = [
-        [n for n, line in enumerate(said) if line[:2] == (level, f"onthedot.{logger}") and re.fullmatch(words, line[2])]
+        [
+            n
+            for n, line in enumerate(logged)
+            if line[:2] == (level, f"onthedot.{logger}") and re.fullmatch(words, line[2])
+        ]
         for level, logger, words in expected
     ]
     assert [len(places) for places in place] == [1] * len(expected), "each of them once"
     order = [places[0] for places in place]
-    assert (order[0], order[1], order[-1]) == (0, 1, len(said) - 1)
+    assert (order[0], order[1], order[-1]) == (0, 1, len(logged) - 1)
     assert order[5] < order[6] < order[7] < order[8] < order[9], "what one thread says comes in its order"
     for record in caplog.records:
         if record.name == "onthedot.task":
-            told = [getattr(record, name) for name in ("uuid", "source", "attempt", "worker")]
-            assert told[0] in record.getMessage()
-            assert told[1] in record.getMessage()
-            assert told[2] == (2 if record.levelname == "ERROR" else 1)
-            assert isinstance(told[3], str)
+            fields = [getattr(record, name) for name in ("uuid", "source", "attempt", "worker")]
+            assert fields[0] in record.getMessage()
+            assert fields[1] in record.getMessage()
+            assert fields[2] == (2 if record.levelname == "ERROR" else 1)
+            assert isinstance(fields[3], str)
     (failure,) = [record for record in caplog.records if record.levelno == logging.ERROR]
     assert failure.exc_info is not None
     assert isinstance(failure.exc_info[1], ValueError)
     assert failure.exc_info[2] is not None, "with the traceback"
 
 
-async def test_a_second_addition_is_not_queued_again(
+async def test_second_add_of_a_uuid_logs_no_second_line(
     store: str, lines: Callable[[], list[tuple[str, str, str]]]
 ) -> None:
     task = Task("work", {"n": 1}, PAST)
@@ -95,7 +99,7 @@ async def test_a_second_addition_is_not_queued_again(
     assert lines() == [("INFO", "onthedot.task", f"[queued] task {task.uuid} from work")]
 
 
-async def test_windows_that_are_skipped_are_told(store: str, lines: Callable[[], list[tuple[str, str, str]]]) -> None:
+async def test_skipped_windows_are_logged(store: str, lines: Callable[[], list[tuple[str, str, str]]]) -> None:
     class Patient(Work):
         schedule = IntervalSchedule(10)
 
@@ -116,8 +120,8 @@ async def test_windows_that_are_skipped_are_told(store: str, lines: Callable[[],
     assert sum("[queued]" in line[2] for line in lines()) == 1, "the one that was skipped is not queued"
 
 
-async def test_an_unknown_source(store: str, caplog: pytest.LogCaptureFixture) -> None:
-    """A memory store is this process's own: nobody else will come. In a file it is left for others."""
+async def test_unknown_source_is_logged_in_a_private_store_only(store: str, caplog: pytest.LogCaptureFixture) -> None:
+    """A memory store is private: no other worker will know the source. In a file the task stays for others."""
     work = Work()
     register(work)
     handle = add("nobody", 1)
@@ -125,10 +129,10 @@ async def test_an_unknown_source(store: str, caplog: pytest.LogCaptureFixture) -
     good = add("work", 2)
     await until(good.done)
     await idle(get_scheduler())
-    told = [(record.levelname, record.getMessage().partition(" {")[0]) for record in caplog.records]
+    logged = [(record.levelname, record.getMessage().partition(" {")[0]) for record in caplog.records]
     if store == "memory":
         await until(handle.done)
-        assert (handle.state(), told) == ("failed", [("ERROR", "[drop] Unknown task source: nobody")])
+        assert (handle.state(), logged) == ("failed", [("ERROR", "[drop] Unknown task source: nobody")])
     else:
-        assert (handle.state(), told) == ("ready", [])
+        assert (handle.state(), logged) == ("ready", [])
     await stop_scheduler()

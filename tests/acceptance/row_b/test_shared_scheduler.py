@@ -1,4 +1,4 @@
-"""Seed 001, as its author would check it: the scheduler that a whole process shares, on both stores."""
+"""Row B, the shared scheduler of a process: its acceptance cases, on memory and SQLite."""
 
 from __future__ import annotations
 
@@ -37,12 +37,12 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 # -- the singleton
 
 
-def test_before_the_first_start(store: str, file: Path) -> None:
+def test_status_before_the_first_start_is_empty(store: str, file: Path) -> None:
     assert shared_status() == EMPTY
     assert not file.exists(), "who only looks opens nothing"
 
 
-def test_one_object_with_the_settings_of_the_seed(store: str, file: Path) -> None:
+def test_shared_scheduler_is_one_object_with_default_settings(store: str, file: Path) -> None:
     scheduler = get_scheduler()
     assert scheduler is get_scheduler()
     runtime = scheduler.runtime
@@ -52,7 +52,7 @@ def test_one_object_with_the_settings_of_the_seed(store: str, file: Path) -> Non
     assert scheduler.registry is TaskConsumerRegistry
 
 
-async def test_ten_starts_at_once(store: str, caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_of_ten_concurrent_starts_succeeds(store: str, caplog: pytest.LogCaptureFixture) -> None:
     answers = await asyncio.gather(*(start_scheduler() for _ in range(10)))
     assert Counter(answers) == {True: 1, False: 9}
     assert shared_status()["status"] == "running"
@@ -63,7 +63,7 @@ async def test_ten_starts_at_once(store: str, caplog: pytest.LogCaptureFixture) 
 
 
 class Interrupted:
-    """A lock after which a thread loses its turn: as a busy machine would have it, at the worst moment."""
+    """A lock that switches threads after its release, as a busy machine would do at the worst moment."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -76,8 +76,8 @@ class Interrupted:
         time.sleep(0.005)
 
 
-def test_ten_threads_start_at_once() -> None:
-    """Each on a loop of its own: one starts it, the others are told that it runs elsewhere."""
+def test_one_of_ten_threads_starts_the_scheduler() -> None:
+    """Each thread has its own event loop: one starts the scheduler, the others get an error."""
     get_scheduler().runtime.host._lock = Interrupted()
     for _ in range(3):
         answers: list[bool | str] = []
@@ -105,7 +105,7 @@ def test_ten_threads_start_at_once() -> None:
 # -- one task at a time
 
 
-async def test_first_in_first_out_across_sources(store: str) -> None:
+async def test_tasks_run_first_in_first_out_across_sources(store: str) -> None:
     order: list[str] = []
 
     async def note(task: Task) -> None:
@@ -130,7 +130,7 @@ async def test_first_in_first_out_across_sources(store: str) -> None:
     assert order == ["a1", "b1", "a2", "b2", "b3", "a3", "a4", "b4"]
 
 
-async def test_only_one_runs_whatever_the_sources_allow(store: str) -> None:
+async def test_only_one_task_runs_with_any_source_limits(store: str) -> None:
     many = [Work(name, count=5, gated=True) for name in ("a", "b")]
     register(*many)
     for n in range(4):
@@ -146,7 +146,7 @@ async def test_only_one_runs_whatever_the_sources_allow(store: str) -> None:
     await stop_scheduler()
 
 
-async def test_due_checks_go_on_during_a_task_of_thirty_seconds(store: str) -> None:
+async def test_due_checks_continue_during_a_task_of_thirty_seconds(store: str) -> None:
     clock, order = ManualClock(), []
 
     async def note(task: Task) -> None:
@@ -172,8 +172,8 @@ async def test_due_checks_go_on_during_a_task_of_thirty_seconds(store: str) -> N
     assert order == [("slow", 0), ("tick", 10), ("slow", 15), ("tick", 20), ("tick", 30)], "in the order of their times"
 
 
-async def test_a_schedule_makes_a_task_and_moves_on(store: str) -> None:
-    """Task, queue, and what the schedule knows of its last and its next run: in one step."""
+async def test_schedule_adds_a_task_and_advances_in_one_step(store: str) -> None:
+    """The task and the last and next run of the schedule change in one step."""
     clock = ManualClock()
     tick = Ticking("tick")
     register(tick)
@@ -193,7 +193,7 @@ async def test_a_schedule_makes_a_task_and_moves_on(store: str) -> None:
 
 
 class Control:
-    """How late the machine is by itself: what a plain sleep oversleeps is not the scheduler's doing."""
+    """Measures how late the machine itself is, by the oversleep of a plain sleep."""
 
     async def late(self, seconds: float) -> float:
         begin = time.monotonic()
@@ -201,10 +201,10 @@ class Control:
         return time.monotonic() - begin - seconds
 
 
-async def test_a_task_of_sixty_seconds_is_cut_off_after_five(
+async def test_stop_cancels_a_long_task_after_five_seconds(
     monkeypatch: pytest.MonkeyPatch, file: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """On both stores, and in a thread, which cannot be cut off: side by side, since they have the same five seconds."""
+    """On both stores, and in a thread, which cannot be cancelled. They run side by side to share the five seconds."""
     gate = threading.Event()
 
     class Sleeps(BaseTaskConsumer):
@@ -253,7 +253,7 @@ def record_of(scheduler: Scheduler, uuid: str) -> Any:
     return scheduler.runtime.portal.run_sync(lambda link: link.store.get((uuid,)))
 
 
-async def test_what_ends_within_five_seconds_is_waited_for(store: str) -> None:
+async def test_stop_waits_for_a_task_that_ends_within_five_seconds(store: str) -> None:
     work = Work(gated=True)
     register(work)
     handle = add("work", 1)
@@ -270,7 +270,7 @@ async def test_what_ends_within_five_seconds_is_waited_for(store: str) -> None:
     assert shared_status() == EMPTY | {"queue_count": 1}
 
 
-async def test_idle_stops_at_once(store: str) -> None:
+async def test_idle_scheduler_stops_at_once(store: str) -> None:
     took = []
     for _ in range(3):  # the machine may stall once
         await start_scheduler()
@@ -281,7 +281,7 @@ async def test_idle_stops_at_once(store: str) -> None:
     assert min(took) < 0.2
 
 
-async def test_stopped_and_started_again(store: str) -> None:
+async def test_scheduler_can_be_started_again(store: str) -> None:
     work = Work()
     register(work)
     for n in range(3):
@@ -322,11 +322,11 @@ async def test_failures_are_kept_and_found(store: str) -> None:
     assert mended.done() == [1]
 
 
-# -- what happens around it
+# -- failures of the loop
 
 
-@pytest.mark.usefixtures("hasty")
-async def test_a_loop_that_fails_is_told_and_goes_on(store: str, caplog: pytest.LogCaptureFixture) -> None:
+@pytest.mark.usefixtures("fast_thread_switches")
+async def test_failing_loop_is_logged_and_continues(store: str, caplog: pytest.LogCaptureFixture) -> None:
     work = Work()
     register(work)
     await start_scheduler()
@@ -354,17 +354,17 @@ async def test_a_loop_that_fails_is_told_and_goes_on(store: str, caplog: pytest.
 
 
 @pytest.mark.once
-def test_the_example(tmp_path: Path) -> None:
+def test_example_program_prints_what_it_promises(tmp_path: Path) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / "shared_scheduler.py"],
         capture_output=True, text=True, timeout=LONG, check=True, cwd=tmp_path,
     )  # fmt: skip
     assert done.stderr == ""
-    said = done.stdout.splitlines()
-    assert said[0] == "stopped: 0 wait, 0 of 0 schedules are enabled"
-    assert said.index("hello ann") < said.index("hello bob"), "one at a time, in their order"
-    assert "INFO Scheduler started" in said
-    assert "tick" in said
-    assert "failed: greet, ValueError: nobody to greet" in said
-    assert said[-1] == "stopped: 0 wait, 1 of 1 schedules are enabled"
+    lines = done.stdout.splitlines()
+    assert lines[0] == "stopped: 0 wait, 0 of 0 schedules are enabled"
+    assert lines.index("hello ann") < lines.index("hello bob"), "one at a time, in their order"
+    assert "INFO Scheduler started" in lines
+    assert "tick" in lines
+    assert "failed: greet, ValueError: nobody to greet" in lines
+    assert lines[-1] == "stopped: 0 wait, 1 of 1 schedules are enabled"
     assert list(tmp_path.iterdir()) == []

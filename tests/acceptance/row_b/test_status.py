@@ -1,4 +1,4 @@
-"""Seed 001, the scheduler that a whole process shares: its states, and what its status says."""
+"""Row B, the shared scheduler: its states and its status."""
 
 from __future__ import annotations
 
@@ -34,8 +34,8 @@ pytestmark = [pytest.mark.timeout(30), pytest.mark.usefixtures("own_globals", "n
 # -- states
 
 
-async def test_four_states_in_order_and_nothing_else(store: str) -> None:
-    """Seen by a thread that reads without pause. Starting and stopping last until it has seen them."""
+async def test_status_shows_the_four_states_in_order(store: str) -> None:
+    """A thread reads the status without pause. Starting and stopping last until it has seen them."""
     work, go = Work(gated=True), asyncio.Event()
     register(work)
     seen, ending = ["stopped"], threading.Event()
@@ -79,9 +79,9 @@ async def test_four_states_in_order_and_nothing_else(store: str) -> None:
     assert [status for status, _ in groupby(seen)] == ["stopped", *life, *life]
 
 
-@pytest.mark.usefixtures("hasty")
-async def test_a_hundred_lives_never_go_backwards() -> None:
-    """Too fast for each state to be seen; but what is seen comes in their order."""
+@pytest.mark.usefixtures("fast_thread_switches")
+async def test_states_of_a_hundred_starts_never_go_backwards() -> None:
+    """Not every state is seen, but those that are seen come in order."""
     order = ["stopped", "starting", "running", "stopping"]
     seen, ending = [("stopped", 0)], threading.Event()
     life = 0
@@ -90,7 +90,7 @@ async def test_a_hundred_lives_never_go_backwards() -> None:
         while not ending.is_set():
             before = life
             status = get_scheduler_status()["status"]
-            if before == life:  # else it cannot be said of which life it is
+            if before == life:  # otherwise it is unknown to which start it belongs
                 seen.append((status, before))
 
     reader = threading.Thread(target=read)
@@ -110,7 +110,7 @@ async def test_a_hundred_lives_never_go_backwards() -> None:
 
 
 @pytest.mark.parametrize("verb", ["open", "put_schedules", "heartbeat"])
-async def test_a_start_that_fails_leaves_stopped(store: str, verb: str) -> None:
+async def test_failed_start_returns_to_stopped(store: str, verb: str) -> None:
     real = get_scheduler().runtime.store
     works = getattr(real, verb)
 
@@ -139,7 +139,7 @@ async def pause(name: str) -> None:
     assert list(await store.put_schedules([replace(record, paused=True)])) == [True]
 
 
-async def test_nine_fields(store: str) -> None:
+async def test_status_has_nine_correct_fields(store: str) -> None:
     """3 schedules, 1 of them paused; 1 task runs, 7 more are due, 2 are delayed."""
     work = Work(gated=True, count=5)
     register(work, *(Planned(f"plan-{n}") for n in range(3)))
@@ -170,8 +170,8 @@ async def test_nine_fields(store: str) -> None:
     assert shared_status() == EMPTY | done | {"status": "stopped"}
 
 
-async def test_what_this_process_adds_is_counted_when_it_is_added(store: str) -> None:
-    """Before a start, while one runs, and after the stop; whatever looks at the store are under way meanwhile."""
+async def test_status_counts_own_adds_at_once(store: str) -> None:
+    """Before a start, while a task runs, and after the stop, also while a refresh is in flight."""
     work = Work(gated=True)
     register(work)
     add("work", 0)
@@ -189,7 +189,7 @@ async def test_what_this_process_adds_is_counted_when_it_is_added(store: str) ->
         status = get_scheduler().status()
         assert (status["queue_count"], status["delayed_count"], status["running_count"]) == (n - n // 3, n // 3, 1)
         if n % 10 == 0:
-            await asyncio.sleep(0.02)  # so that the others come to work
+            await asyncio.sleep(0.02)  # so that other threads run
     work.gate.set()
     await until(lambda: len(work.ended) == n - n // 3 + 1)
     await until(lambda: get_scheduler().status()["queue_count"] == 0)
@@ -199,15 +199,15 @@ async def test_what_this_process_adds_is_counted_when_it_is_added(store: str) ->
     assert (status["queue_count"], status["delayed_count"]) == (1, n // 3)
 
 
-def test_a_task_for_now_is_due_at_once(store: str) -> None:
-    """Not from the next whole millisecond on: nobody is there to wake it then."""
+def test_task_for_now_is_due_at_once(store: str) -> None:
+    """It is not due only from the next whole millisecond on, when no worker would be woken."""
     for n in range(1, 101):
         get_scheduler().add_task(Task("work"))
         assert shared_status()["queue_count"] == n
 
 
-def test_what_many_threads_add_is_counted(store: str) -> None:
-    """When the last one is back the sum is right, although none of them has waited for the others."""
+def test_status_counts_adds_of_many_threads(store: str) -> None:
+    """The sum is right when the last thread returns, although none of them has waited for the others."""
     wrong: list[tuple[int, int]] = []
 
     def adds() -> None:
@@ -225,8 +225,8 @@ def test_what_many_threads_add_is_counted(store: str) -> None:
     assert shared_status()["queue_count"] == 200
 
 
-async def test_what_others_do_is_seen_too(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
-    """Another process adds, and takes away: here, another scheduler on the same file."""
+async def test_status_shows_changes_of_other_processes(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    """Another scheduler on the same file stands for another process: it adds and runs tasks."""
     monkeypatch.setenv("ONTHEDOT_STORE", f"sqlite:///{file}")
     register(Work(gated=True))
     await start_scheduler()
@@ -239,8 +239,8 @@ async def test_what_others_do_is_seen_too(monkeypatch: pytest.MonkeyPatch, file:
     other.runtime.portal.close()
 
 
-async def test_status_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
-    """A page that takes for ever keeps the reader, and somebody else the file: the loop itself gets its answer."""
+async def test_status_never_waits_for_the_store(monkeypatch: pytest.MonkeyPatch, file: Path) -> None:
+    """A slow read blocks the reader thread, and a foreign program locks the file; the status is still answered."""
     monkeypatch.setenv("ONTHEDOT_STORE", f"sqlite:///{file}")
     work = Work(gated=True)
     register(work)
@@ -260,7 +260,7 @@ async def test_status_waits_for_nobody(monkeypatch: pytest.MonkeyPatch, file: Pa
     try:
         answers = [shared_status() for _ in range(1000)]
         answers += await asyncio.to_thread(lambda: [shared_status() for _ in range(1000)])
-        assert ended == [], "nobody has waited for the reader"
+        assert ended == [], "no caller has waited for the reader"
         other.execute("COMMIT")
         assert {(each["status"], each["current_task_id"]) for each in answers} == {("running", running.uuid)}
         add("work", 1)

@@ -1,4 +1,4 @@
-"""Row C: the front door of seed 002. Scripts run as people run them: in a process of their own, from a file."""
+"""Row C, the App in scripts: each runs from a file in its own process, as users run it."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 METHODS = ("forkserver", "spawn")
 
 
-# -- the four examples of the seed
+# -- the four examples
 
 
 @pytest.mark.parametrize(
@@ -39,7 +39,7 @@ METHODS = ("forkserver", "spawn")
         ("only_on_schedule", ["tick", "has delay(): False"]),
     ],
 )
-def test_examples_end_by_themselves(name: str, lines: list[str]) -> None:
+def test_example_programs_end_by_themselves(name: str, lines: list[str]) -> None:
     done = subprocess.run(
         [sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, timeout=SOON, check=True
     )
@@ -48,7 +48,7 @@ def test_examples_end_by_themselves(name: str, lines: list[str]) -> None:
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_the_blocking_example_returns_after_a_signal(number: signal.Signals) -> None:
+def test_blocking_example_returns_after_a_signal(number: signal.Signals) -> None:
     command = [sys.executable, EXAMPLES / "blocking.py"]
     with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -64,7 +64,9 @@ def test_the_blocking_example_returns_after_a_signal(number: signal.Signals) -> 
 
 
 @pytest.mark.parametrize("threading", [True, False])
-def test_blocking_start_and_where_sync_functions_run(script: Callable[[str], Script], threading: bool) -> None:
+def test_blocking_start_runs_sync_functions_in_a_thread_or_process(
+    script: Callable[[str], Script], threading: bool
+) -> None:
     seen = script(f"""
         app = App("c", store="memory://", max_workers=2)
 
@@ -95,7 +97,7 @@ def test_blocking_start_and_where_sync_functions_run(script: Callable[[str], Scr
 
 
 @pytest.mark.parametrize("process", [False, True])
-def test_background_in_a_thread_or_a_process(script: Callable[[str], Script], process: bool) -> None:
+def test_background_start_uses_a_thread_or_a_process(script: Callable[[str], Script], process: bool) -> None:
     me, sync, on_loop, after = script(f"""
         app = App("c", store="memory://")
 
@@ -120,7 +122,7 @@ def test_background_in_a_thread_or_a_process(script: Callable[[str], Script], pr
     assert after == "stopped"
 
 
-def test_two_cpu_bound_tasks_run_truly_in_parallel(script: Callable[[str], Script]) -> None:
+def test_two_cpu_bound_tasks_run_in_parallel(script: Callable[[str], Script]) -> None:
     (results,) = script("""
         app = App("c", store="memory://", max_workers=2)
 
@@ -139,7 +141,7 @@ def test_two_cpu_bound_tasks_run_truly_in_parallel(script: Callable[[str], Scrip
     assert len(set(results)) == 3
 
 
-# -- the seed's own order
+# -- start before the declarations
 
 
 ORDER = """
@@ -160,17 +162,17 @@ def double(n: int) -> list[int]:
 @pytest.mark.parametrize("method", METHODS)
 @pytest.mark.parametrize("guard", ["", 'if __name__ == "__main__": '])
 @pytest.mark.parametrize("store", ["memory://", "sqlite:///tasks.db"])
-def test_start_declare_delay(
+def test_script_may_start_then_declare_then_delay(
     script: Callable[[str], Script], tmp_path: Path, guard: str, method: str, store: str
 ) -> None:
     seen = script(ORDER % {"guard": guard}).run(method, store)
     assert seen == [[0, 2, 4, 6, 8], "running"]
     names = [line.split()[0] for line in (tmp_path / "imports").read_text().splitlines()]
     assert names.count("__main__") == 1
-    assert 2 <= names.count("__mp_main__") <= 5  # the scheduler, two children, a spare, perhaps one more
+    assert 2 <= names.count("__mp_main__") <= 5  # the scheduler, two children, a spare one, perhaps one more
 
 
-def test_a_task_declared_where_no_import_sees_it_is_refused_at_once(script: Callable[[str], Script]) -> None:
+def test_task_that_no_import_finds_is_refused_at_once(script: Callable[[str], Script]) -> None:
     (message,) = script("""
         app = App("c", store="memory://")
 
@@ -186,7 +188,7 @@ def test_a_task_declared_where_no_import_sees_it_is_refused_at_once(script: Call
     assert "module level" in message
 
 
-def test_tasks_of_a_module_that_is_imported_after_start(script: Callable[[str], Script], tmp_path: Path) -> None:
+def test_tasks_of_a_module_imported_after_start_run(script: Callable[[str], Script], tmp_path: Path) -> None:
     tmp_path.joinpath("shop.py").write_text("from onthedot import App\napp = App('c', store='memory://')\n")
     tmp_path.joinpath("more.py").write_text(
         "from shop import app\n@app.task\ndef double(n: int) -> int:\n    return n * 2\n"
@@ -201,14 +203,14 @@ def test_tasks_of_a_module_that_is_imported_after_start(script: Callable[[str], 
     """).run() == [8]
 
 
-def test_no_file_behind_main() -> None:
+def test_main_without_a_file_is_refused_for_processes() -> None:
     code = "from onthedot import App\napp = App('c', store='memory://')\napp.start(auto=True, threading=False)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=SOON, check=False)
     assert done.returncode == 1
     assert "threading=True" in done.stderr.splitlines()[-1]
 
 
-def test_an_app_that_no_import_makes(script: Callable[[str], Script]) -> None:
+def test_app_that_no_import_creates_is_refused(script: Callable[[str], Script]) -> None:
     (message,) = script("""
         def main():
             app = App("c", store="memory://")
@@ -226,7 +228,7 @@ def test_an_app_that_no_import_makes(script: Callable[[str], Script]) -> None:
     assert "module level" in message
 
 
-def test_a_start_that_fails_says_why_and_can_be_tried_again(script: Callable[[str], Script]) -> None:
+def test_failed_start_raises_the_reason_and_can_be_repeated(script: Callable[[str], Script]) -> None:
     seen = script("""
         from contextlib import asynccontextmanager
 
@@ -258,7 +260,7 @@ def test_a_start_that_fails_says_why_and_can_be_tried_again(script: Callable[[st
 # -- delay from everywhere
 
 
-def test_delay_from_sync_and_async_code_threads_processes_and_forks(script: Callable[[str], Script]) -> None:
+def test_delay_works_from_sync_and_async_code_threads_processes_and_forks(script: Callable[[str], Script]) -> None:
     assert script("""
         import asyncio, subprocess
 
@@ -295,7 +297,7 @@ def test_delay_from_sync_and_async_code_threads_processes_and_forks(script: Call
     """).run() == [2, 4, [6, True], 10, 12, "running"]
 
 
-async def test_result_in_a_coroutine_of_the_apps_loop_errors_at_once() -> None:
+async def test_result_on_the_event_loop_of_the_app_is_an_error() -> None:
     app = App("c", store="memory://")
 
     @app.task
@@ -310,7 +312,7 @@ async def test_result_in_a_coroutine_of_the_apps_loop_errors_at_once() -> None:
 
 
 @pytest.mark.parametrize("process", [False, True])
-def test_tasks_declared_after_start_are_picked_up_at_once(script: Callable[[str], Script], process: bool) -> None:
+def test_tasks_declared_after_start_run_at_once(script: Callable[[str], Script], process: bool) -> None:
     (took,) = script(f"""
         app = App("c", store="memory://")
         app.start(auto=True, threading={not process})
@@ -331,13 +333,13 @@ def test_tasks_declared_after_start_are_picked_up_at_once(script: Callable[[str]
 # -- the three settings
 
 
-def test_max_workers_bounds_threads_and_processes() -> None:
+def test_max_workers_limits_threads_and_processes() -> None:
     app = App("c", store="memory://", max_workers=3)
     slots = app.runtime.config.slots
     assert (slots["thread"], slots["process"]) == (3, 3)
 
 
-def test_task_timeout_holds_for_tasks_that_say_nothing() -> None:
+def test_task_timeout_is_the_default_timeout_of_tasks() -> None:
     app = App("c", store="memory://", task_timeout=0.05)
 
     @app.task
@@ -348,7 +350,7 @@ def test_task_timeout_holds_for_tasks_that_say_nothing() -> None:
         assert isinstance(hang.delay().exception(SOON), TaskTimeout)
 
 
-def test_logger(caplog: pytest.LogCaptureFixture) -> None:
+def test_own_logger_gets_the_log_lines(caplog: pytest.LogCaptureFixture) -> None:
     own = logging.getLogger("mine")
     app = App("c", store="memory://", logger=own)
 

@@ -1,4 +1,4 @@
-"""Row C, the front door of seed 002: start, shutdown, and ends of all kinds."""
+"""Row C, the App in scripts: start, shutdown, and every kind of end."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def waiting_in(file: Path) -> int:
         app.shutdown()
 
 
-def test_start_twice_and_in_another_way(script: Callable[[str], Script]) -> None:
+def test_second_start_is_ignored_or_refused(script: Callable[[str], Script]) -> None:
     assert script("""
         app = App("c", store="memory://")
 
@@ -49,7 +49,7 @@ def test_start_twice_and_in_another_way(script: Callable[[str], Script]) -> None
     """).run() == [True, False, "SchedulerStateError", "SchedulerStateError", True, False, True]
 
 
-def test_delay_before_start_after_shutdown_and_again(script: Callable[[str], Script]) -> None:
+def test_delay_works_before_start_and_after_shutdown(script: Callable[[str], Script]) -> None:
     assert script("""
         app = App("c", store="memory://")
 
@@ -70,7 +70,7 @@ def test_delay_before_start_after_shutdown_and_again(script: Callable[[str], Scr
     """).run() == [2, 2, "ready", 4]
 
 
-def test_what_waits_in_memory_ends_with_the_shutdown(script: Callable[[str], Script]) -> None:
+def test_shutdown_cancels_pending_tasks_in_memory(script: Callable[[str], Script]) -> None:
     assert (
         script("""
         app = App("c", store="memory://")
@@ -92,7 +92,9 @@ def test_what_waits_in_memory_ends_with_the_shutdown(script: Callable[[str], Scr
 
 
 @pytest.mark.parametrize("threading", [True, False])
-def test_a_script_that_ends_without_shutdown(script: Callable[[str], Script], tmp_path: Path, threading: bool) -> None:
+def test_script_that_ends_without_shutdown_leaves_nothing_running(
+    script: Callable[[str], Script], tmp_path: Path, threading: bool
+) -> None:
     program = script(f"""
         app = App("c", store="sqlite:///tasks.db", stop_timeout=1, max_workers=1)
 
@@ -126,7 +128,7 @@ def test_a_script_that_ends_without_shutdown(script: Callable[[str], Script], tm
     assert waiting_in(tmp_path / "tasks.db") == 4
 
 
-def test_a_kill_of_the_program_leak_check_running(script: Callable[[str], Script]) -> None:
+def test_killed_program_leaves_nothing_running(script: Callable[[str], Script]) -> None:
     program = script("""
         app = App("c", store="memory://", max_workers=1)
 
@@ -151,7 +153,7 @@ def test_a_kill_of_the_program_leak_check_running(script: Callable[[str], Script
         assert wait_until(lambda: not any(map(alive, family))) < 0.6
 
 
-def test_a_background_process_that_was_killed_is_not_said_to_run(script: Callable[[str], Script]) -> None:
+def test_status_of_a_killed_background_process_is_not_running(script: Callable[[str], Script]) -> None:
     assert script("""
         app = App("c", store="memory://")
 
@@ -179,7 +181,7 @@ def alive(pid: int) -> bool:
         return False
 
 
-def test_a_second_interrupt_cancels_what_runs(script: Callable[[str], Script]) -> None:
+def test_second_interrupt_cancels_running_tasks(script: Callable[[str], Script]) -> None:
     program = script("""
         app = App("c", store="memory://", stop_timeout=60)
 

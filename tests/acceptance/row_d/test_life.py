@@ -1,4 +1,4 @@
-"""Seed 003, the message queue: start, stop, and what it tells of itself."""
+"""Row D, the message queue: start, stop, status and health."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 # -- start and stop
 
 
-async def test_start_lasts_until_stop(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_start_runs_until_stop(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
     mq, got = queue(), []
     mq.register_handler("orders", got.append)
     assert (mq.is_running(), mq.status["status"]) == (False, "stopped")
@@ -42,7 +42,7 @@ async def test_start_lasts_until_stop(queue: Any, caplog: pytest.LogCaptureFixtu
         assert await mq.stop() is False
 
 
-async def test_a_cancelled_start_stops_in_order(queue: Any) -> None:
+async def test_cancelled_start_stops_in_order(queue: Any) -> None:
     mq, gate, ended = queue(), asyncio.Event(), []
 
     @mq.register_handler("orders")
@@ -61,7 +61,7 @@ async def test_a_cancelled_start_stops_in_order(queue: Any) -> None:
     assert (ended, mq.status["status"]) == ([1], "stopped")
 
 
-async def test_stop_finishes_what_runs_and_keeps_what_waits(queue: Any) -> None:
+async def test_stop_finishes_running_messages_and_keeps_pending_ones(queue: Any) -> None:
     mq, gate, began, got = queue(max_workers=1), asyncio.Event(), [], []
 
     @mq.register_handler("orders")
@@ -87,7 +87,7 @@ async def test_stop_finishes_what_runs_and_keeps_what_waits(queue: Any) -> None:
         await until(lambda: got == [0, 1, 2])
 
 
-async def test_stop_with_a_timeout_gives_back_uncounted(queue: Any) -> None:
+async def test_stop_with_a_timeout_requeues_without_counting_an_attempt(queue: Any) -> None:
     mq, gate, began = queue(), asyncio.Event(), []
 
     @mq.register_handler("orders")
@@ -108,7 +108,7 @@ async def test_stop_with_a_timeout_gives_back_uncounted(queue: Any) -> None:
         assert began == [1, 1]
 
 
-async def test_run_for_a_while(queue: Any) -> None:
+async def test_run_ends_after_its_duration(queue: Any) -> None:
     mq, got = queue(), []
     mq.register_handler("orders", got.append)
     await mq.produce("orders", 1)
@@ -118,7 +118,7 @@ async def test_run_for_a_while(queue: Any) -> None:
     assert (got, mq.status["status"]) == ([1], "stopped")
 
 
-async def test_two_ways_at_once_are_refused(queue: Any) -> None:
+async def test_second_start_of_a_running_queue_is_refused(queue: Any) -> None:
     mq = queue()
     mq.register_handler("orders", print)
     async with started(mq):
@@ -126,10 +126,10 @@ async def test_two_ways_at_once_are_refused(queue: Any) -> None:
             mq.app.start(auto=True)
 
 
-# -- looking
+# -- status
 
 
-async def test_metrics_status_and_health(queue: Any) -> None:
+async def test_metrics_status_and_health_describe_the_queue(queue: Any) -> None:
     mq, gate = queue(), asyncio.Event()
 
     @mq.register_handler("orders")
@@ -145,7 +145,7 @@ async def test_metrics_status_and_health(queue: Any) -> None:
         assert await mq.metrics() == {"orders": {"running": 1, "scheduled": 1}}
         assert mq.status == {"status": "running", "topics": ["orders"], "running_count": 1, "last_error": None}
         health = await mq.health_check()
-        gate.set()  # first: nothing ends while it is shut, also not a test that fails
+        gate.set()  # first, so that also a failing test can end
         assert health
         by_server = ["clock"] if mq.config.store.startswith(("redis", "postgresql")) else []
         assert [check.what for check in health.checks] == ["store", "served", "running", "failures", *by_server]
@@ -154,7 +154,7 @@ async def test_metrics_status_and_health(queue: Any) -> None:
     assert (await mq.metrics())["orders"] == {"succeeded": 1, "scheduled": 1}
 
 
-async def test_a_store_that_cannot_be_reached_is_told_by_the_health(tmp_path: Path) -> None:
+async def test_health_check_reports_an_unreachable_store(tmp_path: Path) -> None:
     mq = MessageQueue(f"sqlite:///{tmp_path}/nowhere/mq.db")
     with mq.app.override():
         health = await mq.health_check()
@@ -168,7 +168,7 @@ async def test_a_store_that_cannot_be_reached_is_told_by_the_health(tmp_path: Pa
 @pytest.mark.once
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
 @pytest.mark.parametrize("url", SHARED[:1], indirect=True)
-async def test_run_ends_by_a_signal_and_finishes_what_runs(
+async def test_signal_ends_run_after_running_messages(
     queue: Any, url: str, tmp_path: Path, start: Any, number: signal.Signals
 ) -> None:
     process = start(url, tmp_path / "handled", SECONDS="0.3")

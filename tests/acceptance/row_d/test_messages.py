@@ -1,4 +1,4 @@
-"""Seed 003, the message queue: what goes in comes out, and who handles it."""
+"""Row D, the message queue: payloads and handlers."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from tests.support.waits import every_chance, until, wait_until
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
 
-async def test_what_goes_in_comes_out(queue: Any) -> None:
-    mq, got = queue(max_workers=1), []  # in their order
+async def test_payload_keeps_type_and_value(queue: Any) -> None:
+    mq, got = queue(max_workers=1), []  # in order
     mq.register_handler("any", got.append)
     payloads = [
         None,
@@ -47,7 +47,7 @@ class Order:
     lines: list[str]
 
 
-async def test_an_annotation_decides(queue: Any) -> None:
+async def test_annotation_of_the_handler_decides_the_type(queue: Any) -> None:
     mq, got = queue(), []
 
     class Shop:
@@ -63,7 +63,7 @@ async def test_an_annotation_decides(queue: Any) -> None:
 
 
 @pytest.mark.parametrize("url", SHARED, indirect=True)
-async def test_who_produces_needs_not_the_handler(queue: Any) -> None:
+async def test_producer_does_not_need_the_handler(queue: Any) -> None:
     consumer, producer, got = queue(max_workers=1), queue(), []
 
     @consumer.register_handler("orders")
@@ -76,7 +76,7 @@ async def test_who_produces_needs_not_the_handler(queue: Any) -> None:
         await until(lambda: got == [{"a": (1, "tea")}, {"b": (2, "cup")}])
 
 
-async def test_handlers_are_functions_methods_and_objects_sync_or_async(queue: Any) -> None:
+async def test_handler_may_be_a_function_method_or_object_sync_or_async(queue: Any) -> None:
     mq, got = queue(), []
 
     class Callable_:
@@ -99,7 +99,7 @@ async def test_handlers_are_functions_methods_and_objects_sync_or_async(queue: A
     assert sorted(got) == ["any", "decorated", "lambda", "object"]
 
 
-def test_bad_handlers_and_topics() -> None:
+def test_bad_handlers_and_topics_are_refused() -> None:
     mq = MessageQueue("memory://")
     with pytest.raises(DeclarationError, match=r"topic 'a': .* must take one argument, the payload"):
         mq.register_handler("a", lambda: None)

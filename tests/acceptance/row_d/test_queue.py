@@ -1,4 +1,4 @@
-"""Seed 003, as its author would check it: delays to the millisecond, contention, retries, dead letters, monitors."""
+"""Row D, the message queue, its acceptance cases: exact delays, contention, retries, dead letters, monitors."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
 
 async def idle(mq: MessageQueue) -> None:
-    """Until it has looked at everything and sleeps."""
+    """Waits until the worker has nothing to do and sleeps."""
     worker = mq.app.runtime.worker
     assert worker is not None
     worker.idle.clear()
@@ -36,7 +36,7 @@ async def idle(mq: MessageQueue) -> None:
 # -- time
 
 
-async def test_in_the_order_of_their_times_to_the_millisecond(queue: Any) -> None:
+async def test_messages_are_handled_in_order_to_the_millisecond(queue: Any) -> None:
     clock = ManualClock()
     mq, got = queue(clock), []
     mq.register_handler("orders", got.append)
@@ -52,7 +52,7 @@ async def test_in_the_order_of_their_times_to_the_millisecond(queue: Any) -> Non
         await until(lambda: got[-1] == 0.3)
 
 
-async def test_500_delays_none_early(queue: Any) -> None:
+async def test_none_of_500_delayed_messages_is_early(queue: Any) -> None:
     mq, chance = queue(max_workers=50), random.Random(3)
     handled: dict[int, float] = {}
     asked: dict[int, float] = {}
@@ -65,14 +65,14 @@ async def test_500_delays_none_early(queue: Any) -> None:
         await until(lambda: len(handled) == 500)
         await mq.stop()
         found = list(await mq.app.find(limit=1000))
-    early = [n for n in range(500) if handled[n] < asked[n] - 0.001]  # two clocks are asked one after the other
+    early = [n for n in range(500) if handled[n] < asked[n] - 0.001]  # two clocks are read one after the other
     assert early == []
     assert [info.uuid for info in found if info.started_at is None or info.started_at < info.schedule_at] == []
     assert len(found) == 500
 
 
-async def test_an_earlier_one_that_comes_later_wakes_an_idle_queue(queue: Any) -> None:
-    """With a fallback that nobody waits for."""
+async def test_earlier_message_wakes_an_idle_queue(queue: Any) -> None:
+    """The fallback interval is too long to matter."""
     mq, got = queue(delay_fallback_interval=300), []
     mq.register_handler("orders", got.append)
     async with started(mq):
@@ -82,7 +82,7 @@ async def test_an_earlier_one_that_comes_later_wakes_an_idle_queue(queue: Any) -
         await until(lambda: got == ["early"])
 
 
-async def test_a_priority_goes_first_and_is_no_stack(queue: Any) -> None:
+async def test_higher_priority_is_handled_first_and_in_order(queue: Any) -> None:
     mq, got = queue(max_workers=1), []
     mq.register_handler("orders", got.append)
     for n in range(3):
@@ -96,7 +96,7 @@ async def test_a_priority_goes_first_and_is_no_stack(queue: Any) -> None:
 # -- ids and lifetimes
 
 
-async def test_the_same_id_twice_the_first_stands(queue: Any) -> None:
+async def test_second_message_with_the_same_id_changes_nothing(queue: Any) -> None:
     mq, got = queue(), []
     mq.register_handler("orders", got.append)
     assert await mq.produce("orders", 1, message_id="order-1") == "order-1"
@@ -112,7 +112,7 @@ async def test_the_same_id_twice_the_first_stands(queue: Any) -> None:
         await mq.produce("orders", 1, message_id="no id")
 
 
-async def test_ttl_ends_what_has_not_started(queue: Any) -> None:
+async def test_ttl_ends_messages_that_have_not_started(queue: Any) -> None:
     clock = ManualClock()
     mq, got = queue(clock, message_ttl=100), []
     mq.register_handler("orders", got.append)
@@ -136,7 +136,7 @@ async def test_ttl_ends_what_has_not_started(queue: Any) -> None:
         assert await mq.dead_letters() == [], "they have not failed"
 
 
-async def test_ttl_does_not_touch_what_runs(queue: Any) -> None:
+async def test_ttl_does_not_affect_a_running_message(queue: Any) -> None:
     clock, gate = ManualClock(), asyncio.Event()
     mq = queue(clock)
 
@@ -153,7 +153,7 @@ async def test_ttl_does_not_touch_what_runs(queue: Any) -> None:
         await until(lambda: is_state(mq, uuid, "succeeded"))
 
 
-async def test_a_ttl_that_ends_before_the_delay_is_refused(queue: Any) -> None:
+async def test_ttl_shorter_than_the_delay_is_refused(queue: Any) -> None:
     mq = queue(message_ttl=60)
     for delay, ttl, words in ((10, 10, "ttl=10 <= delay=10"), (60, None, "message_ttl=60 <= delay=60")):
         with pytest.raises(ArgumentError, match=f"message for 'orders': it would expire first, {words}"):
@@ -167,7 +167,7 @@ async def test_a_ttl_that_ends_before_the_delay_is_refused(queue: Any) -> None:
 # -- failures
 
 
-async def test_retries_come_at_their_times_without_the_fallback(queue: Any) -> None:
+async def test_retries_come_at_their_times_without_polling(queue: Any) -> None:
     clock = ManualClock()
     begin = clock.now()
     mq, attempts = queue(clock, delay_fallback_interval=300, max_retries=2, retry_delays=[0.2, 0.4]), []
@@ -192,7 +192,7 @@ async def test_retries_come_at_their_times_without_the_fallback(queue: Any) -> N
     assert (letter.error.type, letter.error.message) == ("OSError", "no answer")
 
 
-async def test_retries_in_real_time_on_an_idle_queue(queue: Any) -> None:
+async def test_retries_come_in_time_on_an_idle_queue(queue: Any) -> None:
     mq, moments = queue(delay_fallback_interval=300, max_retries=2, retry_delays=[0.2, 0.4]), []
 
     @mq.register_handler("orders")
@@ -202,12 +202,12 @@ async def test_retries_in_real_time_on_an_idle_queue(queue: Any) -> None:
 
     async with started(mq):
         await mq.produce("orders", 1)
-        await until(lambda: len(moments) == 3)  # far sooner than the fallback
+        await until(lambda: len(moments) == 3)  # much sooner than the fallback
     assert moments[1] - moments[0] >= 0.2
     assert moments[2] - moments[1] >= 0.4
 
 
-async def test_dead_letters_are_looked_at_and_retried(queue: Any) -> None:
+async def test_dead_letters_are_listed_and_retried(queue: Any) -> None:
     mq, broken, got = queue(max_retries=0, retry_delays=[]), True, []
 
     @mq.register_handler("orders")
@@ -234,7 +234,7 @@ async def failed(mq: MessageQueue, count: int) -> bool:
     return len(await mq.dead_letters()) == count
 
 
-async def test_a_handler_that_takes_too_long_fails(queue: Any) -> None:
+async def test_handler_that_exceeds_its_timeout_fails(queue: Any) -> None:
     clock, begun = ManualClock(), []
     mq = queue(clock, handler_timeout=30, handler_timeouts={"quick": 2}, max_retries=1, retry_delays=[5])
     for topic in ("slow", "quick"):
@@ -265,10 +265,10 @@ async def test_a_handler_that_takes_too_long_fails(queue: Any) -> None:
         await until(lambda: is_state(mq, slow, "scheduled"))
 
 
-# -- looking
+# -- monitor
 
 
-async def test_the_monitor_warns_once_of_failures(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_monitor_warns_once_of_failures(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
     clock = ManualClock()
     mq = queue(clock, monitor_interval=30, max_retries=0, delay_fallback_interval=3600, processing_timeout=A_YEAR)
 
@@ -281,21 +281,21 @@ async def test_the_monitor_warns_once_of_failures(queue: Any, caplog: pytest.Log
         for n in range(101):
             await mq.produce("orders", n == 0)
         await until(lambda: all_ended(mq, 101))
-        await look_again(clock, mq)
+        await next_check(clock, mq)
         assert warnings(caplog) == [], "1 of 101 is not more than a hundredth"
         for _ in range(2):
             await mq.produce("orders", True)
         await until(lambda: all_ended(mq, 103))
-        await look_again(clock, mq)
-        told = ["[monitor] failures: 2 of 2 runs failed, most of them of orders; see `onthedot failed`"]
-        assert warnings(caplog) == told
+        await next_check(clock, mq)
+        expected = ["[monitor] failures: 2 of 2 runs failed, most of them of orders; see `onthedot failed`"]
+        assert warnings(caplog) == expected
         for _ in range(19):
             await mq.produce("orders", True)
-            await look_again(clock, mq)
-        assert warnings(caplog) == told, "not again within ten minutes"
+            await next_check(clock, mq)
+        assert warnings(caplog) == expected, "not again within ten minutes"
         await mq.produce("orders", True)
         await until(lambda: all_ended(mq, 123))
-        await look_again(clock, mq)
+        await next_check(clock, mq)
         assert len(warnings(caplog)) == 2
 
 
@@ -304,8 +304,8 @@ async def all_ended(mq: MessageQueue, count: int) -> bool:
     return counts.get("succeeded", 0) + counts.get("failed", 0) == count
 
 
-async def look_again(clock: ManualClock, *queues: MessageQueue) -> None:
-    """An interval later, when all monitors have looked."""
+async def next_check(clock: ManualClock, *queues: MessageQueue) -> None:
+    """Advances by one interval and waits until all monitors have checked."""
 
     def looked() -> bool:
         return timers(clock).count(clock.now() + 30_000) == len(queues)
@@ -329,10 +329,10 @@ def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:
 @pytest.mark.once
 @pytest.mark.timeout(300)
 @pytest.mark.parametrize("url", SHARED, indirect=True)
-async def test_four_processes_share_what_is_due_in_one_millisecond(
+async def test_four_processes_share_messages_of_one_millisecond(
     queue: Any, url: str, tmp_path: Path, start: Any
 ) -> None:
-    """Each once, and none of them gets less than 15 %. A handler takes a while, so that slots are what counts."""
+    """Each message is handled once, and each process handles at least 15 %. Handlers take a while, so slots decide."""
     count, workers = scaled(1_000, 20_000), scaled(5, 100)
     files = [tmp_path / f"handled-{n}" for n in range(4)]
     processes = [start(url, file, WORKERS=str(workers), SECONDS="0.05") for file in files]
@@ -357,8 +357,8 @@ async def workers_of(store: Any, count: int) -> bool:
 
 
 @pytest.mark.parametrize("url", SHARED, indirect=True)
-async def test_of_two_workers_one_warns(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
-    """Of messages that nobody handles; when it is gone, the other does."""
+async def test_only_one_of_two_workers_warns(queue: Any, caplog: pytest.LogCaptureFixture) -> None:
+    """Messages without a handler cause a warning of one worker; when it has ended, the other one warns."""
     clock = ManualClock()
     first, second, producer = (queue(clock, delay_fallback_interval=3600, processing_timeout=A_YEAR) for _ in range(3))
     for mq in (first, second):
@@ -369,16 +369,16 @@ async def test_of_two_workers_one_warns(queue: Any, caplog: pytest.LogCaptureFix
             await producer.produce("emails", 1, ttl=86_400)
             for _ in range(3):
                 assert warnings(caplog) == []
-                await look_again(clock, first, second)
-            told = "[monitor] emails: ready for {} s, and no live worker knows it: start one that does"
-            assert warnings(caplog) == [told.format(90)]
+                await next_check(clock, first, second)
+            warning = "[monitor] emails: ready for {} s, and no live worker knows it: start one that does"
+            assert warnings(caplog) == [warning.format(90)]
             await first.stop()
-            await look_again(clock, second)
-            assert warnings(caplog) == [told.format(90), told.format(120)]
+            await next_check(clock, second)
+            assert warnings(caplog) == [warning.format(90), warning.format(120)]
 
 
 @pytest.mark.once
-def test_the_example() -> None:
+def test_example_program_prints_what_it_promises() -> None:
     example = Path(__file__).parents[3] / "examples" / "delayed_messages.py"
     done = subprocess.run([sys.executable, example], capture_output=True, text=True, timeout=SOON, check=True)
     lines = done.stdout.splitlines()

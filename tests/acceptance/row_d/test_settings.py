@@ -1,4 +1,4 @@
-"""Seed 003, the message queue: its settings, and what is said of wrong ones."""
+"""Row D, the message queue: settings, and errors of wrong ones."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from onthedot.runtime.settings import SCHEMES
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
 
-def test_settings_are_frozen_and_have_the_seeds_names() -> None:
+def test_settings_are_frozen_and_have_the_promised_names() -> None:
     config = MQConfig()
     assert RedisMessageQueue is MessageQueue
     assert config.store == "redis://localhost:6379/0?max_connections=10"
@@ -31,7 +31,7 @@ def test_settings_are_frozen_and_have_the_seeds_names() -> None:
     assert "s3cret" not in repr(MQConfig(redis_password="s3cret"))
 
 
-def test_everything_that_is_wrong_is_told_at_once() -> None:
+def test_one_error_lists_every_wrong_setting() -> None:
     with pytest.raises(DeclarationError) as caught:
         MQConfig(url="http://x", max_worker=3, batch_size=1001, handler_timeout="60", retry_delays=[1, True])  # type: ignore[call-arg, arg-type]
     assert str(caught.value).splitlines() == [
@@ -44,7 +44,7 @@ def test_everything_that_is_wrong_is_told_at_once() -> None:
     ]
 
 
-RANGES: dict[str, tuple[list[Any], list[Any]]] = {  # field: what is right, what is wrong
+RANGES: dict[str, tuple[list[Any], list[Any]]] = {  # field: valid values, invalid values
     "url": (["memory://", None], ["", "x", b"memory://", 1]),
     "redis_host": (["h"], ["", None, 1]),
     "redis_port": ([1, 65_535], [0, 65_536, "6379", 1.0, True, None]),
@@ -67,7 +67,7 @@ RANGES: dict[str, tuple[list[Any], list[Any]]] = {  # field: what is right, what
 
 
 @pytest.mark.parametrize("name", RANGES)
-def test_each_field_takes_what_is_in_its_range_and_changes_nothing(name: str) -> None:
+def test_each_setting_accepts_its_range_unchanged(name: str) -> None:
     assert sorted(RANGES) == sorted(MQConfig.__dataclass_fields__)
     for right in RANGES[name][0]:
         kept = getattr(MQConfig(**{name: right}), name)
@@ -87,6 +87,6 @@ def test_each_field_takes_what_is_in_its_range_and_changes_nothing(name: str) ->
         ({"retry_delays": []}, "retry_delays: must have at least one delay, unless max_retries=0"),
     ],
 )
-def test_fields_that_contradict_each_other(given: dict[str, Any], words: str) -> None:
+def test_contradicting_settings_are_refused(given: dict[str, Any], words: str) -> None:
     with pytest.raises(DeclarationError, match=words):
         MQConfig(**given)

@@ -1,7 +1,7 @@
-"""What the state machine draws. Tiny domains, so that keys, lanes, leases and moments collide all the time.
+"""Strategies of the state machine. The domains are tiny, so that keys, lanes, leases and times collide often.
 
-Most of what comes is plain: a life has dozens of tasks, so what is rare about one of them is common in a life. Were all
-of them to expire, to share a key and to be the last that a session may run, nothing would start.
+Most tasks are plain. An example has dozens of tasks, so a rare property of a task is common in an example. If all of
+them expired, shared a key and were suspects, nothing would start.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from onthedot.stores.contract import History, Limit, NewTask, Policy, SlotPool
 
 SOURCES = ("a", "b", "c")
-STRAY = "c"  # known by some sessions only
+STRAY = "c"  # known to some sessions only
 LANES = ("a/1", "a/2", "@s")
 SCHEDULES = ("s1", "s2")
 PAUSES = (None, 0.25, 1, 100, 250, 500, 1000, 5000)
@@ -23,9 +23,9 @@ LEASES = (60_000, 60_000, 2000, 1000)
 
 
 def each(*fields: Sequence[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
-    """A value of each, in one draw: a life has thousands of draws, and they take longer than the memory store does.
+    """One value of each sequence in a single draw, because the draws take longer than the calls of the memory store.
 
-    The first one is the simplest; one that stands there twice comes twice as often.
+    The first value is the simplest; a repeated value is drawn more often.
     """
     return st.sampled_from(list(product(*fields)))
 
@@ -33,21 +33,21 @@ def each(*fields: Sequence[Any]) -> st.SearchStrategy[tuple[Any, ...]]:
 policies = each(
     (0, 0, 0, 1, 1000),  # boost
     (1, 1, 2),  # cost
-    ("keep", "replace"),  # clash
+    ("keep", "replace"),  # on_conflict
     (None, None, 1000),  # unique_for
     (None, None, None, 250, 1500),  # expires
     (3, 3, 2, 1),  # max_crashes
 ).map(lambda p: Policy(boost=p[0], cost=p[1], on_conflict=p[2], unique_for=p[3], expires=p[4], max_crashes=p[5]))
 keys = (None, None, None, "k1", "k1", "k2")
-# A stray that leaves its lane lets in the next: whether in time for the same claim is each store's affair.
+# A stray that leaves its lane admits the next task. Stores may do so before or after the claim.
 places = st.sampled_from([
     *product(("a", "a", "b"), (None, "@s", "@s", *LANES), keys),
     *product((STRAY,) * 6, (None,), keys),
 ])  # fmt: skip
 contents = each(
-    ("", "", "", "", "", "", "0", "3"),  # uuid: a new one, or one of the last; made out by the step
+    ("", "", "", "", "", "", "0", "3"),  # uuid: a new one, or one of the last; resolved by the step
     (b"1", b"2"),  # body
-    (None, None, None, -1000, 0, 250),  # at: made absolute by the step
+    (None, None, None, -1000, 0, 250),  # at: resolved by the step
     (0, 0, 0, 1, 500),  # after
 )
 
@@ -58,8 +58,8 @@ def new_tasks(draw: st.DrawFn) -> NewTask:
     return NewTask(uuid, source, body, at, after, lane, unique, draw(policies))
 
 
-def pasts() -> st.SearchStrategy[History]:
-    """Of tasks that come from elsewhere."""
+def histories() -> st.SearchStrategy[History]:
+    """Histories of tasks from other stores."""
     return st.builds(
         History,
         st.sampled_from(["due", "crash", "lifted"]),
@@ -75,21 +75,21 @@ def pasts() -> st.SearchStrategy[History]:
 
 
 rooms = (4, 4, 4, 2, 1, 0)
-pools = each((5, 5, 5, 2, 1, 0), rooms, rooms, rooms)  # total, and room for each source
-asked = each(
-    (*[(SOURCES,)] * 5, (("c", "b"), ("a",)), (("a", "b"),), ()),  # whose sources share slots
+pools = each((5, 5, 5, 2, 1, 0), rooms, rooms, rooms)  # total, and capacity of each source
+requested = each(
+    (*[(SOURCES,)] * 5, (("c", "b"), ("a",)), (("a", "b"),), ()),  # one pool for all sources
     (1, 2, 2, 0),  # suspects
     (*[None] * 6, frozenset(SOURCES) - {STRAY}, frozenset(SOURCES)),  # known
 )
 
 
 @st.composite
-def asks(draw: st.DrawFn) -> tuple[list[SlotPool], int, frozenset[str] | None]:
-    together, suspects, known = draw(asked)
+def claim_requests(draw: st.DrawFn) -> tuple[list[SlotPool], int, frozenset[str] | None]:
+    together, suspects, known = draw(requested)
     made = []
     for sources in together:
-        total, *room = draw(pools)
-        made.append(SlotPool(total, dict(zip(sources, room, strict=False))))
+        total, *capacity = draw(pools)
+        made.append(SlotPool(total, dict(zip(sources, capacity, strict=False))))
     return made, suspects, known
 
 
@@ -100,9 +100,9 @@ outcomes = each(
     (b"", b"e1", b"e2"),  # error
     (False, False, False, False, False, True),  # adds something
 )
-# One rate and one burst: when a bucket notices that these change is each store's affair, too.
+# One rate and one burst, because stores may notice a change of them at different times.
 caps, paused, by = (1, 2, 1, 2, None, None, None, 0), (*[False] * 9, True), ("code", "operator")
 limits = st.sampled_from([
     *product(("@s", "@s", "a/*", *LANES), caps, (None, None, 1.0, 1.0), paused, by),
-    *product(SOURCES, caps, (None, None, None, 1.0), paused, by),  # a rate here lets hardly anything start
+    *product(SOURCES, caps, (None, None, None, 1.0), paused, by),  # a rate here would let hardly any task start
 ]).map(lambda p: Limit(p[0], cap=p[1], rate=p[2], burst=2, paused=p[3], owner=p[4]))  # fmt: skip

@@ -1,4 +1,4 @@
-"""How lives are made: each is a new one, and somebody claims in almost all of them."""
+"""Settings of Hypothesis: every example is new, and almost all of them contain claims."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from hypothesis import strategies as st
 from hypothesis.internal.conjecture.providers import AVAILABLE_PROVIDERS
 from hypothesis.stateful import rule
 
-# Of its own accord Hypothesis begins with the shortest lives, and makes five of six from one that was there, with a few
-# steps copied: few lives would be new. Under any other name its own draws are taken as they come. A seed still holds,
-# and what fails is kept, shrunk and repeated as ever.
+# By default Hypothesis begins with the shortest examples and derives most others from earlier ones: few would be new.
+# Under any other backend name its draws are used as they are. A seed still works, and failures are kept, shrunk and
+# repeated as usual.
 NEW = "new"
 AVAILABLE_PROVIDERS[NEW] = AVAILABLE_PROVIDERS["hypothesis"]
 
 
 class often:
-    """A rule that is several, of different names: it comes more often than others, and in almost every life.
+    """Adds a rule several times under different names, so that it is drawn more often, and in almost every example.
 
-    Hypothesis leaves out rules, a different lot in each life and half of them on the whole, by the names of their
-    functions.
+    Hypothesis leaves out about half of the rules in each example, by the names of their functions.
     """
 
     def __init__(self, number: int, /, **arguments: st.SearchStrategy[Any]) -> None:
