@@ -1,1 +1,1 @@
-"""Speed, as ratios in one run on one machine: ours beside a peer or a raw limit."""
+"""Speed as ratios in one run on one machine: onthedot compared with a peer or a raw limit."""

@@ -1,6 +1,6 @@
-"""Limits: what tasks that are held back cost the others, and how long a low priority waits.
+"""Limits: the cost of blocked tasks for others, and the wait of low priorities.
 
-``./dev bench limits``; the picture of the last one is written by ``./dev bench limits --only aging``.
+``./dev bench limits``; ``./dev bench limits --only aging`` draws the plot of the last one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import tempfile
 import time
 from collections.abc import Callable
 
-from benchmarks.picture import AGING as PICTURE, aging_svg
+from benchmarks.plots import AGING as PICTURE, aging_svg
 from benchmarks.report import Figure
 from onthedot import App
 from onthedot.clock.manual import ManualClock
@@ -23,11 +23,11 @@ from onthedot.stores import connect
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, Limit, NewTask, Policy, SlotPool, Store
 from onthedot.stores.memory import MemoryStore
 
-_CLAIMS = 60  # a round, of each of the two that are compared
+_CLAIMS = 60  # per round, for each of the two
 
 
 class Queue:
-    """A store at work: one task comes, the last one is settled and the new one claimed, over and over."""
+    """A store in use: a task is added, the last one is settled and the new one claimed, repeatedly."""
 
     def __init__(self, store: Store) -> None:
         self.store, self._number = store, 0
@@ -38,7 +38,7 @@ class Queue:
         await self.store.heartbeat("w", b"", 10**12)
 
     async def fill(self, number: int, source: str, lane: str | None) -> None:
-        """The older ones, which would be first. With a lane they are parked before anything is measured."""
+        """Adds the older tasks, which have the lower rank. With a lane they are parked before the measurement."""
         for start in range(0, number, 1000):
             many = range(start, min(start + 1000, number))
             await self.store.add([_new(f"{source}{each:09}", source, lane) for each in many])
@@ -46,7 +46,7 @@ class Queue:
             pass
 
     async def claim(self, source: str, lane: str | None) -> float:
-        """µs of the turn that gets the task that has just come."""
+        """µs of the turn that claims the new task."""
         uuid = f"n{self._number:09}"
         await self.store.add([_new(uuid, source, lane)])
         began = time.perf_counter()
@@ -70,7 +70,7 @@ def _new(uuid: str, source: str, lane: str | None) -> NewTask:
 
 
 class Pair:
-    """Two queues that differ in what is held back in one of them; built once, measured every round in turns."""
+    """Two queues of which one has blocked tasks; built once, measured alternately in every round."""
 
     def __init__(self, kind: str, limits: list[Limit], held: tuple[int, str, str | None]) -> None:
         self._loop = asyncio.new_event_loop()
@@ -119,7 +119,7 @@ def _pair(what: str, kind: str, make: Callable[[], Pair]) -> Pair:
 
 
 def blocked_key(scale: float) -> list[Figure]:
-    """A claim beside 100,000 older tasks of a key that is held back, beside one without them; same source."""
+    """A claim with 100,000 older tasks of a blocked key of the same source, compared with a claim without them."""
     figures, number = [], int(100_000 * scale)
     for kind in ("memory", "sqlite"):
         held, limits = (number, "work", "work/blocked"), [Limit("work/*", cap=5), Limit("work/blocked", paused=True)]
@@ -130,7 +130,7 @@ def blocked_key(scale: float) -> list[Figure]:
 
 
 def paused_source(scale: float) -> list[Figure]:
-    """A claim of another source beside a million older tasks of one that is paused, beside one without them."""
+    """A claim with a million older tasks of another, paused source, compared with a claim without them."""
     figures, number = [], int(1_000_000 * scale)
     for kind in ("memory", "sqlite"):
         held, limits = (number, "paused", None), [Limit("paused", paused=True, owner="operator")]
@@ -141,7 +141,7 @@ def paused_source(scale: float) -> list[Figure]:
 
 
 def fair_share(scale: float) -> list[Figure]:
-    """From adding a fresh task to its start while a million older ones of another source are being worked off."""
+    """Time from the add of a task to its start while a million older ones of another source are processed."""
     number = int(1_000_000 * scale)
     with tempfile.TemporaryDirectory(prefix="onthedot-bench-") as folder:
         took = asyncio.run(_fresh(f"sqlite:///{folder}/fair.db", number))
@@ -174,7 +174,7 @@ async def _fresh(url: str, number: int) -> float:
 
 
 def aging(scale: float) -> list[Figure]:
-    """The longest wait behind an endless stream of priority 10, in levels, by a driven clock; and its picture."""
+    """The longest wait behind an endless stream of priority 10, in levels, with a driven clock; draws the plot."""
     del scale
     waits = aging_waits()
     PICTURE.write_text(aging_svg(waits))
@@ -183,7 +183,7 @@ def aging(scale: float) -> list[Figure]:
 
 
 def aging_waits(step: int = 1_000) -> dict[int, int]:
-    """ms that a task of each priority waits while there is always a fresh one of priority 10."""
+    """ms that a task of each priority waits while there is always a new task of priority 10."""
     return {priority: asyncio.run(_waits(priority, step)) for priority in range(1, 11)}
 
 

@@ -1,9 +1,9 @@
-"""What a Redis that dies has lost of what it had acknowledged, for each way to keep it; and what an add costs there.
+"""Acknowledged tasks that a dying Redis loses, per persistence setting, and the cost of an add.
 
-``kill -9`` loses what the server had, but not what it had handed to the kernel. A power cut loses that, too: strace
-tells when the server has synced its file, and the file is cut behind what was in it when the last sync began. The
-kernel may have written more by then: this is the worst that can be. (WAITAOF is of no help: Valkey 9.1 says yes at
-once, also where a sync comes but once a second: redis#13793.)
+``kill -9`` loses data in the server, but not data that was passed to the kernel. A power cut loses that as well: strace
+shows when the server has synced its file, and the file is truncated to its content at the begin of the last sync. The
+kernel may have written more by then, so this is the worst case. (WAITAOF does not help: Valkey 9.1 answers it at once,
+also with one sync per second: redis#13793.)
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ from tests.faults.proxy import Proxy, proxy
 from tests.support.services import valkey
 from tests.support.waits import until, wait_until
 
-ADDERS = 8  # add one by one, all at once
-COSTS = 500  # adds whose time is taken, one by one
-LINGER = 0.3  # seconds for answers that were on their way when it died
-PACE = 0.01  # seconds from mark to mark
+ADDERS = 8  # concurrent clients that add one by one
+COSTS = 500  # measured adds, one by one
+LINGER = 0.3  # seconds for replies in flight at the death
+PACE = 0.01  # seconds between two marks
 BODY = b'{"to":"somebody@example.org"}'
 
 
 @dataclass
 class Loss:
-    """Of one death: how many had been acknowledged, how many are gone, and in what time those were acknowledged."""
+    """One death: the number of acknowledged tasks, of lost ones, and the time span of the lost ones."""
 
     acknowledged: int
     gone: int
@@ -58,7 +58,7 @@ class Setting:
     options: tuple[str, ...] = ()
     replicas: int = 0
     wait: int = 0
-    stuck: float = 0  # seconds for which nothing has come through to the replica when the master dies
+    stuck: float = 0  # seconds without replication before the master dies
     cost: list[float] = field(default_factory=list)  # ms of an awaited add
     killed: list[Loss] = field(default_factory=list)
     cut: list[Loss] = field(default_factory=list)
@@ -81,7 +81,7 @@ def settings() -> list[Setting]:
 
 
 class Adding:
-    """Adds until it is told to stop, and knows what was acknowledged, and when (begun, acknowledged)."""
+    """Adds until it is stopped; records the acknowledged tasks with their times (begun, acknowledged)."""
 
     def __init__(self, url: str, adders: int = ADDERS) -> None:
         self.acknowledged: dict[str, tuple[float, float]] = {}
@@ -95,7 +95,7 @@ class Adding:
                 task, began = NewTask(new_uuid(), "mail", BODY), time.time()
                 try:
                     await store.add([task])
-                except StoreUnavailable:  # refused, since no replica is there: it is not acknowledged
+                except StoreUnavailable:  # refused without a replica: not acknowledged
                     await asyncio.sleep(0.05)
                     continue
                 self.acknowledged[task.uuid] = (began, time.time())
@@ -120,7 +120,7 @@ class Adding:
 
 
 class Marks:
-    """A mark in the file every few ms, and when it was acknowledged: by then it had been handed to the kernel."""
+    """Writes a mark every few ms; when it is acknowledged, it has been passed to the kernel."""
 
     def __init__(self, url: str) -> None:
         self.acknowledged: list[float] = []
@@ -141,12 +141,12 @@ class Marks:
             await self._task
 
     def before(self, moment: float) -> int:
-        """The last of them, counted from 0; -1: there is none."""
+        """The index of the last one; -1 if there is none."""
         return sum(at < moment for at in self.acknowledged) - 1
 
 
 class Syncs:
-    """When the server has synced its file, from outside: begin and end of each."""
+    """Begin and end of every sync of the server, observed by strace."""
 
     def __init__(self, pid: int, folder: str) -> None:
         self._file = Path(folder, "syncs")
@@ -157,7 +157,7 @@ class Syncs:
         assert "attached" in said, said
 
     def spans(self) -> list[tuple[float, float]]:
-        """Of a server that is dead by now."""
+        """Begin and end of the syncs of a dead server."""
         self._strace.communicate()
         found = []
         for line in self._file.read_text().splitlines():
@@ -183,7 +183,7 @@ async def costs(setting: Setting, url: str, scale: float) -> None:
 
 
 async def die_alone(setting: Setting, seconds: float, scale: float) -> None:
-    """Killed; and what is kept on a disk, once more, as if it had lost its power at that moment."""
+    """Kills the server; with a file, computes the loss of a power cut at the same moment as well."""
     with valkey.server(*setting.options) as server:
         await costs(setting, server.url, scale)
         adding = Adding(server.url)
@@ -195,12 +195,12 @@ async def die_alone(setting: Setting, seconds: float, scale: float) -> None:
         setting.cut.append(await cut_off(setting, seconds))
     elif "always" in setting.options and shutil.which("strace"):
         setting.cut.append(await unsynced(setting, seconds))
-    elif "--appendonly" not in setting.options:  # a snapshot is synced before it takes its name
+    elif "--appendonly" not in setting.options:  # a snapshot is synced before it is renamed
         setting.cut.append(setting.killed[-1])
 
 
 async def killed(server: valkey.Server, adding: Adding) -> float:
-    """When."""
+    """Kills a server and returns the time."""
     os.kill(server.pid, 9)
     died = time.time()
     await adding.stop()
@@ -221,7 +221,7 @@ async def cut_off(setting: Setting, seconds: float) -> Loss:
 
 
 def cut_behind(folder: Path, mark: int) -> None:
-    """As if what came after the mark had never reached the disk."""
+    """Truncates the file after the mark, as if the rest had not reached the disk."""
     (file,) = folder.glob("appendonlydir/*.incr.aof")
     said = f"SET\r\n$4\r\nmark\r\n$9\r\n{mark:09}\r\n".encode()
     written = file.read_bytes()
@@ -230,7 +230,7 @@ def cut_behind(folder: Path, mark: int) -> None:
 
 
 async def unsynced(setting: Setting, seconds: float) -> Loss:
-    """One adder, so that every sync is its own: is there one between its asking and its answer?"""
+    """With a single adder every sync belongs to one add. Counts adds without a sync between request and reply."""
     with valkey.server(*setting.options) as server, tempfile.TemporaryDirectory() as place:
         syncs, adding = Syncs(server.pid, place), Adding(server.url, 1)
         await asyncio.sleep(seconds)
@@ -295,5 +295,5 @@ def table(all_of_them: Sequence[Setting]) -> str:
 
 
 def worst(losses: Sequence[Loss]) -> Loss:
-    """Of the rounds."""
+    """The worst of the rounds."""
     return max(losses, key=lambda loss: (loss.gone, loss.acknowledged))

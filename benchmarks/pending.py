@@ -1,4 +1,4 @@
-"""Prints the resident bytes a pending task takes; run in a process of its own."""
+"""Prints the resident bytes of a pending task; run in a separate process."""
 
 from __future__ import annotations
 

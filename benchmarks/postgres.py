@@ -1,4 +1,4 @@
-"""Postgres, as safe as it comes (fsync, synchronous_commit): App beside a bare asyncpg loop, and beside PgQueuer."""
+"""Postgres with default durability (fsync, synchronous_commit): App compared with a bare asyncpg loop and PgQueuer."""
 
 from __future__ import annotations
 
@@ -13,14 +13,14 @@ from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
+from benchmarks.measures import add_rates, drain_app, growth, noop
 from benchmarks.report import Figure
-from benchmarks.shared import add_rates, drain_app, growth, noop
 from tests.support.services.postgres_server import Server
 
 
 @contextmanager
 def server() -> Iterator[str]:
-    """As it comes, but for the memory: on loopback, gone afterwards."""
+    """A server with default settings except memory, on loopback."""
     folder = Path(tempfile.mkdtemp(prefix="onthedot-bench-"))
     made = Server(folder, {"listen_addresses": "127.0.0.1", "unix_socket_directories": "", "shared_buffers": "256MB"})
     try:
@@ -39,7 +39,7 @@ async def _connect(url: str) -> Any:
 
 
 def postgres_drain(scale: float) -> list[Figure]:
-    """No-op async tasks a second: added first, then run by one worker with 100 slots."""
+    """No-op async tasks per second: added first, then run by one worker with 100 slots."""
     count = int(20_000 * scale)
     with server() as url:
         bare = asyncio.run(_drain_bare(url, count))
@@ -54,7 +54,7 @@ def postgres_drain(scale: float) -> list[Figure]:
 
 
 async def _drain_bare(url: str, count: int) -> float:
-    """What a careful person writes: one table, an index for what waits, two statements a hundred tasks."""
+    """A careful hand-written loop: one table, an index of pending tasks, two statements per hundred tasks."""
     connection = await _connect(url)
     await connection.execute("CREATE TABLE bare (id bigserial PRIMARY KEY, body bytea, state int, result bytea)")
     await connection.execute("CREATE INDEX waiting ON bare (id) WHERE state = 0")
@@ -107,7 +107,7 @@ async def _drain_pgqueuer(url: str, count: int, batch: int) -> float:
 
 
 def postgres_adds(scale: float) -> list[Figure]:
-    """Awaited additions a second: one after the other, and by a hundred coroutines at once."""
+    """Awaited adds per second: one after the other, and by a hundred concurrent coroutines."""
     count = max(100, int(1000 * scale))
     with server() as url:
         single, many = asyncio.run(add_rates(url, count))
@@ -133,7 +133,7 @@ def postgres_growth(scale: float) -> list[Figure]:
     with server() as one, server() as other:
 
         async def settled() -> None:
-            """Else only the many would pay for writing pages for the first time since the last checkpoint."""
+            """Otherwise only the larger store would pay for first writes of pages after a checkpoint."""
             for url in (one, other):
                 connection = await _connect(url)
                 await connection.execute("CHECKPOINT")

@@ -1,4 +1,4 @@
-"""The process executor beside the standard library's pool."""
+"""The process executor, compared with the pool of the standard library."""
 
 from __future__ import annotations
 
@@ -23,12 +23,12 @@ logging.getLogger("onthedot").setLevel(logging.CRITICAL)  # killed tasks are mea
 
 
 def noop() -> None:
-    """The function that everybody runs."""
+    """The function that all of them run."""
 
 
 @app.task(executor="process")
 def task() -> None:
-    """The same as a task: claimed, sent, run, answered, settled."""
+    """The same as a task: claimed, sent, run, settled."""
 
 
 @app.task(executor="process", timeout=0.2)
@@ -37,14 +37,14 @@ def hang() -> None:
 
 
 def round_trips(scale: float) -> list[Figure]:
-    """No-op calls a second through two warm processes: the executor alone, beside submit()."""
+    """No-op calls per second through two warm processes: the executor alone, compared with submit()."""
     count = int(4_000 * scale)
     ours, pool = asyncio.run(_round_trips(count)), asyncio.run(_drain_pool(count))
     return [Figure(ours, pool, "calls/s", "ProcessPoolExecutor", 1, least=True)]
 
 
 async def _round_trips(count: int) -> float:
-    """Two at a time, as two slots give them: nothing is sent ahead to a child that is busy."""
+    """Two at a time for two slots: nothing is sent ahead to a busy child."""
     executor, source = Processes(SLOTS), app.runtime.sources.get("task")
     assert source is not None
     executor.open(app.runtime.boot_message)
@@ -73,7 +73,7 @@ class _Silent:
 
 
 def drain(scale: float) -> list[Figure]:
-    """No-op tasks a second: claimed, run in one of two processes, settled, beside a bare submit()."""
+    """No-op tasks per second: claimed, run in one of two processes, settled, compared with a bare submit()."""
     count = int(4_000 * scale)
     ours, pool = asyncio.run(_drain_app(count)), asyncio.run(_drain_pool(count))
     return [Figure(ours, pool, "tasks/s", "ProcessPoolExecutor", 1, least=True)]
@@ -91,7 +91,7 @@ async def _drain_app(count: int) -> float:
 
 
 async def _drain_pool(count: int) -> float:
-    """As many at once as make it fastest: its queue is filled ahead."""
+    """With a filled queue, which is its fastest mode."""
     loop = asyncio.get_running_loop()
     with ProcessPoolExecutor(SLOTS, get_context("forkserver")) as pool:
         await asyncio.gather(*(loop.run_in_executor(pool, noop) for _ in range(20)))
@@ -102,7 +102,7 @@ async def _drain_pool(count: int) -> float:
 
 
 def latency(scale: float) -> list[Figure]:
-    """One call after the other, awaited: how long one takes."""
+    """The time of one awaited call."""
     count = int(500 * scale) or 50
     ours, pool = asyncio.run(_one_by_one_app(count)), asyncio.run(_one_by_one_pool(count))
     return [Figure(ours, pool, "ms", "ProcessPoolExecutor", 2, least=False)]
@@ -134,7 +134,7 @@ async def _one_by_one_pool(count: int) -> float:
 
 
 def kill(scale: float) -> list[Figure]:
-    """From a timeout to the next task's result in the same slot, in ms."""
+    """ms from a timeout to the result of the next task in the same slot."""
     return [Figure(asyncio.run(_kill(max(2, int(8 * scale)))), 1, "ms", "after a killed task", 300, least=False)]
 
 

@@ -1,6 +1,6 @@
-"""The Redis store beside a bare redis-py loop on the same server: Debian's, which allocates by jemalloc, as servers do.
+"""The Redis store, compared with a bare redis-py loop on the same server: that of Debian, which allocates by jemalloc.
 
-Where that cannot be had: the Valkey of the wheel, whose malloc is libc's; scripts pay more for that than commands do.
+If it is not available, the Valkey of the wheel is used, which allocates by libc; that makes scripts slower.
 ``ONTHEDOT_TEST_REDIS`` names another program.
 """
 
@@ -19,9 +19,9 @@ from contextlib import contextmanager
 from functools import cache
 from typing import Any
 
-from benchmarks.core import p99
+from benchmarks.measures import add_rates, countdown, drain_app, growth, noop
+from benchmarks.memory import p99
 from benchmarks.report import Figure
-from benchmarks.shared import add_rates, countdown, drain_app, growth, noop
 from benchmarks.sqlite import _WORKER
 from onthedot import App
 from tests.support.services import debian, valkey
@@ -41,7 +41,7 @@ def _packaged() -> Program | None:
 
 @contextmanager
 def server() -> Iterator[str]:
-    """A fresh one on a free port."""
+    """A new server on a free port."""
     with valkey.server(runs=_packaged()) as own:
         yield own.url
 
@@ -54,7 +54,7 @@ def _flush(url: str) -> None:
 
 
 def redis_drain(scale: float) -> list[Figure]:
-    """No-op async tasks a second: added first, then run by one worker with 100 slots."""
+    """No-op async tasks per second: added first, then run by one worker with 100 slots."""
     count = int(40_000 * scale)
     with server() as url:
         ours = asyncio.run(drain_app(url, count))
@@ -124,7 +124,7 @@ return redis.call('HINCRBY', 'bare:count', 'succeeded', #ARGV)
 
 
 async def _drain_bare(url: str, count: int) -> float:
-    """What a careful person writes: an order, a lease a task, a result a task, two scripts a hundred tasks."""
+    """A careful hand-written loop: an order, a lease and a result per task, two scripts per hundred tasks."""
     from redis.asyncio import Redis
 
     async with Redis.from_url(url) as client:
@@ -146,7 +146,7 @@ async def _drain_bare(url: str, count: int) -> float:
 
 
 def redis_adds(scale: float) -> list[Figure]:
-    """Awaited additions a second: one after the other, and by a hundred coroutines at once."""
+    """Awaited adds per second: one after the other, and by a hundred concurrent coroutines."""
     count = max(100, int(2000 * scale))
     with server() as url:
         single, many = asyncio.run(add_rates(url, count))
@@ -169,7 +169,7 @@ async def _round_trips(url: str, count: int) -> float:
 
 
 def redis_bulk(scale: float) -> list[Figure]:
-    """Tasks a second, added by the thousand, beside a bare loop that writes as many to an order and a hash."""
+    """Tasks per second, added by the thousand, compared with a bare loop that writes a sorted set and a hash."""
     count = max(1000, int(50_000 * scale))
     with server() as url:
         ours = asyncio.run(_bulk(url, count))
@@ -221,11 +221,11 @@ asyncio.run(main())
 
 
 def redis_pick_up(scale: float) -> list[Figure]:
-    """From before an add to the first line of the task, in an idle worker that is another process."""
+    """Time from an add to the first line of the task in an idle worker of another process."""
     count = max(50, int(300 * scale))
-    with server() as url, _other(_WORKER, url) as worker, _other(_LISTENER, url) as listener:
+    with server() as url, _start_process(_WORKER, url) as worker, _start_process(_LISTENER, url) as listener:
         asyncio.run(_add_and_publish(url, count))
-        late, raw = (_said(each, count) for each in (worker, listener))
+        late, raw = (_read_times(each, count) for each in (worker, listener))
     return [
         Figure(p99(late), 1, "ms p99", "a fresh task's pick-up by another process", 10, least=False),
         Figure(
@@ -235,7 +235,7 @@ def redis_pick_up(scale: float) -> list[Figure]:
 
 
 async def _add_and_publish(url: str, count: int) -> None:
-    """In turns, so that a slow moment of the machine hits both alike."""
+    """Alternately, so that a slow moment of the machine affects both."""
     from redis.asyncio import Redis
 
     app, chance = App("bench", store=url), random.Random(3)
@@ -249,8 +249,8 @@ async def _add_and_publish(url: str, count: int) -> None:
         await client.publish("bench", "over")
 
 
-def _said(process: subprocess.Popen[str], count: int) -> list[float]:
-    """Of as many as it was told; then it may go."""
+def _read_times(process: subprocess.Popen[str], count: int) -> list[float]:
+    """The times of all expected tasks; then the process may end."""
     assert process.stdout is not None
     said = [float(process.stdout.readline()) for _ in range(count)]
     process.communicate("")
@@ -258,8 +258,8 @@ def _said(process: subprocess.Popen[str], count: int) -> list[float]:
 
 
 @contextmanager
-def _other(program: str, url: str) -> Iterator[subprocess.Popen[str]]:
-    """A process that says when it is ready."""
+def _start_process(program: str, url: str) -> Iterator[subprocess.Popen[str]]:
+    """A process that reports when it is ready."""
     command = [sys.executable, "-c", program, url]
     with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -273,7 +273,7 @@ def redis_growth(scale: float) -> list[Figure]:
 
 
 def redis_memory(scale: float) -> list[Figure]:
-    """Bytes of the server's memory that a pending task with 100 bytes of arguments takes."""
+    """Bytes of server memory of a pending task with 100 bytes of arguments."""
     with server() as url:
         each = asyncio.run(_memory(url, int(200_000 * scale)))
     return [Figure(each, 1, "bytes", "a pending task with 100 bytes of arguments", 400, least=False)]
@@ -291,7 +291,7 @@ async def _memory(url: str, count: int) -> float:
         before: Any = (await client.info("memory"))["used_memory"]
         for _ in range(0, count, 1000):
             await send.enqueue_many([{"text": "x" * 89}] * 1000)  # {"text":"…"} is 100 bytes
-        await client.slowlog_reset()  # on a busy machine it is full of what was added: 400 kB that are no task's
+        await client.slowlog_reset()  # its buffer of 400 kB would be counted on a busy machine
         return ((await client.info("memory"))["used_memory"] - before) / count
 
 

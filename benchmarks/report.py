@@ -1,4 +1,4 @@
-"""Runs measures round by round, takes medians, and says whether each target is met."""
+"""Runs measures in rounds, computes medians, and compares them with targets."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from pathlib import Path
 
 @dataclass(frozen=True)
 class Figure:
-    """One round of one measure: ours, what it is held against, and what their ratio must be."""
+    """One round of one measure: our value, the other one, and the target of their ratio."""
 
     ours: float
     other: float
@@ -36,7 +36,7 @@ Measure = Callable[[float], "list[Figure]"]
 
 
 def run(measures: Sequence[Measure], rounds: int, scale: float, file: str | None) -> int:
-    """Rounds are the outer loop, so that a slow minute of the machine hits all measures alike."""
+    """Rounds are the outer loop, so that a slow minute of the machine affects all measures."""
     figures: dict[str, list[Figure]] = {}
     for number in range(rounds):
         for measure in measures:

@@ -1,4 +1,4 @@
-"""The default store: App on a SQLite file beside bare sqlite3 with ``synchronous=FULL`` and Huey on the same disk."""
+"""App on a SQLite file, compared with bare sqlite3 (``synchronous=FULL``) and Huey on the same disk."""
 
 from __future__ import annotations
 
@@ -17,9 +17,9 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from benchmarks.core import p99
+from benchmarks.measures import add_rates, drain_app, growth, noop
+from benchmarks.memory import p99
 from benchmarks.report import Figure
-from benchmarks.shared import add_rates, drain_app, growth, noop
 from onthedot import App
 
 
@@ -30,7 +30,7 @@ def folder() -> Iterator[Path]:
 
 
 def sqlite_drain(scale: float) -> list[Figure]:
-    """No-op async tasks a second: added first, then run by one worker with 100 slots."""
+    """No-op async tasks per second: added first, then run by one worker with 100 slots."""
     count = int(20_000 * scale)
     with folder() as at:
         ours = asyncio.run(drain_app(f"sqlite:///{at}/app.db", count))
@@ -43,7 +43,7 @@ def sqlite_drain(scale: float) -> list[Figure]:
 
 
 async def _drain_bare(at: Path, count: int) -> float:
-    """What a careful person writes: one table, an index, two statements and a commit a hundred tasks."""
+    """A careful hand-written loop: one table, an index, two statements and a commit per hundred tasks."""
     db = _open(at / "bare.db")
     db.execute("CREATE TABLE task (id INTEGER PRIMARY KEY, body BLOB, state INTEGER, result BLOB)")
     db.execute("CREATE INDEX waiting ON task (id) WHERE state = 0")
@@ -100,7 +100,7 @@ def _open(path: Path) -> sqlite3.Connection:
 
 
 def sqlite_adds(scale: float) -> list[Figure]:
-    """Awaited additions a second: one after the other, and by a hundred coroutines at once."""
+    """Awaited adds per second: one after the other, and by a hundred concurrent coroutines."""
     count = max(100, int(1000 * scale))
     with folder() as at:
         single, many = asyncio.run(add_rates(f"sqlite:///{at}/adds.db", count))
@@ -114,7 +114,7 @@ def sqlite_adds(scale: float) -> list[Figure]:
 
 
 async def _bare_commits(at: Path, count: int) -> float:
-    """One row a commit, awaited from a loop while a thread writes it."""
+    """One row per commit, awaited on the event loop while a thread writes it."""
     db, loop = _open(at / "commits.db"), asyncio.get_running_loop()
     db.execute("CREATE TABLE task (id INTEGER PRIMARY KEY, body BLOB)")
 
@@ -158,7 +158,7 @@ asyncio.run(main())
 
 
 def sqlite_pick_up(scale: float) -> list[Figure]:
-    """p99 of the time from before an add to the first line of the task, in a worker that is another process."""
+    """p99 of the time from an add to the first line of the task in a worker of another process."""
     count = max(50, int(300 * scale))
     with folder() as at:
         url = f"sqlite:///{at}/pick.db"
@@ -188,10 +188,10 @@ async def _ask(url: str, worker: subprocess.Popen[str], count: int) -> list[floa
 
 
 def sqlite_lateness(scale: float) -> list[Figure]:
-    """p99 of how late a delayed task starts, beside bare timers in the same loop."""
+    """p99 of the lateness of delayed tasks, compared with bare timers in the same event loop."""
     count = int(400 * scale) or 100
     script = (
-        "import asyncio, sys; from benchmarks.core import lateness_of as late; "
+        "import asyncio, sys; from benchmarks.memory import lateness_of as late; "
         "print(*asyncio.run(late(int(sys.argv[1]), sys.argv[2])))"
     )
     with folder() as at:
@@ -202,7 +202,7 @@ def sqlite_lateness(scale: float) -> list[Figure]:
 
 
 def sqlite_idle(scale: float) -> list[Figure]:
-    """CPU of an idle worker that has tasks for later."""
+    """CPU of an idle worker with scheduled tasks."""
     with folder() as at:
         used = asyncio.run(_idle(at, max(1.0, 4 * scale)))
     return [Figure(used, 1, "% CPU", "an idle worker", 0.5, least=False)]

@@ -1,4 +1,4 @@
-"""A schedule in the background, while the program goes on with something else.
+"""A schedule in the background, while the program does something else.
 
 python examples/background_thread.py
 """

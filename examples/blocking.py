@@ -1,4 +1,4 @@
-"""The scheduler is the program: it runs until Ctrl+C, and returns.
+"""The scheduler is the program: it runs until Ctrl+C, then start() returns.
 
 python examples/blocking.py
 """

@@ -1,4 +1,4 @@
-"""Messages that come later, before their turn, again, or never: a queue in a few lines.
+"""A message queue in a few lines: delays, message ids, retries and dead letters.
 
 python examples/delayed_messages.py [URL OF A STORE]
 """

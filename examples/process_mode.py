@@ -1,4 +1,4 @@
-"""Work that needs every core: the scheduler and its tasks live in processes of their own.
+"""CPU-bound work: the scheduler and its tasks run in separate processes.
 
 python examples/process_mode.py
 """

@@ -1,4 +1,4 @@
-"""The scheduler that all modules of a process share: one task at a time, with schedules and a status.
+"""The shared scheduler of a process: one task at a time, with schedules and a status.
 
 python examples/shared_scheduler.py
 """
@@ -33,7 +33,7 @@ class Greet(BaseTaskConsumer):
 class Tick(BaseTaskConsumer):
     name, schedule = "tick", IntervalSchedule(0.2)
 
-    def consume(self, task: Task) -> None:  # a plain one runs in a thread
+    def consume(self, task: Task) -> None:  # a sync consumer runs in a thread
         print(task.source, flush=True)
 
 

@@ -1,4 +1,4 @@
-"""What users write is understood by both type checkers: right calls pass, wrong ones are refused in the editor."""
+"""mypy and pyright accept correct calls of users and refuse wrong ones."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ pytestmark = [
 
 
 def run(*command: str, folder: Path) -> str:
-    """Away from the repository, so that its settings do not count: users have others."""
+    """Runs outside of the repository, so that its settings do not apply."""
     path = os.pathsep.join([str(Path(sys.executable).parent), os.environ["PATH"]])  # pyright looks for `python` there
     done = subprocess.run(
         [sys.executable, "-m", *command],
         cwd=folder, env={**os.environ, "PATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    assert done.returncode in (0, 1), done.stdout + done.stderr  # more than 1: the checker itself failed
+    assert done.returncode in (0, 1), done.stdout + done.stderr  # above 1: the checker itself failed
     return done.stdout
 
 

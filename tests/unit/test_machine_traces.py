@@ -1,4 +1,4 @@
-"""Nothing of the machine it was written on gets into the repository: no paths of it, no package index."""
+"""The repository contains no paths and no package index of the machine on which it was written."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ INDEX_SETTINGS = ("PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "UV_DEFAULT_INDEX", "U
 
 
 def files() -> Iterator[tuple[str, str]]:
-    """Path and text of all files that are in the repository, or would be with the next commit."""
+    """Path and text of all files of the repository, also of new ones."""
     if not shutil.which("git") or not (ROOT / ".git").exists():
         pytest.skip("not a clone")
     listed = subprocess.run(
@@ -41,15 +41,15 @@ def lines_with(pattern: re.Pattern[str]) -> list[str]:
     ]
 
 
-def test_no_machine_paths() -> None:
+def test_no_file_names_a_path_of_a_machine() -> None:
     assert lines_with(MACHINE_PATH) == []
 
 
-def test_no_package_index() -> None:
+def test_no_file_names_a_package_index() -> None:
     assert lines_with(INDEX_HOST) == []
 
 
-def test_not_the_package_index_of_this_machine() -> None:
+def test_no_file_names_the_package_index_of_this_machine() -> None:
     urls = " ".join(os.environ.get(setting, "") for setting in INDEX_SETTINGS).split()
     hosts = [re.escape(host) for host in (urlsplit(url).hostname for url in urls) if host]
     assert not hosts or lines_with(re.compile("|".join(hosts))) == []

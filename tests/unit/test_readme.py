@@ -1,4 +1,4 @@
-"""The programs of the README and the docs do what is said: each is run as a user would, in a folder and a process."""
+"""The programs of the README and the docs print the output that the pages show."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ PROGRAMS = [found for page in PAGES for found in PROGRAM.findall((ROOT / page).r
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_there_is_an_example(page: str) -> None:
+def test_page_has_an_example(page: str) -> None:
     assert PROGRAM.search((ROOT / page).read_text("utf-8"))
 
 
 @pytest.mark.parametrize(("program", "output"), PROGRAMS)
-def test_program(program: str, output: str, tmp_path: Path) -> None:
+def test_program_prints_the_documented_output(program: str, output: str, tmp_path: Path) -> None:
     file = tmp_path / "program.py"
     file.write_text(program, "utf-8")
     environment = {name: value for name, value in os.environ.items() if not name.startswith("ONTHEDOT_")}

@@ -49,17 +49,17 @@ BASES = {
 }
 
 
-def test_public_names() -> None:
+def test_public_names_are_frozen() -> None:
     assert sorted(onthedot.__all__) == sorted(NAMES)
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_name_is_there_and_documented(name: str) -> None:
+def test_public_name_exists_and_is_documented(name: str) -> None:
     assert getattr(onthedot, name).__doc__
 
 
-def test_the_module_has_no_other_names() -> None:
-    """They come at the first use, and look as if they had always been there."""
+def test_module_exports_the_public_names_only() -> None:
+    """They are imported at their first use, and behave like ordinary names."""
     assert set(NAMES) <= set(dir(onthedot))
     with pytest.raises(ImportError, match="cannot import name 'Aplication' from 'onthedot'"):
         exec("from onthedot import Aplication")
@@ -70,7 +70,7 @@ def test_the_module_has_no_other_names() -> None:
     assert sorted(everything.keys() - {"__builtins__"}) == sorted(NAMES)
 
 
-def test_the_names_of_the_message_queue() -> None:
+def test_names_and_defaults_of_the_message_queue_are_frozen() -> None:
     assert sorted(mq.__all__) == ["MQConfig", "MessageQueue", "RedisMessageQueue"]
     verbs = """
         app config dead_letters health_check is_running metrics produce register_handler retry run start
@@ -89,7 +89,7 @@ def test_the_names_of_the_message_queue() -> None:
     }  # fmt: skip
 
 
-def test_error_classes() -> None:
+def test_error_tree_is_frozen() -> None:
     classes = {name: value for name, value in vars(errors).items() if isinstance(value, type)}
     found = {
         name: [base.__name__ for base in value.__bases__]
@@ -99,13 +99,13 @@ def test_error_classes() -> None:
     assert found == BASES
 
 
-def test_error_tree_is_drawn_as_it_is() -> None:
+def test_drawing_of_the_error_tree_is_correct() -> None:
     parents = {name: bases[0] for name, bases in BASES.items() if bases[0] in BASES}
     assert drawn_parents(errors.__doc__ or "") == parents
 
 
 def drawn_parents(drawing: str) -> dict[str, str]:
-    """Child and parent of a tree drawn with four columns a level."""
+    """Child and parent of a tree drawn with four columns per level."""
     path: list[str] = []
     parents: dict[str, str] = {}
     for branch, name in re.findall(r"^    ([│├└─ ]*)(\w+)", drawing, re.MULTILINE):

@@ -1,4 +1,4 @@
-"""The core: App and memory store beside bare asyncio and APScheduler 3."""
+"""App on the memory store, compared with bare asyncio and APScheduler 3."""
 
 from __future__ import annotations
 
@@ -11,15 +11,15 @@ import sys
 import time
 from pathlib import Path
 
+from benchmarks.measures import countdown, drain_app, noop
 from benchmarks.report import Figure
-from benchmarks.shared import countdown, drain_app, noop
 from onthedot import App
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool, TurnResult
 from onthedot.stores.memory import MemoryStore
 
 
 def drain(scale: float) -> list[Figure]:
-    """No-op async tasks a second: added first, then run by one worker with 100 slots."""
+    """No-op async tasks per second: added first, then run by one worker with 100 slots."""
     count = int(20_000 * scale)
     ours, bare = asyncio.run(drain_app("memory://", count)), asyncio.run(_drain_bare(count))
     figures = [Figure(ours, bare, "tasks/s", "bare create_task", 0.7, least=True)]
@@ -28,7 +28,7 @@ def drain(scale: float) -> list[Figure]:
 
 
 async def _drain_bare(count: int) -> float:
-    """100 at a time, held by a set until they are done: what a careful person writes."""
+    """100 at a time, referenced by a set until they are done, as a careful programmer writes it."""
     left = count
 
     async def counted() -> None:
@@ -43,7 +43,7 @@ async def _drain_bare(count: int) -> float:
             task = asyncio.create_task(counted())
             alive.add(task)
             task.add_done_callback(alive.discard)
-        while alive:  # noqa: ASYNC110 - the leanest way there is, since this is the yardstick
+        while alive:  # noqa: ASYNC110 - the cheapest way, because others are compared with it
             await asyncio.sleep(0)
     assert left == 0
     return count / (time.perf_counter() - began)
@@ -66,7 +66,7 @@ async def _drain_apscheduler(count: int) -> float:
 
 
 def growth(scale: float) -> list[Figure]:
-    """What one add and one turn (100 settled, 100 claimed) cost with a million waiting, beside a thousand."""
+    """The cost of one add and one turn (20 settled, 20 claimed) with a million and with a thousand pending tasks."""
     few, many = asyncio.run(_cost(1_000)), asyncio.run(_cost(int(1_000_000 * scale)))
     return [
         Figure(many[0], few[0], "µs", "add: 1M beside 1k pending", 2, least=False),
@@ -75,15 +75,15 @@ def growth(scale: float) -> list[Figure]:
 
 
 async def _cost(pending: int) -> tuple[float, float]:
-    """Half of the pending are ready, half are due later, in no order."""
-    store, chance = MemoryStore(), random.Random(1)
+    """Half of the pending tasks are ready, half are due at random times."""
+    store, rng = MemoryStore(), random.Random(1)
     await store.heartbeat("w", b"", 10**12)
     for start in range(0, pending, 1000):
         size = min(1000, pending - start)
-        await store.add([_new(f"p{start + i}", chance.randrange(2) * chance.randrange(1, 10**9)) for i in range(size)])
+        await store.add([_new(f"p{start + i}", rng.randrange(2) * rng.randrange(1, 10**9)) for i in range(size)])
     adds, turns, turn = [], [], TurnResult(())
     for number in range(1, 31):
-        new = [_new(f"n{number}-{i}", chance.randrange(2) * chance.randrange(1, 10**9)) for i in range(100)]
+        new = [_new(f"n{number}-{i}", rng.randrange(2) * rng.randrange(1, 10**9)) for i in range(100)]
         began = time.perf_counter()
         for each in new:
             await store.add((each,))
@@ -101,7 +101,7 @@ def _new(uuid: str, after: int) -> NewTask:
 
 
 def memory(scale: float) -> list[Figure]:
-    """Resident bytes a pending task with 100 bytes of arguments, in a process of its own."""
+    """Resident bytes of a pending task with 100 bytes of arguments, measured in a separate process."""
     count = int(1_000_000 * scale)
     script = Path(__file__).with_name("pending.py")
     out = subprocess.run([sys.executable, str(script), str(count)], capture_output=True, text=True, check=True)
@@ -109,10 +109,10 @@ def memory(scale: float) -> list[Figure]:
 
 
 def lateness(scale: float) -> list[Figure]:
-    """p99 of how late a delayed task starts, beside bare timers of the same moments in the same loop."""
-    # In a process of its own: what earlier measures left in the heap is not what is measured.
+    """p99 of the lateness of delayed tasks, compared with bare timers in the same event loop."""
+    # In a separate process, because the heap of earlier measures would affect it.
     count = int(400 * scale) or 100
-    script = f"import asyncio; from benchmarks.core import lateness_of as late; print(*asyncio.run(late({count})))"
+    script = f"import asyncio; from benchmarks.memory import lateness_of as late; print(*asyncio.run(late({count})))"
     out = subprocess.run([sys.executable, "-c", script], capture_output=True, text=True, check=True)
     ours, bare = map(float, out.stdout.split())
     return [Figure(ours, bare, "ms p99", "a bare asyncio timer", 1, least=False, difference=True)]
@@ -127,17 +127,17 @@ async def lateness_of(count: int, store: str = "memory://") -> tuple[float, floa
     async def due(at: float) -> None:
         late.append((time.perf_counter() - at) * 1000)
 
-    def rang(at: float) -> None:
+    def fired(at: float) -> None:
         bare.append((time.perf_counter() - at) * 1000)
 
-    loop, chance = asyncio.get_running_loop(), random.Random(2)
+    loop, rng = asyncio.get_running_loop(), random.Random(2)
     async with app.running():
         for _ in range(count):
-            after = 0.5 + chance.random() * 2  # when all have been added
+            after = 0.5 + rng.random() * 2  # after all adds
             at = time.perf_counter() + after
             await due.options(after=after).enqueue(at)
-            after = 0.5 + chance.random() * 2
-            loop.call_later(after, rang, time.perf_counter() + after)
+            after = 0.5 + rng.random() * 2
+            loop.call_later(after, fired, time.perf_counter() + after)
         await asyncio.sleep(2.7)
     assert len(late) == len(bare) == count
     assert min(late) >= 0, "a task ran early"
@@ -149,7 +149,7 @@ def p99(values: list[float]) -> float:
 
 
 def idle(scale: float) -> list[Figure]:
-    """CPU of an idle scheduler that has tasks for later."""
+    """CPU of an idle scheduler with scheduled tasks."""
     return [Figure(asyncio.run(_idle(max(1.0, 4 * scale))), 1, "% CPU", "an idle scheduler", 0.5, least=False)]
 
 

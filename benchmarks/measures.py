@@ -1,4 +1,4 @@
-"""What is measured in the same way on every store."""
+"""Measures that are the same for every store."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, Sl
 
 
 async def noop() -> None:
-    """The function that everybody runs."""
+    """The function that all of them run."""
 
 
 def countdown(count: int) -> tuple[Callable[[], Coroutine[None, None, None]], asyncio.Event]:
-    """A function to be run so many times, and what is set when it has been."""
+    """A function that is to run this many times, and an event that is set then."""
     left, done = count, asyncio.Event()
 
     async def counted() -> None:
@@ -34,7 +34,7 @@ def countdown(count: int) -> tuple[Callable[[], Coroutine[None, None, None]], as
 
 
 async def drain_app(store: str, count: int) -> float:
-    """No-op async tasks a second: added first, then run by one worker with 100 slots."""
+    """No-op async tasks per second: added first, then run by one worker with 100 slots."""
     app = App("bench", store=store, concurrency=100)
     counted, done = countdown(count)
     task = app.task(counted)
@@ -48,7 +48,7 @@ async def drain_app(store: str, count: int) -> float:
 
 
 async def add_rates(store: str, count: int) -> tuple[float, float]:
-    """Additions a second: awaited one by one, and by 100 coroutines."""
+    """Adds per second: awaited one by one, and by 100 coroutines."""
     app = App("bench", store=store)
     task = app.task(noop)
 
@@ -67,11 +67,11 @@ async def add_rates(store: str, count: int) -> tuple[float, float]:
 
 
 class Pending:
-    """A store with so many tasks in it: half of them are ready, half are due later, in no order."""
+    """A store with many pending tasks: half of them are ready, half are due at random times."""
 
     def __init__(self, url: str) -> None:
         self._store: Store = connect(url, SystemClock(), "bench")
-        self._chance = random.Random(1)
+        self._rng = random.Random(1)
         self._turn = TurnResult(())
 
     async def fill(self, pending: int) -> None:
@@ -79,11 +79,11 @@ class Pending:
         await self._store.heartbeat("w", b"", 10**12)
         for start in range(0, pending, 1000):
             number = min(1000, pending - start)
-            await self._store.add([new_task(f"p{start + i:09}", self._chance) for i in range(number)])
+            await self._store.add([new_task(f"p{start + i:09}", self._rng) for i in range(number)])
 
     async def round(self, number: int) -> tuple[float, float]:
-        """µs of 100 more of the kind, and of a turn: 100 settled, 100 claimed."""
-        new = [new_task(f"q{number:05}-{i:03}", self._chance) for i in range(100)]
+        """µs of 100 adds, and of a turn with 100 settled and 100 claimed tasks."""
+        new = [new_task(f"q{number:05}-{i:03}", self._rng) for i in range(100)]
         began = time.perf_counter()
         await self._store.add(new)
         added = time.perf_counter()
@@ -92,9 +92,7 @@ class Pending:
         ready = time.perf_counter()
         self._turn = await self._store.turn("w", outcomes, ClaimRequest(number, [SlotPool(100, {"send": 100})]))
         ended = time.perf_counter()
-        await self._store.add(
-            [new_task(f"r{number:05}-{i:03}") for i in range(50)]
-        )  # so that as many are ready as before
+        await self._store.add([new_task(f"r{number:05}-{i:03}") for i in range(50)])  # keeps the number of ready tasks
         return (added - began) * 1e6, (ended - ready) * 1e6
 
     async def close(self) -> None:
@@ -102,10 +100,10 @@ class Pending:
         await self._store.close()
 
 
-async def _in_turns(
+async def _alternately(
     few_url: str, many_url: str, scale: float, settled: Callable[[], Awaitable[None]]
 ) -> list[list[float]]:
-    """So that a slow moment of the machine hits both alike. Medians of 100 adds and of a turn, of few and of many."""
+    """Medians of 100 adds and of a turn, measured alternately in a small and a large store."""
     both = Pending(few_url), Pending(many_url)
     for each, pending in zip(both, (1_000, int(1_000_000 * scale)), strict=True):
         await each.fill(pending)
@@ -119,24 +117,24 @@ async def _in_turns(
     return [[statistics.median(kind) for kind in zip(*some, strict=True)] for some in costs]
 
 
-async def _as_it_is() -> None: ...
+async def _do_nothing() -> None: ...
 
 
 def growth(
-    few_url: str, many_url: str, scale: float, settled: Callable[[], Awaitable[None]] = _as_it_is
+    few_url: str, many_url: str, scale: float, settled: Callable[[], Awaitable[None]] = _do_nothing
 ) -> list[Figure]:
-    """What 100 adds and one turn (100 settled, 100 claimed) cost with a million pending, beside a thousand.
+    """The cost of 100 adds and one turn (100 settled, 100 claimed) with a million and with a thousand pending tasks.
 
-    settled: called when both are full, before anything is measured.
+    settled: called when both stores are filled, before the measurement.
     """
-    few, many = asyncio.run(_in_turns(few_url, many_url, scale, settled))
+    few, many = asyncio.run(_alternately(few_url, many_url, scale, settled))
     return [
         Figure(many[0], few[0], "µs", "100 adds: 1M beside 1k pending", 1.3, least=False),
         Figure(many[1], few[1], "µs", "turn: 1M beside 1k pending", 1.3, least=False),
     ]
 
 
-def new_task(uuid: str, chance: random.Random | None = None) -> NewTask:
-    """Due now; with a chance: every other one later."""
-    after = chance.randrange(2) * chance.randrange(1_000_000, 10**9) if chance is not None else 0
+def new_task(uuid: str, rng: random.Random | None = None) -> NewTask:
+    """Due now; with a random generator, half of the tasks later."""
+    after = rng.randrange(2) * rng.randrange(1_000_000, 10**9) if rng is not None else 0
     return NewTask(uuid, "send", b'{"args":{"text":"' + b"x" * 83 + b'"}}', after=after)

@@ -1,4 +1,4 @@
-"""Pictures for the documentation, drawn from what was measured: plain SVG that is read on light and on dark pages."""
+"""Plots for the documentation, drawn from measured figures as plain SVG for light and dark pages."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ _WIDTH, _HEIGHT, _LEFT, _TOP, _BOTTOM = 640, 300, 56, 24, 52
 
 
 def aging_svg(waits: Mapping[int, int]) -> str:
-    """ms waited by priority, as bars."""
+    """The wait in ms by priority, as bars."""
     most = 10  # minutes
     across, down = _WIDTH - _LEFT - 16, _HEIGHT - _TOP - _BOTTOM
     lines = [
@@ -41,7 +41,7 @@ _BAR, _GAP, _LABEL = 16, 14, 190
 
 
 def drain_svg(rows: Sequence[Mapping[str, Any]]) -> str:
-    """Tasks a second by store, ours beside each peer and beside a bare loop, as bars; rows: of a report."""
+    """Tasks per second by store, for onthedot, each peer and a bare loop, as bars. `rows` come from a report."""
     groups: dict[str, list[tuple[str, float, str]]] = {}
     for row in rows:
         measure, _, against = row["name"].partition(" / ")

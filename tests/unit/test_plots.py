@@ -1,0 +1,26 @@
+"""The plots in the documentation are those that the scripts draw."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+pytest.importorskip("benchmarks", reason="not in a source distribution")
+
+from benchmarks.limits import aging_waits
+from benchmarks.plots import AGING as PLOT, DRAIN, DRAINED, aging_svg, drain_svg
+from onthedot.definitions.new_task import AGING
+
+
+def test_plot_of_aging_is_up_to_date() -> None:
+    waits = aging_waits()
+    assert waits == {priority: (10 - priority) * AGING for priority in range(1, 11)}
+    assert PLOT.read_text() == aging_svg(waits), "./dev bench limits --only aging draws it"
+
+
+def test_plot_of_draining_is_up_to_date() -> None:
+    """It is drawn from the stored figures of full rounds."""
+    report = json.loads(DRAINED.read_text())
+    assert (report["scale"], report["rounds"] >= 3) == (1, True)
+    assert DRAIN.read_text() == drain_svg(report["rows"]), "./dev bench drain draws it"
