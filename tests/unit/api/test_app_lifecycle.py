@@ -70,12 +70,6 @@ def test_an_idle_app_stops_at_once(app: App) -> None:
     assert min(took) < 0.2
 
 
-def test_an_app_that_no_import_finds_has_no_scheduler_in_a_process(app: App) -> None:
-    with pytest.raises(SchedulerStateError, match="make it at module level"):
-        app.start(auto=True, threading=False)
-    assert app.status()["status"] == "stopped"
-
-
 async def test_status_is_json_and_tells_what_goes_on(app: App) -> None:
     @app.task
     async def hang() -> None:

@@ -3,23 +3,17 @@
 from __future__ import annotations
 
 import asyncio
-import json
 import threading
 from dataclasses import replace
-from datetime import UTC, datetime, timedelta
+from datetime import timedelta
 from typing import Any
 
 import pytest
 
 from onthedot import (
-    IntervalSchedule,
     Scheduler,
     Task,
-    TaskConsumerRegistry,
     get_scheduler,
-    get_scheduler_status,
-    start_scheduler,
-    stop_scheduler,
 )
 from onthedot.clock.manual import ManualClock
 from tests.support.consumers import Work, running, scheduler_of
@@ -154,26 +148,6 @@ async def test_a_hint_that_is_lost_costs_a_poll_interval() -> None:
 # -- status, and the one that all share
 
 
-NINE = {
-    "status": "stopped", "poll_interval": 10, "queue_count": 0, "scheduled_count": 0, "enabled_scheduled_count": 0,
-    "running_count": 0, "is_executing": False, "current_task_id": None,
-}  # fmt: skip
-
-
-def shared_status() -> dict[str, Any]:
-    """The eight that a test can know; the ninth is checked here."""
-    status = get_scheduler_status()
-    json.dumps(status)
-    updated = datetime.fromisoformat(status.pop("updated_at"))
-    assert updated.utcoffset() == timedelta(0)
-    assert abs(datetime.now(UTC) - updated) < timedelta(minutes=1)
-    return status
-
-
-def test_before_the_first_start_all_is_zero() -> None:
-    assert shared_status() == NINE
-
-
 def test_always_the_same_object_from_any_thread() -> None:
     found: list[Scheduler] = []
     barrier = threading.Barrier(16)
@@ -189,50 +163,6 @@ def test_always_the_same_object_from_any_thread() -> None:
         thread.join()
     assert {id(each) for each in found} == {id(get_scheduler())}
     assert isinstance(found[0], Scheduler)
-
-
-async def test_the_shared_scheduler() -> None:
-    work = Work(gated=True, count=5)
-    TaskConsumerRegistry.register(work)
-    assert await start_scheduler() is True
-    assert await start_scheduler() is False
-    assert shared_status() == NINE | {"status": "running"}
-    handles = [get_scheduler().add_task(Task("work", {"n": n})) for n in range(3)]
-    get_scheduler().add_task(Task("work", {"n": 3}, datetime.now(UTC) + timedelta(hours=1)))
-    await until(lambda: work.started and shared_status()["queue_count"] == 2)
-    await every_chance()
-    assert work.ran() == [0], "one task at a time, whatever the source allows"
-    busy = {"status": "running", "queue_count": 2, "running_count": 1, "is_executing": True}
-    assert shared_status() == NINE | busy | {"current_task_id": handles[0].uuid}, "a delayed task is no schedule"
-    work.gate.set()
-    await until(lambda: all(handle.done() for handle in handles))
-    await until(lambda: not shared_status()["is_executing"])
-    assert shared_status() == NINE | {"status": "running"}
-    assert await stop_scheduler() is True
-    assert await stop_scheduler() is False
-    assert shared_status() == NINE
-    assert work.ran() == [0, 1, 2]
-
-
-async def test_a_long_task_does_not_stall_due_checks() -> None:
-    """Single-task mode: what falls due meanwhile is seen, and a schedule fires, while the one slot is taken."""
-
-    class Ticking(Work):
-        schedule = IntervalSchedule(0.05)
-
-    slow, tick = Work(gated=True), Ticking(name="tick")
-    TaskConsumerRegistry.register(slow)
-    TaskConsumerRegistry.register(tick)
-    await start_scheduler()
-    get_scheduler().add_task(Task("work"))
-    await until(lambda: slow.started)
-    get_scheduler().add_task(Task("work", {}, datetime.now(UTC) + timedelta(seconds=0.02)))
-    await until(lambda: shared_status()["queue_count"] == 2)
-    assert (shared_status()["scheduled_count"], shared_status()["enabled_scheduled_count"]) == (1, 1)
-    assert tick.started == []
-    slow.gate.set()
-    await until(lambda: len(slow.started) == 2 and tick.started)
-    await stop_scheduler()
 
 
 async def test_current_task_is_the_one_that_runs_longest() -> None:

@@ -5,15 +5,12 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import Callable
 from typing import Any
 
 import pytest
 
 from onthedot import (
-    App,
     BaseTaskConsumer,
     SchedulerStateError,
     StoreRefused,
@@ -134,33 +131,6 @@ async def test_a_start_that_is_cancelled_leaves_stopped() -> None:
     assert await scheduler.stop() is True
 
 
-async def test_a_lifespan_that_fails_can_be_tried_again() -> None:
-    tries, ended = 0, []
-
-    @asynccontextmanager
-    async def lifespan() -> AsyncIterator[str]:
-        nonlocal tries
-        tries += 1
-        if tries == 1:
-            raise ConnectionError("no database")
-        yield "database"
-        ended.append(tries)
-
-    app = App(store="memory://", lifespan=lifespan)
-
-    @app.task
-    async def look() -> str:
-        return app.state
-
-    with pytest.raises(ConnectionError, match="no database"):
-        async with app.running():
-            pass
-    assert status(app) == "stopped"
-    async with app.running():
-        assert await (await look.enqueue()) == "database"
-    assert (tries, ended) == (2, [2])
-
-
 # -- stop
 
 
@@ -196,17 +166,6 @@ async def test_two_stops_share_one_end(lines: Callable[[], list[tuple[str, str]]
     assert ends[1:] == [False, False]
     assert (work.cancelled, len(work.ended)) == (0, 1)
     assert lines() == [STARTED, STOPPED]
-
-
-async def test_idle_stops_fast() -> None:
-    took = []
-    for _ in range(3):  # the machine may stall once
-        scheduler = scheduler_of(Work())
-        await scheduler.start()
-        begin = time.monotonic()
-        await scheduler.stop()
-        took.append(time.monotonic() - begin)
-    assert min(took) < 0.2
 
 
 @pytest.mark.parametrize("steps", range(8))
@@ -313,24 +272,6 @@ def test_a_loop_that_was_closed_over_it_is_no_obstacle() -> None:
 
 
 # -- when the loop fails
-
-
-async def test_a_loop_that_fails_goes_on(lines: Callable[[], list[tuple[str, str]]]) -> None:
-    work = Work()
-    scheduler = scheduler_of(work)
-    await scheduler.start()
-    trouble = hold(scheduler.runtime.store, "turn")
-    trouble += [lambda: refuse(OSError("no route"))] * 3
-    scheduler.add_task(Task("work", {"n": 1}))
-    await until(lambda: scheduler.status()["last_error"])
-    assert scheduler.status()["last_error"] == "OSError: no route"
-    assert status(scheduler) == "running"
-    await until(lambda: work.done() == [1])
-    await until(lambda: not trouble)
-    await scheduler.stop()
-    errors = [text for level, text in lines() if level == "ERROR"]
-    assert len(errors) == 1, "the same at most once a minute"
-    assert "no route" in errors[0]
 
 
 async def test_what_no_retry_mends_ends_it(lines: Callable[[], list[tuple[str, str]]]) -> None:

@@ -74,43 +74,6 @@ async def test_after_stop_timeout_what_runs_is_cancelled_and_goes_back_uncounted
     assert (info.retries, info.crashes, info.attempt, info.errors, info.error) == (0, 0, 1, (), None)
 
 
-async def test_a_cancelled_stop_cancels_no_task(patient: App) -> None:
-    app = patient
-    began, go_on = asyncio.Event(), asyncio.Event()
-    running = app.running()
-
-    @app.task
-    async def work() -> str:
-        began.set()
-        await go_on.wait()
-        return "whole"
-
-    await running.__aenter__()
-    handle = await work.enqueue()
-    await began.wait()
-    with pytest.raises(TimeoutError):
-        await asyncio.wait_for(running.__aexit__(None, None, None), 0.02)
-    assert app.status()["status"] == "stopping"
-    go_on.set()
-    await until(lambda: app.status()["status"] == "stopped")
-    assert await handle == "whole"
-
-
-async def test_many_due_tasks_never_become_many_coroutines(app: App) -> None:
-    most = 0
-
-    @app.task(concurrency=5)
-    async def act() -> None:
-        nonlocal most
-        most = max(most, len(asyncio.all_tasks()))
-        await asyncio.sleep(0)
-
-    handles = await act.enqueue_many([{}] * 3000)
-    async with app.running():
-        await handles[-1]
-    assert most < 50
-
-
 async def test_a_failing_task_among_good_ones_harms_nobody(app: App) -> None:
     @app.task
     async def odd(number: int) -> int:

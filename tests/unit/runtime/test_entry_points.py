@@ -67,15 +67,6 @@ def test_a_second_start_in_another_mode_is_refused() -> None:
         assert double.delay(1).result(timeout=5) == 2
 
 
-async def test_running_twice_on_one_loop() -> None:
-    app, double = app_of()
-    async with app.running():
-        with pytest.raises(SchedulerStateError, match="already running"):
-            async with app.running():
-                pass
-        assert await (await double.enqueue(1)) == 2
-
-
 async def test_what_waits_in_a_memory_app_ends_with_it() -> None:
     app, double = app_of()
     async with app.running():
@@ -144,31 +135,6 @@ def test_run_returns_after_a_signal(sent: signal.Signals) -> None:
     after = signal.signal(sent, before)
     assert (status(app), handle.state()) == ("stopped", "succeeded")
     assert after is mine, "as it was"
-
-
-def test_a_second_signal_cancels_what_still_runs() -> None:
-    app, begun, cancelled = App(store="memory://", stop_timeout=None), threading.Event(), threading.Event()
-
-    @app.task
-    async def forever() -> None:
-        begun.set()
-        try:
-            await asyncio.Event().wait()
-        finally:
-            cancelled.set()
-
-    def send() -> None:
-        for ready in (begun.is_set, lambda: status(app) == "stopping"):
-            wait_until(ready)
-            signal.pthread_kill(threading.main_thread().ident or 0, signal.SIGINT)
-
-    forever.delay()
-    sender = threading.Thread(target=send)
-    sender.start()
-    app.run()
-    sender.join()
-    assert cancelled.is_set()
-    assert status(app) == "stopped"
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
