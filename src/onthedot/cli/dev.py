@@ -13,7 +13,7 @@ import click
 
 from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.worker import app_of, require_unix
-from onthedot.observability.log_format import say
+from onthedot.observability.log_format import print_line
 from onthedot.supervisor.app_loader import module_location
 from onthedot.supervisor.heartbeats import wait_for_reaps
 from onthedot.supervisor.messages import LaunchOptions
@@ -58,7 +58,7 @@ class _Reloader:
                     before = files
                     files = change.result()
                     name = next(name for name in {**files, **before} if files.get(name) != before.get(name))
-                    say(f"{Path(name).relative_to(self._folder)} changed · reloading")
+                    print_line(f"{Path(name).relative_to(self._folder)} changed · reloading")
                 for task in (change, running):
                     task.cancel()
                 await asyncio.wait([change, running])
@@ -66,14 +66,14 @@ class _Reloader:
             if self._retired:
                 await asyncio.wait(self._retired)
             await wait_for_reaps()
-        say("stopped")
+        print_line("stopped")
         return 0
 
     def _on_stop(self) -> None:
         if not self._stop.is_set():
             self._stop.set()
             text = f"stopping · running tasks have {self._config.stop_timeout:g} s (again: cancel them now)"
-            say(text if self._child is not None and self._child.alive else "stopping")
+            print_line(text if self._child is not None and self._child.alive else "stopping")
         elif self._child is not None:
             self._child.cancel_running()
 
@@ -94,9 +94,9 @@ class _Reloader:
                     message = f"it ended before it was ready, {describe_exit_code(await child.wait_ended())}"
                 print(f"onthedot: {message}\nwaiting for the next save", file=sys.stderr, flush=True)
                 return
-            say(f"worker ready · {child.banner} · reloads when you save")
+            print_line(f"worker ready · {child.banner} · reloads when you save")
             code = await child.wait_ended()
-            say(f"the worker died, {describe_exit_code(code)}; starting another")
+            print_line(f"the worker died, {describe_exit_code(code)}; starting another")
             await asyncio.sleep(0.5)
 
 

@@ -15,7 +15,7 @@ def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> En
     keep_failed = source.options.keep_failed if source else _KEEP_FAILED
     match record.history.reason:
         case "stray":
-            reason = f"unknown source {record.source!r}: nobody in this process declares it"
+            reason = f"unknown source {record.source!r}: no code in this process declares it"
             return Ended(lease, "failed", encode_reason(reason, kind="UnknownSource"), keep_failed)
         case "crashed":
             reason = f"its worker died {record.history.crashes} times over it"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from dataclasses import dataclass
 
 from onthedot.clock.protocol import Clock
 from onthedot.definitions.sources import Source, Sources
@@ -20,34 +21,21 @@ from onthedot.observability.events import Observer
 from onthedot.stores.contract import ClaimResult, Lease, LeasedTasks, Requeued
 
 
+@dataclass(eq=False)
 class Dispatcher:
     """Starts what a claim has returned. It never waits for a task."""
 
-    def __init__(
-        self,
-        sources: Sources,
-        executors: Mapping[str, Executor],
-        session: WorkerSession,
-        slots: Slots,
-        runner: Runner,
-        outcomes: OutcomeBuffer,
-        reports: ReportSink,
-        handoff: Handoff | None,
-        firer: ScheduleFirer,
-        clock: Clock,
-        observer: Observer,
-    ) -> None:
-        self._sources = sources
-        self._executors = executors
-        self._session = session
-        self._slots = slots
-        self._runner = runner
-        self._outcomes = outcomes
-        self._reports = reports
-        self._handoff = handoff
-        self._firer = firer
-        self._clock = clock
-        self._observer = observer
+    sources: Sources
+    executors: Mapping[str, Executor]
+    session: WorkerSession
+    slots: Slots
+    runner: Runner
+    outcomes: OutcomeBuffer
+    reports: ReportSink
+    handoff: Handoff | None
+    firer: ScheduleFirer
+    clock: Clock
+    observer: Observer
 
     async def dispatch(self, claim: ClaimResult | None) -> bool:
         """True: the next turn has work now."""
@@ -55,22 +43,22 @@ class Dispatcher:
             return False
         if claim.tasks:
             self.start(claim)
-        if self._handoff is not None:
-            self._handoff.accept()  # after the start: the same tasks may have arrived in both ways
+        if self.handoff is not None:
+            self.handoff.accept()  # after the start: the same tasks may have arrived in both ways
         for record in claim.chores:
-            lease = Lease(record.uuid, claim.fence, self._session.id)
-            self._outcomes.add((outcome_for_chore(record, lease, self._sources.get(record.source)), None))
+            lease = Lease(record.uuid, claim.fence, self.session.id)
+            self.outcomes.add((outcome_for_chore(record, lease, self.sources.get(record.source)), None))
         if claim.chores:
-            self._observer.chores_ended(claim.chores)
+            self.observer.chores_ended(claim.chores)
         fired = False
-        if claim.schedules and not self._slots.closed:
-            fired = await self._firer.fire(claim.schedules, claim.now)
-        return bool(fired or claim.more or claim.chores or self._slots.has_work())
+        if claim.schedules and not self.slots.closed:
+            fired = await self.firer.fire(claim.schedules, claim.now)
+        return bool(fired or claim.more or claim.chores or self.slots.has_work())
 
     def start(self, leased: ClaimResult | LeasedTasks) -> None:
         """Starts leased tasks, or requeues them if their source is gone or the worker stops."""
-        now = self._clock.now()
-        session = self._session.id
+        now = self.clock.now()
+        session = self.session.id
         runs: list[Run] = []
         name = ""
         source: Source | None = None
@@ -79,12 +67,12 @@ class Dispatcher:
             lease = Lease(record.uuid, leased.fence, session)
             if record.source != name:  # tasks of one source usually come together
                 name = record.source
-                source = self._sources.get(name)
-                executor = None if source is None else self._executors[source.executor]
-            if source is None or executor is None or self._slots.closed:
-                self._outcomes.add((Requeued(lease, None, counted=False), None))
-            elif not self._runner.adopt_lease(lease):
-                runs.append(Run(source, record, lease, self._reports, executor, now))
-        self._slots.take([run.record.source for run in runs])
-        self._runner.start(runs)
-        self._observer.tasks_started(runs)
+                source = self.sources.get(name)
+                executor = None if source is None else self.executors[source.executor]
+            if source is None or executor is None or self.slots.closed:
+                self.outcomes.add((Requeued(lease, None, counted=False), None))
+            elif not self.runner.adopt_lease(lease):
+                runs.append(Run(source, record, lease, self.reports, executor, now))
+        self.slots.take([run.record.source for run in runs])
+        self.runner.start(runs)
+        self.observer.tasks_started(runs)

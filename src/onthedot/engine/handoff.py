@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 
 from onthedot.clock.wakeup import WakeUp
 from onthedot.definitions.sources import Sources
@@ -18,32 +19,25 @@ from onthedot.stores.contract import HandoffMessage, HandoffOffer, Lease, Leased
 _MAX_VALID = 15_000.0  # ms
 
 
+@dataclass(eq=False)
 class Handoff:
     """Offers the free slots of an idle worker, and starts the tasks that arrive for an offer."""
 
-    def __init__(
-        self,
-        config: WorkerConfig,
-        store: HasHandoff,
-        sources: Sources,
-        session: WorkerSession,
-        slots: Slots,
-        runner: Runner,
-        outcomes: OutcomeBuffer,
-        wakeup: WakeUp,
-        start: Callable[[LeasedTasks], None],
-    ) -> None:
-        self._max_sources = store.max_handoff_sources
-        self._sources = sources
-        self._session = session
-        self._slots = slots
-        self._runner = runner
-        self._outcomes = outcomes
-        self._wakeup = wakeup
-        self._start = start
+    config: WorkerConfig
+    store: HasHandoff
+    sources: Sources
+    session: WorkerSession
+    slots: Slots
+    runner: Runner
+    outcomes: OutcomeBuffer
+    wakeup: WakeUp
+    start: Callable[[LeasedTasks], None]
+
+    def __post_init__(self) -> None:
+        self._max_sources = self.store.max_handoff_sources
         self._message: HandoffMessage | None = None
-        lease = config.lease_ms or FOREVER
-        self._valid_ms = min(config.poll_interval, lease / 2, _MAX_VALID)
+        lease = self.config.lease_ms or FOREVER
+        self._valid_ms = min(self.config.poll_interval, lease / 2, _MAX_VALID)
 
     @property
     def is_pending(self) -> bool:
@@ -56,9 +50,9 @@ class Handoff:
         A worker that runs a task may be too busy to notice a message while other workers wait. An offer ends after
         its time; the next poll repeats it.
         """
-        if len(self._sources.known) > self._max_sources or self._runner.is_busy():
+        if len(self.sources.known) > self._max_sources or self.runner.is_busy():
             return None
-        return HandoffOffer(self._slots.offer(), self._valid_ms)
+        return HandoffOffer(self.slots.offer(), self._valid_ms)
 
     def receive(self, message: HandoffMessage) -> None:
         self._message = message
@@ -72,23 +66,23 @@ class Handoff:
         turn first, because other workers may have the tasks by now.
         """
         message = self._message
-        if message is None or self._session.is_claiming:
+        if message is None or self.session.is_claiming:
             return
         self._message = None
-        if message.number == self._session.claim_number + 1 and self._session.is_confirmed():
-            self._session.claim_number = message.number
-            self._start(message.leased)
-        elif message.number <= self._session.claim_number:
+        if message.number == self.session.claim_number + 1 and self.session.is_confirmed():
+            self.session.claim_number = message.number
+            self.start(message.leased)
+        elif message.number <= self.session.claim_number:
             self._release(message.leased)
         else:
-            self._wakeup.set()
+            self.wakeup.set()
 
     def _release(self, leased: LeasedTasks) -> None:
         for record in leased.tasks:
-            lease = Lease(record.uuid, leased.fence, self._session.id)
-            if not self._runner.holds(lease):
-                self._outcomes.add((Requeued(lease, None, counted=False), None))
-                self._wakeup.set()
+            lease = Lease(record.uuid, leased.fence, self.session.id)
+            if not self.runner.holds(lease):
+                self.outcomes.add((Requeued(lease, None, counted=False), None))
+                self.wakeup.set()
 
     def discard(self) -> None:
         """The session is replaced: a message for the old one is void."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import aclosing
+from dataclasses import dataclass
 
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
@@ -15,49 +16,39 @@ from onthedot.observability.events import Observer
 from onthedot.stores.contract import Hint, Store
 
 
+@dataclass(eq=False)
 class HintListener:
     """Passes hints to slots, runner and hand-off. While it cannot listen, the poll interval is the fallback."""
 
-    def __init__(
-        self,
-        store: Store,
-        session: WorkerSession,
-        slots: Slots,
-        runner: Runner,
-        handoff: Handoff | None,
-        wakeup: WakeUp,
-        clock: Clock,
-        observer: Observer,
-    ) -> None:
-        self._store = store
-        self._session = session
-        self._slots = slots
-        self._runner = runner
-        self._handoff = handoff
-        self._wakeup = wakeup
-        self._clock = clock
-        self._observer = observer
+    store: Store
+    session: WorkerSession
+    slots: Slots
+    runner: Runner
+    handoff: Handoff | None
+    wakeup: WakeUp
+    clock: Clock
+    observer: Observer
 
     async def run(self) -> None:
         """Listens until it is cancelled, for the session of this moment."""
         delay = RetryDelay()
         while True:
             try:
-                async with aclosing(self._store.hints(self._session.id)) as hints:
+                async with aclosing(self.store.hints(self.session.id)) as hints:
                     async for hint in hints:
                         self.receive(hint)
                         delay.reset()
             except Exception as error:  # noqa: BLE001 - reported, and repeated
-                self._observer.store_failed("listening for hints", error)
-            await WakeUp(self._clock).wait(delay.next())
+                self.observer.store_failed("listening for hints", error)
+            await WakeUp(self.clock).wait(delay.next())
 
     def receive(self, hint: Hint) -> None:
         for uuid, reason in hint.cancel_requests.items():
-            self._runner.cancel(uuid, "cancel", reason)
+            self.runner.cancel(uuid, "cancel", reason)
         if hint.resync:
-            self._slots.refresh()
-        if hint.handoff is not None and self._handoff is not None:
-            self._handoff.receive(hint.handoff)
+            self.slots.refresh()
+        if hint.handoff is not None and self.handoff is not None:
+            self.handoff.receive(hint.handoff)
             return
-        self._slots.hint(hint.sources)
-        self._wakeup.set()
+        self.slots.hint(hint.sources)
+        self.wakeup.set()

@@ -1,4 +1,4 @@
-"""stopped → starting → running → stopping → stopped, the same for every door."""
+"""stopped → starting → running → stopping → stopped, for every way to run a worker."""
 
 from __future__ import annotations
 
@@ -13,7 +13,11 @@ Status = Literal["stopped", "starting", "running", "stopping"]
 
 
 class Lifecycle:
-    """Who calls first, acts; who comes second is told so. A cancelled stop() leaves the stopping under way."""
+    """The first caller of a transition performs it; later callers wait, or get an error.
+
+    A cancelled `stop` does not interrupt the stop itself. begin: starts the worker. halt: ends claims at once. finish:
+    stops the worker within a timeout in seconds.
+    """
 
     def __init__(
         self,
@@ -26,12 +30,12 @@ class Lifecycle:
         self._halt = halt
         self._finish = finish
         self._log = log
-        self._ending: asyncio.Task[None] | None = None
+        self._stop_task: asyncio.Task[None] | None = None
         self._started: asyncio.Future[None] | None = None
         self.status: Status = "stopped"
 
     def may_start(self) -> bool:
-        """True: it is starting from here on, and `start` must follow. Whoever asks next is told so."""
+        """True: the state is `starting`, and `start` must follow."""
         if self.status in ("starting", "running"):
             self._log.warning("start() has no effect: already %s", self.status)
             return False
@@ -42,7 +46,7 @@ class Lifecycle:
         return True
 
     async def start(self) -> bool:
-        """A start that fails leaves `stopped` and can be tried again."""
+        """After a failed start the state is `stopped`, and a start can be tried again."""
         assert self._started is not None
         try:
             await self._begin()
@@ -57,30 +61,30 @@ class Lifecycle:
             self._started.set_result(None)
 
     async def stop(self, timeout: float | None) -> bool:
-        """True: this call did it. All who stop wait for the same end."""
+        """True: this call has stopped it. All callers wait for the same stop."""
         if self.status == "starting" and self._started is not None:
             await asyncio.shield(self._started)
         if self.status == "stopped":
             return False
-        first = self._ending is None
-        if self._ending is None:
+        first = self._stop_task is None
+        if self._stop_task is None:
             self.status = "stopping"
             self._halt()
-            self._ending = asyncio.ensure_future(self._end(timeout))
-        await asyncio.shield(self._ending)
+            self._stop_task = asyncio.ensure_future(self._end(timeout))
+        await asyncio.shield(self._stop_task)
         return first
 
     def failed(self, reason: BaseException) -> None:
-        """The engine ended by itself: no retry mends it."""
+        """The loop has ended by an error that a retry would not fix."""
         self._log.error("Scheduler stopped: %s: %s", type(reason).__name__, reason)
-        if self._ending is None:
+        if self._stop_task is None:
             self.status = "stopping"
-            self._ending = asyncio.ensure_future(self._end(0))
+            self._stop_task = asyncio.ensure_future(self._end(0))
 
     async def _end(self, timeout: float | None) -> None:
         try:
             await self._finish(timeout)
         finally:
             self.status = "stopped"
-            self._ending = None
+            self._stop_task = None
             self._log.info("Scheduler stopped")

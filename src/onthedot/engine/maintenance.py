@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from math import inf
 
 from onthedot.clock.protocol import Clock
@@ -15,26 +16,20 @@ _PURGE_INTERVAL = 60_000.0  # ms
 _PURGE_BATCH = 200
 
 
+@dataclass(eq=False)
 class Maintenance:
     """Updates limits and schedules in the store when code declares new ones, and purges ended tasks."""
 
-    def __init__(
-        self,
-        config: WorkerConfig,
-        store: Store,
-        session: WorkerSession,
-        slots: Slots,
-        clock: Clock,
-        declare: Callable[[], Awaitable[None]],
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._session = session
-        self._slots = slots
-        self._clock = clock
-        self._declare = declare
+    config: WorkerConfig
+    store: Store
+    session: WorkerSession
+    slots: Slots
+    clock: Clock
+    declare: Callable[[], Awaitable[None]]
+
+    def __post_init__(self) -> None:
         self._definitions_changed = False
-        self._purged_at = clock.now()
+        self._purged_at = self.clock.now()
 
     def mark_definitions_changed(self) -> None:
         self._definitions_changed = True
@@ -44,8 +39,8 @@ class Maintenance:
             return
         self._definitions_changed = False  # before the call: a change during the call sets it again
         try:
-            await self._declare()
-            await self._session.update_info()
+            await self.declare()
+            await self.session.update_info()
         except BaseException:
             self._definitions_changed = True
             raise
@@ -55,10 +50,10 @@ class Maintenance:
 
         True: there are more. A limit per minute would limit how many tasks can run.
         """
-        now = self._clock.now()
-        if self._slots.closed or now - self._purged_at < _PURGE_INTERVAL:
+        now = self.clock.now()
+        if self.slots.closed or now - self._purged_at < _PURGE_INTERVAL:
             return False
-        if await self._store.purge(_PURGE_BATCH, self._config.max_retained) == _PURGE_BATCH:
+        if await self.store.purge(_PURGE_BATCH, self.config.max_retained) == _PURGE_BATCH:
             return True
         self._purged_at = now
         return False

@@ -6,6 +6,7 @@ import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Sequence
 from contextvars import copy_context
+from dataclasses import dataclass
 from functools import partial
 from random import Random
 from types import CoroutineType
@@ -36,6 +37,7 @@ _CANCEL_REASONS: dict[StopCause, str] = {
 }
 
 
+@dataclass(eq=False)
 class Runner:
     """A queue of runs, and as many serving coroutines as have suspended tasks.
 
@@ -43,23 +45,15 @@ class Runner:
     coroutine is scheduled to take over. So a burst of short tasks shares one coroutine, and a long task has its own.
     """
 
-    def __init__(
-        self,
-        middleware: Sequence[Around],
-        clock: Clock,
-        random: Random,
-        observer: Observer,
-        wakeup: WakeUp,
-        slots: Slots,
-        outcomes: OutcomeBuffer,
-    ) -> None:
-        self._middleware = middleware
-        self._clock = clock
-        self._random = random
-        self._observer = observer
-        self._wakeup = wakeup
-        self._slots = slots
-        self._outcomes = outcomes
+    middleware: Sequence[Around]
+    clock: Clock
+    random: Random
+    observer: Observer
+    wakeup: WakeUp
+    slots: Slots
+    outcomes: OutcomeBuffer
+
+    def __post_init__(self) -> None:
         self._queue: deque[Run] = deque()
         self._serving: set[asyncio.Task[None]] = set()
         self._is_server_due = False
@@ -121,21 +115,21 @@ class Runner:
     def cancel_all(self, cause: StopCause) -> None:
         for uuid in list(self.runs):
             self.cancel(uuid, cause)
-        self._wakeup.set()
+        self.wakeup.set()
 
     def _abandon(self, run: Run) -> None:
         """A thread cannot be ended: the outcome is final now, and the slot stays taken until the thread returns."""
         if run.stop_cause == "timeout":
-            self._observer.timeout_ignored(run.record, run.thread)
+            self.observer.timeout_ignored(run.record, run.thread)
         run.ended = True
-        self._outcomes.add((self._outcome_of_stop(run), run))
-        self._wakeup.set()
+        self.outcomes.add((self._outcome_of_stop(run), run))
+        self.wakeup.set()
 
     def abandon_running(self) -> None:
         """Requeues the runs that continue although they were cancelled, as if they had been interrupted."""
         for run in list(self.runs.values()):
             if not run.ended:
-                self._observer.cancel_ignored(run.record)
+                self.observer.cancel_ignored(run.record)
                 run.stop_cause = "shutdown"
                 self._abandon(run)
 
@@ -156,7 +150,7 @@ class Runner:
     async def _serve(self) -> None:
         self._is_server_due = False
         queue = self._queue
-        middleware = self._middleware
+        middleware = self.middleware
         loop = asyncio.get_running_loop()
         this_task = asyncio.current_task()
         assert this_task is not None
@@ -200,16 +194,16 @@ class Runner:
             else:
                 start_timeout()
         call = partial(run.executor.run, run.source.call, run.arguments)
-        return self._through_middleware(run, call) if self._middleware else call()
+        return self._through_middleware(run, call) if self.middleware else call()
 
     def _start_timeout(self, run: Run, timeout: int) -> None:
-        run.deadline_ms = self._clock.now() + timeout
-        run.timer = self._clock.call_later(timeout, lambda: self.cancel(run.record.uuid, "timeout"))
+        run.deadline_ms = self.clock.now() + timeout
+        run.timer = self.clock.call_later(timeout, lambda: self.cancel(run.record.uuid, "timeout"))
 
     async def _through_middleware(self, run: Run, call: Callable[[], Awaitable[object]]) -> object:
         if run.executor.encodes:
             call = partial(self._decoded, run, call)
-        for layer in reversed(self._middleware):
+        for layer in reversed(self.middleware):
             call = partial(layer, run.context, call)
         return await call()
 
@@ -223,24 +217,24 @@ class Runner:
     def _encode(self, run: Run, value: object) -> bytes:
         if type(value) is EncodedResult:
             if value.problem:
-                self._observer.result_not_stored(run.record, ValueError(value.problem))
+                self.observer.result_not_stored(run.record, ValueError(value.problem))
             return value.data
         try:
             return run.source.encode(value)
         except ValueError as error:
-            self._observer.result_not_stored(run.record, error)
+            self.observer.result_not_stored(run.record, error)
             return NOT_STORED
 
     def _finish(self, run: Run, outcome: Outcome | None) -> None:
         if self.runs.get(run.record.uuid) is run:  # otherwise it was abandoned, and the next run may be here
             del self.runs[run.record.uuid]
-        self._slots.free(run.record.source)
+        self.slots.free(run.record.source)
         if run.timer is not None:
             run.timer.cancel()
         if not run.ended and outcome is not None:
             run.ended = True
-            self._outcomes.add((outcome, run))
-        self._wakeup.set()
+            self.outcomes.add((outcome, run))
+        self.wakeup.set()
 
     # -- outcomes
 
@@ -250,7 +244,7 @@ class Runner:
         if isinstance(error, Undecodable) and not run.arguments:
             problem = Undecodable(f"{error}; the raw body is kept: {run.record.body[:200]!r}")
             outcome = failed_outcome(problem, run.record, run.lease, run.source.options)
-            self._observer.error_classified(run.record, problem, outcome, run.source.options.max_retries)
+            self.observer.error_classified(run.record, problem, outcome, run.source.options.max_retries)
             return outcome
         if isinstance(error, asyncio.CancelledError) and run.stop_cause:
             return self._outcome_of_stop(run)
@@ -258,8 +252,8 @@ class Runner:
 
     def _classified(self, run: Run, error: BaseException) -> Outcome:
         options = run.source.options
-        outcome, error = outcome_for_error(error, run.record, run.lease, options, self._random)
-        self._observer.error_classified(run.record, error, outcome, options.max_retries)
+        outcome, error = outcome_for_error(error, run.record, run.lease, options, self.random)
+        self.observer.error_classified(run.record, error, outcome, options.max_retries)
         return outcome
 
     def _outcome_of_stop(self, run: Run) -> Outcome:

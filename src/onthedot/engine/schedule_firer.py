@@ -31,47 +31,41 @@ class _Decision:
     missed: int  # windows that were too late to run
 
 
+@dataclass(eq=False)
 class ScheduleFirer:
     """Writes the limits and schedules of code to the store, and fires the schedules that are due."""
 
-    def __init__(
-        self,
-        store: Store,
-        sources: Sources,
-        definitions: Mapping[str, ScheduleDefinition],
-        clock: Clock,
-        observer: Observer,
-        on_error: Callable[[Exception], object] | None = None,
-    ) -> None:
+    store: Store
+    sources: Sources
+    definitions: Mapping[str, ScheduleDefinition]
+    clock: Clock
+    observer: Observer
+    on_error: Callable[[Exception], object] | None = None
+
+    def __post_init__(self) -> None:
         """on_error: called when a rule raises; the other schedules continue."""
-        self._store = store
-        self._sources = sources
-        self._definitions = definitions
-        self._clock = clock
-        self._observer = observer
-        self._on_error = on_error
         self._started = False
         self._registered: set[str] = set()
         self._failed: dict[str, int] = {}  # schedules whose rule raises, and the revision that was reported
 
     async def declare(self) -> None:
         """Writes limits and schedules as code declares them now; repeated when a source is added later."""
-        definitions = dict(self._definitions)
-        declared = [limit for name, source in self._sources.items() for limit in source.limits(name)]
+        definitions = dict(self.definitions)
+        declared = [limit for name, source in self.sources.items() for limit in source.limits(name)]
         declared += [limit for definition in definitions.values() for limit in definition.limits()]
         limits = merge_by_name(declared)
         limits += await self._obsolete_limits({limit.name for limit in limits})
-        await self._store.put_limits(limits)
+        await self.store.put_limits(limits)
         for _ in range(_ATTEMPTS):
-            now = store_now(self._store, self._clock)
+            now = store_now(self.store, self.clock)
             stored = await self._records()
             merged = [self._merge(definition, stored, now) for definition in definitions.values()]
             schedules = [schedule for schedule in merged if schedule is not None]
-            written = await self._store.put_schedules(schedules)
+            written = await self.store.put_schedules(schedules)
             for schedule, is_written in zip(schedules, written, strict=True):
                 old = stored.get(schedule.name)
                 if is_written and old is not None and not old.definition_digest:
-                    self._observer.schedule_taken_over(schedule.name)
+                    self.observer.schedule_taken_over(schedule.name)
             if all(written):
                 break
         else:
@@ -92,7 +86,7 @@ class ScheduleFirer:
             return None
 
     async def _records(self) -> dict[str, Schedule]:
-        return {record.name: record for record in await self._store.schedules()}
+        return {record.name: record for record in await self.store.schedules()}
 
     async def _report_registered(self, names: set[str]) -> None:
         if not names:
@@ -100,12 +94,12 @@ class ScheduleFirer:
         self._registered |= names
         stored = await self._records()
         for name in names & stored.keys():
-            self._observer.schedule_registered(name, stored[name].next_at)
+            self.observer.schedule_registered(name, stored[name].next_at)
 
     async def _obsolete_limits(self, names: set[str]) -> list[Limit]:
         """Empty limits for those that earlier code declared for these sources; otherwise they would hold for ever."""
-        stored = [limit for limit in await self._store.limits() if limit.owner == "code"]
-        ours = [limit for limit in stored if limit.name.partition("/")[0] in self._sources.known]
+        stored = [limit for limit in await self.store.limits() if limit.owner == "code"]
+        ours = [limit for limit in stored if limit.name.partition("/")[0] in self.sources.known]
         return [Limit(limit.name) for limit in ours if limit.name not in names and limit != Limit(limit.name)]
 
     async def fire(self, due: Sequence[Schedule], now: float) -> bool:
@@ -113,11 +107,11 @@ class ScheduleFirer:
         decisions = [decision for record in due if (decision := self._try_decide(record, now)) is not None]
         if not decisions:
             return False
-        written = await self._store.fire([decision.fire for decision in decisions])
+        written = await self.store.fire([decision.fire for decision in decisions])
         fired = [decision for decision, is_written in zip(decisions, written, strict=True) if is_written]
         for decision in fired:
             if decision.fire.last_at is not None:
-                self._observer.schedule_fired(decision.fire.name, decision.fire.last_at)
+                self.observer.schedule_fired(decision.fire.name, decision.fire.last_at)
         await self._account(fired)
         return True
 
@@ -129,25 +123,25 @@ class ScheduleFirer:
             return None
 
     def _report_failed(self, name: str, rev: int, error: Exception) -> None:
-        if self._on_error is not None:
-            self._on_error(error)
+        if self.on_error is not None:
+            self.on_error(error)
         if self._failed.get(name) != rev:
             self._failed[name] = rev
-            self._observer.schedule_failed(name, error)
+            self.observer.schedule_failed(name, error)
 
     def _decide(self, record: Schedule, now: float) -> _Decision | None:
         """None: the code of another process declares it, or no code any more."""
-        if record.definition_digest and record.name not in self._definitions:
+        if record.definition_digest and record.name not in self.definitions:
             return None
         stored = decode_rule(record)
-        rule = resolve_rule(record.name, stored, self._definitions)
+        rule = resolve_rule(record.name, stored, self.definitions)
         if rule is None:
             return None
         assert record.next_at is not None
         moment = from_ms(max(now, record.next_at))  # the store has returned it, so it is due
         on_time = moment - timedelta(seconds=to_seconds(rule.grace, "grace"))
         windows = due_windows(rule, from_ms(record.next_at), moment, rule.catch_up, rule.grace)
-        ahead = self._clock.wall_clock_jump() if not self._store.traits.shared else 0.0
+        ahead = self.clock.wall_clock_jump() if not self.store.traits.shared else 0.0
         tasks = tuple(
             task_for_window(record.name, stored, rule, window, missed=window < on_time, ahead=ahead)
             for window in windows.run
@@ -162,9 +156,9 @@ class ScheduleFirer:
     async def _account(self, fired: Sequence[_Decision]) -> None:
         """Reports added tasks and counts skipped windows. A window whose unique key is taken has added no task."""
         keyed = [task.uuid for decision in fired for task in decision.fire.tasks if task.unique is not None]
-        found = await self._store.get(keyed) if keyed else ()
+        found = await self.store.get(keyed) if keyed else ()
         absent = {uuid for uuid, record in zip(keyed, found, strict=True) if record is None}
-        self._observer.tasks_added(
+        self.observer.tasks_added(
             [task for decision in fired for task in decision.fire.tasks if task.uuid not in absent]
         )
         for decision in fired:
@@ -179,8 +173,8 @@ class ScheduleFirer:
         overlaps = len(tasks) - len(ran)
         if record is not None:  # a task that has run and is not retained is absent, too
             overlaps = min(overlaps, max(0, len(tasks) - (record.runs - decision.before.runs)))
-        self._observer.windows_skipped(name, "grace", decision.missed)
-        self._observer.windows_skipped(name, "overlap", overlaps)
+        self.observer.windows_skipped(name, "grace", decision.missed)
+        self.observer.windows_skipped(name, "overlap", overlaps)
         if not overlaps and not decision.missed:
             return
         for _ in range(_ATTEMPTS):  # then it is given up: the count only informs, and the log has it
@@ -190,6 +184,6 @@ class ScheduleFirer:
             last_at = record.last_at
             if overlaps and last_at == decision.fire.last_at:  # of the windows that ran, not of those that could have
                 last_at = ran[-1] if ran else decision.before.last_at
-            if (await self._store.put_schedules([replace(record, rule=encode_rule(stored), last_at=last_at)]))[0]:
+            if (await self.store.put_schedules([replace(record, rule=encode_rule(stored), last_at=last_at)]))[0]:
                 return
             record = (await self._records()).get(name)

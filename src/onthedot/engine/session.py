@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import platform
 from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 
 import msgspec
 
@@ -16,48 +17,39 @@ from onthedot.observability.events import Observer
 from onthedot.stores.contract import Store
 
 
+@dataclass(eq=False)
 class WorkerSession:
     """One presence in the store at a time. A session that the store has declared dead is replaced by a new one."""
 
-    def __init__(
-        self,
-        config: WorkerConfig,
-        store: Store,
-        sources: Sources,
-        schedules: Mapping[str, object],
-        clock: Clock,
-        observer: Observer,
-        new_uuid: Callable[[], str],
-        heartbeat_runner: HeartbeatRunner,
-        delegate: HeartbeatDelegate | None,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._sources = sources
-        self._schedules = schedules
-        self._clock = clock
-        self._observer = observer
-        self._new_uuid = new_uuid
-        self._heartbeat_runner = heartbeat_runner
-        self._delegate = delegate
+    config: WorkerConfig
+    store: Store
+    sources: Sources
+    schedules: Mapping[str, object]
+    clock: Clock
+    observer: Observer
+    new_uuid: Callable[[], str]
+    heartbeat_runner: HeartbeatRunner
+    delegate: HeartbeatDelegate | None
+
+    def __post_init__(self) -> None:
         self._renew()
 
     def _renew(self) -> None:
-        self.id: str = self._new_uuid()  # random, so a restarted host has another identity
+        self.id: str = self.new_uuid()  # random, so a restarted host has another identity
         self.claim_number: int = 0  # of the last claim that was answered
         self.is_claiming: bool = False  # a claim is in flight; at most one per session
-        self._started = int(self._clock.now())
+        self._started = int(self.clock.now())
         self._heartbeat = Heartbeat(
-            self._store,
+            self.store,
             self.id,
             self.describe(),
-            self._clock,
-            self._observer,
-            self._heartbeat_runner,
-            self._config.lease_ms,
-            self._delegate,
+            self.clock,
+            self.observer,
+            self.heartbeat_runner,
+            self.config.lease_ms,
+            self.delegate,
         )
-        self._observer.session_opened(self.id)
+        self.observer.session_opened(self.id)
 
     async def open(self, on_cancel: OnCancel, on_lost: OnLost) -> None:
         self._on_cancel = on_cancel
@@ -82,16 +74,16 @@ class WorkerSession:
 
     def describe(self) -> bytes:
         """What the list of workers shows, as JSON."""
-        sources = sorted(self._sources.items())
+        sources = sorted(self.sources.items())
         info = {
             "host": platform.node(),
             "pid": os.getpid(),
-            "app": self._config.app,
-            "version": self._config.version,
+            "app": self.config.app,
+            "version": self.config.version,
             "started": self._started,
-            "concurrency": dict(self._config.slots),
+            "concurrency": dict(self.config.slots),
             "sources": [name for name, _ in sources],
-            "schedules": sorted(self._schedules),
+            "schedules": sorted(self.schedules),
             "max_retries": {name: most for name, source in sources if (most := source.options.max_retries)},
         }
         return msgspec.json.encode(info)

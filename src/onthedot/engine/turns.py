@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 
 from onthedot.clock.protocol import Clock
 from onthedot.definitions.sources import Sources
@@ -18,86 +19,74 @@ from onthedot.observability.events import Observer
 from onthedot.stores.contract import ClaimRequest, Store, TurnResult
 
 
+@dataclass(eq=False)
 class Turns:
     """Builds the claim request, sends it with the outcomes, and restores the outcomes if the store does not answer."""
 
-    def __init__(
-        self,
-        config: WorkerConfig,
-        store: Store,
-        sources: Sources,
-        session: WorkerSession,
-        slots: Slots,
-        runner: Runner,
-        outcomes: OutcomeBuffer,
-        reports: TaskReports,
-        handoff: Handoff | None,
-        clock: Clock,
-        observer: Observer,
-        on_turn: Callable[[], object] | None,
-    ) -> None:
-        self._config = config
-        self._store = store
-        self._sources = sources
-        self._session = session
-        self._slots = slots
-        self._runner = runner
-        self._outcomes = outcomes
-        self._reports = reports
-        self._handoff = handoff
-        self._clock = clock
-        self._observer = observer
-        self._on_turn = on_turn
-        self._store_clock = StoreClock(observer)
-        self._polled_at = clock.now()
+    config: WorkerConfig
+    store: Store
+    sources: Sources
+    session: WorkerSession
+    slots: Slots
+    runner: Runner
+    outcomes: OutcomeBuffer
+    reports: TaskReports
+    handoff: Handoff | None
+    clock: Clock
+    observer: Observer
+    on_turn: Callable[[], object] | None
+
+    def __post_init__(self) -> None:
+        self._store_clock = StoreClock(self.observer)
+        self._polled_at = self.clock.now()
         self.next_alarm: float | None = None  # of any kind, by this process's clock
 
     async def next(self) -> TurnResult:
         """Settles and claims. When the worker stops and nothing has ended, there is no call."""
-        outcomes = self._outcomes.take()
+        outcomes = self.outcomes.take()
         try:
-            await self._reports.flush()  # after the take: a note of a settled run would be refused
+            await self.reports.flush()  # after the take: a note of a settled run would be refused
             request = self._request()
             if request is None and not outcomes:
                 return TurnResult(())
             return await self._send(outcomes, request)
         except BaseException:
-            self._outcomes.put_back(outcomes)
-            if self._handoff is not None:
-                self._handoff.accept()
+            self.outcomes.put_back(outcomes)
+            if self.handoff is not None:
+                self.handoff.accept()
             raise
 
     def _request(self) -> ClaimRequest | None:
-        if self._slots.closed:
+        if self.slots.closed:
             return None
-        now = self._clock.now()
-        is_poll = now - self._polled_at >= self._config.poll_interval
+        now = self.clock.now()
+        is_poll = now - self._polled_at >= self.config.poll_interval
         if is_poll:
             self._polled_at = now
         alarm_due = self.next_alarm is not None and now >= self.next_alarm
-        pools = self._slots.pools(now, alarm_due=alarm_due, is_poll=is_poll)
-        known = None if self._store.traits.shared else self._sources.known
-        offer = None if self._handoff is None else self._handoff.offer()
-        return ClaimRequest(self._session.claim_number + 1, pools, known_sources=known, offer=offer)
+        pools = self.slots.pools(now, alarm_due=alarm_due, is_poll=is_poll)
+        known = None if self.store.traits.shared else self.sources.known
+        offer = None if self.handoff is None else self.handoff.offer()
+        return ClaimRequest(self.session.claim_number + 1, pools, known_sources=known, offer=offer)
 
     async def _send(self, outcomes: Sequence[Entry], request: ClaimRequest | None) -> TurnResult:
-        self._runner.forget_early_cancels()
-        self._session.is_claiming = request is not None
-        sent = self._clock.now()
+        self.runner.forget_early_cancels()
+        self.session.is_claiming = request is not None
+        sent = self.clock.now()
         try:
-            turn = await self._store.turn(self._session.id, [outcome for outcome, _ in outcomes], request)
+            turn = await self.store.turn(self.session.id, [outcome for outcome, _ in outcomes], request)
         finally:
-            self._session.is_claiming = False
+            self.session.is_claiming = False
         if request is not None:
-            self._session.claim_number = request.number
-        now = self._clock.now()
+            self.session.claim_number = request.number
+        now = self.clock.now()
         claim = turn.claim
         if claim is not None:
             claimed_at = self._store_clock.observe(sent, claim.now, now)
             self.next_alarm = None if claim.next_in is None else claimed_at + claim.next_in
-            self._slots.mark_idle(claim.idle, claimed_at)
-            self._slots.wake(claim.woken - claim.idle.keys())
-        self._observer.tasks_settled(outcomes, turn.verdicts, now)
-        if self._on_turn is not None:
-            self._on_turn()
+            self.slots.mark_idle(claim.idle, claimed_at)
+            self.slots.wake(claim.woken - claim.idle.keys())
+        self.observer.tasks_settled(outcomes, turn.verdicts, now)
+        if self.on_turn is not None:
+            self.on_turn()
         return turn

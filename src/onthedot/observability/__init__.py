@@ -1,1 +1,1 @@
-"""What can be seen from outside: logs now, metrics and traces with their first users."""
+"""Events of the engine and the log lines that are written from them."""

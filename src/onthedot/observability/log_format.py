@@ -1,4 +1,4 @@
-"""Log lines of a worker process: for people, or as JSON. Lines written inside a task carry its fields."""
+"""Log lines of a worker process, for people or as JSON. Lines written inside a task carry its fields."""
 
 from __future__ import annotations
 
@@ -6,14 +6,11 @@ import contextlib
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import TYPE_CHECKING, Any, Literal
+from typing import Any, Literal
 
 import msgspec
 
 from onthedot.model.context import running_task
-
-if TYPE_CHECKING:
-    from onthedot import App
 
 _FIELDS = ("uuid", "source", "attempt", "worker", "error_type")
 _STYLES = {"WARNING": "33", "ERROR": "31", "CRITICAL": "31"}
@@ -22,17 +19,21 @@ Format = Literal["console", "json"]
 
 
 class TaskFields(logging.Filter):
-    """User code's lines, too, say which task they are about."""
+    """Adds the fields of the running task to log lines of user code."""
 
     def filter(self, record: logging.LogRecord) -> bool:
         if not hasattr(record, "uuid"):
             task = running_task()
             if task is not None:
-                record.uuid, record.source, record.attempt = task.uuid, task.source, task.attempt
+                record.uuid = task.uuid
+                record.source = task.source
+                record.attempt = task.attempt
         return True
 
 
 class JsonFormatter(logging.Formatter):
+    """One JSON object per line."""
+
     def format(self, record: logging.LogRecord) -> str:
         line: dict[str, Any] = {
             "time": datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds"),
@@ -47,25 +48,30 @@ class JsonFormatter(logging.Formatter):
 
 
 class ConsoleFormatter(logging.Formatter):
+    """Lines for a terminal."""
+
     def __init__(self, colours: bool) -> None:
         super().__init__("%(asctime)s %(levelname)-7s %(message)s", "%H:%M:%S")
         self._colours = colours
 
-    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - logging calls it so
-        """The line itself says what kind of error it was: of a KeyError the message is but the key."""
-        kind = getattr(record, "error_type", "")
-        return super().formatMessage(record) + (f" ({kind})" if kind else "")
+    def formatMessage(self, record: logging.LogRecord) -> str:  # noqa: N802 - the name is logging's
+        """Appends the type of the error: the message of a KeyError is only the key."""
+        error_type = getattr(record, "error_type", "")
+        return super().formatMessage(record) + (f" ({error_type})" if error_type else "")
 
     def format(self, record: logging.LogRecord) -> str:
-        text, style = super().format(record), _STYLES.get(record.levelname)
+        text = super().format(record)
+        style = _STYLES.get(record.levelname)
         return f"\x1b[{style}m{text}\x1b[0m" if self._colours and style else text
 
 
-def configure(wanted: Format | None, app: App[Any]) -> None:
-    """Unless user code has set up logging by itself, or the command line says how it is to be."""
+def configure(wanted: Format | None, logger: logging.Logger) -> None:
+    """Sets up logging to stderr. If no format is wanted, a set-up by user code stays.
+
+    logger: of the app, which user code may have given handlers.
+    """
     root = logging.getLogger()
-    own = app.runtime.logs.task.logger
-    if wanted is None and (root.handlers or own.hasHandlers()):
+    if wanted is None and (root.handlers or logger.hasHandlers()):
         return
     handler = logging.StreamHandler(sys.stderr)
     handler.setFormatter(JsonFormatter() if wanted == "json" else ConsoleFormatter(sys.stderr.isatty()))
@@ -75,13 +81,13 @@ def configure(wanted: Format | None, app: App[Any]) -> None:
         root.setLevel(logging.INFO)
 
 
-def say(text: str, wanted: Format | None = None) -> None:
-    """A line of the supervisor's own. Nobody may be listening any more, and that must not stop the work."""
-    line, to = text, sys.stdout
+def print_line(text: str, wanted: Format | None = None) -> None:
+    """Prints a line of the supervisor. A closed output must not stop the worker."""
+    line = text
+    stream = sys.stdout
     if wanted == "json":
-        line, to = (
-            JsonFormatter().format(logging.LogRecord("onthedot.scheduler", logging.INFO, "", 0, text, None, None)),
-            sys.stderr,
-        )
+        record = logging.LogRecord("onthedot.scheduler", logging.INFO, "", 0, text, None, None)
+        line = JsonFormatter().format(record)
+        stream = sys.stderr
     with contextlib.suppress(OSError):
-        print(line, file=to, flush=True)
+        print(line, file=stream, flush=True)

@@ -9,7 +9,7 @@ import signal
 import sys
 import time
 
-from onthedot.observability.log_format import say
+from onthedot.observability.log_format import print_line
 from onthedot.supervisor.health_port import HealthPort
 from onthedot.supervisor.heartbeats import wait_for_reaps
 from onthedot.supervisor.messages import LaunchOptions
@@ -63,7 +63,7 @@ class Supervisor:
         return {name: problem for name, problem in problems.items() if problem}
 
     def _say(self, text: str) -> None:
-        say(text, self._config.log_format)
+        print_line(text, self._config.log_format)
 
     # -- one slot
 

@@ -36,7 +36,7 @@ def run_child(fd: int, options: str) -> int:
     parent = ParentChannel(fd)
     try:
         app = load_app(config.app)
-        log_format.configure(config.log_format, app)
+        log_format.configure(config.log_format, app.runtime.logs.task.logger)
         app.runtime.use(_configured(app.runtime, config, parent))
         parent.store = lambda: (app.runtime.url, app.name)
         return asyncio.run(WorkerMain(app, config, parent).run())
