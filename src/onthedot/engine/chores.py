@@ -11,8 +11,11 @@ _KEEP_FAILED = 30 * 86_400_000
 
 
 def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> Ended:
-    keep = source.options.keep if source else _KEEP
-    keep_failed = source.options.keep_failed if source else _KEEP_FAILED
+    keep = _KEEP
+    keep_failed = _KEEP_FAILED
+    if source is not None:
+        keep = source.options.keep
+        keep_failed = source.options.keep_failed
     match record.history.reason:
         case "stray":
             reason = f"unknown source {record.source!r}: no code in this process declares it"

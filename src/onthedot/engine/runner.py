@@ -64,9 +64,9 @@ class Runner:
         for run in runs:
             self.runs[run.record.uuid] = run
         self._queue.extend(runs)
-        for run in runs if self._early_cancels else ():
-            if run.record.uuid in self._early_cancels:
-                self.cancel(run.record.uuid, "cancel", self._early_cancels.pop(run.record.uuid))
+        if self._early_cancels:
+            for uuid in self._early_cancels.keys() & self.runs.keys():
+                self.cancel(uuid, "cancel", self._early_cancels.pop(uuid))
         self._start_server()
 
     def is_busy(self) -> bool:
@@ -194,7 +194,9 @@ class Runner:
             else:
                 start_timeout()
         call = partial(run.executor.run, run.source.call, run.arguments)
-        return self._through_middleware(run, call) if self.middleware else call()
+        if self.middleware:
+            return self._through_middleware(run, call)
+        return call()
 
     def _start_timeout(self, run: Run, timeout: int) -> None:
         run.deadline_ms = self.clock.now() + timeout

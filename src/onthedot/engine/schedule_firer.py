@@ -40,10 +40,9 @@ class ScheduleFirer:
     definitions: Mapping[str, ScheduleDefinition]
     clock: Clock
     observer: Observer
-    on_error: Callable[[Exception], object] | None = None
+    on_error: Callable[[Exception], object] | None = None  # called when a rule raises; other schedules continue
 
     def __post_init__(self) -> None:
-        """on_error: called when a rule raises; the other schedules continue."""
         self._started = False
         self._registered: set[str] = set()
         self._failed: dict[str, int] = {}  # schedules whose rule raises, and the revision that was reported
@@ -51,9 +50,9 @@ class ScheduleFirer:
     async def declare(self) -> None:
         """Writes limits and schedules as code declares them now; repeated when a source is added later."""
         definitions = dict(self.definitions)
-        declared = [limit for name, source in self.sources.items() for limit in source.limits(name)]
-        declared += [limit for definition in definitions.values() for limit in definition.limits()]
-        limits = merge_by_name(declared)
+        limits = [limit for name, source in self.sources.items() for limit in source.limits(name)]
+        limits += [limit for definition in definitions.values() for limit in definition.limits()]
+        limits = merge_by_name(limits)
         limits += await self._obsolete_limits({limit.name for limit in limits})
         await self.store.put_limits(limits)
         for _ in range(_ATTEMPTS):

@@ -108,7 +108,9 @@ class Slots:
 
     def _capacity(self, name: str, source: Source, free: int) -> int:
         own = source.max_running()
-        return free if own is None else max(0, min(free, own - self._running[name]))
+        if own is None:
+            return free
+        return max(0, min(free, own - self._running[name]))
 
     def has_work(self) -> bool:
         """A slot is free, and an active source could use it."""

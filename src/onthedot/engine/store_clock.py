@@ -35,8 +35,9 @@ class StoreClock:
         self._report_step(low, high)
         self._low = low
         self._high = high
-        offset = self._offset + _DRIFT * (sent - self._sent)
-        self._offset = offset if low <= offset < high else high
+        self._offset += _DRIFT * (sent - self._sent)
+        if not low <= self._offset < high:
+            self._offset = high
         self._sent = sent
         return store - self._offset
 

@@ -83,7 +83,9 @@ class Turns:
         claim = turn.claim
         if claim is not None:
             claimed_at = self._store_clock.observe(sent, claim.now, now)
-            self.next_alarm = None if claim.next_in is None else claimed_at + claim.next_in
+            self.next_alarm = None
+            if claim.next_in is not None:
+                self.next_alarm = claimed_at + claim.next_in
             self.slots.mark_idle(claim.idle, claimed_at)
             self.slots.wake(claim.woken - claim.idle.keys())
         self.observer.tasks_settled(outcomes, turn.verdicts, now)

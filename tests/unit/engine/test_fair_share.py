@@ -1,4 +1,4 @@
-"""Slots in an app: used to the full, shared, limited, in order, paused."""
+"""Slots in an app: fully used, shared fairly, limited, in order, paused."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ def clock() -> ManualClock:
 
 @pytest.fixture
 def make(clock: ManualClock) -> Iterator[Callable[[int], App]]:
-    """Apps with so many slots, by the same clock; all closed in the end."""
+    """Creates apps with a number of slots and the same clock."""
     made: list[Any] = []
 
     def make(concurrency: int) -> App:
@@ -37,139 +37,137 @@ def make(clock: ManualClock) -> Iterator[Callable[[int], App]]:
         override.__exit__(None, None, None)
 
 
-class Seats:
-    """Tasks that sit until they are told to go; who sits where, and the most that ever sat at once."""
+class Gate:
+    """Tasks that run until they are released; which run now, and the most that ran at once."""
 
     def __init__(self) -> None:
-        self.sitting: dict[str, asyncio.Event] = {}
+        self.running: dict[str, asyncio.Event] = {}
         self.keys: dict[str, str] = {}
         self.most: Counter[str] = Counter()
         self.began: list[str] = []
 
-    async def sit(self, key: str) -> None:
+    async def run(self, key: str) -> None:
         uuid = current_task().uuid
         self.began.append(key)
-        self.sitting[uuid] = asyncio.Event()
+        self.running[uuid] = asyncio.Event()
         self.keys[uuid] = key
         now = self.now()
         for each in now:
             self.most[each] = max(self.most[each], now[each])
         self.most["all"] = max(self.most["all"], now.total())
         try:
-            await self.sitting[uuid].wait()
+            await self.running[uuid].wait()
         finally:
-            del self.sitting[uuid]
+            del self.running[uuid]
 
     def now(self) -> Counter[str]:
-        return Counter(self.keys[uuid] for uuid in self.sitting)
+        return Counter(self.keys[uuid] for uuid in self.running)
 
-    def leave(self, key: str | None = None) -> None:
-        next(event for uuid, event in self.sitting.items() if key in (None, self.keys[uuid])).set()
+    def release(self, key: str | None = None) -> None:
+        next(event for uuid, event in self.running.items() if key in (None, self.keys[uuid])).set()
 
 
 @pytest.fixture
-def seats() -> Seats:
-    return Seats()
+def gate() -> Gate:
+    return Gate()
 
 
-async def drain(seats: Seats, number: int) -> None:
-    """Lets them go one by one until so many have sat."""
-    while len(seats.began) < number or seats.sitting:
-        await until(lambda: seats.sitting)
-        before = len(seats.sitting)
-        seats.leave()
-        await until(lambda before=before: len(seats.sitting) < before or len(seats.began) >= number)
+async def drain(gate: Gate, number: int) -> None:
+    """Releases runs one by one until `number` have run."""
+    while len(gate.began) < number or gate.running:
+        await until(lambda: gate.running)
+        before = len(gate.running)
+        gate.release()
+        await until(lambda before=before: len(gate.running) < before or len(gate.began) >= number)
         await every_chance()
 
 
-async def test_all_slots_are_used_when_only_one_source_has_work(make: Callable[[int], App], seats: Seats) -> None:
+async def test_all_slots_are_used_when_only_one_source_has_work(make: Callable[[int], App], gate: Gate) -> None:
     app = make(4)
 
     @app.task
     async def busy() -> None:
-        await seats.sit("busy")
+        await gate.run("busy")
 
     @app.task
     async def idle() -> None: ...
 
     async with app.running():
         await busy.enqueue_many([{}] * 10)
-        await until(lambda: seats.now() == {"busy": 4})
+        await until(lambda: gate.now() == {"busy": 4})
 
 
-async def test_a_long_queue_of_one_source_does_not_keep_others_waiting(
-    make: Callable[[int], App], seats: Seats
-) -> None:
+async def test_long_queue_of_one_source_does_not_delay_others(make: Callable[[int], App], gate: Gate) -> None:
     app = make(4)
 
     @app.task
     async def old(number: int) -> None:
-        await seats.sit("old")
+        await gate.run("old")
 
     @app.task
     async def new(number: int) -> None:
-        await seats.sit("new")
+        await gate.run("new")
 
     async with app.running():
         await old.enqueue_many([{"number": n} for n in range(50)])
-        await until(lambda: seats.now() == {"old": 4})
+        await until(lambda: gate.now() == {"old": 4})
         await new.enqueue_many([{"number": n} for n in range(50)])
         for share in (1, 2, 2, 2):
-            seats.leave("old" if share < 2 or seats.now()["old"] > 2 else "new")
-            await until(lambda share=share: seats.now() == {"old": 4 - share, "new": share})
+            gate.release("old" if share < 2 or gate.now()["old"] > 2 else "new")
+            await until(lambda share=share: gate.now() == {"old": 4 - share, "new": share})
 
 
 @pytest.mark.parametrize("where", ["memory", "sqlite"])
-async def test_a_fresh_task_is_in_the_first_claim_however_many_older_ones_wait(
-    where: str, tmp_path: Path, seats: Seats
+async def test_new_source_is_in_the_first_claim_despite_a_long_queue_of_another(
+    where: str, tmp_path: Path, gate: Gate
 ) -> None:
-    """tests/faults has it with a million, and the time it takes."""
+    """tests/faults repeats it with a million tasks and measures the time."""
     url = "memory://" if where == "memory" else f"sqlite:///{tmp_path}/slots.db"
     app = App("slots", store=url, concurrency=4, stop_timeout=0)
 
     @app.task(priority="high")
     async def old() -> None:
-        await seats.sit("old")
+        await gate.run("old")
 
     @app.task(priority="low")
     async def new() -> None:
-        await seats.sit("new")
+        await gate.run("new")
 
     async with app:
         await old.enqueue_many([{}] * 3_000)
         await new.enqueue()
         async with app.running():
-            await until(lambda: len(seats.began) == 4)
-            assert seats.now() == {"old": 3, "new": 1}
+            await until(lambda: len(gate.began) == 4)
+            assert gate.now() == {"old": 3, "new": 1}
 
 
-Setup = Callable[[App, Seats], list[TaskFunction[Any, Any, Any]]]
+Setup = Callable[[App, Gate], list[TaskFunction[Any, Any, Any]]]
 
 
-def by_concurrency(app: App, seats: Seats) -> list[TaskFunction[Any, Any, Any]]:
+def by_concurrency(app: App, gate: Gate) -> list[TaskFunction[Any, Any, Any]]:
     @app.task(concurrency=3)
     async def work(key: str) -> None:
-        await seats.sit(key)
+        await gate.run(key)
 
     return [work]
 
 
-def by_key(app: App, seats: Seats) -> list[TaskFunction[Any, Any, Any]]:
+def by_key(app: App, gate: Gate) -> list[TaskFunction[Any, Any, Any]]:
     @app.task(limits=[AtMost(2, by="key")])
     async def work(key: str) -> None:
-        await seats.sit(key)
+        await gate.run(key)
 
     return [work]
 
 
-def by_shared_lane(app: App, seats: Seats) -> list[TaskFunction[Any, Any, Any]]:
+def by_shared_lane(app: App, gate: Gate) -> list[TaskFunction[Any, Any, Any]]:
     @app.task(limits=[AtMost(3, name="gpu")])
     async def train(key: str) -> None:
-        await seats.sit(key)
+        await gate.run(key)
 
     @app.task(limits=[AtMost(3, name="gpu")])
     async def infer(key: str) -> None:
-        await seats.sit(key)
+        await gate.run(key)
 
     return [train, infer]
 
@@ -178,33 +176,33 @@ def by_shared_lane(app: App, seats: Seats) -> list[TaskFunction[Any, Any, Any]]:
     ("setup", "most"),
     [(by_concurrency, {"all": 3}), (by_key, {"x": 2, "y": 2, "z": 2, "all": 6}), (by_shared_lane, {"all": 3})],
 )
-async def test_limits_hold_and_are_used_up(
-    make: Callable[[int], App], seats: Seats, setup: Setup, most: dict[str, int]
+async def test_limits_hold_and_are_fully_used(
+    make: Callable[[int], App], gate: Gate, setup: Setup, most: dict[str, int]
 ) -> None:
     app = make(20)
-    tasks = setup(app, seats)
+    tasks = setup(app, gate)
     async with app.running():
         for task in tasks:
             await task.enqueue_many([{"key": key} for key in "xxxxxxyyyyyyzzzzzz"])
-        await until(lambda: len(seats.sitting) == most["all"])
-        await drain(seats, 18 * len(tasks))
-    assert {key: seats.most[key] for key in most} == most
+        await until(lambda: len(gate.running) == most["all"])
+        await drain(gate, 18 * len(tasks))
+    assert {key: gate.most[key] for key in most} == most
 
 
-async def test_a_key_that_is_held_back_does_not_hold_back_the_others(make: Callable[[int], App], seats: Seats) -> None:
+async def test_key_without_capacity_does_not_delay_other_keys(make: Callable[[int], App], gate: Gate) -> None:
     app = make(3)
-    (work,) = by_key(app, seats)
+    (work,) = by_key(app, gate)
     async with app.running():
         await work.enqueue_many([{"key": "x"}] * 100)
         await work.enqueue("y")
-        await until(lambda: seats.now() == {"x": 2, "y": 1})
-        seats.leave("x")
-        await until(lambda: len(seats.began) == 4)
-        assert seats.now() == {"x": 2, "y": 1}
+        await until(lambda: gate.now() == {"x": 2, "y": 1})
+        gate.release("x")
+        await until(lambda: len(gate.began) == 4)
+        assert gate.now() == {"x": 2, "y": 1}
 
 
 @pytest.mark.parametrize("others_work", [False, True])
-async def test_a_rate_holds_and_is_used_up(make: Callable[[int], App], clock: ManualClock, others_work: bool) -> None:
+async def test_rate_holds_and_is_fully_used(make: Callable[[int], App], clock: ManualClock, others_work: bool) -> None:
     app = make(20)
     began: list[float] = []
     zero = clock.now()
@@ -233,7 +231,7 @@ async def test_a_rate_holds_and_is_used_up(make: Callable[[int], App], clock: Ma
 # -- order
 
 
-async def test_order_of_priority_then_of_adding(make: Callable[[int], App]) -> None:
+async def test_tasks_run_by_priority_then_in_order_of_adding(make: Callable[[int], App]) -> None:
     app = make(1)
     order: list[str] = []
 
@@ -250,7 +248,9 @@ async def test_order_of_priority_then_of_adding(make: Callable[[int], App]) -> N
 
 
 @pytest.mark.parametrize(("waited", "first"), [(539, "high"), (541, "low")])  # nine levels of 60 s
-async def test_aging(make: Callable[[int], App], clock: ManualClock, waited: int, first: str) -> None:
+async def test_long_wait_overtakes_priority(
+    make: Callable[[int], App], clock: ManualClock, waited: int, first: str
+) -> None:
     app = make(1)
     order: list[str] = []
 
@@ -267,7 +267,7 @@ async def test_aging(make: Callable[[int], App], clock: ManualClock, waited: int
     assert order[0] == first
 
 
-async def test_one_slot_is_strict_order_of_due_time_over_all_sources(
+async def test_one_slot_runs_tasks_of_all_sources_in_order_of_due_time(
     make: Callable[[int], App], clock: ManualClock
 ) -> None:
     app = make(1)
@@ -304,36 +304,36 @@ async def test_one_slot_is_strict_order_of_due_time_over_all_sources(
 # -- pause
 
 
-async def test_pause_and_resume_of_a_source(make: Callable[[int], App], seats: Seats) -> None:
+async def test_pause_and_resume_of_a_source(make: Callable[[int], App], gate: Gate) -> None:
     app = make(9)
 
     @app.task
     async def work(key: str) -> None:
-        await seats.sit(key)
+        await gate.run(key)
 
     @app.task
     async def probe() -> None: ...
 
     async with app.running():
         await work.enqueue("before")
-        await until(lambda: seats.began == ["before"])
+        await until(lambda: gate.began == ["before"])
         await app.pause("work", reason="the bank is down")
         leased = await work.enqueue("held")
-        await (await probe.enqueue())  # others go on
-        seats.leave("before")  # and what runs
-        await until(lambda: not seats.sitting)
+        await (await probe.enqueue())  # other sources continue
+        gate.release("before")  # and so do running tasks
+        await until(lambda: not gate.running)
         assert await leased.state() == "ready"
-        assert seats.began == ["before"]
+        assert gate.began == ["before"]
         await app.resume("work")
-        await until(lambda: seats.began == ["before", "held"])
+        await until(lambda: gate.began == ["before", "held"])
 
 
-async def test_pause_and_resume_of_one_key(make: Callable[[int], App], seats: Seats) -> None:
+async def test_pause_and_resume_of_one_key(make: Callable[[int], App], gate: Gate) -> None:
     app = make(9)
-    (work,) = by_key(app, seats)
+    (work,) = by_key(app, gate)
     async with app.running():
         await app.pause("work", key="x")
         await work.enqueue_many([{"key": key} for key in "xy"])
-        await until(lambda: seats.began == ["y"])
+        await until(lambda: gate.began == ["y"])
         await app.resume("work", key="x")
-        await until(lambda: seats.began == ["y", "x"])
+        await until(lambda: gate.began == ["y", "x"])

@@ -1,4 +1,4 @@
-"""What a task says last of its progress is kept, also if it ends in the same moment and the store takes its time."""
+"""The last progress of a task is stored, also if the task ends at once and the store is slow."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from pathlib import Path
 from onthedot import App, current_task
 
 
-async def test_the_last_word_before_the_end_stays_on_record(tmp_path: Path) -> None:
+async def test_last_progress_before_the_end_is_stored(tmp_path: Path) -> None:
     app = App("shop", store=f"sqlite:///{tmp_path}/shop.db")
 
     @app.task

@@ -1,4 +1,4 @@
-"""stopped → starting → running → stopping → stopped: the same at every door."""
+"""stopped → starting → running → stopping → stopped, for every way to run a worker."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left")
 
 @pytest.fixture
 def lines(caplog: pytest.LogCaptureFixture) -> Callable[[], list[tuple[str, str]]]:
-    """What the scheduler's own log said, and all that is worse than INFO."""
+    """Lines of onthedot.scheduler, and all above INFO."""
     caplog.set_level(logging.INFO)
     return lambda: [
         (record.levelname, record.getMessage())
@@ -40,7 +40,7 @@ STARTED, STOPPED = ("INFO", "Scheduler started"), ("INFO", "Scheduler stopped")
 # -- start
 
 
-async def test_the_lines_of_a_life(lines: Callable[[], list[tuple[str, str]]]) -> None:
+async def test_start_and_stop_are_logged_once_each(lines: Callable[[], list[tuple[str, str]]]) -> None:
     scheduler = scheduler_of(Work())
     assert status(scheduler) == "stopped"
     assert await scheduler.stop() is False, "nothing to stop"
@@ -50,11 +50,11 @@ async def test_the_lines_of_a_life(lines: Callable[[], list[tuple[str, str]]]) -
         assert await scheduler.stop() is True
         assert status(scheduler) == "stopped"
         assert await scheduler.stop() is False
-    assert lines() == [STARTED, STOPPED] * 2, "a second stop says nothing"
+    assert lines() == [STARTED, STOPPED] * 2, "a second stop logs nothing"
     assert asyncio.all_tasks() == {asyncio.current_task()}
 
 
-async def test_a_second_start_does_nothing_and_says_so(lines: Callable[[], list[tuple[str, str]]]) -> None:
+async def test_second_start_has_no_effect_and_warns(lines: Callable[[], list[tuple[str, str]]]) -> None:
     work = Work()
     scheduler = scheduler_of(work)
     assert await scheduler.start() is True
@@ -69,7 +69,7 @@ async def test_a_second_start_does_nothing_and_says_so(lines: Callable[[], list[
     assert work.ran() == [1], "one loop, not two"
 
 
-async def test_two_starts_at_once(lines: Callable[[], list[tuple[str, str]]]) -> None:
+async def test_stop_during_start_waits_for_the_start(lines: Callable[[], list[tuple[str, str]]]) -> None:
     scheduler, entered = scheduler_of(Work()), asyncio.Event()
     leased, go = hold(scheduler.runtime.store, "heartbeat"), asyncio.Event()
     leased.append(lambda: (entered.set(), go.wait())[1])
@@ -87,7 +87,7 @@ async def test_two_starts_at_once(lines: Callable[[], list[tuple[str, str]]]) ->
 
 
 def hold(store: Store, verb: str) -> list[Callable[[], Any]]:
-    """What is put into the list is awaited before the next calls of a verb, one each."""
+    """Functions in the returned list are awaited before the next calls of a verb, one per call."""
     pending: list[Callable[[], Any]] = []
     real = getattr(store, verb)
 
@@ -105,7 +105,7 @@ async def refuse(error: Exception) -> None:
 
 
 @pytest.mark.parametrize("verb", ["open", "put_schedules", "heartbeat"])
-async def test_a_start_that_fails_can_be_tried_again(verb: str, lines: Callable[[], list[tuple[str, str]]]) -> None:
+async def test_failed_start_can_be_repeated(verb: str, lines: Callable[[], list[tuple[str, str]]]) -> None:
     work = Work()
     scheduler = scheduler_of(work)
     scheduler.add_task(Task("work", {"n": 1}))
@@ -120,7 +120,7 @@ async def test_a_start_that_fails_can_be_tried_again(verb: str, lines: Callable[
     assert lines() == [STARTED, STOPPED]
 
 
-async def test_a_start_that_is_cancelled_leaves_stopped() -> None:
+async def test_cancelled_start_leaves_stopped() -> None:
     scheduler, never = scheduler_of(Work()), asyncio.Event()
     hold(scheduler.runtime.store, "heartbeat").append(never.wait)
     with pytest.raises(TimeoutError):
@@ -150,7 +150,7 @@ async def test_start_while_stopping_is_refused() -> None:
     await scheduler.stop()
 
 
-async def test_two_stops_share_one_end(lines: Callable[[], list[tuple[str, str]]]) -> None:
+async def test_several_stops_wait_for_the_same_stop(lines: Callable[[], list[tuple[str, str]]]) -> None:
     work = Work(gated=True)
     scheduler = scheduler_of(work)
     scheduler.add_task(Task("work"))
@@ -159,7 +159,7 @@ async def test_two_stops_share_one_end(lines: Callable[[], list[tuple[str, str]]
     stops = [asyncio.ensure_future(scheduler.stop()) for _ in range(3)]
     await every_chance()
     assert not any(stop.done() for stop in stops)
-    stops[0].cancel()  # who asked first may give up: the others still get their end
+    stops[0].cancel()  # the first caller gives up: the others still wait for the stop
     work.gate.set()
     ends = await asyncio.gather(*stops, return_exceptions=True)
     assert isinstance(ends[0], asyncio.CancelledError)
@@ -169,8 +169,8 @@ async def test_two_stops_share_one_end(lines: Callable[[], list[tuple[str, str]]
 
 
 @pytest.mark.parametrize("steps", range(8))
-async def test_nothing_starts_from_the_first_moment_of_stop(steps: int) -> None:
-    """Wherever the loop is when stop() is called: what has not begun goes back, uncounted."""
+async def test_no_task_starts_after_stop_is_called(steps: int) -> None:
+    """Wherever the loop is when stop() is called: queued tasks are requeued, uncounted."""
     work = Work(count=3, gated=True)
     scheduler = scheduler_of(work)
     handles = [scheduler.add_task(Task("work", {"n": n})) for n in range(30)]
@@ -190,7 +190,7 @@ async def test_nothing_starts_from_the_first_moment_of_stop(steps: int) -> None:
     assert {handle.info().attempt for handle in handles} == {1}
 
 
-async def test_after_the_stop_timeout_the_running_go_back_uncounted() -> None:
+async def test_running_tasks_are_requeued_uncounted_after_the_stop_timeout() -> None:
     work = Work(gated=True)
     scheduler = scheduler_of(work, stop_timeout=0.05)
     handle = scheduler.add_task(Task("work", {"n": 1}))
@@ -205,7 +205,7 @@ async def test_after_the_stop_timeout_the_running_go_back_uncounted() -> None:
     assert (work.ran(), work.done(), handle.info().attempt) == ([1, 1], [1], 1)
 
 
-async def test_a_thread_that_does_not_return_does_not_hold_up_a_stop_with_a_timeout() -> None:
+async def test_thread_that_does_not_return_does_not_delay_a_stop_with_timeout() -> None:
     gate, inside = threading.Event(), threading.Event()
 
     class Stuck(BaseTaskConsumer):
@@ -236,7 +236,7 @@ async def test_stop_on_another_loop_is_refused() -> None:
     assert await scheduler.stop() is True
 
 
-def test_one_loop_after_the_other() -> None:
+def test_scheduler_runs_on_one_loop_after_the_other() -> None:
     scheduler = scheduler_of()
 
     async def once(n: int) -> None:
@@ -252,7 +252,7 @@ def test_one_loop_after_the_other() -> None:
         asyncio.run(once(n))
 
 
-def test_a_loop_that_was_closed_over_it_is_no_obstacle() -> None:
+def test_scheduler_starts_again_after_its_loop_was_closed() -> None:
     """asyncio.run() ended without stop(), as after an error in the user's main()."""
     scheduler = scheduler_of()
 
@@ -271,7 +271,7 @@ def test_a_loop_that_was_closed_over_it_is_no_obstacle() -> None:
     asyncio.run(again())
 
 
-# -- when the loop fails
+# -- failures of the loop
 
 
 async def test_what_no_retry_mends_ends_it(lines: Callable[[], list[tuple[str, str]]]) -> None:
@@ -287,8 +287,8 @@ async def test_what_no_retry_mends_ends_it(lines: Callable[[], list[tuple[str, s
     assert scheduler.status()["last_error"] == "StoreRefused: schema 7 is newer: upgrade onthedot"
     assert await scheduler.stop() is False
     await every_chance()
-    assert asyncio.all_tasks() == {asyncio.current_task()}, "ended means ended"
-    assert await scheduler.start() is True, "once a person has mended it"
+    assert asyncio.all_tasks() == {asyncio.current_task()}, "nothing is left running"
+    assert await scheduler.start() is True, "after the cause was fixed"
     await until(handle.done)
     await scheduler.stop()
     assert work.done() == [1]

@@ -1,4 +1,4 @@
-"""What becomes of a run: retries and controls, timeouts, the context."""
+"""Outcomes of runs: retries and controls, timeouts, the context."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ async def has_state(handle: AsyncTaskHandle[Any], *states: str) -> bool:
 
 
 def scripted(app: App, script: Script, options: TaskOptions) -> tuple[Any, list[TaskContext]]:
-    """A task that raises what the script says, run after run, and then succeeds; and the contexts of its runs."""
+    """A task that raises the errors of the script, one per run, then succeeds; and the contexts of its runs."""
     runs: list[TaskContext] = []
 
     @app.task(**options)
@@ -49,7 +49,7 @@ def scripted(app: App, script: Script, options: TaskOptions) -> tuple[Any, list[
 
 
 async def play(clock: ManualClock, handle: AsyncTaskHandle[Any], runs: list[Any]) -> list[float]:
-    """Turns the clock from run to run until the end; answers with the seconds between them."""
+    """Advances the clock from run to run until the end; returns the seconds between them."""
     pauses = []
     while True:
         await until(lambda: has_state(handle, "scheduled", "succeeded", "failed", "cancelled"))
@@ -60,14 +60,14 @@ async def play(clock: ManualClock, handle: AsyncTaskHandle[Any], runs: list[Any]
         pauses.append(pause.total_seconds())
         clock.advance(pause / timedelta(milliseconds=1) - 1)
         await every_chance()
-        assert len(runs) == so_far, "it came early"
+        assert len(runs) == so_far, "it ran early"
         clock.advance(1)
         await until(lambda so_far=so_far: len(runs) > so_far)
 
 
 THRICE: TaskOptions = {"max_retries": 3, "backoff": [1, 5]}
 ENDS: dict[str, tuple[TaskOptions, Script, str, list[float], str]] = {
-    # options, what the runs raise, the end, the pauses between runs, the words about it
+    # options, errors of the runs, final state, pauses between runs, text of the error
     "succeeds": ({}, [], "succeeded", [], ""),
     "no retries by default": ({}, [OSError("gone")], "failed", [], "gone"),
     "a list of pauses": (THRICE, [OSError] * 3, "succeeded", [1, 5, 5], ""),
@@ -93,7 +93,7 @@ ENDS: dict[str, tuple[TaskOptions, Script, str, list[float], str]] = {
 
 
 @pytest.mark.parametrize(("options", "script", "state", "pauses", "words"), ENDS.values(), ids=ENDS.keys())
-async def test_ends(
+async def test_errors_lead_to_outcomes(
     app: App, clock: ManualClock, options: TaskOptions, script: Script, state: str, pauses: list[float], words: str
 ) -> None:
     act, runs = scripted(app, script, options)
@@ -104,7 +104,7 @@ async def test_ends(
         assert info.state == state
         assert words in (info.error.message if info.error else info.reason)
         assert len(runs) == len(pauses) + 1
-        assert await (await act.enqueue()) == "done"  # nothing of it harms the next one
+        assert await (await act.enqueue()) == "done"  # the next task is not affected
 
 
 async def test_the_default_backoff_doubles_from_five_seconds(app: App, clock: ManualClock) -> None:
@@ -115,7 +115,7 @@ async def test_the_default_backoff_doubles_from_five_seconds(app: App, clock: Ma
         assert 0.9 * nominal <= pause <= 1.1 * nominal
 
 
-async def test_a_retry_knows_what_was_before(app: App, clock: ManualClock) -> None:
+async def test_retry_has_the_history_of_earlier_runs(app: App, clock: ManualClock) -> None:
     act, runs = scripted(app, [OSError("first"), Snooze(1), OSError("second")], {"max_retries": 2, "backoff": [1]})
     async with app.running():
         handle = await act.enqueue()
@@ -133,13 +133,13 @@ async def test_a_retry_knows_what_was_before(app: App, clock: ManualClock) -> No
 @pytest.mark.parametrize(
     ("control", "state"), [(Snooze(9), "scheduled"), (Reject("r"), "failed"), (Cancel(), "cancelled")]
 )
-async def test_except_exception_does_not_eat_a_control(app: App, control: BaseException, state: str) -> None:
+async def test_except_exception_does_not_catch_a_control(app: App, control: BaseException, state: str) -> None:
     @app.task
     async def careful() -> None:
         try:
             raise control
         except Exception:
-            pytest.fail("eaten")
+            pytest.fail("caught")
 
     async with app.running():
         handle = await careful.enqueue()
@@ -166,7 +166,7 @@ async def test_failures_are_logged_once_when_final(
 # -- timeouts
 
 
-async def test_a_timeout_cancels_and_is_a_failure_like_others(app: App, clock: ManualClock) -> None:
+async def test_timeout_cancels_the_run_and_counts_as_failure(app: App, clock: ManualClock) -> None:
     began: list[int] = []
     cleaned: list[datetime | None] = []
 
@@ -197,7 +197,7 @@ async def test_a_timeout_cancels_and_is_a_failure_like_others(app: App, clock: M
     assert (error.message, error.attempt) == ("no result after 30 s", 2)
 
 
-async def test_a_run_that_ends_in_time_leaves_no_timer(clock: ManualClock) -> None:
+async def test_run_that_ends_in_time_leaves_no_timer(clock: ManualClock) -> None:
     app = App("quick", store="memory://", task_timeout=30)
 
     @app.task
@@ -211,7 +211,7 @@ async def test_a_run_that_ends_in_time_leaves_no_timer(clock: ManualClock) -> No
         assert clock.next_timer() is None
 
 
-async def test_a_task_may_answer_a_cancel_with_a_result(app: App) -> None:
+async def test_cancelled_task_may_return_a_result(app: App) -> None:
     @app.task
     async def polite() -> str:
         try:
@@ -230,7 +230,7 @@ async def test_a_task_may_answer_a_cancel_with_a_result(app: App) -> None:
 # -- the context
 
 
-async def test_what_a_task_knows_of_itself(app: App, clock: ManualClock) -> None:
+async def test_context_describes_the_task(app: App, clock: ManualClock) -> None:
     @app.task(tags=("eu",), max_retries=2)
     async def look(x: int, y: str = "why") -> None:
         seen.append(current_task())
@@ -267,16 +267,16 @@ async def test_log_lines_of_a_task_carry_its_fields(app: App, caplog: pytest.Log
         handle = await talk.enqueue()
         await handle
         worker = (await handle.info()).worker
-    said = {each.getMessage().partition(" in ")[0]: each.__dict__ for each in caplog.records}
+    fields_by_line = {each.getMessage().partition(" in ")[0]: each.__dict__ for each in caplog.records}
     for line in ("hello", f"[done] task {handle.uuid} from talk"):
-        fields = {name: said[line].get(name) for name in ("name", "uuid", "source", "attempt", "worker")}
+        fields = {name: fields_by_line[line].get(name) for name in ("name", "uuid", "source", "attempt", "worker")}
         assert fields == {
             "name": "onthedot.task", "uuid": handle.uuid, "source": "talk", "attempt": 1, "worker": worker,
         }  # fmt: skip
 
 
 @pytest.mark.parametrize("where", ["loop", "thread"])
-async def test_what_a_task_sets_is_not_seen_by_the_next(app: App, where: str) -> None:
+async def test_context_variables_of_a_task_are_not_visible_to_the_next(app: App, where: str) -> None:
     mark = contextvars.ContextVar("mark", default="clean")
 
     def in_thread(text: str) -> str:
@@ -293,7 +293,7 @@ async def test_what_a_task_sets_is_not_seen_by_the_next(app: App, where: str) ->
         assert {await handle for handle in handles} == {"clean"}
 
 
-async def test_progress_can_be_seen_while_it_runs_and_after(app: App) -> None:
+async def test_progress_is_visible_during_and_after_the_run(app: App) -> None:
     go_on = asyncio.Event()
 
     @app.task

@@ -1,4 +1,4 @@
-"""Schedules at work: which windows run, when, and what is said of those that do not."""
+"""Windows of schedules: which run, when, and which log lines the others leave."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from tests.support.consumers import Work, scheduler_of
 from tests.support.waits import every_chance, until
 
 
-async def test_a_schedule_fires_on_its_grid(app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_schedule_fires_on_its_grid(app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     begin, nominal = clock.moment(), list[datetime]()
 
@@ -26,7 +26,7 @@ async def test_a_schedule_fires_on_its_grid(app: App, clock: ManualClock, caplog
 
     assert not hasattr(tick, "delay")
     async with app.running():
-        for number, late in enumerate((0, 700, 0), 1):  # looked at late, and still on the grid
+        for number, late in enumerate((0, 700, 0), 1):  # fired late, and still on the grid
             clock.advance(number * 5_000 - (clock.moment() - begin) / timedelta(milliseconds=1) + late)
             await until(lambda number=number: len(nominal) == number)
         assert app.status()["scheduled_count"] == 1
@@ -35,7 +35,7 @@ async def test_a_schedule_fires_on_its_grid(app: App, clock: ManualClock, caplog
     assert "[due] schedule tick at 2026-01-01T00:00:10+00:00" in caplog.messages
 
 
-async def test_a_schedule_declared_after_the_start_is_picked_up(app: App, clock: ManualClock, ran: list[Any]) -> None:
+async def test_schedule_declared_after_the_start_fires(app: App, clock: ManualClock, ran: list[Any]) -> None:
     async with app.running():
 
         @app.schedule(schedule=IntervalSchedule(interval=5))
@@ -47,14 +47,14 @@ async def test_a_schedule_declared_after_the_start_is_picked_up(app: App, clock:
         await until(lambda: ran == [1])
 
 
-# -- windows that come while a run is still alive
+# -- windows during a run
 
 
 @pytest.mark.parametrize(
     ("overlap", "at_once", "windows"),
     [("skip", 1, [5, 20]), ("allow", 3, [5, 10, 15, 20]), ("queue", 1, [5, 10, 15, 20])],
 )
-async def test_overlap(
+async def test_overlapping_windows_follow_the_rule(
     app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture, overlap: Any, at_once: int, windows: list[int]
 ) -> None:
     caplog.set_level(logging.INFO)
@@ -93,7 +93,7 @@ async def test_overlap(
     assert skipped == [("WARNING", "[skipped] schedule tick: overlap")] * (4 - len(windows))
 
 
-async def test_several_windows_at_once_are_told_with_their_count(
+async def test_several_skipped_windows_are_logged_with_their_count(
     app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture
 ) -> None:
     @app.schedule(schedule=IntervalSchedule(interval=5, catch_up="all"))
@@ -110,7 +110,7 @@ async def test_several_windows_at_once_are_told_with_their_count(
 QUEUED = IntervalSchedule(interval=5, overlap="queue")
 
 
-def test_a_queue_takes_the_one_lane_of_a_task(app: App) -> None:
+def test_queued_schedule_uses_the_only_lane_of_a_task(app: App) -> None:
     both = r"schedule 'work': overlap='queue'.* '@bank'"
     with pytest.raises(BadSchedule, match=both):
 
@@ -127,8 +127,8 @@ def test_a_queue_takes_the_one_lane_of_a_task(app: App) -> None:
         scheduler_of(Limited())
 
 
-async def test_a_queue_is_of_the_schedule_only(app: App, clock: ManualClock) -> None:
-    """What is added by hand neither waits for it nor holds it up; another limit of the source holds as ever."""
+async def test_queue_of_a_schedule_does_not_limit_other_tasks(app: App, clock: ManualClock) -> None:
+    """Tasks added by hand neither wait for the queue nor delay it; other limits of the source hold."""
     gate, inside = asyncio.Event(), 0
 
     @app.task(schedule=QUEUED, concurrency=3)
@@ -151,15 +151,15 @@ async def test_a_queue_is_of_the_schedule_only(app: App, clock: ManualClock) -> 
         await until(lambda: not app.status()["queue_count"] and not inside)
 
 
-# -- windows that pass unseen
+# -- missed windows
 
 
 @pytest.mark.parametrize(
-    ("catch_up", "ran", "told"),
+    ("catch_up", "ran", "count"),
     [("latest", [300], " (4 windows)"), ("none", [], " (5 windows)"), ("all", [60, 120, 180, 240, 300], "")],
 )
-async def test_missed_windows(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture, catch_up: Any, ran: list[int], told: str
+async def test_missed_windows_follow_catch_up(
+    clock: ManualClock, caplog: pytest.LogCaptureFixture, catch_up: Any, ran: list[int], count: str
 ) -> None:
     begin, nominal = clock.moment(), list[datetime]()
     app = App("shop", store="memory://", stop_timeout=0)
@@ -172,15 +172,17 @@ async def test_missed_windows(
     with app.override(clock=clock):
         async with app.running():
             await until(lambda: app.status()["scheduled_count"])
-        clock.advance(330_000)  # nobody works meanwhile
+        clock.advance(330_000)  # no worker runs meanwhile
         async with app.running():
             await every_chance()
             await until(lambda: len(nominal) == len(ran))
     assert nominal == [begin + timedelta(seconds=seconds) for seconds in ran]
-    assert caplog.messages == ([f"[skipped] schedule tick: grace{told}"] if told else [])
+    assert caplog.messages == ([f"[skipped] schedule tick: grace{count}"] if count else [])
 
 
-async def test_one_missed_window_needs_no_count(app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
+async def test_one_missed_window_is_logged_without_count(
+    app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture
+) -> None:
     @app.schedule(schedule=IntervalSchedule(interval=60, catch_up="none", grace=10))
     async def tick() -> None: ...
 
@@ -190,7 +192,7 @@ async def test_one_missed_window_needs_no_count(app: App, clock: ManualClock, ca
     assert caplog.messages == ["[skipped] schedule tick: grace"]
 
 
-async def test_windows_that_pass_during_a_pause(app: App, caplog: pytest.LogCaptureFixture) -> None:
+async def test_windows_during_a_pause_are_skipped(app: App, caplog: pytest.LogCaptureFixture) -> None:
     @app.schedule(schedule=IntervalSchedule(interval=60, catch_up="all"))
     async def tick() -> None: ...
 

@@ -1,4 +1,4 @@
-"""What becomes of runs when an app stops, or has very many of them."""
+"""Runs when an app stops, and when it has very many of them."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ from tests.support.waits import SOON, until
 
 @pytest.fixture
 def patient() -> Iterator[App]:
-    """By the real clock; its stop waits."""
+    """Uses the system clock; its stop waits."""
     app = App("patient", store="memory://", stop_timeout=SOON)
     with app.override(store="memory://"):
         yield app
 
 
 @pytest.mark.parametrize("suspends", [True, False])
-async def test_stop_gives_back_what_has_not_begun_and_lets_the_rest_finish(patient: App, suspends: bool) -> None:
+async def test_stop_requeues_queued_tasks_and_lets_running_tasks_finish(patient: App, suspends: bool) -> None:
     app = patient
     began: list[int] = []
     ended: list[int] = []
@@ -52,7 +52,7 @@ async def test_stop_gives_back_what_has_not_begun_and_lets_the_rest_finish(patie
     assert {(info.reason, info.attempt, info.started_at) for info in infos[len(began) :]} == {("shutdown", 1, None)}
 
 
-async def test_after_stop_timeout_what_runs_is_cancelled_and_goes_back_uncounted() -> None:
+async def test_running_tasks_are_cancelled_and_requeued_uncounted_after_stop_timeout() -> None:
     app = App("stop", store="memory://", stop_timeout=0.02)
     began: list[str] = []
     cancelled: list[str] = []
