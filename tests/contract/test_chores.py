@@ -157,6 +157,8 @@ async def test_chores_come_in_the_order_in_which_they_became_chores(
 
 
 async def test_tasks_of_unknown_sources_are_chores_in_a_private_store(store: Store, worker: Worker) -> None:
+    if store.traits.shared:
+        pytest.skip("another worker of a shared store may know the source")
     await worker.heartbeat()
     mine, unasked, stray, later = await add(store, task("a"), task("b"), task("c"), task("c", after=1000))
     claimed = await worker.claim("a", known=frozenset({"a", "b"}))

@@ -209,6 +209,8 @@ class Stores(RuleBasedStateMachine):
 
     def claim_with(self, session: str, outcomes: list[Outcome], requested: Any) -> None:
         pools, suspects, known = requested
+        if self.store.traits.shared:  # only a private store has strays
+            known = None
         self.numbers[session] += 1
         self.last_ask[session] = ClaimRequest(self.numbers[session], pools, suspects, known)
         self.turn(session, outcomes, self.last_ask[session])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
-BUT = "but then others may read and change tasks"
+UNVERIFIED = "but then others may read and change tasks"
 
 
 class TlsAdvice(NamedTuple):
@@ -34,6 +34,6 @@ def tls_advice(text: str, ways: TlsAdvice) -> str | None:
         return None
     for word, advice in _WORDS:
         if word in text:
-            off = f"or {ways.off}, {BUT}"
+            off = f"or {ways.off}, {UNVERIFIED}"
             return advice.format(ca=ways.ca, ours=ways.ours, off=off)
     return None

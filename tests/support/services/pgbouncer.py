@@ -38,7 +38,7 @@ class Pooled(Service):
     def left(self) -> list[tuple[object, ...]]:
         """Clients of the pooler; its connections to the server do not count."""
         ours = [row for row in self.clients() if row[1] == DATABASE]
-        return ours[len(self._kept()) :]
+        return ours[len(self.kept_pids()) :]
 
     def clients(self) -> list[tuple[object, ...]]:
         with psycopg.connect(self._admin, autocommit=True) as connection:

@@ -21,35 +21,23 @@ from typing import Any
 import pytest
 
 from onthedot.clock.protocol import Clock
-from onthedot.stores.postgres import PostgresStore
-from onthedot.stores.postgres.connections import PostgresConnection
-from onthedot.stores.postgres.notifier import Notifier
-from onthedot.stores.postgres.store import _Here
+from onthedot.stores.postgres import PostgresAddress, PostgresStore
+from onthedot.stores.postgres.connections import PostgresConnections
 from tests.support.services.postgres_server import Server
 from tests.support.services.programs import Missing, give_up
 
 
-class KeptConnection(PostgresConnection):
-    """Stays open between tests: the first calls of a connection take a hundred times as long as later ones."""
+class KeptConnections(PostgresConnections):
+    """Stay open between tests: the first calls of a connection take a hundred times as long as later ones."""
 
     async def close(self) -> None: ...
 
+    async def close_all(self) -> None:
+        await super().close()
+
 
 class KeptStore(PostgresStore):
-    """A store on connections that stay open; it has its own one for hints."""
-
-    def __init__(self, url: str, clock: Clock, name: str, lines: dict[str, KeptConnection]) -> None:
-        super().__init__(url, clock, name)
-        self._lines = lines
-
-    async def open(self) -> None:
-        loop = asyncio.get_running_loop()
-        if loop not in self._here:
-            here = self._here[loop] = _Here(self.address, self._name)
-            for name in ("turn", "add", "beat", "look"):
-                setattr(here, name, self._lines.setdefault(name, KeptConnection(self.address)))
-            here.hearing = Notifier(self.address, self._name, here.beat)
-        await super().open()
+    """A store on such connections."""
 
 
 class Service:
@@ -62,17 +50,23 @@ class Service:
         self.direct = url  # the connection of the owner
         self.server = server
         self.runner = asyncio.Runner()  # for tests that share connections
-        self._lines: dict[str, KeptConnection] = {}
+        self._kept: KeptConnections | None = None
         self._numbers = count(1)
         self._connection: Any = None
 
     def store(self, clock: Clock, app: str) -> KeptStore:
         """A store for the event loop of `runner`."""
-        return KeptStore(self.url, clock, app, self._lines)
+        return KeptStore(self.url, clock, app, self._connections)
 
-    def _kept(self) -> list[int]:
-        connections = [line._connection for line in self._lines.values()]
-        return [connection.get_server_pid() for connection in connections if connection is not None]
+    def _connections(self, address: PostgresAddress) -> KeptConnections:
+        if self._kept is None:
+            self._kept = KeptConnections(address)
+        return self._kept
+
+    def kept_pids(self) -> list[int]:
+        """The server processes of connections that stay open."""
+        connections = self._kept.all if self._kept is not None else ()
+        return [connection.server_pid for connection in connections if connection.server_pid is not None]
 
     def new_app(self) -> str:
         return f"app{os.getpid()}-{next(self._numbers)}"
@@ -101,13 +95,13 @@ class Service:
     def close(self) -> None:
         if self._connection is not None:
             self._connection.close()
-        for line in self._lines.values():
-            self.runner.run(PostgresConnection.close(line))
+        if self._kept is not None:
+            self.runner.run(self._kept.close_all())
         self.runner.close()
 
     def left(self) -> list[tuple[Any, ...]]:
         """Connections of stores that are still open."""
-        return self.ask(LEFT, self._kept())
+        return self.ask(LEFT, self.kept_pids())
 
     def clean(self, app: str) -> None:
         """Checks that all connections are closed, and deletes all rows of an app."""

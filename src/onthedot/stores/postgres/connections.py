@@ -1,4 +1,4 @@
-"""Connections: one for each kind of call and each event loop, made when first needed, and again after it broke."""
+"""Connections: one per kind of call and event loop, opened when first needed and again after a failure."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from importlib import import_module
 from typing import Any, TypeAlias, TypeVar
 
 from onthedot.errors import StoreRefused, StoreUnavailable
-from onthedot.stores.postgres.errors import explained, is_lost, is_withdrawn
+from onthedot.stores.postgres.errors import is_lost, is_withdrawn, translate
 from onthedot.stores.postgres.tls import tls_of
 from onthedot.stores.postgres.url import PostgresAddress
 
 T = TypeVar("T")
-Connection: TypeAlias = Any  # asyncpg says nothing about its types
+Connection: TypeAlias = Any  # asyncpg has no type information
 
-CONNECT = 5.0  # seconds to reach the server
-ANSWER = 6.0  # seconds for an answer: a link that went silent must not hold a worker; locks give up after 4 s
-LOOK = 15.0  # for one who only looks, perhaps at much
-_TRIES = 5  # of a call that the server took back
+CONNECT_TIMEOUT = 5.0  # seconds
+ANSWER_TIMEOUT = 6.0  # seconds; a dead connection must not block a worker, and locks are given up after 4 s
+READ_TIMEOUT = 15.0  # seconds; a read may be large
+_TRIES = 5  # of a call that the server withdrew
 
 
-async def connect(address: PostgresAddress, answer: float = LOOK) -> Connection:
+async def connect(address: PostgresAddress, timeout: float = READ_TIMEOUT) -> Connection:
     try:
         asyncpg: Any = import_module("asyncpg")
     except ImportError:
@@ -30,71 +30,78 @@ async def connect(address: PostgresAddress, answer: float = LOOK) -> Connection:
     try:
         return await asyncpg.connect(
             address.dsn,
-            timeout=CONNECT,
-            command_timeout=answer,
+            timeout=CONNECT_TIMEOUT,
+            command_timeout=timeout,
             statement_cache_size=address.statement_cache_size,
             ssl=tls_of(address),
             server_settings={"application_name": "onthedot"},
         )
     except (OSError, TimeoutError, asyncpg.PostgresError, asyncpg.InterfaceError, ValueError) as error:
-        raise _unreached(error, address) from error
+        raise _connect_error(error, address) from error
 
 
-def _unreached(error: Exception, address: PostgresAddress) -> Exception:
-    if isinstance(error, ValueError) and not isinstance(error, OSError):  # one of TLS is both
+def _connect_error(error: Exception, address: PostgresAddress) -> Exception:
+    if isinstance(error, ValueError) and not isinstance(error, OSError):  # an error of TLS is both
         return StoreRefused(f"{address.where} cannot be read as an address: {error}")
-    return explained(error, address.where)
+    return translate(error, address.where)
 
 
 class PostgresConnection:
     """One connection, one call at a time."""
 
-    def __init__(self, address: PostgresAddress, answer: float = ANSWER) -> None:
+    def __init__(self, address: PostgresAddress, timeout: float = ANSWER_TIMEOUT) -> None:
         self._address = address
-        self._answer = answer
-        self.on_timeout: Callable[[], object] = bool  # told of an answer that did not come
+        self._timeout = timeout
+        self.on_timeout: Callable[[], object] | None = None
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
 
+    @property
+    def server_pid(self) -> int | None:
+        """The process of the server behind it; None: not connected."""
+        return None if self._connection is None else self._connection.get_server_pid()
+
     async def row(self, query: str, *args: Any) -> Any:
-        return await self._ask(lambda connection: connection.fetchrow(query, *args))
+        return await self._call(lambda connection: connection.fetchrow(query, *args))
 
     async def rows(self, query: str, *args: Any) -> Sequence[Any]:
-        answer: Sequence[Any] = await self._ask(lambda connection: connection.fetch(query, *args))
-        return answer
+        rows: Sequence[Any] = await self._call(lambda connection: connection.fetch(query, *args))
+        return rows
 
     async def with_connection(self, work: Callable[[Connection], Awaitable[T]]) -> T:
-        """The connection itself, for a while."""
-        answer: T = await self._ask(work)
+        """Run several calls on the connection itself."""
+        answer: T = await self._call(work)
         return answer
 
-    async def _ask(self, call: Callable[[Any], Any]) -> Any:
-        """Every call may be repeated: once if the connection proves broken, more often if the server took it back."""
+    async def _call(self, call: Callable[[Any], Any]) -> Any:
+        """Every call can be repeated: once if the connection proves broken, more often if the server withdrew it."""
         async with self._lock:
-            for left in reversed(range(_TRIES)):
-                fresh = await self._open()
+            for tries_left in reversed(range(_TRIES)):
+                is_new = await self._open()
                 assert self._connection is not None
                 try:
                     return await call(self._connection)
+                except TimeoutError as error:
+                    self.drop()
+                    if self.on_timeout is not None:
+                        self.on_timeout()
+                    raise translate(error, self._address.where) from error
                 except Exception as error:
-                    lost = is_lost(error) or isinstance(error, TimeoutError)
+                    lost = is_lost(error)
                     if lost:
                         self.drop()
-                    if isinstance(error, TimeoutError):
-                        self.on_timeout()
-                    again = is_withdrawn(error) or (lost and not fresh and not isinstance(error, TimeoutError))
-                    if not left or not again:
-                        raise explained(error, self._address.where) from error
-                except BaseException:  # cancelled in mid-call: the answer would come to the next who asks
+                    if not tries_left or not (is_withdrawn(error) or (lost and not is_new)):
+                        raise translate(error, self._address.where) from error
+                except BaseException:  # cancelled during the call: its answer must not reach the next caller
                     self.drop()
                     raise
         raise StoreUnavailable(f"{self._address.where}: no answer")
 
     async def _open(self) -> bool:
-        """True: it is a new one."""
+        """True: it is a new connection."""
         if self._connection is not None and not self._connection.is_closed():
             return False
-        self._connection = await connect(self._address, self._answer)
+        self._connection = await connect(self._address, self._timeout)
         return True
 
     def drop(self) -> None:
@@ -107,22 +114,31 @@ class PostgresConnection:
             self.drop()
 
     async def close(self) -> None:
-        connection, self._connection = self._connection, None
+        connection = self._connection
+        self._connection = None
         if connection is not None and not connection.is_closed():
             with suppress(Exception):
                 await connection.close(timeout=2)
 
 
 class PostgresConnections:
-    """The lines of one event loop: a slow page never stops the queue, and nothing stops a beat."""
+    """The connections of one event loop: a slow read never delays the queue, and nothing delays a heartbeat."""
 
     def __init__(self, address: PostgresAddress) -> None:
-        self.users: int = 0
         self.turn: PostgresConnection = PostgresConnection(address)
         self.add: PostgresConnection = PostgresConnection(address)
-        self.beat: PostgresConnection = PostgresConnection(address)  # and hints, which are as short
-        self.look: PostgresConnection = PostgresConnection(address, LOOK)
-        self.all: tuple[PostgresConnection, ...] = (self.turn, self.add, self.beat, self.look)
+        self.heartbeat: PostgresConnection = PostgresConnection(address)  # also sends hints, which are as short
+        self.reads: PostgresConnection = PostgresConnection(address, READ_TIMEOUT)
+        self.all: tuple[PostgresConnection, ...] = (self.turn, self.add, self.heartbeat, self.reads)
+
+    def on_timeout(self, callback: Callable[[], object]) -> None:
+        """callback: called when an answer did not arrive in time."""
+        for connection in self.all:
+            connection.on_timeout = callback
+
+    def drop_idle(self) -> None:
+        for connection in self.all:
+            connection.drop_idle()
 
     async def close(self) -> None:
         for connection in self.all:

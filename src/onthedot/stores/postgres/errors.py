@@ -1,4 +1,4 @@
-"""What Postgres complains about, in words that say what to do."""
+"""Errors of Postgres as errors of the store: what happened, and what to do next."""
 
 from __future__ import annotations
 
@@ -6,11 +6,11 @@ import asyncio
 from typing import Any
 
 from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
-from onthedot.stores.postgres.tls import NO_TLS, WANTS_TLS, WAYS
+from onthedot.stores.postgres.tls import NEEDS_TLS, NO_TLS, TLS_ADVICE
 from onthedot.stores.tls_advice import tls_advice
 
-_AGAIN = ("40001", "40P01")  # the server took it back so that others could go on
-_GONE = ("57P01", "57P02", "57P03", "08")  # the connection is of no use any more
+_WITHDRAWN = ("40001", "40P01")  # serialization failure, deadlock: the call can be repeated
+_LOST = ("57P01", "57P02", "57P03", "08")  # the connection is closed by the server
 
 
 def code_of(error: BaseException) -> str:
@@ -18,42 +18,44 @@ def code_of(error: BaseException) -> str:
 
 
 def is_lost(error: BaseException) -> bool:
-    """The connection broke: what became of the call is not known, and it may be repeated on another one."""
+    """The connection broke. The outcome of the call is unknown; it can be repeated on another connection."""
     if isinstance(error, ConnectionError | EOFError | asyncio.IncompleteReadError):
         return True
-    return type(error).__name__ in _BROKEN or code_of(error).startswith(_GONE)
+    return type(error).__name__ in _BROKEN or code_of(error).startswith(_LOST)
 
 
 def is_withdrawn(error: BaseException) -> bool:
-    return code_of(error) in _AGAIN
+    """The server rolled the call back in favour of another."""
+    return code_of(error) in _WITHDRAWN
 
 
-def explained(error: BaseException, where: str) -> Exception:
+def translate(error: BaseException, where: str) -> Exception:
+    """The error to raise. where: the server, for the message."""
     code = code_of(error)
-    if advice := _about_tls(str(error)):
-        return StoreRefused(f"{where}: {_words(error)}; {advice}")
+    if advice := _tls_advice(str(error)):
+        return StoreRefused(f"{where}: {_text(error)}; {advice}")
     for known, (kind, advice) in _ADVICE.items():
         if code.startswith(known):
-            return kind(f"{where}: {_words(error)}; {advice}")
-    if code.startswith("22"):  # something in what was handed in
-        return ValueError(f"Postgres cannot store it: {_words(error)}")
+            return kind(f"{where}: {_text(error)}; {advice}")
+    if code.startswith("22"):  # data exception: a value that Postgres cannot represent
+        return ValueError(f"Postgres cannot store it: {_text(error)}")
     if code and not is_lost(error):
-        return StoreRefused(f"{where}: {_words(error)} ({code})")
+        return StoreRefused(f"{where}: {_text(error)} ({code})")
     if isinstance(error, OSError | TimeoutError) or is_lost(error):
-        doubts = "nothing was acknowledged; is it running, and is the address right?"
-        return StoreUnavailable(f"{where}: {_words(error) or 'no answer'}; {doubts}")
+        question = "nothing was acknowledged; is it running, and is the address right?"
+        return StoreUnavailable(f"{where}: {_text(error) or 'no answer'}; {question}")
     return error if isinstance(error, Exception) else StoreUnavailable(f"{where}: {error}")
 
 
-def _about_tls(text: str) -> str | None:
+def _tls_advice(text: str) -> str | None:
     if "rejected SSL upgrade" in text:
         return NO_TLS
     if "no pg_hba.conf entry" in text and text.endswith(("no encryption", "SSL off")):
-        return WANTS_TLS
-    return tls_advice(text, WAYS)
+        return NEEDS_TLS
+    return tls_advice(text, TLS_ADVICE)
 
 
-def _words(error: BaseException) -> str:
+def _text(error: BaseException) -> str:
     detail: Any = getattr(error, "detail", None)
     return f"{error} ({detail})" if detail else str(error)
 
@@ -70,7 +72,7 @@ _ADVICE: dict[str, tuple[type[StoreError], str]] = {
     "40": (StoreBusy, "the server withdrew it for others; nothing was written, try again"),
     "57014": (StoreBusy, "it took too long; nothing was written, try again"),
     "53300": (StoreBusy, "the server has no connection left: raise max_connections, or put a pooler before it"),
-    "53": (StoreFull, "the server has no room left: nothing was written; free some space"),
+    "53": (StoreFull, "the server has no space left: nothing was written; free some space"),
     "58030": (StoreFull, "the server's disk does not answer or is full; nothing was acknowledged"),
     "25006": (StoreRefused, "this server only reads: name the one that writes"),
     "28": (StoreRefused, "user and password are in the store's URL, or in PGUSER and PGPASSWORD"),

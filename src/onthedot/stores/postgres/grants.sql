@@ -1,5 +1,5 @@
--- The rights of a role that may work with tasks and nothing else. To be run by the owner of the schema onthedot, and again
--- after every upgrade of it. The verbs act with the rights of their owner; the role itself writes no table, and reads ours.
+-- Grants for a role that may work with tasks and do nothing else. The owner of the schema onthedot runs this, and again
+-- after every upgrade. The verbs act with the rights of their owner; the role itself reads our tables and writes none.
 --
 --     CREATE ROLE {role} LOGIN PASSWORD '…';
 
@@ -12,19 +12,20 @@ REVOKE ALL ON ALL FUNCTIONS IN SCHEMA onthedot FROM {role};
 GRANT USAGE ON SCHEMA onthedot TO {role};
 GRANT SELECT ON ALL TABLES IN SCHEMA onthedot TO {role};
 
-DO $rights$
+DO $grants$
 DECLARE
-    _one record;
+    _function record;
 BEGIN
-    FOR _one IN
-        SELECT p.oid::regprocedure AS named, p.proname = ANY (ARRAY[{verbs}]) AS writes FROM pg_proc AS p
+    FOR _function IN
+        SELECT p.oid::regprocedure AS named, p.proname = ANY (ARRAY[{verbs}]) AS is_verb
+        FROM pg_proc AS p
         WHERE p.pronamespace = 'onthedot'::regnamespace AND p.proname = ANY (ARRAY[{verbs}, {readers}])
     LOOP
-        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO {role}', _one.named);
-        CONTINUE WHEN NOT _one.writes;
-        -- What the role could put in their way, a table of its own session, is looked for last.
-        EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = onthedot, pg_temp', _one.named);
+        EXECUTE format('GRANT EXECUTE ON FUNCTION %s TO {role}', _function.named);
+        CONTINUE WHEN NOT _function.is_verb;
+        -- pg_temp last: a temporary table of the role must not shadow ours.
+        EXECUTE format('ALTER FUNCTION %s SECURITY DEFINER SET search_path = onthedot, pg_temp', _function.named);
     END LOOP;
-END $rights$;
+END $grants$;
 
 COMMIT;

@@ -1,4 +1,4 @@
-"""Hints: told by NOTIFY after the commit, heard by LISTEN on a connection of its own."""
+"""Hints: sent by NOTIFY after the commit, received by LISTEN on a connection of its own."""
 
 from __future__ import annotations
 
@@ -7,61 +7,97 @@ import hashlib
 import logging
 from collections.abc import Iterable
 from contextlib import suppress
-from typing import Any
+from typing import NamedTuple
 from uuid import uuid4
 
 import msgspec
+from msgspec.structs import replace
 
 from onthedot.errors import StoreError
 from onthedot.stores.hint_streams import HintHub, HintStream
 from onthedot.stores.postgres.connections import Connection, PostgresConnection, connect
-from onthedot.stores.postgres.errors import explained
+from onthedot.stores.postgres.errors import translate
 from onthedot.stores.postgres.queries import SQL
 from onthedot.stores.postgres.url import PostgresAddress
 
 _log = logging.getLogger("onthedot.store")
-_MOST = 7900  # bytes that a NOTIFY carries
-_PAUSE = (0.05, 5.0)  # seconds between two tries to hear again: the first, the longest
-_ALL = b"{}"  # too much to say: look at everything
-_PROOF = "heard by "  # and by whom; nothing to others
-_DEAF = "%s: no hints come through, new tasks are found by polling; behind a pooler ?listen=host:port names the server"
-_PROVEN = 5.0  # seconds for it to come back
+_MAX_PAYLOAD = 7900  # bytes; NOTIFY takes at most 8000
+_FIRST_PAUSE = 0.05  # seconds between two attempts to connect again
+_LONGEST_PAUSE = 5.0
+_EVERYTHING = b"{}"  # a notification that is too long to be sent: listeners resync
+_CHECK_PREFIX = "check of "
+_NO_HINTS = (
+    "%s: no hints come through, new tasks are found by polling; behind a pooler ?listen=host:port names the server"
+)
+CHECK_TIMEOUT = 5.0  # seconds for a notification to come back to its sender
+
+
+class EndedTasks(NamedTuple):
+    """Tasks that have ended, and the session that waits for them."""
+
+    session: str
+    uuids: list[str]
+
+
+class CancelTarget(NamedTuple):
+    """A running task whose cancel was requested, and the session that runs it."""
+
+    session: str
+    uuid: str
 
 
 class Notification(msgspec.Struct, omit_defaults=True):
-    """What a call has to tell others, once it is committed."""
+    """What a call changes for other sessions, once it is committed."""
 
     sources: list[str] = []
-    ended: list[tuple[str, list[str]]] | None = None  # who waits for them, uuids
-    cancel: list[tuple[str, str]] | None = None  # who runs it, uuid
-    reason: str = ""
-    but: str | None = None  # the session that called, and looks by itself
-    by: str = ""  # the loop, which has told its own already
+    recheck: bool = False
+    ended: list[EndedTasks] = []
+    cancel_requests: list[CancelTarget] = []
+    reason: str = ""  # of the cancel requests
+    caller: str | None = None  # the session that called: it sees the effects itself
+    sender: str = ""  # the notifier that sends it, which has delivered it on its own event loop
 
     def __bool__(self) -> bool:
-        return bool(self.sources or self.ended or self.cancel)
+        return bool(self.sources or self.recheck or self.ended or self.cancel_requests)
 
-    def parts(self) -> Iterable[bytes]:
-        """As many as it takes."""
-        text = msgspec.json.encode(self)
-        if len(text) <= _MOST:
-            yield text
+    def payloads(self) -> Iterable[bytes]:
+        """As few as possible, each short enough for NOTIFY."""
+        payload = msgspec.json.encode(self)
+        if len(payload) <= _MAX_PAYLOAD:
+            yield payload
             return
-        if self.ended is not None and len(self.ended) == 1:
-            who, uuids = self.ended[0]
-            self.ended = [(who, half) for half in (uuids[: len(uuids) // 2], uuids[len(uuids) // 2 :]) if half]
-        for name in ("sources", "ended", "cancel"):
-            some: list[Any] = getattr(self, name) or []
-            if len(some) > 1:
-                half = len(some) // 2
-                yield from msgspec.structs.replace(self, **{name: some[:half]}).parts()
-                others: dict[str, Any] = {"sources": [], "ended": None, "cancel": None, name: some[half:]}
-                yield from msgspec.structs.replace(self, **others).parts()
-                return
-        yield _ALL
+        halves = self._halves()
+        if not halves:
+            yield _EVERYTHING
+        for half in halves:
+            yield from half.payloads()
+
+    def _halves(self) -> tuple[Notification, ...]:
+        """Empty: it cannot be divided."""
+        if len(self.ended) == 1:
+            session, uuids = self.ended[0]
+            middle = len(uuids) // 2
+            self.ended = [EndedTasks(session, half) for half in (uuids[:middle], uuids[middle:]) if half]
+        other = replace(self, sources=[], recheck=False, ended=[], cancel_requests=[])
+        if middle := len(self.sources) // 2:
+            return replace(self, sources=self.sources[:middle]), replace(other, sources=self.sources[middle:])
+        if middle := len(self.ended) // 2:
+            return replace(self, ended=self.ended[:middle]), replace(other, ended=self.ended[middle:])
+        if middle := len(self.cancel_requests) // 2:
+            first, second = self.cancel_requests[:middle], self.cancel_requests[middle:]
+            return replace(self, cancel_requests=first), replace(other, cancel_requests=second)
+        return ()
 
 
-_told = msgspec.json.Decoder(Notification)
+_decode = msgspec.json.Decoder(Notification).decode
+
+
+def decode_notification(text: str | None, caller: str | None = None, reason: str = "") -> Notification:
+    """From the answer of a verb. reason: of a cancel; the database does not need it."""
+    notification = _decode(text) if text else Notification()
+    notification.caller = caller
+    notification.reason = reason
+    return notification
 
 
 def channel_of(app: str) -> str:
@@ -69,152 +105,147 @@ def channel_of(app: str) -> str:
 
 
 class Notifier:
-    """Of one event loop: who listens there, and the two connections that it takes."""
+    """The listeners of one event loop, and the two connections that they need."""
 
-    def __init__(self, address: PostgresAddress, app: str, connection: PostgresConnection) -> None:
-        self._address = address.heard
+    def __init__(self, address: PostgresAddress, app: str, sender: PostgresConnection) -> None:
+        self._address = address.listen_address
         self._channel = channel_of(app)
-        self._sender = connection
-        self._me = uuid4().hex[:12]
-        self._listeners = HintHub()
+        self._sender = sender
+        self._id = uuid4().hex[:12]
+        self._hub = HintHub()
         self._listener: Connection | None = None
         self._lock = asyncio.Lock()
-        self._waiting: list[bytes] = []
-        self._teller: asyncio.Task[None] | None = None
-        self._again: asyncio.Task[None] | None = None
-        self._proof: asyncio.Task[None] | None = None
-        self._hears = asyncio.Event()
+        self._unsent: list[bytes] = []
+        self._sending: asyncio.Task[None] | None = None
+        self._reconnecting: asyncio.Task[None] | None = None
+        self._checking: asyncio.Task[None] | None = None
+        self._arrived = asyncio.Event()
         self._closing = False
 
-    # -- telling
+    # -- sending
 
-    def notify(self, told: Notification) -> None:
-        """Those of this loop at once; others as soon as the line is free: what gathers meanwhile goes together."""
-        self.deliver(told)
-        told.by = self._me
-        self._waiting += told.parts()
-        if self._teller is None:
-            self._teller = asyncio.create_task(self._tell())
+    def notify(self, notification: Notification) -> None:
+        """Deliver on this event loop at once, and send to others; what gathers during a send goes with the next."""
+        self._deliver(notification)
+        notification.sender = self._id
+        self._unsent += notification.payloads()
+        if self._sending is None:
+            self._sending = asyncio.create_task(self._send())
 
-    async def _tell(self) -> None:
+    async def _send(self) -> None:
         try:
-            while self._waiting:
-                hints, self._waiting = self._waiting, []
-                hints = list(dict.fromkeys(hints))
-                await self._sender.rows(SQL["notify"], self._channel, [hint.decode() for hint in hints])
-        except StoreError as error:  # it may be lost: who waits looks by itself now and then
+            while self._unsent:
+                payloads = dict.fromkeys(self._unsent)
+                self._unsent = []
+                await self._sender.rows(SQL["notify"], self._channel, [payload.decode() for payload in payloads])
+        except StoreError as error:  # workers and clients poll as well
             _log.debug("a hint was lost: %s", error)
-            self._waiting.clear()
+            self._unsent.clear()
         finally:
-            self._teller = None
+            self._sending = None
 
-    def deliver(self, told: Notification) -> None:
-        """To listeners of this loop."""
-        if told.sources:
-            self._listeners.notify_all(told.sources, caller=told.but)
-        for session, uuids in told.ended or ():
-            self._listeners.notify(session, ended=uuids)
-        for session, uuid in told.cancel or ():
-            self._listeners.notify(session, cancel_requests={uuid: told.reason})
+    def _deliver(self, notification: Notification) -> None:
+        if notification.sources or notification.recheck:
+            self._hub.notify_all(notification.sources, recheck=notification.recheck, caller=notification.caller)
+        for session, uuids in notification.ended:
+            self._hub.notify(session, ended=uuids)
+        for session, uuid in notification.cancel_requests:
+            self._hub.notify(session, cancel_requests={uuid: notification.reason})
 
-    # -- hearing
+    # -- receiving
 
-    def hears(self, session: str) -> HintStream:
-        return self._listeners.listen(session, self._connected)
+    def listen(self, session: str) -> HintStream:
+        return self._hub.listen(session, self._ensure_connected)
 
-    async def _connected(self) -> None:
+    async def _ensure_connected(self) -> None:
         async with self._lock:
             if self._listener is None or self._listener.is_closed():
-                await self._listen()
+                await self._connect()
 
-    async def _listen(self) -> None:
+    async def _connect(self) -> None:
         connection = await connect(self._address)
         try:
-            await connection.add_listener(self._channel, self._heard)
-        except BaseException as error:  # a cancel, too, must leave nothing open
+            await connection.add_listener(self._channel, self._on_notification)
+        except BaseException as error:  # a cancelled call, too, must leave no connection open
             connection.terminate()
             if isinstance(error, Exception):
-                raise explained(error, self._address.where) from error
+                raise translate(error, self._address.where) from error
             raise
-        connection.add_termination_listener(self._cut)
+        connection.add_termination_listener(self._on_termination)
         self._listener = connection
-        self._proof = asyncio.create_task(self._prove())
+        self._checking = asyncio.create_task(self._check())
 
-    async def _prove(self) -> None:
-        """A pooler in transaction mode takes a LISTEN, and that was all: better told than wondered at."""
-        self._hears.clear()
+    async def _check(self) -> None:
+        """Send a notification to itself: a pooler in transaction mode accepts LISTEN, but passes nothing on."""
+        self._arrived.clear()
         try:
-            await self._sender.rows(SQL["notify"], self._channel, [_PROOF + self._me])
-            async with asyncio.timeout(_PROVEN):
-                await self._hears.wait()
+            await self._sender.rows(SQL["notify"], self._channel, [_CHECK_PREFIX + self._id])
+            async with asyncio.timeout(CHECK_TIMEOUT):
+                await self._arrived.wait()
         except TimeoutError:
-            _log.warning(_DEAF, self._address.where)
-        except StoreError as error:  # the connection broke: there will be another
+            _log.warning(_NO_HINTS, self._address.where)
+        except StoreError as error:  # the connection broke: the next one is checked again
             _log.debug("not known whether hints come through: %s", error)
 
-    def _heard(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
-        if payload == _PROOF + self._me:
-            self._hears.set()
+    async def checked(self) -> None:
+        """Wait until it is known whether hints come through."""
+        if self._checking is not None:
+            await asyncio.wait([self._checking])
+
+    def _on_notification(self, _connection: object, _pid: int, _channel: str, payload: object) -> None:
+        if payload == _CHECK_PREFIX + self._id:
+            self._arrived.set()
         try:
-            told = _told.decode(str(payload))
+            notification = _decode(str(payload))
         except msgspec.DecodeError:
             return
-        if told.by == self._me:
+        if notification.sender == self._id:
             return
-        if told:
-            self.deliver(told)
+        if notification:
+            self._deliver(notification)
         else:
-            self._listeners.resync()
+            self._hub.resync()
 
-    def doubt(self) -> None:
-        """Whether this connection still hears: it is made anew."""
+    def reconnect(self) -> None:
+        """Replace a connection that may be dead."""
         if self._listener is not None and not self._listener.is_closed():
             self._listener.terminate()
 
-    def _cut(self, connection: object) -> None:
-        """The line broke: hear again as soon as there is a server; what was said meanwhile is lost, so resync."""
-        if connection is self._listener and self._again is None and not self._closing:
+    def _on_termination(self, connection: object) -> None:
+        if connection is self._listener and self._reconnecting is None and not self._closing:
             self._listener = None
-            if self._proof is not None:
-                self._proof.cancel()  # it would take the cut for deafness
-            self._again = asyncio.get_running_loop().create_task(self._hear_again())
+            if self._checking is not None:
+                self._checking.cancel()  # its notification will not arrive
+            self._reconnecting = asyncio.get_running_loop().create_task(self._reconnect())
 
-    async def _hear_again(self) -> None:
-        pause = _PAUSE[0]
+    async def _reconnect(self) -> None:
+        """Connect as soon as there is a server. Notifications are lost meanwhile, so listeners resync."""
+        pause = _FIRST_PAUSE
         try:
             while True:
                 try:
                     async with self._lock:
-                        await self._listen()
+                        await self._connect()
                     break
                 except StoreError as error:
-                    _log.debug("not hearing yet: %s", error)
+                    _log.debug("no hints yet: %s", error)
                     await asyncio.sleep(pause)
-                    pause = min(pause * 2, _PAUSE[1])
-            self._listeners.resync()
+                    pause = min(pause * 2, _LONGEST_PAUSE)
+            self._hub.resync()
         finally:
-            self._again = None
+            self._reconnecting = None
 
     async def close(self) -> None:
-        """What is still to be told is told, if that does not take long."""
+        """Wait up to a second for unsent notifications, then close the connection."""
         self._closing = True
-        if self._teller is not None:
-            await asyncio.wait([self._teller], timeout=1)
-        for task in (self._teller, self._again, self._proof):
+        if self._sending is not None:
+            await asyncio.wait([self._sending], timeout=1)
+        for task in (self._sending, self._reconnecting, self._checking):
             if task is not None:
                 task.cancel()
                 await asyncio.wait([task])
-        connection, self._listener = self._listener, None  # one that was just made again, too
+        connection = self._listener  # also one that was connected meanwhile
+        self._listener = None
         if connection is not None and not connection.is_closed():
             with suppress(Exception):
                 await connection.close(timeout=2)
-
-
-def told_of(text: str | None, but: str | None = None, reason: str = "") -> Notification:
-    told = _told.decode(text) if text else Notification()
-    told.but, told.reason = but, reason
-    return told
-
-
-def sources_told(sources: Iterable[str]) -> Notification:
-    return Notification(sources=sorted(set(sources)))

@@ -1,17 +1,19 @@
-"""What is said to the functions in the database, as JSON, and what they answer, as records."""
+"""Requests to the functions in the database, as JSON, and their answers."""
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Sequence
-from itertools import repeat
-from typing import Any
+from typing import Any, TypeAlias, assert_never
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
+from msgspec.json import Decoder
+from msgspec.structs import replace
 
 from onthedot.stores.contract import (
     NO_HISTORY,
+    Added,
     ClaimRequest,
     ClaimResult,
     Completed,
@@ -24,12 +26,17 @@ from onthedot.stores.contract import (
     Outcome,
     Policy,
     Record,
+    Requeued,
     Schedule,
 )
 from onthedot.stores.policy_json import policy_of, policy_text
 
+_MAX_POLICIES = 10_000
 
-class _New(Struct, omit_defaults=True):
+# -- requests
+
+
+class _TaskJson(Struct, omit_defaults=True):
     uuid: str
     source: str
     body: bytes
@@ -47,47 +54,8 @@ class _New(Struct, omit_defaults=True):
     policy: str = "{}"
 
 
-class _Said(Struct, omit_defaults=True):
-    """An outcome. Without a state it comes back."""
-
-    uuid: str
-    fence: int
-    session: str
-    data: bytes | UnsetType = UNSET
-    state: str | None = None
-    keep: int | None = None
-    keep_result: int | None = None
-    after: int | None = None
-    counted: bool | None = None
-    tasks: list[_New] | None = None
-    repeated: bool | None = None  # another outcome of the same task is in the list: each in its turn
-
-
-_policies: dict[Policy, tuple[Any, ...]] = {}
-_MOST = 10_000
-
-
-def _of(policy: Policy) -> tuple[Any, ...]:
-    """The part of a task that its policy makes; a declaration has one, and its tasks share it."""
-    part = _policies.get(policy)
-    if part is None:
-        if len(_policies) >= _MOST:
-            _policies.clear()
-        part = _policies[policy] = (
-            policy.boost, policy.cost, policy.expires, policy.max_crashes, policy.unique_for, policy.reply_to,
-            policy.on_conflict, policy_text(policy),
-        )  # fmt: skip
-    return part
-
-
-def encode_tasks(tasks: Iterable[NewTask]) -> list[_New]:
-    return [
-        _New(new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, *_of(new.policy)) for new in tasks
-    ]
-
-
-class _Copy(_New, omit_defaults=True):
-    """Of another store's: with its past, but for its lease."""
+class _RecordJson(_TaskJson, omit_defaults=True):
+    """A task of another store, with its history."""
 
     added: int = 0
     retries: int = 0
@@ -98,134 +66,212 @@ class _Copy(_New, omit_defaults=True):
     hops: int = 0
 
 
-def encode_record(record: Record) -> _Copy:
+class _OutcomeJson(Struct, omit_defaults=True):
+    """state=None: the task is requeued."""
+
+    uuid: str
+    fence: int
+    session: str
+    data: bytes | UnsetType = UNSET
+    tasks: list[_TaskJson] | None = None
+    state: str | None = None
+    keep: int | None = None
+    keep_result: int | None = None
+    after: int | None = None
+    counted: bool | None = None
+    repeated: bool | None = None  # the list has several outcomes of this task: they are settled in order
+
+
+_PolicyFields: TypeAlias = tuple[int, float, int | None, int, int | None, str | None, str, str]
+_policies: dict[Policy, _PolicyFields] = {}
+
+
+def _policy_fields(policy: Policy) -> _PolicyFields:
+    """The last fields of _TaskJson, in order. Tasks of one definition share a policy, so they are made once."""
+    fields = _policies.get(policy)
+    if fields is None:
+        if len(_policies) >= _MAX_POLICIES:
+            _policies.clear()
+        fields = _policies[policy] = (
+            policy.boost,
+            policy.cost,
+            policy.expires,
+            policy.max_crashes,
+            policy.unique_for,
+            policy.reply_to,
+            policy.on_conflict,
+            policy_text(policy),
+        )
+    return fields
+
+
+def encode_tasks(tasks: Iterable[NewTask]) -> list[_TaskJson]:
+    return [
+        _TaskJson(new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, *_policy_fields(new.policy))
+        for new in tasks
+    ]
+
+
+def encode_record(record: Record) -> _RecordJson:
     history = record.history
-    said: tuple[Any, ...] = (
-        record.uuid, record.source, record.body, record.due, 0, record.lane, record.unique, *_of(record.policy),
-        record.added, history.retries, history.crashes, history.earlier, history.started, history.error, history.hops,
-    )  # fmt: skip
-    return _Copy(*said)
+    return _RecordJson(
+        record.uuid,
+        record.source,
+        record.body,
+        record.due,
+        0,
+        record.lane,
+        record.unique,
+        *_policy_fields(record.policy),
+        added=record.added,
+        retries=history.retries,
+        crashes=history.crashes,
+        earlier=history.earlier,
+        started=history.started,
+        error=history.error,
+        hops=history.hops,
+    )
 
 
-def encode_outcomes(outcomes: Sequence[Outcome]) -> list[_Said]:
-    said = [encode_outcome(outcome) for outcome in outcomes]
-    if len({each.uuid for each in said}) < len(said):
-        times = Counter(each.uuid for each in said)
-        for each in said:
+def encode_outcomes(outcomes: Sequence[Outcome]) -> list[_OutcomeJson]:
+    encoded = [encode_outcome(outcome) for outcome in outcomes]
+    if len({each.uuid for each in encoded}) < len(encoded):
+        times = Counter(each.uuid for each in encoded)
+        for each in encoded:
             each.repeated = times[each.uuid] > 1 or None
-    return said
+    return encoded
 
 
-def encode_outcome(outcome: Outcome) -> _Said:
-    lease, adds = outcome.lease, outcome.effects
-    tasks = encode_tasks(adds.tasks) if adds is not None and adds.tasks else None
-    if isinstance(outcome, Completed):
-        end, keep_result = outcome.result, outcome.keep_result
-        return _Said(lease.uuid, lease.fence, lease.session, end, "succeeded", outcome.keep, keep_result, tasks=tasks)
-    if isinstance(outcome, Ended):
-        return _Said(lease.uuid, lease.fence, lease.session, outcome.error, outcome.state, outcome.keep, tasks=tasks)
-    after, counted = outcome.after, outcome.counted
-    return _Said(lease.uuid, lease.fence, lease.session, outcome.error, after=after, counted=counted, tasks=tasks)
+def encode_outcome(outcome: Outcome) -> _OutcomeJson:
+    lease = outcome.lease
+    effects = outcome.effects
+    tasks = encode_tasks(effects.tasks) if effects is not None and effects.tasks else None
+    match outcome:
+        case Completed(result=result, keep=keep, keep_result=keep_result):
+            return _OutcomeJson(lease.uuid, lease.fence, lease.session, result, tasks, "succeeded", keep, keep_result)
+        case Ended(state=state, error=error, keep=keep):
+            return _OutcomeJson(lease.uuid, lease.fence, lease.session, error, tasks, state, keep)
+        case Requeued(error=error, after=after, counted=counted):
+            return _OutcomeJson(lease.uuid, lease.fence, lease.session, error, tasks, after=after, counted=counted)
+        case _:
+            assert_never(outcome)
 
 
-def encode_ask(request: ClaimRequest, *, again: bool) -> dict[str, Any]:
+def encode_claim_request(request: ClaimRequest, *, is_repeat: bool) -> dict[str, Any]:
     return {
         "number": request.number,
         "pools": [{"total": pool.total, "capacity": dict(pool.capacity)} for pool in request.pools],
         "max_suspects": request.max_suspects,
-        "known": None if request.known_sources is None else sorted(request.known_sources),
-        "repeat": again,
+        "is_repeat": is_repeat,
     }
 
 
 def encode_note(note: Note) -> dict[str, Any]:
     lease = note.lease
     return {
-        "uuid": lease.uuid, "fence": lease.fence, "session": lease.session,
-        "kind": note.kind, "name": note.name, "data": note.data,
-    }  # fmt: skip
+        "uuid": lease.uuid,
+        "fence": lease.fence,
+        "session": lease.session,
+        "kind": note.kind,
+        "name": note.name,
+        "data": note.data,
+    }
 
 
 def encode_fire(fire: FireRequest) -> dict[str, Any]:
     return {
-        "name": fire.name, "rev": fire.rev, "tasks": encode_tasks(fire.tasks), "next_at": fire.next_at,
+        "name": fire.name,
+        "rev": fire.rev,
+        "tasks": encode_tasks(fire.tasks),
+        "next_at": fire.next_at,
         "last_at": fire.last_at,
-    }  # fmt: skip
+    }
 
 
-def encode(said: object) -> str:
-    return msgspec.json.encode(said).decode()
+def encode(request: object) -> str:
+    return msgspec.json.encode(request).decode()
 
 
-def history_of(text: str | None) -> History:
-    if text is None:
-        return NO_HISTORY
-    reason, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, _, error, hops = (
-        msgspec.json.decode(text)
+# -- answers
+
+_decode_history = Decoder(History).decode
+_decode_idle = Decoder(dict[str, float | None]).decode
+_decode_schedules = Decoder(list[Schedule]).decode
+_decode_leases = Decoder(list[tuple[str, int]]).decode
+
+
+def _to_history(text: str | None) -> History:
+    """None: nothing has happened to the task."""
+    return NO_HISTORY if text is None else _decode_history(text)
+
+
+def to_record(row: Any) -> Record:
+    """From the columns of `record_columns`: with the claim that leases it, and its result."""
+    history = _to_history(row["history"])
+    if row["result"] is not None:
+        history = replace(history, result=row["result"])
+    if row["holder"] is not None:
+        history = replace(history, session=row["holder"], started=row["leased_at"])
+    return Record(
+        row["uuid"],
+        row["source"],
+        row["body"],
+        policy_of(row["policy"]),
+        row["lane"],
+        row["unique_key"],
+        row["due"],
+        row["seq"],
+        row["added"],
+        row["state"],
+        history,
     )
-    return History(
-        reason, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, None,
-        None if error is None else bytes.fromhex(error), hops,
-    )  # fmt: skip
 
 
-def records(row: Any) -> list[Record]:
-    """From the arrays of a claim. What runs has no state of its own: it was ready."""
+def to_records(row: Any) -> list[Record]:
+    """From the arrays of `records_v1`. A task that was just claimed has no state: it was ready."""
     if not row["uuids"]:
         return []
-    columns = [row[name] for name in _COLUMNS]
+    columns = zip(
+        row["uuids"],
+        row["sources"],
+        row["bodies"],
+        row["policies"],
+        row["lanes"],
+        row["unique_keys"],
+        row["dues"],
+        row["seqs"],
+        row["addeds"],
+        row["states"],
+        row["histories"],
+        strict=True,
+    )
     return [
         Record(
-            uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state or "ready", history_of(history)
+            uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state or "ready", _to_history(history)
         )
-        for uuid, source, body, policy, lane, unique, due, seq, added, state, history in zip(*columns, strict=True)
+        for uuid, source, body, policy, lane, unique, due, seq, added, state, history in columns
     ]
 
 
-_COLUMNS = (
-    "uuids", "sources", "bodies", "policies", "lanes", "unique_keys", "dues", "seqs", "addeds", "states", "histories",
-)  # fmt: skip
-
-
-def record_as_seen(row: Any) -> Record:
-    """A row of `get` or `find`: with the claim that holds it, or its result."""
-    uuid, source, body, policy, lane, unique, due, seq, added, state, text, result, session, at = row
-    history = history_of(text)
-    if session is not None or result is not None:
-        history = History(
-            history.reason,
-            history.retries,
-            history.crashes,
-            history.earlier,
-            history.cancel_requested,
-            history.settled_fence,
-            session or history.session,
-            history.started if at is None else at,
-            history.ended,
-            history.keep_until,
-            result,
-            history.error,
-            history.hops,
-        )
-    return Record(uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state, history)
-
-
-def claimed(row: Any) -> ClaimResult:
-    found, number = records(row), row["number"]
-    schedules: list[list[Any]] = msgspec.json.decode(row["schedules"]) if row["schedules"] else []
+def to_claim_result(row: Any) -> ClaimResult:
+    records = to_records(row)
+    number = row["number"]
     return ClaimResult(
-        row["fence"],
-        found[:number],
-        found[number:],
-        [Schedule(name, bytes.fromhex(rule), *rest) for name, rule, *rest in schedules],
-        msgspec.json.decode(row["idle"]),
-        frozenset(row["woken"]),
-        row["next_in"],
-        row["more"],
-        row["moment"],
+        fence=row["fence"],
+        tasks=records[:number],
+        chores=records[number:],
+        schedules=_decode_schedules(row["schedules"]) if row["schedules"] else [],
+        idle=_decode_idle(row["idle"]),
+        woken=frozenset(row["woken"]),
+        next_in=row["next_in"],
+        more=row["more"],
+        now=row["moment"],
     )
 
 
-def leases(text: str | None, session: str) -> list[Lease]:
-    found: Sequence[tuple[str, int]] = msgspec.json.decode(text) if text else ()
-    return [Lease(uuid, fence, name) for (uuid, fence), name in zip(found, repeat(session), strict=False)]
+def to_added(row: Any) -> list[Added]:
+    return [Added(uuid, fresh) for uuid, fresh in zip(row["uuids"], row["fresh"], strict=True)]
+
+
+def to_leases(text: str | None, session: str) -> list[Lease]:
+    return [Lease(uuid, fence, session) for uuid, fence in _decode_leases(text)] if text else []

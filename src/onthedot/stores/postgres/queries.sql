@@ -1,14 +1,18 @@
--- The verbs' calls, then what only looks: without a lock, on a connection of its own.
+-- Statements by name. First fragments, then the calls of the verbs, then reads: without a lock, on their own connection.
 
--- name: seen
+-- name: visible_state
+-- Fragment: a task's state, with the place or claim that it is in.
 CASE WHEN t.ended IS NOT NULL THEN t.state WHEN h.session IS NOT NULL THEN 'running'
     ELSE coalesce(onthedot.state_v1(p.kind), t.state) END
 
--- name: record
-t.uuid, t.source, t.body, t.policy, t.lane, t.unique_key, t.due, t.seq, t.added, {seen} AS state, onthedot.history_v1(t) AS history,
-CASE WHEN t.result_until IS NULL OR t.result_until > onthedot.now_v1($2) THEN t.result END AS result, h.session, h.at
+-- name: record_columns
+-- Fragment: what `to_record` reads.
+t.uuid, t.source, t.body, t.policy, t.lane, t.unique_key, t.due, t.seq, t.added, {visible_state} AS state,
+onthedot.history_v1(t) AS history, h.session AS holder, h.at AS leased_at,
+CASE WHEN t.result_until IS NULL OR t.result_until > onthedot.now_v1($2) THEN t.result END AS result
 
--- name: where
+-- name: places_and_claims
+-- Fragment: the place of a task, or the claim that leases it.
 LEFT JOIN onthedot.place AS p ON p.seq = t.seq
 LEFT JOIN LATERAL (
     SELECT c.session, c.at FROM onthedot.claim AS c WHERE p.seq IS NULL AND t.ended IS NULL AND c.app = t.app
@@ -16,9 +20,10 @@ LEFT JOIN LATERAL (
 ) AS h ON true
 
 -- name: filters
+-- Fragment: the filters of `find`; null: any.
 ($5::text IS NULL OR starts_with(t.uuid, $5))
 AND ($6::text IS NULL OR t.source = $6)
-AND ($7::text IS NULL OR $7 = {seen})
+AND ($7::text IS NULL OR $7 = {visible_state})
 AND ($8::text IS NULL OR t.policy::jsonb -> 'tags' ? $8)
 AND ($9::text IS NULL OR t.unique_key = $9)
 AND ($10::text IS NULL OR t.lane = $10)
@@ -71,87 +76,105 @@ SELECT * FROM onthedot.purge_v1($1);
 SELECT * FROM onthedot.settle_in_v1($1);
 
 -- name: notify
--- A hint may be lost, so nobody waits for the disk.
+-- Send hints. A hint may be lost, so this does not wait for the disk.
 WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true))
 SELECT pg_notify($1, hint) FROM quick CROSS JOIN unnest($2::text[]) AS hint;
 
 -- name: app
+-- The id of an app.
 SELECT id FROM onthedot.app WHERE name = $1;
 
 -- name: new_app
-SELECT set_config('search_path', 'onthedot', true), onthedot.app_v1($1);
+-- The id of an app, which gets one if it has none.
+SELECT set_config('search_path', 'onthedot', true), onthedot.app_v1($1) AS id;
 
 -- name: apps
+-- The apps that have tasks, sessions or schedules.
 SELECT name FROM onthedot.app WHERE id IN (
     SELECT app FROM onthedot.tally UNION SELECT app FROM onthedot.session UNION SELECT app FROM onthedot.schedule
 ) ORDER BY name;
 
 -- name: get
-SELECT {record} FROM onthedot.task AS t {where} WHERE t.app = $1 AND t.uuid = ANY ($3::text[]);
+-- Records by uuid.
+SELECT {record_columns} FROM onthedot.task AS t {places_and_claims} WHERE t.app = $1 AND t.uuid = ANY ($3::text[]);
 
 -- name: newest_before
+-- The newest task that was added before another.
 SELECT seq FROM onthedot.task WHERE app = $1 AND seq < $2 ORDER BY seq DESC LIMIT 1;
 
 -- name: find
-SELECT {record} FROM onthedot.task AS t {where}
+-- A page of records, newest first, from a range of seq.
+SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
 WHERE t.app = $1 AND t.seq < $3 AND t.seq >= $4 AND {filters} ORDER BY t.seq DESC LIMIT $13;
 
 -- name: find_running
--- Few, and known from the claims, however many wait.
-SELECT {record} FROM onthedot.task AS t {where}
+-- A page of running tasks. They are read from the claims, so the number of pending tasks does not matter.
+SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
 WHERE t.app = $1 AND t.seq < $3 AND t.seq >= $4 AND t.seq = ANY (ARRAY(
     SELECT unnest(seqs) FROM onthedot.claim WHERE app = $1 AND NOT chore
 )) AND {filters} ORDER BY t.seq DESC LIMIT $13;
 
 -- name: position
--- What the limits' rules need to know of one that waits, all of one moment, and who is before it.
-SELECT {record}, onthedot.now_v1($2) AS now,
+-- A pending task, the number of tasks before it, and the counts that its limits are judged by; all of one moment.
+SELECT {record_columns}, onthedot.now_v1($2) AS now,
     (SELECT count(*) FROM (SELECT FROM onthedot.place AS q WHERE q.app = $1 AND q.kind = 'r' AND q.source = t.source
         AND NOT q.suspect AND (q.rank, q.seq) < (p.rank, p.seq) LIMIT $4) AS ready)
     + (SELECT count(*) FROM (SELECT FROM onthedot.place AS q WHERE q.app = $1 AND q.kind = 'r' AND q.source = t.source
         AND q.suspect AND (q.rank, q.seq) < (p.rank, p.seq) LIMIT $4) AS suspects)
     + (SELECT count(*) FROM (SELECT FROM onthedot.place AS q WHERE q.app = $1 AND q.kind = 'p' AND q.lane = t.lane
         AND p.kind = 'p' AND (q.rank, q.seq) < (p.rank, p.seq) LIMIT $4) AS parked) AS ahead,
-    onthedot.running_v1($1, t.source, NULL) AS running, onthedot.running_v1($1, NULL, t.lane) AS in_lane,
-    (SELECT count(*) FROM onthedot.place AS q WHERE q.app = $1 AND q.lane = t.lane AND q.kind = 'r') AS admitted,
+    onthedot.running_v1($1, t.source, NULL) AS source_running, source_bucket.tokens AS source_tokens,
+    source_bucket.at AS source_tokens_at, onthedot.running_v1($1, NULL, t.lane) AS lane_running,
+    lane_bucket.tokens AS lane_tokens, lane_bucket.at AS lane_tokens_at,
+    (SELECT count(*) FROM onthedot.place AS q WHERE q.app = $1 AND q.lane = t.lane AND q.kind = 'r') AS lane_admitted,
     (SELECT coalesce(sum(cost), 0) FROM onthedot.place AS q WHERE q.app = $1 AND q.lane = t.lane AND q.kind = 'r')
-        AS reserved, mine.tokens, mine.at AS tokens_at, lane.tokens AS lane_tokens, lane.at AS lane_at
-FROM onthedot.task AS t {where}
-LEFT JOIN onthedot.token_bucket AS mine ON mine.app = $1 AND mine.name = t.source
-LEFT JOIN onthedot.token_bucket AS lane ON lane.app = $1 AND lane.name = t.lane
+        AS lane_reserved
+FROM onthedot.task AS t {places_and_claims}
+LEFT JOIN onthedot.token_bucket AS source_bucket ON source_bucket.app = $1 AND source_bucket.name = t.source
+LEFT JOIN onthedot.token_bucket AS lane_bucket ON lane_bucket.app = $1 AND lane_bucket.name = t.lane
 WHERE t.app = $1 AND t.uuid = $3 AND p.kind NOT IN ('c', 'l');
 
 -- name: notes
+-- The journal of a task after a number.
 SELECT n.number, n.fence, n.session, n.kind, n.name, n.data
 FROM onthedot.task AS t JOIN onthedot.note AS n ON n.seq = t.seq
 WHERE t.app = $1 AND t.uuid = $2 AND n.number > $3 ORDER BY n.number LIMIT $4;
 
 -- name: server
+-- The server's time and version.
 SELECT now, split_part(current_setting('server_version'), ' ', 1) AS version FROM onthedot.now_v1($1) AS now;
 
 -- name: tally
+-- The number of tasks per source and state.
 SELECT source, state, sum(number)::bigint AS number FROM onthedot.tally WHERE app = $1
 GROUP BY source, state HAVING sum(number) <> 0;
 
 -- name: schedules
-SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot.schedule WHERE app = $1;
+-- All schedules.
+SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot.schedule
+WHERE app = $1;
 
 -- name: limits
+-- All limits, of code and of the operator.
 SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FROM onthedot.limit_rule WHERE app = $1;
 
 -- name: sessions
+-- Live sessions that have sent a heartbeat.
 SELECT name, info FROM onthedot.session WHERE app = $1 AND info IS NOT NULL AND until > onthedot.now_v1($2);
 
 -- name: last_change
-SELECT coalesce(max(call), 0) FROM onthedot.change WHERE app = $1
+-- The end of the change feed.
+SELECT coalesce(max(call), 0) AS call FROM onthedot.change WHERE app = $1
 AND (call < pg_snapshot_xmin(pg_current_snapshot())::text::bigint OR at < onthedot.now_v1($2) - 1000);
 
 -- name: changes
--- A call whose transaction began earlier may still be under way: those after it wait for it, but not for long.
-SELECT call, at, json_agg(json_build_array(state, seqs, deleted)) AS moves FROM onthedot.change
-WHERE app = $1 AND call > $3
+-- The change feed after a call. A call whose transaction began earlier may not have committed yet: later calls are held
+-- back for it, for at most a second.
+SELECT call, at, json_agg(json_build_object('state', state, 'seqs', seqs, 'deleted', deleted)) AS changes
+FROM onthedot.change WHERE app = $1 AND call > $3
 AND (call < pg_snapshot_xmin(pg_current_snapshot())::text::bigint OR at < onthedot.now_v1($2) - 1000)
 GROUP BY call, at ORDER BY call LIMIT $4;
 
--- name: names
+-- name: resolve
+-- uuid and source of tasks by seq.
 SELECT seq, uuid, source FROM onthedot.task WHERE seq = ANY ($1::bigint[]);

@@ -1,12 +1,13 @@
-"""Reads only, on a connection of their own: a slow page never stops the queue."""
+"""Reads, on a connection of their own: a slow page never delays the queue."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
-import msgspec
+from msgspec import Struct
+from msgspec.json import Decoder
 
 from onthedot.stores.capabilities import ServerInfo
 from onthedot.stores.contract import (
@@ -24,23 +25,23 @@ from onthedot.stores.contract import (
     Transition,
 )
 from onthedot.stores.postgres.connections import PostgresConnection
-from onthedot.stores.postgres.protocol import record_as_seen
+from onthedot.stores.postgres.protocol import to_record
 from onthedot.stores.postgres.queries import SQL
 from onthedot.stores.rules.filters import FILTERS, check
 from onthedot.stores.rules.limits import LimitTable, TokenBucket
 from onthedot.stores.rules.position import blockers
 
-_LOOK = 20_000  # records a call looks at
-_FILTERS = tuple(FILTERS)  # the last two are times
-_END = 2**62
+_MAX_READ = 20_000  # records that one call of `find` reads
+_TIMES = ("since", "until")
+_END = 2**62  # after every seq
 
 
 class PostgresReads(ABC):
-    """The half of the store that reads."""
+    """The part of the store that reads."""
 
     @property
     @abstractmethod
-    def _connection(self) -> PostgresConnection: ...
+    def _reads(self) -> PostgresConnection: ...
 
     @property
     @abstractmethod
@@ -48,97 +49,121 @@ class PostgresReads(ABC):
 
     @abstractmethod
     def _now(self) -> float | None:
-        """None: by the server's clock."""
+        """None: the server's clock."""
 
     async def get(self, uuids: Sequence[str]) -> list[Record | None]:
-        rows = await self._connection.rows(SQL["get"], self._app, self._now(), list(uuids))
-        found = {row["uuid"]: record_as_seen(row) for row in rows}
+        rows = await self._reads.rows(SQL["get"], self._app, self._now(), list(uuids))
+        found = {row["uuid"]: to_record(row) for row in rows}
         return [found.get(uuid) for uuid in uuids]
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         check(where)
         before = int(after) if after else _END
-        said: list[Any] = [where.get(name) for name in _FILTERS[:6]]
-        said += [int(where[name]) if name in where else None for name in _FILTERS[6:]]
         if where.get("state") == "running":
-            found = await self._connection.rows(SQL["find_running"], self._app, self._now(), before, 0, *said, limit)
-            rows = [record_as_seen(row) for row in found]
-            return Page(rows, str(rows[-1].seq) if len(rows) == limit else None)
-        newest = await self._before(before)
+            records = await self._find("find_running", where, before, 0, limit)
+            return Page(records, str(records[-1].seq) if len(records) == limit else None)
+        newest = await self._newest_before(before)
         if newest is None:
             return Page([], None)
-        low = newest + 1 - _LOOK
-        found = await self._connection.rows(SQL["find"], self._app, self._now(), newest + 1, low, *said, limit)
-        rows = [record_as_seen(row) for row in found]
-        last = rows[-1].seq if len(rows) == limit else low
-        return Page(rows, None if await self._before(last) is None else str(last))
+        low = newest + 1 - _MAX_READ
+        records = await self._find("find", where, newest + 1, low, limit)
+        last = records[-1].seq if len(records) == limit else low
+        return Page(records, None if await self._newest_before(last) is None else str(last))
 
-    async def _before(self, seq: int) -> int | None:
-        row = await self._connection.row(SQL["newest_before"], self._app, seq)
-        return None if row is None else row[0]
+    async def _find(self, query: str, where: Mapping[str, str], before: int, low: int, limit: int) -> list[Record]:
+        filters: list[Any] = [
+            int(where[name]) if name in _TIMES and name in where else where.get(name) for name in FILTERS
+        ]
+        rows = await self._reads.rows(SQL[query], self._app, self._now(), before, low, *filters, limit)
+        return [to_record(row) for row in rows]
+
+    async def _newest_before(self, seq: int) -> int | None:
+        row = await self._reads.row(SQL["newest_before"], self._app, seq)
+        return None if row is None else row["seq"]
 
     async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
-        rows = await self._connection.rows(SQL["notes"], self._app, uuid, after, limit)
-        return [(row[0], Note(Lease(uuid, row[1], row[2]), row[3], row[4], row[5])) for row in rows]
+        rows = await self._reads.rows(SQL["notes"], self._app, uuid, after, limit)
+        return [
+            (row["number"], Note(Lease(uuid, row["fence"], row["session"]), row["kind"], row["name"], row["data"]))
+            for row in rows
+        ]
 
     async def server(self) -> ServerInfo:
-        row = await self._connection.row(SQL["server"], self._now())
+        row = await self._reads.row(SQL["server"], self._now())
         return ServerInfo(float(row["now"]), f"PostgreSQL {row['version']}")
 
     async def tally(self) -> dict[tuple[str, State], int]:
-        rows = await self._connection.rows(SQL["tally"], self._app)
-        return {(source, state): number for source, state, number in rows}
+        rows = await self._reads.rows(SQL["tally"], self._app)
+        return {(row["source"], row["state"]): row["number"] for row in rows}
 
     async def schedules(self) -> list[Schedule]:
-        return [Schedule(*row) for row in await self._connection.rows(SQL["schedules"], self._app)]
+        return [Schedule(**row) for row in await self._reads.rows(SQL["schedules"], self._app)]
 
     async def limits(self) -> list[Limit]:
-        return [Limit(*row) for row in await self._connection.rows(SQL["limits"], self._app)]
+        return [Limit(**row) for row in await self._reads.rows(SQL["limits"], self._app)]
 
     async def sessions(self) -> dict[str, bytes]:
-        rows = await self._connection.rows(SQL["sessions"], self._app, self._now())
+        rows = await self._reads.rows(SQL["sessions"], self._app, self._now())
         return {row["name"]: row["info"] for row in rows}
 
     async def position(self, uuid: str) -> Position | None:
-        row = await self._connection.row(SQL["position"], self._app, self._now(), uuid, MAX_AHEAD)
+        row = await self._reads.row(SQL["position"], self._app, self._now(), uuid, MAX_AHEAD)
         if row is None:
             return None
-        record = record_as_seen(row[:14])
-        limits = LimitTable()
-        for said in await self._connection.rows(SQL["limits"], self._app):
-            limits.put(Limit(*said), row["now"])
-        if row["tokens"] is not None:
-            limits._sources[record.source] = _bucket(row["tokens"], row["tokens_at"])
+        now = row["now"]
+        record = to_record(row)
+        table = LimitTable()
+        for limit in await self.limits():
+            table.put(limit, now)
+        if row["source_tokens"] is not None:
+            table.set_source_bucket(record.source, _bucket(row["source_tokens"], row["source_tokens_at"]))
         if record.lane is not None:
-            lane = limits.lane(record.lane)
-            lane.running, lane.admitted, lane.reserved = row["in_lane"], row["admitted"], row["reserved"]
+            lane = table.lane(record.lane)
+            lane.running = row["lane_running"]
+            lane.admitted = row["lane_admitted"]
+            lane.reserved = row["lane_reserved"]
             if row["lane_tokens"] is not None:
-                lane.bucket = _bucket(row["lane_tokens"], row["lane_at"])
-        return Position(blockers(limits, record, row["running"], row["now"]), min(row["ahead"], MAX_AHEAD))
+                lane.bucket = _bucket(row["lane_tokens"], row["lane_tokens_at"])
+        return Position(blockers(table, record, row["source_running"], now), min(row["ahead"], MAX_AHEAD))
 
     async def changes(self, after: str, limit: int) -> ChangePage:
         if not after:
-            row = await self._connection.row(SQL["last_change"], self._app, self._now())
-            return ChangePage([], str(row[0]))
+            row = await self._reads.row(SQL["last_change"], self._app, self._now())
+            return ChangePage([], str(row["call"]))
         entries: list[ChangeEntry] = []
-        for call, at, text in await self._connection.rows(SQL["changes"], self._app, self._now(), int(after), limit):
-            moves = _moves(text)
-            seqs = [seq for _, some, _ in moves for seq in some or ()]
-            names = {row[0]: (row[1], row[2]) for row in await self._connection.rows(SQL["names"], seqs)}
-            entries.append(ChangeEntry(str(call), list(_transitions(at, moves, names))))
+        for row in await self._reads.rows(SQL["changes"], self._app, self._now(), int(after), limit):
+            changes = _decode_changes(row["changes"])
+            seqs = [seq for change in changes for seq in change.seqs or ()]
+            tasks = {
+                found["seq"]: _TaskName(found["uuid"], found["source"])
+                for found in await self._reads.rows(SQL["resolve"], seqs)
+            }
+            entries.append(ChangeEntry(str(row["call"]), list(_transitions(row["at"], changes, tasks))))
         return ChangePage(entries, entries[-1].cursor if entries else after)
 
 
-_Move = tuple[State, list[int] | None, list[tuple[str, str]] | None]  # state, seqs, purged ones by uuid and source
-_moves = msgspec.json.Decoder(list[_Move]).decode
+class _TaskName(NamedTuple):
+    uuid: str
+    source: str
+
+
+class _StoredChange(Struct):
+    """Tasks that one call brought to a state."""
+
+    state: State
+    seqs: list[int] | None
+    deleted: list[_TaskName] | None  # tasks that were not kept
+
+
+_decode_changes = Decoder(list[_StoredChange]).decode
 
 
 def _bucket(tokens: float, at: float) -> TokenBucket:
     return TokenBucket(Limit("", burst=tokens), at)
 
 
-def _transitions(at: int, moves: Sequence[_Move], names: Mapping[int, tuple[str, str]]) -> Iterator[Transition]:
+def _transitions(at: int, changes: Sequence[_StoredChange], tasks: Mapping[int, _TaskName]) -> Iterator[Transition]:
     """Tasks that were purged since are left out."""
-    for state, seqs, deleted in moves:
-        for uuid, source in (*(names[seq] for seq in seqs or () if seq in names), *(deleted or ())):
-            yield Transition(at, uuid, source, state)
+    for change in changes:
+        for task in (*(tasks[seq] for seq in change.seqs or () if seq in tasks), *(change.deleted or ())):
+            yield Transition(at, task.uuid, task.source, change.state)

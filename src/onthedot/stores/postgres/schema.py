@@ -1,4 +1,4 @@
-"""The schema of the database: its version is in it, and it goes forward by itself."""
+"""The schema of the database. Its version is stored in it; a newer onthedot migrates it forward."""
 
 from __future__ import annotations
 
@@ -9,24 +9,27 @@ from typing import TypeVar
 from onthedot.errors import StoreRefused
 from onthedot.stores.postgres.connections import Connection, PostgresConnection
 from onthedot.stores.postgres.errors import code_of
-from onthedot.stores.postgres.queries import HERE, SQL
+from onthedot.stores.postgres.queries import FOLDER, SQL
 from onthedot.stores.postgres.url import PostgresAddress
 
 T = TypeVar("T")
 
 VERSION = 1
-_FLOW = ("places", "lanes", "insert", "settle", "claim", "turn", "sessions", "transfer", "schedules", "verb_settings")
-_MIGRATIONS: dict[int, str] = {}  # from this version to the next; the first one is the whole text
-_LOCK = 1869897843  # one at a time makes or changes it
+MIGRATIONS: dict[int, str] = {}  # from this version to the next; the first version is the whole schema
+_LOCK = 1869897843  # advisory: one process at a time creates or migrates the schema
+_FUNCTIONS = (
+    "prelude", "change_log", "records", "places", "limits", "lanes", "unique_keys", "insert", "settle", "alarms",
+    "schedules", "claim", "sessions", "turn", "cancel", "revive", "transfer", "journal", "retention", "verb_settings",
+)  # fmt: skip
 
 
 def schema_text() -> str:
-    files = [HERE / "schema.sql", *(HERE / "functions" / f"{name}.sql" for name in _FLOW)]
+    files = [FOLDER / "schema.sql", *(FOLDER / "functions" / f"{name}.sql" for name in _FUNCTIONS)]
     return "\n".join(file.read_text("utf-8") for file in files)
 
 
 async def prepare(connection: Connection, address: PostgresAddress) -> None:
-    """Brings the database to this version; looking takes no lock."""
+    """Bring the database to this version. Reading the version takes no lock."""
     if await _version(connection, address) == VERSION:
         return
     if not address.auto_schema:
@@ -42,14 +45,14 @@ async def _install(connection: Connection, address: PostgresAddress) -> None:
         version = await _version(connection, address)
         if version == VERSION:
             return
-        steps = [schema_text()] if version == 0 else [_MIGRATIONS[step] for step in range(version, VERSION)]
+        steps = [schema_text()] if version == 0 else [MIGRATIONS[step] for step in range(version, VERSION)]
         for step in steps:
             await connection.execute(step)
         await connection.execute("UPDATE onthedot.version SET number = $1", VERSION)
 
 
 async def _version(connection: Connection, address: PostgresAddress) -> int:
-    """0: none yet."""
+    """0: there is no schema."""
     try:
         async with connection.transaction():
             version: int = await connection.fetchval("SELECT number FROM onthedot.version")
@@ -64,18 +67,18 @@ async def _version(connection: Connection, address: PostgresAddress) -> int:
     return version
 
 
-# -- for people
+# -- for the command line
 
 
 def install(url: str) -> None:
     address = PostgresAddress.of(url)
-    asyncio.run(_with(address, lambda connection: _install(connection, address)))
+    asyncio.run(_with_connection(address, lambda connection: _install(connection, address)))
 
 
 def check(url: str) -> tuple[bool, str]:
-    """Is the database what this version needs, and in words."""
+    """Whether the schema is the one of this version, and a sentence about it."""
     address = PostgresAddress.of(url)
-    found = asyncio.run(_with(address, lambda connection: _version(connection, address)))
+    found = asyncio.run(_with_connection(address, lambda connection: _version(connection, address)))
     if found == VERSION:
         return True, f"{address.where}: schema version {VERSION}, as it should be"
     return False, (
@@ -84,18 +87,18 @@ def check(url: str) -> tuple[bool, str]:
 
 
 def apps_in(url: str) -> list[str]:
-    """Those that have anything in it. None in a database that is not ours yet."""
+    """The apps that have anything in the database; none if it has no schema yet."""
     address = PostgresAddress.of(url)
 
-    async def look(connection: Connection) -> list[str]:
+    async def read(connection: Connection) -> list[str]:
         if await _version(connection, address) == 0:
             return []
-        return [row[0] for row in await connection.fetch(SQL["apps"])]
+        return [row["name"] for row in await connection.fetch(SQL["apps"])]
 
-    return asyncio.run(_with(address, look))
+    return asyncio.run(_with_connection(address, read))
 
 
-async def _with(address: PostgresAddress, work: Callable[[Connection], Awaitable[T]]) -> T:
+async def _with_connection(address: PostgresAddress, work: Callable[[Connection], Awaitable[T]]) -> T:
     connection = PostgresConnection(address)
     try:
         return await connection.with_connection(work)

@@ -1,9 +1,9 @@
--- Version 1. Times are milliseconds since the epoch, by this server's clock. Names are short: all is in one schema; and
--- they are compared by their bytes, not by the rules of a language.
+-- Version 1. Times are milliseconds since the epoch, by this server's clock. Names are short, because all of it is in
+-- one schema; they are compared by their bytes, whatever the locale of the database.
 --
--- A task that lives is in one place: a row in `place` while it waits, a number in `claim.seqs` while somebody holds it.
--- Who holds the lock of a `place` row moves that task; a claim is never changed, only written and dropped: it holds a
--- task as long as the task has not been settled_fence under its fence (or a later one).
+-- A live task is either in one place (a row in `place`) or leased (its seq is in `claim.seqs`). Locking the row in
+-- `place` is the right to change the task. A claim row is written and deleted, never changed: it leases a task as long
+-- as the task has not been settled under its fence or a later one.
 
 CREATE SCHEMA onthedot;
 SET LOCAL search_path = onthedot;
@@ -15,22 +15,23 @@ INSERT INTO version VALUES (1);
 CREATE TABLE app (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name label NOT NULL UNIQUE);
 
 CREATE SEQUENCE seq;  -- the order of adding
-CREATE SEQUENCE fence;  -- the numbers of claims
+CREATE SEQUENCE fence;  -- claims, store-wide
 CREATE SEQUENCE chore;  -- the order in which tasks became chores
 
-CREATE TABLE task (  -- what was asked, and what has happened; room for the one change that most tasks see, in place
-    seq bigint PRIMARY KEY, app integer NOT NULL, uuid label NOT NULL, source label NOT NULL, lane label, unique_key label,
-    due bigint NOT NULL, added bigint NOT NULL, boost bigint NOT NULL, cost double precision NOT NULL, expires bigint,
-    max_crashes integer NOT NULL, unique_for bigint, reply_to text, policy text NOT NULL, body bytea NOT NULL,
-    state text,  -- of what has ended, or must end; what waits or runs is seen as such elsewhere
+CREATE TABLE task (  -- request, policy and history; the fill factor leaves space for one HOT update, the settle
+    seq bigint PRIMARY KEY, app integer NOT NULL, uuid label NOT NULL, source label NOT NULL, lane label,
+    unique_key label, due bigint NOT NULL, added bigint NOT NULL, boost bigint NOT NULL, cost double precision NOT NULL,
+    expires bigint, max_crashes integer NOT NULL, unique_for bigint, reply_to text, policy text NOT NULL,
+    body bytea NOT NULL,
+    state text,  -- of ended tasks, chores and lifted tasks; otherwise it follows from the place or the claim
     reason text NOT NULL DEFAULT 'due', retries integer NOT NULL DEFAULT 0, crashes integer NOT NULL DEFAULT 0,
-    earlier integer NOT NULL DEFAULT 0, cancel_requested boolean NOT NULL DEFAULT false, settled_fence bigint NOT NULL DEFAULT 0,
-    session label, started bigint, ended bigint, keep_until bigint, hops integer NOT NULL DEFAULT 0, error bytea,
-    result bytea, result_until bigint
+    earlier integer NOT NULL DEFAULT 0, cancel_requested boolean NOT NULL DEFAULT false,
+    settled_fence bigint NOT NULL DEFAULT 0, session label, started bigint, ended bigint, keep_until bigint,
+    hops integer NOT NULL DEFAULT 0, error bytea, result bytea, result_until bigint
 ) WITH (fillfactor = 40);
-CREATE UNIQUE INDEX task_uuid ON task (uuid, app);  -- not the other way: nothing is to be found by app alone
+CREATE UNIQUE INDEX task_uuid ON task (uuid, app);  -- uuid first, so that no plan uses it to scan an app
 
-CREATE TABLE place (  -- where a task waits: s(cheduled), p(arked), r(eady), c(hore), l(ifted)
+CREATE TABLE place (  -- kind: s(cheduled), p(arked), r(eady), c(hore), l(ifted)
     seq bigint PRIMARY KEY, app integer NOT NULL, kind "char" NOT NULL, source label NOT NULL, suspect boolean NOT NULL,
     rank bigint NOT NULL, lane label, cost double precision NOT NULL, expires_at bigint, alarm bigint
 ) WITH (autovacuum_vacuum_scale_factor = 0.02, autovacuum_vacuum_threshold = 2000, autovacuum_vacuum_cost_delay = 0);
@@ -42,7 +43,7 @@ CREATE INDEX place_laned ON place (app) WHERE lane IS NOT NULL;
 CREATE INDEX place_chore ON place (app, rank) WHERE kind = 'c';
 CREATE INDEX place_alarm ON place (app, alarm, seq) WHERE alarm IS NOT NULL;
 
-CREATE TABLE claim (  -- what one claim took of one source and lane; number: of the ask
+CREATE TABLE claim (  -- the tasks of one source and lane that one claim took; number: of the claim request
     fence bigint NOT NULL, app integer NOT NULL, session label NOT NULL, number bigint NOT NULL, source label NOT NULL,
     lane label, chore boolean NOT NULL, at bigint NOT NULL, seqs bigint[] NOT NULL
 );
@@ -51,7 +52,7 @@ CREATE INDEX claim_session ON claim (app, session);
 CREATE INDEX claim_source ON claim (app, source);
 CREATE INDEX claim_lane ON claim (app, lane) WHERE lane IS NOT NULL;
 
-CREATE TABLE session (  -- info is null: it has only cancelled. Locked by who acts for it, so that nobody ends it then.
+CREATE TABLE session (  -- info is null: a client that cancels or lifts. The row is locked by calls for the session
     app integer, name label, info bytea, until double precision NOT NULL, PRIMARY KEY (app, name)
 ) WITH (fillfactor = 50);
 CREATE TABLE dead_session (
@@ -62,16 +63,16 @@ CREATE TABLE unique_key (
     app integer, source label, name label, uuid label NOT NULL, until bigint, PRIMARY KEY (app, source, name)
 );
 CREATE INDEX unique_key_until ON unique_key (until) WHERE until IS NOT NULL;
-CREATE TABLE limit_rule (  -- limits
+CREATE TABLE limit_rule (
     app integer, name label, owner label, cap integer, rate double precision, burst double precision NOT NULL,
     paused boolean NOT NULL, reason text NOT NULL, paused_since bigint, lane_rule bytea, PRIMARY KEY (app, name, owner)
 );
-CREATE TABLE token_bucket (  -- of a lane or a source; tokens is null: it is full
+CREATE TABLE token_bucket (  -- of a lane or a source; tokens is null: full. refill_at: when the lane is checked again
     app integer, name label, tokens double precision, at double precision, refill_at double precision,
     PRIMARY KEY (app, name)
 ) WITH (fillfactor = 50);
 CREATE INDEX token_bucket_refill ON token_bucket (app, refill_at) WHERE refill_at IS NOT NULL;
-CREATE TABLE lane_check (app integer NOT NULL, lane label NOT NULL);  -- lanes that may have opened: the next turn looks
+CREATE TABLE lane_check (app integer NOT NULL, lane label NOT NULL);  -- the next turn admits their tasks
 CREATE TABLE schedule (
     app integer, name label, rule bytea NOT NULL, definition_digest text NOT NULL, next_at bigint, rev integer NOT NULL,
     paused boolean NOT NULL, last_at bigint, runs integer NOT NULL, incoming boolean NOT NULL, PRIMARY KEY (app, name)
@@ -82,14 +83,14 @@ CREATE TABLE note (
     number bigint GENERATED ALWAYS AS IDENTITY, seq bigint, kind text, name label, data bytea NOT NULL,
     fence bigint NOT NULL, session label NOT NULL, PRIMARY KEY (seq, kind, name)
 );
-CREATE TABLE retention (  -- what a purge is to drop: one row a call and keeping time, not one a task
+CREATE TABLE retention (  -- what `purge` deletes: one row per call and keeping time, not per task
     number bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, app integer NOT NULL, what text NOT NULL,
     until bigint NOT NULL, ended bigint NOT NULL, seqs bigint[] NOT NULL
 );
 CREATE INDEX retention_until ON retention (app, what, until, number);
 CREATE INDEX retention_ended ON retention (app, what, ended, number);
 CREATE TABLE tally (app integer NOT NULL, source label NOT NULL, state label NOT NULL, number bigint NOT NULL);
-CREATE TABLE change (  -- what a call (a transaction) has moved where; gone: uuid and source of what was dropped at once
+CREATE TABLE change (  -- the change feed; call: its transaction. deleted: uuid and source of tasks that were not kept
     app integer NOT NULL, call bigint NOT NULL, at bigint NOT NULL, state label NOT NULL, seqs bigint[], deleted json
 );
 CREATE INDEX change_call ON change (app, call);

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from onthedot.clock.protocol import Clock
@@ -30,67 +30,79 @@ from onthedot.stores.contract import (
     TurnResult,
     Verdict,
 )
-from onthedot.stores.postgres import protocol
+from onthedot.stores.postgres import protocol, transactions
 from onthedot.stores.postgres.connections import PostgresConnection, PostgresConnections
-from onthedot.stores.postgres.notifier import Notification, Notifier, sources_told, told_of
+from onthedot.stores.postgres.notifier import Notification, Notifier, decode_notification
 from onthedot.stores.postgres.queries import SQL
 from onthedot.stores.postgres.reads import PostgresReads
 from onthedot.stores.postgres.schema import prepare
-from onthedot.stores.postgres.transactions import join, join_awaited
 from onthedot.stores.postgres.url import PostgresAddress
 
 
-class _Here(PostgresConnections):
-    """What one event loop has of the store."""
+class PostgresLoop:
+    """The store on one event loop: its connections, and the notifier."""
 
-    def __init__(self, address: PostgresAddress, app: str) -> None:
-        super().__init__(address)
-        self.hearing: Notifier = Notifier(address, app, self.beat)
+    def __init__(self, address: PostgresAddress, app: str, connections: PostgresConnections) -> None:
+        self.users: int = 0  # calls of `open` that were not closed
         self.app_id: int | None = None
-        for connection in self.all:
-            connection.on_timeout = self._doubt
+        self.connections: PostgresConnections = connections
+        self.notifier: Notifier = Notifier(address, app, connections.heartbeat)
+        connections.on_timeout(self._replace_connections)
 
-    def _doubt(self) -> None:
-        """A connection went silent: the others may be, too. Each would cost a call, and that of hints not be missed."""
-        self.hearing.doubt()
-        for connection in self.all:
-            connection.drop_idle()
+    def _replace_connections(self) -> None:
+        """One connection is dead, so the others may be. Each would cost a timeout, and hints would be missed."""
+        self.notifier.reconnect()
+        self.connections.drop_idle()
 
     async def close(self) -> None:
-        await self.hearing.close()
-        await super().close()
+        await self.notifier.close()
+        await self.connections.close()
 
 
 class PostgresStore(PostgresReads):
-    """Several apps may share a database: each sees its own tasks. May be used on several loops, opened on each."""
+    """Several apps may share a database: each sees its own tasks. Several event loops may use it, opened on each.
 
-    def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
+    connections: makes the connections of one event loop.
+    """
+
+    def __init__(
+        self,
+        url: str,
+        clock: Clock | None = None,
+        name: str = "onthedot",
+        connections: Callable[[PostgresAddress], PostgresConnections] = PostgresConnections,
+    ) -> None:
         self.address: PostgresAddress = PostgresAddress.of(url)
         self.traits: StoreTraits = StoreTraits(shared=True, lease_ms=self.address.lease)
         self._clock = clock or SystemClock()
         self._name = name
+        self._new_connections = connections
         self._lock = threading.Lock()
-        self._here: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, _Here] = weakref.WeakKeyDictionary()
-        self._asked: dict[str, int] = {}  # by session: its last ask, since one that took nothing is not written down
+        self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, PostgresLoop]
+        self._by_loop = weakref.WeakKeyDictionary()
+        self._last_numbers: dict[str, int] = {}  # by session: an answered request that took nothing leaves no claim
         self._prepared = False
         register_fork_hooks(self, store=True)
 
-    # -- open and shut: once for every loop that uses it
+    # -- open and close, once for every event loop
 
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
         with self._lock:
-            here = self._here.get(loop)
+            here = self._by_loop.get(loop)
             if here is None:
-                here = self._here[loop] = _Here(self.address, self._name)
+                here = PostgresLoop(self.address, self._name, self._new_connections(self.address))
+                self._by_loop[loop] = here
             here.users += 1
         try:
             if not self._prepared:
-                await here.look.with_connection(lambda connection: prepare(connection, self.address))
+                await here.connections.reads.with_connection(lambda connection: prepare(connection, self.address))
                 self._prepared = True
             if here.app_id is None:
-                row = await here.look.row(SQL["app"], self._name) or await here.add.row(SQL["new_app"], self._name)
-                here.app_id = row[-1]
+                row = await here.connections.reads.row(SQL["app"], self._name)
+                if row is None:
+                    row = await here.connections.add.row(SQL["new_app"], self._name)
+                here.app_id = row["id"]
         except BaseException:
             await self.close()
             raise
@@ -98,163 +110,181 @@ class PostgresStore(PostgresReads):
     async def close(self) -> None:
         loop = asyncio.get_running_loop()
         with self._lock:
-            here = self._here.get(loop)
+            here = self._by_loop.get(loop)
             if here is None:
                 return
             here.users -= 1
             if here.users:
                 return
-            del self._here[loop]
+            del self._by_loop[loop]
         await here.close()
 
-    def _now(self) -> float | None:
-        """None: by the server's clock. Only a clock that somebody turns is asked."""
-        return None if self._clock.is_system else self._clock.now() + self._clock.wall_clock_jump()
+    def after_fork(self) -> None:
+        """The connections belong to the parent."""
+        self._lock = threading.Lock()
+        keep_over_fork(list(self._by_loop.values()))
+        self._by_loop = weakref.WeakKeyDictionary()
+
+    # -- this event loop
 
     @property
-    def _mine(self) -> _Here:
-        here = self._here.get(asyncio.get_running_loop())
+    def _here(self) -> PostgresLoop:
+        here = self._by_loop.get(asyncio.get_running_loop())
         if here is None:
             raise StoreUnavailable(f"{self.address.where} is not open")
         return here
 
     @property
-    def _connection(self) -> PostgresConnection:
-        return self._mine.look
+    def connections(self) -> PostgresConnections:
+        """The connections of the running event loop."""
+        return self._here.connections
+
+    @property
+    def notifier(self) -> Notifier:
+        """The notifier of the running event loop."""
+        return self._here.notifier
+
+    @property
+    def _reads(self) -> PostgresConnection:
+        return self._here.connections.reads
 
     @property
     def _app(self) -> int:
-        app = self._mine.app_id
+        app = self._here.app_id
         if app is None:
             raise StoreUnavailable(f"{self.address.where} is not open")
         return app
 
-    def _said(self, **said: Any) -> str:
-        return protocol.encode({"app": self._name, "now": self._now(), **said})
+    def _now(self) -> float | None:
+        """None: the server's clock. A clock that is driven, as in tests, is passed with every call."""
+        if self._clock.is_system:
+            return None
+        return self._clock.now() + self._clock.wall_clock_jump()
 
-    def _tell(self, told: Notification) -> None:
-        if told:
-            self._mine.hearing.notify(told)
+    def _request(self, **fields: Any) -> str:
+        return protocol.encode({"app": self._name, "now": self._now(), **fields})
+
+    def _notify(self, notification: Notification) -> None:
+        if notification:
+            self._here.notifier.notify(notification)
 
     # -- tasks
 
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         if not tasks:
             return []
-        row = await self._mine.add.row(SQL["add"], self._said(tasks=protocol.encode_tasks(tasks)))
-        self._tell(sources_told(row["sources"]))
-        return _added(row)
+        row = await self.connections.add.row(SQL["add"], self._request(tasks=protocol.encode_tasks(tasks)))
+        self._notify(Notification(sorted(set(row["sources"]))))
+        return protocol.to_added(row)
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
-        asked = (
-            None if request is None else protocol.encode_ask(request, again=self._asked.get(session) == request.number)
+        claim: dict[str, Any] | None = None
+        if request is not None:
+            is_repeat = self._last_numbers.get(session) == request.number
+            claim = protocol.encode_claim_request(request, is_repeat=is_repeat)
+        sessions = sorted({outcome.lease.session for outcome in outcomes})
+        row = await self.connections.turn.row(
+            SQL["turn"],
+            self._request(session=session, claim=claim, sessions=sessions),
+            protocol.encode(protocol.encode_outcomes(outcomes)),
         )
-        ends = protocol.encode(protocol.encode_outcomes(outcomes))
-        whose = sorted({outcome.lease.session for outcome in outcomes})
-        row = await self._mine.turn.row(SQL["turn"], self._said(session=session, claim=asked, sessions=whose), ends)
-        self._tell(told_of(row["notification"], but=session))
+        self._notify(decode_notification(row["notification"], session))
         if request is None or not row["alive"]:
             return TurnResult(row["verdicts"] or [], alive=row["alive"])
-        self._asked[session] = request.number
-        return TurnResult(row["verdicts"] or [], protocol.claimed(row))
+        self._last_numbers[session] = request.number
+        return TurnResult(row["verdicts"] or [], protocol.to_claim_result(row))
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
-        row = await self._mine.add.row(SQL["note"], self._said(notes=[protocol.encode_note(note) for note in notes]))
+        request = self._request(notes=[protocol.encode_note(note) for note in notes])
+        row = await self.connections.add.row(SQL["note"], request)
         lost: Sequence[int] = row["lost"]
-        return [notes[place - 1].lease for place in lost]
+        return [notes[position - 1].lease for position in lost]
 
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
-        row = await self._mine.add.row(SQL["cancel"], self._said(session=session, uuids=uuids))
-        self._tell(told_of(row["notification"], session, reason))
-        return LeasedTasks(row["fence"], protocol.records(row))
+        row = await self.connections.add.row(SQL["cancel"], self._request(session=session, uuids=uuids))
+        self._notify(decode_notification(row["notification"], session, reason))
+        return LeasedTasks(row["fence"], protocol.to_records(row))
 
     async def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
-        row = await self._mine.add.row(SQL["lift"], self._said(session=session, uuids=uuids))
-        self._tell(told_of(row["notification"], session))
-        return LeasedTasks(row["fence"], protocol.records(row))
+        row = await self.connections.add.row(SQL["lift"], self._request(session=session, uuids=uuids))
+        self._notify(decode_notification(row["notification"], session))
+        return LeasedTasks(row["fence"], protocol.to_records(row))
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
-        said = self._said(records=[protocol.encode_record(record) for record in records])
-        return _added(await self._mine.add.row(SQL["adopt"], said))
+        request = self._request(records=[protocol.encode_record(record) for record in records])
+        return protocol.to_added(await self.connections.add.row(SQL["adopt"], request))
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
-        row = await self._mine.add.row(SQL["revive"], self._said(uuids=uuids))
-        self._tell(told_of(row["notification"]))
+        row = await self.connections.add.row(SQL["revive"], self._request(uuids=uuids))
+        self._notify(decode_notification(row["notification"]))
         live: Sequence[str] = row["live"]
         return live
 
     # -- sessions
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
-        row = await self._mine.beat.row(SQL["heartbeat"], self._said(session=session, info=info, lease=lease))
-        self._tell(told_of(row["notification"], but=session))
+        request = self._request(session=session, info=info, lease=lease)
+        row = await self.connections.heartbeat.row(SQL["heartbeat"], request)
         if not row["alive"]:
             return HeartbeatResult(alive=False)
-        return HeartbeatResult(True, protocol.leases(row["cancel"], session))
+        return HeartbeatResult(True, protocol.to_leases(row["cancel_requests"], session))
 
     async def close_session(self, session: str, *, crashed: bool = False) -> None:
-        connection = self._mine.beat if crashed else self._mine.add
-        row = await connection.row(SQL["close_session"], self._said(session=session, crashed=crashed))
-        self._asked.pop(session, None)
-        self._tell(told_of(row["notification"], but=session))
+        connection = self.connections.heartbeat if crashed else self.connections.add
+        row = await connection.row(SQL["close_session"], self._request(session=session, crashed=crashed))
+        self._last_numbers.pop(session, None)
+        self._notify(decode_notification(row["notification"], session))
 
     def hints(self, session: str) -> Hints:
-        return self._mine.hearing.hears(session)
+        return self._here.notifier.listen(session)
 
     # -- control
 
     async def put_schedules(self, schedules: Sequence[Schedule]) -> Sequence[bool]:
-        row = await self._mine.add.row(SQL["put_schedules"], self._said(schedules=schedules))
-        self._tell(told_of(row["notification"]))
+        row = await self.connections.add.row(SQL["put_schedules"], self._request(schedules=schedules))
+        self._notify(decode_notification(row["notification"]))
         answers: Sequence[bool] = row["answers"]
         return answers
 
     async def put_limits(self, limits: Sequence[Limit]) -> None:
-        row = await self._mine.add.row(SQL["put_limits"], self._said(limits=limits))
-        self._tell(told_of(row["notification"]))
+        row = await self.connections.add.row(SQL["put_limits"], self._request(limits=limits))
+        self._notify(decode_notification(row["notification"]))
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
-        row = await self._mine.add.row(SQL["fire"], self._said(fires=[protocol.encode_fire(fire) for fire in fires]))
-        self._tell(told_of(row["notification"]))
+        request = self._request(fires=[protocol.encode_fire(fire) for fire in fires])
+        row = await self.connections.add.row(SQL["fire"], request)
+        self._notify(decode_notification(row["notification"]))
         answers: Sequence[bool] = row["answers"]
         return answers
 
     async def delete_schedules(self, schedules: Sequence[str]) -> None:
-        await self._mine.add.row(SQL["delete_schedules"], self._said(names=schedules))
+        await self.connections.add.row(SQL["delete_schedules"], self._request(names=schedules))
 
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
-        row = await self._mine.add.row(SQL["purge"], self._said(limit=limit, most=most))
+        row = await self.connections.add.row(SQL["purge"], self._request(limit=limit, most=most))
         deleted: int = row["deleted"]
         return deleted
 
-    # -- inside the caller's transaction
+    # -- in the caller's transaction
 
     def add_in(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        """Adds with the caller's commit, or not at all."""
-        return _added(join(connection, "add_v1", self._said(tasks=protocol.encode_tasks(tasks), in_transaction=True)))
+        return protocol.to_added(transactions.call(connection, "add_v1", self._add_request(tasks)))
 
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
-        """Settles with the caller's commit. If the answer is not "ok", the caller should roll back."""
-        verdict: Verdict = join(connection, "settle_in_v1", self._said(outcomes=[protocol.encode_outcome(outcome)]))[0]
+        verdict: Verdict = transactions.call(connection, "settle_in_v1", self._settle_request(outcome))["verdict"]
         return verdict
 
     async def add_awaited(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        said = self._said(tasks=protocol.encode_tasks(tasks), in_transaction=True)
-        return _added(await join_awaited(connection, "add_v1", said))
+        row = await transactions.call_awaited(connection, "add_v1", self._add_request(tasks))
+        return protocol.to_added(row)
 
     async def settle_awaited(self, connection: object, outcome: Outcome) -> Verdict:
-        said = self._said(outcomes=[protocol.encode_outcome(outcome)])
-        verdict: Verdict = (await join_awaited(connection, "settle_in_v1", said))[0]
+        row = await transactions.call_awaited(connection, "settle_in_v1", self._settle_request(outcome))
+        verdict: Verdict = row["verdict"]
         return verdict
 
-    # -- around a fork
+    def _add_request(self, tasks: Sequence[NewTask]) -> str:
+        return self._request(tasks=protocol.encode_tasks(tasks), in_transaction=True)
 
-    def after_fork(self) -> None:
-        """The connections stay the parent's."""
-        self._lock = threading.Lock()
-        keep_over_fork(list(self._here.values()))
-        self._here = weakref.WeakKeyDictionary()
-
-
-def _added(row: Any) -> list[Added]:
-    return [Added(uuid, fresh) for uuid, fresh in zip(row[0], row[1], strict=True)]
+    def _settle_request(self, outcome: Outcome) -> str:
+        return self._request(outcomes=[protocol.encode_outcome(outcome)])

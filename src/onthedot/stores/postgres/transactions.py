@@ -1,7 +1,6 @@
-"""A verb inside the caller's own transaction: one statement with one JSON parameter.
+"""A verb in the caller's own transaction: one statement with one JSON parameter.
 
-So the drivers differ only in the placeholder, and in what has to be awaited. None of them is imported: whoever hands in
-a connection has done that.
+The drivers differ only in the placeholder and in what is awaited. None of them is imported before the caller did.
 """
 
 from __future__ import annotations
@@ -12,97 +11,96 @@ from importlib import import_module
 from typing import Any
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.postgres.errors import explained
+from onthedot.stores.postgres.errors import translate
 
 KNOWN = "asyncpg, psycopg (sync or async), or SQLAlchemy (Connection or Session, sync or async)"
+_CONNECTIONS = (
+    "Connection", "AsyncConnection", "Session", "AsyncSession", "scoped_session", "async_scoped_session",
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
 class Driver:
-    """How one kind of connection is asked."""
+    """A connection of the caller, and the library that it comes from."""
 
     connection: Any
-    awaited: bool
+    is_async: bool
     kind: str  # asyncpg, psycopg, sqlalchemy
 
     @classmethod
     def of(cls, connection: object) -> Driver:
         for parent in type(connection).__mro__:
-            package, name = parent.__module__.partition(".")[0], parent.__name__
+            package = parent.__module__.partition(".")[0]
+            name = parent.__name__
             if package == "asyncpg" and name in ("Connection", "PoolConnectionProxy"):
                 return cls(connection, True, package)
-            if package in ("psycopg", "sqlalchemy") and name in _NAMES:
+            if package in ("psycopg", "sqlalchemy") and name in _CONNECTIONS:
                 return cls(connection, name.startswith("Async") or name == "async_scoped_session", package)
         raise StoreRefused(f"connection=…: Postgres is joined through {KNOWN}, not through {connection!r}")
 
-    def ask(self, function: str, said: str) -> Any:
-        """Its answer, or, of a driver that is awaited, a coroutine of it."""
+    def call(self, function: str, request: str) -> Any:
+        """The row that the function returns, by column name; a coroutine of it if the connection is async."""
         self._check()
         match self.kind:
             case "asyncpg":
-                return self.connection.fetchrow(f"SELECT * FROM onthedot.{function}($1)", said)  # noqa: S608 - ours
+                return self.connection.fetchrow(f"SELECT * FROM onthedot.{function}($1)", request)  # noqa: S608 - ours
             case "psycopg":
                 query = f"SELECT * FROM onthedot.{function}(%s::json)"  # noqa: S608
-                rows = import_module("psycopg.rows").tuple_row
-                return (_fetched if self.awaited else _fetch)(self.connection, rows, query, said)
+                row_factory = import_module("psycopg.rows").dict_row
+                fetch = _fetch_awaited if self.is_async else _fetch
+                return fetch(self.connection, row_factory, query, request)
             case _:
-                query = f"SELECT * FROM onthedot.{function}(CAST(:said AS json))"  # noqa: S608
-                result = self.connection.execute(import_module("sqlalchemy").text(query), {"said": said})
-                return _one(result) if self.awaited else result.one()
+                query = f"SELECT * FROM onthedot.{function}(CAST(:request AS json))"  # noqa: S608
+                result = self.connection.execute(import_module("sqlalchemy").text(query), {"request": request})
+                return _one(result) if self.is_async else result.mappings().one()
 
     def _check(self) -> None:
-        """Without a transaction there is nothing to join."""
-        outside = False
+        is_outside = False
         if self.kind == "asyncpg":
-            outside = not self.connection.is_in_transaction()
+            is_outside = not self.connection.is_in_transaction()
         elif self.kind == "psycopg":
-            outside = self.connection.autocommit and self.connection.info.transaction_status == 0
-        if outside:
+            is_outside = self.connection.autocommit and self.connection.info.transaction_status == 0
+        if is_outside:
             raise StoreRefused("begin a transaction first: without one there is nothing to join")
 
 
-_NAMES = (
-    "Connection", "AsyncConnection", "Session", "AsyncSession", "scoped_session", "async_scoped_session",
-)  # fmt: skip
+def _fetch(connection: Any, row_factory: Any, query: str, request: str) -> Any:
+    with connection.cursor(row_factory=row_factory) as cursor:
+        return cursor.execute(query, (request,)).fetchone()
 
 
-def _fetch(connection: Any, rows: Any, query: str, said: str) -> Any:
-    with connection.cursor(row_factory=rows) as cursor:
-        return cursor.execute(query, (said,)).fetchone()
-
-
-async def _fetched(connection: Any, rows: Any, query: str, said: str) -> Any:
-    async with connection.cursor(row_factory=rows) as cursor:
-        await cursor.execute(query, (said,))
+async def _fetch_awaited(connection: Any, row_factory: Any, query: str, request: str) -> Any:
+    async with connection.cursor(row_factory=row_factory) as cursor:
+        await cursor.execute(query, (request,))
         return await cursor.fetchone()
 
 
 async def _one(result: Awaitable[Any]) -> Any:
-    return (await result).one()
+    return (await result).mappings().one()
 
 
-def join(connection: object, function: str, said: str) -> Any:
+def call(connection: object, function: str, request: str) -> Any:
     """On the caller's thread."""
     driver = Driver.of(connection)
-    if driver.awaited:
+    if driver.is_async:
         raise StoreRefused("connection=…: this connection is async, so write `await task.options(…).enqueue(…)`")
     try:
-        return driver.ask(function, said)
+        return driver.call(function, request)
     except Exception as error:
-        raise _told(error, function) from error
+        raise _translate(error, function) from error
 
 
-async def join_awaited(connection: object, function: str, said: str) -> Any:
-    """On the caller's loop; through a sync connection too, which holds it up meanwhile."""
+async def call_awaited(connection: object, function: str, request: str) -> Any:
+    """On the caller's event loop. A sync connection is accepted too; it blocks the loop meanwhile."""
     driver = Driver.of(connection)
     try:
-        answer = driver.ask(function, said)
-        return (await answer) if driver.awaited else answer
+        answer = driver.call(function, request)
+        return (await answer) if driver.is_async else answer
     except Exception as error:
-        raise _told(error, function) from error
+        raise _translate(error, function) from error
 
 
-def _told(error: Exception, function: str) -> Exception:
+def _translate(error: Exception, function: str) -> Exception:
     if isinstance(error, StoreRefused):
         return error
-    return explained(getattr(error, "orig", None) or error, f"your connection, onthedot.{function}")
+    return translate(getattr(error, "orig", None) or error, f"your connection, onthedot.{function}")

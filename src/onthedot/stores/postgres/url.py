@@ -12,21 +12,21 @@ _OURS = ("auto_schema", "lease", "listen", "statement_cache_size")
 
 @dataclass(frozen=True)
 class PostgresAddress:
-    """Where the database is, and how to use it.
+    """The database, and how to use it.
 
-    >>> Address.of("postgres://me:secret@db/shop?auto_schema=0&sslmode=require")
-    Address(url='postgresql://me@db/shop', auto_schema=False, statement_cache_size=100, lease=30000)
+    >>> PostgresAddress.of("postgres://me:secret@db/shop?auto_schema=0&sslmode=require")
+    PostgresAddress(url='postgresql://me@db/shop', auto_schema=False, statement_cache_size=100, lease=30000)
     """
 
     dsn: str
     auto_schema: bool = True
-    statement_cache_size: int = 100  # 0: behind a pooler that hands out another connection for every transaction
-    lease: int = 30_000  # ms that a worker lives without a sign of life
-    listen: str = ""  # host:port of the server itself, where a pooler is in between: it does not pass on LISTEN
+    statement_cache_size: int = 100  # 0: for a pooler that gives every transaction another connection
+    lease: int = 30_000  # ms that a session lives without a heartbeat
+    listen: str = ""  # host:port of the server itself, if a pooler is in between: it does not pass on LISTEN
 
     @property
-    def heard(self) -> PostgresAddress:
-        """Where hints are heard."""
+    def listen_address(self) -> PostgresAddress:
+        """Where to LISTEN for hints."""
         if not self.listen:
             return self
         parts = urlsplit(self.dsn)
@@ -35,7 +35,7 @@ class PostgresAddress:
 
     @property
     def where(self) -> str:
-        """For people: without the password and the options."""
+        """For messages: without password and options."""
         parts = urlsplit(self.dsn)
         user = f"{parts.username}@" if parts.username else ""
         return urlunsplit(("postgresql", user + parts.netloc.rpartition("@")[2], parts.path, "", ""))
@@ -44,7 +44,7 @@ class PostgresAddress:
         options = (
             f"auto_schema={self.auto_schema}, statement_cache_size={self.statement_cache_size}, lease={self.lease}"
         )
-        return f"Address(url={self.where!r}, {options})"
+        return f"PostgresAddress(url={self.where!r}, {options})"
 
     @classmethod
     def of(cls, url: str) -> PostgresAddress:
@@ -57,8 +57,8 @@ class PostgresAddress:
         except (ValueError, OverflowError):
             cached = lease = -1
         if cached < 0 or lease < 1:
-            told = "lease must be seconds, more than nothing, and statement_cache_size a whole number from 0"
-            raise StoreRefused(f"{cls(url).where}: {told}")
+            rule = "lease must be seconds, more than nothing, and statement_cache_size a whole number from 0"
+            raise StoreRefused(f"{cls(url).where}: {rule}")
         dsn = urlunsplit(("postgresql", parts.netloc, parts.path, urlencode(options), ""))
         auto_schema = ours.get("auto_schema", "1") not in ("0", "false")
         return cls(dsn, auto_schema, cached, lease, ours.get("listen", ""))

@@ -127,6 +127,10 @@ class LimitTable:
             bucket = self._sources[source] = TokenBucket(limit, now)
         return bucket
 
+    def set_source_bucket(self, source: str, bucket: TokenBucket) -> None:
+        """A bucket that was read from elsewhere."""
+        self._sources[source] = bucket
+
     def lane(self, name: str) -> Lane:
         lane = self.lanes.get(name)
         if lane is None:

@@ -40,7 +40,7 @@ async def test_connections_that_were_cut_are_made_again(postgres: Service, named
         hints, worker = store.hints("w"), Worker(store, "w")
         assert (await anext(hints)).resync
         await worker.claim("none")
-        postgres.ask(KILL, postgres._kept())
+        postgres.ask(KILL, postgres.kept_pids())
         await store.add([NewTask("u2", "a", b"")])
         claimed = await worker.claim()
         assert [record.uuid for record in claimed.tasks] == ["u1", "u2"]
@@ -156,9 +156,9 @@ async def test_behind_a_pooler_nothing_is_prepared(postgres: Service, named: str
     await store.heartbeat("w", b"", LEASE)
     await store.add([NewTask("u1", "a", b"")])
     assert [record.uuid for record in (await Worker(store, "w").claim()).tasks] == ["u1"]
-    named_ones = await store._mine.turn.rows("SELECT name FROM pg_prepared_statements")
+    named_ones = await store.connections.turn.rows("SELECT name FROM pg_prepared_statements")
     changed = "SELECT name FROM pg_settings WHERE source = 'session' AND name LIKE 'enable%'"
-    settings = await store._mine.turn.rows(changed)
+    settings = await store.connections.turn.rows(changed)
     assert (list(named_ones), list(settings)) == ([], [])
     await store.close()
 

@@ -47,7 +47,7 @@ async def test_a_new_task_is_heard_of_where_the_server_is_named(pooled: Pooled) 
 async def test_without_it_tasks_are_found_by_polling_and_that_is_told(
     pooled: Pooled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    monkeypatch.setattr(notifier, "_PROVEN", 0.3)
+    monkeypatch.setattr(notifier, "CHECK_TIMEOUT", 0.3)
     app, other = (
         shop(pooled.without_hints, poll_interval=0.2),
         App("shop", store=pooled.without_hints, poll_interval=0.2),
@@ -67,9 +67,7 @@ async def test_hints_that_do_come_through_are_not_doubted(
     await store.open()
     hints = store.hints("w")
     assert (await anext(aiter(hints))).resync
-    proof = store._mine.hearing._proof
-    assert proof is not None
-    await asyncio.wait_for(proof, 20)
+    await asyncio.wait_for(store.notifier.checked(), 20)
     await hints.aclose()
     await store.close()
     assert caplog.text == ""
@@ -96,6 +94,6 @@ async def test_prepared_statements_are_what_a_pooler_cannot_do(pooled: Pooled) -
 
 def test_where_hints_are_heard() -> None:
     address = PostgresAddress.of("postgresql://me:secret@pooler:6432/shop?listen=db:5432&sslmode=disable")
-    assert address.heard.dsn == "postgresql://me:secret@db:5432/shop?sslmode=disable"
+    assert address.listen_address.dsn == "postgresql://me:secret@db:5432/shop?sslmode=disable"
     assert address.dsn == "postgresql://me:secret@pooler:6432/shop?sslmode=disable"
-    assert PostgresAddress.of("postgresql://db/shop").heard.dsn == "postgresql://db/shop"
+    assert PostgresAddress.of("postgresql://db/shop").listen_address.dsn == "postgresql://db/shop"

@@ -18,7 +18,7 @@ from onthedot import App, StoreRefused
 from onthedot.cli import main
 from onthedot.stores.contract import NewTask
 from onthedot.stores.postgres import PostgresStore, schema
-from onthedot.stores.postgres.grants import functions
+from onthedot.stores.postgres.grants import called_functions
 from tests.unit.stores.postgres.shop import states
 
 ROOT = Path(__file__).parents[4]
@@ -63,7 +63,7 @@ async def test_every_verb_has_its_settings_and_no_helper(empty: str) -> None:
             "enable_bitmapscan=off", "jit=off",
         })
     }  # fmt: skip
-    verbs, _ = functions()
+    verbs = called_functions().verbs
     assert sorted(name for name, settings in found if settings) == sorted(set(verbs) - {"app_v1"})
 
 
@@ -73,7 +73,8 @@ from onthedot import App
 from onthedot.stores.postgres import schema
 
 if sys.argv[2:]:  # a version that is to come: twice would be an error
-    schema.VERSION, schema._MIGRATIONS = 2, {1: "ALTER TABLE onthedot.task ADD COLUMN novel integer"}
+    schema.VERSION = 2
+    schema.MIGRATIONS = {1: "ALTER TABLE onthedot.task ADD COLUMN novel integer"}
 app = App("shop", store=sys.argv[1])
 gate, children = os.pipe(), []
 for number in range(PROCESSES):

@@ -106,7 +106,7 @@ async def test_an_app_over_tls(secured: Secured, host: str) -> None:
 )
 async def test_what_cannot_be_trusted_is_refused(secured: Secured, kind: Kind, options: str, advice: str) -> None:
     secured.shows(kind)
-    with pytest.raises(StoreRefused, match=f"{advice}.*sslmode=require encrypts without looking at it"):
+    with pytest.raises(StoreRefused, match=f"{advice}.*sslmode=require encrypts without verifying it"):
         await open_and_shut(secured.url(options))
     await open_and_shut(secured.url("sslmode=require"))
 

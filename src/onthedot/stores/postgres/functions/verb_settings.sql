@@ -1,5 +1,5 @@
--- The verbs: what the outside calls, with all it has to say as JSON. Each sets the search path, how long it waits and what
--- plans may not do; helpers are inside.
+-- Verbs are the functions that clients call, with one JSON request. Each sets the search path, a lock timeout and which
+-- plans are allowed, for itself and for the functions that it calls.
 DO $$
 DECLARE
     _verb regprocedure;
@@ -8,7 +8,7 @@ BEGIN
         AND proargnames[1] = '_request' AND proargtypes[0] = 'json'::regtype
     LOOP
         EXECUTE format('ALTER FUNCTION %s SET search_path = onthedot SET lock_timeout = ''4s''
-            SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off SET jit = off',
-            _verb);
+            SET plan_cache_mode = force_generic_plan SET enable_seqscan = off SET enable_bitmapscan = off
+            SET jit = off', _verb);
     END LOOP;
 END $$;

@@ -1,0 +1,39 @@
+-- revive: make failed or cancelled tasks due again.
+
+-- name: revive_v1
+-- {"app", "now", "uuids"} → the uuids that are live now. A task whose unique key is taken by another stays ended.
+CREATE FUNCTION revive_v1(_request json, OUT live text[], OUT notification json) LANGUAGE plpgsql AS $$
+DECLARE
+    _app integer := app_v1(_request ->> 'app');
+    _now double precision := now_v1((_request ->> 'now')::double precision);
+    _uuid text;
+    _task task;
+    _woken text[] := '{}';
+BEGIN
+    live := '{}';
+    FOR _uuid IN SELECT uuid FROM json_array_elements_text(_request -> 'uuids') AS uuid LOOP
+        SELECT * INTO _task FROM task WHERE app = _app AND uuid = _uuid FOR NO KEY UPDATE;
+        CONTINUE WHEN NOT FOUND OR _task.state = 'succeeded';
+        IF _task.ended IS NULL THEN
+            live := live || _uuid;
+            CONTINUE;
+        END IF;
+        CONTINUE WHEN NOT retake_key_v1(_task, _now);
+        PERFORM count_v1(_app, _task.source, _task.state, -1);
+        _task.earlier := _task.earlier + 1 + _task.retries + _task.crashes;
+        _task.retries := 0;
+        _task.crashes := 0;
+        _task.reason := 'due';
+        _task.cancel_requested := false;
+        _task.ended := NULL;
+        _task.keep_until := NULL;
+        _task.error := NULL;
+        _task.result := NULL;
+        _task.result_until := NULL;
+        _task.due := floor(_now);
+        PERFORM enter_v1(_task, next_place_v1('due', false, _task.due, _task.lane, _now, false), _now);
+        live := live || _uuid;
+        _woken := _woken || _task.source;
+    END LOOP;
+    notification := json_build_object('sources', _woken);
+END $$;
