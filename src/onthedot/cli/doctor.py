@@ -24,7 +24,7 @@ from onthedot.operations.doctor import diagnose
 from onthedot.operations.health import Check
 from onthedot.operations.humanize import plural
 from onthedot.runtime.settings import store_url, version
-from onthedot.stores.schemes import check_schema, file_of
+from onthedot.stores.schemes import check_schema, driver_of, file_of, file_url
 from onthedot.supervisor.exit_codes import STORE, CommandError
 
 _MIN_FREE = 100 * 2**20  # bytes on the disk
@@ -32,7 +32,6 @@ _MAX_WAL = 32 * 2**20  # bytes; checkpoints start at 4 MiB
 _TIMEOUT = 30.0  # seconds for reading the store
 _FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))  # SQLite releases without the WAL-reset bug
 _NETWORK = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs")
-_DRIVERS = {"redis": ("redis", "redis"), "postgres": ("asyncpg", "postgres")}  # scheme: module, extra
 
 
 @click.command()
@@ -97,9 +96,9 @@ def _store(options: GlobalOptions) -> Iterator[Check]:
 
 
 def _driver(url: str) -> Iterator[Check]:
-    for scheme, (module, extra) in _DRIVERS.items():
-        if url.startswith(scheme) and importlib.util.find_spec(module) is None:
-            yield Check(False, "driver", f"{module} is not installed", f"pip install 'onthedot[{extra}]'")
+    driver = driver_of(url)
+    if driver is not None and importlib.util.find_spec(driver.module) is None:
+        yield Check(False, "driver", f"{driver.module} is not installed", f"pip install 'onthedot[{driver.extra}]'")
 
 
 def _file(path: Path) -> Iterator[Check]:
@@ -131,7 +130,7 @@ def _may_write(path: Path) -> bool:
 
 def _schema(path: Path) -> Check:
     try:
-        fits, text = check_schema(path)
+        fits, text = check_schema(file_url(path))
     except StoreError as error:
         return Check(False, "schema", str(error), "is it the right file, and this the right version of onthedot?")
     return Check(fits, "schema", text, "onthedot schema install")

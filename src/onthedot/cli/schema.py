@@ -3,28 +3,26 @@
 from __future__ import annotations
 
 import re
-from pathlib import Path
 
 import click
 
 from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.output import write_json
 from onthedot.cli.target import check_exists, target
-from onthedot.stores.schemes import check_schema, file_of, is_postgres, rights_text, schema_text
+from onthedot.stores.schemes import check_schema, has_schema, rights_text, schema_text
 from onthedot.supervisor.exit_codes import CommandError
 
 _ROLE = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*")
 
 
-def _database(options: GlobalOptions, *, must_exist: bool = False) -> Path | str:
-    """Return the file, or the URL of a server."""
+def _database(options: GlobalOptions, *, must_exist: bool = False) -> str:
+    """Return the URL of a store that has a schema."""
     url, _ = target(options, named=False)
-    database = url if is_postgres(url) else file_of(url)
-    if database is None:
+    if not has_schema(url):
         raise CommandError(f"{url.partition('://')[0]}:// has no schema to look after")
     if must_exist:
         check_exists(url)
-    return database
+    return url
 
 
 def _print(options: GlobalOptions, ok: bool, message: str) -> None:
@@ -46,8 +44,7 @@ def print_schema(options: GlobalOptions, role: str | None) -> None:
         text = _rights(options, role)
     else:
         key = "schema"
-        database = _database(options)
-        text = schema_text(database) if isinstance(database, str) else schema_text()
+        text = schema_text(_database(options))
     if options.json:
         write_json({key: text})
     else:

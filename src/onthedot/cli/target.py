@@ -15,7 +15,7 @@ from onthedot.operations.limits import CodeDefinitions
 from onthedot.runtime.settings import store_url
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores import connect
-from onthedot.stores.schemes import apps_in, check_schema, file_of, is_postgres
+from onthedot.stores.schemes import apps_in, check_schema, file_of, file_url, has_schema
 from onthedot.supervisor.exit_codes import STORE, CommandError
 
 T = TypeVar("T")
@@ -51,30 +51,30 @@ def check_exists(url: str, name: str | None = None) -> None:
         raise CommandError(text + other, STORE)
     if name is None:
         return
-    _check_schema(path)
+    _check_schema(url)
     if name == "":
         raise CommandError(f"nobody has added anything to {path} yet", STORE)
-    if name not in (apps := apps_in(path)):
+    if name not in (apps := apps_in(url)):
         message = f"{path} has nothing of an app {name!r}; it has: {', '.join(apps) or 'none yet'}"
         raise CommandError(message, STORE)
 
 
 def _check_server(url: str, name: str | None) -> None:
-    if name is not None and is_postgres(url):
+    if name is not None and has_schema(url):
         _check_schema(url)
     if name == "":
         raise CommandError(f"nobody has added anything to {without_password(url)} yet", STORE)
 
 
-def _check_schema(where: Path | str) -> None:
-    ok, message = check_schema(where)
+def _check_schema(url: str) -> None:
+    ok, message = check_schema(url)
     if not ok:
         raise CommandError(message, STORE)
 
 
 def _other_files(path: Path) -> list[Path]:
     """The only other database of onthedot in that folder, as a suggestion."""
-    found = [each for each in path.parent.glob("*.db") if apps_in(each)]
+    found = [each for each in path.parent.glob("*.db") if apps_in(file_url(each))]
     return found if len(found) == 1 else []
 
 
@@ -107,7 +107,7 @@ def _only_app(url: str) -> str:
     path = file_of(url)
     if url.startswith("memory:") or (path is not None and not path.exists()):
         return ""
-    names = apps_in(path or url)
+    names = apps_in(url)
     if len(names) > 1:
         where = path or without_password(url)
         raise CommandError(f"{where} has tasks of several apps: {', '.join(names)}; say which by -n")

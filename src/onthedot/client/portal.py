@@ -10,8 +10,8 @@ from concurrent.futures import Future, wait
 from typing import Any, TypeVar
 
 from onthedot.client.client import StoreClient
-from onthedot.errors import ArgumentError, StoreRefused
-from onthedot.stores.capabilities import NO_TRANSACTION, AsyncTransactions, SyncTransactions
+from onthedot.errors import ArgumentError
+from onthedot.stores.capabilities import AsyncTransactions, SyncTransactions, capability, find_capability
 from onthedot.stores.contract import Store
 
 T = TypeVar("T")
@@ -115,26 +115,20 @@ class Portal:
 
     def in_transaction(self, work: Callable[[SyncTransactions], T]) -> T:
         """Runs work on the current thread, to which the caller's connection and its transaction belong."""
-        store = self._transactional_store()
+        store = capability(self._store(), SyncTransactions, "connection=…")
         opening = self.ensure_open()
-        if opening is not None and isinstance(store, AsyncTransactions):
+        if opening is not None and find_capability(store, AsyncTransactions) is not None:
             opening.result()  # for other stores the opening may have to wait for this very transaction
         return work(store)
 
     async def in_transaction_awaited(self, work: Callable[[AsyncTransactions], Coroutine[Any, Any, T]]) -> T:
         """Runs work on the current loop, to which the caller's connection belongs."""
-        store = self._transactional_store()
-        if not isinstance(store, AsyncTransactions):
+        store = find_capability(capability(self._store(), SyncTransactions, "connection=…"), AsyncTransactions)
+        if store is None:
             raise ArgumentError("connection=…: on this store it is sync, so write .delay(…) instead of .enqueue(…)")
         if (opening := self.ensure_open()) is not None:
             await asyncio.wrap_future(opening)
         return await work(store)
-
-    def _transactional_store(self) -> SyncTransactions:
-        store = self._store()
-        if not isinstance(store, SyncTransactions):
-            raise StoreRefused(f"connection=…: {NO_TRANSACTION}; sqlite:/// and postgresql:// do")
-        return store
 
     def ensure_open(self) -> Future[None] | None:
         """Starts opening a client if there is none. Returns what to wait for, or None."""

@@ -9,8 +9,7 @@ import msgspec
 
 from onthedot.clock.wakeup import WakeUp
 from onthedot.engine.runner import Runner
-from onthedot.errors import StoreRefused
-from onthedot.stores.capabilities import NO_TRANSACTION, AsyncTransactions, SyncTransactions
+from onthedot.stores.capabilities import AsyncTransactions, SyncTransactions, capability, find_capability
 from onthedot.stores.contract import Lease, Note, Outcome, Store, Verdict
 
 
@@ -44,8 +43,8 @@ class TaskReports:
 
     async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         """Settles in the caller's transaction, on the caller's thread and loop."""
-        if isinstance(self._store, AsyncTransactions):
-            return await self._store.settle_awaited(connection, outcome)
-        if not isinstance(self._store, SyncTransactions):
-            raise StoreRefused(f"complete() of task {outcome.lease.uuid}: {NO_TRANSACTION}; return the result")
-        return self._store.settle_in(connection, outcome)
+        store = find_capability(self._store, AsyncTransactions)
+        if store is not None:
+            return await store.settle_awaited(connection, outcome)
+        verb = f"complete() of task {outcome.lease.uuid}, which can return its result instead"
+        return capability(self._store, SyncTransactions, verb).settle_in(connection, outcome)

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 from onthedot.errors import StoreError
 from onthedot.operations.workers import WorkerInfo, live_workers
-from onthedot.stores.capabilities import HasServerInfo, ServerInfo
+from onthedot.stores.capabilities import HasServerInfo, ServerInfo, find_capability
 from onthedot.stores.contract import State, Store
 
 MAX_UNSERVED = 60_000  # ms that a ready task may wait without a worker that knows it
@@ -59,8 +59,8 @@ async def read_vitals(store: Store, now: float) -> Vitals:
     known = {source for worker in workers for source in worker.sources}
     ready = {source for (source, state), count in tally.items() if state == "ready" and count > 0}
     unserved = {source: await _oldest_due(store, source, int(now)) for source in sorted(ready - known)}
-    server = await store.server() if isinstance(store, HasServerInfo) else None
-    return Vitals(now, tally, workers, unserved, server)
+    server = find_capability(store, HasServerInfo)
+    return Vitals(now, tally, workers, unserved, None if server is None else await server.server())
 
 
 async def examine(reading: Awaitable[Vitals]) -> HealthReport:

@@ -23,7 +23,7 @@ from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.task_queries import BATCH, PENDING, TaskFilter, TaskPage, TaskQueries
 from onthedot.operations.workers import WorkerInfo, live_workers
-from onthedot.stores.capabilities import HasServerInfo, ServerInfo
+from onthedot.stores.capabilities import HasServerInfo, ServerInfo, find_capability
 from onthedot.stores.contract import Ended, Lease, NewTask, Record, Store
 
 NO_CODE = CodeDefinitions()
@@ -165,7 +165,8 @@ class Operations:
 
     async def server(self) -> ServerInfo | None:
         """Return facts about the store's server; None if the store is part of this process."""
-        return await self._store.server() if isinstance(self._store, HasServerInfo) else None
+        store = find_capability(self._store, HasServerInfo)
+        return None if store is None else await store.server()
 
     def watch(self) -> LiveView:
         """Return a view whose `look` returns one snapshot after the other."""

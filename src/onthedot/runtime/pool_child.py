@@ -36,7 +36,7 @@ from onthedot.model.error_policy import outcome_for_error
 from onthedot.model.failures import NOT_STORED, encode_failure
 from onthedot.runtime import runtime
 from onthedot.runtime.user_code import ImportState, enter_location, load_modules, load_script
-from onthedot.stores.capabilities import AsyncTransactions
+from onthedot.stores.capabilities import AsyncTransactions, find_capability
 from onthedot.stores.contract import Completed, Lease, Outcome, Verdict
 
 
@@ -165,7 +165,7 @@ class PoolChild:
     async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         assert self._runtime is not None
         portal = self._runtime.portal
-        if isinstance(self._runtime.store, AsyncTransactions):
+        if find_capability(self._runtime.store, AsyncTransactions) is not None:
             return await portal.in_transaction_awaited(lambda store: store.settle_awaited(connection, outcome))
         return portal.in_transaction(lambda store: store.settle_in(connection, outcome))
 

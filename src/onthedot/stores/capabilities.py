@@ -1,45 +1,51 @@
-"""What some stores do besides the contract: asked by isinstance, and refused clearly where it is not there."""
+"""Optional abilities of stores, beyond the contract."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, TypeVar, runtime_checkable
 
 from msgspec import Struct
 
+from onthedot.errors import StoreRefused
 from onthedot.stores.contract import Added, NewTask, Outcome, Verdict
 
-NO_TRANSACTION = "memory:// and redis:// have no transaction to join"
+T = TypeVar("T")
 
 
 @runtime_checkable
 class SyncTransactions(Protocol):
-    """SQL stores: a verb inside the caller's transaction, on the caller's thread and connection. Never suspends."""
+    """SQL stores: a verb in the caller's transaction, on the caller's thread and connection. It never suspends."""
 
-    def add_in(self, connection: Any, tasks: Sequence[NewTask]) -> Sequence[Added]: ...
-    def settle_in(self, connection: Any, outcome: Outcome) -> Verdict: ...
+    def add_in(self, connection: Any, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """Add with the caller's commit, or not at all."""
+        ...
+
+    def settle_in(self, connection: Any, outcome: Outcome) -> Verdict:
+        """Settle with the caller's commit. If the answer is not "ok", the caller should roll back."""
+        ...
 
 
 @runtime_checkable
 class AsyncTransactions(SyncTransactions, Protocol):
-    """Through an async connection as well: awaited, on the caller's loop."""
+    """The same through an async connection, awaited on the caller's event loop."""
 
     async def add_awaited(self, connection: Any, tasks: Sequence[NewTask]) -> Sequence[Added]: ...
     async def settle_awaited(self, connection: Any, outcome: Outcome) -> Verdict: ...
 
 
 class ServerInfo(Struct, frozen=True):
-    """The machine and program behind a store."""
+    """The server behind a store."""
 
     now: float  # ms, by its clock
     program: str = ""  # and its version
-    memory: int = 0  # bytes it uses
-    memory_limit: int = 0  # bytes it may use; 0: there is no limit, or it is not the store's to know
+    memory: int = 0  # bytes that it uses
+    memory_limit: int = 0  # bytes that it may use; 0: no limit, or unknown
 
 
 @runtime_checkable
 class HasServerInfo(Protocol):
-    """Stores with a clock of their own."""
+    """Stores on a server, which has its own clock."""
 
     async def server(self) -> ServerInfo: ...
 
@@ -49,3 +55,23 @@ class HasHandoff(Protocol):
     """Stores that lease new tasks to an idle worker in the call that adds them, if its claim request has an offer."""
 
     max_handoff_sources: int  # more in one offer would make the request slow
+
+
+_MISSING: dict[type, str] = {
+    SyncTransactions: "memory:// and redis:// have no transaction to join; sqlite:/// and postgresql:// do",
+    AsyncTransactions: "only postgresql:// joins the transaction of an async connection",
+    HasHandoff: "only redis:// has it",
+    HasServerInfo: "memory:// and sqlite:/// have no server; redis:// and postgresql:// do",
+}
+
+
+def find_capability(store: object, kind: type[T]) -> T | None:
+    """The store as `kind`; None: it lacks that."""
+    return store if isinstance(store, kind) else None
+
+
+def capability(store: object, kind: type[T], verb: str) -> T:
+    """The store as `kind`; otherwise StoreRefused names the verb and the stores that have it."""
+    if not isinstance(store, kind):
+        raise StoreRefused(f"{verb}: {_MISSING[kind]}")
+    return store

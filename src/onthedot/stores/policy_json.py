@@ -1,4 +1,4 @@
-"""A policy as text: what SQL stores keep of it beside what they look at."""
+"""Policies as JSON text, as SQL stores keep them."""
 
 from __future__ import annotations
 
@@ -8,26 +8,26 @@ from onthedot.stores.contract import DEFAULT, Policy
 
 _FIELDS = Policy.__struct_fields__
 _DEFAULTS = {name: getattr(DEFAULT, name) for name in _FIELDS}
+_MAX_POLICIES = 10_000  # a definition has one, and its tasks share it
 _texts: dict[Policy, str] = {}
 _policies: dict[str, Policy] = {}
-_MOST = 10_000  # policies that are remembered: a declaration makes one, and its tasks share it
 
 
 def policy_text(policy: Policy) -> str:
-    """As JSON, without what is as always."""
+    """JSON without the fields that have their default."""
     text = _texts.get(policy)
     if text is None:
-        if len(_texts) >= _MOST:
+        if len(_texts) >= _MAX_POLICIES:
             _texts.clear()
-        said = {name: value for name in _FIELDS if (value := getattr(policy, name)) != _DEFAULTS[name]}
-        text = _texts[policy] = msgspec.json.encode(said).decode()
+        fields = {name: value for name in _FIELDS if (value := getattr(policy, name)) != _DEFAULTS[name]}
+        text = _texts[policy] = msgspec.json.encode(fields).decode()
     return text
 
 
 def policy_of(text: str) -> Policy:
     policy = _policies.get(text)
     if policy is None:
-        if len(_policies) >= _MOST:
+        if len(_policies) >= _MAX_POLICIES:
             _policies.clear()
         policy = _policies[text] = msgspec.json.decode(text, type=Policy)
     return policy

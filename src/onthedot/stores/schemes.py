@@ -1,18 +1,158 @@
-"""What can be known of a store without opening it: its file, whose tasks are in it, its schema."""
+"""URL schemes: the store that a URL names, and what can be done with it before it is opened."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from importlib import import_module
 from pathlib import Path
+from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
 from urllib.parse import quote
+
+from onthedot.errors import StoreRefused
+
+if TYPE_CHECKING:
+    from onthedot.clock.protocol import Clock
+    from onthedot.stores.contract import Store
+
+
+class Schema(Protocol):
+    """The schema of a SQL store. where: a file, or the URL of a server."""
+
+    def schema_text(self) -> str: ...
+    def install(self, where: str) -> None: ...
+    def check(self, where: str) -> tuple[bool, str]: ...
+
+
+class Driver(NamedTuple):
+    """A module that a store needs, and the extra of this package that brings it."""
+
+    module: str
+    extra: str
+
+
+class Scheme(NamedTuple):
+    """What is known about the URLs of one store. Its modules are imported when they are used."""
+
+    names: tuple[str, ...]
+    connect: Callable[[str, Clock, str], Store]
+    driver: Driver | None = None
+    file: Callable[[str], Path] | None = None
+    apps: Callable[[str], list[str]] | None = None
+    schema: Callable[[], Schema] | None = None
+    rights: Callable[[str, str, str], str] | None = None  # URL, role, app
+
+
+def _connect_memory(_url: str, clock: Clock, _name: str) -> Store:
+    from onthedot.stores.memory import MemoryStore
+
+    return MemoryStore(clock)
+
+
+def _connect_sqlite(url: str, clock: Clock, name: str) -> Store:
+    from onthedot.stores.sqlite import SqliteStore, makes_schema
+
+    return SqliteStore(_sqlite_file(url), clock, name, auto_schema=makes_schema(url))
+
+
+def _connect_redis(url: str, clock: Clock, name: str) -> Store:
+    from onthedot.stores.redis import RedisStore
+
+    return RedisStore(url, clock, name)
+
+
+def _connect_postgres(url: str, clock: Clock, name: str) -> Store:
+    from onthedot.stores.postgres import PostgresStore
+
+    return PostgresStore(url, clock, name)
+
+
+def _sqlite_file(url: str) -> Path:
+    from onthedot.stores.sqlite import path_of
+
+    return path_of(url)
+
+
+def _sqlite_apps(url: str) -> list[str]:
+    from onthedot.stores.sqlite.schema import apps_in
+
+    return apps_in(str(_sqlite_file(url)))
+
+
+def _redis_apps(url: str) -> list[str]:
+    from onthedot.stores.redis.client import apps_in
+
+    return apps_in(url)
+
+
+def _postgres_apps(url: str) -> list[str]:
+    from onthedot.stores.postgres.schema import apps_in
+
+    return apps_in(url)
+
+
+def _redis_rights(url: str, role: str, app: str) -> str:
+    from onthedot.stores.redis.acl import rights_text
+
+    return rights_text(url, role, app)
+
+
+def _postgres_rights(_url: str, role: str, _app: str) -> str:
+    from onthedot.stores.postgres.grants import rights_text
+
+    return rights_text(role)
+
+
+def _schema_of(store: str) -> Callable[[], Schema]:
+    return lambda: cast(Schema, import_module(f"onthedot.stores.{store}.schema"))
+
+
+SCHEMES = (
+    Scheme(("memory",), _connect_memory),
+    Scheme(("sqlite",), _connect_sqlite, file=_sqlite_file, apps=_sqlite_apps, schema=_schema_of("sqlite")),
+    Scheme(
+        ("redis", "rediss", "redis+sentinel", "redis+cluster"),
+        _connect_redis,
+        Driver("redis", "redis"),
+        apps=_redis_apps,
+        rights=_redis_rights,
+    ),
+    Scheme(
+        ("postgresql", "postgres"),
+        _connect_postgres,
+        Driver("asyncpg", "postgres"),
+        apps=_postgres_apps,
+        schema=_schema_of("postgres"),
+        rights=_postgres_rights,
+    ),
+)
+_BY_NAME = {name: scheme for scheme in SCHEMES for name in scheme.names}
+
+
+def _scheme(url: str) -> Scheme:
+    name = url.partition(":")[0]
+    if name not in _BY_NAME:
+        raise StoreRefused(f"{name}:// is no store of this version")
+    return _BY_NAME[name]
+
+
+def connect(url: str, clock: Clock, name: str = "onthedot") -> Store:
+    """The store behind a URL; its driver is imported now. name: each app sees its own tasks in a shared store."""
+    return _scheme(url).connect(url, clock, name)
+
+
+def driver_of(url: str) -> Driver | None:
+    """None: the store needs none."""
+    return _scheme(url).driver
 
 
 def file_of(url: str) -> Path | None:
-    """Of a store that is one."""
-    if not url.startswith("sqlite:"):
-        return None
-    from onthedot.stores.sqlite import path_of
+    """The file of a store; None: it has none."""
+    scheme = _BY_NAME.get(url.partition(":")[0])
+    return None if scheme is None or scheme.file is None else scheme.file(url)
 
-    return Path(path_of(url))
+
+def file_url(path: Path) -> str:
+    return f"sqlite:///{quote(str(path))}"
 
 
 def absolute(url: str) -> str:
@@ -25,64 +165,44 @@ def absolute(url: str) -> str:
     if path is None:
         return url
     _, mark, options = url.partition("?")
-    return f"sqlite:///{quote(str(path.absolute()))}{mark}{options}"
+    return f"{file_url(path.absolute())}{mark}{options}"
 
 
-def is_postgres(url: str) -> bool:
-    return url.startswith(("postgresql://", "postgres://"))
+def apps_in(url: str) -> list[str]:
+    """The names of the apps that have anything in a store."""
+    apps = _scheme(url).apps
+    return [] if apps is None else apps(url)
 
 
-def apps_in(where: Path | str) -> list[str]:
-    """The names of the apps that have anything in a file, or on the server behind a URL."""
-    if isinstance(where, Path):
-        from onthedot.stores.sqlite import schema
-
-        return schema.apps_in(str(where))
-    if is_postgres(where):
-        from onthedot.stores.postgres import schema as there
-
-        return there.apps_in(where)
-    from onthedot.stores.redis.client import apps_in as apps_of
-
-    return apps_of(where)
+def has_schema(url: str) -> bool:
+    return _scheme(url).schema is not None
 
 
-def schema_text(url: str = "sqlite:") -> str:
-    if is_postgres(url):
-        from onthedot.stores.postgres import schema as there
+def schema_text(url: str) -> str:
+    """The schema as SQL."""
+    return _schema(url).schema_text()
 
-        return there.schema_text()
-    from onthedot.stores.sqlite import schema
 
-    return schema.schema_text()
+def check_schema(url: str, *, install: bool = False) -> tuple[bool, str]:
+    """Whether the schema is the one of this version, and a sentence about it."""
+    schema = _schema(url)
+    where = str(file_of(url) or url)
+    if install:
+        schema.install(where)
+    return schema.check(where)
+
+
+def _schema(url: str) -> Schema:
+    scheme = _scheme(url)
+    if scheme.schema is None:
+        raise StoreRefused(f"{scheme.names[0]}:// has no schema")
+    return scheme.schema()
 
 
 def rights_text(url: str, role: str, app: str) -> str | None:
-    """What the owner of a server tells it, so that this role may work with tasks and do nothing else.
+    """The commands by which the owner of a server lets a role work with tasks and do nothing else.
 
-    app: its tasks only, where the server can tell them apart; "" for all. None: a store that has no users.
+    app: its tasks only, where the server can separate them; "" for all. None: a store that has no users.
     """
-    if is_postgres(url):
-        from onthedot.stores.postgres import grants as there
-
-        return there.rights_text(role)
-    if url.startswith(("redis", "rediss")):
-        from onthedot.stores.redis import acl
-
-        return acl.rights_text(url, role, app)
-    return None
-
-
-def check_schema(where: Path | str, *, install: bool = False) -> tuple[bool, str]:
-    """Is the schema of a file, or of the database behind a URL, the one of this version, and in words."""
-    if isinstance(where, str):
-        from onthedot.stores.postgres import schema as there
-
-        if install:
-            there.install(where)
-        return there.check(where)
-    from onthedot.stores.sqlite import schema
-
-    if install:
-        schema.install(str(where))
-    return schema.check(str(where))
+    rights = _scheme(url).rights
+    return None if rights is None else rights(url, role, app)

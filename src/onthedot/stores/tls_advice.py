@@ -1,4 +1,4 @@
-"""What to do when the two ends of a TLS connection do not agree, in words; for stores on servers."""
+"""Advice for errors of TLS: what to change in the URL or on the server."""
 
 from __future__ import annotations
 
@@ -8,32 +8,31 @@ UNVERIFIED = "but then others may read and change tasks"
 
 
 class TlsAdvice(NamedTuple):
-    """How a URL of this kind says it."""
+    """The options of a store's URL."""
 
-    ca: str
-    ours: str
-    off: str
+    ca: str  # names the authority that signed the server's certificate
+    ours: str  # names the client's certificate
+    off: str  # turns the verification off
 
 
-_WORDS = (  # of OpenSSL, in the order they are looked for
+_CAUSES = (  # texts of OpenSSL, in the order in which they are searched
     ("CERTIFICATE_REQUIRED", "it wants a certificate of ours: {ours}"),
-    ("mismatch", "its certificate is for another host: use the name that stands in it, {off}"),
+    ("mismatch", "its certificate is for another host: use a name that is in it, {off}"),
     ("has expired", "its certificate is out of date: renew it there, {off}"),
-    ("CERTIFICATE_VERIFY_FAILED", "nobody known has signed its certificate: {ca} names who has, {off}"),
+    ("CERTIFICATE_VERIFY_FAILED", "its certificate is not signed by a known authority: {ca} names one, {off}"),
 )
 
 
-def tls_advice(text: str, ways: TlsAdvice) -> str | None:
-    """Advice on an error of TLS; None: it is about something else. No second try mends it.
+def tls_advice(text: str, options: TlsAdvice) -> str | None:
+    """Advice on an error of TLS, which no retry helps; None: another kind of error.
 
-    >>> ways = Ways("tls_ca=FILE", "tls_cert=FILE", "tls_insecure=1")
-    >>> distrusted("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired", ways)
+    >>> options = TlsAdvice("tls_ca=FILE", "tls_cert=FILE", "tls_insecure=1")
+    >>> tls_advice("[SSL: CERTIFICATE_VERIFY_FAILED] certificate has expired", options)
     'its certificate is out of date: renew it there, or tls_insecure=1, but then others may read and change tasks'
     """
     if "SSL" not in text and "certificate" not in text:
         return None
-    for word, advice in _WORDS:
-        if word in text:
-            off = f"or {ways.off}, {UNVERIFIED}"
-            return advice.format(ca=ways.ca, ours=ways.ours, off=off)
+    for cause, advice in _CAUSES:
+        if cause in text:
+            return advice.format(ca=options.ca, ours=options.ours, off=f"or {options.off}, {UNVERIFIED}")
     return None

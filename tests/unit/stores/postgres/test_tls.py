@@ -98,7 +98,7 @@ async def test_an_app_over_tls(secured: Secured, host: str) -> None:
 @pytest.mark.parametrize(
     ("kind", "options", "advice"),
     [
-        ("good", "sslmode=verify-full", r"nobody known has signed .* \?sslrootcert="),
+        ("good", "sslmode=verify-full", r"not signed by a known authority: .* \?sslrootcert="),
         ("elsewhere", "sslmode=verify-full&sslrootcert", "is for another host"),
         ("expired", "sslmode=verify-full&sslrootcert", "out of date"),
         ("expired", "sslmode=verify-ca&sslrootcert", "out of date"),
