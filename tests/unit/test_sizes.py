@@ -112,7 +112,6 @@ CONDITIONALS_TODAY = 21.7
 ASSIGNMENTS_TO_BE_SPLIT: dict[str, int] = {
     "client/status_counts.py": 2,
     "definitions/consumers.py": 1,
-    "observability/log_format.py": 4,
     "runtime/background_process.py": 1,
     "runtime/user_code.py": 1,
     "stores/memory/claim.py": 2,

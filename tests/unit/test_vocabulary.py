@@ -133,7 +133,6 @@ NAMES_TO_BE_CHANGED: dict[str, int] = {
     "api/app.py": 1,
     "codec/tagged_json.py": 1,
     "definitions/consumers.py": 1,
-    "engine/schedule_firer.py": 1,
     "operations/explain.py": 1,
     "runtime/pool_child.py": 1,
     "stores/memory/claim.py": 4,

@@ -274,7 +274,7 @@ def test_scheduler_starts_again_after_its_loop_was_closed() -> None:
 # -- failures of the loop
 
 
-async def test_what_no_retry_mends_ends_it(lines: Callable[[], list[tuple[str, str]]]) -> None:
+async def test_refusal_of_the_store_ends_the_loop(lines: Callable[[], list[tuple[str, str]]]) -> None:
     work = Work()
     scheduler = scheduler_of(work)
     await scheduler.start()

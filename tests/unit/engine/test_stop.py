@@ -74,7 +74,7 @@ async def test_running_tasks_are_cancelled_and_requeued_uncounted_after_stop_tim
     assert (info.retries, info.crashes, info.attempt, info.errors, info.error) == (0, 0, 1, (), None)
 
 
-async def test_a_failing_task_among_good_ones_harms_nobody(app: App) -> None:
+async def test_failing_task_does_not_affect_others(app: App) -> None:
     @app.task
     async def odd(number: int) -> int:
         if number % 2:
