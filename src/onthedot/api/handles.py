@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import time
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import suppress
 from typing import Any, Generic, TypeVar
@@ -151,11 +150,12 @@ async def as_completed(
             await handle.exception()
         ended.put_nowait(handle)
 
-    deadline = None if timeout is None else time.monotonic() + timeout
+    now = asyncio.get_running_loop().time
+    deadline = None if timeout is None else now() + timeout
     following = [asyncio.ensure_future(follow(handle)) for handle in handles]
     try:
         for _ in following:
-            async with asyncio.timeout(None if deadline is None else deadline - time.monotonic()):
+            async with asyncio.timeout(None if deadline is None else deadline - now()):
                 handle = await ended.get()
             yield handle
     finally:

@@ -198,7 +198,7 @@ class Heartbeat:
                 await self._open_store()
                 answer = await self._store.heartbeat(self._session, self._info, self._lease)
         except Exception as error:  # noqa: BLE001 - reported, and repeated soon
-            self._observer.store_failed("beat", error)
+            self._observer.store_failed("heartbeat", error)
             self._next = self._clock.now() + self._lease / 10
             return
         self._alive = answer.alive
@@ -214,7 +214,7 @@ class Heartbeat:
                 await self._store.close_session(self._session, crashed=True)
                 return
             except Exception as error:  # noqa: BLE001 - reported, and repeated
-                self._observer.store_failed("beat", error)
+                self._observer.store_failed("heartbeat", error)
             await WakeUp(self._clock).wait(self._lease / 10)
 
     async def _open_store(self) -> None:
