@@ -159,8 +159,8 @@ def own_globals(no_thread_left: None, monkeypatch: pytest.MonkeyPatch) -> Iterat
     """A new global registry and a new shared scheduler for each test, which leaves no thread behind."""
     monkeypatch.delenv("ONTHEDOT_STORE", raising=False)
     monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
-    monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
-    monkeypatch.setattr("onthedot.api.scheduler._shared", None)
+    monkeypatch.setattr(TaskConsumerRegistry, "watchers", [])
+    monkeypatch.setattr("onthedot.api.scheduler.shared", None)
     yield
     get_scheduler().runtime.portal.close()
 

@@ -152,18 +152,18 @@ class Scheduler:
         self._definitions.replace_consumers(dict(self.registry.sources))
 
 
-_shared: Scheduler | None = None
+shared: Scheduler | None = None  # of this process; tests replace it
 _shared_lock = threading.Lock()
 
 
 def get_scheduler() -> Scheduler:
     """Returns the scheduler of this process, always the same: the global registry, one task at a time."""
-    global _shared  # noqa: PLW0603 - a singleton is what is asked for
+    global shared  # noqa: PLW0603 - a singleton is what is asked for
     with _shared_lock:
-        if _shared is None:
+        if shared is None:
             url = os.environ.get("ONTHEDOT_STORE") or "memory://"
-            _shared = Scheduler(store=url, concurrency=1, poll_interval=10, stop_timeout=5)
-        return _shared
+            shared = Scheduler(store=url, concurrency=1, poll_interval=10, stop_timeout=5)
+        return shared
 
 
 async def start_scheduler() -> bool:

@@ -27,12 +27,17 @@ class AddBatcher:
 
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """Tasks are stored when this returns. A cancelled caller does not cancel the write, which has others' tasks."""
-        if len(tasks) == 1:
-            if self._store.traits.synchronous:
-                return await self._store.add(tasks)
-            if self._store.traits.cancel_safe and self._writer is None and not self._solo_write and not self._batching:
-                return await self._write_alone(tasks)
-        parts = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
+        if len(tasks) > BATCH:
+            return await self._add_parts([tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)])
+        traits = self._store.traits
+        if traits.synchronous:
+            return await self._store.add(tasks)
+        is_idle = self._writer is None and not self._solo_write and not self._batching
+        if is_idle and traits.cancel_safe and len(tasks) == 1:
+            return await self._write_alone(tasks)
+        return await self._enqueue(tasks)
+
+    async def _add_parts(self, parts: list[Sequence[NewTask]]) -> Sequence[Added]:
         if self._store.traits.synchronous:
             answers = [await self._store.add(part) for part in parts]
         else:
@@ -42,16 +47,9 @@ class AddBatcher:
     def _enqueue(self, tasks: Sequence[NewTask]) -> asyncio.Future[Sequence[Added]]:
         answer: asyncio.Future[Sequence[Added]] = asyncio.get_running_loop().create_future()
         self._pending.append(_PendingAdd(tasks, answer))
-        self._start_writer()
-        return answer
-
-    def _start_writer(self) -> None:
-        if self._writer is not None or self._solo_write:
-            return
-        if any(not add.answer.done() for add in self._pending):
+        if self._writer is None and not self._solo_write:
             self._writer = asyncio.create_task(self._write())
-        else:
-            self._pending.clear()  # all callers were cancelled before the write began, as at the end of a loop
+        return answer
 
     async def _write_alone(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """Writes in the caller's own coroutine: half as many steps of the loop. Adds of others gather meanwhile."""
@@ -64,7 +62,10 @@ class AddBatcher:
             raise _refused(error) from error
         finally:
             self._solo_write = False
-            self._start_writer()
+            if any(not add.answer.done() for add in self._pending):
+                self._writer = asyncio.create_task(self._write())
+            else:
+                self._pending.clear()  # all callers were cancelled before the write began, as at the end of a loop
 
     async def _write(self) -> None:
         try:

@@ -93,9 +93,14 @@ class StoreClient:
             tasks = await self._routed(tasks, remote)
         if self._pending_limits.apply():
             answers = await self._add_limited(tasks)
+        elif self._is_counted:
+            answers = await self._add_counted(tasks)
         else:
-            answers = await self._add(tasks)
-        fresh = [task for task, added in zip(tasks, answers, strict=True) if added.fresh]
+            answers = await self._batcher.add(tasks)
+        fresh: list[NewTask] = []
+        for task, added in zip(tasks, answers, strict=True):
+            if added.fresh:
+                fresh.append(task)
         if len(fresh) < len(tasks):
             await self._compare(tasks, answers)
         self._logs.tasks_added(fresh)
@@ -108,14 +113,12 @@ class StoreClient:
     async def _add_limited(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         coming = await self._pending_gate.reserve(tasks)
         try:
-            return await self._add(tasks)
+            return await (self._add_counted(tasks) if self._is_counted else self._batcher.add(tasks))
         finally:
             self._pending_gate.release(coming)
 
-    async def _add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        """Counts the tasks where ``status()`` is in use, so that it need not wait for the store."""
-        if not self._is_counted:
-            return await self._batcher.add(tasks)
+    async def _add_counted(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """Counts the tasks, so that ``status()`` need not wait for the store."""
         answers: Sequence[Added] = ()
         self._counts.add_started()
         try:

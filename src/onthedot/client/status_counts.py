@@ -15,7 +15,7 @@ from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import Added, NewTask, Store
 
 _TIMEOUT = 0.5  # seconds that a start, a stop or a first add waits for a count
-_OLD = 1.0  # seconds after which a count that missed concurrent adds is better than none
+MAX_AGE = 1.0  # seconds after which a count that missed concurrent adds is better than none
 
 
 class StatusSnapshot(NamedTuple):
@@ -92,7 +92,7 @@ class StatusCounts:
         snapshot = StatusSnapshot(counts["ready"] + counts["parked"], counts["scheduled"], len(schedules), enabled)
         with self._lock:
             alone = alone and adds == self._adds_begun
-            if number > self._last_number and (alone or began - self._last_at > _OLD):
+            if number > self._last_number and (alone or began - self._last_at > MAX_AGE):
                 self._last = snapshot
                 self._last_at = began
                 self._last_number = number

@@ -54,6 +54,10 @@ class ManualClock:
             heappop(self._timers)
         return self._timers[0].due if self._timers else None
 
+    def due_times(self) -> list[float]:
+        """When the timers are due, in milliseconds since the epoch, in no order."""
+        return [entry.due for entry in self._timers if entry.timer.callback is not None]
+
     def advance(self, ms: float) -> None:
         """Moves the clock forward by so many milliseconds and fires the timers that fall due, in order."""
         end = self._now + ms

@@ -164,11 +164,11 @@ class TaskConsumerRegistry:
     """
 
     sources: dict[str, BaseTaskConsumer] = {}  # noqa: RUF012 - the global one; an instance has its own
-    _watchers: list[weakref.WeakMethod[Callable[[], None]]] = []  # noqa: RUF012
+    watchers: list[weakref.WeakMethod[Callable[[], None]]] = []  # noqa: RUF012
 
     def __init__(self) -> None:
         self.sources = {}
-        self._watchers = []
+        self.watchers = []
 
     @on_class_or_instance
     def register(cls, consumer: BaseTaskConsumer) -> None:
@@ -221,11 +221,11 @@ class TaskConsumerRegistry:
     @on_class_or_instance
     def watch(cls, callback: Callable[[], None]) -> None:
         """Calls back after every change, as long as the object of the method lives."""
-        cls._watchers.append(weakref.WeakMethod(callback))
+        cls.watchers.append(weakref.WeakMethod(callback))
 
     @on_class_or_instance
     def _changed(cls) -> None:
-        cls._watchers[:] = [watcher for watcher in cls._watchers if watcher() is not None]
-        for watcher in list(cls._watchers):
+        cls.watchers[:] = [watcher for watcher in cls.watchers if watcher() is not None]
+        for watcher in list(cls.watchers):
             if (callback := watcher()) is not None:
                 callback()

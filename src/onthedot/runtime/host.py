@@ -41,7 +41,7 @@ class WorkerHost:
         self._cancel_running = cancel_running
         self._logs = logs
         self._stop_timeout = stop_timeout
-        self._lock = threading.Lock()
+        self.start_lock = threading.Lock()
         self._lifecycle: Lifecycle | None = None
         self._mode: Mode | None = None
         self._thread: LoopThread | None = None
@@ -56,7 +56,7 @@ class WorkerHost:
 
     def after_fork(self) -> None:
         """In the child, the worker of the parent does not run."""
-        self._lock = threading.Lock()
+        self.start_lock = threading.Lock()
         if self._process is not None:
             self._process.after_fork()
             self._process = None
@@ -69,7 +69,7 @@ class WorkerHost:
     # -- on this loop
 
     async def start(self, mode: Mode = "loop") -> bool:
-        with self._lock:
+        with self.start_lock:
             loop = asyncio.get_running_loop()
             if self._process is not None and self.status != "stopped":
                 raise SchedulerStateError("already running in another way (process): stop it first")
@@ -99,7 +99,7 @@ class WorkerHost:
     # -- on a thread
 
     def start_thread(self) -> bool:
-        with self._lock:
+        with self.start_lock:
             if not self._may_start("thread"):
                 return False
             thread = LoopThread("onthedot-worker")
@@ -122,7 +122,7 @@ class WorkerHost:
     # -- in another process
 
     def start_process(self, launch: Callable[[], BackgroundProcess]) -> bool:
-        with self._lock:
+        with self.start_lock:
             if not self._may_start("process"):
                 return False
             if self._process is not None:  # one that has ended by itself
@@ -132,7 +132,7 @@ class WorkerHost:
             return True
 
     def stop_process(self, timeout: float | None = None) -> bool:
-        with self._lock:
+        with self.start_lock:
             process = self._process
             self._process = None
         if process is None:

@@ -78,7 +78,7 @@ class Interrupted:
 
 def test_one_of_ten_threads_starts_the_scheduler() -> None:
     """Each thread has its own event loop: one starts the scheduler, the others get an error."""
-    get_scheduler().runtime.host._lock = Interrupted()
+    get_scheduler().runtime.host.start_lock = Interrupted()
     for _ in range(3):
         answers: list[bool | str] = []
         barrier = threading.Barrier(10)
@@ -222,7 +222,7 @@ async def test_stop_cancels_a_long_task_after_five_seconds(
     schedulers: list[Scheduler] = []
     for url, consumer in (("memory://", Sleeps()), (f"sqlite:///{file}", Sleeps()), ("memory://", Blocks())):
         monkeypatch.setenv("ONTHEDOT_STORE", url)
-        monkeypatch.setattr("onthedot.api.scheduler._shared", None)
+        monkeypatch.setattr("onthedot.api.scheduler.shared", None)
         monkeypatch.setattr(TaskConsumerRegistry, "sources", {"work": consumer})
         schedulers.append(get_scheduler())
     handles = [scheduler.add_task(Task("work", None, PAST)) for scheduler in schedulers]

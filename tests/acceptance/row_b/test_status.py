@@ -253,7 +253,7 @@ async def test_status_never_waits_for_the_store(monkeypatch: pytest.MonkeyPatch,
         entered.set()
         ended.append(gate.wait(LONG))
 
-    page = asyncio.ensure_future(get_scheduler().runtime.store._read(slow_page))
+    page = asyncio.ensure_future(get_scheduler().runtime.store.read(slow_page))
     await until(entered.is_set)
     other = sqlite3.connect(file, isolation_level=None)
     other.execute("BEGIN EXCLUSIVE")

@@ -253,9 +253,9 @@ async def test_handler_that_exceeds_its_timeout_fails(queue: Any) -> None:
         clock.advance(1)
         await until(lambda: is_state(mq, quick, "scheduled"))
         assert await state(mq, slow) == "running"
-        await until(lambda: clock.now() + 5_000 in timers(clock))
+        await until(lambda: clock.now() + 5_000 in clock.due_times())
         clock.advance(5_000)
-        await until(lambda: len(begun) == 3 and clock.now() + 2_000 in timers(clock))
+        await until(lambda: len(begun) == 3 and clock.now() + 2_000 in clock.due_times())
         clock.advance(2_000)
         await until(lambda: is_state(mq, quick, "failed"))
         (letter,) = await mq.dead_letters()
@@ -308,15 +308,11 @@ async def next_check(clock: ManualClock, *queues: MessageQueue) -> None:
     """Advances by one interval and waits until all monitors have checked."""
 
     def looked() -> bool:
-        return timers(clock).count(clock.now() + 30_000) == len(queues)
+        return clock.due_times().count(clock.now() + 30_000) == len(queues)
 
     await until(looked)
     clock.advance(30_000)
     await until(looked)
-
-
-def timers(clock: ManualClock) -> list[float]:
-    return [at for at, _, timer in clock._timers if timer.callback is not None]
 
 
 def warnings(caplog: pytest.LogCaptureFixture) -> list[str]:

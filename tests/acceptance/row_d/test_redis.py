@@ -313,7 +313,7 @@ async def seconds(mq: MessageQueue, clock: ManualClock, number: int) -> None:
         clock.advance(1_000)
         for _ in range(5):
             await asyncio.sleep(0)
-            await until(lambda: not store._client._connections._connection.has_pending)
+            await until(lambda: not store.has_pending)
 
 
 @pytest.mark.skipif(not LONG, reason="a minute of real time: ONTHEDOT_FAULTS=long")

@@ -94,7 +94,7 @@ async def test_a_look_that_an_addition_runs_into_does_not_count(store: Slow, kep
 
 async def test_additions_that_never_pause(store: Slow, kept: StatusCounts, monkeypatch: pytest.MonkeyPatch) -> None:
     """Then a look that may be off by what was being added is better than none."""
-    monkeypatch.setattr(status_counts, "_OLD", 0.0)
+    monkeypatch.setattr(status_counts, "MAX_AGE", 0.0)
     await store.add([task(n) for n in range(10)])  # by somebody else
     kept.add_started()
     looking = await look(store, kept)

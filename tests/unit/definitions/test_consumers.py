@@ -36,7 +36,7 @@ pytestmark = [pytest.mark.timeout(20), pytest.mark.usefixtures("no_thread_left",
 @pytest.fixture(autouse=True)
 def own_global_registry(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(TaskConsumerRegistry, "sources", {})
-    monkeypatch.setattr(TaskConsumerRegistry, "_watchers", [])
+    monkeypatch.setattr(TaskConsumerRegistry, "watchers", [])
 
 
 class Email(Work):

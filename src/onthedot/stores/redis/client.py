@@ -189,6 +189,11 @@ class RedisClient:
             if cursor == b"0":
                 return
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether answers of the server are to come."""
+        return self._connections is not None and self._connections.has_pending
+
     async def close(self) -> None:
         self._closed = True
         if self._connections is not None:

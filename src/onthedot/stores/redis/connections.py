@@ -26,6 +26,11 @@ class RedisConnections:
         """What is asked now goes out at once, and its line minds the time."""
         return self._connection is not None and self._connection.ready
 
+    @property
+    def has_pending(self) -> bool:
+        """Whether answers are to come on the shared connection."""
+        return self._connection is not None and self._connection.has_pending
+
     async def request(self, *words: Any, behind: bool = False) -> Any:
         connection = self._connection
         if connection is None or not connection.ready:

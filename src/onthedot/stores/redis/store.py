@@ -99,6 +99,11 @@ class RedisStore(RedisReads):
             await client.close()
 
     @property
+    def has_pending(self) -> bool:
+        """Whether answers of the server are to come on this event loop; tests wait for them."""
+        return self._client.has_pending
+
+    @property
     def _client(self) -> RedisClient:
         there = self._clients.get(asyncio.get_running_loop())
         if there is None:

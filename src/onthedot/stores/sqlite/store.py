@@ -129,7 +129,8 @@ class SqliteStore:
 
         return await self._open_desks[0].ask(call, early=early)
 
-    async def _read(self, work: Callable[[SqliteReads, float], T]) -> T:
+    async def read(self, work: Callable[[SqliteReads, float], T]) -> T:
+        """Runs work on the reader thread."""
         return await self._open_desks[1].ask(lambda looking: work(looking, self._now()))
 
     @property
@@ -218,31 +219,31 @@ class SqliteStore:
     # -- looking
 
     async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
-        return await self._read(lambda looking, now: looking.get(uuids, now))
+        return await self.read(lambda looking, now: looking.get(uuids, now))
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        return await self._read(lambda looking, now: looking.find(where, after, limit, now))
+        return await self.read(lambda looking, now: looking.find(where, after, limit, now))
 
     async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
-        return await self._read(lambda looking, _: looking.notes(uuid, after, limit))
+        return await self.read(lambda looking, _: looking.notes(uuid, after, limit))
 
     async def tally(self) -> Mapping[tuple[str, State], int]:
-        return await self._read(lambda looking, _: looking.tally())
+        return await self.read(lambda looking, _: looking.tally())
 
     async def schedules(self) -> Sequence[Schedule]:
-        return await self._read(lambda reads, _: reads.schedules())
+        return await self.read(lambda reads, _: reads.schedules())
 
     async def limits(self) -> Sequence[Limit]:
-        return await self._read(lambda reads, _: reads.limits())
+        return await self.read(lambda reads, _: reads.limits())
 
     async def sessions(self) -> Mapping[str, bytes]:
-        return await self._read(lambda reads, now: reads.sessions(now))
+        return await self.read(lambda reads, now: reads.sessions(now))
 
     async def position(self, uuid: str) -> Position | None:
-        return await self._read(lambda looking, now: looking.position(uuid, now))
+        return await self.read(lambda looking, now: looking.position(uuid, now))
 
     async def changes(self, after: str, limit: int) -> ChangePage:
-        return await self._read(lambda looking, _: looking.changes(after, limit))
+        return await self.read(lambda looking, _: looking.changes(after, limit))
 
     # -- inside the caller's transaction
 
