@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Coroutine, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from typing import Any
 
 from onthedot.client.add_batcher import AddBatcher
 from onthedot.client.lane_router import LaneRouter
@@ -84,23 +85,21 @@ class StoreClient:
 
     async def add(self, task: NewTask, *, remote: bool = False) -> Added:
         """Stores one task. remote: it was made without its code, so its lane is looked up."""
-        (added,) = await self.add_many((task,), (task.source,) if remote else ())
+        if remote:
+            (task,) = await self.lane_router.route((task,))
+        (added,) = await self._add((task,))
+        if added.fresh:
+            self._logs.tasks_added((task,))
+        else:
+            await self._compare((task,), (added,))
         return added
 
     async def add_many(self, tasks: Sequence[NewTask], remote: Collection[str] = ()) -> Sequence[Added]:
         """Stores tasks; they are stored when this returns. remote: sources whose code is elsewhere."""
         if remote:
             tasks = await self._routed(tasks, remote)
-        if self._pending_limits.apply():
-            answers = await self._add_limited(tasks)
-        elif self._is_counted:
-            answers = await self._add_counted(tasks)
-        else:
-            answers = await self._batcher.add(tasks)
-        fresh: list[NewTask] = []
-        for task, added in zip(tasks, answers, strict=True):
-            if added.fresh:
-                fresh.append(task)
+        answers = await self._add(tasks)
+        fresh = [task for task, added in zip(tasks, answers, strict=True) if added.fresh]
         if len(fresh) < len(tasks):
             await self._compare(tasks, answers)
         self._logs.tasks_added(fresh)
@@ -109,6 +108,11 @@ class StoreClient:
     async def _routed(self, tasks: Sequence[NewTask], remote: Collection[str]) -> list[NewTask]:
         routed = iter(await self.lane_router.route([task for task in tasks if task.source in remote]))
         return [next(routed) if task.source in remote else task for task in tasks]
+
+    def _add(self, tasks: Sequence[NewTask]) -> Coroutine[Any, Any, Sequence[Added]]:
+        if self._pending_limits.apply():
+            return self._add_limited(tasks)
+        return self._add_counted(tasks) if self._is_counted else self._batcher.add(tasks)
 
     async def _add_limited(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         coming = await self._pending_gate.reserve(tasks)
