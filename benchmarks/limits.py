@@ -168,7 +168,7 @@ async def _fresh(url: str, number: int) -> float:
                 await fresh.enqueue(time.monotonic())
                 while len(took) < count:  # noqa: ASYNC110 - as little as can be
                     await asyncio.sleep(0.001)
-            tally = await app.runtime.portal.run(lambda link: link.store.tally())
+            tally = await app.runtime.portal.run(lambda client: client.store.tally())
             assert tally["old", "ready"] > 0, "there was nothing to be fair about"
     return statistics.median(took)
 

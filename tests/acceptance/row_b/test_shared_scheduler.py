@@ -250,7 +250,7 @@ async def test_stop_cancels_a_long_task_after_five_seconds(
 
 
 def record_of(scheduler: Scheduler, uuid: str) -> Any:
-    return scheduler.runtime.portal.run_sync(lambda link: link.store.get((uuid,)))
+    return scheduler.runtime.portal.run_sync(lambda client: client.store.get((uuid,)))
 
 
 async def test_stop_waits_for_a_task_that_ends_within_five_seconds(store: str) -> None:

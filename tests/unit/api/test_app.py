@@ -1,4 +1,4 @@
-"""The app: adding, and what is said of wrong calls and declarations; its life is in test_app_life."""
+"""App: adds, and errors of wrong calls and declarations; its lifecycle is in test_app_lifecycle."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ def test_delay_is_stored_when_it_returns(app: App, send: Any) -> None:
     assert (info.uuid, info.state, info.args, handle.added) == (handle.uuid, "ready", {"to": "ann"}, True)
 
 
-async def test_async_with_app_adds_and_looks_and_runs_nothing(app: App, send: Any, ran: list[Any]) -> None:
+async def test_async_with_app_connects_and_runs_no_task(app: App, send: Any, ran: list[Any]) -> None:
     async with app as same:
         assert same is app
         handle = await send.enqueue("ann")
@@ -65,7 +65,7 @@ async def test_delay_works_inside_a_running_loop(app: App, send: Any, ran: list[
         await until(lambda: ran == ["ann"])
 
 
-def test_the_function_is_still_the_function(send: Any) -> None:
+def test_decorated_function_stays_callable(send: Any) -> None:
     assert asyncio.run(send("ann", body="bye")) == "bye, ann"
     assert (send.__name__, send.name, repr(send)) == ("send", "send", "<task send>")
 
@@ -85,14 +85,14 @@ OPTIONS: dict[str, tuple[dict[str, Any], dict[str, Any]]] = {
 
 
 @pytest.mark.parametrize(("options", "expected"), OPTIONS.values(), ids=OPTIONS.keys())
-def test_options_of_one_call(app: App, send: Any, options: dict[str, Any], expected: dict[str, Any]) -> None:
+def test_options_of_one_call_are_stored(app: App, send: Any, options: dict[str, Any], expected: dict[str, Any]) -> None:
     adding = send.options(**options)
     info = app.sync.get(adding.delay("ann").uuid)
     assert {name: getattr(info, name) for name in expected} == expected
     assert app.sync.get(send.delay("bob").uuid).schedule_at == NOON  # the function itself has not changed
 
 
-def test_options_of_a_declaration_and_of_the_app() -> None:
+def test_options_of_a_declaration_override_those_of_the_app() -> None:
     app = App("shop", store="memory://", defaults=TaskOptions(priority="low", tags=("all",)))
 
     @app.task(label="{to} gets {body!r}", tags=("mail",))
@@ -103,7 +103,7 @@ def test_options_of_a_declaration_and_of_the_app() -> None:
 
 
 @pytest.mark.parametrize("verb", ["delay_many", "enqueue_many", "app.enqueue_many"])
-async def test_adding_many(app: App, send: Any, ran: list[Any], verb: str) -> None:
+async def test_many_calls_are_added_in_order(app: App, send: Any, ran: list[Any], verb: str) -> None:
     names = [f"n{number}" for number in range(2500)]  # more than a store takes at once
     async with app:
         handles: list[Any]
@@ -122,13 +122,13 @@ async def test_adding_many(app: App, send: Any, ran: list[Any], verb: str) -> No
 
 
 @pytest.mark.parametrize("many", [[{"to": "ann"}, {"two": "bob"}], [{"to": "ann"}, {"to": 17}]])
-def test_of_many_none_is_stored_when_one_is_wrong(app: App, send: Any, many: list[dict[str, Any]]) -> None:
+def test_no_call_of_many_is_stored_if_one_is_wrong(app: App, send: Any, many: list[dict[str, Any]]) -> None:
     with pytest.raises(ArgumentError):
         send.delay_many(many)
     assert app.sync.find().tasks == ()
 
 
-async def test_a_call_that_has_not_been_made(app: App, send: Any) -> None:
+async def test_call_is_not_added_before_it_is_used(app: App, send: Any) -> None:
     call = send.options(after=LONG).s("ann", body="bye")
     assert (repr(call), call.source) == ("send('ann', body='bye')", "send")
     with pytest.raises(ArgumentError):
@@ -137,7 +137,7 @@ async def test_a_call_that_has_not_been_made(app: App, send: Any) -> None:
     assert await handle.state() == "scheduled"
 
 
-async def test_named_adds_without_having_the_code(app: App, clock: ManualClock) -> None:
+async def test_named_adds_without_the_code(app: App, clock: ManualClock) -> None:
     other = App("shop", store="memory://")
     other.runtime.use_store(app.runtime.store)  # as if both had the URL of a shared one
 
@@ -245,7 +245,7 @@ def test_bad_declarations_name_the_task_and_leave_the_app_usable(
     app.task(plain)
 
 
-def test_a_name_taken_twice_names_both_places(app: App, send: Any) -> None:
+def test_duplicate_name_error_names_both_places(app: App, send: Any) -> None:
     with pytest.raises(DuplicateTask, match=r"conftest\.py:\d+ and .*test_app\.py:\d+"):
         app.task(name="send")(plain)
 
@@ -275,7 +275,7 @@ def test_a_cost_above_the_burst_is_an_error_when_added(app: App) -> None:
 # -- unknown and late
 
 
-async def test_an_unknown_source_is_parked_in_failed_and_runs_once_it_is_known(
+async def test_task_of_an_unknown_source_fails_and_runs_after_a_retry(
     app: App, ran: list[Any], caplog: pytest.LogCaptureFixture
 ) -> None:
     async with app.running():

@@ -25,7 +25,7 @@ from tests.support.waits import LONG, SOON, until
 # -- doors
 
 
-async def test_running_twice_or_in_another_way_is_refused(app: App) -> None:
+async def test_second_start_is_refused(app: App) -> None:
     async with app.running():
         assert app.status()["status"] == "running"
         with pytest.raises(SchedulerStateError):
@@ -70,7 +70,7 @@ def test_an_idle_app_stops_at_once(app: App) -> None:
     assert min(took) < 0.2
 
 
-async def test_status_is_json_and_tells_what_goes_on(app: App) -> None:
+async def test_status_is_json_with_state_and_counts(app: App) -> None:
     @app.task
     async def hang() -> None:
         await asyncio.sleep(LONG)
@@ -88,7 +88,7 @@ async def test_status_is_json_and_tells_what_goes_on(app: App) -> None:
 # -- lifespan, override
 
 
-async def test_lifespan_is_entered_once_a_start_and_never_to_add(clock: ManualClock) -> None:
+async def test_lifespan_is_entered_once_per_start_and_not_to_add(clock: ManualClock) -> None:
     steps: list[str] = []
 
     @asynccontextmanager
@@ -137,7 +137,7 @@ async def test_a_lifespan_may_yield_nothing() -> None:
 
 
 @pytest.mark.parametrize("door", ["running", "background"])
-async def test_a_lifespan_that_fails_leaves_it_stopped_and_may_be_tried_again(door: str) -> None:
+async def test_failing_lifespan_leaves_the_app_stopped(door: str) -> None:
     fail = [True]
 
     @asynccontextmanager
@@ -162,7 +162,7 @@ async def test_a_lifespan_that_fails_leaves_it_stopped_and_may_be_tried_again(do
     assert await enter() == "connected"
 
 
-def test_override_gives_the_old_store_and_clock_back(app: App, send: Any, clock: ManualClock) -> None:
+def test_override_restores_store_and_clock(app: App, send: Any, clock: ManualClock) -> None:
     outside = send.delay("ann").uuid
     noon = clock.moment()
     other = ManualClock(noon + timedelta(days=1))
@@ -178,7 +178,7 @@ def test_override_gives_the_old_store_and_clock_back(app: App, send: Any, clock:
 # -- logs
 
 
-async def test_the_log_lines_of_a_life(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_lines_of_start_and_stop(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     app = App("shop", store="memory://")
 
@@ -201,7 +201,7 @@ async def test_the_log_lines_of_a_life(caplog: pytest.LogCaptureFixture) -> None
         assert re.fullmatch(pattern, line)
 
 
-async def test_a_logger_of_ones_own_gets_every_line(caplog: pytest.LogCaptureFixture) -> None:
+async def test_own_logger_gets_every_line(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO)
     app = App("shop", store="memory://", logger=logging.getLogger("mine"))
 

@@ -1,4 +1,4 @@
-"""Bad input is refused at once, by an error that says what is wrong; nothing that was added before is lost."""
+"""Bad input is refused at once, by an error that names the problem; earlier tasks are not lost."""
 
 from __future__ import annotations
 
@@ -266,7 +266,7 @@ RULES: list[tuple[Callable[[], object], type[Exception], str]] = [
 
 
 @pytest.mark.parametrize(("act", "error", "said"), [case[1:] for case in CALLS], ids=[case[0] for case in CALLS])
-def test_calls(act: Callable[[Shop], object], error: Any, said: str) -> None:
+def test_bad_calls_are_refused(act: Callable[[Shop], object], error: Any, said: str) -> None:
     shop = Shop()
     with pytest.raises(error, match=said):
         act(shop)
@@ -274,7 +274,7 @@ def test_calls(act: Callable[[Shop], object], error: Any, said: str) -> None:
 
 
 @pytest.mark.parametrize(("options", "error", "said"), OPTIONS, ids=[str(case[0])[:50] for case in OPTIONS])
-def test_options_of_a_call(options: dict[str, Any], error: Any, said: str) -> None:
+def test_bad_call_options_are_refused(options: dict[str, Any], error: Any, said: str) -> None:
     shop = Shop()
     for fine in ({"priority": 5}, {"tags": ("e", "u")}, {"after": 3600}):
         shop.send.options(**fine).delay("a")
@@ -286,7 +286,7 @@ def test_options_of_a_call(options: dict[str, Any], error: Any, said: str) -> No
 
 
 @pytest.mark.parametrize(("options", "error", "said"), DECLARED, ids=[str(case[0])[:50] for case in DECLARED])
-def test_options_of_a_declaration(options: dict[str, Any], error: Any, said: str) -> None:
+def test_bad_declaration_options_are_refused(options: dict[str, Any], error: Any, said: str) -> None:
     shop = Shop()
     with pytest.raises(error, match=said) as raised:
         shop.task(**options)
@@ -297,12 +297,12 @@ def test_options_of_a_declaration(options: dict[str, Any], error: Any, said: str
 
 
 @pytest.mark.parametrize(("make", "error", "said"), RULES, ids=[case[2][:40] for case in RULES])
-def test_rules_apps_and_schedulers(make: Callable[[], object], error: Any, said: str) -> None:
+def test_bad_rules_apps_and_schedulers_are_refused(make: Callable[[], object], error: Any, said: str) -> None:
     with pytest.raises(error, match=said):
         make()
 
 
-def test_declarations_of_other_kinds() -> None:
+def test_bad_declarations_are_refused() -> None:
     shop = Shop()
     for bad, error, said in (
         (lambda: shop.app.task(5), DeclarationError, "goes on a function, not on 5"),
@@ -381,8 +381,8 @@ def test_a_second_start_in_another_mode() -> None:
     assert shop.ran == [1, 2]
 
 
-async def test_executors() -> None:
-    """One of one's own runs; what a child process cannot find fails and says why; neither holds up the others."""
+async def test_bad_executors_are_refused() -> None:
+    """An own executor runs tasks; a task that a child process cannot find fails with the reason; others go on."""
 
     class Own(Executor):
         hard = True
@@ -414,7 +414,7 @@ async def test_executors() -> None:
 
 
 def test_a_record_that_cannot_be_read_fails_alone() -> None:
-    """Written by an older signature: told, parked with its raw bytes, and the rest goes on."""
+    """A record of an older signature fails with its raw bytes; other tasks go on."""
     shop = Shop()
 
     async def main() -> None:
@@ -433,7 +433,7 @@ def test_a_record_that_cannot_be_read_fails_alone() -> None:
     assert shop.ran == [1, 2]
 
 
-async def test_around_that_forgets_to_call_is_its_own_affair() -> None:
+async def test_error_in_middleware_fails_only_its_task() -> None:
     app: App[None] = App(store="memory://")
 
     @app.task

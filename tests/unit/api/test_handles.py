@@ -1,4 +1,4 @@
-"""What an add gives back: looking, waiting, cancelling, retrying; sync and async alike."""
+"""Handles: read, wait, cancel and retry, in sync and async code."""
 
 from __future__ import annotations
 
@@ -95,7 +95,7 @@ def test_both_kinds_have_the_same_methods() -> None:
     assert public(TaskHandle).keys() == {"state", "info", "done", "result", "exception", "cancel", "retry"}
 
 
-def test_the_life_of_a_handle_in_sync_code() -> None:
+def test_handle_in_sync_code_follows_its_task() -> None:
     handle = move.delay(Point(1, 2), by=3)
     assert (handle.added, handle.state(), handle.done()) == (True, "ready", False)
     with app.background():
@@ -110,7 +110,7 @@ def test_the_life_of_a_handle_in_sync_code() -> None:
     assert repr(handle) == f"TaskHandle({handle.uuid!r})"
 
 
-async def test_the_life_of_a_handle_in_async_code() -> None:
+async def test_handle_in_async_code_follows_its_task() -> None:
     async with app.running():
         handle = await move.enqueue(Point(1, 2))
         assert await handle == await handle.result(timeout=SOON) == Point(2, 3)
@@ -120,7 +120,7 @@ async def test_the_life_of_a_handle_in_async_code() -> None:
         assert repr(handle) == f"AsyncTaskHandle({handle.uuid!r})"
 
 
-async def test_a_handle_made_elsewhere_reads_the_result_as_its_function_says() -> None:
+async def test_handle_by_uuid_decodes_by_the_annotation() -> None:
     async with app.running():
         uuid = (await move.enqueue(Point(0, 0))).uuid
         typed, plain = move.ahandle(uuid), app.ahandle(uuid)
@@ -152,7 +152,7 @@ def test_waiting_too_short_in_sync_code() -> None:
     assert handle.state() == "scheduled"
 
 
-async def test_every_waiter_is_told_at_once() -> None:
+async def test_all_waiters_of_a_task_are_woken_at_once() -> None:
     """By a hint, not by the next poll: a hundred waits of a poll's length would take minutes."""
     async with app.running():
         handles = await move.options(after=0.02).enqueue_many([{"point": Point(n, n)} for n in range(100)])
@@ -227,7 +227,7 @@ def test_an_unknown_uuid_is_neither_cancelled_nor_retried() -> None:
     assert (app.handle("nobody").cancel(), app.handle("nobody").retry()) == (False, False)
 
 
-async def test_what_is_not_kept_is_not_found_after_its_end() -> None:
+async def test_task_without_retention_is_not_found_after_its_end() -> None:
     async with app.running():
         handle = await forget.enqueue()
         with pytest.raises(TaskNotFound):
@@ -247,7 +247,7 @@ async def test_a_result_that_cannot_be_stored_leaves_the_task_succeeded(caplog: 
 # -- cancel and retry
 
 
-async def test_a_waiting_task_is_cancelled_at_once_also_without_a_worker() -> None:
+async def test_pending_task_is_cancelled_at_once_without_a_worker() -> None:
     async with app:
         handle = await move.options(after=LONG).enqueue(Point(0, 0))
         assert await handle.cancel()
@@ -273,7 +273,7 @@ async def test_a_running_task_is_cancelled_within_100_ms() -> None:
 
 
 @pytest.mark.parametrize("running", [False, True])
-async def test_the_reason_of_a_cancel_is_told(running: bool) -> None:
+async def test_cancelled_task_has_its_reason(running: bool) -> None:
     async with app.running():
         handle = await (hang if running else hang.options(after=LONG)).enqueue()
         if running:
@@ -306,7 +306,7 @@ async def test_a_cancelled_task_is_retried() -> None:
 
 
 @pytest.mark.parametrize("verb", ["result", "exception"])
-def test_shutdown_ends_what_waits_and_every_waiting_call_returns(verb: str) -> None:
+def test_shutdown_cancels_pending_tasks_and_ends_all_waits(verb: str) -> None:
     app.start(auto=True)
     handles = [hang.delay(), *[move.options(after=LONG).delay(Point(n, n)) for n in range(20)]]
     answers: list[object] = []

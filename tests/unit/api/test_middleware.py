@@ -17,7 +17,7 @@ from onthedot import (
 )
 
 
-async def test_layers_see_and_change_a_run_the_first_is_the_outermost(app: App) -> None:
+async def test_first_middleware_is_the_outermost(app: App) -> None:
     steps: list[str] = []
 
     @app.around
@@ -52,7 +52,7 @@ async def test_layers_see_and_change_a_run_the_first_is_the_outermost(app: App) 
             assert steps == [f"> {task.name} 4", "run", "<", f"> {task.name} 0", "<"]
 
 
-async def test_layers_may_handle_raise_and_repeat(app: App) -> None:
+async def test_middleware_may_handle_errors_and_repeat_the_call(app: App) -> None:
     tries: list[int] = []
 
     @app.around
@@ -82,6 +82,6 @@ async def test_layers_may_handle_raise_and_repeat(app: App) -> None:
     assert error.message == "not again"
 
 
-def test_a_layer_must_be_async(app: App) -> None:
+def test_middleware_must_be_async(app: App) -> None:
     with pytest.raises(TypeError, match="async function"):
         app.around(lambda task, call: call())

@@ -103,7 +103,7 @@ def test_the_caller_s_dict_is_not_the_task_s() -> None:
         (lambda: Task.from_dict({"source": "w", "uuid": "u", "schedule_at": 5}), TypeError, "schedule_at"),
     ],
 )  # fmt: skip
-def test_what_a_task_cannot_be(make: Callable[[], Task], error: Any, said: str) -> None:
+def test_invalid_task_fields_are_refused(make: Callable[[], Task], error: Any, said: str) -> None:
     with pytest.raises(error, match=said):
         make()
 
@@ -111,7 +111,7 @@ def test_what_a_task_cannot_be(make: Callable[[], Task], error: Any, said: str) 
 # -- adding
 
 
-async def test_before_start_and_after_stop() -> None:
+async def test_tasks_can_be_added_before_start_and_after_stop() -> None:
     work = Work()
     scheduler = scheduler_of(work)
     first = scheduler.add_task(Task("work", {"n": 1}))
@@ -130,7 +130,7 @@ async def test_before_start_and_after_stop() -> None:
     assert (first.state(), second.state(), third.state()) == ("succeeded",) * 3
 
 
-async def test_from_other_threads() -> None:
+async def test_tasks_can_be_added_from_other_threads() -> None:
     work = Work(count=50)
     async with running(work) as scheduler:
         threads = [
@@ -148,7 +148,7 @@ async def test_from_other_threads() -> None:
 
 
 def changed(**fields: Any) -> Task:
-    """A task is a plain object: somebody may have changed it since it was checked."""
+    """A task is a plain object that may have been changed since it was checked."""
     task = Task("work")
     for name, value in fields.items():
         setattr(task, name, value)
@@ -198,7 +198,7 @@ async def test_what_is_not_a_valid_task_is_refused_at_once(
     ids=["the same", "in another zone", "args", "time", "source"],
 )
 @pytest.mark.parametrize("door", ["add_task", "add"])
-async def test_the_same_uuid_twice(
+async def test_same_uuid_is_added_once(
     door: str, second: dict[str, Any], told: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     fields: dict[str, Any] = {"source": "work", "args": {"n": 1}, "schedule_at": NOON, "uuid": "u-1"}
@@ -238,7 +238,7 @@ async def test_the_same_uuid_twice(
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
 @pytest.mark.parametrize("where", ["async", "thread"])
-async def test_what_a_task_raises_fails_that_task_only(
+async def test_error_fails_only_its_own_task(
     where: str, error: BaseException, shown: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     class Failing(BaseTaskConsumer):
@@ -269,8 +269,8 @@ async def test_what_a_task_raises_fails_that_task_only(
         assert isinstance(failure, TaskFailed)
 
 
-async def test_cancelling_itself_is_its_own_affair() -> None:
-    """What a task does to the coroutine it runs in must not reach the next one."""
+async def test_task_that_cancels_its_coroutine_does_not_affect_others() -> None:
+    """Effects of a task on its coroutine must not reach the next task."""
 
     async def suicide(task: Task) -> None:
         me = asyncio.current_task()
@@ -289,7 +289,7 @@ async def test_cancelling_itself_is_its_own_affair() -> None:
     assert other.ran() == list(range(10))
 
 
-async def test_cancelled_by_its_own_wish_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
+async def test_raised_cancel_is_no_failure(caplog: pytest.LogCaptureFixture) -> None:
     async def give_up(task: Task) -> None:
         raise Cancel("not needed")
 
@@ -305,7 +305,7 @@ class Broken(logging.Handler):
         raise OSError("the disk with the logs is full")
 
 
-async def test_a_log_that_fails_does_not_stop_the_rest() -> None:
+async def test_failing_log_handler_does_not_stop_tasks() -> None:
     async def fail(task: Task) -> None:
         raise ValueError("no luck")
 
@@ -371,7 +371,7 @@ async def test_context_variables_stay_in_their_task(
     assert [record.getMessage() for record in caplog.records] == []
 
 
-async def test_result_on_its_own_loop_says_what_to_write() -> None:
+async def test_result_on_the_loop_of_the_worker_names_the_async_form() -> None:
     async with running(Work()) as scheduler:
         handle = scheduler.add_task(Task("work"))
         with pytest.raises(SchedulerStateError, match="would block the very event loop"):

@@ -1,4 +1,4 @@
-"""Scheduler, seen from outside: what it does while it is idle, what its status says, and the one that all share."""
+"""Scheduler: idle behaviour, status, and the shared scheduler."""
 
 from __future__ import annotations
 
@@ -73,7 +73,7 @@ async def test_a_poll_is_one_turn_for_any_number_of_sources() -> None:
         await scheduler.stop()
 
 
-async def test_what_is_due_begins_in_the_first_turn() -> None:
+async def test_due_tasks_start_in_the_first_turn() -> None:
     """Though its source had nothing before and was not worth asking."""
     clock, work = ManualClock(), Work(gated=True)
     scheduler = scheduler_of(work, poll_interval=10)
@@ -131,7 +131,7 @@ async def test_a_full_scheduler_does_not_spin() -> None:
         await scheduler.stop()
 
 
-async def test_a_hint_that_is_lost_costs_a_poll_interval() -> None:
+async def test_lost_hint_delays_by_one_poll_interval() -> None:
     clock, work = ManualClock(), Work()
     async with running(work, clock=clock, poll_interval=10) as scheduler:
         await every_chance()
@@ -178,7 +178,7 @@ async def test_current_task_is_the_one_that_runs_longest() -> None:
         await until(lambda: all(handle.done() for handle in handles))
 
 
-async def test_waiting_for_a_result_elsewhere_leaves_no_thread() -> None:
+async def test_wait_from_another_thread_leaves_no_thread() -> None:
     async with running(Work()) as scheduler:
         handle = scheduler.add_task(Task("work"))
         assert await asyncio.to_thread(handle.result, timeout=5) is None

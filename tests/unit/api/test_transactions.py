@@ -36,7 +36,7 @@ def sales(db: sqlite3.Connection) -> int:
     return int(number)
 
 
-def test_the_task_is_there_with_the_commit(app: App[None], db: sqlite3.Connection) -> None:
+def test_task_is_visible_with_the_commit(app: App[None], db: sqlite3.Connection) -> None:
     @app.task
     async def receipt(number: int) -> str:
         return f"receipt {number}"
@@ -54,7 +54,7 @@ def test_the_task_is_there_with_the_commit(app: App[None], db: sqlite3.Connectio
     assert sales(db) == 1
 
 
-def test_it_may_be_the_first_thing_that_an_app_does(app: App[None], db: sqlite3.Connection, tmp_path: Path) -> None:
+def test_first_add_of_an_app_may_join_a_transaction(app: App[None], db: sqlite3.Connection, tmp_path: Path) -> None:
     @app.task
     async def receipt(number: int) -> int:
         return number
@@ -69,7 +69,7 @@ def test_it_may_be_the_first_thing_that_an_app_does(app: App[None], db: sqlite3.
         other.shutdown()
 
 
-def test_complete_settles_with_the_effect(app: App[None], db: sqlite3.Connection, tmp_path: Path) -> None:
+def test_complete_settles_with_the_commit(app: App[None], db: sqlite3.Connection, tmp_path: Path) -> None:
     @app.task(max_retries=1, backoff=[0])
     async def sell(number: int) -> int:
         context = current_task()
@@ -129,7 +129,9 @@ def test_complete_after_the_lease_is_lost(app: App[None], db: sqlite3.Connection
         (lambda task, db: task.options(connection=None).delay(), StoreRefused, "sqlite3.Connection"),
     ],
 )
-def test_wrong(app: App[None], db: sqlite3.Connection, wrong: object, error: type[Exception], text: str) -> None:
+def test_wrong_connections_are_refused(
+    app: App[None], db: sqlite3.Connection, wrong: object, error: type[Exception], text: str
+) -> None:
     @app.task
     async def nothing() -> None: ...
 

@@ -87,9 +87,7 @@ def test_the_same_uuid_twice_changes_nothing_and_warns_if_it_differs(
     assert [each.levelname for each in caplog.records if "order-17" in each.getMessage()] == ["WARNING"]
 
 
-async def test_what_has_not_started_in_time_expires_also_when_no_slot_is_free(
-    clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_task_expires_although_no_slot_is_free(clock: ManualClock, caplog: pytest.LogCaptureFixture) -> None:
     app = App("busy", store="memory://", concurrency=1, stop_timeout=0)
     began = asyncio.Event()
 

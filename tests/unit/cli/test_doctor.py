@@ -49,7 +49,7 @@ def only(console: Console, *arguments: str, code: int = 1) -> tuple[str, str, st
 
 
 def on(console: Console, work: Callable[[Store], Awaitable[None]]) -> None:
-    console.app.runtime.portal.run_sync(lambda link: work(link.store))  # type: ignore[arg-type]
+    console.app.runtime.portal.run_sync(lambda client: work(client.store))  # type: ignore[arg-type]
 
 
 def test_doctor_finds_nothing_in_a_healthy_store(console: Console, monkeypatch: pytest.MonkeyPatch) -> None:

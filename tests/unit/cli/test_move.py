@@ -82,8 +82,8 @@ def test_target_file_has_the_same_name_from_every_folder(
 def test_tasks_of_an_unfinished_move_are_not_moved_on(two: Two, tmp_path: Path) -> None:
     """The move was killed before it requeued the task, which therefore belongs to the other store."""
     (uuid,) = two.add(1)
-    (lifted,) = two.one.runtime.portal.run_sync(lambda link: link.store.lift("killed", [uuid])).tasks
-    two.other.runtime.portal.run_sync(lambda link: link.store.adopt([lifted]))
+    (lifted,) = two.one.runtime.portal.run_sync(lambda client: client.store.lift("killed", [uuid])).tasks
+    two.other.runtime.portal.run_sync(lambda client: client.store.adopt([lifted]))
     third = f"sqlite:///{tmp_path}/third.db"
     result = two.move(source=two.urls[1], to=third, code=1)
     assert "1 task stays: a move that brought it here was not finished; run that one again first" in result

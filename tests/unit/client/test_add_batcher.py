@@ -1,4 +1,4 @@
-"""Additions: what gathers behind a write goes with the next, and who gives up takes nothing of others along."""
+"""AddBatcher: adds during a write go with the next one; a cancelled add does not affect others."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ Gated = Callable[[], "Gate"]
 
 
 class Gate(MemoryStore):
-    """Writes when it is let, and notes what goes together."""
+    """A store whose writes wait for `open`; it records which tasks were written together."""
 
     def __init__(self, clock: ManualClock, *, cancel_safe: bool) -> None:
         super().__init__(clock)
@@ -58,7 +58,7 @@ async def begun(adder: AddBatcher, store: Gate, *uuids: str) -> list[asyncio.Tas
     return adding
 
 
-async def test_what_gathers_goes_together(gated: Gated) -> None:
+async def test_adds_during_a_write_go_with_the_next_write(gated: Gated) -> None:
     store = gated()
     adder = AddBatcher(store)
     first = await begun(adder, store, "a")
@@ -71,7 +71,7 @@ async def test_what_gathers_goes_together(gated: Gated) -> None:
     assert store.began == ["a", "bcd", "ef", "g"], "who came together comes together again"
 
 
-async def test_who_gives_up_does_not_take_others_along(gated: Gated) -> None:
+async def test_cancelled_add_does_not_cancel_others(gated: Gated) -> None:
     store = gated()
     adder = AddBatcher(store)
     (first,) = await begun(adder, store, "a")
@@ -86,7 +86,7 @@ async def test_who_gives_up_does_not_take_others_along(gated: Gated) -> None:
 
 
 @pytest.mark.parametrize(("body", "kind"), [(b"full", StoreFull), (b"odd", ArgumentError)])
-async def test_what_cannot_be_stored_is_told_to_who_added_it(gated: Gated, body: bytes, kind: type[Exception]) -> None:
+async def test_only_the_caller_of_a_bad_task_gets_the_error(gated: Gated, body: bytes, kind: type[Exception]) -> None:
     store = gated()
     store.open.set()
     adder = AddBatcher(store)
@@ -98,7 +98,7 @@ async def test_what_cannot_be_stored_is_told_to_who_added_it(gated: Gated, body:
     assert [type(each) for each in results] == [Added, ArgumentError, Added]
 
 
-def test_a_loop_that_ends_in_the_middle_leak_check(gated: Gated) -> None:
+def test_loop_that_ends_during_a_write_leaves_nothing(gated: Gated) -> None:
     wrong: list[object] = []
 
     async def work() -> None:

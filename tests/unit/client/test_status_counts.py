@@ -1,4 +1,4 @@
-"""Counts that are told without waiting: what a look may change, and what it must not."""
+"""StatusCounts: counts are returned without waiting; an outdated count never replaces a newer one."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from tests.support.waits import until
 
 
 class Slow(MemoryStore):
-    """Answers when it is told to, with what it saw when it was asked."""
+    """A store that answers on command, with its state at the time of the request."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -57,7 +57,7 @@ async def look(store: Slow, kept: StatusCounts) -> asyncio.Task[StatusSnapshot]:
     return looking
 
 
-async def test_what_is_added_counts_at_once(store: Slow, kept: StatusCounts, clock: ManualClock) -> None:
+async def test_adds_are_counted_at_once(store: Slow, kept: StatusCounts, clock: ManualClock) -> None:
     later = int(clock.now()) + 1000
     await add(store, kept, task(1), task(2, at=0), task(3, at=later), task(4, after=5), task(5, lane="work/x"))
     assert kept.now() == StatusSnapshot(ready=2, delayed=3)
@@ -73,7 +73,7 @@ async def test_what_is_added_counts_at_once(store: Slow, kept: StatusCounts, clo
 
 
 @pytest.mark.parametrize("seen", [False, True])
-async def test_a_look_that_an_addition_runs_into_does_not_count(store: Slow, kept: StatusCounts, seen: bool) -> None:
+async def test_count_that_overlaps_an_add_is_discarded(store: Slow, kept: StatusCounts, seen: bool) -> None:
     """It may have seen it or not: it would be counted twice, or not at all."""
     looking = await look(store, kept)
     store.asked[0].set()
@@ -92,8 +92,10 @@ async def test_a_look_that_an_addition_runs_into_does_not_count(store: Slow, kep
     assert kept.now() == StatusSnapshot(ready=1)
 
 
-async def test_additions_that_never_pause(store: Slow, kept: StatusCounts, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Then a look that may be off by what was being added is better than none."""
+async def test_overlapping_count_is_used_if_adds_never_pause(
+    store: Slow, kept: StatusCounts, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A count that may miss concurrent adds is better than none."""
     monkeypatch.setattr(status_counts, "MAX_AGE", 0.0)
     await store.add([task(n) for n in range(10)])  # by somebody else
     kept.add_started()
@@ -103,7 +105,7 @@ async def test_additions_that_never_pause(store: Slow, kept: StatusCounts, monke
     assert kept.now() == StatusSnapshot(ready=10)
 
 
-async def test_a_late_look_does_not_undo_a_later_one(store: Slow, kept: StatusCounts) -> None:
+async def test_slow_count_does_not_replace_a_newer_one(store: Slow, kept: StatusCounts) -> None:
     early = await look(store, kept)
     await store.add([task(1)])
     late = await look(store, kept)
@@ -115,7 +117,7 @@ async def test_a_late_look_does_not_undo_a_later_one(store: Slow, kept: StatusCo
     assert kept.now() == StatusSnapshot(ready=1)
 
 
-async def test_a_keeper_looks_when_something_moved(store: Slow, kept: StatusCounts) -> None:
+async def test_counts_are_refreshed_when_marked_stale(store: Slow, kept: StatusCounts) -> None:
     assert kept.mark_stale() is False, "nobody is there to look"
     keeper = asyncio.ensure_future(kept.run(store))
     await until(kept.mark_stale)

@@ -1,4 +1,4 @@
-"""What code says of limits: it reaches the store under every name, is taken back, and holds without the code."""
+"""Limits of code: stored under every name of a source, removed with the code, in force without it."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def app_with(store: str, crowd: Crowd, **options: Any) -> App:
     return app
 
 
-async def test_what_code_says_no_more_holds_no_more(store: str) -> None:
+async def test_limits_removed_from_code_are_removed_from_the_store(store: str) -> None:
     for options, names in (
         ({"concurrency": 1, "limits": [AtMost(1, by="key")]}, {"work", "work/*"}),
         ({"rate_limit": "5/s"}, {"work"}),
@@ -69,7 +69,7 @@ async def test_what_code_says_no_more_holds_no_more(store: str) -> None:
                 await asyncio.gather(*handles)
 
 
-async def test_what_the_operator_says_stays(store: str) -> None:
+async def test_limits_of_the_operator_survive_a_change_of_code(store: str) -> None:
     for options in ({"concurrency": 5}, {}):
         app = app_with(store, crowd := Crowd(), **options)
         async with app.running():
@@ -83,7 +83,7 @@ async def test_what_the_operator_says_stays(store: str) -> None:
             assert crowd.most == {"x": 1}
 
 
-async def test_another_apps_limits_are_left_alone(store: str) -> None:
+async def test_limits_of_another_app_are_not_touched(store: str) -> None:
     first, second = App("one", store=store), App("two", store=store)
     first.task(concurrency=2)(_nothing)
     second.task(_nothing)
@@ -123,7 +123,7 @@ LANES: Sequence[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("options", "lane"), LANES)
-async def test_added_without_the_code_it_takes_the_same_lane(store: str, options: dict[str, Any], lane: str) -> None:
+async def test_remote_task_takes_the_lane_of_its_code(store: str, options: dict[str, Any], lane: str) -> None:
     crowd = Crowd()
     app, elsewhere = app_with(store, crowd, **options), App("shop", store=store)
     async with app.running(), elsewhere:
@@ -138,7 +138,7 @@ async def test_added_without_the_code_it_takes_the_same_lane(store: str, options
         assert crowd.most == {"x": 1}
 
 
-async def test_costs_and_defaults_are_known_without_the_code(store: str) -> None:
+async def test_remote_task_has_the_cost_and_defaults_of_its_code(store: str) -> None:
     app, elsewhere = App("shop", store=store), App("shop", store=store)
 
     @app.task(limits=[Rate("10/s", name="api", by="customer", burst=20, cost="tokens")])
@@ -150,14 +150,14 @@ async def test_costs_and_defaults_are_known_without_the_code(store: str) -> None
         named = elsewhere.named("ask")
         handle = await named.enqueue(question="?")
         assert (await handle.info()).lane == "@api/no%2Fbody" == (await (await ask.enqueue("?")).info()).lane
-        records = await elsewhere.runtime.portal.run(lambda link: link.store.get([handle.uuid]))
+        records = await elsewhere.runtime.portal.run(lambda client: client.store.get([handle.uuid]))
         assert records[0].policy.cost == 7
         with pytest.raises(BadLimit, match="cost 21 is more than burst 20"):
             await named.enqueue(question="?", tokens=21)
     app.shutdown()
 
 
-async def test_a_task_of_a_consumer_that_is_elsewhere(store: str) -> None:
+async def test_task_of_a_remote_consumer_takes_its_lane(store: str) -> None:
     class Email(BaseTaskConsumer):
         name = "email"
         limits = (AtMost(1, by="to"),)
@@ -183,7 +183,7 @@ def registry_of(*consumers: BaseTaskConsumer) -> TaskConsumerRegistry:
 # -- a lane that several tasks share
 
 
-async def test_two_tasks_may_say_two_things_of_a_shared_lane(app: App, clock: ManualClock) -> None:
+async def test_limits_of_a_shared_lane_are_merged(app: App, clock: ManualClock) -> None:
     app.task(name="one", limits=[AtMost(3, name="gpu")])(_nothing)
     app.task(name="two", limits=[Rate("10/s", name="gpu", burst=4)])(_nothing)
     app.task(name="three", limits=[AtMost(3, name="gpu"), Rate("10/s", name="gpu", burst=4)])(_nothing)
@@ -191,7 +191,7 @@ async def test_two_tasks_may_say_two_things_of_a_shared_lane(app: App, clock: Ma
         assert (await stored(app))["@gpu"] == Limit("@gpu", 3, 10.0, 4.0)
 
 
-def test_but_not_different_ones(app: App) -> None:
+def test_contradicting_limits_of_a_shared_lane_are_refused(app: App) -> None:
     app.task(name="one", limits=[AtMost(3, name="gpu")])(_nothing)
     with pytest.raises(BadLimit, match="two: the shared lane @gpu has at most 3 elsewhere and at most 4 here"):
         app.task(name="two", limits=[AtMost(4, name="gpu")])(_nothing)
@@ -200,7 +200,7 @@ def test_but_not_different_ones(app: App) -> None:
         app.task(name="three", limits=[Rate("10/s", name="gpu", burst=5)])(_nothing)
 
 
-def test_nor_do_consumers() -> None:
+def test_contradicting_limits_of_consumers_are_refused() -> None:
     class One(BaseTaskConsumer):
         name = "one"
         limits = (AtMost(3, name="gpu"),)

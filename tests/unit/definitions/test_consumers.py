@@ -64,7 +64,7 @@ def named(name: Any) -> BaseTaskConsumer:
     return consumer
 
 
-def test_a_consumer_must_say_how_it_consumes() -> None:
+def test_consumer_without_consume_is_refused() -> None:
     with pytest.raises(TypeError, match="consume"):
         NotFinished()
 
@@ -84,7 +84,7 @@ def test_a_consumer_must_say_how_it_consumes() -> None:
         (lambda: named("email"), DuplicateTask, "'email' is taken by Email: Nameless needs another"),
     ],
 )  # fmt: skip
-def test_what_a_registry_refuses(registry: Any, consumer: Any, error: type[Exception], said: str) -> None:
+def test_registry_refuses_what_is_no_consumer(registry: Any, consumer: Any, error: type[Exception], said: str) -> None:
     email = registry.find("email") or Email()
     registry.register(email)
     with pytest.raises(error, match=said):
@@ -92,7 +92,7 @@ def test_what_a_registry_refuses(registry: Any, consumer: Any, error: type[Excep
     assert registry.sources == {"email": email}
 
 
-def test_registries_know_only_their_own() -> None:
+def test_registries_have_separate_consumers() -> None:
     mine, email, sms = TaskConsumerRegistry(), Email(), Sms()
     TaskConsumerRegistry.register(email)
     mine.register(sms)
@@ -115,13 +115,13 @@ def test_unregister_and_clear() -> None:
     assert registry.sources == {}
 
 
-def test_a_scheduler_that_is_gone_is_not_held() -> None:
+def test_registry_does_not_keep_a_scheduler_alive() -> None:
     gone = weakref.ref(Scheduler())
     gc.collect()
     assert gone() is None, "the global registry would keep every scheduler that ever was"
 
 
-async def test_consumers_come_and_go_while_running() -> None:
+async def test_consumers_can_be_added_and_removed_while_running() -> None:
     email, later = Email(), Sms()
     async with running(email, poll_interval=3600) as scheduler:
         await until(lambda: scheduler.runtime.worker.idle.is_set())
@@ -143,8 +143,8 @@ async def test_consumers_come_and_go_while_running() -> None:
         assert len(later.started) == 1, "a new one of the same name takes over"
 
 
-async def test_a_task_and_then_its_consumer_in_one_breath() -> None:
-    """The task's hint comes to a loop that has not looked at its sources yet."""
+async def test_task_runs_if_its_consumer_is_registered_right_after_it() -> None:
+    """The hint of the task arrives before the loop has read its sources again."""
     sms = Sms()
     async with running(Email(), poll_interval=3600) as scheduler:
         await every_chance()
@@ -154,7 +154,7 @@ async def test_a_task_and_then_its_consumer_in_one_breath() -> None:
         assert (handle.state(), len(sms.started)) == ("succeeded", 1)
 
 
-async def test_one_that_comes_later_brings_its_limits() -> None:
+async def test_consumer_registered_later_brings_its_limits() -> None:
     class Slow(Email):
         name, concurrent_count, concurrency = "slow", 5, 1
 
@@ -191,7 +191,9 @@ def with_count(count: Any) -> Email:
      lambda: with_count(True), lambda: with_count(None), lambda: Raising(gated=True)],
     ids=["0", "-3", "str", "float", "bool", "None", "raises"],
 )  # fmt: skip
-async def test_a_faulty_count_is_one(email: Callable[[], Email], caplog: pytest.LogCaptureFixture) -> None:
+async def test_invalid_concurrent_count_counts_as_one(
+    email: Callable[[], Email], caplog: pytest.LogCaptureFixture
+) -> None:
     consumer = email()
     async with running(consumer) as scheduler:
         for _ in range(4):
@@ -207,7 +209,7 @@ async def test_a_faulty_count_is_one(email: Callable[[], Email], caplog: pytest.
     assert "concurrent_count of consumer email" in line.getMessage()
 
 
-async def test_the_count_is_read_at_each_claim() -> None:
+async def test_concurrent_count_is_read_at_each_claim() -> None:
     email = with_count(1)
     async with running(email) as scheduler:
         for _ in range(6):
@@ -224,7 +226,7 @@ async def test_the_count_is_read_at_each_claim() -> None:
     assert email.most == 3
 
 
-async def test_one_full_source_does_not_hold_up_another() -> None:
+async def test_full_source_does_not_delay_another_source() -> None:
     email, sms = Email(gated=True), Sms()
     async with running(email, sms) as scheduler:
         for _ in range(100):
@@ -239,7 +241,7 @@ async def test_one_full_source_does_not_hold_up_another() -> None:
 # -- what a consumer is
 
 
-def test_produce() -> None:
+def test_produce_makes_a_task_that_is_due_now() -> None:
     before = datetime.now(UTC)
     task = Email().produce({"to": "ann"})
     assert (task.source, task.args) == ("email", {"to": "ann"})
@@ -248,7 +250,7 @@ def test_produce() -> None:
     assert Email().produce().uuid != task.uuid
 
 
-async def test_produce_may_check_and_schedule() -> None:
+async def test_produce_can_check_arguments_and_set_the_time() -> None:
     class Later(Email):
         def produce(self, args: Mapping[str, Any] | None = None) -> Task:
             if not args or "to" not in args:
@@ -268,7 +270,7 @@ async def test_produce_may_check_and_schedule() -> None:
 
 
 class Wrapped(Email):
-    """What a decorator of the user's makes of an ``async def``: a plain function that gives a coroutine."""
+    """A decorator of the user may turn an ``async def`` into a plain function that returns a coroutine."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -297,7 +299,7 @@ class Callable_(Email):
 
 @pytest.mark.filterwarnings("ignore:coroutine .* was never awaited")  # the assertion says it better
 @pytest.mark.parametrize("kind", [Wrapped, Callable_])
-async def test_a_coroutine_is_awaited_wherever_it_comes_from(kind: type[Email]) -> None:
+async def test_coroutine_returned_by_a_plain_consume_is_awaited(kind: type[Email]) -> None:
     consumer = kind()
     async with running(consumer) as scheduler:
         handle = scheduler.add_task(Task("email"))
@@ -345,7 +347,7 @@ async def test_the_options_of_a_task_are_class_attributes() -> None:
 @pytest.mark.parametrize(
     "door", [TaskConsumerRegistry.register, lambda consumer: App(store="memory://").register(consumer)]
 )
-def test_options_that_cannot_be(door: Any, attributes: dict[str, Any], said: str) -> None:
+def test_impossible_consumer_options_are_refused(door: Any, attributes: dict[str, Any], said: str) -> None:
     consumer = type("Bad", (Email,), attributes)()
     with pytest.raises(DeclarationError, match=said):
         door(consumer)
@@ -378,7 +380,7 @@ class Ticking(Email):
 
 
 @pytest.mark.parametrize("door", ["scheduler", "app"])
-async def test_a_consumer_may_carry_a_schedule(door: str) -> None:
+async def test_consumer_can_have_a_schedule(door: str) -> None:
     clock, tick = ManualClock(), Ticking()
     if door == "app":
         app = App(store="memory://")
@@ -402,8 +404,8 @@ async def self_paced(clock: ManualClock, tick: Ticking) -> None:
     assert [task.args for task in tick.started] == [{"n": 1}] * 3
 
 
-async def test_what_consume_gets_is_its_own() -> None:
-    """It went through the store: changing it changes nothing for whoever added it."""
+async def test_consume_gets_its_own_copy_of_the_task() -> None:
+    """The task went through the store: changing it does not affect the caller's object."""
 
     class Greedy(Email):
         async def consume(self, task: Task) -> None:

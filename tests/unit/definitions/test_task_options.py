@@ -1,4 +1,4 @@
-"""What a task may ask for is done, or refused: nothing is silently ignored."""
+"""Every option of a task takes effect or is refused; none is silently ignored."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ DAY = 24 * HOUR
 
 
 def record_of(app: App, handle: TaskHandle[Any]) -> Record:
-    (record,) = app.runtime.portal.run_sync(lambda link: link.store.get([handle.uuid]))
+    (record,) = app.runtime.portal.run_sync(lambda client: client.store.get([handle.uuid]))
     assert record is not None
     return record
 
@@ -37,7 +37,7 @@ def record_of(app: App, handle: TaskHandle[Any]) -> Record:
 # -- of one call
 
 
-async def test_a_call_may_say_that_it_does_not_expire(app: App, clock: ManualClock) -> None:
+async def test_call_option_none_removes_expiry(app: App, clock: ManualClock) -> None:
     task = app.task(expires=5)(plain)
     forever, soon = task.options(expires=None).delay("a"), task.delay("a")
     clock.advance(6_000)
@@ -59,7 +59,7 @@ def test_the_same_uuid_again_is_no_conflict(app: App) -> None:
 
 
 @pytest.mark.parametrize("what", ["label", "unique"])
-def test_a_template_that_does_not_fit_the_call(app: App, what: str) -> None:
+def test_template_that_does_not_fit_the_call_is_refused(app: App, what: str) -> None:
     options: Any = {what: "{key.name:>5}"}
     task = app.task(**options)(plain)
     with pytest.raises(ArgumentError, match=f"plain: {what}='{{key.name:>5}}' does not fit .* 'name'"):
@@ -67,7 +67,7 @@ def test_a_template_that_does_not_fit_the_call(app: App, what: str) -> None:
     assert app.sync.find().tasks == ()
 
 
-def test_all_arguments_are_not_known_without_the_code(app: App) -> None:
+def test_unique_true_is_refused_without_the_code(app: App) -> None:
     elsewhere = app.named("elsewhere")
     with pytest.raises(ArgumentError, match=r"elsewhere.options\(unique=True\): which arguments have defaults"):
         elsewhere.options(unique=True).delay(key="x")
@@ -94,11 +94,11 @@ class Email(BaseTaskConsumer):
 def check_email(app_or_scheduler: Any, handle: TaskHandle[Any]) -> None:
     info = handle.info()
     assert (info.unique, info.label, info.tags, info.priority) == ("ann", "to ann", ("mail",), 10)
-    (record,) = app_or_scheduler.runtime.portal.run_sync(lambda link: link.store.get([handle.uuid]))
+    (record,) = app_or_scheduler.runtime.portal.run_sync(lambda client: client.store.get([handle.uuid]))
     assert record.policy.expires == 60_000
 
 
-async def test_a_consumers_options_are_its_tasks() -> None:
+async def test_options_of_a_consumer_apply_to_its_tasks() -> None:
     registry = TaskConsumerRegistry()
     registry.register(Email())
     scheduler = Scheduler(registry=registry)
@@ -111,7 +111,7 @@ async def test_a_consumers_options_are_its_tasks() -> None:
         scheduler.add_task(Email().produce({"whom": "ann"}))
 
 
-def test_also_of_one_in_an_app(app: App) -> None:
+def test_options_of_a_consumer_apply_in_an_app(app: App) -> None:
     app.register(Email())
     check_email(app, app.named("email").delay(to="ann"))
     with pytest.raises(DuplicateTask):
@@ -123,7 +123,7 @@ def test_also_of_one_in_an_app(app: App) -> None:
 # -- labels, tags, metadata
 
 
-def test_tags_are_found_and_metadata_is_shown(app: App) -> None:
+def test_tasks_are_found_by_tag_and_show_their_metadata(app: App) -> None:
     task = app.task(tags=("eu", "slow"), label="for {key}")(plain)
     eu = task.delay("a")
     us = task.options(tags=["us"], metadata={"trace": "4f", "at": (1, 2)}).delay("b")
@@ -134,7 +134,7 @@ def test_tags_are_found_and_metadata_is_shown(app: App) -> None:
     assert (us.info().metadata, us.info().label) == ({"trace": "4f", "at": (1, 2)}, "for b")
 
 
-def test_a_filter_that_is_none(app: App) -> None:
+def test_wrong_filter_is_refused_and_none_is_no_filter(app: App) -> None:
     app.task(plain).delay("a")
     find: Any = app.sync.find
     with pytest.raises(ArgumentError, match=r"no filter 'tags'; there are state, source, tag, since"):
@@ -147,7 +147,7 @@ def test_a_filter_that_is_none(app: App) -> None:
 # -- how many may wait
 
 
-def test_no_more_of_a_source_wait_than_may(app: App) -> None:
+def test_max_pending_of_a_source_is_not_exceeded(app: App) -> None:
     task, other = app.task(max_pending=3)(plain), app.task(name="other")(plain)
     task.delay("a")
     task.options(after=3600).delay("b")  # waits, too
@@ -162,14 +162,14 @@ def test_no_more_of_a_source_wait_than_may(app: App) -> None:
     assert task.delay("d").added
 
 
-async def test_what_runs_does_not_wait(app: App) -> None:
+async def test_running_tasks_do_not_count_as_pending(app: App) -> None:
     task = app.task(max_pending=1)(plain)
     async with app.running():
         for _ in range(5):
             await (await task.enqueue("a"))
 
 
-async def test_of_an_app_and_by_default(clock: ManualClock) -> None:
+async def test_max_pending_of_an_app_and_of_its_defaults(clock: ManualClock) -> None:
     app = App("bounded", store="memory://", max_pending=4, defaults={"max_pending": 3})
     with app.override(clock=clock):
         task, free = app.task(plain), app.task(name="free", max_pending=None)(plain)
@@ -185,7 +185,7 @@ async def test_of_an_app_and_by_default(clock: ManualClock) -> None:
             app.named("elsewhere").delay(x=1)
 
 
-def test_a_scheduler_refuses_too() -> None:
+def test_scheduler_refuses_adds_above_max_pending() -> None:
     class Few(Email):
         unique = None
         max_pending = 1
@@ -198,8 +198,8 @@ def test_a_scheduler_refuses_too() -> None:
         scheduler.add_task(Few().produce({"to": "bob"}))
 
 
-def test_threads_that_add_at_once_leave_nothing_behind(app: App) -> None:
-    """What each is adding is counted while it does: not for longer, and by all of them."""
+def test_concurrent_adds_release_their_reservations(app: App) -> None:
+    """All clients count adds in progress, and only while they are in progress."""
     task = app.task(max_pending=500)(plain)
 
     def add(_: int) -> int:
@@ -211,14 +211,14 @@ def test_threads_that_add_at_once_leave_nothing_behind(app: App) -> None:
     with ThreadPoolExecutor(8) as threads:
         added = sum(threads.map(add, range(400)))
     assert 400 < added <= 500 + 8 * 5
-    assert app.runtime.portal.run_sync(lambda link: link.operations.counts()) == {"ready": added}
+    assert app.runtime.portal.run_sync(lambda client: client.operations.counts()) == {"ready": added}
     for info in app.sync.find(limit=100):
         app.sync.cancel(info.uuid)
     assert len(task.delay_many([{"key": "x"}] * (600 - added))) == 600 - added
 
 
 @pytest.mark.parametrize("most", [0, -1, True, 1.5, "3"])
-def test_a_bound_that_is_none(most: Any) -> None:
+def test_invalid_max_pending_is_refused(most: Any) -> None:
     with pytest.raises(ValueError, match="max_pending must be a whole number from 1"):
         App(store="memory://", max_pending=most)
     with pytest.raises(TypeError, match="max_pending must be a whole number from 1"):
@@ -237,7 +237,9 @@ KEPT: list[tuple[dict[str, Any], tuple[int, int, int]]] = [
 
 
 @pytest.mark.parametrize(("options", "kept"), KEPT)
-async def test_how_long(app: App, clock: ManualClock, options: dict[str, Any], kept: tuple[int, int, int]) -> None:
+async def test_ended_tasks_are_kept_as_long_as_the_options_say(
+    app: App, clock: ManualClock, options: dict[str, Any], kept: tuple[int, int, int]
+) -> None:
     """Succeeded and cancelled, failed, the result."""
 
     @app.task(**options)
@@ -265,22 +267,22 @@ async def test_how_long(app: App, clock: ManualClock, options: dict[str, Any], k
     assert {info.uuid for info in await app.find()} == ({bad.uuid} if kept[1] > kept[0] + kept[2] else set())
 
 
-async def test_not_kept_at_all(app: App) -> None:
+async def test_retention_of_zero_keeps_nothing(app: App) -> None:
     task = app.task(keep=0)(plain)
     handle = task.delay("x")
     async with app.running():
         await until(lambda: not app.sync.find().tasks)
-    assert app.runtime.portal.run_sync(lambda link: link.store.get([handle.uuid])) == [None]
+    assert app.runtime.portal.run_sync(lambda client: client.store.get([handle.uuid])) == [None]
 
 
-async def test_at_most_so_many_while_it_works(clock: ManualClock) -> None:
+async def test_max_kept_holds_while_a_worker_runs(clock: ManualClock) -> None:
     """A tenth of a second a task: 600 of them between one purge and the next."""
     app, most = App("busy", store="memory://", concurrency=2, max_kept=50), [0]
 
     @app.task
     async def work() -> None:
         clock.advance(100)
-        kept = (await app.runtime.portal.run(lambda link: link.store.tally())).get(("work", "succeeded"), 0)
+        kept = (await app.runtime.portal.run(lambda client: client.store.tally())).get(("work", "succeeded"), 0)
         most[0] = max(most[0], kept)
 
     with app.override(clock=clock):
@@ -292,14 +294,14 @@ async def test_at_most_so_many_while_it_works(clock: ManualClock) -> None:
         assert len(await app.find(limit=1000)) == 50
 
 
-async def test_a_backlog_of_the_past_is_dropped_at_once_and_not_a_batch_a_minute(clock: ManualClock) -> None:
+async def test_backlog_past_its_retention_is_purged_at_once(clock: ManualClock) -> None:
     app = App("past", store="memory://", defaults={"keep": 60})
 
     @app.task
     async def work() -> None: ...
 
     def counts() -> dict[str, int]:
-        return app.runtime.portal.run_sync(lambda link: link.operations.counts())
+        return app.runtime.portal.run_sync(lambda client: client.operations.counts())
 
     with app.override(clock=clock):
         work.delay_many([{}] * 11_000)

@@ -35,7 +35,7 @@ class Shop:
         return self.app.task(**options)(work)
 
     async def operate(self, work: Callable[[Operations], Awaitable[T]]) -> T:
-        return await self.app.runtime.portal.run(lambda link: work(Operations(link.store, "operator")))  # type: ignore[arg-type]
+        return await self.app.runtime.portal.run(lambda client: work(Operations(client.store, "operator")))  # type: ignore[arg-type]
 
     async def set(self, name: str, key: str | None = None, **fields: Any) -> LimitInfo:
         return await self.operate(lambda operations: operations.limits.set(name, key, **fields))

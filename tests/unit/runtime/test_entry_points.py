@@ -35,7 +35,7 @@ def app_of() -> tuple[App[None], Any]:
     return app, double
 
 
-def test_background() -> None:
+def test_background_runs_tasks_until_the_block_ends() -> None:
     app, double = app_of()
     assert app.start(auto=True) is True
     assert (status(app), app.start(auto=True)) == ("running", False)
@@ -67,7 +67,7 @@ def test_a_second_start_in_another_mode_is_refused() -> None:
         assert double.delay(1).result(timeout=5) == 2
 
 
-async def test_what_waits_in_a_memory_app_ends_with_it() -> None:
+async def test_pending_tasks_of_a_memory_app_are_cancelled_at_shutdown() -> None:
     app, double = app_of()
     async with app.running():
         handle = await double.options(after=3600).enqueue(1)
@@ -110,7 +110,7 @@ def test_waiting_results_return_at_shutdown() -> None:
         assert got == ["TaskCancelled"] * 4, "every waiting result() returns"
 
 
-async def test_blocking_doors_in_a_running_loop_name_the_right_one() -> None:
+async def test_blocking_call_in_a_running_loop_names_the_async_one() -> None:
     app, _ = app_of()
     for door in (app.run, app.start):
         with pytest.raises(SchedulerStateError, match=r"async with app\.running\(\)"):
@@ -138,7 +138,7 @@ def test_run_returns_after_a_signal(sent: signal.Signals) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="needs os.fork")
-def test_a_fork_of_a_running_memory_app_is_told_that_nobody_would_run_it() -> None:
+def test_fork_of_a_running_memory_app_refuses_adds() -> None:
     app: App[None] = App("shop", store="memory://")
 
     @app.task

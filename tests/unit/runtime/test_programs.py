@@ -71,7 +71,7 @@ def end_of(process: subprocess.Popen[str]) -> tuple[int, list[str], str]:
 
 
 @pytest.mark.parametrize("sign", [signal.SIGINT, signal.SIGTERM])
-def test_run_finishes_what_runs_and_returns_normally(program: Any, sign: signal.Signals) -> None:
+def test_run_finishes_running_tasks_and_returns(program: Any, sign: signal.Signals) -> None:
     process = program("work.delay(0.3); app.run(); print('returned', app.status()['status'])")
     assert line_of(process) == "began"
     process.send_signal(sign)
@@ -105,13 +105,13 @@ def test_exit_without_shutdown_stops_in_order(program: Any) -> None:
     assert end_of(process) == (0, ["3", "began", "finished"], "")
 
 
-def test_who_only_adds_and_waits_exits_without_a_word(program: Any) -> None:
+def test_program_that_only_adds_exits_silently(program: Any) -> None:
     process = program("print(waits_too_short())")
     assert end_of(process) == (0, ["too long"], "")
 
 
-def test_waiting_may_begin_while_it_shuts_down(program: Any) -> None:
-    """In a process of its own: what a wrong end leaves behind would trouble other tests."""
+def test_wait_that_begins_during_shutdown_returns(program: Any) -> None:
+    """In a separate process: the remains of a failed shutdown would disturb other tests."""
     process = program("""
         def wait(handle):
             try: handle.result(timeout=10)
@@ -164,7 +164,9 @@ FORKS = {
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 @pytest.mark.parametrize(("before", "child", "times", "after"), FORKS.values(), ids=FORKS.keys())
-def test_fork(program: Any, before: str, child: str, times: int, after: str) -> None:
+def test_forked_process_adds_with_its_own_connections(
+    program: Any, before: str, child: str, times: int, after: str
+) -> None:
     code = FORK.format(before=before, child=child, times=times, after=after)
     process = program(code, stop_timeout=0)
     assert end_of(process) == (0, ["child"] * times + ["parent"], "")

@@ -350,7 +350,7 @@ async def test_load(app: App, send: Any, shop: Shop) -> None:
     await app.schedules.put("nine", send.s("ann"), "0 9 * * *")
 
     async def load(name: str | None = None) -> list[int]:
-        found = await app.runtime.portal.run(lambda link: link.operations.schedules.load(name))
+        found = await app.runtime.portal.run(lambda client: client.operations.schedules.load(name))
         assert [hour for hour, _ in found] == [BEGIN + hour * HOUR for hour in range(24)]
         return [count for _, count in found]
 

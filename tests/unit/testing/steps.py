@@ -1,4 +1,4 @@
-"""What the tests of ``onthedot.testing`` share."""
+"""Steps shared by the tests of ``onthedot.testing``."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ START = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 class Log(list[tuple[str, timedelta]]):
-    """What ran, and how long after the start."""
+    """The runs, with their time since the start."""
 
     def __init__(self, test: TestApp) -> None:
         self._test = test

@@ -1,4 +1,4 @@
-"""assert_added and the like, and what they say."""
+"""assert_added, refute_added, tasks and failed, and their messages."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ async def test_arguments_are_compared_as_the_function_gets_them(test: TestApp, s
     test.refute_added(shop.bill, order=Order(2, START))
 
 
-async def test_what_was_there_instead_is_shown(test: TestApp, shop: SimpleNamespace) -> None:
+async def test_failed_assertion_shows_the_tasks_there_are(test: TestApp, shop: SimpleNamespace) -> None:
     await shop.send.enqueue("bob", body="x" * 1000)
     await shop.send.enqueue("eve")
     await test.advance(1.5)
@@ -90,7 +90,7 @@ async def test_messages(test: TestApp, shop: SimpleNamespace) -> None:
         test.refute_added(shop.send, to="user 3")
 
 
-async def test_a_wrong_question_is_refused(app: App, test: TestApp, shop: SimpleNamespace) -> None:
+async def test_assertion_with_wrong_arguments_is_refused(app: App, test: TestApp, shop: SimpleNamespace) -> None:
     for request in (test.assert_added, test.refute_added):
         with pytest.raises(ArgumentError, match=r"send\(\) has no parameter too; it has to, body, times"):
             request(shop.send, too="ann")
@@ -121,7 +121,7 @@ async def test_tasks_by_name_and_consumers(app: App, test: TestApp) -> None:
     assert [info.source for info in test.failed()] == ["elsewhere"]
 
 
-async def test_looking(app: App, test: TestApp, shop: SimpleNamespace) -> None:
+async def test_tasks_and_failed_return_infos(app: App, test: TestApp, shop: SimpleNamespace) -> None:
     await shop.send.enqueue("ann")
     await shop.bill.enqueue(Order(1, START))
     await shop.send.enqueue("eve")
@@ -134,7 +134,7 @@ async def test_looking(app: App, test: TestApp, shop: SimpleNamespace) -> None:
         test.tasks(state="sleeping")
 
 
-async def test_it_goes_through_the_codec(app: App, test: TestApp, shop: SimpleNamespace) -> None:
+async def test_test_app_uses_the_codec(app: App, test: TestApp, shop: SimpleNamespace) -> None:
     with pytest.raises(ArgumentError, match=r"\$.to is of type int"):
         await shop.send.enqueue(5)
 

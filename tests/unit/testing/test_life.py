@@ -76,7 +76,7 @@ async def test_waiting_tasks_are_kept_between_calls(app: App, test: TestApp) -> 
     assert await handle.state() == "succeeded"
 
 
-async def test_a_worker_of_ones_own_is_driven(app: App, test: TestApp, log: Log) -> None:
+async def test_running_worker_is_driven(app: App, test: TestApp, log: Log) -> None:
     @app.task
     async def work() -> None:
         log("ran")
@@ -91,7 +91,7 @@ async def test_a_worker_of_ones_own_is_driven(app: App, test: TestApp, log: Log)
     nothing_is_alive()
 
 
-async def test_a_cancelled_advance_leak_check(app: App, test: TestApp) -> None:
+async def test_cancelled_advance_leaves_nothing(app: App, test: TestApp) -> None:
     @app.task
     async def hang() -> None:
         await asyncio.Event().wait()
@@ -118,7 +118,7 @@ async def test_two_loops_one_after_the_other(app: App, test: TestApp) -> None:
     assert await asyncio.to_thread(in_thread) == 1
 
 
-async def test_the_app_is_as_before_afterwards(app: App) -> None:
+async def test_app_is_unchanged_after_the_block(app: App) -> None:
     runtime = app.runtime
     before = runtime.config
     with TestApp(app) as test:
@@ -161,7 +161,7 @@ async def test_two_apps_on_one_clock(app: App) -> None:
     assert log == [("order", 10), ("send", 10)]
 
 
-async def test_waiting_for_a_task_that_nobody_runs_is_told(app: App, test: TestApp) -> None:
+async def test_wait_for_a_task_that_is_not_driven_times_out(app: App, test: TestApp) -> None:
     work = app.task(none)
     test.give_up = 0.05
     handle = await work.enqueue()
@@ -171,7 +171,7 @@ async def test_waiting_for_a_task_that_nobody_runs_is_told(app: App, test: TestA
     assert await handle is None
 
 
-async def test_somebody_else_may_wait_meanwhile(app: App, test: TestApp) -> None:
+async def test_concurrent_wait_returns(app: App, test: TestApp) -> None:
     @app.task
     async def work() -> int:
         return 7
@@ -220,7 +220,7 @@ def test_sync_raises_failures(app: App, test: TestApp) -> None:
         test.sync.run_until_idle(raise_failures=True)
 
 
-def test_sync_leaves_the_threads_loop_alone(app: App, test: TestApp) -> None:
+def test_sync_does_not_touch_the_loop_of_the_thread(app: App, test: TestApp) -> None:
     loop = asyncio.new_event_loop()
     asyncio.set_event_loop(loop)
     try:
@@ -242,11 +242,11 @@ def test_sync_drives_a_background_worker(app: App, test: TestApp, log: Log) -> N
     assert log == [("ran", seconds(60))]
 
 
-async def test_sync_in_an_event_loop_is_told(test: TestApp) -> None:
+async def test_sync_in_an_event_loop_is_refused(test: TestApp) -> None:
     with pytest.raises(SchedulerStateError, match=r"await test\.advance"):
         test.sync.advance(1)
 
 
-async def test_a_worker_on_another_loop_is_told(app: App, test: TestApp) -> None:
+async def test_driving_a_worker_of_another_loop_is_refused(app: App, test: TestApp) -> None:
     with app.background(), pytest.raises(SchedulerStateError, match=r"`\.sync` drives it there"):
         await test.advance(1)

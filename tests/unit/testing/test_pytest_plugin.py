@@ -1,4 +1,4 @@
-"""A user's project meets the pytest plugin: nothing to set up, and a clear word where something must be said."""
+"""The pytest plugin in a user's project: no set-up, and a clear message where a setting is needed."""
 
 from __future__ import annotations
 
@@ -210,7 +210,7 @@ async def send(to: str) -> None: ...
 BOTH = "import mail, shop\n\ndef test_it(onthedot_app):\n    assert onthedot_app.app is shop.app\n"
 
 
-def test_two_apps_need_a_word(project: pytest.Pytester) -> None:
+def test_two_apps_need_a_setting(project: pytest.Pytester) -> None:
     project.makepyfile(mail=MAIL, test_it=BOTH)
     result = run(project)
     result.assert_outcomes(errors=1)
@@ -238,7 +238,7 @@ def test_the_setting_imports_the_app(project: pytest.Pytester) -> None:
     run(project).assert_outcomes(passed=1)
 
 
-def test_a_fixture_says_which(project: pytest.Pytester) -> None:
+def test_fixture_names_the_app(project: pytest.Pytester) -> None:
     project.makepyfile(mail=MAIL, test_it=BOTH)
     project.makeconftest(
         """
@@ -320,7 +320,7 @@ def test_a_wrong_setting(project: pytest.Pytester, value: str, message: str) -> 
     result.stdout.fnmatch_lines([message])
 
 
-def test_a_clock_of_ones_own(project: pytest.Pytester) -> None:
+def test_own_clock_is_used(project: pytest.Pytester) -> None:
     project.makepyfile(
         TESTS
         + """
@@ -346,7 +346,7 @@ async def test_it(onthedot_app):
 
 
 def test_nothing_is_imported_until_it_is_used() -> None:
-    """Pytest loads the plugin for everybody who has the package, and before coverage looks at theirs."""
+    """pytest loads the plugin wherever the package is installed, before coverage starts."""
     program = """
 import sys
 import onthedot.pytest_plugin

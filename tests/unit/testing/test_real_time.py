@@ -1,4 +1,4 @@
-"""What takes real time: threads, timeouts, tasks that wait or never end."""
+"""Cases that take real time: threads, timeouts, tasks that wait or never end."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ async def test_timeout_of_a_thread(app: App, test: TestApp, caplog: pytest.LogCa
         thread.join()
 
 
-async def test_time_stands_while_a_thread_works(app: App, test: TestApp, log: Log) -> None:
+async def test_time_stands_still_while_a_thread_runs(app: App, test: TestApp, log: Log) -> None:
     @app.task(timeout=1)
     def slow(name: str) -> None:
         time.sleep(0.1)
@@ -70,7 +70,7 @@ async def test_time_stands_while_a_thread_works(app: App, test: TestApp, log: Lo
     assert log == [("a", seconds(0)), ("b", seconds(0.5))]
 
 
-async def test_many_threads_that_take_longer_than_the_patience_together(app: App, test: TestApp, log: Log) -> None:
+async def test_many_threads_may_take_longer_than_patience_together(app: App, test: TestApp, log: Log) -> None:
     @app.task(concurrency=1)
     def slow() -> None:
         time.sleep(0.02)
@@ -107,7 +107,7 @@ async def test_a_task_that_waits_for_a_later_one(app: App, test: TestApp, log: L
     assert await handle == 42
 
 
-async def test_a_task_that_never_ends_is_told(app: App, test: TestApp) -> None:
+async def test_endless_task_is_a_timeout_error(app: App, test: TestApp) -> None:
     @app.task
     async def hang(url: str) -> None:
         await asyncio.Event().wait()
@@ -122,7 +122,7 @@ async def test_a_task_that_never_ends_is_told(app: App, test: TestApp) -> None:
     assert (info.state, info.attempt) == ("ready", 1)
 
 
-async def test_an_advance_that_ends_before_the_timeout_is_told(app: App, test: TestApp) -> None:
+async def test_advance_that_ends_before_the_timeout_names_the_next_alarm(app: App, test: TestApp) -> None:
     @app.task(timeout=30)
     async def hang() -> None:
         await asyncio.Event().wait()

@@ -80,7 +80,7 @@ async def test_each_runs_at_its_moment_and_in_order(app: App, test: TestApp, log
         ({}, 0),
     ],
 )
-async def test_units(test: TestApp, turn: dict[str, float], by: float) -> None:
+async def test_advance_takes_other_units(test: TestApp, turn: dict[str, float], by: float) -> None:
     await test.advance(**turn)
     assert test.now() - START == seconds(by)
 
@@ -98,7 +98,7 @@ async def test_time_does_not_go_back(test: TestApp) -> None:
     delay=st.floats(0, 1e6) | st.timedeltas(timedelta(0), timedelta(days=400)),
     start=st.datetimes(START.replace(tzinfo=None), timezones=st.just(UTC)).filter(lambda moment: moment.year < 2100),
 )
-def test_turning_by_what_a_task_is_delayed_runs_it(delay: float | timedelta, start: datetime) -> None:
+def test_advance_by_the_delay_runs_the_task(delay: float | timedelta, start: datetime) -> None:
     app = App("shop", store="memory://")
     work = app.task(none)
     with TestApp(app, ManualClock(start)) as test:
@@ -106,7 +106,7 @@ def test_turning_by_what_a_task_is_delayed_runs_it(delay: float | timedelta, sta
         assert test.sync.advance(delay) == 1
 
 
-async def test_a_clock_turned_by_hand_makes_tasks_late(app: App, test: TestApp, log: Log) -> None:
+async def test_clock_set_by_hand_makes_tasks_late(app: App, test: TestApp, log: Log) -> None:
     @app.task
     async def work() -> None:
         log(str(current_task().scheduled_for - START))
@@ -185,7 +185,7 @@ async def test_snooze(app: App, test: TestApp, log: Log) -> None:
     assert log == [("1", hours(n)) for n in range(4)]
 
 
-async def test_retry_that_is_asked_for(app: App, test: TestApp, log: Log) -> None:
+async def test_raised_retry_runs_again(app: App, test: TestApp, log: Log) -> None:
     @app.task(max_retries=1)
     async def ask() -> None:
         log("ran")

@@ -1,4 +1,4 @@
-"""advance, run_until_idle, drain: how far they go, when they stop, what they raise."""
+"""advance, run_until_idle and drain: their range, their end and their errors."""
 
 from __future__ import annotations
 
@@ -68,7 +68,7 @@ async def test_drain_jumps_from_alarm_to_alarm(app: App, test: TestApp, log: Log
     assert await test.drain() == 0
 
 
-async def test_drain_lets_schedules_stand_still(app: App, test: TestApp, log: Log) -> None:
+async def test_drain_pauses_schedules(app: App, test: TestApp, log: Log) -> None:
     @app.schedule(schedule=IntervalSchedule(interval=3600, immediately=True))
     async def tick() -> None:
         log("tick")
@@ -115,7 +115,7 @@ async def test_drain_ends_where_only_paused_tasks_are_left(app: App, test: TestA
 
 
 @pytest.mark.parametrize("after", [0, 60])
-async def test_endless_is_told(app: App, test: TestApp, after: float) -> None:
+async def test_endless_runs_are_an_error(app: App, test: TestApp, after: float) -> None:
     @app.task
     async def again() -> None:
         if after:
@@ -141,7 +141,7 @@ async def test_many_are_not_endless(app: App, test: TestApp) -> None:
     assert await test.run_until_idle() == 2000
 
 
-async def test_one_at_a_time(app: App, test: TestApp) -> None:
+async def test_concurrent_advance_is_refused(app: App, test: TestApp) -> None:
     @app.task
     async def inside() -> None:
         await test.advance(1)
@@ -153,7 +153,7 @@ async def test_one_at_a_time(app: App, test: TestApp) -> None:
     assert "under way already" in info.error.message
 
 
-async def test_only_inside_the_block(app: App) -> None:
+async def test_methods_work_only_inside_the_block(app: App) -> None:
     test = TestApp(app)
     for verb in (test.advance, test.run_until_idle, test.drain):
         with pytest.raises(SchedulerStateError, match="with TestApp"):
@@ -177,7 +177,7 @@ async def test_failures_stay_in_their_tasks(app: App, test: TestApp) -> None:
     assert (info.error.type, info.error.message) == ("ValueError", "no")
 
 
-async def test_failures_are_raised_when_asked_for(app: App, test: TestApp) -> None:
+async def test_raise_failures_raises_the_first_failure(app: App, test: TestApp) -> None:
     ran = []
 
     @app.task(max_retries=1, backoff=[0])
@@ -205,7 +205,7 @@ async def test_failures_are_raised_when_asked_for(app: App, test: TestApp) -> No
     assert await test.run_until_idle(raise_failures=True) == 0  # only of this call
 
 
-async def test_what_breaks_the_loop_is_raised(app: App, test: TestApp) -> None:
+async def test_error_of_the_worker_loop_is_raised(app: App, test: TestApp) -> None:
     class Broken:
         def next_after(self, moment: datetime) -> datetime:
             if moment > START + seconds(30):

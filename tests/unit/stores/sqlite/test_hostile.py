@@ -48,7 +48,7 @@ def test_what_is_added_around_forks_is_there(tmp_path: Path) -> None:
     thread.join()
     app.shutdown()
     again: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
-    assert again.runtime.portal.run_sync(lambda link: link.operations.counts()) == {"ready": added[0] + 8}
+    assert again.runtime.portal.run_sync(lambda client: client.operations.counts()) == {"ready": added[0] + 8}
     again.shutdown()
 
 
