@@ -1,4 +1,4 @@
-"""The timer under every wait: never early, near to the moment, and nothing of it stays behind."""
+"""The precise timer: never early, close to its moment, and without leftovers."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ def descriptors() -> int:
 
 
 async def ring_after(seconds: float) -> float:
-    """By how many ms it came late."""
+    """Milliseconds by which the timer was late."""
     rang = asyncio.get_running_loop().create_future()
     began = time.monotonic()
     PreciseTimer(seconds, lambda: rang.set_result(time.monotonic()))
@@ -29,19 +29,20 @@ async def ring_after(seconds: float) -> float:
 
 
 @pytest.mark.parametrize("seconds", [-1, 0, 0.0005, 0.019, 0.021, 0.05])
-async def test_it_is_never_early(seconds: float) -> None:
+async def test_a_precise_timer_is_never_early(seconds: float) -> None:
     assert await ring_after(seconds) >= 0
 
 
 @linux
-async def test_it_is_nearer_than_a_timer_of_asyncio() -> None:
+async def test_a_precise_timer_is_more_exact_than_asyncio() -> None:
     async def asyncio_late(seconds: float) -> float:
         rang = asyncio.get_running_loop().create_future()
         began = time.monotonic()
         asyncio.get_running_loop().call_later(seconds, lambda: rang.set_result(time.monotonic()))
         return (await rang - began - seconds) * 1000
 
-    ours, theirs = [], []
+    ours = []
+    theirs = []
     for step in range(40):
         wait = 0.001 + step * 0.00037
         ours.append(await ring_after(wait))
@@ -51,7 +52,7 @@ async def test_it_is_nearer_than_a_timer_of_asyncio() -> None:
 
 @linux
 @pytest.mark.parametrize("seconds", [0.001, 0.03])
-async def test_rung_or_cancelled_it_leaves_no_descriptor(seconds: float) -> None:
+async def test_a_fired_or_cancelled_timer_leaves_no_descriptor(seconds: float) -> None:
     before = descriptors()
     await ring_after(seconds)
     cancelled = PreciseTimer(seconds, lambda: pytest.fail("it was cancelled"))
@@ -61,7 +62,7 @@ async def test_rung_or_cancelled_it_leaves_no_descriptor(seconds: float) -> None
     assert descriptors() == before
 
 
-async def test_without_the_kernel_s_timer_asyncio_rings(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_asyncio_times_where_the_kernel_has_no_timerfd(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(precise_timer, "_kernel", lambda: None)
     assert await ring_after(0.03) >= 0
     PreciseTimer(0.001, lambda: pytest.fail("it was cancelled")).cancel()

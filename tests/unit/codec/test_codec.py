@@ -1,4 +1,4 @@
-"""Bodies and results: how calls bind, what is refused, what cannot be read."""
+"""Bodies and results: binding of calls, refused arguments, undecodable bodies."""
 
 from __future__ import annotations
 
@@ -79,7 +79,7 @@ def codec(function: Callable[..., object], caps: Caps = CAPS) -> FunctionCodec:
         (variadic, (1, 2, 3.5), {"k": "v"}, b'{"args":{"a":1,"rest":[2,3.5],"options":{"k":"v"}}}'),
     ],
 )
-def test_a_body_holds_what_was_given_and_no_more(
+def test_a_body_has_the_given_arguments_only(
     function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], body: bytes
 ) -> None:
     tasks = codec(function)
@@ -104,7 +104,7 @@ def test_a_body_holds_what_was_given_and_no_more(
         (variadic, (), {"k": "v"}, "missing a required argument: 'a'"),
     ],
 )
-def test_what_the_function_would_not_take_is_refused(
+def test_arguments_that_do_not_fit_the_signature_are_refused(
     function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object], text: str
 ) -> None:
     for refuse in (codec(function).encode, codec(function).bind):
@@ -125,14 +125,14 @@ def test_what_the_function_would_not_take_is_refused(
         (Node, ("x",), {}),
     ],
 )
-def test_every_kind_of_signature_is_called_as_it_was(
+def test_decoded_arguments_call_every_kind_of_signature(
     function: Callable[..., object], args: tuple[object, ...], kwargs: dict[str, object]
 ) -> None:
     tasks = codec(function)
     assert tasks.call(tasks.decode(tasks.encode(args, kwargs))[0]) == function(*args, **kwargs)
 
 
-def test_names_for_checks_at_declaration() -> None:
+def test_a_codec_lists_parameters_and_required_ones() -> None:
     assert (codec(send).parameters, codec(send).required) == (("to", "body", "copies"), ("to",))
     assert (codec(variadic).parameters, codec(variadic).required) == (("a", "rest", "options"), ("a",))
     assert codec(Service().handle).parameters == ("order",)
@@ -140,13 +140,13 @@ def test_names_for_checks_at_declaration() -> None:
         FunctionCodec(dict, "task")
 
 
-def test_a_type_is_enforced_in_methods_and_callables() -> None:
+def test_types_are_checked_in_methods_and_callable_objects() -> None:
     for function in (Service().handle, Service(), functools.partial(Service.handle, Service())):
         with pytest.raises(ArgumentError, match=r"'order'.* str where int is declared"):
             codec(function).encode(("1",), {})
 
 
-def test_annotations_may_name_what_comes_later_or_never() -> None:
+def test_annotations_may_name_types_that_are_defined_later_or_never() -> None:
     tasks = codec(later)
     node = Node("a", [Node("b")])
     assert tasks.encode((node, 1), {}).startswith(b'{"args":{"node":{"name":"a"')
@@ -170,7 +170,7 @@ def test_headers_travel_with_the_arguments() -> None:
             codec(send).encode(("x",), {}, wrong)
 
 
-def test_any_body_is_shown_without_its_code() -> None:
+def test_any_body_is_decoded_without_its_function() -> None:
     tasks = codec(later)
     shown = decode_untyped(tasks.encode((Node("a"), (1, 2)), {}))[0]
     assert shown == {"node": {"name": "a", "children": []}, "when": (1, 2)}
@@ -178,7 +178,7 @@ def test_any_body_is_shown_without_its_code() -> None:
     assert decode_untyped(encode_untyped({1: 2, "!a": 3}))[0] == {1: 2, "!a": 3}  # type: ignore[dict-item]
 
 
-def test_a_body_written_without_the_signature_is_read_with_it() -> None:
+def test_an_untyped_body_is_decoded_by_the_signature() -> None:
     assert codec(send).decode(encode_untyped({"to": "x", "copies": 2}))[0] == {"to": "x", "copies": 2}
     assert codec(variadic).decode(encode_untyped({"a": 1, "rest": (2,), "k": "v"}))[0] == {
         "a": 1,
@@ -208,7 +208,7 @@ def looped() -> list[Any]:
 
 
 @pytest.mark.parametrize("wrap", [lambda x: [x], lambda x: (x,), lambda x: {"a": x}, lambda x: {1: x}])
-def test_depth_has_a_limit(wrap: Callable[[object], object]) -> None:
+def test_values_nested_too_deep_are_refused(wrap: Callable[[object], object]) -> None:
     tasks = codec(untyped)
     assert tasks.decode(tasks.encode((nested(64, wrap),), {}))[0] == {"to": nested(64, wrap)}
     assert decode_untyped(encode_untyped({"x": nested(64, wrap)}))[0] == {"x": nested(64, wrap)}
@@ -218,7 +218,7 @@ def test_depth_has_a_limit(wrap: Callable[[object], object]) -> None:
                 encode(value)
 
 
-def test_what_contains_itself_is_refused() -> None:
+def test_a_value_that_contains_itself_is_refused() -> None:
     circle = Node()
     circle.children.append(circle)
     own: dict[str, Any] = {}
@@ -232,7 +232,7 @@ def test_what_contains_itself_is_refused() -> None:
         codec(send).encode_result(looped())
 
 
-def test_size_has_a_limit() -> None:
+def test_arguments_and_results_that_are_too_large_are_refused() -> None:
     caps = Caps(arguments=100, result=50)
     for function in (send, untyped, variadic):
         with pytest.raises(ArgumentError, match=r"take \d{3} bytes \(most in '(body|rest)'\), the limit is 100"):
@@ -276,7 +276,7 @@ HOSTILE = [
 
 
 @pytest.mark.parametrize("body", HOSTILE, ids=lambda body: body[:50].decode("latin-1"))
-def test_a_hostile_body_is_undecodable_and_nothing_else(body: bytes) -> None:
+def test_a_hostile_body_raises_undecodable_only(body: bytes) -> None:
     with pytest.raises(Undecodable, match=r"shop\.send: the stored arguments cannot be read"):
         codec(send).decode(body)
 
@@ -307,7 +307,7 @@ JSON = st.recursive(
 
 @settings(deadline=None)
 @given(st.binary() | JSON.map(json.dumps).map(str.encode), st.sampled_from([send, untyped, later, variadic, mixed]))
-def test_whatever_the_bytes_nothing_but_undecodable_is_raised(data: bytes, function: Callable[..., object]) -> None:
+def test_random_bytes_raise_undecodable_only(data: bytes, function: Callable[..., object]) -> None:
     tasks = codec(function)
     for read in (tasks.decode, tasks.decode_result, decode_untyped, decode_untyped_result):
         with suppress(Undecodable):

@@ -1,4 +1,4 @@
-"""What goes in comes out: equal and of the same type all the way down, or refused by name."""
+"""Values come back equal and of the same type, all the way down, or are refused with their path."""
 
 from __future__ import annotations
 
@@ -127,7 +127,7 @@ MOMENT = datetime.fromisoformat("2026-01-31T12:30:15.123456")
 AGAIN = datetime(2026, 10, 25, 2, 30, fold=1, tzinfo=BERLIN)
 MODEL = Model(ID=1, when=MOMENT)
 
-# (annotation, value, whether it also comes through without an annotation)
+# (annotation, value, whether it also comes back without an annotation)
 KEPT: list[tuple[Any, Any, bool]] = [
     (str, "grüße 😀 \0\u2028", True),
     (str, "", True),
@@ -234,7 +234,7 @@ KEPT: list[tuple[Any, Any, bool]] = [
     (Strict, Strict(day=date(2026, 1, 1)), False),
 ]
 
-# (annotation, value, where it is, what is said)
+# Each: annotation, value, path and message.
 REFUSED: list[tuple[Any, Any, str, str]] = [
     (int, "5", "$.x", "is of type str where int is declared"),
     (int, 5.0, "$.x", "is of type float where int is declared"),
@@ -309,7 +309,7 @@ def assert_same(value: object, back: object) -> None:
 
 
 @pytest.mark.parametrize(("annotation", "value", "bare"), KEPT, ids=name)
-def test_an_annotated_argument_and_result_comes_back(annotation: Any, value: Any, bare: bool) -> None:
+def test_annotated_values_come_back_equal(annotation: Any, value: Any, bare: bool) -> None:
     for declared in (annotation, Union[annotation, None]):  # noqa: UP007
         tasks = codec(declared)
         assert_same({"x": value}, tasks.decode(tasks.encode((value,), {}))[0])
@@ -317,7 +317,7 @@ def test_an_annotated_argument_and_result_comes_back(annotation: Any, value: Any
 
 
 @pytest.mark.parametrize(("annotation", "value", "bare"), KEPT, ids=name)
-def test_without_an_annotation_it_comes_back_or_is_refused(annotation: Any, value: Any, bare: bool) -> None:
+def test_values_without_annotation_come_back_equal_or_are_refused(annotation: Any, value: Any, bare: bool) -> None:
     tasks = codec(bare=True)
     if bare:
         assert_same({"x": value}, tasks.decode(tasks.encode((value,), {}))[0])
@@ -334,7 +334,7 @@ def test_without_an_annotation_it_comes_back_or_is_refused(annotation: Any, valu
 
 
 @pytest.mark.parametrize(("annotation", "value", "path", "text"), REFUSED, ids=name)
-def test_what_would_change_is_refused_by_name(annotation: Any, value: Any, path: str, text: str) -> None:
+def test_a_value_that_would_change_is_refused_with_its_path(annotation: Any, value: Any, path: str, text: str) -> None:
     with pytest.raises(ArgumentError) as refusal:
         codec(annotation).encode((value,), {})
     assert str(refusal.value).startswith(f"shop.task: argument 'x' cannot be stored: {path} ")
@@ -345,7 +345,7 @@ def test_what_would_change_is_refused_by_name(annotation: Any, value: Any, path:
 @pytest.mark.parametrize(
     ("annotation", "result"), [(int, "5"), (None, {1, 2}), (list[int], (1, 2)), (Color, "red"), (str, None)]
 )
-def test_a_result_that_its_annotation_does_not_allow_is_kept(annotation: Any, result: Any) -> None:
+def test_a_result_that_does_not_fit_its_annotation_is_stored(annotation: Any, result: Any) -> None:
     tasks = codec(annotation)
     assert_same(result, tasks.decode_result(tasks.encode_result(result)))
 
@@ -370,7 +370,7 @@ def test_a_result_that_its_annotation_does_not_allow_is_kept(annotation: Any, re
     ],
     ids=name,
 )
-def test_equal_is_not_yet_the_same(a: object, b: object) -> None:
+def test_deep_equal_compares_types_and_details(a: object, b: object) -> None:
     assert deep_equal(a, a)
     assert not deep_equal(a, b)
     assert not deep_equal([{"a": (a,)}], [{"a": (b,)}])
@@ -410,7 +410,7 @@ OTHER = st.sampled_from([Plain(), Point(1), Color.RED, Pair(1), Text("a"), 1j, d
 
 @settings(deadline=None)
 @given(OPEN)
-def test_every_open_value_survives(value: object) -> None:
+def test_every_value_without_annotation_comes_back(value: object) -> None:
     tasks = codec(bare=True)
     assert deep_equal({"x": value}, tasks.decode(tasks.encode((value,), {}))[0])
     assert deep_equal({"x": value}, decode_untyped(encode_untyped({"x": value}))[0])
@@ -419,7 +419,7 @@ def test_every_open_value_survives(value: object) -> None:
 
 @settings(deadline=None)
 @given(OTHER, st.lists(st.sampled_from([list, tuple, "key", 7]), max_size=5))
-def test_everything_else_is_refused_wherever_it_is(value: Any, around: list[Any]) -> None:
+def test_other_types_are_refused_at_any_depth(value: Any, around: list[Any]) -> None:
     for wrap in around:
         value = wrap([value]) if callable(wrap) else {wrap: value}
     with pytest.raises(ArgumentError, match="argument 'x'"):
@@ -433,7 +433,7 @@ VALUES = st.sampled_from([case[1] for case in KEPT] + [case[1] for case in REFUS
 
 @settings(max_examples=500, deadline=None)
 @given(st.sampled_from(CODECS), VALUES | st.lists(VALUES, max_size=2) | st.dictionaries(st.text(), VALUES, max_size=2))
-def test_no_body_is_written_that_comes_out_different(tasks: FunctionCodec, value: object) -> None:
+def test_no_body_is_written_that_decodes_to_another_value(tasks: FunctionCodec, value: object) -> None:
     try:
         body = tasks.encode((value,), {})
     except ArgumentError:

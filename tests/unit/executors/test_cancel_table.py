@@ -1,4 +1,4 @@
-"""What a cancel and a timeout do to tasks that wait or run, by executor, and in how many ms.
+"""Cancel and timeout of pending and running tasks, per executor, with their latency in ms.
 
 =========  ========  =======================================  =========================================
 executor   state     cancel                                   timeout
@@ -41,7 +41,7 @@ KINDS = [
 
 
 def mark(folder: str, name: str) -> None:
-    """Renamed into place, so that who sees it can read it."""
+    """Creates a file by renaming, so that it is complete when it is visible."""
     new = Path(folder, f"{name}.new")
     new.write_text(str(os.getpid()))
     new.rename(Path(folder, name))
@@ -66,7 +66,7 @@ def in_thread(folder: str) -> None:
 
 def in_process(folder: str) -> None:
     mark(folder, "began")
-    while True:  # nothing asks, nothing listens
+    while True:  # ignores every request to end
         sum(range(1000))
 
 
@@ -79,11 +79,11 @@ TIMED: dict[str, Any] = {
 
 @app.task(executor="process")
 def warm() -> None:
-    """So that what is measured is not the start of a process."""
+    """Starts a child, so that its start is not part of the measurement."""
 
 
 def has_ended(kind: str, folder: Path) -> Callable[[], bool]:
-    """The work itself, not the word of the store."""
+    """Whether the function itself has ended, whatever the store says."""
     if kind != "process":
         return (folder / "ended").exists
 
@@ -112,54 +112,54 @@ async def running(kind: str) -> AsyncIterator[None]:
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_waiting_and_cancelled(kind: str, tmp_path: Path) -> None:
+async def test_a_cancelled_pending_task_ends_at_once(kind: str, tmp_path: Path) -> None:
     async with running(kind):
         handle = await PLAIN[kind].options(after=3600).enqueue(str(tmp_path))
         began = time.monotonic()
         assert await handle.cancel()
         assert isinstance(await handle.exception(SOON), TaskCancelled)
-        told = time.monotonic() - began
-    print(f"{kind} waiting cancel: ended in {told * 1000:.1f} ms")
-    assert told < 0.1
+        reported = time.monotonic() - began
+    print(f"{kind} waiting cancel: ended in {reported * 1000:.1f} ms")
+    assert reported < 0.1
     assert not (tmp_path / "began").exists()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_waiting_with_a_timeout(kind: str, tmp_path: Path) -> None:
+async def test_a_timeout_does_not_count_while_pending(kind: str, tmp_path: Path) -> None:
     async with running(kind):
         handle = await TIMED[kind].options(after=60).enqueue(str(tmp_path))
         await asyncio.sleep(TIMEOUT * 1.2)
-        assert await handle.state() == "scheduled"  # its time has not begun
+        assert await handle.state() == "scheduled"  # the timeout has not started
         await handle.cancel()
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_running_and_cancelled(kind: str, tmp_path: Path) -> None:
+async def test_a_cancelled_running_task_ends_as_its_executor_can(kind: str, tmp_path: Path) -> None:
     async with running(kind):
         handle = await PLAIN[kind].enqueue(str(tmp_path))
         await until((tmp_path / "began").exists)
         began = time.monotonic()
         assert await handle.cancel()
         error = await handle.exception(SOON)
-        told = time.monotonic() - began
+        reported = time.monotonic() - began
         await until(has_ended(kind, tmp_path))
         ended = time.monotonic() - began
-    print(f"{kind} running cancel: handle after {told * 1000:.1f} ms, work ended after {ended * 1000:.1f} ms")
+    print(f"{kind} running cancel: handle after {reported * 1000:.1f} ms, work ended after {ended * 1000:.1f} ms")
     assert isinstance(error, TaskCancelled)
     assert ended < {"async": 0.1, "thread": 0.1, "process": 0.5}[kind]
 
 
 @pytest.mark.parametrize("kind", KINDS)
-async def test_running_and_timed_out(kind: str, tmp_path: Path) -> None:
+async def test_a_timed_out_task_ends_as_its_executor_can(kind: str, tmp_path: Path) -> None:
     async with running(kind):
         handle = await TIMED[kind].enqueue(str(tmp_path))
         await until((tmp_path / "began").exists)
         began = time.monotonic()
         error = await handle.exception(SOON)
-        told = time.monotonic() - began - TIMEOUT
-        await until(has_ended(kind, tmp_path))  # a thread of good will too: ctx.cancelled() turns true
+        reported = time.monotonic() - began - TIMEOUT
+        await until(has_ended(kind, tmp_path))  # a cooperative thread, too: ctx.cancelled() becomes true
         ended = time.monotonic() - began - TIMEOUT
-    print(f"{kind} running timeout: handle {told * 1000:+.1f} ms, work ended {ended * 1000:+.1f} ms")
+    print(f"{kind} running timeout: handle {reported * 1000:+.1f} ms, work ended {ended * 1000:+.1f} ms")
     assert isinstance(error, TaskTimeout)
-    assert told < 0.2
+    assert reported < 0.2
     assert ended < 0.3

@@ -1,4 +1,4 @@
-"""Tasks in processes: how a child ends, what that costs, and what bounds it."""
+"""Tasks in processes: the end of a child and its effects, and limits of a child."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ pytestmark = [
 ]
 app = tasks.app
 
-AT_ONCE = 0.3  # seconds within which what is killed is dead
+AT_ONCE = 0.3  # seconds within which a killed process is gone
 
 
 def parent_of(pid: int) -> int:
@@ -47,7 +47,7 @@ def in_a_fork(condition: Callable[[], bool]) -> bool:
 
 
 @pytest.mark.parametrize(("how", "said"), [("exit", "exit code 3"), ("SIGSEGV", "SIGSEGV"), ("SIGKILL", "SIGKILL")])
-async def test_a_child_that_dies_costs_its_own_task_only(how: str, said: str, tmp_path: Path) -> None:
+async def test_a_child_that_dies_fails_its_own_task_only(how: str, said: str, tmp_path: Path) -> None:
     async with app.running():
         neighbour = await tasks.waits.enqueue(str(tmp_path / "go"))
         assert await (await tasks.dies.enqueue(how, False)).result(SOON) == "second time"
@@ -60,7 +60,7 @@ async def test_a_child_that_dies_costs_its_own_task_only(how: str, said: str, tm
         assert await neighbour.result(SOON) == "done"
 
 
-async def test_a_timeout_kills_the_task_and_what_it_forked_and_nobody_else(tmp_path: Path) -> None:
+async def test_a_timeout_kills_the_task_and_its_forks_only(tmp_path: Path) -> None:
     async with app.running():
         neighbour = await tasks.waits.enqueue(str(tmp_path / "go"))
         await until(lambda: is_running(neighbour))
@@ -74,7 +74,7 @@ async def test_a_timeout_kills_the_task_and_what_it_forked_and_nobody_else(tmp_p
         assert await neighbour.result(SOON) == "done"
 
 
-async def test_a_cancel_kills_it(tmp_path: Path) -> None:
+async def test_a_cancel_kills_the_task_and_its_forks(tmp_path: Path) -> None:
     async with app.running():
         handle = await tasks.endless.enqueue(str(tmp_path))
         await until(lambda: len(pids_in(tmp_path)) == 2)
@@ -83,7 +83,7 @@ async def test_a_cancel_kills_it(tmp_path: Path) -> None:
         assert isinstance(await handle.exception(SOON), TaskCancelled)
 
 
-async def test_stop_kills_what_does_not_end_and_gives_it_back(tmp_path: Path) -> None:
+async def test_stop_kills_tasks_that_do_not_end_and_requeues_them(tmp_path: Path) -> None:
     async with app.running():
         handle = await tasks.endless.enqueue(str(tmp_path))
         await until(lambda: len(pids_in(tmp_path)) == 2)
@@ -92,19 +92,19 @@ async def test_stop_kills_what_does_not_end_and_gives_it_back(tmp_path: Path) ->
 
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
-async def test_nothing_computes_on_when_the_worker_is_killed(method: str, tmp_path: Path) -> None:
+async def test_no_process_survives_a_killed_worker(method: str, tmp_path: Path) -> None:
     with start_script("killed_worker.py", method, str(tmp_path)) as worker:
         try:
             await until(lambda: len(pids_in(tmp_path)) == 2)
             family = [pid for pid, name in descendants(worker.pid).items() if "onthedot" in name]
-            assert len(family) >= 3  # the shepherd, the task, a spare
+            assert len(family) >= 3  # the fork server, the task, a spare child
         finally:
             worker.kill()
         took = await until(lambda: not any(map(lives, [*pids_in(tmp_path), *family])))
     assert took < AT_ONCE
 
 
-async def test_a_fork_that_comes_back_says_nothing(tmp_path: Path) -> None:
+async def test_a_fork_of_a_task_sends_no_answer(tmp_path: Path) -> None:
     async with app.running():
         assert await (await tasks.forks_and_returns.enqueue(str(tmp_path))).result(SOON) == "of the task"
         assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
@@ -117,7 +117,7 @@ async def test_an_idle_child_that_was_killed_is_replaced() -> None:
         assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
 
 
-async def test_a_killed_shepherd_costs_what_runs_and_nothing_more(tmp_path: Path) -> None:
+async def test_a_killed_fork_server_fails_running_tasks_only(tmp_path: Path) -> None:
     async with app.running():
         handle = await tasks.endless.enqueue(str(tmp_path))
         await until(lambda: len(pids_in(tmp_path)) == 2)
@@ -130,7 +130,7 @@ async def test_a_killed_shepherd_costs_what_runs_and_nothing_more(tmp_path: Path
         assert await (await tasks.add.enqueue(1, 2)).result(SOON) == 3
 
 
-async def test_signals_for_the_whole_family_do_not_reach_the_tasks(tmp_path: Path) -> None:
+async def test_signals_to_the_process_group_do_not_reach_the_tasks(tmp_path: Path) -> None:
     async with app.running():
         handle = await tasks.waits.enqueue(str(tmp_path / "go"))
         await until(lambda: is_running(handle))
@@ -143,16 +143,16 @@ async def test_signals_for_the_whole_family_do_not_reach_the_tasks(tmp_path: Pat
         assert await handle.result(SOON) == "done"
 
 
-# -- bounds of a child
+# -- limits of a child
 
 
-async def test_a_child_is_replaced_after_so_many_tasks() -> None:
+async def test_a_child_is_replaced_after_max_tasks_per_child() -> None:
     async with app.running():
         pids = [await (await tasks.limited.enqueue()).result(SOON) for _ in range(5)]
     assert pids[0] == pids[1] != pids[2] == pids[3] != pids[4]
 
 
-async def test_a_child_may_have_so_much_memory() -> None:
+async def test_memory_limit_bounds_a_child() -> None:
     async with app.running():
         assert await (await tasks.allocates.enqueue(1 << 20)).result(SOON) == 1 << 20
         error = await (await tasks.allocates.enqueue(2 << 30)).exception(SOON)
@@ -163,10 +163,10 @@ async def test_a_child_may_have_so_much_memory() -> None:
 
 async def test_an_own_executor_has_its_own_slots() -> None:
     assert app.runtime.slots_of(Processes(3)) == 3
-    assert app.runtime.slots_of(Processes()) == 2  # as many as processes=2 says
+    assert app.runtime.slots_of(Processes()) == 2  # from processes=2
 
 
-async def test_a_child_that_does_not_get_ready() -> None:
+async def test_a_child_that_is_not_ready_in_time_fails_its_task() -> None:
     async with app.running():
         error = await (await tasks.never_begins.enqueue()).exception(SOON)
     assert isinstance(error, TaskFailed)
@@ -174,12 +174,12 @@ async def test_a_child_that_does_not_get_ready() -> None:
 
 
 @pytest.mark.parametrize("bad", [{"slots": 0}, {"method": "fork"}, {"max_tasks_per_child": 0}, {"slots": 1.5}])
-def test_what_cannot_be_is_refused(bad: dict[str, Any]) -> None:
+def test_wrong_parameters_of_processes_are_refused(bad: dict[str, Any]) -> None:
     with pytest.raises(ValueError, match=next(iter(bad))):
         Processes(**bad)
 
 
-async def test_idle_children_take_no_time() -> None:
+async def test_idle_children_use_no_cpu() -> None:
     def used() -> float:
         return sum(
             sum(map(int, Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[11:13]))
@@ -191,8 +191,9 @@ async def test_idle_children_take_no_time() -> None:
         await (await tasks.pid.enqueue()).result(SOON)
         before = 0.0
         await until(lambda: len(descendants(os.getpid())) >= 3)
-        for _ in range(50):  # until the spare is warm
-            before, earlier = used(), before
+        for _ in range(50):  # until the spare child is ready
+            earlier = before
+            before = used()
             if before == earlier:
                 break
             await asyncio.sleep(0.1)

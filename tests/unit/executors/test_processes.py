@@ -1,4 +1,4 @@
-"""Tasks in processes: what they know and give back, what they raise, where their code is."""
+"""Tasks in processes: context, results, errors, and how their code is found."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ pytestmark = [
 app = tasks.app
 
 
-# -- what goes in comes out
+# -- arguments, results and context
 
 
 @pytest.mark.parametrize("task", [tasks.pid, tasks.spawned_pid])
@@ -38,14 +38,14 @@ async def test_a_task_runs_in_another_process_and_the_next_in_the_same(task: Any
         assert await (await task.enqueue()).result(SOON) == first
 
 
-async def test_arguments_and_results_are_what_they_were() -> None:
+async def test_arguments_and_results_cross_processes_unchanged() -> None:
     loose = {"when": (1, 2), 3: {"a"}}
     async with app.running():
         handle = await tasks.mirrored.enqueue(tasks.Point(1, 2), loose)
         assert await handle.result(SOON) == (tasks.Point(2, 1), loose)
 
 
-async def test_large_ones_go_through_while_the_loop_goes_on() -> None:
+async def test_large_arguments_do_not_block_the_event_loop() -> None:
     big = b"x" * (1 << 19)
     async with app.running():
         handle = await tasks.large.enqueue(big, 10)
@@ -54,13 +54,13 @@ async def test_large_ones_go_through_while_the_loop_goes_on() -> None:
         assert await handle.result(SOON) == big * 10
 
 
-async def test_an_async_function_has_a_loop_there() -> None:
+async def test_an_async_function_runs_in_a_child() -> None:
     async with app.running():
         assert await (await tasks.slowly.enqueue("a")).result(SOON) == "a a"
         assert await (await tasks.slowly.enqueue("b")).result(SOON) == "b b"
 
 
-async def test_a_consumer() -> None:
+async def test_a_consumer_runs_in_a_child() -> None:
     async with app.running():
         handle = await app.named("consumer").enqueue(to="x")
         args, pid = await handle.result(SOON)
@@ -68,7 +68,7 @@ async def test_a_consumer() -> None:
     assert pid != os.getpid()
 
 
-async def test_what_it_knows_of_itself() -> None:
+async def test_a_task_in_a_child_has_its_context() -> None:
     async with app.running():
         handle = await tasks.known.options(metadata={"a": 1}).enqueue()
         seen = await handle.result(SOON)
@@ -80,7 +80,7 @@ async def test_what_it_knows_of_itself() -> None:
     }  # fmt: skip
 
 
-async def test_progress_is_told_while_it_runs(tmp_path: Path) -> None:
+async def test_progress_of_a_child_is_visible_while_it_runs(tmp_path: Path) -> None:
     async with app.running():
         handle = await tasks.reports.enqueue(str(tmp_path / "go"))
 
@@ -102,7 +102,7 @@ async def test_spawned_tasks_are_added_with_the_success_or_not_at_all() -> None:
         assert len((await app.find(source="add")).tasks) == before
 
 
-async def test_a_memory_store_is_out_of_reach_and_says_so() -> None:
+async def test_adding_from_a_child_to_a_memory_store_is_refused() -> None:
     async with app.running():
         error = await (await tasks.adds.enqueue()).exception(SOON)
     assert isinstance(error, TaskFailed)
@@ -118,24 +118,24 @@ async def test_adding_from_a_child_goes_to_the_workers_own_store(tmp_path: Path)
             assert await tasks.add.ahandle(uuid).result(SOON) == 42
 
 
-async def test_lifespan_runs_once_a_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_lifespan_runs_once_per_child(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("LEAVES", str(tmp_path))
     async with app.running():
         first = await (await tasks.state.enqueue()).result(SOON)
         second = await (await tasks.state.enqueue()).result(SOON)
     assert first == {"pid": first["here"], "runs": 1, "here": first["here"]}
     assert second == {**first, "runs": 2}
-    await until((tmp_path / str(first["here"])).exists)  # and is left when the child ends in order
+    await until((tmp_path / str(first["here"])).exists)  # and is left when the child ends normally
 
 
-# -- what it raises
+# -- errors
 
 
 @pytest.mark.parametrize(
     ("what", "comes"),
     [("own", "second time"), ("retry", "second time"), ("snooze", "attempt 1")],
 )
-async def test_what_makes_it_run_again(what: str, comes: str) -> None:
+async def test_errors_retry_and_snooze_run_a_task_of_a_child_again(what: str, comes: str) -> None:
     async with app.running():
         assert await (await tasks.raises.enqueue(what)).result(SOON) == comes
 
@@ -151,7 +151,7 @@ async def test_what_makes_it_run_again(what: str, comes: str) -> None:
         ("stop", "StopIteration", ""),
     ],
 )
-async def test_what_fails_it_and_it_alone(what: str, kind: str, message: str) -> None:
+async def test_an_error_in_a_child_fails_its_task_only(what: str, kind: str, message: str) -> None:
     async with app.running():
         pid = await (await tasks.pid.enqueue()).result(SOON)
         error = await (await tasks.raises.enqueue(what)).exception(SOON)
@@ -162,14 +162,14 @@ async def test_what_fails_it_and_it_alone(what: str, kind: str, message: str) ->
         assert lives(pid)
 
 
-async def test_a_task_that_cancels_itself() -> None:
+async def test_a_task_in_a_child_can_cancel_itself() -> None:
     async with app.running():
         error = await (await tasks.raises.enqueue("cancel")).exception(SOON)
     assert isinstance(error, TaskCancelled)
     assert error.reason == "not wanted"
 
 
-async def test_a_result_that_cannot_be_stored(caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_result_of_a_child_that_cannot_be_stored_is_reported(caplog: pytest.LogCaptureFixture) -> None:
     async with app.running():
         handle = await tasks.unstorable.enqueue()
         with pytest.raises(ResultNotStored):
@@ -178,7 +178,7 @@ async def test_a_result_that_cannot_be_stored(caplog: pytest.LogCaptureFixture) 
     assert [record.levelname for record in caplog.records if "cannot be stored" in record.message] == ["WARNING"]
 
 
-async def test_layers_see_values_and_errors() -> None:
+async def test_middleware_sees_values_and_errors_of_a_child() -> None:
     seen: list[object] = []
     other = App("processes", store="memory://", stop_timeout=0)
     add = other.task(executor="process")(tasks.add.__wrapped__)
@@ -209,7 +209,7 @@ async def test_layers_see_values_and_errors() -> None:
     assert seen == [3, (TaskFailed, "ValueError"), "Reject"]
 
 
-async def test_log_lines_carry_what_happened_there(caplog: pytest.LogCaptureFixture) -> None:
+async def test_log_lines_have_the_traceback_of_a_child(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.INFO, "onthedot")
     async with app.running():
         await (await tasks.raises.enqueue("own")).result(SOON)
@@ -221,10 +221,10 @@ async def test_log_lines_carry_what_happened_there(caplog: pytest.LogCaptureFixt
     assert "raise RAISED" in logging.Formatter().format(failed)
 
 
-# -- where the code is
+# -- how the code is found
 
 
-async def test_a_task_that_no_import_declares() -> None:
+async def test_a_task_that_no_import_defines_fails_with_advice() -> None:
     inside = tasks.declare_inside()
     try:
         async with app.running():
@@ -236,7 +236,7 @@ async def test_a_task_that_no_import_declares() -> None:
     assert "'inside'" in error.message
 
 
-async def test_a_system_without_process_groups(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_system_without_process_groups_refuses_processes(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delattr(os, "killpg")
     async with app.running():
         error = await (await tasks.add.enqueue(1, 2)).exception(SOON)
@@ -245,7 +245,7 @@ async def test_a_system_without_process_groups(monkeypatch: pytest.MonkeyPatch) 
 
 
 def run_script(name: str, *arguments: str) -> tuple[list[Any], str]:
-    """The JSON lines it prints, and what it says on stderr."""
+    """The JSON lines that it prints, and its stderr."""
     with start_script(name, *arguments) as process:
         try:
             out, err = process.communicate(timeout=SOON)
@@ -257,13 +257,13 @@ def run_script(name: str, *arguments: str) -> tuple[list[Any], str]:
 
 @pytest.mark.parametrize("method", ["forkserver", "spawn"])
 @pytest.mark.parametrize("script", ["guarded.py", "unguarded.py", "sleeps_on.py"])
-def test_tasks_of_a_script(script: str, method: str) -> None:
+def test_tasks_of_a_script_run_in_children(script: str, method: str) -> None:
     lines, err = run_script(script, method)
     assert lines == [{"doubled": 42, "elsewhere": True, "error": "__main__.Own"}], err
     assert err == ""
 
 
-def test_tasks_of_a_module_that_is_run() -> None:
+def test_tasks_of_a_module_run_with_m_run_in_children() -> None:
     command = [sys.executable, "-m", "tests.support.programs.guarded", "forkserver"]
     folder = Path(__file__).parents[3]
     done = subprocess.run(command, capture_output=True, text=True, timeout=SOON, check=True, cwd=folder)
@@ -271,14 +271,14 @@ def test_tasks_of_a_module_that_is_run() -> None:
     assert done.stderr == ""
 
 
-def test_what_a_script_declares_after_it_acts(tmp_path: Path) -> None:
+def test_a_task_defined_after_the_import_stopped_is_not_found(tmp_path: Path) -> None:
     lines, _ = run_script("declares_late.py")
     assert lines[0] == 42
     assert "declares_late.py:" in lines[1]
     assert "__main__" in lines[1]
 
 
-def test_no_file_behind_the_task() -> None:
+def test_a_task_without_a_file_is_refused() -> None:
     code = """
 from onthedot import App
 app = App("typed", store="memory://")
@@ -292,7 +292,7 @@ with app.background():
     assert "executor='thread'" in done.stdout
 
 
-async def test_code_that_cannot_be_imported(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_code_that_cannot_be_imported_fails_its_tasks(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     module = tmp_path / "breaks_elsewhere.py"
     module.write_text(
         "from onthedot import App\napp = App('breaks', store='memory://', stop_timeout=0)\n"

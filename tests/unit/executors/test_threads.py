@@ -1,4 +1,4 @@
-"""Tasks in threads: what they know, how they are cancelled and timed out, and that no thread stays behind."""
+"""Tasks in threads: context, cancel, timeout, and no leftover threads."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ def app(clock: ManualClock) -> Iterator[App]:
 
 @pytest.fixture
 def gate() -> Iterator[threading.Event]:
-    """What blocks a thread until the test says go; opened at the end whatever happens."""
+    """An event that blocks threads; it is set at the end of the test in any case."""
     gate = threading.Event()
     yield gate
     gate.set()
@@ -59,7 +59,8 @@ async def test_a_sync_function_runs_in_a_thread_and_knows_its_task(app: App) -> 
 async def test_slots_bound_how_many_run_at_once_and_all_of_them_are_used(app: App) -> None:
     both = threading.Barrier(2)
     lock = threading.Lock()
-    now, most = 0, 0
+    now = 0
+    most = 0
 
     @app.task
     def work() -> None:
@@ -67,7 +68,7 @@ async def test_slots_bound_how_many_run_at_once_and_all_of_them_are_used(app: Ap
         with lock:
             now += 1
             most = max(most, now)
-        both.wait(SOON)  # goes on only if a second one is there
+        both.wait(SOON)  # returns only if a second task runs, too
         with lock:
             now -= 1
 
@@ -109,7 +110,7 @@ async def test_whatever_a_thread_raises_ends_that_task_only(
         assert await (await act.enqueue(good=True)) == "fine"
 
 
-async def test_progress_from_a_thread(app: App, gate: threading.Event) -> None:
+async def test_progress_of_a_thread_is_visible(app: App, gate: threading.Event) -> None:
     @app.task
     def work() -> None:
         current_task().progress(1, 2)
@@ -128,7 +129,7 @@ async def test_progress_from_a_thread(app: App, gate: threading.Event) -> None:
         assert (await handle.info()).progress == (2, 2)
 
 
-async def test_spawn_from_a_thread(app: App) -> None:
+async def test_a_thread_can_spawn_a_task(app: App) -> None:
     @app.task
     def child(number: int) -> int:
         return number
@@ -141,7 +142,7 @@ async def test_spawn_from_a_thread(app: App) -> None:
         assert await child.ahandle(await (await parent.enqueue())) == 5
 
 
-async def test_adding_from_a_thread_and_waiting_there(app: App) -> None:
+async def test_a_thread_can_add_a_task_and_wait_for_it(app: App) -> None:
     @app.task
     async def double(number: int) -> int:
         return 2 * number
@@ -158,7 +159,7 @@ async def test_adding_from_a_thread_and_waiting_there(app: App) -> None:
 
 
 @pytest.mark.parametrize("raises", [True, False])
-async def test_a_thread_is_asked_to_end(app: App, raises: bool) -> None:
+async def test_a_cancelled_thread_sees_the_request(app: App, raises: bool) -> None:
     @app.task
     def work() -> str:
         while not current_task().cancelled():
@@ -179,7 +180,7 @@ async def test_a_thread_is_asked_to_end(app: App, raises: bool) -> None:
             assert await handle == "stopped half way"
 
 
-async def test_a_thread_that_does_not_look_shows_that_its_cancel_is_wanted(app: App, gate: threading.Event) -> None:
+async def test_a_thread_that_ignores_a_cancel_shows_cancel_wanted(app: App, gate: threading.Event) -> None:
     @app.task(max_retries=3, backoff=[0])
     def work() -> None:
         gate.wait(SOON)
@@ -196,7 +197,7 @@ async def test_a_thread_that_does_not_look_shows_that_its_cancel_is_wanted(app: 
         assert not (await handle.info()).cancel_wanted
 
 
-async def test_a_parent_that_meets_a_cancelled_child_has_failed_and_was_not_cancelled(app: App) -> None:
+async def test_waiting_for_a_cancelled_task_fails_the_waiting_task(app: App) -> None:
     @app.task
     async def child() -> None:
         raise Cancel("the child's own reason")
@@ -214,7 +215,7 @@ async def test_a_parent_that_meets_a_cancelled_child_has_failed_and_was_not_canc
 # -- timeouts
 
 
-async def test_a_timeout_is_told_at_once_but_the_slot_stays_taken(
+async def test_a_timeout_is_reported_at_once_but_the_slot_stays_taken(
     app: App, clock: ManualClock, gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     began: list[str] = []
@@ -242,11 +243,11 @@ async def test_a_timeout_is_told_at_once_but_the_slot_stays_taken(
             assert error.message == "no result after 5 s"
         blocked = await quick.enqueue(7)
         assert app.status()["running_count"] == 2
-        with pytest.raises(TimeoutError):  # both slots are taken by threads that still work
+        with pytest.raises(TimeoutError):  # both slots are taken by threads that still run
             await blocked.result(timeout=0.05)
         gate.set()
         assert await blocked == 7
-        assert await handle.state() == "failed"  # what came too late changes nothing
+        assert await handle.state() == "failed"  # a late result changes nothing
     await until(lambda: len(wanted) == 2)
     assert wanted == [True, True]
     warnings = [each.getMessage() for each in caplog.records if each.levelno == logging.WARNING]
@@ -257,7 +258,7 @@ async def test_a_timeout_is_told_at_once_but_the_slot_stays_taken(
         assert "executor='process'" in warning
 
 
-async def test_the_warning_names_the_very_thread(
+async def test_the_timeout_warning_names_the_thread(
     app: App, clock: ManualClock, gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     names: dict[str, str] = {}
@@ -283,7 +284,7 @@ async def test_the_warning_names_the_very_thread(
     assert names["innocent"] not in warning
 
 
-def test_a_failure_is_told_once_although_its_thread_outlives_the_event_loop(
+def test_a_failure_is_reported_once_although_its_thread_outlives_the_loop(
     app: App, clock: ManualClock, gate: threading.Event, caplog: pytest.LogCaptureFixture
 ) -> None:
     began = threading.Event()
@@ -304,7 +305,7 @@ def test_a_failure_is_told_once_although_its_thread_outlives_the_event_loop(
     assert [each.getMessage()[:6] for each in caplog.records if each.levelno == logging.ERROR] == ["[fail]"]
 
 
-async def test_a_timed_out_thread_is_retried_while_it_still_works(
+async def test_a_timed_out_task_is_retried_while_its_thread_still_runs(
     app: App, clock: ManualClock, gate: threading.Event
 ) -> None:
     began: list[int] = []
@@ -342,9 +343,10 @@ async def test_a_timed_out_thread_is_retried_while_it_still_works(
 # -- stopping
 
 
-async def test_stop_waits_for_threads_and_then_no_more(gate: threading.Event) -> None:
+async def test_stop_waits_for_threads_until_its_timeout(gate: threading.Event) -> None:
     app = App("stopping", store="memory://", stop_timeout=0.05)
-    began, done = threading.Event(), threading.Event()
+    began = threading.Event()
+    done = threading.Event()
 
     @app.task
     def stuck() -> None:
@@ -384,8 +386,9 @@ async def test_idle_threads_are_used_again() -> None:
     threads.close()
 
 
-async def test_a_burst_makes_as_many_threads_as_calls_and_keeps_their_results_apart() -> None:
-    threads, gate = ThreadExecutor("burst"), threading.Barrier(20)
+async def test_a_burst_starts_as_many_threads_as_calls() -> None:
+    threads = ThreadExecutor("burst")
+    gate = threading.Barrier(20)
 
     def call(number: int) -> int:
         gate.wait(SOON)
@@ -398,7 +401,7 @@ async def test_a_burst_makes_as_many_threads_as_calls_and_keeps_their_results_ap
     threads.close()
 
 
-async def test_giving_up_on_a_call_leaves_the_others_alone(gate: threading.Event) -> None:
+async def test_a_cancelled_call_does_not_affect_the_others(gate: threading.Event) -> None:
     threads = ThreadExecutor("given-up")
     stuck = asyncio.ensure_future(threads.run(lambda: gate.wait(SOON)))
     await asyncio.sleep(0)

@@ -14,28 +14,29 @@ ERROR = OSError("gone")
 
 
 def delays(rule: BackoffRule, attempts: int, seed: int = 0) -> list[int]:
-    backoff, random = Backoff(rule), Random(seed)
+    backoff = Backoff(rule)
+    random = Random(seed)
     return [backoff.delay_ms(attempt, ERROR, random) for attempt in range(1, attempts + 1)]
 
 
-def test_a_number_doubles_up_to_ten_minutes_give_or_take_a_tenth() -> None:
+def test_a_base_doubles_up_to_ten_minutes_with_ten_percent_jitter() -> None:
     for seed in range(200):
         for delay, nominal in zip(delays(5, 10, seed), (5, 10, 20, 40, 80, 160, 320, 600, 600, 600), strict=True):
             assert nominal * 900 <= delay <= min(nominal * 1100, 600_000)
 
 
-def test_five_seconds_are_the_default() -> None:
+def test_the_default_base_is_five_seconds() -> None:
     assert Backoff() == Backoff(5) == Backoff(timedelta(seconds=5))
     assert hash(Backoff()) == hash(Backoff(5))
 
 
-def test_jitter_comes_from_the_random_handed_in() -> None:
+def test_jitter_comes_from_the_given_random() -> None:
     assert delays(5, 5, seed=1) == delays(5, 5, seed=1)
     assert delays(5, 5, seed=1) != delays(5, 5, seed=2)
     assert len({delays(700, 1, seed)[0] for seed in range(100)}) == 100  # not all at the cap
 
 
-def test_a_base_above_the_cap_stays() -> None:
+def test_a_base_above_the_cap_does_not_grow() -> None:
     assert all(3240_000 <= delay <= 3600_000 for delay in delays(3600, 5))
 
 
@@ -44,12 +45,12 @@ def test_any_attempt_number_has_a_delay() -> None:
     assert Backoff(0).delay_ms(100_000, ERROR, Random()) == 0
 
 
-def test_the_last_of_a_list_repeats_without_jitter() -> None:
+def test_the_last_delay_of_a_list_repeats_without_jitter() -> None:
     assert delays([60, timedelta(minutes=5), 1800], 5) == [60_000, 300_000, 1_800_000, 1_800_000, 1_800_000]
     assert delays((0.5,), 2) == [500, 500]
 
 
-def test_a_callable_is_asked_with_attempt_and_error() -> None:
+def test_a_callable_gets_attempt_and_error() -> None:
     asked: list[tuple[int, BaseException]] = []
 
     def rule(attempt: int, error: BaseException) -> float | timedelta:
@@ -61,7 +62,7 @@ def test_a_callable_is_asked_with_attempt_and_error() -> None:
 
 
 @pytest.mark.parametrize("returned", [-1, float("nan"), float("inf"), True, "5", None])
-def test_what_a_callable_returns_is_checked(returned: float) -> None:
+def test_the_delay_of_a_callable_is_checked(returned: float) -> None:
     def faulty(attempt: int, error: BaseException) -> float:
         return returned
 
@@ -70,12 +71,12 @@ def test_what_a_callable_returns_is_checked(returned: float) -> None:
 
 
 @pytest.mark.parametrize("rule", [-1, float("nan"), True, "5", None, [], [5, -1], [5, "6"], {"a": 1}, 1e300, b"5"])
-def test_refuses(rule: BackoffRule) -> None:
+def test_rules_of_a_wrong_type_or_range_are_refused(rule: BackoffRule) -> None:
     with pytest.raises(DeclarationError, match="backoff"):
         Backoff(rule)
 
 
-def test_says_what_it_is() -> None:
+def test_a_backoff_shows_its_rule() -> None:
     assert repr(Backoff([5, 60])) == "Backoff((5.0, 60.0))"
     assert repr(Backoff(2)) == "Backoff(2.0)"
 
@@ -94,7 +95,7 @@ def test_says_what_it_is() -> None:
         (None, "NoneType"),
     ],
 )
-def test_durations_refused(value: float, said: str) -> None:
+def test_durations_of_a_wrong_type_or_range_are_refused(value: float, said: str) -> None:
     for read in (to_seconds, to_duration_ms):
         with pytest.raises(DeclarationError, match=said):
             read(value, "timeout")

@@ -1,4 +1,4 @@
-"""Errors of one cause are one group, and two causes are two, whatever varies in their words."""
+"""Errors with one cause are one group, whatever varies in their messages; two causes are two groups."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.operations.error_corpus import CAUSES, errors
 
 
 @pytest.mark.parametrize("seed", [1, 2, 3])
-def test_one_group_a_cause(seed: int) -> None:
+def test_each_cause_has_one_group(seed: int) -> None:
     groups: defaultdict[str, dict[str, str]] = defaultdict(dict)
     for cause, error in errors(1000, seed):
         groups[cause].setdefault(fingerprint("import", error), error.message)
@@ -58,7 +58,7 @@ def test_one_group_a_cause(seed: int) -> None:
         ("wrong lines:\n- row 1: empty\n- row 17: empty", "wrong lines:\n- row 3: empty"),
     ],
 )
-def test_what_varies(one: str, other: str) -> None:
+def test_messages_that_differ_in_values_are_one_group(one: str, other: str) -> None:
     assert fingerprint("a", TaskFailure("E", one)) == fingerprint("a", TaskFailure("E", other)), (
         message_template(one),
         message_template(other),
@@ -80,11 +80,11 @@ def test_what_varies(one: str, other: str) -> None:
         ("std::io::Error", "bad::face::Error"),
     ],
 )
-def test_what_tells_causes_apart(one: str, other: str) -> None:
+def test_messages_with_different_causes_are_two_groups(one: str, other: str) -> None:
     assert fingerprint("a", TaskFailure("E", one)) != fingerprint("a", TaskFailure("E", other))
 
 
-def test_source_and_type_tell_apart() -> None:
+def test_source_and_type_are_part_of_the_group() -> None:
     error = TaskFailure("KeyError", "'x'")
     assert (
         len({fingerprint("a", error), fingerprint("b", error), fingerprint("a", TaskFailure("ValueError", "'x'"))}) == 3
@@ -103,9 +103,10 @@ def trace(line: int, code: str, library: str = "") -> TaskFailure:
     return TaskFailure("KeyError", "'x'", TRACE.format(line=line, code=code, library=library))
 
 
-def test_the_line_of_code_tells_apart_what_the_words_do_not() -> None:
-    """Each would say only 'x' or 'y': a missing field, and another one."""
-    one, moved = trace(17, 'total = order["x"]'), trace(23, 'total = order["x"]', LIBRARY)
+def test_equal_messages_of_different_lines_are_two_groups() -> None:
+    """A KeyError has only the missing key as its message."""
+    one = trace(17, 'total = order["x"]')
+    moved = trace(23, 'total = order["x"]', LIBRARY)
     other = trace(18, 'name = order["y"]')
     assert fingerprint("a", one) == fingerprint("a", moved) != fingerprint("a", other)
     assert error_line(one) == 'charge: total = order["x"]'
@@ -115,8 +116,8 @@ def test_the_line_of_code_tells_apart_what_the_words_do_not() -> None:
 @pytest.mark.parametrize(
     "part", ["a", "a.", "a1", "'", " '", "/a", "a/", "[", "[…", "1,", "<at 0x", "(?,", "a@", "'\\", "[1]", "1:"]
 )
-def test_no_message_takes_long(part: str) -> None:
-    """10 KiB of it: a pattern that tries everything at every letter would take minutes."""
+def test_no_message_takes_long_to_group(part: str) -> None:
+    """10 KiB of a part: a pattern that backtracks at every letter would take minutes."""
     began = time.process_time()
     message_template(part * (10_000 // len(part)))
     assert time.process_time() - began < 5

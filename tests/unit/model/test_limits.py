@@ -29,7 +29,7 @@ from onthedot.stores.contract import Limit
         (" 10 / 0.5 s ", 20, 20),
     ],
 )
-def test_rates(text: str, per_second: float, burst: float) -> None:
+def test_a_rate_is_read_as_tokens_per_second(text: str, per_second: float, burst: float) -> None:
     assert Rate(text).per_second == pytest.approx(per_second)
     assert Rate(text).capacity == pytest.approx(burst)
     assert Rate(text, burst=7).capacity == 7
@@ -38,7 +38,7 @@ def test_rates(text: str, per_second: float, burst: float) -> None:
 @pytest.mark.parametrize(
     "text", ["", "10", "10/", "/s", "10/w", "-1/s", "10 per s", "1e3/s", "inf/s", "10/-1s", 10, None]
 )
-def test_rates_that_cannot_be_read(text: Any) -> None:
+def test_malformed_rates_are_refused(text: Any) -> None:
     with pytest.raises(BadLimit, match='cannot be read; write it as in "10/s"'):
         Rate(text)
 
@@ -71,13 +71,13 @@ def loosely(kind: Any, *args: Any, **keywords: Any) -> Any:
         (("10/s",), {"name": "x" * 201}, "1 to 200"),
     ],
 )
-def test_faulty_rates(args: tuple[Any, ...], keywords: dict[str, Any], said: str) -> None:
+def test_rates_with_wrong_parameters_are_refused(args: tuple[Any, ...], keywords: dict[str, Any], said: str) -> None:
     with pytest.raises(BadLimit, match=said):
         loosely(Rate, *args, **keywords)
 
 
 @pytest.mark.parametrize("n", [0, -1, 1.5, True, "2", None])
-def test_faulty_caps(n: Any) -> None:
+def test_caps_that_are_not_whole_numbers_from_one_are_refused(n: Any) -> None:
     with pytest.raises(BadLimit, match="from 1"):
         AtMost(n)
     if n is not None:
@@ -85,20 +85,20 @@ def test_faulty_caps(n: Any) -> None:
             LimitDefinitions("send", concurrency=n)
 
 
-def test_limits_are_values() -> None:
+def test_equal_limits_compare_and_hash_equal() -> None:
     assert Rate("10/s", by="x") == Rate("10/s", "x")
     assert len({AtMost(2), AtMost(2)}) == 1
     with pytest.raises(FrozenInstanceError):
         AtMost(2).n = 3  # type: ignore[misc]
 
 
-def test_no_limit_is_no_record_and_no_lane() -> None:
+def test_a_task_without_limits_has_no_record_and_no_lane() -> None:
     limits = LimitDefinitions("send")
     assert limits.records() == []
     assert limits.lane({"x": 1}) == (None, 1.0)
 
 
-def test_the_sources_own_limits() -> None:
+def test_limits_without_key_belong_to_the_source() -> None:
     wanted = [Limit("send", cap=2, rate=10.0, burst=10.0)]
     assert LimitDefinitions("send", concurrency=2, rate_limit="10/s").records() == wanted
     assert LimitDefinitions("send", limits=[AtMost(2), Rate("10/s")]).records() == wanted
@@ -114,7 +114,7 @@ def test_the_sources_own_limits() -> None:
         ({"by": "customer", "name": "openai"}, "@openai/*", "@openai/acme"),
     ],
 )
-def test_lanes(keywords: dict[str, str], record: str, lane: str) -> None:
+def test_limits_with_key_or_name_make_lanes(keywords: dict[str, str], record: str, lane: str) -> None:
     both: list[Rate | AtMost] = [Rate("10/s", burst=5, cost=2, **keywords), AtMost(3, **keywords)]
     limits = LimitDefinitions("send", concurrency=9, limits=both)
     assert limits.records() == [Limit("send", cap=9), Limit(record, cap=3, rate=10.0, burst=5.0)]
@@ -129,12 +129,12 @@ def test_lanes(keywords: dict[str, str], record: str, lane: str) -> None:
         [AtMost(2, by="a", name="n"), Rate("1/s", by="a")],
     ],
 )
-def test_one_lane_a_task(limits: list[Rate | AtMost]) -> None:
+def test_limits_on_two_lanes_are_refused(limits: list[Rate | AtMost]) -> None:
     with pytest.raises(BadLimit, match="send: limits on two lanes"):
         LimitDefinitions("send", limits=limits)
 
 
-def test_one_thing_is_limited_once() -> None:
+def test_two_limits_on_the_same_thing_are_refused() -> None:
     for said in ([AtMost(2, by="a"), AtMost(3, by="a")], [Rate("1/s", by="a"), Rate("9/m", by="a")], [AtMost(1)]):
         with pytest.raises(BadLimit, match="keep one"):
             LimitDefinitions("send", concurrency=2, limits=said)
@@ -144,8 +144,9 @@ def test_one_thing_is_limited_once() -> None:
         LimitDefinitions("send", limits=["10/s"])  # type: ignore[list-item]
 
 
-def test_the_argument_must_be_a_parameter() -> None:
-    by, cost = AtMost(2, by="customer"), Rate("10/s", name="n", cost="tokens")
+def test_the_argument_of_a_limit_must_be_a_parameter() -> None:
+    by = AtMost(2, by="customer")
+    cost = Rate("10/s", name="n", cost="tokens")
     LimitDefinitions("send", limits=[by])
     LimitDefinitions("send", limits=[by], parameters=("customer",))
     for limit in (by, cost):
@@ -155,7 +156,7 @@ def test_the_argument_must_be_a_parameter() -> None:
             LimitDefinitions("send", limits=[limit], parameters=("to", "body"))
 
 
-def test_an_argument_left_out_has_its_default() -> None:
+def test_a_lane_uses_the_default_of_an_argument_left_out() -> None:
     limits = LimitDefinitions("send", limits=[AtMost(2, by="customer")], defaults={"customer": "nobody"})
     assert limits.lane({}) == ("send/nobody", 1.0)
     assert limits.lane({"customer": None}) == ("send/None", 1.0)
@@ -163,7 +164,7 @@ def test_an_argument_left_out_has_its_default() -> None:
         LimitDefinitions("send", limits=[AtMost(2, by="customer")]).lane({})
 
 
-def test_the_cost_of_a_call() -> None:
+def test_a_call_costs_the_value_of_its_argument() -> None:
     limits = LimitDefinitions(
         "ask", limits=[Rate("100/s", name="openai", burst=500, cost="tokens")], defaults={"tokens": 10}
     )
@@ -203,31 +204,33 @@ class Colour(enum.Enum):
         (UUID(int=1), "00000000-0000-0000-0000-000000000001"),
     ],
 )
-def test_keys(value: object, text: str) -> None:
+def test_a_value_becomes_a_lane_key(value: object, text: str) -> None:
     assert lane_key(value) == text
 
 
 @pytest.mark.parametrize("value", [[1], {"a": 1}, (1,), object(), {1}])
-def test_what_is_no_key(value: object) -> None:
+def test_values_that_cannot_be_keys_are_refused(value: object) -> None:
     with pytest.raises(BadLimit, match="cannot be the key of a limit"):
         lane_key(value)
 
 
 @given(st.text(max_size=400), st.text(max_size=400))
-def test_keys_are_bounded_and_different(one: str, other: str) -> None:
-    first, second = lane_key(one), lane_key(other)
+def test_lane_keys_are_short_and_different(one: str, other: str) -> None:
+    first = lane_key(one)
+    second = lane_key(other)
     assert len(first) <= 200
     assert not set(first) & set("/*\0\n")
     first.encode()
     assert (first == second) == (one == other)
 
 
-def test_long_keys_differ_and_are_not_keys_of_something_else() -> None:
-    one, other = lane_key("x" * 300), lane_key("x" * 301)
+def test_shortened_keys_equal_no_other_key() -> None:
+    one = lane_key("x" * 300)
+    other = lane_key("x" * 301)
     assert one != other
     assert lane_key(one) != one
     assert lane_key("x" * 200) == "x" * 200
 
 
-def test_a_bad_limit_is_an_error_of_declaration() -> None:
+def test_bad_limit_is_a_declaration_error() -> None:
     assert issubclass(BadLimit, DeclarationError)

@@ -1,1 +1,1 @@
-"""Schedules end to end, on every kind of store, by a clock that the tests turn."""
+"""Schedules end to end, on a memory store and on a file, with a clock that the tests drive."""

@@ -15,20 +15,21 @@ from tests.support.waits import until
 
 
 class Shop:
-    """Apps of one name on one store, each like a process of its own that has other code; and the clock of all."""
+    """Apps with one name on one store, like processes with different code; they share one clock."""
 
     def __init__(self, url: str, clock: ManualClock) -> None:
-        self._url, self.clock = url, clock
+        self._url = url
+        self.clock = clock
         self.apps: list[App] = []
         self.stack = ExitStack()
 
     def app(self, **options: float) -> App:
-        """On time by alarms alone: nobody looks again but once a day."""
+        """An app that polls once a day, so that only alarms and hints can wake its worker."""
         app = App("shop", store=self._url, stop_timeout=0, poll_interval=86_400, **options)
         self.stack.enter_context(app.override(clock=self.clock))
         self.stack.callback(app.shutdown)
         self.apps.append(app)
-        if self._url == "memory://":  # what is private to a process is shared by those of the test
+        if self._url == "memory://":  # share one store, as processes share a file
             store = self.apps[0].runtime.store
             app.runtime.use_store(store)
             store.traits = StoreTraits(shared=True, synchronous=True)
@@ -38,7 +39,7 @@ class Shop:
         return [app.runtime.worker for app in self.apps if app.runtime.host.status == "running" and app.runtime.worker]
 
     async def turn(self, **span: float) -> None:
-        """The clock, while nobody is in the middle of a look: a wait begins when it is set, not when it was told."""
+        """Advances the clock while all workers sleep: a worker within a turn would set its timer too late."""
         await until(lambda: all(_asleep(worker) for worker in self._workers()))
         self.clock.advance(timedelta(**span) / timedelta(milliseconds=1))
 
@@ -46,7 +47,7 @@ class Shop:
         await self.turn(seconds=(moment - self.clock.moment()).total_seconds())
 
     async def looked(self) -> None:
-        """Everybody has looked once more and done what there was to do."""
+        """Waits until every worker has made another turn and has nothing left to do."""
         for worker in self._workers():
             before = worker.turns
             worker.recheck()

@@ -1,4 +1,4 @@
-"""``app.schedules``: schedules made, looked at and changed at run time."""
+"""``app.schedules``: schedules created, inspected and changed at run time."""
 
 from __future__ import annotations
 
@@ -25,12 +25,12 @@ from tests.support.consumers import Work, running
 from tests.support.waits import until
 from tests.unit.schedules.conftest import Shop
 
-BEGIN = datetime(2026, 1, 1, tzinfo=UTC)  # where the clock of a test stands first
+BEGIN = datetime(2026, 1, 1, tzinfo=UTC)  # the first moment of a test's clock
 HOUR = timedelta(hours=1)
 
 
 class Odd:
-    """A rule of one's own: five past every odd hour."""
+    """A custom rule: five past every odd hour."""
 
     def next_after(self, moment: datetime) -> datetime:
         found = moment.replace(minute=5, second=0, microsecond=0)
@@ -65,7 +65,9 @@ FORMS: list[tuple[object, str, datetime]] = [
 
 
 @pytest.mark.parametrize(("form", "rule", "first"), FORMS, ids=lambda each: str(each)[:40])
-async def test_every_form(app: App, send: Any, form: object, rule: str, first: datetime) -> None:
+async def test_put_takes_every_form_of_a_schedule(
+    app: App, send: Any, form: object, rule: str, first: datetime
+) -> None:
     info = await app.schedules.put("mail", send.s("ann"), form)
     assert (info.rule, info.next_run) == (rule, first)
     assert (info.name, info.source, dict(info.args), info.owner) == ("mail", "send", {"to": "ann"}, "data")
@@ -75,7 +77,7 @@ async def test_every_form(app: App, send: Any, form: object, rule: str, first: d
     assert (await app.schedules.plan("mail", until=first))[0].at == first
 
 
-async def test_it_runs(app: App, shop: Shop) -> None:
+async def test_a_schedule_put_at_run_time_fires(app: App, shop: Shop) -> None:
     ran: list[tuple[str, datetime]] = []
 
     @app.task
@@ -91,7 +93,7 @@ async def test_it_runs(app: App, shop: Shop) -> None:
         assert info.reason == ""
 
 
-async def test_options_go_before_those_of_the_rule(app: App, send: Any) -> None:
+async def test_options_of_put_replace_those_of_the_rule(app: App, send: Any) -> None:
     rule = CronSchedule("0 8 * * *", tz="Europe/Berlin", grace=5, overlap="allow")
     call = send.options(priority=9, tags=["eu"], expires=60, label="mail to ann", metadata={"n": 1}).s("ann")
     end = BEGIN + timedelta(days=3)
@@ -110,8 +112,8 @@ async def test_the_zone_of_the_app_is_the_default(clock: ManualClock) -> None:
     assert info.next_run == BEGIN + 7 * HOUR
 
 
-async def test_the_same_again_moves_nothing(app: App, send: Any, shop: Shop) -> None:
-    """A program that puts its schedules whenever it starts would else put an hourly one off for ever."""
+async def test_putting_the_same_schedule_again_keeps_its_next_run(app: App, send: Any, shop: Shop) -> None:
+    """Otherwise a program that puts its schedules at every start would postpone an hourly one for ever."""
     first = await app.schedules.put("mail", send.s("ann"), timedelta(hours=1))
     await shop.turn(minutes=30)
     assert await app.schedules.put("mail", send.s("ann"), timedelta(hours=1)) == first
@@ -122,7 +124,7 @@ async def test_the_same_again_moves_nothing(app: App, send: Any, shop: Shop) -> 
     assert (await app.schedules.put("mail", send.s("bob"), timedelta(hours=2))).next_run == moved + HOUR
 
 
-async def test_put_keeps_what_has_happened(app: App, send: Any, shop: Shop) -> None:
+async def test_put_keeps_runs_and_pause(app: App, send: Any, shop: Shop) -> None:
     async with app.running():
         await app.schedules.put("mail", send.s("ann"), timedelta(hours=1))
         await shop.turn(hours=1)
@@ -135,7 +137,9 @@ async def test_put_keeps_what_has_happened(app: App, send: Any, shop: Shop) -> N
 # -- pause, resume, run, delete
 
 
-async def test_pause_and_resume(app: App, send: Any, ran: list[Any], shop: Shop, caplog: Any) -> None:
+async def test_a_paused_schedule_does_not_fire_until_resumed(
+    app: App, send: Any, ran: list[Any], shop: Shop, caplog: Any
+) -> None:
     async with app.running():
         await app.schedules.put("mail", send.s("ann"), timedelta(hours=1), catch_up="all")
         paused = await app.schedules.pause("mail", "no mails today")
@@ -147,13 +151,13 @@ async def test_pause_and_resume(app: App, send: Any, ran: list[Any], shop: Shop,
         assert (info.enabled, info.reason, info.next_run) == (True, "", BEGIN + 4 * HOUR)
         assert (dict(info.skipped), info.run_count) == ({"paused": 3}, 0)
         assert caplog.messages == ["[skipped] schedule mail: paused (3 windows)"]
-        assert await app.schedules.resume("mail") == info, "once more changes nothing"
+        assert await app.schedules.resume("mail") == info, "a second resume changes nothing"
         await shop.turn(minutes=50)
         await until(lambda: ran == ["ann"])
         assert (await app.schedules.get("mail")).run_count == 1
 
 
-async def test_a_pause_can_be_explained_afterwards(app: App, send: Any) -> None:
+async def test_pausing_again_replaces_the_reason(app: App, send: Any) -> None:
     await app.schedules.put("mail", send.s("ann"), timedelta(hours=1))
     await app.schedules.pause("mail")
     assert (await app.schedules.pause("mail", "on second thoughts")).reason.startswith("on second thoughts")
@@ -162,14 +166,14 @@ async def test_a_pause_can_be_explained_afterwards(app: App, send: Any) -> None:
 @pytest.mark.parametrize(
     ("reason", "shown"), [("\ud800 \x00 ü", "\\ud800 \x00 ü"), (5, "5"), ("x" * 100_000, "x" * 100_000)]
 )
-async def test_any_reason_is_kept(app: App, send: Any, reason: Any, shown: str) -> None:
+async def test_a_pause_keeps_any_reason(app: App, send: Any, reason: Any, shown: str) -> None:
     await app.schedules.put("mail", send.s("ann"), timedelta(hours=1))
     await app.schedules.pause("mail", reason)
     assert (await app.schedules.get("mail")).reason == f"{shown}; no worker is running"
     assert (await app.schedules.resume("mail")).enabled
 
 
-async def test_run_now(app: App, send: Any, ran: list[Any], shop: Shop) -> None:
+async def test_run_adds_a_task_now(app: App, send: Any, ran: list[Any], shop: Shop) -> None:
     async with app.running():
         before = await app.schedules.put("mail", send.s("ann"), timedelta(hours=1))
         handle = await app.schedules.run("mail")
@@ -182,26 +186,27 @@ async def test_run_now(app: App, send: Any, ran: list[Any], shop: Shop) -> None:
 
 
 @pytest.mark.parametrize(("overlap", "fresh"), [("skip", False), ("allow", True), ("queue", True)])
-async def test_run_now_goes_by_its_overlap(app: App, send: Any, overlap: Any, fresh: bool) -> None:
+async def test_run_now_obeys_overlap(app: App, send: Any, overlap: Any, fresh: bool) -> None:
     await app.schedules.put("mail", send.s("ann"), timedelta(hours=1), overlap=overlap)
-    first, second = await app.schedules.run("mail"), await app.schedules.run("mail")
+    first = await app.schedules.run("mail")
+    second = await app.schedules.run("mail")
     assert (first.added, second.added) == (True, fresh)
     assert (first.uuid == second.uuid) is not fresh
 
 
-async def test_delete(app: App, send: Any, shop: Shop) -> None:
+async def test_a_deleted_schedule_is_gone_but_its_tasks_remain(app: App, send: Any, shop: Shop) -> None:
     await app.schedules.put("mail", send.s("ann"), timedelta(hours=1))
     handle = await app.schedules.run("mail")
     await app.schedules.delete("mail")
     assert await app.schedules.list() == []
-    assert (await handle.info()).state == "ready", "what it has added stays"
+    assert (await handle.info()).state == "ready", "its task remains"
     with pytest.raises(TaskNotFound, match="no schedule 'mail'; there are: none"):
         await app.schedules.delete("mail")
     fresh = await app.schedules.put("mail", send.s("ann"), timedelta(hours=1))
     assert fresh.run_count == 0
 
 
-async def test_what_is_not_there(app: App, send: Any) -> None:
+async def test_operations_on_an_unknown_schedule_raise(app: App, send: Any) -> None:
     await app.schedules.put("mail", send.s("ann"), timedelta(hours=1))
     schedules = app.schedules
     for verb in (schedules.get, schedules.pause, schedules.resume, schedules.run, schedules.delete, schedules.plan):
@@ -209,7 +214,7 @@ async def test_what_is_not_there(app: App, send: Any) -> None:
             await verb("male")
 
 
-def test_for_sync_code(app: App, send: Any, ran: list[Any]) -> None:
+def test_sync_code_has_the_same_operations(app: App, send: Any, ran: list[Any]) -> None:
     schedules = app.sync.schedules
     info = schedules.put("mail", send.s("ann"), "0 8 * * *", tz="Europe/Berlin")
     assert schedules.get("mail") == info
@@ -223,7 +228,7 @@ def test_for_sync_code(app: App, send: Any, ran: list[Any]) -> None:
     assert schedules.list() == []
 
 
-async def test_a_scheduler_of_consumers_has_them_too(clock: ManualClock) -> None:
+async def test_a_scheduler_has_schedules_for_its_consumers(clock: ManualClock) -> None:
     work = Work()
     async with running(work, clock=clock) as scheduler:
         info = await scheduler.schedules.put("mail", work.produce({"n": 1}), timedelta(hours=1), overlap="allow")
@@ -237,9 +242,10 @@ async def test_a_scheduler_of_consumers_has_them_too(clock: ManualClock) -> None
         assert (await scheduler.schedules.get("far")).reason == "no worker that runs knows its source 'elsewhere'"
 
 
-async def test_a_consumer_of_an_app(app: App) -> None:
+async def test_a_consumer_of_an_app_can_be_scheduled(app: App) -> None:
     class Loud(BaseTaskConsumer):
-        name, priority = "loud", 9
+        name = "loud"
+        priority = 9
 
         async def consume(self, task: Task) -> None: ...
 
@@ -248,7 +254,7 @@ async def test_a_consumer_of_an_app(app: App) -> None:
     assert (info.source, info.options["priority"]) == ("loud", 9)
 
 
-# -- what cannot be
+# -- refused schedules
 
 
 @pytest.mark.parametrize(
@@ -276,7 +282,9 @@ async def test_a_consumer_of_an_app(app: App) -> None:
         ("s", CronSchedule("@daily", args={"to": "x"}), {}, r"schedule 'mail': the arguments are those of the call"),
     ],
 )
-async def test_refused(app: App, send: Any, call: str, schedule: object, options: Any, told: str) -> None:
+async def test_wrong_schedules_are_refused_by_put(
+    app: App, send: Any, call: str, schedule: object, options: Any, told: str
+) -> None:
     calls: dict[str, Any] = {"s": send.s("ann"), "function": send, "text": "send", "late": send.options(after=1).s("a")}
     with pytest.raises(BadSchedule, match=told):
         await app.schedules.put("mail", calls[call], schedule, **options)
@@ -284,7 +292,7 @@ async def test_refused(app: App, send: Any, call: str, schedule: object, options
 
 
 @pytest.mark.parametrize("name", ["", "a b", "a/b", "x" * 201, 5])
-async def test_bad_names(app: App, send: Any, name: Any) -> None:
+async def test_wrong_schedule_names_are_refused(app: App, send: Any, name: Any) -> None:
     with pytest.raises(BadSchedule, match="name of the schedule"):
         await app.schedules.put(name, send.s("ann"), "@daily")
 
@@ -292,7 +300,7 @@ async def test_bad_names(app: App, send: Any, name: Any) -> None:
 # -- plan
 
 
-async def test_plan_of_all(app: App, send: Any) -> None:
+async def test_plan_lists_the_windows_of_all_schedules(app: App, send: Any) -> None:
     await app.schedules.put("a", send.s("ann"), timedelta(hours=8))
     await app.schedules.put("b", send.s("bob"), "0 8,20 * * *")
     await app.schedules.put("c", send.s("cy"), "@hourly")
@@ -305,7 +313,7 @@ async def test_plan_of_all(app: App, send: Any) -> None:
     assert [run.at.hour for run in await app.schedules.plan("c", hours=2)] == [1, 2], "as if it went on"
 
 
-async def test_plan_begins_with_what_is_late(app: App, send: Any, shop: Shop) -> None:
+async def test_plan_begins_with_late_windows(app: App, send: Any, shop: Shop) -> None:
     await app.schedules.put("latest", send.s("ann"), timedelta(hours=1))
     await app.schedules.put("all", send.s("ann"), timedelta(hours=1), catch_up="all")
     await shop.turn(minutes=190)
@@ -315,7 +323,7 @@ async def test_plan_begins_with_what_is_late(app: App, send: Any, shop: Shop) ->
     assert [run.at.hour for run in await app.schedules.plan("all", hours=1)] == [4]
 
 
-async def test_plan_where_clocks_change(app: App, send: Any, shop: Shop) -> None:
+async def test_plan_marks_windows_at_clock_changes(app: App, send: Any, shop: Shop) -> None:
     async def marks(name: str, hours: float) -> list[tuple[str, str]]:
         return [(f"{run.wall:%d %H:%M %Z}", run.mark) for run in await app.schedules.plan(name, hours=hours)]
 
@@ -343,7 +351,7 @@ async def test_plan_shows_the_jitter(app: App, send: Any, shop: Shop) -> None:
     assert info.schedule_at == run.due
 
 
-async def test_load(app: App, send: Any, shop: Shop) -> None:
+async def test_load_counts_windows_per_hour(app: App, send: Any, shop: Shop) -> None:
     await shop.turn(minutes=10)  # ten past midnight
     await app.schedules.put("fast", send.s("ann"), IntervalSchedule(0.001, end=BEGIN + 2 * HOUR))
     await app.schedules.put("half", send.s("ann"), "*/30 * * * *")
@@ -360,10 +368,10 @@ async def test_load(app: App, send: Any, shop: Shop) -> None:
     assert (await load())[8:11] == [2, 3, 2]
 
 
-# -- what cannot be read
+# -- unreadable schedules
 
 
-async def test_one_that_cannot_be_read_is_shown_paused_and_deleted(app: App, send: Any) -> None:
+async def test_an_unreadable_schedule_can_be_listed_paused_and_deleted(app: App, send: Any) -> None:
     await app.schedules.put("good", send.s("ann"), timedelta(hours=1))
     await app.schedules.put("bad", send.s("ann"), timedelta(hours=1))
     await app.schedules.put("odd", send.s("ann"), timedelta(hours=1))

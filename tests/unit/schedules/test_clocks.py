@@ -1,4 +1,4 @@
-"""Schedules and clocks that are put right, ahead or back."""
+"""Schedules when the wall clock is set ahead or back."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.unit.schedules.ticks import hours, ticking
 
 
 class Jumping(ManualClock):
-    """Its wall clock may have jumped; the monotonic one does not know."""
+    """A clock whose wall clock may have jumped, unlike its monotonic one."""
 
     jumped = 0.0
 
@@ -27,16 +27,16 @@ def clock() -> Jumping:
     return Jumping()
 
 
-async def test_a_wall_clock_that_jumps_ahead(
+async def test_windows_are_due_by_the_clock_of_the_store(
     shop: Shop, clock: Jumping, app: App, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """SQLite goes by it, and a worker judges windows by the store's moment, not by its own."""
+    """SQLite uses the wall clock, which jumps ahead; a memory store the monotonic one."""
     nominal = ticking(app, CronSchedule("0 * * * *"))
     async with app.running():
-        await shop.looked()  # before and after: else nobody could tell that it has jumped
+        await shop.looked()  # a turn before and one after the jump, so that the worker notices it
         clock.jumped = 3 * 3_600_000.0 + 600_000
         await shop.looked()
-        if app.runtime.store.traits.synchronous:  # memory goes by the monotonic clock: nothing is due
+        if app.runtime.store.traits.synchronous:  # by the monotonic clock nothing is due
             assert nominal == []
             return
         await until(lambda: nominal == hours(3))
@@ -44,7 +44,7 @@ async def test_a_wall_clock_that_jumps_ahead(
         assert worker is not None
         turns = worker.turns
         await shop.looked()
-        assert worker.turns - turns < 10, "it does not look again and again"
+        assert worker.turns - turns < 10, "the worker does not turn in a loop"
         info = await app.schedules.get("tick")
         assert (info.next_run, dict(info.skipped)) == (BEGIN + 4 * HOUR, {"grace": 2})
     steps = [message for message in caplog.messages if message.startswith("[clock]")]
@@ -53,9 +53,11 @@ async def test_a_wall_clock_that_jumps_ahead(
 
 
 @pytest.mark.parametrize("jumped", [-3_600_000.0, 3_600_000.0])
-async def test_a_jump_neither_delays_nor_hastens_in_memory(shop: Shop, clock: Jumping, app: App, jumped: float) -> None:
+async def test_a_clock_jump_moves_no_window_in_a_memory_store(
+    shop: Shop, clock: Jumping, app: App, jumped: float
+) -> None:
     if not app.runtime.store.traits.synchronous:
-        pytest.skip("a file goes by the wall clock, which its processes share")
+        pytest.skip("a file uses the wall clock, which its processes share")
     nominal = ticking(app, CronSchedule("0 * * * *"))
     async with app.running():
         clock.jumped = jumped
@@ -86,7 +88,7 @@ async def test_a_clock_that_is_put_back_fires_nothing_twice(shop: Shop, app: App
     assert nominal == hours(1, 2, 3, 4)
 
 
-async def test_put_back_while_nobody_was_there(shop: Shop, app: App) -> None:
+async def test_a_clock_put_back_during_downtime_fires_nothing_twice(shop: Shop, app: App) -> None:
     nominal = ticking(app, CronSchedule("0 * * * *"))
     async with app.running():
         await shop.turn(hours=1)

@@ -1,4 +1,4 @@
-"""Cron against a naive daemon that wakes every minute (or second), looks at the wall clock and compares."""
+"""Cron against a naive daemon that compares the wall clock with the expression at every minute or second."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ import pytest
 from onthedot.errors import BadSchedule
 from onthedot.schedules.cron import Cron, cached_cron, parse_daily, parse_zone, zone_name
 
-MINUTE, SECOND = timedelta(minutes=1), timedelta(seconds=1)
+MINUTE = timedelta(minutes=1)
+SECOND = timedelta(seconds=1)
 TELLING = (
     "Europe/Berlin",  # 02:00 → 03:00
     "America/New_York",
@@ -37,7 +38,7 @@ TELLING = (
 
 @dataclass(frozen=True)
 class Sample:
-    """An expression, and what it means, made together: no second parser."""
+    """An expression and its meaning, generated together, so that no second parser is needed."""
 
     text: str
     seconds: frozenset[int]
@@ -71,7 +72,8 @@ def numbers(rand: random.Random, low: int, high: int, star: float) -> tuple[str,
             last = rand.randint(first, high)
             return f"{first}-{last}", frozenset(range(first, last + 1))
         case 1:
-            first, step = rand.randint(low, high), rand.randint(1, 10)
+            first = rand.randint(low, high)
+            step = rand.randint(1, 10)
             last = rand.randint(first, high)
             return f"{first}-{last}/{step}", frozenset(range(first, last + 1, step))
         case _:
@@ -83,9 +85,10 @@ def sample(rand: random.Random, around: datetime, seconds: bool = False) -> Samp
     second_text, second_set = numbers(rand, 0, 59, 0.2) if seconds else ("0", frozenset({0}))
     minute_text, minute_set = numbers(rand, 0, 59, 0.3)
     hour_text, hour_set = numbers(rand, 0, 23, 0.4)
-    if rand.random() < 0.5:  # near the change, where it hurts
+    if rand.random() < 0.5:  # near the change of the clock
         hour = rand.choice((around.hour - 1, around.hour, around.hour + 1)) % 24
-        hour_text, hour_set = str(hour), frozenset({hour})
+        hour_text = str(hour)
+        hour_set = frozenset({hour})
     day_text, weekday_text, day = days(rand, around.date())
     fields = [minute_text, hour_text, day_text, "*", weekday_text]
     text = " ".join([second_text, *fields] if seconds else fields)
@@ -93,7 +96,8 @@ def sample(rand: random.Random, around: datetime, seconds: bool = False) -> Samp
 
 
 def days(rand: random.Random, near: date) -> tuple[str, str, Callable[[date], bool]]:
-    day, weekday = near.day, near.isoweekday()
+    day = near.day
+    weekday = near.isoweekday()
     match rand.randrange(8):
         case 0:
             return str(day), "?", lambda d: d.day == day
@@ -118,16 +122,17 @@ def nearest(month: date, day: int) -> date | None:
 
 
 def daemon(expression: Sample, zone: ZoneInfo, start: datetime, end: datetime, tick: timedelta) -> list[datetime]:
-    """Every moment at which a daemon fires that looks at the clock on the wall at each tick."""
+    """Every moment at which a daemon fires that reads the wall clock at each tick."""
     fired: list[datetime] = []
-    moment, highest = start, start.astimezone(zone).replace(tzinfo=None) - tick
+    moment = start
+    highest = start.astimezone(zone).replace(tzinfo=None) - tick
     while moment <= end:
         wall = moment.astimezone(zone).replace(tzinfo=None)
         if expression.starred:
             due = expression.matches(wall)
         else:
             due = False
-            while highest < wall:  # ordinarily one step; many after a gap; none while the clock repeats itself
+            while highest < wall:  # usually one step; many after a gap; none in a repeated hour
                 highest += tick
                 due = due or expression.matches(highest)
         if due:
@@ -138,10 +143,12 @@ def daemon(expression: Sample, zone: ZoneInfo, start: datetime, end: datetime, t
 
 def changes(zone: ZoneInfo, first: int, last: int) -> Iterator[datetime]:
     day = timedelta(days=1)
-    moment, end = datetime(first, 1, 1, tzinfo=UTC), datetime(last, 1, 1, tzinfo=UTC)
+    moment = datetime(first, 1, 1, tzinfo=UTC)
+    end = datetime(last, 1, 1, tzinfo=UTC)
     while moment < end:
         if moment.astimezone(zone).utcoffset() != (moment + day).astimezone(zone).utcoffset():
-            low, high = moment, moment + day
+            low = moment
+            high = moment + day
             while high - low > SECOND:
                 middle = low + (high - low) // SECOND // 2 * SECOND
                 same = middle.astimezone(zone).utcoffset() == low.astimezone(zone).utcoffset()
@@ -156,8 +163,9 @@ def compare(rand: random.Random, zone: str, change: datetime, seconds: bool = Fa
     expression = sample(rand, rand.choice((change - SECOND, change)).astimezone(info), seconds)
     fired = daemon(expression, info, change - span, change + span, tick)
     cron = Cron(expression.text, zone)
-    # The daemon knows nothing of times that were repeated before its start: who asks, asks a while later.
-    early, end = change - 0.7 * span, change + span
+    # The daemon does not know times that were repeated before its start, so the comparison begins later.
+    early = change - 0.7 * span
+    end = change + span
     asked = [early, *(change + timedelta(seconds=s) for s in (-7200, -3600, -1, 0, 1, 1800, 3600, 7199))]
     asked += [change + rand.uniform(-0.6, 1) * span for _ in range(12)]
     asked += [moment for moment in rand.sample(fired, min(len(fired), 20)) if moment > early]
@@ -170,7 +178,7 @@ def compare(rand: random.Random, zone: str, change: datetime, seconds: bool = Fa
 
 
 @pytest.mark.parametrize("zone", TELLING)
-def test_agrees_with_a_naive_daemon_where_clocks_change(zone: str) -> None:
+def test_cron_agrees_with_a_naive_daemon_at_clock_changes(zone: str) -> None:
     rand = random.Random(zone)
     found = list(changes(ZoneInfo(zone), 2005, 2030))
     for change in rand.sample(found, min(12, len(found))):
@@ -181,7 +189,7 @@ def test_agrees_with_a_naive_daemon_where_clocks_change(zone: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize("part", range(20))
-def test_agrees_with_a_naive_daemon_in_all_zones(part: int) -> None:
+def test_cron_agrees_with_a_naive_daemon_in_all_zones(part: int) -> None:
     for zone in sorted(available_timezones())[part::20]:
         rand = random.Random(zone)
         found = list(changes(ZoneInfo(zone), 2020, 2030))
@@ -191,8 +199,9 @@ def test_agrees_with_a_naive_daemon_in_all_zones(part: int) -> None:
 
 
 def firings(expr: str, after: str, count: int = 3, tz: str = "UTC") -> list[str]:
-    """As wall-clock times with their offset."""
-    cron, moment = Cron(expr, tz), datetime.fromisoformat(after)
+    """The next firings as wall-clock times with their offset."""
+    cron = Cron(expr, tz)
+    moment = datetime.fromisoformat(after)
     said = []
     for _ in range(count):
         found = cron.next_after(moment)
@@ -203,7 +212,8 @@ def firings(expr: str, after: str, count: int = 3, tz: str = "UTC") -> list[str]
     return said
 
 
-BERLIN_SPRING, BERLIN_AUTUMN = "2026-03-28T12:00+01:00", "2026-10-25T00:59+02:00"
+BERLIN_SPRING = "2026-03-28T12:00+01:00"
+BERLIN_AUTUMN = "2026-10-25T00:59+02:00"
 
 
 @pytest.mark.parametrize(
@@ -230,12 +240,13 @@ BERLIN_SPRING, BERLIN_AUTUMN = "2026-03-28T12:00+01:00", "2026-10-25T00:59+02:00
         ("59 * * * *", "2026-10-25T02:59+02:00", ["2026-10-25T02:59:00+01:00", "2026-10-25T03:59:00+01:00"]),
     ],
 )
-def test_when_clocks_change(expr: str, after: str, wanted: list[str]) -> None:
+def test_firings_at_clock_changes(expr: str, after: str, wanted: list[str]) -> None:
     assert firings(expr, after, len(wanted), "Europe/Berlin") == wanted
 
 
-def test_starred_hours_have_no_hole_and_no_double() -> None:
-    cron, moment = Cron("*/15 * * * *", "Australia/Lord_Howe"), datetime(2026, 4, 4, tzinfo=UTC)
+def test_starred_hours_fire_in_every_hour_once() -> None:
+    cron = Cron("*/15 * * * *", "Australia/Lord_Howe")
+    moment = datetime(2026, 4, 4, tzinfo=UTC)
     for _ in range(200):
         found = cron.next_after(moment)
         assert found == moment + timedelta(minutes=15)
@@ -305,7 +316,7 @@ def test_starred_hours_have_no_hole_and_no_double() -> None:
         ("0 0 ? 2 MON#5", "2044-02-29T00:00"),
     ],
 )
-def test_reads(expr: str, wanted: str) -> None:
+def test_expressions_fire_as_they_read(expr: str, wanted: str) -> None:
     assert Cron(expr).next_after(datetime(2026, 8, 1, 10, 0, 0, tzinfo=UTC)) == datetime.fromisoformat(
         wanted + "+00:00"
     )
@@ -363,29 +374,30 @@ def test_reads(expr: str, wanted: str) -> None:
         (None, "NoneType"),
     ],
 )
-def test_refuses(expr: str, said: str) -> None:
+def test_malformed_expressions_are_refused(expr: str, said: str) -> None:
     with pytest.raises(BadSchedule, match=said):
         Cron(expr)
 
 
-def test_is_strictly_later_whatever_the_fraction() -> None:
-    cron, noon = Cron("0 12 * * *"), datetime(2026, 8, 1, 12, tzinfo=UTC)
+def test_the_next_firing_is_strictly_later() -> None:
+    cron = Cron("0 12 * * *")
+    noon = datetime(2026, 8, 1, 12, tzinfo=UTC)
     assert cron.next_after(noon - timedelta(microseconds=1)) == noon
     assert cron.next_after(noon) == noon + timedelta(days=1)
     assert cron.next_after(noon + timedelta(microseconds=1)) == noon + timedelta(days=1)
 
 
-def test_ends_with_the_calendar() -> None:
+def test_cron_ends_with_the_calendar() -> None:
     assert Cron("@yearly", "Asia/Tokyo").next_after(datetime.max.replace(tzinfo=UTC)) is None
     assert Cron("@yearly").next_after(datetime(9999, 6, 1, tzinfo=UTC)) is None
 
 
-def test_takes_aware_moments_only() -> None:
+def test_cron_refuses_naive_moments() -> None:
     with pytest.raises(ValueError, match="time zone"):
         Cron("@daily").next_after(datetime(2026, 1, 1))  # noqa: DTZ001
 
 
-def test_zones() -> None:
+def test_zones_are_read_by_name() -> None:
     assert parse_zone("utc") is UTC
     assert zone_name(ZoneInfo("Asia/Tokyo")) == "Asia/Tokyo"
     for bad in ("Mars/Phobos", "", "../etc/passwd", "Europe", "a\0b"):
@@ -398,7 +410,7 @@ def test_zones() -> None:
     assert repr(cached_cron("@daily", "Asia/Tokyo")) == "Cron('@daily', 'Asia/Tokyo')"
 
 
-def test_times_of_day() -> None:
+def test_times_of_day_and_weekdays_become_cron_expressions() -> None:
     assert parse_daily(time(3, 0, 5), None) == ("03:00:05", None, "5 0 3 * * *")
     assert parse_daily("23:59:00", ["Sunday", 0])[:2] == ("23:59", ("mon", "sun"))
     assert parse_daily("0:00", "fri-mon")[1] == ("mon", "fri", "sat", "sun")

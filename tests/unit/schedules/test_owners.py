@@ -1,4 +1,4 @@
-"""Who owns a schedule: code, matched by its name at every start, or data; and what is left when its code is gone."""
+"""Schedules owned by code, matched by name at every start, or by data; and orphans, whose code is gone."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ async def test_unchanged_code_changes_nothing(shop: Shop) -> None:
 
 
 @pytest.mark.parametrize("now", [IntervalSchedule(7200), CronSchedule("30 2 * * *"), IntervalSchedule(3600, grace=5)])
-async def test_changed_code_takes_over_with_a_fresh_next_run(shop: Shop, now: Any) -> None:
+async def test_changed_code_replaces_the_rule_with_a_fresh_next_run(shop: Shop, now: Any) -> None:
     first = shop.app()
     declare(first, IntervalSchedule(3600))
     async with first.running():
@@ -67,7 +67,9 @@ async def test_changed_code_takes_over_with_a_fresh_next_run(shop: Shop, now: An
     ("options", "shown"),
     [({"priority": 9}, ("priority", 9)), ({"tags": ("eu",)}, ("tags", ["eu"])), ({"expires": 9}, ("expires", 9))],
 )
-async def test_other_options_are_stored_and_move_nothing(shop: Shop, options: Any, shown: tuple[str, Any]) -> None:
+async def test_changed_options_are_stored_and_keep_the_next_run(
+    shop: Shop, options: Any, shown: tuple[str, Any]
+) -> None:
     first = shop.app()
     declare(first, IntervalSchedule(3600))
     await start_and_stop(first)
@@ -83,7 +85,7 @@ async def test_other_options_are_stored_and_move_nothing(shop: Shop, options: An
         assert (task.priority, list(task.tags)) == (options.get("priority", 5), [*options.get("tags", ())])
 
 
-async def test_no_write_where_nothing_has_changed(shop: Shop) -> None:
+async def test_a_start_with_unchanged_code_writes_nothing(shop: Shop) -> None:
     app = shop.app()
     declare(app, IntervalSchedule(3600))
     await start_and_stop(app)
@@ -110,8 +112,9 @@ async def test_a_grid_of_thirds_does_not_drift(app: App, shop: Shop) -> None:
 # -- orphans
 
 
-async def test_code_that_is_gone_leaves_an_orphan(shop: Shop) -> None:
-    old, new = shop.app(), shop.app()
+async def test_removed_code_leaves_an_orphaned_schedule(shop: Shop) -> None:
+    old = shop.app()
+    new = shop.app()
     ran = declare(old, IntervalSchedule(3600))
     declare(new, IntervalSchedule(1800), name="other")
     async with new.running():
@@ -124,7 +127,7 @@ async def test_code_that_is_gone_leaves_an_orphan(shop: Shop) -> None:
         await until(lambda: new.sync.schedules.get("other").run_count)
         assert (await new.schedules.get("tick")).next_run == BEGIN + HOUR, "not fired, and kept"
         assert [run.name for run in await new.schedules.plan(hours=0.5)] == ["other"]
-        async with old.running():  # it comes back: what was missed goes by catch_up
+        async with old.running():  # the code is back: catch_up applies to the missed windows
             await until(lambda: len(ran) == 1)
             assert not (await new.schedules.get("tick")).orphan
     info = await new.schedules.get("tick")
@@ -132,7 +135,8 @@ async def test_code_that_is_gone_leaves_an_orphan(shop: Shop) -> None:
 
 
 async def test_an_orphan_can_be_deleted(shop: Shop) -> None:
-    old, new = shop.app(), shop.app()
+    old = shop.app()
+    new = shop.app()
     declare(old, IntervalSchedule(3600))
     by_code = "schedule 'tick' is declared by code and would come back .*: take it out of the code, or pause it"
     async with old.running():
@@ -140,21 +144,22 @@ async def test_an_orphan_can_be_deleted(shop: Shop) -> None:
             with pytest.raises(BadSchedule, match=by_code):
                 await app.schedules.delete("tick")
     with pytest.raises(BadSchedule, match=by_code):
-        await old.schedules.delete("tick")  # nobody runs, but it would come back
+        await old.schedules.delete("tick")  # no worker runs, but this code would declare it again
     await new.schedules.delete("tick")
     assert await new.schedules.list() == []
 
 
-async def test_declared_and_gone_while_running(clock: ManualClock) -> None:
-    """A consumer that is registered later fires, and one that is unregistered does so no more."""
+async def test_a_schedule_declared_while_running_becomes_an_orphan_when_removed(clock: ManualClock) -> None:
+    """A consumer registered while running fires; after it is unregistered it does not."""
 
     class Ticks(Work):
         schedule = IntervalSchedule(3600)
 
-    scheduler, ticks = scheduler_of(), Ticks("ticks")
+    scheduler = scheduler_of()
+    ticks = Ticks("ticks")
 
     async def shown() -> bool | None:
-        """Is it an orphan? None: it is not there."""
+        """Whether it is an orphan; None if it does not exist."""
         return next((info.orphan for info in await scheduler.schedules.list()), None)
 
     async def becomes(orphan: bool) -> None:
@@ -180,8 +185,11 @@ async def test_declared_and_gone_while_running(clock: ManualClock) -> None:
 # -- another process, without the code
 
 
-async def test_others_pause_resume_and_run_what_code_declares(shop: Shop, caplog: pytest.LogCaptureFixture) -> None:
-    worker, operator = shop.app(), shop.app()
+async def test_a_process_without_the_code_can_pause_resume_and_run(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    worker = shop.app()
+    operator = shop.app()
     ran = declare(worker, IntervalSchedule(3600))
     async with worker.running():
         await operator.schedules.pause("tick", "by hand")
@@ -197,7 +205,7 @@ async def test_others_pause_resume_and_run_what_code_declares(shop: Shop, caplog
     assert caplog.messages == ["[skipped] schedule tick: paused (2 windows)"]
 
 
-async def test_a_pause_outlives_every_restart(shop: Shop) -> None:
+async def test_a_pause_survives_restarts(shop: Shop) -> None:
     for _ in range(3):
         app = shop.app()
         ran = declare(app, IntervalSchedule(3600))
@@ -208,9 +216,10 @@ async def test_a_pause_outlives_every_restart(shop: Shop) -> None:
         assert ran == []
 
 
-async def test_a_rule_of_ones_own(shop: Shop) -> None:
-    """Whoever has no code of it can pause and run it, and says clearly what it cannot do."""
-    worker, operator = shop.app(), shop.app()
+async def test_a_custom_rule_fires_where_its_code_is_known(shop: Shop) -> None:
+    """A process without the code can pause and run it, and reports what it cannot do."""
+    worker = shop.app()
+    operator = shop.app()
     ran = declare(worker, Odd())
     elsewhere = "schedule 'tick' has a rule of its own, and its code is not here.*app.schedules."
     async with worker.running():
@@ -249,9 +258,10 @@ async def test_a_rule_of_ones_own(shop: Shop) -> None:
         await until(lambda: len(ran) == 2)
 
 
-async def test_a_rule_of_ones_own_is_the_same_after_a_restart(shop: Shop) -> None:
-    """Although it is another object, at another address: its missed windows are its own."""
-    first, second = shop.app(), shop.app()
+async def test_a_custom_rule_is_unchanged_after_a_restart(shop: Shop) -> None:
+    """Its address differs after a restart, but it is the same rule, so missed windows are caught up."""
+    first = shop.app()
+    second = shop.app()
     declare(first, Odd())
     await start_and_stop(first)
     await shop.turn(hours=4)
@@ -266,8 +276,9 @@ async def test_a_rule_of_ones_own_is_the_same_after_a_restart(shop: Shop) -> Non
 # -- code and data
 
 
-async def test_what_code_declares_is_not_put(shop: Shop, send: Any) -> None:
-    old, new = shop.app(), shop.app()
+async def test_put_refuses_the_name_of_a_declared_schedule(shop: Shop, send: Any) -> None:
+    old = shop.app()
+    new = shop.app()
     declare(old, IntervalSchedule(3600))
     declared = "schedule 'tick' is declared by code: change it there, or take another name"
     with pytest.raises(BadSchedule, match=declared):
@@ -277,7 +288,9 @@ async def test_what_code_declares_is_not_put(shop: Shop, send: Any) -> None:
         await new.schedules.put("tick", send.s("ann"), "@daily")
 
 
-async def test_code_takes_over_what_was_data(shop: Shop, send: Any, caplog: pytest.LogCaptureFixture) -> None:
+async def test_a_declaration_replaces_a_schedule_put_as_data(
+    shop: Shop, send: Any, caplog: pytest.LogCaptureFixture
+) -> None:
     app = shop.app()
     await app.schedules.put("tick", send.s("ann"), "@daily")
     caplog.set_level(logging.WARNING)
@@ -288,9 +301,10 @@ async def test_code_takes_over_what_was_data(shop: Shop, send: Any, caplog: pyte
     assert caplog.messages == ["schedule tick was put at run time; code declares it now"]
 
 
-async def test_data_is_fired_by_whoever_is_there(shop: Shop) -> None:
-    """Its task then waits for somebody who knows it; `reason` says so."""
-    knows, fires = shop.app(), shop.app()
+async def test_a_schedule_put_as_data_is_fired_by_any_worker(shop: Shop) -> None:
+    """The task waits for a worker that knows its source; `reason` says so."""
+    knows = shop.app()
+    fires = shop.app()
     ran: list[str] = []
 
     @knows.task
@@ -309,9 +323,10 @@ async def test_data_is_fired_by_whoever_is_there(shop: Shop) -> None:
             assert (await fires.schedules.get("mail")).reason == ""
 
 
-async def test_two_versions_at_once(shop: Shop) -> None:
-    """While a deploy rolls, the rule that was declared last holds, whoever fires."""
-    old, new = shop.app(), shop.app()
+async def test_two_code_versions_fire_each_window_once(shop: Shop) -> None:
+    """During a rolling deploy, the rule declared last applies, whichever version fires."""
+    old = shop.app()
+    new = shop.app()
     declare(old, IntervalSchedule(3600))
     declare(new, CronSchedule("30 * * * *"))
     async with old.running():
@@ -322,7 +337,7 @@ async def test_two_versions_at_once(shop: Shop) -> None:
         assert (info.last_run, info.next_run) == (BEGIN + 0.5 * HOUR, BEGIN + 1.5 * HOUR)
 
 
-async def test_code_mends_what_cannot_be_read(shop: Shop) -> None:
+async def test_a_declaration_repairs_an_unreadable_schedule(shop: Shop) -> None:
     app = shop.app()
     declare(app, IntervalSchedule(3600))
     await start_and_stop(app)
@@ -338,7 +353,7 @@ async def test_code_mends_what_cannot_be_read(shop: Shop) -> None:
     assert (info.rule, info.next_run, info.run_count) == ("every 1 h", BEGIN + 1.5 * HOUR, 7)
 
 
-async def test_fired_so_often_that_nobody_can_edit_it(shop: Shop) -> None:
+async def test_an_edit_that_always_loses_raises_store_busy(shop: Shop) -> None:
     app = shop.app()
     declare(app, IntervalSchedule(3600))
     await start_and_stop(app)
@@ -353,5 +368,5 @@ async def test_fired_so_often_that_nobody_can_edit_it(shop: Shop) -> None:
         await app.schedules.pause("tick")
 
 
-def test_a_clock_to_trust() -> None:
+def test_a_manual_clock_starts_in_2026() -> None:
     assert datetime(2026, 1, 1, tzinfo=UTC) == BEGIN == ManualClock().moment()

@@ -1,4 +1,4 @@
-"""Schedules that cannot be fired, and what changes between due and fire."""
+"""Schedules that cannot be fired, and changes between due and fire."""
 
 from __future__ import annotations
 
@@ -23,11 +23,11 @@ async def start(app: App) -> None:
         pass
 
 
-# -- what cannot be fired does not stop the others
+# -- schedules that cannot be fired
 
 
 class Broken:
-    """A rule of one's own with a mistake in it that shows later."""
+    """A custom rule whose second answer raises."""
 
     def next_after(self, moment: datetime) -> datetime:
         if moment > BEGIN:
@@ -35,7 +35,9 @@ class Broken:
         return BEGIN + HOUR
 
 
-async def test_one_that_cannot_be_read(shop: Shop, app: App, caplog: pytest.LogCaptureFixture) -> None:
+async def test_an_unreadable_schedule_does_not_stop_the_others(
+    shop: Shop, app: App, caplog: pytest.LogCaptureFixture
+) -> None:
     @app.schedule(Broken())
     async def moon() -> None: ...
 
@@ -65,13 +67,13 @@ async def test_one_that_cannot_be_read(shop: Shop, app: App, caplog: pytest.LogC
         + told_of(told, "bytes"),
         "schedule moon cannot be fired: the moon is not in the almanac",
         "schedule zone cannot be fired: " + told_of(told, "zone"),
-    ], "once each"
+    ], "one line each"
     assert all(each.exc_info for each in told)
 
 
-async def test_a_rule_that_fails_at_once(shop: Shop, app: App, caplog: pytest.LogCaptureFixture) -> None:
-    """It stops a start, where somebody looks, and not a worker that runs."""
-
+async def test_a_rule_that_raises_fails_a_start_but_not_a_running_worker(
+    shop: Shop, app: App, caplog: pytest.LogCaptureFixture
+) -> None:
     class Never:
         def next_after(self, moment: datetime) -> datetime:
             raise RuntimeError("no almanac")
@@ -99,7 +101,7 @@ def told_of(records: Sequence[logging.LogRecord], name: str) -> str:
 # -- between due and fire
 
 
-async def test_a_pause_between_due_and_fire(shop: Shop, app: App) -> None:
+async def test_a_pause_between_due_and_fire_prevents_the_run(shop: Shop, app: App) -> None:
     refused: list[str] = []
 
     async def pause(fire: FireRequest) -> None:
@@ -118,7 +120,7 @@ async def test_a_pause_between_due_and_fire(shop: Shop, app: App) -> None:
         assert (info.enabled, info.run_count, info.next_run) == (False, 0, BEGIN + HOUR)
 
 
-async def test_an_edit_between_due_and_fire(shop: Shop, app: App) -> None:
+async def test_an_edit_between_due_and_fire_takes_effect(shop: Shop, app: App) -> None:
     edited: list[str] = []
 
     @app.task

@@ -42,7 +42,7 @@ def moments(zone: tzinfo) -> st.SearchStrategy[datetime]:
 
 
 class Fridays:
-    """A rule of one's own."""
+    """A custom rule."""
 
     def next_after(self, moment: datetime) -> datetime | None:
         day = moment.astimezone(UTC).replace(hour=9, minute=0, second=0, microsecond=0)
@@ -71,7 +71,7 @@ ALL: list[ScheduleRule] = [
 
 
 @given(st.sampled_from(ALL), moments(BERLIN))
-def test_the_next_time_is_aware_strictly_later_and_skips_nothing(schedule: ScheduleRule, moment: datetime) -> None:
+def test_the_next_window_is_aware_strictly_later_and_skips_none(schedule: ScheduleRule, moment: datetime) -> None:
     found = schedule.next_after(moment)
     if found is not None:
         assert found.tzinfo is UTC
@@ -85,7 +85,7 @@ def test_naive_moments_are_refused(schedule: ScheduleRule) -> None:
         schedule.next_after(NAIVE)
 
 
-def test_intervals_stay_on_their_grid() -> None:
+def test_intervals_do_not_drift() -> None:
     every = IntervalSchedule(interval=0.1).with_anchor(NOW)
     assert every.with_anchor(after(5)) is every
     moment: datetime | None = NOW
@@ -106,11 +106,11 @@ def test_an_interval_with_a_start_begins_there() -> None:
     assert (every.start, every.end, every.jitter, every.immediately) == (NOW, after(120), 5, True)
 
 
-def test_an_interval_that_knows_no_grid_begins_at_the_moment() -> None:
+def test_an_interval_without_anchor_begins_at_the_moment() -> None:
     assert IntervalSchedule(timedelta(minutes=1)).next_after(NOW) == after(60)
 
 
-def test_the_first_run() -> None:
+def test_the_first_run_of_each_kind_of_schedule() -> None:
     every = IntervalSchedule(60)
     assert first_run(every.with_anchor(NOW), NOW) == after(60)
     assert first_run(IntervalSchedule(60, immediately=True).with_anchor(NOW), NOW) == NOW
@@ -124,12 +124,12 @@ def test_the_first_run() -> None:
     assert first_run(OnceSchedule(after(-61)), NOW) is None
 
 
-def test_immediately_is_the_first_of_the_grid() -> None:
+def test_immediately_is_the_first_window() -> None:
     every = IntervalSchedule(60, immediately=True).with_anchor(NOW)
     assert [every.next_after(after(s)) for s in (-1, 0)] == [NOW, after(60)]
 
 
-def test_the_zone_is_the_apps_unless_named() -> None:
+def test_a_schedule_uses_the_zone_of_the_app_unless_it_names_one() -> None:
     assert CronSchedule("0 3 * * *").in_zone("Asia/Tokyo") == CronSchedule("0 3 * * *", "Asia/Tokyo")
     assert CronSchedule("0 3 * * *", BERLIN).in_zone("Asia/Tokyo").tz == "Europe/Berlin"
     assert DailySchedule("03:00").in_zone(BERLIN).tz == "Europe/Berlin"
@@ -139,13 +139,13 @@ def test_the_zone_is_the_apps_unless_named() -> None:
         assert schedule.in_zone("Asia/Tokyo") is schedule
 
 
-def test_days_follow_the_wall_clock() -> None:
+def test_daily_schedules_follow_the_wall_clock() -> None:
     nightly = DailySchedule("02:30", tz="Europe/Berlin")
     assert nightly.next_after(datetime(2026, 3, 28, 12, tzinfo=UTC)) == datetime(2026, 3, 29, 1, tzinfo=UTC)  # the gap
     assert nightly.next_after(datetime(2026, 10, 25, 0, 30, tzinfo=UTC)) == datetime(2026, 10, 26, 1, 30, tzinfo=UTC)
 
 
-def test_start_and_end_belong_to_it() -> None:
+def test_start_and_end_are_inclusive() -> None:
     noon = datetime(2026, 8, 2, 12, tzinfo=UTC)
     for rule in (CronSchedule("0 12 * * *", start=noon, end=noon), DailySchedule("12:00", start=noon, end=noon)):
         assert rule.next_after(NOW) == noon
@@ -164,12 +164,12 @@ def test_start_and_end_belong_to_it() -> None:
         (CronSchedule("@daily"), CronSchedule("@daily", "Europe/Berlin")),
     ],
 )
-def test_what_stands_for_a_schedule(value: object, wanted: ScheduleRule) -> None:
+def test_every_form_becomes_a_schedule(value: object, wanted: ScheduleRule) -> None:
     assert as_schedule(value, "Europe/Berlin") == wanted
 
 
 @pytest.mark.parametrize("value", [5, 2.5, None, True, object(), Fridays, date(2026, 1, 1), ["@daily"], b"@daily"])
-def test_what_does_not(value: object) -> None:
+def test_other_types_are_not_schedules(value: object) -> None:
     with pytest.raises(BadSchedule, match=r"cron str, a timedelta, a time of day, an aware datetime, .*next_after"):
         as_schedule(value)
 
@@ -181,7 +181,7 @@ def test_a_naive_datetime_is_also_a_value_error() -> None:
                 make(NAIVE)
 
 
-def test_a_rule_of_ones_own_brings_its_options() -> None:
+def test_a_custom_rule_brings_its_options() -> None:
     class Busy(Fridays):
         overlap = "queue"
         args = {"x": 1}  # noqa: RUF012
@@ -197,7 +197,7 @@ def test_a_rule_of_ones_own_brings_its_options() -> None:
 
 
 @pytest.mark.parametrize("answer", [lambda m: m, lambda m: m - timedelta(1), NAIVE, "soon"])
-def test_a_rule_of_ones_own_is_held_to_its_promise(answer: object) -> None:
+def test_the_answers_of_a_custom_rule_are_checked(answer: object) -> None:
     with pytest.raises(BadSchedule, match="next_after"):
         RuleSchedule(Says(answer)).next_after(NOW)
 
@@ -239,12 +239,12 @@ def call(*args: object, **keywords: object) -> Call:
         (OnceSchedule, call(NOW, end=after(-1)), "never comes"),
     ],
 )
-def test_refused_at_construction(kind: Any, said: Call, message: str) -> None:
+def test_wrong_schedules_are_refused_when_created(kind: Any, said: Call, message: str) -> None:
     with pytest.raises(BadSchedule, match=message):
         kind(*said[0], **said[1])
 
 
-def test_schedules_are_values() -> None:
+def test_equal_schedules_compare_and_hash_equal() -> None:
     args = {"a": [1]}
     one = CronSchedule("@daily", args=args, grace=timedelta(minutes=1))
     args["b"] = [2]
@@ -257,19 +257,19 @@ def test_schedules_are_values() -> None:
 
 
 @pytest.mark.parametrize("schedule", ALL[:-1])
-def test_data_goes_there_and_back(schedule: ScheduleRule) -> None:
+def test_a_schedule_survives_conversion_to_data(schedule: ScheduleRule) -> None:
     data = json.loads(json.dumps(to_data(schedule)))
     assert from_data(data) == schedule
     assert to_data(from_data(data)) == data
 
 
-def test_data_says_only_what_was_said() -> None:
+def test_data_leaves_out_defaults() -> None:
     assert to_data(IntervalSchedule(5, grace=60)) == {"type": "interval", "interval": 5}
     assert to_data(DailySchedule("3:00", weekdays=[0])) == {"type": "daily", "at": "03:00", "weekdays": ["mon"]}
     assert from_data({"type": "cron", "expr": "@daily"}, {"x": 1}) == CronSchedule("@daily", args={"x": 1})
 
 
-def test_data_that_cannot_be_read() -> None:
+def test_malformed_data_is_refused() -> None:
     for bad in ({}, {"type": "lunar"}, {"type": "cron"}, {"type": "cron", "expr": "x"}, {"type": "interval", "new": 1}):
         with pytest.raises(BadSchedule, match="stored schedule"):
             from_data(bad)
@@ -285,19 +285,19 @@ HOURLY = CronSchedule("@hourly")
     [
         (-1, "latest", [], 0),
         (0, "none", [0], 0),
-        (60, "none", [0], 0),  # up to the grace it is on time
+        (60, "none", [0], 0),  # within the grace it is on time
         (61, "none", [], 1),
         (61, "latest", [0], 0),
         (61, "all", [0], 0),
         (3 * 3600 + 61, "latest", [3], 3),
         (3 * 3600 + 61, "none", [], 4),
         (3 * 3600 + 61, "all", [0, 1, 2, 3], 0),
-        (3 * 3600 + 60, "latest", [3], 3),  # the newest is on time: it stands for those missed
+        (3 * 3600 + 60, "latest", [3], 3),  # the newest is on time, so no missed one runs
         (3 * 3600 + 60, "none", [3], 3),
         (3 * 3600 + 60, "all", [0, 1, 2, 3], 0),
     ],
 )
-def test_windows(late: float, catch_up: CatchUp, run: list[int], skipped: int) -> None:
+def test_catch_up_and_grace_choose_the_windows(late: float, catch_up: CatchUp, run: list[int], skipped: int) -> None:
     plan = due_windows(HOURLY, NOW, after(late), catch_up, 60)
     assert [window.hour - NOW.hour for window in plan.run] == run
     assert plan.skipped == skipped
@@ -310,8 +310,10 @@ def test_every_window_on_time_runs() -> None:
     assert (plan.skipped, plan.next_at) == (2, after(6))
 
 
-def test_all_comes_in_portions() -> None:
-    every, next_at, seen = IntervalSchedule(1).with_anchor(NOW), after(1), list[datetime]()
+def test_catch_up_all_runs_in_bounded_portions() -> None:
+    every = IntervalSchedule(1).with_anchor(NOW)
+    next_at = after(1)
+    seen = list[datetime]()
     while True:
         plan = due_windows(every, next_at, after(2500.5), "all")
         assert len(plan.run) <= MAX_WINDOWS
@@ -326,7 +328,7 @@ def test_all_comes_in_portions() -> None:
 
 @pytest.mark.parametrize("rule", [IntervalSchedule(0.001).with_anchor(NOW), CronSchedule("* * * * * *")])
 @pytest.mark.parametrize("catch_up", ["latest", "none"])
-def test_a_year_away_is_not_walked_through(rule: ScheduleRule, catch_up: CatchUp) -> None:
+def test_a_year_of_windows_is_decided_quickly(rule: ScheduleRule, catch_up: CatchUp) -> None:
     asked = 0
 
     class Counted:
@@ -347,7 +349,7 @@ def test_a_year_away_is_not_walked_through(rule: ScheduleRule, catch_up: CatchUp
         assert exact.skipped + len(exact.run) == 366 * 86_400_000 - 999
 
 
-def test_the_end_of_a_schedule_is_the_end() -> None:
+def test_no_window_comes_after_the_end() -> None:
     every = IntervalSchedule(60, end=after(150)).with_anchor(NOW)
     assert due_windows(every, after(60), after(1000), "latest") == ([after(120)], 1, None)
     assert due_windows(every, after(60), after(1000), "none") == ([], 2, None)
@@ -363,11 +365,11 @@ def test_the_end_of_a_schedule_is_the_end() -> None:
     catch_up=st.sampled_from(["latest", "all", "none"]),
     grace=st.integers(0, 600),
 )
-def test_windows_as_walked_one_by_one(rule: Rule, begin: datetime, late: int, catch_up: CatchUp, grace: int) -> None:
+def test_windows_agree_with_a_naive_walk(rule: Rule, begin: datetime, late: int, catch_up: CatchUp, grace: int) -> None:
     next_at = rule.next_after(begin)
     if next_at is None:
         return
-    next_at = from_ms(to_ms(next_at))  # as a store gives it back
+    next_at = from_ms(to_ms(next_at))  # rounded, as a store returns it
     now = next_at + timedelta(seconds=late)
     windows: list[datetime] = []
     at: datetime | None = next_at
@@ -386,7 +388,7 @@ def test_windows_as_walked_one_by_one(rule: Rule, begin: datetime, late: int, ca
         assert plan.skipped == len(windows) - len(run)
 
 
-def test_jitter_is_the_same_for_everybody_and_spread() -> None:
+def test_jitter_is_deterministic_and_spread() -> None:
     found = [jitter_ms("report", ms, 30) for ms in range(1000)]
     assert found == [jitter_ms("report", ms, timedelta(seconds=30)) for ms in range(1000)]
     assert 0 <= min(found) < 500
@@ -395,7 +397,7 @@ def test_jitter_is_the_same_for_everybody_and_spread() -> None:
     assert jitter_ms("report", 5, 0) == 0
 
 
-def test_the_uuid_of_a_window() -> None:
+def test_the_uuid_of_a_window_is_deterministic_and_ordered() -> None:
     made = {nominal_uuid(name, ms) for name in ("a", "b", "ä/\udcff") for ms in range(0, 10**6, 1000)}
     assert len(made) == 3000
     one = nominal_uuid("a", to_ms(NOW))

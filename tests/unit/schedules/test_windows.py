@@ -1,4 +1,4 @@
-"""Which windows run, which do not, and what is said of those: on every store, through stops."""
+"""Which windows run and which are skipped and reported, across restarts."""
 
 from __future__ import annotations
 
@@ -18,14 +18,14 @@ from tests.unit.schedules.conftest import Shop
 from tests.unit.schedules.test_api import BEGIN, HOUR
 from tests.unit.schedules.ticks import hours, ticking, watch
 
-# -- nobody was there
+# -- downtime
 
 
 @pytest.mark.parametrize(
     ("catch_up", "ran", "skipped"),
     [("latest", [3], {"grace": 2}), ("all", [1, 2, 3], {}), ("none", [], {"grace": 3})],
 )
-async def test_three_hours_and_ten_minutes_down(
+async def test_catch_up_after_three_hours_and_ten_minutes_of_downtime(
     shop: Shop, app: App, catch_up: Any, ran: list[int], skipped: dict[str, int]
 ) -> None:
     nominal = ticking(app, CronSchedule("0 * * * *", catch_up=catch_up))
@@ -43,9 +43,11 @@ async def test_three_hours_and_ten_minutes_down(
     assert nominal == hours(*ran, 4)
 
 
-async def test_all_that_was_missed_runs_one_at_a_time(shop: Shop, app: App) -> None:
-    """Also where a window that comes while a run is alive is skipped: what was missed is not overlapping anything."""
-    inside, most, gate = 0, 0, asyncio.Event()
+async def test_missed_windows_run_one_at_a_time(shop: Shop, app: App) -> None:
+    """Also with overlap="skip": missed windows do not overlap a run."""
+    inside = 0
+    most = 0
+    gate = asyncio.Event()
 
     async def wait() -> None:
         nonlocal inside, most
@@ -78,8 +80,8 @@ async def test_a_task_with_a_lane_of_its_own_keeps_it(shop: Shop, app: App) -> N
     assert {task.lane for task in (await app.find(source="tick")).tasks} == {"@bank"}
 
 
-async def test_thousands_of_windows(shop: Shop, app: App) -> None:
-    """At most so many a firing, in order, none twice and none left out."""
+async def test_thousands_of_missed_windows_all_run(shop: Shop, app: App) -> None:
+    """In bounded portions, in order, none twice and none left out."""
     nominal = ticking(app, IntervalSchedule(60, catch_up="all", overlap="allow", grace=0))
     async with app.running():
         pass
@@ -94,7 +96,7 @@ async def test_thousands_of_windows(shop: Shop, app: App) -> None:
     assert (info.run_count, info.next_run) == (2500, BEGIN + timedelta(minutes=2501))
 
 
-async def test_years_of_windows_that_do_not_run(shop: Shop, app: App) -> None:
+async def test_years_of_missed_windows_are_skipped_quickly(shop: Shop, app: App) -> None:
     nominal = ticking(app, IntervalSchedule(0.001))
     async with app.running():
         pass
@@ -107,7 +109,7 @@ async def test_years_of_windows_that_do_not_run(shop: Shop, app: App) -> None:
 
 
 @pytest.mark.parametrize(("late", "ran"), [(60, 1), (60.001, 0)])
-async def test_grace(shop: Shop, app: App, late: float, ran: int) -> None:
+async def test_a_window_within_its_grace_runs(shop: Shop, app: App, late: float, ran: int) -> None:
     ticking(app, CronSchedule("0 * * * *", catch_up="none", grace=60))
     async with app.running():
         pass
@@ -121,8 +123,9 @@ async def test_grace(shop: Shop, app: App, late: float, ran: int) -> None:
 # -- bounds
 
 
-async def test_start_and_end(shop: Shop, app: App) -> None:
-    start, end = BEGIN + 2 * HOUR, BEGIN + 4 * HOUR
+async def test_a_schedule_fires_from_start_to_end(shop: Shop, app: App) -> None:
+    start = BEGIN + 2 * HOUR
+    end = BEGIN + 4 * HOUR
     nominal = ticking(app, CronSchedule("0 * * * *", start=start, end=end, overlap="allow"))
     async with app.running():
         for _ in range(6):
@@ -135,8 +138,8 @@ async def test_start_and_end(shop: Shop, app: App) -> None:
     assert nominal == hours(2, 3, 4)
 
 
-async def test_once(shop: Shop) -> None:
-    """When it is over, it is over: also for a worker that starts and declares it once more."""
+async def test_a_once_schedule_fires_once(shop: Shop) -> None:
+    """A worker that starts later and declares it again does not fire it again."""
     nominal: list[datetime] = []
     for _ in range(3):
         app = shop.app()
@@ -150,7 +153,7 @@ async def test_once(shop: Shop) -> None:
     assert nominal == hours(1)
 
 
-async def test_once_while_nobody_was_there(shop: Shop, app: App) -> None:
+async def test_a_once_schedule_missed_during_downtime_is_caught_up(shop: Shop, app: App) -> None:
     nominal = ticking(app, OnceSchedule(BEGIN + HOUR))
     async with app.running():
         pass
@@ -159,7 +162,7 @@ async def test_once_while_nobody_was_there(shop: Shop, app: App) -> None:
         await until(lambda: nominal == hours(1))
 
 
-async def test_immediately(shop: Shop) -> None:
+async def test_immediately_fires_when_first_stored(shop: Shop) -> None:
     nominal: list[datetime] = []
     for number in range(3):
         app = shop.app()
@@ -175,8 +178,8 @@ async def test_immediately(shop: Shop) -> None:
         await until(lambda: mine == hours(1))
 
 
-async def test_jitter(shop: Shop, app: App) -> None:
-    """A window starts later, by the same for everybody; the nominal times stay on their grid."""
+async def test_jitter_delays_each_window(shop: Shop, app: App) -> None:
+    """The delay of a window is the same in every process; nominal times do not move."""
     began: list[datetime] = []
     nominal = ticking(app, IntervalSchedule(3600, jitter=600), lambda: _note(began, shop.clock))
     async with app.running():
@@ -199,7 +202,7 @@ async def _note(moments: list[datetime], clock: ManualClock) -> None:
 # -- overlap
 
 
-async def test_skips_are_counted(shop: Shop, app: App) -> None:
+async def test_skipped_windows_are_counted(shop: Shop, app: App) -> None:
     gate = asyncio.Event()
     nominal = ticking(app, IntervalSchedule(3600), gate.wait)
     async with app.running():
@@ -213,8 +216,10 @@ async def test_skips_are_counted(shop: Shop, app: App) -> None:
     assert nominal == hours(1)
 
 
-async def test_a_run_that_is_not_kept_was_no_skip(shop: Shop, app: App, caplog: pytest.LogCaptureFixture) -> None:
-    """keep=0: it may be gone before anybody looks whether it was added."""
+async def test_a_run_without_retention_is_not_counted_as_skipped(
+    shop: Shop, app: App, caplog: pytest.LogCaptureFixture
+) -> None:
+    """With keep=0 the task may be gone before the firer checks whether it was added."""
     nominal = ticking(app, IntervalSchedule(3600), keep=0)
     gone_at_once(app.runtime.store, nominal)
     async with app.running():
@@ -227,7 +232,7 @@ async def test_a_run_that_is_not_kept_was_no_skip(shop: Shop, app: App, caplog: 
 
 
 def gone_at_once(store: Store, nominal: list[datetime]) -> None:
-    """As another process would have it, that is faster than the one that fired."""
+    """Simulates another process that ends the task before the firer checks."""
     get = store.get
 
     async def nothing(uuids: Sequence[str]) -> Any:
@@ -236,9 +241,10 @@ def gone_at_once(store: Store, nominal: list[datetime]) -> None:
     store.get = nothing  # type: ignore[method-assign]
 
 
-async def test_a_run_that_waits_for_its_retry_lets_the_next_one_go(shop: Shop, app: App) -> None:
-    """overlap="queue" is about running: never two at once. While one waits for its retry, none runs."""
-    inside, most = 0, 0
+async def test_a_run_that_waits_for_its_retry_does_not_block_the_next(shop: Shop, app: App) -> None:
+    """overlap="queue" means never two running at once; a task that waits for its retry does not run."""
+    inside = 0
+    most = 0
     ran: list[tuple[float, int]] = []
 
     @app.schedule(IntervalSchedule(3600, overlap="queue"), max_retries=1)

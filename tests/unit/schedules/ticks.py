@@ -1,4 +1,4 @@
-"""A task on a schedule that notes when it ran."""
+"""A scheduled task that records its runs."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from tests.unit.schedules.test_api import BEGIN, HOUR
 
 
 def ticking(app: App, schedule: object, do: Callable[[], Any] | None = None, **options: Any) -> list[datetime]:
-    """Notes the nominal time of each run."""
+    """Records the nominal time of each run."""
     nominal: list[datetime] = []
 
     @app.task(name="tick", schedule=schedule, **options)
@@ -30,7 +30,7 @@ def hours(*numbers: float) -> list[datetime]:
 
 
 def watch(store: Store, seen: Callable[[FireRequest], object]) -> None:
-    """Every firing, before it happens."""
+    """Calls back before every firing."""
     fire = store.fire
 
     async def watched(fires: Sequence[FireRequest]) -> Sequence[bool]:

@@ -28,13 +28,14 @@ def main() -> None:
     parser.add_argument("--samples", type=int, default=100_000)
     parser.add_argument("--no-changes", action="store_true", help="only the samples")
     parser.add_argument("--day", default=date.today().isoformat(), help="draws the samples")  # noqa: DTZ011
-    said = parser.parse_args()
-    year, began = int(said.day[:4]), time.monotonic()
-    work = [] if said.no_changes else list(changes(year))
-    with get_context("spawn").Pool(said.jobs) as pool:
+    options = parser.parse_args()
+    year = int(options.day[:4])
+    began = time.monotonic()
+    work = [] if options.no_changes else list(changes(year))
+    with get_context("spawn").Pool(options.jobs) as pool:
         minutes = 0
-        for number, asked in enumerate(pool.imap_unordered(sweep.around, work, chunksize=8), 1):
-            minutes += asked
+        for number, checked in enumerate(pool.imap_unordered(sweep.around, work, chunksize=8), 1):
+            minutes += checked
             if number % 500 == 0:
                 print(f"… {number} of {len(work)} changes", file=sys.stderr, flush=True)
         print(
@@ -44,7 +45,8 @@ def main() -> None:
         )
         began = time.monotonic()
         portions = [
-            (f"{said.day} {n}", year, min(_PORTION, said.samples - n)) for n in range(0, said.samples, _PORTION)
+            (f"{options.day} {n}", year, min(_PORTION, options.samples - n))
+            for n in range(0, options.samples, _PORTION)
         ]
         kinds = sum(pool.imap_unordered(sweep.samples, portions), Counter[str]())
     shown = ", ".join(f"{kinds[kind]:,} {kind}" for kind in ("fired", "later", "never"))
@@ -52,8 +54,9 @@ def main() -> None:
 
 
 def changes(year: int) -> Iterator[sweep.Change]:
-    """Each with its expressions, in turn, so that all of them are used alike."""
-    telling, once = drawing.TELLING, set(sweep.distinct(year).values())
+    """Changes with their expressions, in rotation, so that all expressions are used equally."""
+    telling = drawing.TELLING
+    once = set(sweep.distinct(year).values())
     number = 0
     for zone in drawing.zones():
         for change in drawing.changes(zone, year):

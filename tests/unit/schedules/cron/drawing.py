@@ -1,4 +1,4 @@
-"""Expressions, zones and moments, drawn at random: every form that can be written, most of them near where it hurts."""
+"""Random expressions, zones and moments: every form of syntax, and mostly moments near a change of the clocks."""
 
 from __future__ import annotations
 
@@ -8,11 +8,12 @@ from datetime import UTC, datetime, timedelta
 from functools import cache
 from zoneinfo import ZoneInfo, available_timezones
 
-DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
+DAY = timedelta(days=1)
+SECOND = timedelta(seconds=1)
 YEARS = 5  # before and after the day of the test
 MONTHS = ("JAN", "FEB", "MAR", "APR", "MAY", "JUN", "JUL", "AUG", "SEP", "OCT", "NOV", "DEC")
 WEEKDAYS = ("SUN", "MON", "TUE", "WED", "THU", "FRI", "SAT")
-TELLING = (  # each looks different from the others where an hour repeats or is missing
+TELLING = (  # they behave differently where an hour repeats or is missing
     "*/15 * * * *",
     "30 * * * *",
     "*/20 0-23 * * *",
@@ -44,10 +45,11 @@ def changes(zone: str, year: int) -> tuple[datetime, ...]:
 
 
 def _changes(zone: ZoneInfo, moment: datetime, end: datetime) -> Iterator[datetime]:
-    """No zone changes its clocks twice on a day."""
+    """By bisection: no zone changes its clocks twice on a day."""
     before = moment.astimezone(zone).utcoffset()
     while moment < end:
-        low, high = moment, moment + DAY
+        low = moment
+        high = moment + DAY
         after = high.astimezone(zone).utcoffset()
         if before != after:
             while high - low > SECOND:
@@ -55,7 +57,8 @@ def _changes(zone: ZoneInfo, moment: datetime, end: datetime) -> Iterator[dateti
                 same = middle.astimezone(zone).utcoffset() == before
                 low, high = (middle, high) if same else (low, middle)
             yield high.replace(microsecond=0)
-        moment, before = moment + DAY, after
+        moment = moment + DAY
+        before = after
 
 
 def expression(dice: random.Random) -> str:

@@ -1,4 +1,4 @@
-"""When a cron expression fires, found by looking at the clock on the wall at every minute. Slow, and easy to believe.
+"""When a cron expression fires, found by reading the wall clock at every minute: slow, and easy to check.
 
 It shares nothing with ``onthedot.cron``: it has a reader of its own, and no arithmetic with offsets. It walks over UTC,
 asks the zone what its clocks show, and applies the rules as they are written:
@@ -17,14 +17,15 @@ from datetime import UTC, date, datetime, timedelta
 from typing import NamedTuple
 from zoneinfo import ZoneInfo
 
-MINUTE, DAY = timedelta(minutes=1), timedelta(days=1)
+MINUTE = timedelta(minutes=1)
+DAY = timedelta(days=1)
 MONTHS = {"JAN": 1, "FEB": 2, "MAR": 3, "APR": 4, "MAY": 5, "JUN": 6, "JUL": 7, "AUG": 8, "SEP": 9, "OCT": 10,
           "NOV": 11, "DEC": 12}  # fmt: skip
 WEEKDAYS = {"SUN": 0, "MON": 1, "TUE": 2, "WED": 3, "THU": 4, "FRI": 5, "SAT": 6}
 
 
 class Expression:
-    """What an expression says, as plain sets and a question about dates."""
+    """An expression as plain sets and a predicate for dates."""
 
     def __init__(self, text: str) -> None:
         fields = text.upper().split()
@@ -37,7 +38,7 @@ class Expression:
         self._days: dict[date, bool] = {}
 
     def on(self, day: date) -> bool:
-        """Does it fire on this date at all?"""
+        """Whether it fires on this date at all."""
         if day not in self._days:
             by_day = any(day_matches(term, day) for term in self._day.split(","))
             by_weekday = any(weekday_matches(term, day) for term in self._weekday.split(","))
@@ -47,7 +48,7 @@ class Expression:
         return self._days[day]
 
     def at(self, wall: datetime) -> bool:
-        """Does it fire within this minute of the clock on the wall?"""
+        """Whether it fires within this minute of the wall clock."""
         return wall.minute in self.minutes and wall.hour in self.hours and self.on(wall.date())
 
 
@@ -102,19 +103,21 @@ def weekday_matches(term: str, day: date) -> bool:
 
 class Minute(NamedTuple):
     moment: datetime  # in UTC
-    wall: datetime  # what the clocks show then
+    wall: datetime  # what the wall clock shows
     again: bool  # for the second time
-    skipped: list[datetime]  # what they would have shown just before, and did not
+    skipped: list[datetime]  # wall times that were missing just before
 
 
 def minutes(zone: ZoneInfo, start: datetime, end: datetime) -> Iterator[Minute]:
-    moment, before = start, (start - MINUTE).astimezone(zone).replace(tzinfo=None)
+    moment = start
+    before = (start - MINUTE).astimezone(zone).replace(tzinfo=None)
     while moment < end:
         local = moment.astimezone(zone)
         wall = local.replace(tzinfo=None)
         skipped = [before + n * MINUTE for n in range(1, (wall - before) // MINUTE)]
         yield Minute(moment, wall, local.fold == 1, skipped)
-        moment, before = moment + MINUTE, wall
+        moment = moment + MINUTE
+        before = wall
 
 
 def fires(expression: Expression, minute: Minute) -> list[datetime]:
@@ -128,7 +131,7 @@ def fires(expression: Expression, minute: Minute) -> list[datetime]:
 
 
 def next_after(text: str, zone: ZoneInfo, after: datetime, most: timedelta) -> datetime | None:
-    """The first firing later than a moment; None: not within this time."""
+    """The first firing later than a moment; None if there is none within this time."""
     expression = Expression(text)
     moment = after.astimezone(UTC).replace(second=0, microsecond=0)
     end = after + most
@@ -144,7 +147,8 @@ def next_after(text: str, zone: ZoneInfo, after: datetime, most: timedelta) -> d
 
 
 def quiet(expression: Expression, zone: ZoneInfo, start: datetime, end: datetime) -> bool:
-    """Touches no date that is wanted, and no change of the clocks: then a day need not be walked minute by minute."""
-    before, after = (start - MINUTE).astimezone(zone), end.astimezone(zone)
+    """Whether a span has no matching date and no change of the clocks, so that it can be skipped."""
+    before = (start - MINUTE).astimezone(zone)
+    after = end.astimezone(zone)
     dates = {before.date(), before.date() + DAY, after.date()}
     return before.utcoffset() == after.utcoffset() and not any(expression.on(each) for each in dates)

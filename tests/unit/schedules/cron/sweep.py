@@ -1,4 +1,4 @@
-"""Comparing ``onthedot.cron`` with the oracle: all minutes around changes of the clocks, and random samples."""
+"""Compares `onthedot.schedules.cron` with the oracle: all minutes around clock changes, and random samples."""
 
 from __future__ import annotations
 
@@ -15,12 +15,12 @@ from tests.unit.schedules.cron import drawing, oracle
 from tests.unit.schedules.cron.oracle import DAY, MINUTE
 
 AROUND = timedelta(hours=48)
-BEYOND = timedelta(hours=26)  # so that what fires daily is also found after the last minute that is asked about
-FAR = timedelta(days=70)  # how far the oracle looks ahead of a sample
+BEYOND = timedelta(hours=26)  # so that a daily firing is found after the last minute, too
+FAR = timedelta(days=70)  # how far the oracle searches from a sample
 
 
 Change = tuple[str, datetime, list[str]]
-"""A zone, the moment at which its clocks change, and the expressions to ask with."""
+"""A zone, a change of its clocks, and the expressions to compare there."""
 
 
 def around(change: Change) -> int:
@@ -28,13 +28,17 @@ def around(change: Change) -> int:
 
 
 def every_minute(zone: str, change: datetime, expressions: Sequence[str]) -> int:
-    """Asks at every minute within 48 h of a change; answers how many times."""
-    info, start, end = ZoneInfo(zone), change - AROUND, change + AROUND
+    """Compares at every minute within 48 h of a change; returns the number of comparisons."""
+    info = ZoneInfo(zone)
+    start = change - AROUND
+    end = change + AROUND
     minutes = list(oracle.minutes(info, start, end + BEYOND))
     for text in expressions:
-        expression, cron = oracle.Expression(text), Cron(text, zone)
+        expression = oracle.Expression(text)
+        cron = Cron(text, zone)
         fired = [moment for minute in minutes for moment in oracle.fires(expression, minute)]
-        place, asked = 0, start
+        place = 0
+        asked = start
         while asked <= end:
             while place < len(fired) and fired[place] <= asked:
                 place += 1
@@ -45,15 +49,16 @@ def every_minute(zone: str, change: datetime, expressions: Sequence[str]) -> int
 
 
 def samples(portion: tuple[str, int, int]) -> Counter[str]:
-    """So many as drawn by a seed around a year, and what they were."""
+    """Compares so many random samples of a seed around a year; returns their kinds."""
     seed, year, count = portion
     dice = random.Random(seed)
     return Counter(sample(dice, year) for _ in range(count))
 
 
 def sample(dice: random.Random, year: int) -> str:
-    """Compares one; answers with what it was: fired, later (than the oracle looked) or never."""
-    zone, text = dice.choice(drawing.zones()), drawing.expression(dice)
+    """Compares one sample; returns its kind: fired, later (than the oracle searched) or never."""
+    zone = dice.choice(drawing.zones())
+    text = drawing.expression(dice)
     after = drawing.moment(dice, zone, year)
     try:
         cron = Cron(text, zone)
@@ -65,9 +70,10 @@ def sample(dice: random.Random, year: int) -> str:
 
 
 def _never(text: str, year: int, error: BadSchedule) -> str:
-    """Refused: then there must be no day for it, whatever the weekdays of a leap day."""
+    """A refused expression must match no day, whatever the weekday of a leap day."""
     assert "never fires" in str(error), f"{text!r}: {error}"
-    days, first = oracle.Expression(text), date(year, 1, 1)
+    days = oracle.Expression(text)
+    first = date(year, 1, 1)
     assert not any(days.on(first + n * DAY) for n in range(41 * 366)), f"{text!r} fires: {error}"
     return "never"
 
@@ -75,16 +81,17 @@ def _never(text: str, year: int, error: BadSchedule) -> str:
 def _compare(
     text: str, zone: str, after: datetime, found: datetime | None, wanted: datetime | None, end: datetime
 ) -> None:
-    """wanted=None: the oracle has seen nothing up to its end."""
+    """wanted=None: the oracle found nothing up to its end."""
     agree = found == wanted if wanted else found is None or found >= end
     assert agree, f"{text!r} in {zone} after {after.isoformat()}: {found}, but the oracle says {wanted}"
 
 
 def distinct(year: int) -> dict[tuple[object, ...], tuple[str, datetime]]:
-    """One zone for each change that differs in its moment, in what it does, or in the changes that are near."""
+    """One zone per change that differs in its moment, its effect, or the changes near it."""
     found: dict[tuple[object, ...], tuple[str, datetime]] = {}
     for zone in drawing.zones():
-        info, all_of_it = ZoneInfo(zone), drawing.changes(zone, year)
+        info = ZoneInfo(zone)
+        all_of_it = drawing.changes(zone, year)
         for change in all_of_it:
             low = bisect_right(all_of_it, change - 4 * DAY)
             near = [each for each in all_of_it[low:] if each <= change + 4 * DAY]

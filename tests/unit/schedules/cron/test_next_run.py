@@ -1,4 +1,4 @@
-"""`next_run` only grows: whatever the expression, the clock and the other schedulers do."""
+"""`next_run` only grows, whatever the expression, the clock and other schedulers do."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ START = datetime(2026, 3, 27, tzinfo=UTC)  # two days later clocks change in Eur
 
 
 class Watched(MemoryStore):
-    """Notes which windows were fired, and from which `next_run` to which."""
+    """Records the fired windows, and each change of `next_run`."""
 
     def __init__(self, clock: ManualClock) -> None:
         super().__init__(clock)
@@ -49,8 +49,8 @@ class Watched(MemoryStore):
     st.sampled_from(["latest", "all", "none"]),
     st.lists(st.integers(-7_200, 36_000), max_size=25),
 )
-def test_it_only_grows(dice: random.Random, zone: str, catch_up: CatchUp, steps: list[int]) -> None:
-    """Two schedulers, one of which always comes second with what it has read before; a clock that also goes back."""
+def test_the_next_run_only_grows(dice: random.Random, zone: str, catch_up: CatchUp, steps: list[int]) -> None:
+    """Two schedulers, one of which always acts on an outdated record, and a clock that also goes back."""
     try:
         rule = CronSchedule(drawing.expression(dice), zone, catch_up=catch_up, overlap="allow")
     except BadSchedule:
@@ -58,7 +58,7 @@ def test_it_only_grows(dice: random.Random, zone: str, catch_up: CatchUp, steps:
     asyncio.run(fire_all(rule, steps))
 
 
-def test_it_does_fire() -> None:
+def test_every_due_window_fires() -> None:
     store = asyncio.run(fire_all(CronSchedule("*/10 * * * *", catch_up="all"), [600, -600, 600, 1200, 59, 541]))
     assert len(store.windows) == 4
     assert len(store.moves) == 3

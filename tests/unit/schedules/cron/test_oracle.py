@@ -1,4 +1,4 @@
-"""A few of the comparisons of ``python -m tests.unit.schedules.cron``: other ones every day, the same ones all day."""
+"""Some comparisons of ``python -m tests.unit.schedules.cron``: new ones every day, the same ones during a day."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ AGAIN = f"ONTHEDOT_CRON_DAY={TODAY} draws it again"
 
 
 @pytest.mark.parametrize("number", range(3))
-def test_every_minute_around_a_change_of_the_clocks(number: int) -> None:
+def test_cron_agrees_with_the_oracle_around_clock_changes(number: int) -> None:
     dice = random.Random(f"{TODAY} {number}")
     found: list[tuple[str, datetime]] = []
     while not found:
@@ -32,14 +32,14 @@ def test_every_minute_around_a_change_of_the_clocks(number: int) -> None:
     assert around((*dice.choice(found), dice.sample(drawing.TELLING, 2))) == 2 * 5761
 
 
-def test_random_samples() -> None:
+def test_cron_agrees_with_the_oracle_on_random_samples() -> None:
     print(AGAIN)
     kinds = samples((TODAY, YEAR, 150))
     assert kinds.total() == 150
     assert kinds["fired"] > 75, "most of them say something"
 
 
-# -- what the oracle itself says, where one can see it
+# -- the oracle itself
 
 
 BERLIN = ZoneInfo("Europe/Berlin")
@@ -48,9 +48,9 @@ BERLIN = ZoneInfo("Europe/Berlin")
 @pytest.mark.parametrize(
     ("text", "after", "wanted"),
     [
-        ("30 2 * * *", "2026-03-28T12:00+01:00", "2026-03-29T03:00+02:00"),  # it is skipped: right after the gap
-        ("30 * * * *", "2026-03-29T01:30+01:00", "2026-03-29T03:30+02:00"),  # just goes on
-        ("30 2 * * *", "2026-10-25T02:30+02:00", "2026-10-26T02:30+01:00"),  # it came the first time round
+        ("30 2 * * *", "2026-03-28T12:00+01:00", "2026-03-29T03:00+02:00"),  # missing: right after the gap
+        ("30 * * * *", "2026-03-29T01:30+01:00", "2026-03-29T03:30+02:00"),  # as usual
+        ("30 2 * * *", "2026-10-25T02:30+02:00", "2026-10-26T02:30+01:00"),  # it fired in the first hour
         ("30 * * * *", "2026-10-25T02:30+02:00", "2026-10-25T02:30+01:00"),  # in both
         ("0 0 13 * 5", "2026-08-01T12:00+02:00", "2026-08-07T00:00+02:00"),  # either
         ("0 0 */2 * 1", "2026-08-01T12:00+02:00", "2026-08-03T00:00+02:00"),  # a star first: both
@@ -59,17 +59,18 @@ BERLIN = ZoneInfo("Europe/Berlin")
         ("30 0 0 * * FRIL", "2026-08-01T12:00+02:00", "2026-08-28T00:00:30+02:00"),
     ],
 )
-def test_the_oracle_in_berlin(text: str, after: str, wanted: str) -> None:
+def test_the_oracle_is_right_in_berlin(text: str, after: str, wanted: str) -> None:
     found = oracle.next_after(text, BERLIN, datetime.fromisoformat(after), timedelta(days=100))
     assert found == datetime.fromisoformat(wanted)
 
 
-def test_the_oracle_finds_what_is_wrong() -> None:
-    """A cron that fires by the wall clock alone, as the daemons of old did."""
+def test_the_oracle_detects_planted_bugs() -> None:
+    """A cron that compares wall times only, as early daemons did."""
 
     class Naive:
         def __init__(self, text: str, zone: str) -> None:
-            self.real, self.zone = Cron(text), ZoneInfo(zone)
+            self.real = Cron(text)
+            self.zone = ZoneInfo(zone)
 
         def next_after(self, moment: datetime) -> datetime | None:
             wall = moment.astimezone(self.zone).replace(tzinfo=UTC)
@@ -92,7 +93,7 @@ def test_the_oracle_finds_what_is_wrong() -> None:
 @settings(deadline=None, max_examples=60)
 @given(st.randoms(use_true_random=False), st.sampled_from(drawing.zones()))
 def test_the_next_run_is_always_later(dice: random.Random, zone: str) -> None:
-    """Whoever goes from run to run never comes to the same twice: a daily task is not launched 32,000 times."""
+    """Going from run to run never reaches the same time twice: otherwise a daily task fires 32,000 times."""
     try:
         cron = Cron(drawing.expression(dice), zone)
     except BadSchedule:
