@@ -25,8 +25,8 @@ class _Kernel(Protocol):
 
 
 @cache
-def _kernel() -> _Kernel | None:
-    """The C library; Python itself has these calls only from 3.13 on."""
+def timerfd_library() -> _Kernel | None:
+    """The C library where it has timerfd, else None; Python itself has these calls only from 3.13 on."""
     if not sys.platform.startswith("linux"):
         return None
     import ctypes
@@ -63,7 +63,7 @@ class PreciseTimer:
         self._set(moment - self._loop.time())
 
     def _set(self, seconds: float) -> None:
-        kernel = _kernel()
+        kernel = timerfd_library()
         if kernel is not None:
             self._fd = kernel.timerfd_create(_CLOCK_MONOTONIC, _FLAGS)
         if kernel is None or self._fd < 0:  # no timerfd, or no descriptor left: as precise as asyncio

@@ -20,50 +20,50 @@ def descriptors() -> int:
     return len(list(Path("/proc/self/fd").iterdir()))
 
 
-async def ring_after(seconds: float) -> float:
+async def lateness(seconds: float) -> float:
     """Milliseconds by which the timer was late."""
-    rang = asyncio.get_running_loop().create_future()
+    fired = asyncio.get_running_loop().create_future()
     began = time.monotonic()
-    PreciseTimer(seconds, lambda: rang.set_result(time.monotonic()))
-    return (await rang - began - seconds) * 1000
+    PreciseTimer(seconds, lambda: fired.set_result(time.monotonic()))
+    return (await fired - began - seconds) * 1000
 
 
 @pytest.mark.parametrize("seconds", [-1, 0, 0.0005, 0.019, 0.021, 0.05])
 async def test_a_precise_timer_is_never_early(seconds: float) -> None:
-    assert await ring_after(seconds) >= 0
+    assert await lateness(seconds) >= 0
 
 
 @linux
 async def test_a_precise_timer_is_more_exact_than_asyncio() -> None:
     async def asyncio_late(seconds: float) -> float:
-        rang = asyncio.get_running_loop().create_future()
+        fired = asyncio.get_running_loop().create_future()
         began = time.monotonic()
-        asyncio.get_running_loop().call_later(seconds, lambda: rang.set_result(time.monotonic()))
-        return (await rang - began - seconds) * 1000
+        asyncio.get_running_loop().call_later(seconds, lambda: fired.set_result(time.monotonic()))
+        return (await fired - began - seconds) * 1000
 
-    ours = []
-    theirs = []
+    precise = []
+    coarse = []
     for step in range(40):
         wait = 0.001 + step * 0.00037
-        ours.append(await ring_after(wait))
-        theirs.append(await asyncio_late(wait))
-    assert statistics.median(ours) < statistics.median(theirs)
+        precise.append(await lateness(wait))
+        coarse.append(await asyncio_late(wait))
+    assert statistics.median(precise) < statistics.median(coarse)
 
 
 @linux
 @pytest.mark.parametrize("seconds", [0.001, 0.03])
 async def test_a_fired_or_cancelled_timer_leaves_no_descriptor(seconds: float) -> None:
     before = descriptors()
-    await ring_after(seconds)
+    await lateness(seconds)
     cancelled = PreciseTimer(seconds, lambda: pytest.fail("it was cancelled"))
     cancelled.cancel()
     cancelled.cancel()
-    await ring_after(seconds + 0.01)
+    await lateness(seconds + 0.01)
     assert descriptors() == before
 
 
 async def test_asyncio_times_where_the_kernel_has_no_timerfd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precise_timer, "_kernel", lambda: None)
-    assert await ring_after(0.03) >= 0
+    monkeypatch.setattr(precise_timer, "timerfd_library", lambda: None)
+    assert await lateness(0.03) >= 0
     PreciseTimer(0.001, lambda: pytest.fail("it was cancelled")).cancel()
     await asyncio.sleep(0.005)
