@@ -35,7 +35,7 @@ class ScheduleDefinition:
         if self.schedule.overlap == "queue" and self.task.lane is not None:
             raise BadSchedule(
                 f"schedule {self.name!r}: overlap='queue' lines its runs up on a lane, and the limits of its task put "
-                f"it on another, {self.task.lane!r}; a task takes one lane: drop those limits, or say overlap='skip'"
+                f"it on another, {self.task.lane!r}; a task takes one lane: drop those limits, or use overlap='skip'"
             )
         if self._needs_lane and self.task.lane is None:
             object.__setattr__(self, "task", replace(self.task, lane=self._lane))

@@ -12,7 +12,7 @@ from typing import Any
 
 import pytest
 
-from onthedot import TaskCancelled, TaskFailed, TaskTimeout
+from onthedot import TaskCancelled, TaskFailed, TaskTimeout, WorkerDied
 from onthedot.executors.processes import Processes, fork_server
 from tests.support.leak_check import descendants
 from tests.support.processes import lives, start_script
@@ -52,7 +52,7 @@ async def test_a_child_that_dies_fails_its_own_task_only(how: str, said: str, tm
         neighbour = await tasks.waits.enqueue(str(tmp_path / "go"))
         assert await (await tasks.dies.enqueue(how, False)).result(SOON) == "second time"
         error = await (await tasks.dies.enqueue(how, True)).exception(SOON)
-        assert isinstance(error, TaskFailed)
+        assert isinstance(error, WorkerDied)
         assert error.error_type == "onthedot.WorkerDied"
         assert said in error.message
         assert error.attempt == 2
