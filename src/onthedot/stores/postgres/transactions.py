@@ -20,7 +20,7 @@ _CONNECTIONS = (
 
 
 @dataclass(frozen=True)
-class Driver:
+class TransactionDriver:
     """A connection of the caller, and the library that it comes from."""
 
     connection: Any
@@ -28,7 +28,7 @@ class Driver:
     kind: str  # asyncpg, psycopg, sqlalchemy
 
     @classmethod
-    def of(cls, connection: object) -> Driver:
+    def of(cls, connection: object) -> TransactionDriver:
         for parent in type(connection).__mro__:
             package = parent.__module__.partition(".")[0]
             name = parent.__name__
@@ -81,7 +81,7 @@ async def _one(result: Awaitable[Any]) -> Any:
 
 def call(connection: object, function: str, request: str) -> Any:
     """On the caller's thread."""
-    driver = Driver.of(connection)
+    driver = TransactionDriver.of(connection)
     if driver.is_async:
         raise StoreRefused("connection=…: this connection is async, so write `await task.options(…).enqueue(…)`")
     try:
@@ -92,7 +92,7 @@ def call(connection: object, function: str, request: str) -> Any:
 
 async def call_awaited(connection: object, function: str, request: str) -> Any:
     """On the caller's event loop. A sync connection is accepted too; it blocks the loop meanwhile."""
-    driver = Driver.of(connection)
+    driver = TransactionDriver.of(connection)
     try:
         answer = driver.call(function, request)
         return (await answer) if driver.is_async else answer
