@@ -12,7 +12,7 @@ import msgspec
 
 from onthedot import App, TaskError
 from onthedot.api.functions import Enqueuer
-from onthedot.cli.options import GlobalOptions, moment, shared
+from onthedot.cli.options import GlobalOptions, moment, store_command
 from onthedot.cli.output import clean, write_json
 from onthedot.cli.target import target, without_password
 from onthedot.errors import suggestion
@@ -24,17 +24,15 @@ from onthedot.supervisor.exit_codes import FAILED, TIMEOUT, CommandError
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", re.DOTALL)
 
 
-@click.command()
+@store_command()
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[K=V | K:=JSON]...")
-@shared("store", "name", "app", "json")
 @click.option("--wait", is_flag=True, help="Wait for its end and print the result.")
 @click.option("--timeout", type=click.FloatRange(0), help="Seconds to --wait at most; then exit code 124.")
 @click.option("--after", type=click.FloatRange(0), help="Due in so many seconds.")
 @click.option("--at", help="Due at this moment: 2026-11-16T09:00, with a zone or in local time.")
 @click.option("--priority", help="1 to 10 (10 first), low, normal or high.")
 @click.option("--unique", metavar="KEY", help="Add nothing while another task with this key is alive.")
-@click.pass_obj
 def add(
     options: GlobalOptions, /, name: str, arguments: tuple[str, ...], wait: bool, timeout: float | None, **more: Any
 ) -> None:  # fmt: skip

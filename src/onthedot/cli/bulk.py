@@ -16,7 +16,7 @@ import click
 
 from onthedot import Rate, StoreError
 from onthedot.cli.interrupt import stop_event
-from onthedot.cli.options import GlobalOptions, filters, shared, task_filter
+from onthedot.cli.options import GlobalOptions, filters, task_filter
 from onthedot.cli.output import Screen, screen, write_json
 from onthedot.cli.target import with_operations
 from onthedot.operations import Operations
@@ -47,8 +47,6 @@ def bulk_options(command: Callable[..., None]) -> Callable[..., None]:
         click.option("--dry-run", is_flag=True, help="Only print how many there are."),
         click.option("--rate", metavar="N/s", help="So many in a time: 50/s, 100/m."),
         click.option("-y", "--yes", is_flag=True, help="Do not ask. In a pipe there is no question."),
-        shared("store", "name", "app", "json"),
-        click.pass_obj,
     )[::-1]:
         command = option(command)
     return command

@@ -13,9 +13,7 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
-import click
-
-from onthedot.cli.options import GlobalOptions, shared
+from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.output import screen, write_json
 from onthedot.cli.target import target, with_operations, without_password
 from onthedot.errors import OnTheDotError, StoreError, StoreUnavailable
@@ -34,9 +32,7 @@ _FIXED = ((3, 51, 3), (3, 50, 7), (3, 44, 6))  # SQLite releases without the WAL
 _NETWORK = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs")
 
 
-@click.command()
-@shared("store", "name", "app", "json")
-@click.pass_obj
+@store_command()
 def doctor(options: GlobalOptions) -> None:
     """Check this machine, the store and the workers. Exit code 1: something is wrong; 3: no store."""
     findings = list(_machine())

@@ -6,16 +6,14 @@ from datetime import datetime
 
 import click
 
-from onthedot.cli.options import GlobalOptions, shared, time_ago
+from onthedot.cli.options import GlobalOptions, store_command, time_ago
 from onthedot.cli.output import clean, screen, write_json
 from onthedot.cli.target import with_operations
 
 
-@click.command()
+@store_command()
 @click.option("--since", callback=time_ago, help="Failed since: 30m, 1h, 7d, or a moment.")
 @click.option("--source", help="Of this source.")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def failed(options: GlobalOptions, since: datetime | None, source: str | None) -> None:
     """Failed tasks, grouped by error: same source, type, line of code, and message up to numbers and names in it."""
     groups = with_operations(options, lambda operations: operations.failures(since, source))

@@ -72,6 +72,17 @@ def shared(*names: str) -> Callable[[F], F]:
     return decorate
 
 
+def store_command(name: str | None = None) -> Callable[[Callable[..., None]], click.Command]:
+    """Make a command that works on a store: it has the shared options, and gets the `GlobalOptions` first."""
+
+    def decorate(function: Callable[..., None]) -> click.Command:
+        command = click.command(name)(click.pass_obj(function))
+        command.params += click.command()(shared(*_SHARED)(lambda: None)).params
+        return command
+
+    return decorate
+
+
 def time_ago(_: click.Context, __: click.Parameter, value: str | None) -> datetime | None:
     """Parse a time ago ("30s", "1h", "7d") or a moment in ISO 8601."""
     if value is None:

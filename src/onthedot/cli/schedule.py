@@ -8,7 +8,7 @@ from typing import Any, TypeVar
 
 import click
 
-from onthedot.cli.options import GlobalOptions, moment, shared
+from onthedot.cli.options import GlobalOptions, moment, store_command
 from onthedot.cli.output import Screen, clean, screen, write_json
 from onthedot.cli.target import with_operations
 from onthedot.errors import BadSchedule
@@ -39,9 +39,7 @@ def _state(info: ScheduleInfo) -> str:
     return "over" if info.next_run is None else "enabled"
 
 
-@click.command("list")
-@shared("store", "name", "app", "json")
-@click.pass_obj
+@store_command("list")
 def list_schedules(options: GlobalOptions) -> None:
     """All schedules: those that code declares, and those that were put at run time (data)."""
     infos = _with_schedules(options, lambda schedules: schedules.list())
@@ -64,15 +62,13 @@ def _until(_: click.Context, __: click.Parameter, value: str | None) -> datetime
     return None if value is None else moment(value)
 
 
-@click.command()
+@store_command()
 @click.argument("name", required=False)
 @click.option(
     "--hours", type=click.FloatRange(0, min_open=True), default=24.0, show_default=True, help="Hours to plan."
 )
 @click.option("--until", callback=_until, metavar="MOMENT", help="Instead of --hours: 2026-11-16T09:00.")
 @click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Runs shown.")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def plan(options: GlobalOptions, /, name: str | None, **span: Any) -> None:
     """The next runs of NAME, or of all that fire; and how many there are in each hour of the next 24.
 
@@ -127,20 +123,16 @@ def _draw(out: Screen, load: Sequence[tuple[datetime, int]]) -> None:
         out.print(f"{hour:%H:%M}{bar}")
 
 
-@click.command()
+@store_command()
 @click.argument("name")
 @click.option("--reason", default="", help="Shown by `schedule list`.")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def pause(options: GlobalOptions, name: str, reason: str) -> None:
     """Pause NAME until `resume`, also after a restart or a deploy."""
     _show(options, _with_schedules(options, lambda schedules: schedules.pause(name, reason)), "paused")
 
 
-@click.command()
+@store_command()
 @click.argument("name")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def resume(options: GlobalOptions, name: str) -> None:
     """Resume NAME with its next window; windows that passed meanwhile are not caught up."""
     _show(options, _with_schedules(options, lambda schedules: schedules.resume(name)), "resumed")
@@ -156,10 +148,8 @@ def _show(options: GlobalOptions, info: ScheduleInfo, verb: str) -> None:
     click.echo(text)
 
 
-@click.command()
+@store_command()
 @click.argument("name")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def run(options: GlobalOptions, name: str) -> None:
     """Run NAME now; its next run stays as it is. Prints the uuid of the task."""
     ran = _with_schedules(options, lambda schedules: schedules.run(name))
@@ -171,10 +161,8 @@ def run(options: GlobalOptions, name: str) -> None:
         click.echo(ran.uuid)
 
 
-@click.command()
+@store_command()
 @click.argument("name")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def delete(options: GlobalOptions, name: str) -> None:
     """Delete NAME: one that was put at run time, or an orphan. Tasks that it has added stay."""
     _with_schedules(options, lambda schedules: schedules.delete(name))

@@ -6,7 +6,7 @@ import re
 
 import click
 
-from onthedot.cli.options import GlobalOptions, shared
+from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.output import write_json
 from onthedot.cli.target import check_exists, target
 from onthedot.stores.schemes import check_schema, has_schema, rights_text, schema_text
@@ -33,10 +33,8 @@ def _print(options: GlobalOptions, ok: bool, message: str) -> None:
     raise SystemExit(0 if ok else 1)
 
 
-@click.command("print")
+@store_command("print")
 @click.option("--role", metavar="NAME", help="Instead: the rights of a user that may work with tasks and nothing else.")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def print_schema(options: GlobalOptions, role: str | None) -> None:
     """Print the schema as SQL; with --role the rights of a user, for psql or redis-cli."""
     if role is not None:
@@ -62,17 +60,13 @@ def _rights(options: GlobalOptions, role: str) -> str:
     return text
 
 
-@click.command()
-@shared("store", "name", "app", "json")
-@click.pass_obj
+@store_command()
 def install(options: GlobalOptions) -> None:
     """Create or upgrade the store's schema; nothing happens where it is up to date."""
     _print(options, *check_schema(_database(options), install=True))
 
 
-@click.command()
-@shared("store", "name", "app", "json")
-@click.pass_obj
+@store_command()
 def check(options: GlobalOptions) -> None:
     """Check that the store's schema is that of this version. Exit code 1 if not."""
     _print(options, *check_schema(_database(options, must_exist=True)))

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from onthedot.cli.options import GlobalOptions, shared
+from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.output import Screen, screen, write_json
 from onthedot.cli.target import with_operations
 from onthedot.errors import suggestion
@@ -21,9 +21,7 @@ _CODE = "code"  # the value of an option that removes the operator's limit
 _MAX_KEYS = 3  # shown in a table: keys with a limit or pause of their own
 
 
-@click.command("list")
-@shared("store", "name", "app", "json")
-@click.pass_obj
+@store_command("list")
 def list_sources(options: GlobalOptions) -> None:
     """Every source: its tasks by state, its limits, the workers that know it, its pauses.
 
@@ -83,13 +81,11 @@ def _shortened(texts: list[str], most: int) -> str:
     return ", ".join(texts[:most]) + (f", … {len(texts) - most} more" if len(texts) > most else "")
 
 
-@click.command()
+@store_command()
 @click.argument("source")
 @click.option("--key", help="Only tasks with this key: the value of the argument that its limit goes by.")
 @click.option("--reason", default="", help="Shown by `source list`.")
 @click.option("--force", is_flag=True, help="Also a source that no worker or task has yet.")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def pause(options: GlobalOptions, source: str, key: str | None, reason: str, force: bool) -> None:
     """Start no more tasks of SOURCE, in any process, until `source resume`. Running tasks go on."""
 
@@ -107,11 +103,9 @@ def pause(options: GlobalOptions, source: str, key: str | None, reason: str, for
     click.echo(f"paused {_named(source, key)}: {waits}{found.running} running ones go on")
 
 
-@click.command()
+@store_command()
 @click.argument("source")
 @click.option("--key", help="Only this key.")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def resume(options: GlobalOptions, source: str, key: str | None) -> None:
     """Resume SOURCE, or one key of it."""
 
@@ -133,14 +127,12 @@ def resume(options: GlobalOptions, source: str, key: str | None) -> None:
         click.echo(f"still paused: {keys}; --key KEY resumes one", err=True)
 
 
-@click.command()
+@store_command()
 @click.argument("source")
 @click.option("--key", help="Only tasks with this key, or '*': the keys that have no limit of their own.")
 @click.option("--at-once", metavar="N", help="Running at once, in all processes together.")
 @click.option("--rate", metavar="N/TIME", help="Starts in a time: 10/s, 100/m, 5/2s.")
 @click.option("--burst", type=float, help="Starts at once after a pause. [one second of the rate]")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def limit(
     options: GlobalOptions, source: str, key: str | None, at_once: str | None, rate: str | None, burst: float | None
 ) -> None:

@@ -11,7 +11,7 @@ import msgspec
 
 from onthedot import TaskError
 from onthedot.cli.bulk import BulkAction, bulk_options, run_bulk
-from onthedot.cli.options import GlobalOptions, filters, shared, task_filter
+from onthedot.cli.options import GlobalOptions, filters, store_command, task_filter
 from onthedot.cli.output import Screen, clean, screen, write_json
 from onthedot.cli.target import with_operations
 from onthedot.model.task import TaskInfo, TaskState
@@ -24,12 +24,10 @@ _MAX_ARGUMENTS = 60
 _ALIVE = ("scheduled", "ready", "running")
 
 
-@click.command("list")
+@store_command("list")
 @filters
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Tasks shown.")
 @click.option("--cursor", help="Continue where the last page ended.")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def list_tasks(options: GlobalOptions, /, **given: Any) -> None:
     """Tasks, newest first."""
     where = task_filter(given)
@@ -72,10 +70,8 @@ def _remark(info: TaskInfo) -> str:
     return text if len(text) <= _MAX_ARGUMENTS else f"{text[: _MAX_ARGUMENTS - 1]}…"
 
 
-@click.command()
+@store_command()
 @click.argument("uuid")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def show(options: GlobalOptions, uuid: str) -> None:
     """All that is known about a task; the first characters of its uuid are enough."""
     info, result = with_operations(options, lambda operations: _with_result(operations, uuid))
@@ -125,10 +121,8 @@ def _clean_lines(text: str) -> str:
     return "\n".join(line[: len(line) - len(line.lstrip(" "))] + clean(line) for line in lines)
 
 
-@click.command()
+@store_command()
 @click.argument("uuid")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def explain(options: GlobalOptions, uuid: str) -> None:
     """Why a task is not running, and when it may; the first characters of its uuid are enough.
 
@@ -158,7 +152,7 @@ def _until(out: Screen, until: datetime | None) -> str:
     return f" ({out.when(until)})" if until is not None and out.live else ""
 
 
-@click.command()
+@store_command()
 @bulk_options
 def cancel(options: GlobalOptions, /, **given: Any) -> None:
     """Cancel the tasks with these uuids (the first characters are enough), or all that match.
@@ -172,7 +166,7 @@ def cancel(options: GlobalOptions, /, **given: Any) -> None:
     run_bulk(options, given, BulkAction("cancel", "cancelled", _ALIVE, apply))
 
 
-@click.command()
+@store_command()
 @bulk_options
 def retry(options: GlobalOptions, /, **given: Any) -> None:
     """Run tasks again: those with these uuids (the first characters are enough), or all failed ones that match."""

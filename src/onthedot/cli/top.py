@@ -12,7 +12,7 @@ import click
 import msgspec
 
 from onthedot.cli.interrupt import stop_event
-from onthedot.cli.options import GlobalOptions, shared
+from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.output import RichScreen, Screen, screen
 from onthedot.cli.target import target, with_operations, without_password
 from onthedot.cli.top_view import picture
@@ -24,12 +24,10 @@ _FIRST_RATES = 1.0  # seconds until a single picture has rates
 Draw = Callable[[LiveSnapshot], None]
 
 
-@click.command()
+@store_command()
 @click.option("--once", is_flag=True, help="One plain picture, after a second. Default in a pipe.")
 @click.option("--frames", type=click.IntRange(1), metavar="N", help="Pictures to print, then exit.")
 @click.option("--every", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between two.")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def top(options: GlobalOptions, once: bool, frames: int | None, every: float) -> None:
     """Throughput, sources, workers and the newest failures, live.
 

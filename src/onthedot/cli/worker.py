@@ -12,7 +12,7 @@ from typing import Any, Literal
 
 import click
 
-from onthedot.cli.options import GlobalOptions, shared
+from onthedot.cli.options import GlobalOptions, shared, store_command
 from onthedot.cli.output import screen, write_json
 from onthedot.cli.target import with_operations
 from onthedot.operations.workers import WorkerInfo
@@ -85,9 +85,7 @@ def require_unix(command: str) -> None:
         raise CommandError(f"`onthedot {command}` needs Linux or macOS; here write `app.run()` in a script", FAILED)
 
 
-@click.command("list")
-@shared("store", "name", "app", "json")
-@click.pass_obj
+@store_command("list")
 def list_workers(options: GlobalOptions) -> None:
     """Workers of this store."""
     workers = with_operations(options, lambda operations: operations.workers())
@@ -106,10 +104,8 @@ def list_workers(options: GlobalOptions) -> None:
         click.echo("nobody works on this store; start one: onthedot worker app.py", err=True)
 
 
-@click.command()
+@store_command()
 @click.argument("id", metavar="ID")
-@shared("store", "name", "app", "json")
-@click.pass_obj
 def drain(options: GlobalOptions, id: str) -> None:  # noqa: A002 - the name in the help
     """Let a worker of this host finish its tasks and stop; the first characters of its ID are enough.
 

@@ -19,10 +19,11 @@ def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> En
     match record.history.reason:
         case "stray":
             reason = f"unknown source {record.source!r}: no code in this process declares it"
-            return Ended(lease, "failed", encode_reason(reason, kind="UnknownSource"), keep_failed)
+            return Ended(lease, "failed", encode_reason(reason, error_type="UnknownSource"), keep_failed)
         case "crashed":
             reason = f"its worker died {record.history.crashes} times over it"
-            return Ended(lease, "failed", encode_reason(reason, record.attempt - 1, "WorkerDied"), keep_failed)
+            error = encode_reason(reason, record.attempt - 1, error_type="WorkerDied", kind="worker_died")
+            return Ended(lease, "failed", error, keep_failed)
         case "expired":
             return Ended(lease, "cancelled", encode_reason("expired"), keep)
         case _:

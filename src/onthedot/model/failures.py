@@ -6,7 +6,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 import msgspec
 
@@ -27,11 +27,16 @@ NOT_STORED = b"!"  # in place of a result that could not be encoded
 _MAX_TEXT = 32_768  # characters of a message or a traceback; the middle is left out
 
 
+_Kind: TypeAlias = Literal["", "timeout", "worker_died"]
+_ERRORS: dict[str, type[TaskFailed]] = {"timeout": TaskTimeout, "worker_died": WorkerDied}
+
+
 class _Failure(msgspec.Struct, omit_defaults=True):
     type: str
     message: str
     traceback: str = ""
     attempt: int = 1
+    kind: _Kind = ""  # which error a waiting caller gets; the type may be any text
     moved_to: str = ""  # the store to which the task was moved
 
 
@@ -41,19 +46,28 @@ _decode = msgspec.json.Decoder(_Failure).decode
 
 def encode_failure(error: BaseException, attempt: int) -> bytes:
     """An error as text: its type, message and traceback."""
+    kind = _kind(error)
     known = getattr(error, "failure", None)
     if isinstance(known, TaskFailure):  # the error of another process, which is text already
-        return _encode(_Failure(known.type, _shortened(known.message), _shortened(known.traceback), attempt))
-    kind = type(error)
-    module = kind.__module__.replace("__mp_main__", "__main__")  # the script's name in a pool child
-    name = kind.__qualname__ if module == "builtins" else f"{module}.{kind.__qualname__}"
-    trace = "".join(traceback.format_exception(type(error), error, _own_frames(error.__traceback__)))
-    return _encode(_Failure(name, _shortened(_message(error)), _shortened(trace), attempt))
+        return _encode(_Failure(known.type, _shortened(known.message), _shortened(known.traceback), attempt, kind))
+    error_class = type(error)
+    module = error_class.__module__.replace("__mp_main__", "__main__")  # the script's name in a pool child
+    name = error_class.__qualname__ if module == "builtins" else f"{module}.{error_class.__qualname__}"
+    trace = "".join(traceback.format_exception(error_class, error, _own_frames(error.__traceback__)))
+    return _encode(_Failure(name, _shortened(_message(error)), _shortened(trace), attempt, kind))
 
 
-def encode_reason(reason: str, attempt: int = 1, kind: str = "", moved_to: str = "") -> bytes:
-    """Why a task ended without an error of its own; `kind` is shown as the type of its failure."""
-    return _encode(_Failure(kind, _shortened(reason), "", attempt, moved_to))
+def _kind(error: BaseException) -> _Kind:
+    if isinstance(error, TaskTimeout):
+        return "timeout"
+    return "worker_died" if isinstance(error, WorkerDied) else ""
+
+
+def encode_reason(
+    reason: str, attempt: int = 1, *, error_type: str = "", kind: _Kind = "", moved_to: str = ""
+) -> bytes:
+    """Why a task ended without an error of its own."""
+    return _encode(_Failure(error_type, _shortened(reason), "", attempt, kind, moved_to))
 
 
 def decode_moved_to(record: Record) -> str:
@@ -71,14 +85,12 @@ def decode_failure(data: bytes | None) -> TaskFailure | None:
 
 def error_from_record(record: Record) -> TaskFailed | TaskCancelled:
     """The error that waiting for this ended task raises."""
-    failure = decode_failure(record.history.error) or TaskFailure("", "", "", record.attempt)
+    data = record.history.error
+    stored = _decode(data) if data else _Failure("", "", attempt=record.attempt)
     if record.state == "cancelled":
-        return TaskCancelled(failure.message, record.uuid)
-    kind = _KINDS.get(failure.type.rpartition(".")[2], TaskFailed)
-    return kind(record.uuid, failure.type, failure.message, failure.traceback, failure.attempt)
-
-
-_KINDS = {"TaskTimeout": TaskTimeout, "WorkerDied": WorkerDied}
+        return TaskCancelled(stored.message, record.uuid)
+    error = _ERRORS.get(stored.kind, TaskFailed)
+    return error(record.uuid, stored.type, stored.message, stored.traceback, stored.attempt)
 
 
 def read_result(record: Record, decode: Callable[[bytes], Any]) -> Any:

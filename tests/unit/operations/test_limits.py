@@ -69,7 +69,7 @@ async def test_raised_limit_starts_pending_tasks(shop: Shop) -> None:
 
 async def test_limit_can_be_set_for_one_key_each_key_or_a_shared_lane(shop: Shop) -> None:
     work = shop.task(limits=[AtMost(1, by="key")])
-    shared = shop.app.task(name="shared", limits=[AtMost(1, name="bank")])(work.__wrapped__)
+    shared = shop.task(name="shared", limits=[AtMost(1, name="bank")])
     async with shop.app.running():
         handles = await work.enqueue_many([{"key": key} for key in "aaabbb"])
         handles += await shared.enqueue_many([{"key": "c"}] * 3)
@@ -144,7 +144,8 @@ async def test_invalid_limits_are_refused(shop: Shop, fields: dict[str, Any], me
 
 async def test_limit_of_an_unknown_lane_is_refused(shop: Shop) -> None:
     shop.task(concurrency=2)
-    shop.app.task(name="keyed", limits=[Rate("9/s", by="key", name="bank")])(shop.task(name="other").__wrapped__)
+    shop.task(name="other")
+    shop.task(name="keyed", limits=[Rate("9/s", by="key", name="bank")])
     async with shop.app.running():
         for name, key, stored in (
             ("work", "acme", "work has no limits by key"),
