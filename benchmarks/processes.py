@@ -13,8 +13,9 @@ from multiprocessing import get_context
 from benchmarks.report import Figure
 from onthedot import App
 from onthedot.executors.processes import Processes
-from onthedot.model.context import TaskContext, set_current
-from onthedot.stores.contract import DEFAULT, Lease, Record
+from onthedot.model.context import RunState, set_current
+from onthedot.runtime.background_process import CHILD_ENTRY_POINT
+from onthedot.stores.contract import DEFAULT, Lease, Outcome, Record, Verdict
 
 SLOTS = 2
 
@@ -47,13 +48,13 @@ async def _round_trips(count: int) -> float:
     """Two at a time for two slots: nothing is sent ahead to a busy child."""
     executor, source = Processes(SLOTS), app.runtime.sources.get("task")
     assert source is not None
-    executor.open(app.runtime.boot_message)
+    executor.open(app.runtime.boot_message, CHILD_ENTRY_POINT)
 
     async def calls(lane: int, count: int) -> None:
         for number in range(count):
             uuid = f"{lane}-{number}"
             record = Record(uuid, "task", b"{}", DEFAULT, None, None, 0, 0, 0, "running")
-            set_current(TaskContext(source, record, Lease(uuid, 1, "bench"), _Silent()))
+            set_current(RunState(source, record, Lease(uuid, 1, "bench"), _Silent()))
             await executor.run(noop)
 
     await asyncio.gather(*(calls(lane, 20) for lane in range(SLOTS)))  # warm
@@ -68,8 +69,10 @@ async def _round_trips(count: int) -> float:
 class _Silent:
     log = logging.getLogger("bench")
 
-    def progress(self, context: TaskContext, done: float, total: float) -> None:
-        pass
+    def progress(self, lease: Lease, done: float, total: float) -> None: ...
+
+    async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
+        raise NotImplementedError
 
 
 def drain(scale: float) -> list[Figure]:
