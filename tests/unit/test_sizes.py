@@ -110,10 +110,6 @@ CONDITIONALS_TODAY = 21.7
 
 # To be removed: assignments per file.
 ASSIGNMENTS_TO_BE_SPLIT: dict[str, int] = {
-    "client/status_counts.py": 2,
-    "definitions/consumers.py": 1,
-    "runtime/background_process.py": 1,
-    "runtime/user_code.py": 1,
     "stores/memory/claim.py": 2,
     "stores/memory/sessions.py": 1,
     "stores/memory/store.py": 5,
@@ -149,6 +145,4 @@ ASSIGNMENTS_TO_BE_SPLIT: dict[str, int] = {
     "stores/sqlite/transaction_state.py": 1,
     "stores/sqlite/transactions.py": 1,
     "stores/sqlite/writer_thread.py": 3,
-    "testing/__init__.py": 2,
-    "testing/driver.py": 3,
 }

@@ -130,11 +130,8 @@ def test_rows_are_read_by_name() -> None:
 
 # To be removed: names per file that are still to be changed.
 NAMES_TO_BE_CHANGED: dict[str, int] = {
-    "api/app.py": 1,
     "codec/tagged_json.py": 1,
-    "definitions/consumers.py": 1,
     "operations/explain.py": 1,
-    "runtime/pool_child.py": 1,
     "stores/memory/claim.py": 4,
     "stores/memory/position.py": 1,
     "stores/memory/sessions.py": 1,

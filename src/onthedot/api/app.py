@@ -181,8 +181,8 @@ class App(Generic[S]):
         """
 
         def decorate(function: Callable[..., Any]) -> Any:
-            declared = self._registry.function(function, name, aliases, schedule, cast(TaskOptions, options))
-            return TaskFunction[Any, Any, Any](self._portal, declared)
+            definition = self._registry.function(function, name, aliases, schedule, cast(TaskOptions, options))
+            return TaskFunction[Any, Any, Any](self._portal, definition)
 
         return decorate if function is None else decorate(function)
 

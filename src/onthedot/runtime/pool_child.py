@@ -100,18 +100,18 @@ class PoolChild:
         name = call.record.source
         if (found := self._found.get(name)) is not None:
             return found
-        if (found := self._declared(name)) is None:
+        if (found := self._known(name)) is None:
             if call.module != "__main__":
                 load_modules([call.module])
-            if (found := self._declared(name)) is None:
+            if (found := self._known(name)) is None:
                 load_script(self._boot.code)
-                found = self._declared(name)
+                found = self._known(name)
         if found is None:
             raise DeclarationError(not_found(name, call.module, "its process"))
         self._found[name] = found
         return found
 
-    def _declared(self, name: str) -> Source | None:
+    def _known(self, name: str) -> Source | None:
         for app in runtime.runtimes_named(self._boot.app):
             if (source := app.sources.get(name)) is not None:
                 self._enter(app)

@@ -91,7 +91,9 @@ def _script(code: CodeLocation) -> tuple[ModuleType, CodeType]:
             raise ImportError(f"the main module {code.name!r} cannot be found again")
         compiled = spec.loader.get_code(code.name)
         assert compiled is not None
-        module.__file__, module.__package__, module.__spec__ = compiled.co_filename, spec.parent, spec
+        module.__file__ = compiled.co_filename
+        module.__package__ = spec.parent
+        module.__spec__ = spec
         return module, compiled
     assert code.file is not None
     module.__file__ = code.file

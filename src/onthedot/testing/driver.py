@@ -141,12 +141,11 @@ class ClockDriver:
 
     def _count(self, entry: ChangeEntry) -> None:
         for transition in entry.transitions:
-            uuid, source, state = transition.uuid, transition.source, transition.state
-            if state == "running":
-                self.runs[source] += 1
+            if transition.state == "running":
+                self.runs[transition.source] += 1
                 self._runs_now += 1
-            elif state == "failed":
-                self.failed.append(uuid)
+            elif transition.state == "failed":
+                self.failed.append(transition.uuid)
 
     async def _alive(self) -> int:
         return sum(count for (_, state), count in (await self._store.tally()).items() if state not in _ENDED)
