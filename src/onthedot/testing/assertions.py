@@ -55,7 +55,7 @@ class AddedTasks:
             if known is not definition:
                 raise ValueError(f"{task!r} is of another app than {self._runtime.name!r}")
             return definition.name
-        name = task.name if isinstance(task, BaseTaskConsumer) else task
+        name: object = task.name if isinstance(task, BaseTaskConsumer) else task
         if not isinstance(name, str):
             raise TypeError(f"pass a task function, a consumer or a name, not {task!r}")
         source = self._runtime.sources.get(name)
