@@ -36,8 +36,8 @@ class Call(Generic[R]):
         call_options: AddOptions,
     ) -> None:
         self._portal = portal
-        self.definition = definition
-        self.call_options = call_options
+        self.definition: FunctionDefinition | RemoteDefinition = definition
+        self.call_options: AddOptions = call_options
         self.args: tuple[Any, ...] = args
         self.kwargs: Mapping[str, Any] = kwargs
 

@@ -41,7 +41,7 @@ class WorkerHost:
         self._cancel_running = cancel_running
         self._logs = logs
         self._stop_timeout = stop_timeout
-        self.start_lock = threading.Lock()
+        self.start_lock: threading.Lock = threading.Lock()
         self._lifecycle: Lifecycle | None = None
         self._mode: Mode | None = None
         self._thread: LoopThread | None = None

@@ -9,7 +9,6 @@ from datetime import UTC, datetime
 from inspect import Parameter, signature
 from typing import Any
 
-from onthedot.api.functions import Enqueuer, ScheduledFunction
 from onthedot.client.client import StoreClient
 from onthedot.clock.epoch import from_ms
 from onthedot.definitions.consumers import BaseTaskConsumer
@@ -47,15 +46,15 @@ class AddedTasks:
 
     def source(self, task: object) -> str:
         """Returns the source of a function, a consumer or an alias."""
-        definition = task.definition if isinstance(task, Enqueuer | ScheduledFunction) else None
+        definition: object = getattr(task, "definition", None)
         if isinstance(definition, RemoteDefinition):
             return definition.name
-        if definition is not None:
+        if isinstance(definition, FunctionDefinition):
             known: object = self._runtime.sources.get(definition.name)
             if known is not definition:
                 raise ValueError(f"{task!r} is of another app than {self._runtime.name!r}")
             return definition.name
-        name: object = task.name if isinstance(task, BaseTaskConsumer) else task
+        name = task.name if isinstance(task, BaseTaskConsumer) else task
         if not isinstance(name, str):
             raise TypeError(f"pass a task function, a consumer or a name, not {task!r}")
         source = self._runtime.sources.get(name)
