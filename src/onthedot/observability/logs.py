@@ -50,7 +50,7 @@ class LogObserver(Observer):
         self.scheduler: SafeLogger = SafeLogger(root.getChild("scheduler"))
         self.task: SafeLogger = SafeLogger(root.getChild("task"))
         self.store: SafeLogger = SafeLogger(root.getChild("store"))
-        self.worker = worker
+        self.worker: str = worker
         self._clock = clock or SystemClock()
         self._failures: dict[str, _LoggedFailure] = {}
         self._last_failure = -_ANY_FAILURE

@@ -17,8 +17,8 @@ class QueuedRun:
     __slots__ = ("answer", "child", "run")
 
     def __init__(self, run: RunState, answer: asyncio.Future[ReturnedMessage]) -> None:
-        self.run = run
-        self.answer = answer
+        self.run: RunState = run
+        self.answer: asyncio.Future[ReturnedMessage] = answer
         self.child: ChildConnection | None = None
 
     def fail(self, error: BaseException) -> None:
@@ -39,7 +39,7 @@ class ChildConnection:
         self.boot_timer: asyncio.TimerHandle | None = None
         self.refused = False  # it has answered that it cannot take tasks
         self.problem = ""  # why it was killed before it was ready
-        self.unread = False  # it ended before it had read what was sent
+        self.unread: bool = False  # it ended before it had read what was sent
         self._pipe = pipe
         self._on_message = on_message
         self._frames = FrameReader(read_from_child)
