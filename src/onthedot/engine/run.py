@@ -20,7 +20,7 @@ class Run(RunState):
     serving_task: asyncio.Task[None] | None = None  # the asyncio task that runs it; None while it is queued
     stop_cause: StopCause | None = None  # set when it is ended from outside
     timer: Timer | None = None
-    ended = False  # its outcome is known, even if a thread still executes the function
+    ended: bool = False  # its outcome is known, even if a thread still executes the function
 
     def __init__(
         self, source: Source, record: Record, lease: Lease, reports: ReportSink, executor: Executor, started: float
@@ -29,5 +29,5 @@ class Run(RunState):
         self.record = record
         self.lease = lease
         self.reports = reports
-        self.executor = executor
-        self.started = started
+        self.executor: Executor = executor
+        self.started: float = started

@@ -10,7 +10,7 @@ from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 from onthedot.clock.epoch import from_ms, from_optional_ms
-from onthedot.codec.body import NO_HEADERS
+from onthedot.codec.body import NO_HEADERS, Headers
 from onthedot.errors import TaskCancelled
 from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Completed, Effects
@@ -43,20 +43,20 @@ class RunState:
     Attributes that few runs need are class attributes until they are set, because every run creates a `RunState`.
     """
 
-    thread = ""  # name of the thread that calls the function
-    cancel_reason = ""  # set: the run shall end
+    thread: str = ""  # name of the thread that calls the function
+    cancel_reason: str = ""  # set: the run shall end
     deadline_ms: float | None = None
     on_begin: Callable[[], object] | None = None  # starts the timeout, if the executor queues the call first
     spawned: list[NewTask] | None = None
     arguments: Mapping[str, Any] = MappingProxyType({})  # until the body is decoded
-    headers = NO_HEADERS
+    headers: Headers = NO_HEADERS
     _context: TaskContext | None = None
 
     def __init__(self, source: Source, record: Record, lease: Lease, reports: ReportSink) -> None:
-        self.source = source
-        self.record = record
-        self.lease = lease
-        self.reports = reports
+        self.source: Source = source
+        self.record: Record = record
+        self.lease: Lease = lease
+        self.reports: ReportSink = reports
 
     @property
     def context(self) -> TaskContext:

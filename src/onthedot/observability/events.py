@@ -105,7 +105,10 @@ class Observers(Observer):
 
 
 def _passed_on(event: str) -> Callable[..., None]:
-    return lambda self, *args: self.notify(event, *args)
+    def pass_on(self: Observers, *args: object) -> None:
+        self.notify(event, *args)
+
+    return pass_on
 
 
 for _event in [name for name in vars(Observer) if not name.startswith("_")]:
