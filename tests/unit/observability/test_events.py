@@ -8,6 +8,7 @@ from collections.abc import Sequence
 import pytest
 
 from onthedot import App
+from onthedot.clock.manual import ManualClock
 from onthedot.observability.events import Observer, Observers, Settled, StartedRun
 from onthedot.observability.logs import LogObserver, SafeLogger
 from onthedot.stores.contract import Verdict
@@ -49,10 +50,25 @@ def test_group_passes_on_every_event() -> None:
 
 def test_store_failure_is_logged_once_per_minute(caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level(logging.ERROR)
-    logs = LogObserver(None)
+    clock = ManualClock()
+    logs = LogObserver(None, clock=clock)
     for _ in range(5):
         logs.store_failed("the loop", OSError("gone"))
     assert caplog.messages == ["the loop failed, trying again: gone"]
+    clock.advance(60_000)
+    logs.store_failed("the loop", OSError("gone"))
+    assert caplog.messages[1:] == ["the loop failed, trying again (4 times more since): gone"]
+
+
+def test_another_store_failure_is_logged_after_ten_seconds(caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level(logging.ERROR)
+    clock = ManualClock()
+    logs = LogObserver(None, clock=clock)
+    logs.store_failed("the loop", OSError("gone"))
+    logs.store_failed("heartbeat", OSError("gone"))
+    clock.advance(10_000)
+    logs.store_failed("heartbeat", OSError("gone"))
+    assert caplog.messages[1:] == ["heartbeat failed, trying again (1 times more since): gone"]
 
 
 async def test_worker_reports_starts_and_outcomes(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
