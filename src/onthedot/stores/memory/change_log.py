@@ -1,4 +1,4 @@
-"""The change feed: bounded, one row per call, built only when it is read."""
+"""The change feed: bounded, one row per call; transitions are made when it is read."""
 
 from __future__ import annotations
 
@@ -10,11 +10,11 @@ import msgspec
 from onthedot.stores.contract import ChangeEntry, ChangePage, Record, Transition
 from onthedot.stores.memory.tables import ChangeSet
 
-_MOST = 100_000  # moves, over all rows
+_MAX_TRANSITIONS = 100_000  # over all rows
 
 
 class _Row(msgspec.Struct, frozen=True, gc=False):
-    """Nothing in it is tracked by the garbage collector: a hundred thousand tracked objects cost it 50 ms a round."""
+    """Not tracked by the garbage collector: a hundred thousand tracked objects cost 50 ms per collection."""
 
     number: int
     at: int
@@ -29,16 +29,16 @@ class _Row(msgspec.Struct, frozen=True, gc=False):
 class ChangeLog:
     def __init__(self) -> None:
         self._rows: deque[_Row] = deque()
-        self._moves = 0
+        self._transitions = 0
         self._number = 0
 
-    def write(self, now: float, moves: ChangeSet) -> None:
+    def write(self, now: float, changes: ChangeSet) -> None:
         self._number += 1
-        row = _Row(self._number, int(now), tuple(moves.entered), tuple(moves.started), tuple(moves.ended))
+        row = _Row(self._number, int(now), tuple(changes.entered), tuple(changes.started), tuple(changes.ended))
         self._rows.append(row)
-        self._moves += len(row)
-        while self._moves > _MOST and len(self._rows) > 1:
-            self._moves -= len(self._rows.popleft())
+        self._transitions += len(row)
+        while self._transitions > _MAX_TRANSITIONS and len(self._rows) > 1:
+            self._transitions -= len(self._rows.popleft())
 
     def read(self, after: str, limit: int) -> ChangePage:
         if not after:

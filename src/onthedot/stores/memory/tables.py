@@ -1,32 +1,36 @@
-"""Where every task is, and the steps between: add, arrive, park, admit, let go, end.
-
-No clock, session or hint in here: those are the store's. All calls come under its lock.
-"""
+"""The tasks of a memory store: dicts and ordered queues. All calls come under the store's lock."""
 
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Callable
-from heapq import heappop, heappush
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil
+from typing import assert_never
 
-from onthedot.stores.contract import BATCH, NO_HISTORY, Added, History, NewTask, Reason, Record, State
-from onthedot.stores.memory.results import ResultTable
-from onthedot.stores.rules.limits import LimitTable, admitted
-from onthedot.stores.rules.ordered_queue import OrderedQueue
-from onthedot.stores.rules.records import (
-    CHORE_REASONS,
-    ENDED,
-    adopted,
-    alarm,
-    due_in,
-    expiry,
-    is_superseded,
-    rescheduled,
-    revived,
-    with_history,
-    with_state,
+from onthedot.stores.contract import (
+    Completed,
+    Ended,
+    History,
+    Lease,
+    NewTask,
+    Outcome,
+    Record,
+    Requeued,
+    SlotPool,
+    State,
+    Verdict,
 )
+from onthedot.stores.memory.claim import MemoryPicker
+from onthedot.stores.memory.limits import MemoryLimitTable
+from onthedot.stores.memory.ordered_queue import OrderedQueue
+from onthedot.stores.memory.side_tables import MemorySideTables, ResultTable
+from onthedot.stores.rules.insert import add, new_record
+from onthedot.stores.rules.lanes import release_capacity
+from onthedot.stores.rules.notifications import Notifications
+from onthedot.stores.rules.places import end_as_chore
+from onthedot.stores.rules.records import CHORE_REASONS, ENDED, alarm_of, due_in, ended, with_history, with_state
+from onthedot.stores.rules.settle import late_verdict, requeue_outcome
+from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
 
 _NO_COUNTS: dict[State, int] = {
     "scheduled": 0, "parked": 0, "ready": 0, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0,
@@ -34,21 +38,21 @@ _NO_COUNTS: dict[State, int] = {
 
 
 class ClaimEntry:
-    """What one claim took. One object for all its tasks: a claim costs one entry, not one a task."""
+    """The tasks, or the chores, of one claim: one object for all of them."""
 
-    __slots__ = ("at", "chores", "fence", "left", "session", "taken")
+    __slots__ = ("at", "chores", "fence", "remaining", "session", "uuids")
 
-    def __init__(self, fence: int, session: str, at: int, *, chores: bool = False) -> None:
+    def __init__(self, fence: int, session: str, at: int, uuids: list[str], *, chores: bool) -> None:
         self.fence: int = fence
         self.session: str = session
         self.at: int = at
+        self.uuids: list[str] = uuids
         self.chores: bool = chores
-        self.taken: list[str] = []  # uuids; those that `Board.holds` still says are this claim's are held
-        self.left: int = 0
+        self.remaining: int = len(uuids)  # still leased
 
 
 class ChangeSet:
-    """What one call has changed, for the change log and for those who wait."""
+    """The transitions of one call, for the change log."""
 
     __slots__ = ("ended", "entered", "started")
 
@@ -66,28 +70,76 @@ class ChangeSet:
         self.ended.clear()
 
 
-class MemoryTables:
-    def __init__(self, ahead: Callable[[], float]) -> None:
-        self.ahead = ahead  # by how much the wall clock, which moments are made by, has jumped
+class MemoryTables(MemorySideTables):
+    """`TaskTables` in memory."""
+
+    def __init__(self, wall_clock_jump: Callable[[], float]) -> None:
+        super().__init__()
+        self._wall_clock_jump = wall_clock_jump  # absolute times are made by the wall clock
+        self.notifications: Notifications = Notifications()
+        self.changes: ChangeSet = ChangeSet()
+        self.limits: MemoryLimitTable = MemoryLimitTable()
         self.records: dict[str, Record] = {}  # in the order of adding
-        self.holds: dict[str, ClaimEntry] = {}
-        self.limits: LimitTable = LimitTable()
+        self.leases: dict[str, ClaimEntry] = {}  # by uuid
         self.ready: dict[str, OrderedQueue] = {}
-        self.suspects: dict[str, OrderedQueue] = {}  # ready, too, but apart: a session runs one at a time
+        self.suspects: dict[str, OrderedQueue] = {}  # ready, too; apart, since a session runs one at a time
         self.tally: dict[str, dict[State, int]] = {}
-        self.woken: set[str] = set()  # sources that got ready tasks or freed capacity in this call
-        self.sooner: set[str] = set()  # sources that got an alarm
-        self.moves: ChangeSet = ChangeSet()
-        self.gone: list[str] = []  # uuids of records that this call dropped
+        self.has_expiring: bool = False  # some task could expire: then a claim clears alarms
+        self._claims: dict[str, dict[ClaimEntry, None]] = {}  # by session
         self._chores: deque[str] = deque()
         self._alarms = OrderedQueue()
-        self.expiring: bool = False  # some task was to expire: then the taken ones have alarms to be unset
-        self._kept: dict[int, deque[Record]] = {}  # ended ones by how long they are kept: each a queue in time
-        self._kept_count = 0
-        self.results: ResultTable = ResultTable()
-        self._uniques: dict[tuple[str, str], tuple[str, int | None]] = {}
-        self._key_ends: list[tuple[int, tuple[str, str]]] = []  # of those that are held for a time
+        self._retained: dict[int, deque[Record]] = {}  # ended records by keeping time: each queue in order of time
+        self._retained_count = 0
+        self._results = ResultTable()
         self._seq = 0
+        self._fence = 0
+
+    # -- records
+
+    def load(self, uuid: str) -> Record | None:
+        return self.records.get(uuid)
+
+    def due_time(self, new: NewTask) -> int:
+        return due_in(new.after, self.now) if new.at is None else ceil(new.at - self._wall_clock_jump())
+
+    def insert(self, tasks: Sequence[NewTask]) -> Sequence[bool]:
+        fresh: list[bool] = []
+        records: list[Record] = []
+        now = self.now
+        added = int(now)  # one object for all of them
+        for new in tasks:
+            is_new = new.uuid not in self.records
+            fresh.append(is_new)
+            if is_new:
+                self._seq += 1
+                record = new_record(new, self._seq, self.due_time(new), added, now)
+                self.records[new.uuid] = record
+                records.append(record)
+        self.enter(records)
+        return fresh
+
+    def insert_copy(self, record: Record) -> int:  # noqa: ARG002 - `enter_chores` stores it
+        self._seq += 1
+        return self._seq
+
+    def save(self, record: Record, *, leased: bool = False) -> None:  # noqa: ARG002 - leases refer to uuids
+        self.records[record.uuid] = record
+
+    def replace_request(self, record: Record) -> None:
+        pass  # `enter` stores the whole record
+
+    def delete_ended(self, record: Record) -> None:
+        self.leave_ended(record)
+        self._delete(record)
+        self._results.drop(record.uuid)
+
+    def leave_ended(self, record: Record) -> None:
+        self._retained_count -= 1
+        self.tally[record.source][record.state] -= 1
+
+    def _delete(self, record: Record) -> None:
+        del self.records[record.uuid]
+        self.drop_journal(record.seq)
 
     def counts(self, source: str) -> dict[State, int]:
         counts = self.tally.get(source)
@@ -95,353 +147,276 @@ class MemoryTables:
             counts = self.tally[source] = dict(_NO_COUNTS)
         return counts
 
-    # -- adding
+    def count(self, source: str, state: State, by: int) -> None:
+        self.counts(source)[state] += by
 
-    def add(self, new: NewTask, at: int, now: float) -> Added:
-        """at: now in whole milliseconds, one object for all that come together."""
-        if new.uuid in self.records:
-            return Added(new.uuid, fresh=False)
-        if new.unique is not None:
-            holder = self._holder(new.source, new.unique, now)
-            if holder is not None:
-                if new.policy.on_conflict == "replace":
-                    self._replace(holder, new, now)
-                return Added(holder, fresh=False)
-            self._hold_key(new.uuid, new, at)
-        self._seq += 1
-        self._insert(new.uuid, new, self._seq, at, NO_HISTORY, now)
-        return Added(new.uuid, fresh=True)
+    def count_running(self, source: str) -> int:
+        return self.counts(source)["running"]
 
-    def adopt(self, record: Record, now: float) -> Added:
-        """A copy of another store's, lifted."""
-        here = self.records.get(record.uuid)
-        if here is not None and not is_superseded(here, record):
-            return Added(record.uuid, fresh=False)
-        if record.unique is not None:
-            holder = self._holder(record.source, record.unique, now)
-            if holder not in (None, record.uuid):
-                return Added(holder, fresh=False)
-            self._hold_key(record.uuid, record, record.added)
-        if here is not None:
-            self._drop(here)
-        self._seq += 1
-        self.queue_chore(adopted(record, self._seq))
-        return Added(record.uuid, fresh=True)
+    # -- places
 
-    def _insert(self, uuid: str, new: NewTask, seq: int, at: int, history: History, now: float) -> None:
-        due = ceil(new.at - self.ahead()) if new.at is not None else due_in(new.after, now)
-        state: State = "ready" if due <= now and new.lane is None else "scheduled"
-        self._enter(Record(uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, at, state, history))
+    def enter(self, records: Sequence[Record]) -> None:
+        for record in records:
+            state = record.state
+            self.records[record.uuid] = record
+            self.counts(record.source)[state] += 1
+            if state == "ready":
+                self._ready_queue(record).push(record.rank, record)
+                self.notifications.woken.add(record.source)
+            elif state == "parked":
+                assert record.lane is not None
+                self.limits.parked_in(record.lane).push(record.rank, record)
+            alarm = alarm_of(record)
+            if alarm is not None:
+                self._alarms.push(alarm, record)
+                self.notifications.alarmed.add(record.source)
+                self.has_expiring = self.has_expiring or record.policy.expires is not None
+        self.changes.entered += records
 
-    def _hold_key(self, uuid: str, new: NewTask | Record, added: int) -> None:
-        assert new.unique is not None
-        until = None if new.policy.unique_for is None else added + new.policy.unique_for
-        key = (new.source, new.unique)
-        self._uniques[key] = (uuid, until)
-        if until is not None:
-            heappush(self._key_ends, (until, key))
-
-    def _replace(self, uuid: str, new: NewTask, now: float) -> None:
-        record = self.records.get(uuid)
-        if record is None or record.state in ENDED or uuid in self.holds or record.history.reason in CHORE_REASONS:
-            return
-        self._leave(record, now)
-        self._hold_key(uuid, new, record.added)
-        self._insert(uuid, new, record.seq, record.added, record.history, now)
-
-    def _holder(self, source: str, unique: str, now: float) -> str | None:
-        leased = self._uniques.get((source, unique))
-        if leased is None or (leased[1] is not None and leased[1] <= now):
-            return None
-        return leased[0]
-
-    # -- entering and leaving a place
-
-    def _enter(self, record: Record) -> None:
-        """Its state says where: scheduled, ready or parked."""
-        self.records[record.uuid] = record
-        self.counts(record.source)[record.state] += 1
-        self.moves.entered.append(record)
-        if record.state == "ready":
-            self._ready_of(record).push(record.rank, record)
-            self.woken.add(record.source)
-        if (rings := alarm(record)) is not None:
-            self._alarms.push(rings, record)
-            self.sooner.add(record.source)
-            self.expiring = self.expiring or record.policy.expires is not None
-        if record.lane is not None and record.state != "scheduled":
-            lane = self.limits.lane(record.lane)
-            if record.state == "ready":
-                admitted(lane, record, +1)
-            else:
-                lane.parked.push(record.rank, record)
-
-    def _leave(self, record: Record, now: float, *, rang: bool = False) -> None:
-        """Out of its place, not by being taken."""
+    def leave(self, record: Record) -> None:
         self.counts(record.source)[record.state] -= 1
-        if not rang:
-            self.clear_alarm(record)
         if record.state == "ready":
-            self._ready_of(record).remove(record.rank, record)
-        if record.lane is not None and record.state != "scheduled":
-            lane = self.limits.lane(record.lane)
-            if record.state == "ready":
-                admitted(lane, record, -1)
-            else:
-                lane.parked.remove(record.rank, record)
-            self.admit(record.lane, now)  # its slot is free, or it stood in the way of those that need less
-
-    def _admit_one(self, record: Record) -> None:
-        """From parked into ready."""
-        assert record.lane is not None
-        self.counts(record.source)["parked"] -= 1
-        self.clear_alarm(record)
-        self.limits.lane(record.lane).parked.remove(record.rank, record)
-        self._enter(with_state(record, "ready"))
+            self._ready_queue(record).remove(record.rank, record)
+        elif record.state == "parked":
+            assert record.lane is not None
+            self.limits.parked_in(record.lane).remove(record.rank, record)
 
     def clear_alarm(self, record: Record) -> None:
-        if (rings := alarm(record)) is not None:
-            self._alarms.remove(rings, record)
+        alarm = alarm_of(record)
+        if alarm is not None:
+            self._alarms.remove(alarm, record)
 
-    def _ready_of(self, record: Record) -> OrderedQueue:
-        orders = self.suspects if record.is_suspect else self.ready
-        order = orders.get(record.source)
-        if order is None:
-            order = orders[record.source] = OrderedQueue()
-        return order
+    def _ready_queue(self, record: Record) -> OrderedQueue:
+        queues = self.suspects if record.is_suspect else self.ready
+        queue = queues.get(record.source)
+        if queue is None:
+            queue = queues[record.source] = OrderedQueue()
+        return queue
 
-    def arrive(self, record: Record, now: float) -> None:
-        """Due: into ready, or behind its lane, from where the first by rank are let in."""
-        if record.lane is None:
-            self._enter(with_state(record, "ready"))
-            return
-        self._enter(with_state(record, "parked"))
-        self.admit(record.lane, now)
-        self.overtake(record.uuid, now)
+    def pop_due(self, limit: int) -> Sequence[Record]:
+        popped: list[Record] = []
+        while len(popped) < limit and (record := self._alarms.pop_until(self.now)) is not None:
+            popped.append(record)
+        return popped
 
-    def overtake(self, uuid: str, now: float) -> None:
-        """One that has just come may pass those before it, if they wait for more tokens than it needs."""
-        record = self.records.get(uuid)
-        if record is None or record.lane is None or record.state != "parked" or record.history.reason in CHORE_REASONS:
-            return
-        if self.limits.has_capacity(self.limits.lane(record.lane), record.policy.cost, now):
-            self._admit_one(record)
+    def pop_refilled(self, limit: int) -> Sequence[str]:
+        return self.limits.pop_refilled(limit, self.now)
 
-    def park(self, record: Record) -> None:
-        """Taken out of ready, but its lane has closed meanwhile."""
-        self.counts(record.source)["ready"] -= 1
-        self.clear_alarm(record)
-        self._enter(with_state(record, "parked"))
+    def first_parked(self, lane: str) -> Record | None:
+        parked = self.limits.parked.get(lane)
+        return None if parked is None else parked.first_record()
 
-    def admit(self, name: str, now: float) -> int:
-        """Lets parked ones of a lane into ready while it is open; at most a batch of them."""
-        lane = self.limits.lane(name)
-        for done in range(BATCH):
-            key = lane.parked.first()
-            if key is None:
-                return done
-            record = lane.parked.members[key]
-            if not self.limits.has_capacity(lane, record.policy.cost, now):
-                return done
-            self._admit_one(record)
-        self.limits.set_refill(lane, now)
-        return BATCH
+    def forget_lane(self, lane: str) -> None:
+        self.limits.forget(lane)
 
-    # -- time
-
-    def refill_lanes(self, now: float) -> bool:
-        """Admits in lanes whose refill has come; False: there may be more."""
-        done = 0
-        while done < BATCH:
-            lane = self.limits.refilled(now)
-            if lane is None:
-                return True
-            done += 1 + self.admit(lane.name, now)
-        return False
-
-    def promote(self, now: float) -> bool:
-        """Alarms that have come, at most a batch; False: there may be more."""
-        for _ in range(BATCH):
-            record = self._alarms.pop_until(now)
-            if record is None:
-                return True
-            ends = expiry(record)
-            if ends is not None and ends <= now:
-                self.end_as_chore(record, "expired", now, rang=True)
-            else:
-                self._leave(record, now, rang=True)
-                self.arrive(record, now)
-        return False
-
-    def next_alarm(self) -> float | None:
-        moments = (self._alarms.moment(), self.limits.next_refill())
-        return min((moment for moment in moments if moment is not None), default=None)
+    def next_times(self) -> Iterable[float | None]:
+        return self._alarms.moment(), self.limits.next_refill(), self._first_death, self.next_window()
 
     # -- chores
 
-    def end_as_chore(self, record: Record, reason: Reason, now: float, *, rang: bool = False) -> Record:
-        """From its place: it waits for somebody to end it."""
-        self._leave(record, now, rang=rang)
-        return self.queue_chore(with_state(record, record.state, with_history(record.history, reason=reason)))
-
-    def queue_chore(self, record: Record) -> Record:
-        """From nowhere: it was held. A lifted one waits for whoever lifts it again, unless it is to be cancelled."""
-        if record.history.reason == "lifted" and record.history.cancel_requested:
-            record = with_state(record, record.state, with_history(record.history, reason="cancel"))
+    def enter_chores(self, record: Record, *, queued: bool) -> None:
         self.records[record.uuid] = record
         self.counts(record.source)[record.state] += 1
-        self.moves.entered.append(record)
-        if record.history.reason != "lifted":
+        self.changes.entered.append(record)
+        if queued:
             self._chores.append(record.uuid)
-        return record
 
-    def lift(self, record: Record, now: float) -> Record | None:
-        """Out of the order, if it waits there; None: somebody has it, or it must end."""
-        if record.uuid in self.holds or (record.history.reason in CHORE_REASONS and record.history.reason != "lifted"):
-            return None
-        return record if record.history.reason == "lifted" else self.end_as_chore(record, "lifted", now)
-
-    def take_chores(self, claim: ClaimEntry, most: int) -> list[Record]:
-        taken: list[Record] = []
-        while self._chores and len(taken) < most:
+    def pop_chores(self, limit: int) -> list[Record]:
+        popped: dict[str, Record] = {}  # a chore that a cancel leased and that came back is queued twice
+        while self._chores and len(popped) < limit:
             record = self.records.get(self._chores.popleft())
-            if record is not None and self._waits_to_end(record):
-                self.hold(record, claim)
-                taken.append(record)
-        return taken
+            if record is not None and self._is_chore(record):
+                popped[record.uuid] = record
+        return list(popped.values())
 
-    def _waits_to_end(self, record: Record) -> bool:
-        """It may have been taken by whoever cancelled it, ended, even revived since."""
-        must = record.history.reason in CHORE_REASONS and record.history.reason != "lifted"
-        return must and record.uuid not in self.holds and record.state not in ENDED
+    def _is_chore(self, record: Record) -> bool:
+        """A cancel may have leased it, and it may have ended or even been revived since."""
+        reason = record.history.reason
+        is_due = reason in CHORE_REASONS and reason != "lifted"
+        return is_due and record.uuid not in self.leases and record.state not in ENDED
 
-    def hold(self, record: Record, claim: ClaimEntry) -> None:
-        self.holds[record.uuid] = claim
-        claim.taken.append(record.uuid)
-        claim.left += 1
+    def pop_strays(self, known: frozenset[str], limit: int) -> list[Record]:
+        strays: list[Record] = []
+        for queues in (self.ready, self.suspects):
+            for source in queues.keys() - known:
+                while len(strays) < limit and (record := queues[source].first_record()) is not None:
+                    strays.append(end_as_chore(self, record, "stray"))
+        return strays
 
-    def held(self, claim: ClaimEntry) -> list[Record]:
-        """What a claim still holds."""
-        return [self.records[uuid] for uuid in claim.taken if self.holds.get(uuid) is claim]
+    # -- claims and leases
 
-    # -- letting go of what was held
+    def has_ready(self, source: str, *, suspects: bool) -> bool:
+        queue = self.ready.get(source)
+        if queue is not None and queue.first() is not None:
+            return True
+        queue = self.suspects.get(source) if suspects else None
+        return queue is not None and queue.first() is not None
 
-    def release(self, record: Record, claim: ClaimEntry) -> None:
-        """The claim holds it no more; it is nowhere until it enters, waits to end, or ends. Then `freed`."""
-        del self.holds[record.uuid]
-        claim.left -= 1
+    def suspect_sources(self) -> Iterable[str]:
+        return self.suspects.keys()
+
+    def pick(self, pool: SlotPool, max_suspects: int) -> tuple[list[Record], int]:
+        picker = MemoryPicker(self, pool, max_suspects)
+        return picker.run(), max_suspects - picker.suspects
+
+    def lease(self, session: str, tasks: Sequence[Record], chores: Sequence[Record]) -> int:
+        if not tasks and not chores:
+            return 0
+        self._fence += 1
+        if tasks:
+            self._lease(session, tasks, chores=False)
+        if chores:
+            self._lease(session, chores, chores=True)
+        return self._fence
+
+    def _lease(self, session: str, records: Sequence[Record], *, chores: bool) -> None:
+        uuids = [record.uuid for record in records]
+        claim = ClaimEntry(self._fence, session, int(self.now), uuids, chores=chores)
+        self.leases.update(dict.fromkeys(uuids, claim))
+        self._claims.setdefault(session, {})[claim] = None
+
+    def leased_under(self, session: SessionEntry) -> tuple[list[Record], list[Record]]:
+        leased = [each for each in self.leased_by(session.name) if each.fence == session.fence]
+        tasks = [each.record for each in leased if not each.chore]
+        chores = [each.record for each in leased if each.chore]
+        return tasks, chores
+
+    def leased_by(self, session: str) -> Sequence[LeasedRecord]:
+        return [
+            LeasedRecord(self.records[uuid], claim.fence, claim.at, claim.chores)
+            for claim in self._claims.get(session, ())
+            for uuid in claim.uuids
+            if self.leases.get(uuid) is claim
+        ]
+
+    def lease_holder(self, record: Record) -> str | None:
+        claim = self.leases.get(record.uuid)
+        return None if claim is None else claim.session
+
+    def find_leased(self, lease: Lease) -> int | None:
+        claim = self.leases.get(lease.uuid)
+        if claim is None or claim.fence != lease.fence or claim.session != lease.session:
+            return None
+        return self.records[lease.uuid].seq
+
+    def release(self, leased: Sequence[LeasedRecord], session: str) -> None:
+        for each in leased:
+            del self.leases[each.record.uuid]
+        self._claims.pop(session, None)
+
+    # -- settle
+
+    def settle(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        return [self._settle(outcome) for outcome in outcomes]
+
+    def _settle(self, outcome: Outcome) -> Verdict:
+        lease = outcome.lease
+        record = self.records.get(lease.uuid)
+        if record is None:
+            return "lost"
+        history = record.history
+        claim = self.leases.get(lease.uuid)
+        if claim is None or claim.fence != lease.fence or claim.session != lease.session:
+            return late_verdict(history.settled_fence, history.session, lease)
+        started = history.started if claim.chores else claim.at
+        self._end_lease(record, claim)
+        match outcome:
+            case Completed():
+                result = self._keep_result(outcome)
+                over = ended(history, lease, started, self.now, outcome.keep, result, history.error)
+                self._end(record, "succeeded", over, outcome.keep)
+            case Ended():
+                over = ended(history, lease, started, self.now, outcome.keep, None, outcome.error)
+                self._end(record, outcome.state, over, outcome.keep)
+            case Requeued():
+                requeue_outcome(self, outcome, record, started, chore=claim.chores)
+            case _:
+                assert_never(outcome)
+        if self.limits.declared or self.suspects or record.lane is not None:
+            release_capacity(self, record)
+        if outcome.effects is not None:
+            add(self, outcome.effects.tasks)
+        return "ok"
+
+    def _end_lease(self, record: Record, claim: ClaimEntry) -> None:
+        del self.leases[record.uuid]
+        claim.remaining -= 1
+        if not claim.remaining:
+            self._claims[claim.session].pop(claim, None)
         if claim.chores:
             self.tally[record.source][record.state] -= 1
             return
         self.tally[record.source]["running"] -= 1
         if record.lane is not None:
             self.limits.lane(record.lane).running -= 1
-
-    def release_capacity(self, record: Record, now: float) -> None:
-        """What it held is free: a limit may let another one in now, or itself again, by rank."""
-        if record.lane is not None:
-            self.admit(record.lane, now)
-            self.overtake(record.uuid, now)
-            self.limits.left(self.limits.lane(record.lane))
-        if self.limits.declared and self.limits.effective(record.source) is not None:
-            self.woken.add(record.source)
         if self.suspects and record.is_suspect:
-            self.woken.update(self.suspects)
+            self._sessions[claim.session].suspects -= 1
 
-    def end(self, record: Record, state: State, history: History, keep: int) -> None:
-        if record.unique is not None and record.policy.unique_for is None:
-            key = (record.source, record.unique)
-            if self._uniques.get(key, ("",))[0] == record.uuid:
-                del self._uniques[key]
+    def _keep_result(self, outcome: Completed) -> bytes | None:
+        """The result, unless it is to be dropped before its record: then it is kept apart."""
+        if not outcome.result or outcome.keep_result is None:
+            return outcome.result
+        self._results.put(outcome.lease.uuid, outcome.result, min(outcome.keep, outcome.keep_result), self.now)
+        return None
+
+    def _end(self, record: Record, state: State, history: History, keep: int) -> None:
+        policy = record.policy
+        if record.unique is not None and policy.unique_for is None:
+            self.free_key(record.source, record.unique, record.uuid)
+        if policy.reply_to is not None:
+            self.notifications.ended.setdefault(policy.reply_to, []).append(record.uuid)
         over = with_state(record, state, history)
-        self.moves.ended.append(over)
+        self.changes.ended.append(over)
         if keep <= 0:
-            del self.records[record.uuid]
-            self.gone.append(record.uuid)
+            self._delete(record)
             return
         self.records[record.uuid] = over
         self.tally[record.source][state] += 1
-        kept = self._kept.get(keep)
-        if kept is None:
-            kept = self._kept[keep] = deque()
-        kept.append(over)
-        self._kept_count += 1
-
-    def requeue(self, record: Record, history: History, after: int | None, now: float) -> None:
-        """Back to where it came from, or later; or to the chores, if it must end."""
-        if history.cancel_requested or history.reason in CHORE_REASONS:
-            reason: Reason = "cancel" if history.cancel_requested else history.reason
-            self.queue_chore(with_state(record, "ready", with_history(history, reason=reason)))
-            return
-        due = record.due if after is None else due_in(after, now)
-        later = rescheduled(record, due, history)
-        if due <= now:  # behind its lane, if it has one: whoever is first by rank is let in
-            later = with_state(later, "ready" if later.lane is None else "parked")
-        self._enter(later)
-
-    def revive(self, record: Record, now: float) -> bool:
-        if record.unique is not None:
-            if self._holder(record.source, record.unique, now) not in (None, record.uuid):
-                return False
-            if record.policy.unique_for is None:
-                self._uniques[record.source, record.unique] = (record.uuid, None)
-        self._unkeep(record)
-        due = revived(record, now)
-        self._enter(due if due.lane is not None else with_state(due, "ready"))
-        return True
+        retained = self._retained.get(keep)
+        if retained is None:
+            retained = self._retained[keep] = deque()
+        retained.append(over)
+        self._retained_count += 1
 
     # -- retention
 
-    def purge(self, limit: int, most: int, now: float) -> int:
-        dropped = 0
-        while dropped < limit and (first := self._first_to_go(most, now)) is not None:
-            self._drop(first)
-            dropped += 1
-        while self._key_ends and self._key_ends[0][0] <= now:
-            until, key = heappop(self._key_ends)
-            if self._uniques.get(key, ("", None))[1] == until:
-                del self._uniques[key]
-        self.results.purge(limit, now)
-        self.limits.sweep(now)
-        return dropped
+    def drop_expired(self, limit: int) -> int:
+        for dropped in range(limit):
+            expired = [record for record in self._first_retained() if _keep_until(record) <= self.now]
+            if not expired:
+                return dropped
+            self.delete_ended(min(expired, key=lambda record: (_keep_until(record), record.seq)))
+        return limit
 
-    def _drop(self, record: Record) -> None:
-        self._unkeep(record)
-        del self.records[record.uuid]
-        self.results.drop(record.uuid)
-        self.gone.append(record.uuid)
+    def drop_oldest(self, limit: int, most: int) -> int:
+        number = max(0, min(limit, self._retained_count - most))
+        for _ in range(number):
+            self.delete_ended(min(self._first_retained(), key=lambda record: (record.history.ended or 0, record.seq)))
+        return number
 
-    def _first_to_go(self, most: int, now: float) -> Record | None:
-        """The one past its time for longest, else the one that ended first, if there are too many."""
-        heads: list[Record] = []
-        for kept in self._kept.values():
-            while kept and self.records.get(kept[0].uuid) is not kept[0]:
-                kept.popleft()  # revived since, or gone
-            if kept:
-                heads.append(kept[0])
-        over = [record for record in heads if _keep_until(record) <= now]
-        if over:
-            return min(over, key=lambda record: (_keep_until(record), record.seq))
-        if self._kept_count <= most:
-            return None
-        return min(heads, key=lambda record: (record.history.ended or 0, record.seq))
+    def _first_retained(self) -> list[Record]:
+        """The first record of each keeping time."""
+        firsts: list[Record] = []
+        for retained in self._retained.values():
+            while retained and self.records.get(retained[0].uuid) is not retained[0]:
+                retained.popleft()  # revived since, or deleted
+            if retained:
+                firsts.append(retained[0])
+        return firsts
 
-    def _unkeep(self, record: Record) -> None:
-        self._kept_count -= 1
-        self.tally[record.source][record.state] -= 1
+    def drop_expired_results(self, limit: int) -> None:
+        self._results.purge(limit, self.now)
 
-    # -- seeing
+    # -- reads
 
     def as_seen(self, record: Record, now: float) -> Record:
-        """As others see it: with the claim that holds it, or its result."""
+        """As a reader sees it: with the claim that holds it, or its result."""
         if record.state == "succeeded":
-            result = self.results.get(record.uuid, now) if record.history.result is None else None
-            return (
-                record
-                if result is None
-                else with_state(record, "succeeded", with_history(record.history, result=result))
-            )
-        claim = self.holds.get(record.uuid)
+            result = self._results.get(record.uuid, now) if record.history.result is None else None
+            if result is None:
+                return record
+            return with_state(record, "succeeded", with_history(record.history, result=result))
+        claim = self.leases.get(record.uuid)
         if claim is None or claim.chores:
             return record
         return with_state(record, "running", with_history(record.history, session=claim.session, started=claim.at))

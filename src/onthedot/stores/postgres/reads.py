@@ -114,7 +114,7 @@ class PostgresReads(ABC):
         record = to_record(row)
         table = LimitTable()
         for limit in await self.limits():
-            table.put(limit, now)
+            table.put(limit)
         if row["source_tokens"] is not None:
             table.set_source_bucket(record.source, _bucket(row["source_tokens"], row["source_tokens_at"]))
         if record.lane is not None:

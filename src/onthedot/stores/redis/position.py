@@ -17,9 +17,9 @@ def to_standing(answer: Sequence[Any]) -> Position:
     record = to_record(seq, asked, history, state.decode(), float(now))
     rules = LimitTable()
     for field, packed in zip(limits[::2], limits[1::2], strict=True):
-        rules.put(to_limit(field, packed), float(now))
+        rules.put(to_limit(field, packed))
     if (bucket := _bucket(source)) is not None:
-        rules._sources[record.source] = bucket
+        rules.set_source_bucket(record.source, bucket)
     if record.lane is not None:
         there = rules.lane(record.lane)
         counts = [float(each or 0) for each in lane[:3]] or [0.0, 0.0, 0.0]

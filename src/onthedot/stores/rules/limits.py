@@ -1,21 +1,19 @@
-"""What may start now: limits of sources and lanes, their buckets, and the tasks that their lane holds back."""
+"""Limits of sources and lanes, and their token buckets: what may start now."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from copy import copy
-from heapq import heappop, heappush
 from typing import Literal
 
 from onthedot.stores.contract import Limit, Record
-from onthedot.stores.rules.ordered_queue import OrderedQueue
 
-SWEEP = 5_000  # lanes a purge looks at
-_SLACK_MS = 1e-3  # what a moment may lose to rounding: the tokens of this time are lent, and stay owed
+SWEEP = 5_000  # lanes that a purge looks at
+SLACK_MS = 1e-3  # what a moment may lose to rounding: the tokens of this time are lent, and stay owed
 
 
 class TokenBucket:
-    """Tokens of one rate; starts full. `spend` is the only way out, time the only way in."""
+    """Tokens of one rate; it starts full. `spend` is the only way out, time the only way in."""
 
     __slots__ = ("at", "tokens")
 
@@ -36,54 +34,43 @@ class TokenBucket:
 
 
 class Lane:
-    """One key's tasks: how many run, how many were let into ready, who waits outside."""
+    """The tasks of one limit key: how many run, and how many were admitted to ready."""
 
-    __slots__ = ("admitted", "bucket", "name", "parked", "refill_at", "reserved", "running")
+    __slots__ = ("admitted", "bucket", "name", "refill_at", "reserved", "running")
 
     def __init__(self, name: str) -> None:
         self.name: str = name
         self.running: int = 0
         self.admitted: int = 0
-        self.reserved: float = 0.0  # what the admitted ones will cost
-        self.parked: OrderedQueue = OrderedQueue()
+        self.reserved: float = 0.0  # what the admitted tasks will cost
         self.bucket: TokenBucket | None = None
         self.refill_at: float | None = None
 
-    @property
-    def empty(self) -> bool:
-        return not (self.running or self.admitted or self.parked.members)
-
 
 class LimitTable:
-    """Limit records by name and by whom, and what they come to."""
+    """Limits by name and owner, what they come to, and the lanes and buckets that they use."""
 
     def __init__(self) -> None:
         self._records: dict[tuple[str, str], Limit] = {}
         self._effective: dict[str, Limit | None] = {}
-        self._sources: dict[str, TokenBucket] = {}
+        self._source_buckets: dict[str, TokenBucket] = {}
         self.lanes: dict[str, Lane] = {}
-        self.declared: bool = False  # nothing is looked at where nothing was ever declared or laned
-        self._refills: list[tuple[float, str]] = []
-        self._to_sweep: list[str] = []
+        self.declared: bool = False  # False: no limit was ever declared and no lane used, so nothing is looked up
 
-    def put(self, limit: Limit, now: float) -> bool:
-        """False: that is how it was. Else the lanes it is about are looked at again, and no others."""
+    def put(self, limit: Limit) -> bool:
+        """False: it is unchanged."""
         if self._records.get((limit.name, limit.owner)) == limit:
             return False
         self._records[limit.name, limit.owner] = limit
         self.declared = self.declared or is_effective(limit)
         self._effective.clear()
-        head, slash, key = limit.name.partition("/")
-        about = (name for name in self.lanes if name.startswith(head + "/")) if slash and key == "*" else (limit.name,)
-        for name in about:
-            if (lane := self.lanes.get(name)) is not None and lane.parked.members:
-                self.set_refill(lane, now)
         return True
 
     def all(self) -> list[Limit]:
         return list(self._records.values())
 
     def effective(self, name: str) -> Limit | None:
+        """The limit that the records of a source or lane come to."""
         if not self.declared:
             return None
         if name not in self._effective:
@@ -96,40 +83,40 @@ class LimitTable:
         """The most specific first: the name's own before its star, the operator's before code's."""
         head, slash, _ = name.partition("/")
         for each in (name, f"{head}/*") if slash else (name,):
-            for by in ("operator", "code"):
-                if (limit := self._records.get((each, by))) is not None:
+            for owner in ("operator", "code"):
+                if (limit := self._records.get((each, owner))) is not None:
                     yield limit
 
     def source_capacity(self, source: str, running: int, now: float) -> tuple[float, float | None]:
-        """How many more of a source may start now, and in how many ms it is worth asking again."""
+        """How many more tasks of a source may start now, and in how many ms it is worth asking again."""
         limit = self.effective(source)
         if limit is None:
             return float("inf"), None
         if closed_reason(limit, running):
             return 0, None
-        room = float("inf") if limit.cap is None else limit.cap - running
+        capacity = float("inf") if limit.cap is None else limit.cap - running
         if limit.rate is None:
-            return room, None
-        tokens = self._source_bucket(source, limit, now).level(limit, now)
+            return capacity, None
+        tokens = self.source_bucket(source, limit, now).level(limit, now)
         lent = _slack(limit.rate)
         if tokens + lent < 1:
             return 0, _time_for(1 - tokens, limit.rate)
-        return min(room, int(tokens + lent)), None
+        return min(capacity, int(tokens + lent)), None
 
     def spend(self, source: str, starts: int, now: float) -> None:
         limit = self.effective(source)
         if limit is not None and limit.rate is not None:
-            self._source_bucket(source, limit, now).spend(starts)
+            self.source_bucket(source, limit, now).spend(starts)
 
-    def _source_bucket(self, source: str, limit: Limit, now: float) -> TokenBucket:
-        bucket = self._sources.get(source)
+    def source_bucket(self, source: str, limit: Limit, now: float) -> TokenBucket:
+        bucket = self._source_buckets.get(source)
         if bucket is None:
-            bucket = self._sources[source] = TokenBucket(limit, now)
+            bucket = self._source_buckets[source] = TokenBucket(limit, now)
         return bucket
 
     def set_source_bucket(self, source: str, bucket: TokenBucket) -> None:
         """A bucket that was read from elsewhere."""
-        self._sources[source] = bucket
+        self._source_buckets[source] = bucket
 
     def lane(self, name: str) -> Lane:
         lane = self.lanes.get(name)
@@ -139,7 +126,7 @@ class LimitTable:
         return lane
 
     def has_capacity(self, lane: Lane, cost: float, now: float) -> bool:
-        """May one more be let into ready? If only time can tell, the lane's refill is set."""
+        """Whether one more task may be admitted to ready. If time alone decides, the lane's refill is set."""
         limit = self.effective(lane.name)
         if limit is None:
             return True
@@ -151,12 +138,12 @@ class LimitTable:
         missing = cost - (self._level(lane, limit, now) - lane.reserved)
         if missing <= _slack(limit.rate):
             return True
-        if lane.reserved + cost <= limit.burst:  # else time alone does not open it: the admitted ones must start first
+        if lane.reserved + cost <= limit.burst:  # otherwise the admitted tasks must start first
             self.set_refill(lane, now + _time_for(missing, limit.rate))
         return False
 
     def may_start(self, lane: Lane, cost: float, now: float) -> bool:
-        """May an admitted one start? Asked again at the take, since limits can have changed in between."""
+        """Whether an admitted task may start. Checked again at the claim, since limits can have changed."""
         limit = self.effective(lane.name)
         if limit is None:
             return True
@@ -164,9 +151,9 @@ class LimitTable:
             return False
         if limit.rate is None:
             return True
-        cost = min(cost, limit.burst)  # one that was added under a larger burst waits for a full bucket, not for ever
+        cost = min(cost, limit.burst)  # a task that was added under a larger burst waits for a full bucket
         if cost - self._level(lane, limit, now) > _slack(limit.rate):
-            self.set_refill(lane, now)  # what was pledged to it may be enough for the first of those that are parked
+            self.set_refill(lane, now)  # what was reserved for it may be enough for the first parked task
             return False
         assert lane.bucket is not None
         lane.bucket.spend(cost)
@@ -178,51 +165,28 @@ class LimitTable:
         return lane.bucket.level(limit, now)
 
     def set_refill(self, lane: Lane, when: float) -> None:
+        """Admit in this lane at that time, or earlier if that was planned before."""
         if lane.refill_at is None or when < lane.refill_at:
             lane.refill_at = when
-            heappush(self._refills, (when, lane.name))
-
-    def refilled(self, now: float) -> Lane | None:
-        """The next lane whose time has come."""
-        while self._refills and self._refills[0][0] <= now + _SLACK_MS:
-            when, name = heappop(self._refills)
-            lane = self.lanes.get(name)
-            if lane is not None and lane.refill_at == when:
-                lane.refill_at = None
-                return lane
-        return None
-
-    def next_refill(self) -> float | None:
-        return self._refills[0][0] if self._refills else None
 
     def snapshot(self, record: Record) -> LimitTable:
-        """The same rules over copies of what is this task's, for who only asks: a rule writes down what it finds."""
-        scratch = LimitTable()
-        scratch._records, scratch.declared = self._records, self.declared
-        if (bucket := self._sources.get(record.source)) is not None:
-            scratch._sources[record.source] = copy(bucket)
+        """The same rules over copies of this task's lane and bucket, for a read: a rule writes what it computes."""
+        copies = LimitTable()
+        copies._records = self._records
+        copies.declared = self.declared
+        if (bucket := self._source_buckets.get(record.source)) is not None:
+            copies.set_source_bucket(record.source, copy(bucket))
         lane = None if record.lane is None else self.lanes.get(record.lane)
         if lane is not None:
-            scratch.lanes[lane.name] = mine = copy(lane)
-            mine.bucket = copy(lane.bucket)
-        return scratch
+            copies.lanes[lane.name] = copy(lane)
+            copies.lanes[lane.name].bucket = copy(lane.bucket)
+        return copies
 
     def sweep(self, now: float) -> None:
-        """Forgets lanes that are over. A part each time: there may be a lane a customer."""
-        self._to_sweep = self._to_sweep or list(self.lanes)
-        for name in self._to_sweep[-SWEEP:]:
-            lane = self.lanes.get(name)
-            if lane is not None and lane.empty and self._full(lane, now):
-                del self.lanes[name]
-        del self._to_sweep[-SWEEP:]
+        """Forget lanes that are over, at most SWEEP per call."""
 
-    def left(self, lane: Lane) -> None:
-        """One has gone: a lane that has no rate is over with its last task."""
-        if lane.empty and lane.bucket is None:
-            self.lanes.pop(lane.name, None)
-
-    def _full(self, lane: Lane, now: float) -> bool:
-        """Forgetting a half-full bucket would fill it."""
+    def is_full(self, lane: Lane, now: float) -> bool:
+        """Forgetting a bucket that is not full would fill it."""
         limit = self.effective(lane.name)
         if lane.bucket is None or limit is None or limit.rate is None:
             return True
@@ -230,7 +194,7 @@ class LimitTable:
 
 
 def is_effective(limit: Limit) -> bool:
-    """Does it say anything? What code no longer declares stays as a record that does not."""
+    """What code no longer declares stays as a record that limits nothing."""
     return limit.cap is not None or limit.rate is not None or limit.paused
 
 
@@ -241,7 +205,8 @@ def closed_reason(limit: Limit, running: int) -> Literal["paused", "cap"] | None
     return "cap" if limit.cap is not None and running >= limit.cap else None
 
 
-def admitted(lane: Lane, record: Record, by: int) -> None:
+def count_admitted(lane: Lane, record: Record, by: int) -> None:
+    """A task was admitted to ready (+1), or has left it (-1)."""
     lane.admitted += by
     lane.reserved += by * record.policy.cost
     if lane.admitted == 0:
@@ -249,7 +214,7 @@ def admitted(lane: Lane, record: Record, by: int) -> None:
 
 
 def _slack(rate: float) -> float:
-    return rate * _SLACK_MS / 1000
+    return rate * SLACK_MS / 1000
 
 
 def _time_for(tokens: float, rate: float) -> float:

@@ -1,4 +1,4 @@
-"""Which limits hold a task back, by the rules that the claim goes by."""
+"""Which limits stop a pending task, by the rules of the claim."""
 
 from __future__ import annotations
 
@@ -7,23 +7,24 @@ from onthedot.stores.rules.limits import LimitTable, closed_reason
 
 
 def blockers(limits: LimitTable, record: Record, running: int, now: float) -> list[Blocker]:
-    """limits: a copy that is thrown away, since its rules write. running: of its source."""
+    """limits: a copy that is thrown away, since its rules write. running: tasks of its source."""
     found: list[Blocker] = []
     free, wait = limits.source_capacity(record.source, running, now)
     if free <= 0:
-        found.append(_hold(limits.effective(record.source), running, 0, wait))
+        found.append(_blocker(limits.effective(record.source), running, 0, wait))
     if record.lane is not None:
-        lane, cost = limits.lane(record.lane), record.policy.cost
-        in_ready = record.state == "ready"
-        lane.refill_at = None  # of others: what stands there afterwards is this one's
-        if not (limits.may_start if in_ready else limits.has_capacity)(lane, cost, now):
+        lane = limits.lane(record.lane)
+        lane.refill_at = None  # the rule below sets it for this task
+        is_admitted = record.state == "ready"
+        check = limits.may_start if is_admitted else limits.has_capacity
+        if not check(lane, record.policy.cost, now):
             wait = None if lane.refill_at is None else lane.refill_at - now
-            let_in = 0 if in_ready else lane.admitted
-            found.append(_hold(limits.effective(record.lane), lane.running, let_in, wait))
+            admitted = 0 if is_admitted else lane.admitted
+            found.append(_blocker(limits.effective(record.lane), lane.running, admitted, wait))
     return found
 
 
-def _hold(limit: Limit | None, running: int, let_in: int, wait: float | None) -> Blocker:
-    assert limit is not None  # nothing else stops anybody
-    reason = closed_reason(limit, running + let_in) or "rate"
+def _blocker(limit: Limit | None, running: int, admitted: int, wait: float | None) -> Blocker:
+    assert limit is not None  # nothing else stops a task
+    reason = closed_reason(limit, running + admitted) or "rate"
     return Blocker(limit, reason, running, wait if reason == "rate" else None)

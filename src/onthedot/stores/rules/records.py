@@ -23,10 +23,10 @@ def with_state(record: Record, state: State, history: History | None = None) -> 
     )  # fmt: skip
 
 
-def rescheduled(record: Record, due: int, history: History) -> Record:
+def rescheduled(record: Record, due: int, state: State, history: History) -> Record:
     return Record(
         record.uuid, record.source, record.body, record.policy, record.lane, record.unique, due, record.seq,
-        record.added, "scheduled", history,
+        record.added, state, history,
     )  # fmt: skip
 
 
@@ -104,7 +104,7 @@ def revived(record: Record, now: float) -> Record:
     history = History(
         earlier=record.attempt, settled_fence=was.settled_fence, session=was.session, started=was.started, hops=was.hops
     )  # fmt: skip
-    return rescheduled(record, int(now), history)
+    return rescheduled(record, int(now), "scheduled", history)
 
 
 def settled_by(history: History, lease: Lease) -> History:
@@ -163,6 +163,6 @@ def expiry(record: Record) -> int | None:
     return record.due + record.policy.expires
 
 
-def alarm(record: Record) -> int | None:
+def alarm_of(record: Record) -> int | None:
     """The one moment at which something happens by itself to a record that waits."""
     return record.due if record.state == "scheduled" else expiry(record)

@@ -48,7 +48,7 @@ class FsyncThread:
         """At once, and then these calls are answered; if there are none, within a moment."""
         self._due.put(calls)
 
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         """Of the file. What was committed before is synced and answered first."""
         if self._wal >= 0:
             at_rest = threading.Event()

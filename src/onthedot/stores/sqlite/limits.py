@@ -8,17 +8,11 @@ from collections.abc import Sequence
 from msgspec.structs import astuple
 
 from onthedot.stores.contract import Limit
-from onthedot.stores.rules.limits import SWEEP, Lane, LimitTable, TokenBucket, is_effective
+from onthedot.stores.rules.limits import SLACK_MS, SWEEP, Lane, LimitTable, TokenBucket, is_effective
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import Row
+from onthedot.stores.sqlite.rows import Row, to_limit
 
-_SLACK_MS = 1e-3
 _BLANK = (0, 0, 0.0, None, None, None)  # a lane of which there is nothing to remember
-
-
-def to_limit(row: Row) -> Limit:
-    name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule = row
-    return Limit(name, cap, rate, burst, bool(paused), reason, owner, paused_since, lane_rule)
 
 
 class SqliteLimitTable(LimitTable):
@@ -70,20 +64,15 @@ class SqliteLimitTable(LimitTable):
         tokens, at = (None, None) if lane.bucket is None else (lane.bucket.tokens, lane.bucket.at)
         return self._app, lane.name, lane.running, lane.admitted, lane.reserved, tokens, at, lane.refill_at
 
-    def _source_bucket(self, source: str, limit: Limit, now: float) -> TokenBucket:
+    def source_bucket(self, source: str, limit: Limit, now: float) -> TokenBucket:
         lane = self.lane(source)
         if lane.bucket is None:
             lane.bucket = TokenBucket(limit, now)
         return lane.bucket
 
-    def set_refill(self, lane: Lane, when: float) -> None:
-        if lane.refill_at is None or when < lane.refill_at:
-            lane.refill_at = when
-
-    def all_refilled(self, now: float, most: int) -> list[str]:
-        """Lanes whose time has come."""
+    def pop_refilled(self, limit: int, now: float) -> list[str]:
         self.save()
-        names = [name for (name,) in self._db.execute(SQL["refilled"], (self._app, now + _SLACK_MS, most))]
+        names = [name for (name,) in self._db.execute(SQL["refilled"], (self._app, now + SLACK_MS, limit))]
         for name in names:
             self.lane(name).refill_at = None
         return names
@@ -109,6 +98,6 @@ class SqliteLimitTable(LimitTable):
         rows = self._db.execute(SQL["some_lanes"], {"app": self._app, "after": self._swept, "most": SWEEP}).fetchall()
         self._swept = rows[-1][0] if len(rows) == SWEEP else ""
         for name in [name for name, idle in rows if idle]:
-            if self._full(self.lane(name), now):
+            if self.is_full(self.lane(name), now):
                 self._db.execute(SQL["drop_lane"], (self._app, name))
                 del self.lanes[name], self._was[name]

@@ -1,6 +1,6 @@
-"""Hints: to the listeners of this process at once, to other processes by datagram. After the commit, and never waiting.
+"""Hints: to the listeners of this process directly, to other processes by datagram; after the commit, without waiting.
 
-Every session that listens has a socket in ``<db>-sessions``, named after it: nobody has to look up where it is.
+Every session that listens has a socket in ``<db>-sessions``, which is named after it, so no lookup is needed.
 """
 
 from __future__ import annotations
@@ -8,93 +8,124 @@ from __future__ import annotations
 import hashlib
 import os
 import socket
+from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from typing import Protocol
 
 import msgspec
 
 from onthedot.stores.hint_streams import HintBuffer, HintHub
-from onthedot.stores.sqlite.notifications import Notifications
+from onthedot.stores.rules.notifications import Notifications
 
-_LONGEST = 100  # bytes of a socket's path; the system's limit is 104 or 108
-_MOST = 30  # names in one datagram: a source has up to 200 letters
-_Message = tuple[list[str], dict[str, str], list[str], bool]  # sources, cancel, ended, a session has come
+_MAX_PATH = 100  # bytes of a socket's path; the system's limit is 104 or 108
+_MAX_NAMES = 30  # in one datagram: a source has up to 200 letters
+_MAX_UNSENT = 1000  # datagrams that wait for a receiver
 
 
 class SessionNotification(msgspec.Struct):
-    """What one session is to be told."""
+    """What one session must learn."""
 
     sources: set[str] = msgspec.field(default_factory=set[str])
-    cancel: dict[str, str] = msgspec.field(default_factory=dict[str, str])
+    cancel_requests: dict[str, str] = msgspec.field(default_factory=dict[str, str])  # uuid → reason
     ended: list[str] = msgspec.field(default_factory=list[str])
-    peers: bool = False
+    recheck: bool = False
+    session_joined: bool = False
+
+    @property
+    def has_hint(self) -> bool:
+        return bool(self.sources or self.cancel_requests or self.ended or self.recheck)
 
     def datagrams(self) -> Iterable[bytes]:
-        parts: list[_Message] = [(part, {}, [], self.peers) for part in _parts(list(self.sources))]
-        parts += [([], {uuid: self.cancel[uuid] for uuid in part}, [], False) for part in _parts(list(self.cancel))]
-        parts += [([], {}, part, False) for part in _parts(self.ended)]
-        return map(msgspec.json.encode, parts or [([], {}, [], True)])
+        cancels = self.cancel_requests
+        parts = [
+            *(SessionNotification(sources=set(names)) for names in _parts(list(self.sources))),
+            *(
+                SessionNotification(cancel_requests={uuid: cancels[uuid] for uuid in names})
+                for names in _parts(list(cancels))
+            ),
+            *(SessionNotification(ended=names) for names in _parts(self.ended)),
+        ]
+        if self.recheck or self.session_joined:
+            parts.append(SessionNotification(recheck=self.recheck, session_joined=self.session_joined))
+        return map(msgspec.json.encode, parts)
 
 
 def _parts(names: list[str]) -> Iterable[list[str]]:
-    return (names[start : start + _MOST] for start in range(0, len(names), _MOST))
+    return (names[start : start + _MAX_NAMES] for start in range(0, len(names), _MAX_NAMES))
+
+
+class Watcher(Protocol):
+    """A thread that polls file descriptors."""
+
+    def watch(self, fd: int) -> None: ...
+    def unwatch(self, fd: int) -> None: ...
 
 
 class DatagramNotifier(HintHub):
+    """The hints of one store."""
+
     def __init__(self, folder: Path, app: str) -> None:
         super().__init__()
         self.folder: Path = folder
         self._app = app
         self._sockets: dict[str, socket.socket] = {}
-        self._mouth: socket.socket | None = None
+        self._sender: socket.socket | None = None
         self._unsent: list[tuple[str, bytes]] = []
-        self.watch: Callable[[int], object] = lambda _: None
-        self.unwatch: Callable[[int], object] = lambda _: None
+        self._watcher: Watcher | None = None
 
-    # -- listening
+    def attach(self, watcher: Watcher) -> None:
+        """This thread calls `receive` for the sockets from now on."""
+        self._watcher = watcher
+        for receiver in self._sockets.values():
+            watcher.watch(receiver.fileno())
+
+    # -- receive
 
     def add(self, session: str) -> HintBuffer:
-        if session not in self._sockets and (ear := self._bound(session)) is not None:
-            self._sockets[session] = ear
-            self.watch(ear.fileno())
+        if session not in self._sockets and (receiver := self._bind(session)) is not None:
+            self._sockets[session] = receiver
+            if self._watcher is not None:
+                self._watcher.watch(receiver.fileno())
         return super().add(session)
 
     def remove(self, session: str, listener: HintBuffer) -> None:
         super().remove(session, listener)
-        if session not in self and (ear := self._sockets.pop(session, None)) is not None:
-            self.unwatch(ear.fileno())
-            ear.close()
+        if session not in self and (receiver := self._sockets.pop(session, None)) is not None:
+            if self._watcher is not None:
+                self._watcher.unwatch(receiver.fileno())
+            receiver.close()
             (self.folder / self._name(session)).unlink(missing_ok=True)
 
-    def _bound(self, session: str) -> socket.socket | None:
-        """None: no sockets here; the poll interval has to do."""
+    def _bind(self, session: str) -> socket.socket | None:
+        """None: sockets cannot be used here; the poll interval remains."""
         path = self.folder / self._name(session)
-        ear = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-        ear.setblocking(False)
+        receiver = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+        receiver.setblocking(False)
         try:
             path.unlink(missing_ok=True)
-            self._at(path, ear.bind)
+            self._with_short_path(path, receiver.bind)
         except OSError:
-            ear.close()
+            receiver.close()
             return None
-        return ear
+        return receiver
 
     def sweep(self) -> None:
-        """The addresses of those who died while they listened."""
-        for left in self.folder.glob("*.hint"):
-            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as knock:
+        """Delete the addresses of listeners that died."""
+        for path in self.folder.glob("*.hint"):
+            with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as probe:
                 try:
-                    self._at(left, knock.connect)
+                    self._with_short_path(path, probe.connect)
                 except OSError:
-                    left.unlink(missing_ok=True)
+                    path.unlink(missing_ok=True)
 
     def _name(self, session: str) -> str:
         return hashlib.blake2b(f"{self._app}/{session}".encode(), digest_size=10).hexdigest() + ".hint"
 
-    def _at(self, path: Path, do: Callable[[str], object]) -> None:
-        """With a path that is short enough for a socket: if need be by way of the open folder."""
-        if len(os.fsencode(path)) <= _LONGEST:
+    def _with_short_path(self, path: Path, do: Callable[[str], object]) -> None:
+        """A socket's path is limited; a long one goes through a descriptor of the folder."""
+        if len(os.fsencode(path)) <= _MAX_PATH:
             do(str(path))
             return
         folder = os.open(self.folder, os.O_RDONLY | os.O_CLOEXEC)
@@ -103,79 +134,83 @@ class DatagramNotifier(HintHub):
         finally:
             os.close(folder)
 
-    def fds(self) -> list[int]:
-        return [ear.fileno() for ear in self._sockets.values()]
-
     def receive(self, fd: int) -> bool:
-        """Reads what has come; True: a session has come somewhere."""
-        peers = False
-        for session, ear in list(self._sockets.items()):
-            if ear.fileno() != fd:
+        """Read what has come to a socket; True: a session has joined."""
+        joined = False
+        for session, receiver in list(self._sockets.items()):
+            if receiver.fileno() != fd:
                 continue
             try:
                 while True:
-                    message = msgspec.json.decode(ear.recv(65536), type=_Message)
-                    peers = peers or message[3]
-                    if any(message[:3]):
-                        super().notify(session, *message[:3])
+                    message = msgspec.json.decode(receiver.recv(65536), type=SessionNotification)
+                    joined = joined or message.session_joined
+                    if message.has_hint:
+                        self._notify(session, message)
             except (OSError, msgspec.DecodeError):
-                pass  # nothing more, closed meanwhile, or a stranger's word
-        return peers
+                pass  # nothing more, closed meanwhile, or a stranger's datagram
+        return joined
 
-    # -- telling
+    def _notify(self, session: str, message: SessionNotification) -> None:
+        self.notify(session, message.sources, message.cancel_requests, message.ended, recheck=message.recheck)
 
-    def publish(self, told: Sequence[Notifications], workers: Iterable[str]) -> None:
-        news: dict[str, SessionNotification] = {}
-        for each in told:
-            sources = each.woken | each.sooner
-            for worker in workers if sources or each.peers else ():
-                if worker != each.but:
-                    its = news.setdefault(worker, SessionNotification())
-                    its.sources |= sources
-                    its.peers = its.peers or each.peers
-            for session, uuid, reason in each.cancel:
-                news.setdefault(session, SessionNotification()).cancel[uuid] = reason
-            for session, uuids in each.ended.items():
-                news.setdefault(session, SessionNotification()).ended += uuids
-        for session, its in news.items():
+    # -- send
+
+    def publish(self, calls: Sequence[Notifications], workers: Iterable[str]) -> None:
+        """Send what several calls have changed, in one notification per session."""
+        by_session: defaultdict[str, SessionNotification] = defaultdict(SessionNotification)
+        for call in calls:
+            sources = call.woken | call.alarmed
+            for worker in workers if sources or call.recheck or call.session_joined else ():
+                if worker != call.caller:
+                    by_session[worker].sources |= sources
+                    by_session[worker].recheck |= call.recheck
+                    by_session[worker].session_joined |= call.session_joined
+            for session, uuid, reason in call.cancel_requests:
+                by_session[session].cancel_requests[uuid] = reason
+            for session, uuids in call.ended.items():
+                by_session[session].ended += uuids
+        for session, message in by_session.items():
             if session not in self:
-                if not os.access(self.folder / self._name(session), os.F_OK):
-                    continue
-                self._unsent += [(self._name(session), datagram) for datagram in its.datagrams()]
-            elif its.sources or its.cancel or its.ended:
-                self.notify(session, its.sources, its.cancel, its.ended)
+                name = self._name(session)
+                if os.access(self.folder / name, os.F_OK):
+                    self._unsent += [(name, datagram) for datagram in message.datagrams()]
+            elif message.has_hint:
+                self._notify(session, message)
         self.send()
 
     def send(self) -> bool:
-        """True: some receiver's queue is full; what it would lose is kept for a moment."""
+        """True: the queue of some receiver is full; its datagrams are kept for a moment."""
         if not self._unsent:
             return False
-        if self._mouth is None:
-            self._mouth = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-            self._mouth.setblocking(False)
-        mouth, full, nobody = self._mouth, list[tuple[str, bytes]](), set[str]()
+        if self._sender is None:
+            self._sender = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+            self._sender.setblocking(False)
+        full: list[tuple[str, bytes]] = []
+        unreachable: set[str] = set()
         for name, datagram in self._unsent:
-            if name in nobody:
+            if name in unreachable:
                 continue
             try:
-                self._at(self.folder / name, partial(mouth.sendto, datagram))
+                self._with_short_path(self.folder / name, partial(self._sender.sendto, datagram))
             except BlockingIOError:
                 full.append((name, datagram))
-            except ConnectionRefusedError:  # who listened there has died
+            except ConnectionRefusedError:  # the listener has died
                 (self.folder / name).unlink(missing_ok=True)
             except OSError:
-                nobody.add(name)
-        self._unsent = full[-1000:]
+                unreachable.add(name)
+        self._unsent = full[-_MAX_UNSENT:]
         return bool(full)
 
     def clear(self) -> None:
-        """The store is shut: nothing more is said."""
+        """The store is closed: nothing more is sent."""
         self._unsent = []
-        if self._mouth is not None:
-            self._mouth.close()
-            self._mouth = None
+        if self._sender is not None:
+            self._sender.close()
+            self._sender = None
 
     def after_fork(self) -> None:
-        """What was bound is the parent's."""
-        for each in (*self._sockets.values(), *((self._mouth,) if self._mouth else ())):
-            each.close()
+        """In the child: the sockets are the parent's."""
+        for receiver in self._sockets.values():
+            receiver.close()
+        if self._sender is not None:
+            self._sender.close()

@@ -17,34 +17,34 @@ _own: set[str] = set()  # of all stores of this process
 class Presence:
     def __init__(self, folder: Path) -> None:
         self._folder = folder
-        self.owner: str = f"{os.getpid()}-{_namespace()}-{secrets.token_hex(6)}"
-        _own.add(self.owner)
-        self._fd = os.open(self._file(self.owner), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
+        self.process: str = f"{os.getpid()}-{_namespace()}-{secrets.token_hex(6)}"
+        _own.add(self.process)
+        self._fd = os.open(self._file(self.process), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
         for left in folder.glob("*.lock"):  # by those who died without a session
             self.is_dead(left.stem)
 
-    def _file(self, owner: str) -> Path:
-        return _file(self._folder, owner)
+    def _file(self, process: str) -> Path:
+        return _file(self._folder, process)
 
     def close(self) -> None:
-        self._file(self.owner).unlink(missing_ok=True)
+        self._file(self.process).unlink(missing_ok=True)
         self.after_fork()
-        _own.discard(self.owner)
+        _own.discard(self.process)
 
     def after_fork(self) -> None:
         """The lock stays the parent's."""
         os.close(self._fd)
 
-    def is_dead(self, owner: str) -> bool:
-        dead = is_gone(self._folder, owner)
+    def is_dead(self, process: str) -> bool:
+        dead = is_gone(self._folder, process)
         if dead:
-            self._file(owner).unlink(missing_ok=True)
+            self._file(process).unlink(missing_ok=True)
         return dead
 
-    def pidfd(self, owner: str) -> int | None:
+    def pidfd(self, process: str) -> int | None:
         """A file that can be read when the process has ended. None: nobody tells, so one has to look."""
-        pid, namespace, _ = owner.split("-")
+        pid, namespace, _ = process.split("-")
         if not hasattr(os, "pidfd_open") or namespace != _namespace():  # in another container, it is another's number
             return None
         try:
@@ -53,12 +53,12 @@ class Presence:
             return None
 
 
-def is_gone(folder: Path, owner: str) -> bool:
+def is_gone(folder: Path, process: str) -> bool:
     """Looks, and leaves everything as it is."""
-    if owner in _own and owner.startswith(f"{os.getpid()}-"):  # a fork has a copy of its parent's names
+    if process in _own and process.startswith(f"{os.getpid()}-"):  # a fork has a copy of its parent's names
         return False
     try:
-        fd = os.open(_file(folder, owner), os.O_RDWR | os.O_CLOEXEC)
+        fd = os.open(_file(folder, process), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return True
     except OSError:  # of another user, or no descriptor is left: no reason to take it for dead
@@ -72,8 +72,8 @@ def is_gone(folder: Path, owner: str) -> bool:
     return True
 
 
-def _file(folder: Path, owner: str) -> Path:
-    return folder / f"{owner}.lock"
+def _file(folder: Path, process: str) -> Path:
+    return folder / f"{process}.lock"
 
 
 def _namespace() -> str:

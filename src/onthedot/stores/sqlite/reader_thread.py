@@ -44,7 +44,7 @@ class ReaderThread(RequestThread[SqliteReads]):
             self._looking, self._inode = SqliteReads(db, app[0], Path(f"{self.path}-sessions")), inode(self.path)
         return self._looking
 
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         self.close()
 
     def close(self) -> None:

@@ -1,4 +1,4 @@
-"""Reads only, on a connection of their own: a slow page never stops the queue."""
+"""Reads, on a connection of their own: a slow page never stops the queue."""
 
 from __future__ import annotations
 
@@ -26,13 +26,13 @@ from onthedot.stores.contract import (
 from onthedot.stores.rules.filters import FILTERS, check
 from onthedot.stores.rules.position import blockers
 from onthedot.stores.rules.records import CHORE_REASONS, ENDED, with_history, with_state
-from onthedot.stores.sqlite.claim import to_schedule
-from onthedot.stores.sqlite.limits import SqliteLimitTable, to_limit
+from onthedot.stores.sqlite.limits import SqliteLimitTable
 from onthedot.stores.sqlite.presence import is_gone
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import Row, to_record
+from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_limit, to_record, to_schedule
+from onthedot.stores.sqlite.transaction_state import Sequences
 
-_LOOK = 20_000  # records a call looks at
+_MAX_READ = 20_000  # records per call
 _END = 2**62
 
 
@@ -43,25 +43,25 @@ class SqliteReads:
         self._presences = presences
 
     def get(self, uuids: Sequence[str], now: float) -> list[Record | None]:
-        wanted = msgspec.json.encode(uuids).decode()
-        found = {row[0]: _seen(row, now) for row in self.db.execute(SQL["get"], (wanted, self._app))}
+        rows = self.db.execute(SQL["get"], (json_list(uuids), self._app))
+        found = {record.uuid: record for record in (_as_seen(row, now) for row in rows)}
         return [found.get(uuid) for uuid in uuids]
 
     def find(self, where: Mapping[str, str], after: str | None, limit: int, now: float) -> Page:
         check(where)
         before = int(after) if after else _END
-        said: dict[str, Any] = dict.fromkeys(FILTERS) | dict(where)
-        said |= {name: int(where[name]) for name in ("since", "until") if name in where}
-        said |= {"app": self._app, "before": before, "limit": limit}
-        if where.get("state") == "running":  # few, and known from the claims, however many wait
-            rows = [_seen(row, now) for row in self.db.execute(SQL["find_running"], said)]
+        parameters: dict[str, Any] = dict.fromkeys(FILTERS) | dict(where)
+        parameters |= {name: int(where[name]) for name in ("since", "until") if name in where}
+        parameters |= {"app": self._app, "before": before, "limit": limit}
+        if where.get("state") == "running":  # they are few, and known from the leases
+            rows = [_as_seen(row, now) for row in self.db.execute(SQL["find_running"], parameters)]
             return Page(rows, str(rows[-1].seq) if len(rows) == limit else None)
         newest = self._before(before)
         if newest is None:
             return Page([], None)
-        low = newest + 1 - _LOOK
-        said |= {"before": newest + 1, "low": low}
-        rows = [_seen(row, now) for row in self.db.execute(SQL["find"], said)]
+        low = newest + 1 - _MAX_READ
+        parameters |= {"before": newest + 1, "low": low}
+        rows = [_as_seen(row, now) for row in self.db.execute(SQL["find"], parameters)]
         last = rows[-1].seq if len(rows) == limit else low
         return Page(rows, None if self._before(last) is None else str(last))
 
@@ -71,24 +71,30 @@ class SqliteReads:
 
     def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
         rows = self.db.execute(SQL["notes"], (self._app, uuid, after, limit))
-        return [(row[0], Note(Lease(uuid, row[1], row[2]), row[3], row[4], row[5])) for row in rows]
+        return [
+            (number, Note(Lease(uuid, fence, session), kind, name, data))
+            for number, fence, session, kind, name, data in rows
+        ]
 
     def tally(self) -> dict[tuple[str, State], int]:
         return {(source, state): number for source, state, number in self.db.execute(SQL["tally"], (self._app,))}
 
     def position(self, uuid: str, now: float) -> Position | None:
-        self.db.execute("BEGIN")  # all that is read is of one moment; readers are in nobody's way
+        self.db.execute("BEGIN")  # one snapshot for all reads
         try:
-            row = self.db.execute(SQL["leased_task"], (self._app, uuid)).fetchone()
-            if row is None or row[-2] is not None:
+            found = self.db.execute(SQL["leased_task"], (self._app, uuid)).fetchone()
+            if found is None:
                 return None
-            record = to_record(row, self.db.execute(SQL["source_name"], (row[1],)).fetchone()[0], now)
-            if record.state in ENDED or record.history.reason in CHORE_REASONS:
+            *columns, fence, _ = found
+            row = TaskRow._make(columns)
+            (source,) = self.db.execute(SQL["source_name"], (row.source,)).fetchone()
+            record = to_record(row, source, now)
+            if fence is not None or record.state in ENDED or record.history.reason in CHORE_REASONS:
                 return None
-            counted = self.db.execute(SQL["tally_of"], (row[1], "running")).fetchone()
-            limits = SqliteLimitTable(self.db, self._app)  # what its rules change is never saved
+            (running,) = self.db.execute(SQL["tally_of"], (row.source, "running")).fetchone() or (0,)
+            limits = SqliteLimitTable(self.db, self._app)  # what the rules change in it is never saved
             limits.load()
-            return Position(blockers(limits, record, counted[0] if counted else 0, now), self._ahead(record, row[1]))
+            return Position(blockers(limits, record, running, now), self._ahead(record, row.source))
         finally:
             self.db.execute("COMMIT")
 
@@ -108,31 +114,32 @@ class SqliteReads:
 
     def sessions(self, now: float) -> dict[str, bytes]:
         workers = self.db.execute(SQL["workers"], (self._app, now)).fetchall()
-        gone = {owner for owner in {owner for _, owner, _ in workers} if is_gone(self._presences, owner)}
-        return {name: info for name, owner, info in workers if owner not in gone}
+        processes = {process for _, process, _ in workers}
+        dead = {process for process in processes if is_gone(self._presences, process)}
+        return {name: info for name, process, info in workers if process not in dead}
 
     def changes(self, after: str, limit: int) -> ChangePage:
         if not after:
-            return ChangePage([], str(self.db.execute(SQL["sequences"]).fetchone()[2]))
+            return ChangePage([], str(Sequences(*self.db.execute(SQL["sequences"]).fetchone()).transitions))
         rows = self.db.execute(SQL["changes"], (self._app, int(after), limit)).fetchall()
-        entries = [ChangeEntry(str(number), list(self._transitions(at, moves))) for number, at, moves in rows]
+        entries = [ChangeEntry(str(number), list(self._transitions(at, text))) for number, at, text in rows]
         return ChangePage(entries, entries[-1].cursor if entries else after)
 
     def _transitions(self, at: int, text: str) -> Iterator[Transition]:
         """Tasks that were purged since are left out."""
-        moves: dict[State | Literal["gone"], list[Any]] = msgspec.json.decode(text)
-        for uuid, source, state in moves.pop("gone", ()):
+        by_state: dict[State | Literal["gone"], list[Any]] = msgspec.json.decode(text)
+        for uuid, source, state in by_state.pop("gone", ()):
             yield Transition(at, uuid, source, state)
-        for state, seqs in moves.items():
+        for state, seqs in by_state.items():
             assert state != "gone"
-            wanted = msgspec.json.encode(seqs).decode()
-            for _, uuid, source in self.db.execute(SQL["task_names"], (wanted,)):
+            for uuid, source in self.db.execute(SQL["task_names"], (json_list(seqs),)):
                 yield Transition(at, uuid, source, state)
 
 
-def _seen(row: Row, now: float) -> Record:
-    """As others see it: with the claim that holds it."""
-    record = to_record(row, row[-1], now)
-    if row[-3] is None:
+def _as_seen(row: Row, now: float) -> Record:
+    """As a reader sees it: with the claim that holds it."""
+    *columns, session, claimed_at, source = row
+    record = to_record(TaskRow._make(columns), source, now)
+    if session is None:
         return record
-    return with_state(record, "running", with_history(record.history, session=row[-3], started=row[-2]))
+    return with_state(record, "running", with_history(record.history, session=session, started=claimed_at))

@@ -30,10 +30,10 @@ class Request(Generic[A]):
     __slots__ = ("_token", "answer", "at_commit", "error", "future", "loop", "work")
 
     def __init__(
-        self, work: Callable[[A], Any], loop: asyncio.AbstractEventLoop | None = None, *, early: bool = True
+        self, work: Callable[[A], Any], loop: asyncio.AbstractEventLoop | None = None, *, at_commit: bool = True
     ) -> None:
         self.work: Callable[[A], Any] = work
-        self.at_commit: bool = early  # answered when it is done, even if the disk does not have it yet
+        self.at_commit: bool = at_commit  # answered when it is done, even if the disk does not have it yet
         self.loop: asyncio.AbstractEventLoop | None = loop  # None: the thread's own, nobody waits for it
         self.future: asyncio.Future[Any] | None = None if loop is None else loop.create_future()
         self.answer: Any = None
@@ -86,9 +86,9 @@ class RequestThread(ABC, Generic[A]):
     def start(self) -> None:
         self._thread.start()
 
-    async def ask(self, work: Callable[[A], T], *, early: bool = False) -> T:
+    async def ask(self, work: Callable[[A], T], *, at_commit: bool = False) -> T:
         loop = asyncio.get_running_loop()
-        call: Request[A] = Request(work, loop, early=early)
+        call: Request[A] = Request(work, loop, at_commit=at_commit)
         if self._stopping:
             raise StoreUnavailable(f"{self.path} is closed")
         timer = loop.call_later(PATIENCE, call.expire, self.path)
@@ -149,12 +149,12 @@ class RequestThread(ABC, Generic[A]):
         self._go_on.set()
 
     @abstractmethod
-    def let_go(self) -> None:
+    def disconnect(self) -> None:
         """Closes its connection, to open it again when it is needed."""
 
     def _step(self) -> None:
         if self._forking:
-            self.let_go()
+            self.disconnect()
             self._at_rest.set()
             self._go_on.wait()
             return

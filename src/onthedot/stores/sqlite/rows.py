@@ -1,50 +1,104 @@
-"""Rows of the task table, and the records they stand for."""
+"""Rows of the queries, and the records that they stand for."""
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, NamedTuple
 
-from onthedot.stores.contract import NO_HISTORY, History, Record
+import msgspec
+
+from onthedot.stores.contract import NO_HISTORY, History, Limit, Reason, Record, Schedule, State
 from onthedot.stores.policy_json import policy_of
 
 Row = tuple[Any, ...]
 
 
-def to_record(row: Row, source: str, now: float) -> Record:
-    """Columns as in the queries: uuid … state, then past and result_until, unless why is NULL: then it has none."""
+class TaskRow(NamedTuple):
+    """The columns of ``{record}`` in queries.sql. If `reason` is None, the task has no history yet."""
+
+    uuid: str
+    source: int
+    body: bytes
+    policy: str
+    lane: str | None
+    unique: str | None
+    due: int
+    seq: int
+    added: int
+    state: State
+    reason: Reason | None
+    retries: int
+    crashes: int
+    earlier: int
+    cancel_requested: int
+    settled_fence: int
+    session: str | None
+    started: int | None
+    ended: int | None
+    keep_until: int | None
+    result: bytes | None
+    error: bytes | None
+    result_until: int | None
+    hops: int
+
+
+WITHOUT_HISTORY = (None,) * 13  # the columns after `reason`
+
+
+class ClaimRow(NamedTuple):
+    """A claim."""
+
+    session: str
+    at: int
+
+
+class RetentionRow(NamedTuple):
+    """Tasks, or results, that ended in one call and are kept for the same time."""
+
+    number: int
+    until: int
+    ended: int
+    seqs: str
+
+
+def to_record(row: TaskRow, source: str, now: float) -> Record:
     history = NO_HISTORY
-    if row[10] is not None:
-        result = None if row[22] is not None and row[22] <= now else row[20]
+    if row.reason is not None:
+        result = None if row.result_until is not None and row.result_until <= now else row.result
         history = History(
-            row[10], row[11], row[12], row[13], bool(row[14]), row[15], row[16], row[17], row[18], row[19],
-            result, row[21], row[23],
+            row.reason, row.retries, row.crashes, row.earlier, bool(row.cancel_requested), row.settled_fence,
+            row.session, row.started, row.ended, row.keep_until, result, row.error, row.hops,
         )  # fmt: skip
-    return Record(row[0], source, row[2], policy_of(row[3]), row[4], row[5], row[6], row[7], row[8], row[9], history)
+    return Record(
+        row.uuid, source, row.body, policy_of(row.policy), row.lane, row.unique, row.due, row.seq, row.added,
+        row.state, history,
+    )  # fmt: skip
 
 
-def is_suspect(row: Row) -> bool:
-    return (row[12] if row[10] is not None else 0) + 1 >= policy_of(row[3]).max_crashes
+def is_suspect(row: TaskRow) -> bool:
+    crashes = row.crashes if row.reason is not None else 0
+    return crashes + 1 >= policy_of(row.policy).max_crashes
 
 
 def to_save(record: Record) -> Row:
-    """The parameters of `save`."""
+    """The parameters of `save_history`."""
     history = record.history
     return (
-        record.due,
-        record.state,
-        history.reason,
-        history.retries,
-        history.crashes,
-        history.earlier,
-        int(history.cancel_requested),
-        history.settled_fence,
-        history.session,
-        history.started,
-        history.ended,
-        history.keep_until,
-        history.result,
-        history.error,
-        history.hops,
-        None,
-        record.seq,
-    )
+        record.due, record.state, history.reason, history.retries, history.crashes, history.earlier,
+        int(history.cancel_requested), history.settled_fence, history.session, history.started, history.ended,
+        history.keep_until, history.result, history.error, history.hops, None, record.seq,
+    )  # fmt: skip
+
+
+def to_limit(row: Row) -> Limit:
+    name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule = row
+    return Limit(name, cap, rate, burst, bool(paused), reason, owner, paused_since, lane_rule)
+
+
+def to_schedule(row: Row) -> Schedule:
+    name, rule, digest, next_at, rev, paused, last_at, runs, incoming = row
+    return Schedule(name, rule, digest, next_at, rev, bool(paused), last_at, runs, bool(incoming))
+
+
+def json_list(values: object) -> str:
+    """A parameter for json_each()."""
+    return msgspec.json.encode(values).decode()

@@ -1,30 +1,25 @@
-"""Settle: the only end. Ends are written together, everything else where it happens."""
+"""Settle, set-based: outcomes are gathered and written in a few statements.
+
+Every task passes here, so ends are written from the rows of the claim, without records. The decisions about a requeue
+and about released capacity are shared (`rules.settle`, `rules.lanes`).
+"""
 
 from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Sequence
+from typing import TYPE_CHECKING, assert_never
 
-import msgspec
-
-from onthedot.stores.contract import (
-    NO_HISTORY,
-    Completed,
-    Ended,
-    Lease,
-    Note,
-    Outcome,
-    Record,
-    Requeued,
-    State,
-    Verdict,
-)
+from onthedot.stores.contract import NO_HISTORY, Completed, Ended, Lease, Outcome, Requeued, State, Verdict
 from onthedot.stores.policy_json import policy_of
-from onthedot.stores.rules.records import after_requeue, settled_by, with_state
-from onthedot.stores.sqlite.journal import write_note
+from onthedot.stores.rules.insert import add
+from onthedot.stores.rules.lanes import release_capacity
+from onthedot.stores.rules.settle import late_verdict, requeue_outcome
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import Row, is_suspect
-from onthedot.stores.sqlite.tables import SqliteTables
+from onthedot.stores.sqlite.rows import ClaimRow, Row, TaskRow, is_suspect, json_list
+
+if TYPE_CHECKING:
+    from onthedot.stores.sqlite.tables import SqliteTables
 
 _UNTOUCHED = (
     NO_HISTORY.reason,
@@ -33,7 +28,9 @@ _UNTOUCHED = (
     NO_HISTORY.earlier,
     int(NO_HISTORY.cancel_requested),
 )
-_End = tuple[Row, State, Lease, int | None, int, bytes | None, bytes | None, int | None]
+_Known = tuple[TaskRow, int]  # a task that this process has claimed, as it was then; its fence
+_End = tuple[TaskRow, State, Lease, int | None, int, bytes | None, bytes | None, int | None]
+"""Task, state, lease, started, keep, result, error, keep_result."""
 
 
 class SettleBatch:
@@ -41,13 +38,13 @@ class SettleBatch:
 
     def __init__(self, tables: SqliteTables) -> None:
         self._tables = tables
-        self._claims: dict[int, tuple[str, int]] = {}  # fence → session, at
-        self._left: defaultdict[int, int] = defaultdict(int)
-        self._let_go: list[int] = []
+        self._claims: dict[int, ClaimRow] = {}  # by fence
+        self._settled: defaultdict[int, int] = defaultdict(int)  # by fence: how many
+        self._released: list[int] = []
         self._ends: list[_End] = []
 
     def run(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        """Up to one that adds tasks: these must find held what comes after it."""
+        """Up to an outcome that adds tasks, which must find the following tasks leased."""
         verdicts: list[Verdict] = []
         for end, outcome in enumerate(outcomes, 1):
             if outcome.effects is not None or end == len(outcomes):
@@ -55,153 +52,152 @@ class SettleBatch:
         return verdicts
 
     def _run(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        """What was claimed here is known: only whether it is still held, and untouched, is looked up."""
+        """The rows of this process's claims are known; the file decides whether they are still leased and unchanged."""
         pop = self._tables.recent_claims.pop
-        mine = [pop(outcome.lease.uuid, None) for outcome in outcomes]
-        back = self._end_leases(outcomes, mine)
+        known = [pop(outcome.lease.uuid, None) for outcome in outcomes]
+        unchanged = self._end_leases(outcomes, known)
         verdicts: list[Verdict] = []
-        for outcome, known in zip(outcomes, mine, strict=True):
-            if known is not None and known[0][7] in back:
-                self._let_go_of(known[0], known[1])
-                self._settle(outcome, known[0], self._claims[known[1]][1])
-                verdicts.append("ok")
-                continue
-            self.write()  # perhaps it was settled just before
+        for outcome, claimed in zip(outcomes, known, strict=True):
+            if claimed is not None:
+                row, fence = claimed
+                if row.seq in unchanged:
+                    self._count_released(row, fence)
+                    self._settle(outcome, row, self._claims[fence].at)
+                    verdicts.append("ok")
+                    continue
+            self.write()  # it may have been settled just before
             verdicts.append(self._settle_unknown(outcome))
         self.write()
         return verdicts
 
-    def _end_leases(self, outcomes: Sequence[Outcome], mine: Sequence[tuple[Row, int] | None]) -> set[int]:
-        """Whether a lease holds, and its end, in one statement a claim."""
-        leased: defaultdict[int, list[int]] = defaultdict(list)
-        for outcome, known in zip(outcomes, mine, strict=True):
+    def _end_leases(self, outcomes: Sequence[Outcome], known: Sequence[_Known | None]) -> set[int]:
+        """Check and end leases in one statement per claim; return the seqs of those that held."""
+        seqs: defaultdict[int, list[int]] = defaultdict(list)
+        for outcome, claimed in zip(outcomes, known, strict=True):
+            if claimed is None:
+                continue
+            row, fence = claimed
             lease = outcome.lease
-            if known is not None and known[1] == lease.fence and self._session(lease.fence) == lease.session:
-                leased[lease.fence].append(known[0][7])
-        back: set[int] = set()
-        for fence, seqs in leased.items():
-            rows = self._tables.db.execute(SQL["end_leases"], (fence, msgspec.json.encode(seqs).decode()))
-            back.update(seq for (seq,) in rows.fetchall())
-        return back
+            if fence == lease.fence and self._session(fence) == lease.session:
+                seqs[fence].append(row.seq)
+        held: set[int] = set()
+        for fence, some in seqs.items():
+            rows = self._tables.db.execute(SQL["end_leases"], (fence, json_list(some)))
+            held.update(seq for (seq,) in rows.fetchall())
+        return held
 
     def _session(self, fence: int) -> str | None:
-        claim = self._claims.get(fence) or self._claim(fence)
-        return None if claim is None else claim[0]
-
-    def _leased(self, uuid: str) -> Row | None:
-        row: Row | None = self._tables.db.execute(SQL["leased_task"], (self._tables.app, uuid)).fetchone()
-        return row
-
-    def _claim(self, fence: int) -> tuple[str, int] | None:
-        claim: tuple[str, int] | None = self._tables.db.execute(SQL["claim"], (fence,)).fetchone()
-        if claim is not None:
-            self._claims[fence] = claim
-        return claim
+        claim = self._claims.get(fence)
+        if claim is None:
+            row = self._tables.db.execute(SQL["claim"], (fence,)).fetchone()
+            if row is None:
+                return None
+            claim = self._claims[fence] = ClaimRow._make(row)
+        return claim.session
 
     def _settle_unknown(self, outcome: Outcome) -> Verdict:
-        """A chore, or what was touched or taken away since the claim, or claimed by another process of this file."""
-        lease, row = outcome.lease, self._leased(outcome.lease.uuid)
-        if row is None:
+        """A chore; or its lease is over; or its history was changed since; or another process has claimed it."""
+        lease = outcome.lease
+        found = self._tables.db.execute(SQL["leased_task"], (self._tables.app, lease.uuid)).fetchone()
+        if found is None:
             return "lost"
-        fence, chore = row[24], row[25]
+        *columns, fence, chore = found
+        row = TaskRow._make(columns)
         if fence is None or fence != lease.fence or self._session(fence) != lease.session:
-            before = (row[15], row[16]) if row[10] is not None else None
-            return "repeat" if before == (lease.fence, lease.session) else "lost"
-        self.release(row, fence, chore=chore)
-        self._settle(outcome, row, row[17] if chore else self._claims[fence][1], chore=chore)
+            return "lost" if row.reason is None else late_verdict(row.settled_fence, row.session, lease)
+        self._released.append(row.seq)
+        self._count_released(row, fence, chore=chore)
+        self._settle(outcome, row, row.started if chore else self._claims[fence].at, chore=chore)
         return "ok"
 
-    def _settle(self, outcome: Outcome, row: Row, started: int | None, *, chore: int = 0) -> None:
-        lease, tables = outcome.lease, self._tables
+    def _count_released(self, row: TaskRow, fence: int, *, chore: bool = False) -> None:
+        tables = self._tables
+        self._settled[fence] += 1
+        tables.counts[row.source, row.state if chore else "running"] -= 1
+        if row.lane is not None and not chore:
+            tables.limits.lane(row.lane).running -= 1
+
+    def _settle(self, outcome: Outcome, row: TaskRow, started: int | None, *, chore: bool = False) -> None:
+        lease = outcome.lease
+        tables = self._tables
         match outcome:
-            case Completed(_, result, keep, _, keep_result):
-                error = row[21] if row[10] is not None else None
-                self._ends.append((row, "succeeded", lease, started, keep, result, error, keep_result))
-            case Ended(_, state, error, keep):
-                self._ends.append((row, state, lease, started, keep, None, error, None))
+            case Completed():
+                error = row.error if row.reason is not None else None
+                self._ends.append(
+                    (row, "succeeded", lease, started, outcome.keep, outcome.result, error, outcome.keep_result)
+                )
+            case Ended():
+                self._ends.append((row, outcome.state, lease, started, outcome.keep, None, outcome.error, None))
             case Requeued():
                 self.write()
-                self._again(outcome, tables.record(row), started, chore=chore)
-        if row[4] is not None or tables.limits.declared or is_suspect(row):
+                requeue_outcome(tables, outcome, tables.record(row), started, chore=chore)
+            case _:
+                assert_never(outcome)
+        if row.lane is not None or tables.limits.declared or is_suspect(row):
             record = tables.record(row)
             if record.is_suspect and not chore:
                 tables.db.execute(SQL["fewer_suspects"], (tables.app, lease.session))
-            tables.release_capacity(record)
+            release_capacity(tables, record)
         if outcome.effects is not None:
             self.write()
-            tables.add(outcome.effects.tasks)
-
-    def release(self, row: Row, fence: int, *, chore: int) -> None:
-        """The claim holds it no more; it is nowhere until it enters, waits to end, or ends."""
-        self._let_go.append(row[7])
-        self._let_go_of(row, fence, chore=chore)
-
-    def _let_go_of(self, row: Row, fence: int, *, chore: int = 0) -> None:
-        tables = self._tables
-        self._left[fence] += 1
-        tables.counts[row[1], row[9] if chore else "running"] -= 1
-        if row[4] is not None and not chore:
-            tables.limits.lane(row[4]).running -= 1
-
-    def _again(self, outcome: Requeued, record: Record, started: int | None, *, chore: int) -> None:
-        tables, history, lease = self._tables, record.history, outcome.lease
-        if chore and history.reason != "lifted":  # it must end, whoever does it
-            tables.queue_chore(with_state(record, record.state, settled_by(history, lease)))
-            return
-        if outcome.error:
-            write_note(tables, record.seq, Note(lease, "error", str(record.attempt), outcome.error))
-        since = history.started if outcome.after is None else started
-        tables.requeue(record, after_requeue(history, lease, outcome.counted, since, outcome.error), outcome.after)
+            add(tables, outcome.effects.tasks)
 
     def write(self) -> None:
-        """What has gathered, in a few statements."""
-        if not self._left:
+        """Write what has gathered."""
+        if not self._settled:
             return
         db = self._tables.db
-        if self._let_go:
-            db.execute(SQL["release"], (msgspec.json.encode(self._let_go).decode(),))
-        db.executemany(SQL["reduce_claim"], [(number, fence) for fence, number in self._left.items()])
-        db.executemany(SQL["drop_claim"], [(fence,) for fence in self._left])
+        if self._released:
+            db.execute(SQL["release"], (json_list(self._released),))
+        db.executemany(SQL["reduce_claim"], [(number, fence) for fence, number in self._settled.items()])
+        db.executemany(SQL["drop_claim"], [(fence,) for fence in self._settled])
         self._write_ends()
-        for gathered in (self._let_go, self._left, self._ends):
-            gathered.clear()
+        self._released.clear()
+        self._settled.clear()
+        self._ends.clear()
 
     def _write_ends(self) -> None:
-        """From rows, since most tasks come by here and need no record for it."""
-        tables, at = self._tables, int(self._tables.now)
+        tables = self._tables
+        now = int(tables.now)
         saves: list[Row] = []
-        plain: defaultdict[tuple[int, str, int | None, int], list[int]] = defaultdict(list)
-        gone: list[Row] = []
-        kept: defaultdict[tuple[str, int], list[int]] = defaultdict(list)  # what, for how long → seqs
-        counts, moves, told = tables.counts, tables.moves, tables.told.ended
+        plain: defaultdict[Row, list[int]] = defaultdict(list)
+        deleted: list[Row] = []
+        retained: defaultdict[tuple[str, int], list[int]] = defaultdict(list)  # what, for how long → seqs
         for row, state, lease, started, keep, result, error, keep_result in self._ends:
-            policy, seq, until = policy_of(row[3]), row[7], None
-            if row[5] is not None and policy.unique_for is None:
-                tables.db.execute(SQL["free_key"], (row[1], row[5], row[0]))
+            seq = row.seq
+            policy = policy_of(row.policy)
+            if row.unique is not None and policy.unique_for is None:
+                tables.db.execute(SQL["free_key"], (row.source, row.unique, row.uuid))
             if policy.reply_to is not None:
-                told.setdefault(policy.reply_to, []).append(row[0])
+                tables.notifications.ended.setdefault(policy.reply_to, []).append(row.uuid)
             if keep <= 0:
-                moves["gone"].append((row[0], tables.name_of(row[1]), state))
-                gone.append((seq,))
+                tables.transitions["gone"].append((row.uuid, tables.source_name(row.source), state))
+                deleted.append((seq,))
                 continue
+            retained["task", keep].append(seq)
+            tables.transitions[state].append(seq)
+            tables.counts[row.source, state] += 1
+            if row.reason is None and not result and error is None:  # at the first attempt, and without a result
+                plain[lease.fence, lease.session, started, now, now + keep].append(seq)
+                continue
+            result_until = None
             if result and keep_result is not None:
-                until = at + min(keep, keep_result)
+                result_until = now + min(keep, keep_result)
                 if keep_result < keep:
-                    kept["result", keep_result].append(seq)
-            kept["task", keep].append(seq)
-            moves[state].append(seq)
-            counts[row[1], state] += 1
-            if row[10] is None and not result and error is None:  # at the first try, and without a result
-                plain[lease.fence, lease.session, started, keep].append(seq)
-                continue
-            history, hops = (row[10:15], row[23]) if row[10] is not None else (_UNTOUCHED, 0)
-            end = (lease.fence, lease.session, started, at, at + keep, result, error, hops, until, seq)
-            saves.append((row[6], state, *history, *end))
-        for (fence, session, started, keep), seqs in plain.items():
-            shared = (fence, session, started, at, at + keep)
-            tables.db.execute(SQL["save_plain_ends"], (*shared, msgspec.json.encode(seqs).decode()))
+                    retained["result", keep_result].append(seq)
+            history, hops = _history(row)
+            end = (lease.fence, lease.session, started, now, now + keep, result, error, hops, result_until, seq)
+            saves.append((row.due, state, *history, *end))
+        for shared, seqs in plain.items():
+            tables.db.execute(SQL["save_plain_ends"], (*shared, json_list(seqs)))
         tables.db.executemany(SQL["save_history"], saves)
-        tables.delete(gone)
-        for (what, keep), seqs in kept.items():
-            row = (tables.app, what, at + keep, at, msgspec.json.encode(seqs).decode())
-            tables.db.execute(SQL["retain"], row)
+        tables.delete(deleted)
+        for (what, keep), seqs in retained.items():
+            tables.db.execute(SQL["retain"], (tables.app, what, now + keep, now, json_list(seqs)))
+
+
+def _history(row: TaskRow) -> tuple[Row, int]:
+    """The columns that an end leaves as they are."""
+    if row.reason is None:
+        return _UNTOUCHED, 0
+    return (row.reason, row.retries, row.crashes, row.earlier, row.cancel_requested), row.hops

@@ -6,7 +6,7 @@ import sqlite3
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
-from typing import TypeVar
+from typing import NamedTuple, TypeVar
 
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
@@ -34,19 +34,29 @@ from onthedot.stores.contract import (
     TurnResult,
     Verdict,
 )
-from onthedot.stores.rules.records import ENDED
-from onthedot.stores.sqlite import journal, schedules as schedule_rules, sessions
-from onthedot.stores.sqlite.claim import SqlitePicker
+from onthedot.stores.rules import (
+    claim as claim_rules,
+    insert as insert_rules,
+    journal as journal_rules,
+    retention as retention_rules,
+    schedules as schedule_rules,
+    sessions as session_rules,
+    transfer as transfer_rules,
+)
 from onthedot.stores.sqlite.notifier import DatagramNotifier
 from onthedot.stores.sqlite.reader_thread import ReaderThread
 from onthedot.stores.sqlite.reads import SqliteReads
 from onthedot.stores.sqlite.schema import is_ready
-from onthedot.stores.sqlite.settle import SettleBatch
 from onthedot.stores.sqlite.tables import SqliteTables
 from onthedot.stores.sqlite.transactions import join
 from onthedot.stores.sqlite.writer_thread import WriterThread
 
 T = TypeVar("T")
+
+
+class _Threads(NamedTuple):
+    writer: WriterThread
+    reader: ReaderThread
 
 
 class SqliteStore:
@@ -57,7 +67,7 @@ class SqliteStore:
     ...     store = SqliteStore(path)
     ...     await store.open()
     ...     print(await store.add([NewTask("u1", "email", b"{}")]))
-    ...     await store.shut()
+    ...     await store.close()
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     asyncio.run(life(f"{folder}/onthedot.db"))
     [Added(uuid='u1', fresh=True)]
@@ -72,24 +82,23 @@ class SqliteStore:
         self._clock = clock or SystemClock()
         self._name = name
         self._auto_schema = auto_schema
-        self._ears = DatagramNotifier(Path(f"{self.path}-sessions"), name)
+        self._notifier = DatagramNotifier(Path(f"{self.path}-sessions"), name)
         self._lock = threading.Lock()
         self._users = 0
-        self._desks: tuple[WriterThread, ReaderThread] | None = None
-        self._torn = False  # by a fork in the middle of a write: this copy is of no use
+        self._threads: _Threads | None = None
+        self._is_torn = False  # it was forked in the middle of a write: this copy cannot be used
         register_fork_hooks(self, store=True)
 
-    # -- open and shut: once for every loop that uses it
+    # -- open and close: once for every loop that uses it
 
     async def open(self) -> None:
-        if self._torn:
+        if self._is_torn:
             raise StoreUnavailable(
                 f"{self.path}: this process was forked while another program held the file; start it afresh (spawn)"
             )
         with self._lock:
             self._users += 1
-            if self._desks is None:
-                self._desks = self._start()
+            self._ensure_started()
         try:
             if not is_ready(self.path, self._name):
                 await self._write(lambda _: None)
@@ -97,107 +106,105 @@ class SqliteStore:
             await self.close()
             raise
 
-    def _start(self) -> tuple[WriterThread, ReaderThread]:
-        writer = WriterThread(self.path, self._name, self._now, self._ears, auto_schema=self._auto_schema)
-        reader = ReaderThread(self.path, self._name)
-        self._ears.watch, self._ears.unwatch = writer.watch, writer.unwatch
-        for fd in self._ears.fds():
-            writer.watch(fd)
-        writer.start()
-        reader.start()
-        return writer, reader
+    def _ensure_started(self) -> _Threads:
+        if self._threads is None:
+            writer = WriterThread(self.path, self._name, self._now, self._notifier, auto_schema=self._auto_schema)
+            reader = ReaderThread(self.path, self._name)
+            self._notifier.attach(writer)
+            writer.start()
+            reader.start()
+            self._threads = _Threads(writer, reader)
+        return self._threads
 
     async def close(self) -> None:
         with self._lock:
             self._users -= 1
-            if self._users or self._desks is None:
+            threads = self._threads
+            if self._users or threads is None:
                 return
-            (writer, reader), self._desks = self._desks, None
-        await reader.stop()
-        await writer.stop()
+            self._threads = None
+        await threads.reader.stop()
+        await threads.writer.stop()
 
     def _now(self) -> float:
-        """By the wall clock, after a jump of it too: it is the one that all processes of the file share."""
+        """By the wall clock, also after it jumped: all processes of the file share it."""
         return self._clock.now() + self._clock.wall_clock_jump()
 
-    async def _write(self, work: Callable[[SqliteTables], T], session: str | None = None, *, early: bool = False) -> T:
-        """Early: what a worker does by itself, and does again if a power cut takes it back."""
+    async def _write(
+        self, work: Callable[[SqliteTables], T], session: str | None = None, *, at_commit: bool = False
+    ) -> T:
+        """at_commit: answered before the fsync, since a worker repeats the call if a power cut reverts it."""
 
         def call(tables: SqliteTables) -> T:
-            tables.told.but = session
+            tables.notifications.caller = session
             return work(tables)
 
-        return await self._open_desks[0].ask(call, early=early)
+        return await self._open_threads.writer.ask(call, at_commit=at_commit)
 
     async def read(self, work: Callable[[SqliteReads, float], T]) -> T:
-        """Runs work on the reader thread."""
-        return await self._open_desks[1].ask(lambda looking: work(looking, self._now()))
+        """Run work on the reader thread."""
+        return await self._open_threads.reader.ask(lambda reads: work(reads, self._now()))
 
     @property
-    def _open_desks(self) -> tuple[WriterThread, ReaderThread]:
-        if self._desks is None:
+    def _open_threads(self) -> _Threads:
+        if self._threads is None:
             raise StoreUnavailable(f"{self.path} is not open")
-        return self._desks
+        return self._threads
 
     @property
-    def _owner(self) -> str:
-        return self._open_desks[0].presence.owner
+    def writer(self) -> WriterThread:
+        """The thread that writes; a seam for tests."""
+        return self._open_threads.writer
 
     # -- tasks
 
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        """As of this moment, however long others hold the file: a delay counts from here."""
+        """As of now, however long others hold the file: a delay counts from here."""
         now = self._now()
 
         def write(tables: SqliteTables) -> list[Added]:
             tables.now = now
-            return tables.add(tasks)
+            return insert_rules.add(tables, tasks)
 
         return await self._write(write)
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
-        claims = request is not None
-        return await self._write(lambda tables: _turn(tables, session, outcomes, request), session, early=claims)
+        def write(tables: SqliteTables) -> TurnResult:
+            return claim_rules.turn(tables, session, outcomes, request)
+
+        return await self._write(write, session, at_commit=request is not None)
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
-        return await self._write(lambda tables: journal.note(tables, notes), early=True)
+        return await self._write(lambda tables: journal_rules.note(tables, notes), at_commit=True)
 
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
-        return await self._write(lambda tables: sessions.cancel(tables, session, uuids, reason, self._owner), session)
+        return await self._write(lambda tables: session_rules.cancel(tables, session, uuids, reason), session)
 
     async def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
-        return await self._write(lambda tables: sessions.lift(tables, session, uuids, self._owner), session)
+        return await self._write(lambda tables: transfer_rules.lift(tables, session, uuids), session)
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
-        return await self._write(lambda tables: [tables.adopt(record) for record in records])
+        return await self._write(lambda tables: [transfer_rules.adopt(tables, record) for record in records])
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
-        def write(tables: SqliteTables) -> list[str]:
-            live: list[str] = []
-            for uuid in uuids:
-                record = tables.by_uuid(uuid)
-                if record is None or record.state == "succeeded":
-                    continue
-                if record.state not in ENDED or tables.revive(record):
-                    live.append(uuid)
-            return live
-
-        return await self._write(write)
+        return await self._write(lambda tables: transfer_rules.revive(tables, uuids))
 
     # -- sessions
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         def write(tables: SqliteTables) -> HeartbeatResult:
-            return sessions.heartbeat(tables, session, info, lease, self._owner)
+            return session_rules.heartbeat(tables, session, info, lease)
 
-        return await self._write(write, session, early=True)
+        return await self._write(write, session, at_commit=True)
 
     async def close_session(self, session: str, *, crashed: bool = False) -> None:
-        end = sessions.crash if crashed else sessions.close
-        await self._write(lambda tables: end(tables, session), session, early=True)
+        def write(tables: SqliteTables) -> None:
+            session_rules.close_session(tables, session, crashed=crashed)
+
+        await self._write(write, session, at_commit=True)
 
     def hints(self, session: str) -> Hints:
-        return self._ears.listen(session)
+        return self._notifier.listen(session)
 
     # -- control
 
@@ -205,30 +212,30 @@ class SqliteStore:
         return await self._write(lambda tables: schedule_rules.put_schedules(tables, schedules))
 
     async def put_limits(self, limits: Sequence[Limit]) -> None:
-        await self._write(lambda tables: schedule_rules.put_limits(tables, limits))
+        await self._write(lambda tables: tables.put_limits(limits))
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
-        return await self._write(lambda tables: [schedule_rules.fire(tables, fire) for fire in fires], early=True)
+        return await self._write(lambda tables: [schedule_rules.fire(tables, fire) for fire in fires], at_commit=True)
 
     async def delete_schedules(self, schedules: Sequence[str]) -> None:
-        await self._write(lambda tables: schedule_rules.drop(tables, schedules))
+        await self._write(lambda tables: tables.delete_schedules(schedules))
 
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
-        return await self._write(lambda tables: schedule_rules.purge(tables, limit, most), early=True)
+        return await self._write(lambda tables: retention_rules.purge(tables, limit, most), at_commit=True)
 
-    # -- looking
+    # -- reads
 
     async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
-        return await self.read(lambda looking, now: looking.get(uuids, now))
+        return await self.read(lambda reads, now: reads.get(uuids, now))
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        return await self.read(lambda looking, now: looking.find(where, after, limit, now))
+        return await self.read(lambda reads, now: reads.find(where, after, limit, now))
 
     async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
-        return await self.read(lambda looking, _: looking.notes(uuid, after, limit))
+        return await self.read(lambda reads, _: reads.notes(uuid, after, limit))
 
     async def tally(self) -> Mapping[tuple[str, State], int]:
-        return await self.read(lambda looking, _: looking.tally())
+        return await self.read(lambda reads, _: reads.tally())
 
     async def schedules(self) -> Sequence[Schedule]:
         return await self.read(lambda reads, _: reads.schedules())
@@ -240,67 +247,48 @@ class SqliteStore:
         return await self.read(lambda reads, now: reads.sessions(now))
 
     async def position(self, uuid: str) -> Position | None:
-        return await self.read(lambda looking, now: looking.position(uuid, now))
+        return await self.read(lambda reads, now: reads.position(uuid, now))
 
     async def changes(self, after: str, limit: int) -> ChangePage:
-        return await self.read(lambda looking, _: looking.changes(after, limit))
+        return await self.read(lambda reads, _: reads.changes(after, limit))
 
     # -- inside the caller's transaction
 
     def add_in(self, connection: sqlite3.Connection, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """Adds with the caller's commit, or not at all. On the caller's thread, and connection to this file."""
-        return self._join(connection, lambda tables: tables.add(tasks))
+        return self._join(connection, lambda tables: insert_rules.add(tables, tasks))
 
     def settle_in(self, connection: sqlite3.Connection, outcome: Outcome) -> Verdict:
         """Settles with the caller's commit. If the answer is not "ok", the caller should roll back."""
-        return self._join(connection, lambda tables: SettleBatch(tables).run([outcome])[0])
+        return self._join(connection, lambda tables: tables.settle([outcome])[0])
 
     def _join(self, connection: sqlite3.Connection, work: Callable[[SqliteTables], T]) -> T:
-        answer, told, number = join(connection, self.path, self._name, self._now(), work)
+        answer, notifications, number = join(connection, self.path, self._name, self._now(), work)
         with self._lock:
-            if self._desks is None:  # whoever opens it finds it started
-                self._desks = self._start()
-        self._desks[0].await_commit(number, told)
+            threads = self._ensure_started()  # the next open finds them started
+        threads.writer.await_commit(number, notifications)
         return answer
 
     # -- around a fork
 
     def before_fork(self) -> None:
-        rested = [desk.pause() for desk in self._desks or ()]
-        self._torn = not all(rested)
+        """No thread has a connection or holds a lock."""
+        paused = [thread.pause() for thread in self._threads or ()]
+        self._is_torn = not all(paused)
 
     def after_fork_in_parent(self) -> None:
-        for desk in self._desks or ():
-            desk.resume()
-        self._torn = False
+        for thread in self._threads or ():
+            thread.resume()
+        self._is_torn = False
 
     def after_fork(self) -> None:
-        """Threads, locks and sockets are the parent's; the connections were closed before."""
+        """Threads, locks and sockets are the parent's; the connections were closed before the fork."""
         self._lock = threading.Lock()
-        self._ears.after_fork()
-        self._ears = DatagramNotifier(self._ears.folder, self._name)
-        if self._desks is not None:
-            for desk in self._desks:
-                desk.after_fork()
-            keep_over_fork(self._desks)
-        self._users, self._desks = 0, None
-
-
-def _turn(tables: SqliteTables, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
-    verdicts = SettleBatch(tables).run(outcomes) if outcomes else []
-    if request is None:
-        return TurnResult(verdicts, alive=sessions.worker(tables, session) is not None)
-    sessions.reap_overdue(tables)
-    holder = sessions.worker(tables, session)
-    if holder is None:
-        return TurnResult(verdicts, alive=False)
-    more = not (tables.refill_lanes() & tables.promote())
-    claiming = SqlitePicker(tables, holder, request)
-    if request.number == holder.number:
-        tasks, chores = claiming.repeat_claim()
-    elif request.number == tables.asked.get(session):
-        tasks, chores = [], []
-    else:
-        tasks, chores = claiming.take()
-        tables.asked[session] = request.number
-    return TurnResult(verdicts, claiming.claimed(tasks, chores, more=more))
+        self._notifier.after_fork()
+        self._notifier = DatagramNotifier(self._notifier.folder, self._name)
+        if self._threads is not None:
+            for thread in self._threads:
+                thread.after_fork()
+            keep_over_fork(self._threads)
+        self._users = 0
+        self._threads = None

@@ -1,347 +1,217 @@
-"""Where every task is, and the steps between: add, arrive, park, admit, let go, end.
-
-The steps are the memory store's, over tables.
-"""
+"""The tasks of an SQLite store: one row per task, per history, per place and per lease."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 
-from onthedot.stores.contract import BATCH, Added, History, NewTask, Reason, Record, State
-from onthedot.stores.policy_json import policy_of, policy_text
-from onthedot.stores.rules.limits import admitted
-from onthedot.stores.rules.records import (
-    CHORE_REASONS,
-    ENDED,
-    adopted,
-    alarm,
-    due_in,
-    expiry,
-    is_superseded,
-    rescheduled,
-    revived,
-    with_history,
-    with_state,
-)
+from onthedot.stores.contract import NewTask, Outcome, Record, SlotPool, Verdict
+from onthedot.stores.policy_json import policy_text
+from onthedot.stores.rules.insert import new_record
+from onthedot.stores.rules.records import alarm_of, due_in
+from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
+from onthedot.stores.sqlite import retention
+from onthedot.stores.sqlite.claim import SqlitePicker
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import Row, to_save
-from onthedot.stores.sqlite.transaction_state import TransactionState
+from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_save
+from onthedot.stores.sqlite.settle import SettleBatch
+from onthedot.stores.sqlite.side_tables import SqliteSideTables
 
 
-class SqliteTables(TransactionState):
-    # -- adding
+class SqliteTables(SqliteSideTables):
+    """`TaskTables` on a connection, inside one transaction."""
 
-    def add(self, tasks: Sequence[NewTask]) -> list[Added]:
-        """Plain ones go in together; one with a key may move another, which has to be there by then."""
-        answers: list[Added] = []
-        plain: list[NewTask] = []
-        for new in tasks:
-            if new.unique is None:
-                plain.append(new)
-                continue
-            answers += self._add_plain(plain)
-            plain.clear()
-            answers.append(self._add_unique(new))
-        return answers + self._add_plain(plain)
+    # -- records
 
-    def _add_plain(self, tasks: Sequence[NewTask]) -> list[Added]:
-        """All at once; if some are there already, one by one, since a number is for a fresh task only."""
-        if not tasks:
-            return []
-        first = self.seq + 1
-        rows = [self._row(seq, new) for seq, new in enumerate(tasks, first)]
-        if self.db.executemany(SQL["insert"], rows).rowcount == len(rows):
-            self._enter_new(tasks, rows)
-            return [Added(new.uuid, fresh=True) for new in tasks]
-        self._run(SQL["undo_insert"], (first,))
-        return [Added(new.uuid, self._insert(new)) for new in tasks]
-
-    def _insert(self, new: NewTask) -> bool:
-        row = self._row(self.seq + 1, new)
-        fresh = self._run(SQL["insert"], row).rowcount > 0
-        if fresh:
-            self._enter_new([new], [row])
-        return fresh
-
-    def _row(self, seq: int, new: NewTask) -> Row:
-        now, lane = self.now, new.lane
-        due = self._due(new)
-        state: State = "ready" if due <= now and lane is None else "scheduled"
-        return (
-            seq, self.app, new.uuid, self.id_of(new.source), new.body, policy_text(new.policy), lane, new.unique, due,
-            int(now), state,
-        )  # fmt: skip
-
-    def _enter_new(self, tasks: Sequence[NewTask], rows: list[Row]) -> None:
-        """Into their places: ready, or waiting for their alarm."""
-        ready: list[Row] = []
-        alarms: list[Row] = []
-        for new, row in zip(tasks, rows, strict=True):
-            seq, source, due, state, policy = row[0], row[3], row[8], row[10], new.policy
-            self.counts[source, state] += 1
-            self.moves[state].append(seq)
-            if state == "ready":
-                ready.append((source, policy.max_crashes <= 1, due - policy.boost, seq))
-                self.told.woken.add(new.source)
-            if state == "scheduled" or policy.expires is not None:
-                rings = due if state == "scheduled" else due + (policy.expires or 0)
-                alarms.append((self.app, rings, seq))
-                self.told.sooner.add(new.source)
-        self.seq: int = rows[-1][0]
-        for what, places in (("enter_ready", ready), ("set_alarm", alarms)):
-            if places:
-                self.db.executemany(SQL[what], places)
-
-    def _due(self, new: NewTask) -> int:
+    def due_time(self, new: NewTask) -> int:
         return new.at if new.at is not None else due_in(new.after, self.now)
 
-    def _add_unique(self, new: NewTask) -> Added:
-        if self._run(SQL["exists"], (self.app, new.uuid)).fetchone() is not None:
-            return Added(new.uuid, fresh=False)
-        assert new.unique is not None
-        holder = self._holder(new.source, new.unique)
-        if holder is not None:
-            if new.policy.on_conflict == "replace":
-                self._replace(holder, new)
-            return Added(holder, fresh=False)
-        self._hold_key(new.uuid, new, int(self.now))
-        return Added(new.uuid, self._insert(new))
+    def insert(self, tasks: Sequence[NewTask]) -> Sequence[bool]:
+        """All at once; if some exist already, one by one, since only a new task gets a number."""
+        records = self._new_records(tasks)
+        if self.db.executemany(SQL["insert"], map(self._request, records)).rowcount == len(records):
+            self.seq: int = records[-1].seq
+            self._enqueue(records)
+            return [True] * len(records)
+        self._run(SQL["undo_insert"], (records[0].seq,))
+        return [self._insert_one(new) for new in tasks]
 
-    def adopt(self, record: Record) -> Added:
-        """A copy of another store's, lifted."""
-        here = self.by_uuid(record.uuid)
-        if here is not None and not is_superseded(here, record):
-            return Added(record.uuid, fresh=False)
-        if record.unique is not None:
-            holder = self._holder(record.source, record.unique)
-            if holder not in (None, record.uuid):
-                return Added(holder, fresh=False)
-            self._hold_key(record.uuid, record, record.added)
-        if here is not None:
-            self.count(here.source, here.state, -1)
-            self.delete([(here.seq,)])
+    def _insert_one(self, new: NewTask) -> bool:
+        records = self._new_records([new])
+        is_new = self._run(SQL["insert"], self._request(records[0])).rowcount > 0
+        if is_new:
+            self.seq += 1
+            self._enqueue(records)
+        return is_new
+
+    def _new_records(self, tasks: Sequence[NewTask]) -> list[Record]:
+        now = self.now
+        added = int(now)
+        return [new_record(new, seq, self.due_time(new), added, now) for seq, new in enumerate(tasks, self.seq + 1)]
+
+    def _request(self, record: Record) -> Row:
+        """The parameters of `insert`."""
+        return (
+            record.seq, self.app, record.uuid, self.source_id(record.source), record.body, policy_text(record.policy),
+            record.lane, record.unique, record.due, record.added, record.state,
+        )  # fmt: skip
+
+    def insert_copy(self, record: Record) -> int:
         self.seq += 1
-        row = (
-            self.seq, self.app, record.uuid, self.id_of(record.source), record.body, policy_text(record.policy),
-            record.lane, record.unique, record.due, record.added, "scheduled",
-        )  # fmt: skip
-        self._run(SQL["insert"], row)
-        self.queue_chore(adopted(record, self.seq))
-        return Added(record.uuid, fresh=True)
+        _, *request = self._request(record)
+        self._run(SQL["insert"], (self.seq, *request))
+        return self.seq
 
-    def _holder(self, source: str, unique: str) -> str | None:
-        leased = self._run(SQL["unique_key"], (self.id_of(source), unique)).fetchone()
-        if leased is None or (leased[1] is not None and leased[1] <= self.now):
-            return None
-        return str(leased[0])
+    def save(self, record: Record, *, leased: bool = False) -> None:
+        self._run(SQL["save_history"], to_save(record))
+        if leased:
+            self._run(SQL["touch"], (record.seq,))
 
-    def _hold_key(self, uuid: str, new: NewTask | Record, added: int) -> None:
-        until = None if new.policy.unique_for is None else added + new.policy.unique_for
-        self._run(SQL["set_key"], (self.id_of(new.source), new.unique, uuid, until))
+    def replace_request(self, record: Record) -> None:
+        self._run(SQL["replace"], (record.body, policy_text(record.policy), record.lane, record.seq))
 
-    def _replace(self, uuid: str, new: NewTask) -> None:
-        record = self.by_uuid(uuid)
-        if record is None or record.state in ENDED or record.history.reason in CHORE_REASONS or self.is_held(record):
-            return
-        self._leave(record)
-        self._hold_key(uuid, new, record.added)
-        text = policy_text(new.policy)
-        self._run(SQL["replace"], (new.body, text, new.lane, record.seq))
-        due = self._due(new)
-        state: State = "ready" if due <= self.now and new.lane is None else "scheduled"
-        self._enter(
-            Record(
-                uuid, record.source, new.body, policy_of(text), new.lane, record.unique, due, record.seq, record.added,
-                state, record.history,
-            )
-        )  # fmt: skip
+    def delete_ended(self, record: Record) -> None:
+        self.leave_ended(record)
+        self.delete([(record.seq,)])
 
-    # -- entering and leaving a place
-
-    def _enter(self, record: Record) -> None:
-        """Its state says where: scheduled, ready or parked."""
-        self.save(record)
-        self.count(record.source, record.state, +1)
-        self.moves[record.state].append(record.seq)
-        if record.state == "ready":
-            self._run(SQL["enter_ready"], self._ready_place(record))
-            self.told.woken.add(record.source)
-        if (rings := alarm(record)) is not None:
-            self._run(SQL["set_alarm"], (self.app, rings, record.seq))
-            self.told.sooner.add(record.source)
-        if record.lane is not None and record.state != "scheduled":
-            if record.state == "ready":
-                admitted(self.limits.lane(record.lane), record, +1)
-            else:
-                self._run(SQL["enter_parked"], (self.app, record.lane, record.rank, record.seq))
-
-    def _leave(self, record: Record, *, rang: bool = False) -> None:
-        """Out of its place, not by being taken."""
+    def leave_ended(self, record: Record) -> None:
         self.count(record.source, record.state, -1)
-        if not rang:
-            self.clear_alarm(record)
+
+    # -- places
+
+    def enter(self, records: Sequence[Record]) -> None:
+        if records:
+            self.db.executemany(SQL["save_history"], map(to_save, records))
+            self._enqueue(records)
+
+    def _enqueue(self, records: Sequence[Record]) -> None:
+        ready: list[Row] = []
+        parked: list[Row] = []
+        alarms: list[Row] = []
+        for record in records:
+            state = record.state
+            source = self.source_id(record.source)
+            self.counts[source, state] += 1
+            self.transitions[state].append(record.seq)
+            if state == "ready":
+                ready.append((source, record.is_suspect, record.rank, record.seq))
+                self.notifications.woken.add(record.source)
+            elif state == "parked":
+                parked.append((self.app, record.lane, record.rank, record.seq))
+            if state == "scheduled" or record.policy.expires is not None:
+                alarm = alarm_of(record)
+                if alarm is not None:
+                    alarms.append((self.app, alarm, record.seq))
+                    self.notifications.alarmed.add(record.source)
+        for query, rows in (("enter_ready", ready), ("enter_parked", parked), ("set_alarm", alarms)):
+            if rows:
+                self.db.executemany(SQL[query], rows)
+
+    def leave(self, record: Record) -> None:
+        self.count(record.source, record.state, -1)
         if record.state == "ready":
-            self._run(SQL["leave_ready"], self._ready_place(record))
-        if record.lane is not None and record.state != "scheduled":
-            if record.state == "ready":
-                admitted(self.limits.lane(record.lane), record, -1)
-            else:
-                self._leave_parked(record)
-            self.admit(record.lane)  # its slot is free, or it stood in the way of those that need less
-
-    def _ready_place(self, record: Record) -> Row:
-        return self.id_of(record.source), record.is_suspect, record.rank, record.seq
-
-    def _leave_parked(self, record: Record) -> None:
-        self._run(SQL["leave_parked"], (self.app, record.lane, record.rank, record.seq))
-
-    def _admit_one(self, record: Record) -> None:
-        """From parked into ready."""
-        self.count(record.source, "parked", -1)
-        self.clear_alarm(record)
-        self._leave_parked(record)
-        self._enter(with_state(record, "ready"))
+            place = (self.source_id(record.source), record.is_suspect, record.rank, record.seq)
+            self._run(SQL["leave_ready"], place)
+        elif record.state == "parked":
+            self._run(SQL["leave_parked"], (self.app, record.lane, record.rank, record.seq))
 
     def clear_alarm(self, record: Record) -> None:
-        if (rings := alarm(record)) is not None:
-            self._run(SQL["clear_alarm"], (self.app, rings, record.seq))
+        alarm = alarm_of(record)
+        if alarm is not None:
+            self._run(SQL["clear_alarm"], (self.app, alarm, record.seq))
 
-    def _arrive(self, due: Sequence[Record]) -> None:
-        """Into ready, or behind their lane if it is not open for them: those that wait there already it is shut to.
-
-        All at once: a key that is held back may have a thousand of them.
-        """
-        saves: list[Row] = []
-        places: dict[str, list[Row]] = {"enter_ready": [], "enter_parked": [], "set_alarm": []}
-        for record in due:
-            lane = None if record.lane is None else self.limits.lane(record.lane)
-            opens = lane is None or self.limits.has_capacity(lane, record.policy.cost, self.now)
-            arrived = with_state(record, "ready" if opens else "parked")
-            self.count(record.source, record.state, -1)
-            self.count(record.source, arrived.state, +1)
-            self.moves[arrived.state].append(record.seq)
-            saves.append(to_save(arrived))
-            if not opens:
-                places["enter_parked"].append((self.app, record.lane, record.rank, record.seq))
-            else:
-                places["enter_ready"].append(self._ready_place(record))
-                self.told.woken.add(record.source)
-                if lane is not None:
-                    admitted(lane, record, +1)
-            if (rings := alarm(arrived)) is not None:
-                places["set_alarm"].append((self.app, rings, record.seq))
-                self.told.sooner.add(record.source)
-        for what, rows in (("save_history", saves), *places.items()):
-            self.db.executemany(SQL[what], rows)
-
-    def _pass_by(self, uuid: str) -> None:
-        """One that has just come may pass those before it, if they wait for more tokens than it needs."""
-        record = self.by_uuid(uuid)
-        if record is None or record.lane is None or record.state != "parked" or record.history.reason in CHORE_REASONS:
-            return
-        if self.limits.has_capacity(self.limits.lane(record.lane), record.policy.cost, self.now):
-            self._admit_one(record)
-
-    def park(self, record: Record) -> None:
-        """Taken out of ready, but its lane has closed meanwhile."""
-        self.count(record.source, "ready", -1)
-        self.clear_alarm(record)
-        self._enter(with_state(record, "parked"))
+    def pop_due(self, limit: int) -> Sequence[Record]:
+        rows = self._run(SQL["due_alarms"], (self.app, self.now, limit)).fetchall()
+        if not rows:
+            return ()
+        due = [TaskRow._make(task) for *task, _ in rows]
+        *_, last_alarm = rows[-1]
+        self._run(SQL["clear_due_alarms"], (self.app, last_alarm, due[-1].seq))
+        return [self.record(row) for row in due]
 
     def first_parked(self, lane: str) -> Record | None:
         row = self._run(SQL["first_parked"], (self.app, lane)).fetchone()
-        return None if row is None else self.record(row)
-
-    def admit(self, name: str) -> int:
-        """Lets parked ones of a lane into ready while it is open; at most a batch of them."""
-        lane = self.limits.lane(name)
-        for done in range(BATCH):
-            record = self.first_parked(name)
-            if record is None or not self.limits.has_capacity(lane, record.policy.cost, self.now):
-                return done
-            self._admit_one(record)
-        self.limits.set_refill(lane, self.now)
-        return BATCH
-
-    # -- time
-
-    def refill_lanes(self) -> bool:
-        """Admits in lanes whose refill has come; False: there may be more."""
-        done = 0
-        while done < BATCH and (names := self.limits.all_refilled(self.now, BATCH - done)):
-            done += sum(1 + self.admit(name) for name in names)
-        return done < BATCH
-
-    def promote(self) -> bool:
-        """Alarms that have come, at most a batch; False: there may be more."""
-        rung = self._run(SQL["due_alarms"], (self.app, self.now, BATCH)).fetchall()
-        if rung:
-            self._run(SQL["clear_due_alarms"], (self.app, rung[-1][-1], rung[-1][7]))
-        due: list[Record] = []
-        for row in rung:
-            record = self.record(row)
-            ends = expiry(record)
-            if ends is None or ends > self.now:
-                due.append(record)
-                continue
-            self._arrive(due)  # those before it stand where it may make room
-            due.clear()
-            if record.lane is not None:  # another of its lane may have let it in since, and armed it again
-                record = self.by_uuid(record.uuid) or record
-            self.end_as_chore(record, "expired", rang=record.lane is None)
-        self._arrive(due)
-        return len(rung) < BATCH
+        return None if row is None else self.record(TaskRow._make(row))
 
     # -- chores
 
-    def end_as_chore(self, record: Record, reason: Reason, *, rang: bool = False) -> Record:
-        """From its place: it waits for somebody to end it."""
-        self._leave(record, rang=rang)
-        return self.queue_chore(with_state(record, record.state, with_history(record.history, reason=reason)))
-
-    def queue_chore(self, record: Record) -> Record:
-        """From nowhere: it was held. A lifted one waits for whoever lifts it again, unless it is to be cancelled."""
-        if record.history.reason == "lifted" and record.history.cancel_requested:
-            record = with_state(record, record.state, with_history(record.history, reason="cancel"))
+    def enter_chores(self, record: Record, *, queued: bool) -> None:
         self.save(record)
         self.count(record.source, record.state, +1)
-        self.moves[record.state].append(record.seq)
-        if record.history.reason != "lifted":
+        self.transitions[record.state].append(record.seq)
+        if queued:
             self._run(SQL["enter_chore"], (self.app, record.seq))
-            self.told.sooner.add("")  # of no source, but somebody has to end it
-        return record
 
-    # -- letting go of what was held
+    def pop_chores(self, limit: int) -> list[Record]:
+        """`lease` deletes their rows: a cancel leases chores, too."""
+        rows = self._run(SQL["chores"], (self.app, limit)).fetchall()
+        return [self.record(TaskRow._make(row)) for row in rows]
 
-    def release_capacity(self, record: Record) -> None:
-        """What it held is free: a limit may let another one in now, or itself again, by rank."""
-        if record.lane is not None:
-            self.admit(record.lane)
-            self._pass_by(record.uuid)
-        if self.limits.declared and self.limits.effective(record.source) is not None:
-            self.told.woken.add(record.source)
-        if record.is_suspect:
-            self.told.woken.update(name for _, name in self._run(SQL["ready_sources"], {"app": self.app, "suspect": 1}))
+    def pop_strays(self, known: frozenset[str], limit: int) -> list[Record]:  # noqa: ARG002 - as the docstring tells
+        """None: a source that is unknown to this process may be known to another."""
+        return []
 
-    def requeue(self, record: Record, history: History, after: int | None) -> None:
-        """Back to where it came from, or later; or to the chores, if it must end."""
-        if history.cancel_requested or history.reason in CHORE_REASONS:
-            reason: Reason = "cancel" if history.cancel_requested else history.reason
-            self.queue_chore(with_state(record, "ready", with_history(history, reason=reason)))
-            return
-        due = record.due if after is None else due_in(after, self.now)
-        later = rescheduled(record, due, history)
-        if due <= self.now:  # behind its lane, if it has one: whoever is first by rank is let in
-            later = with_state(later, "ready" if later.lane is None else "parked")
-        self._enter(later)
+    # -- claims and leases
 
-    def revive(self, record: Record) -> bool:
-        if record.unique is not None:
-            if self._holder(record.source, record.unique) not in (None, record.uuid):
-                return False
-            if record.policy.unique_for is None:
-                self._run(SQL["set_key"], (self.id_of(record.source), record.unique, record.uuid, None))
-        self.count(record.source, record.state, -1)
-        due = revived(record, self.now)
-        self._enter(due if due.lane is not None else with_state(due, "ready"))
-        return True
+    def has_ready(self, source: str, *, suspects: bool) -> bool:
+        kinds = (False, True) if suspects else (False,)
+        queues = ((self.source_id(source), suspect) for suspect in kinds)
+        return any(self._run(SQL["any_ready"], queue).fetchone() is not None for queue in queues)
+
+    def suspect_sources(self) -> Iterable[str]:
+        return [name for (name,) in self._run(SQL["suspect_sources"], (self.app,))]
+
+    def pick(self, pool: SlotPool, max_suspects: int) -> tuple[list[Record], int]:
+        picker = SqlitePicker(self, pool, max_suspects)
+        return picker.run(), max_suspects - picker.suspects
+
+    def lease(self, session: str, tasks: Sequence[Record], chores: Sequence[Record]) -> int:
+        if not tasks and not chores:
+            return 0
+        self.fence += 1
+        if chores:
+            seqs = [record.seq for record in chores]
+            self.db.executemany(SQL["leave_chore"], [(seq,) for seq in seqs])
+            self._run(SQL["lease_many"], (self.fence, True, 0, json_list(seqs)))
+        if tasks:
+            seqs = [record.seq for record in tasks]
+            self._run(SQL["lease_many"], (self.fence, False, len(chores), json_list(seqs)))
+        claim = (self.fence, self.app, session, int(self.now), len(tasks) + len(chores))
+        self._run(SQL["new_claim"], claim)
+        return self.fence
+
+    def leased_under(self, session: SessionEntry) -> tuple[list[Record], list[Record]]:
+        leased = self._leased(session.fence, 0) if session.fence else []
+        tasks = [each.record for each in leased if not each.chore]
+        chores = [each.record for each in leased if each.chore]
+        return tasks, chores
+
+    def _leased(self, fence: int, claimed_at: int) -> list[LeasedRecord]:
+        """In the order of taking."""
+        rows = self._run(SQL["leased_under"], (fence,)).fetchall()
+        return [LeasedRecord(self.record(TaskRow._make(task)), fence, claimed_at, bool(chore)) for *task, chore in rows]
+
+    def leased_by(self, session: str) -> Sequence[LeasedRecord]:
+        claims = self._run(SQL["claims_of"], (self.app, session)).fetchall()
+        return [leased for fence, at in claims for leased in self._leased(fence, at)]
+
+    def lease_holder(self, record: Record) -> str | None:
+        row = self._run(SQL["lease_holder"], (record.seq,)).fetchone()
+        return None if row is None else str(row[0])
+
+    def release(self, leased: Sequence[LeasedRecord], session: str) -> None:
+        self._run(SQL["release"], (json_list([each.record.seq for each in leased]),))
+        self._run(SQL["drop_claims_of"], (self.app, session))
+
+    def settle(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
+        return SettleBatch(self).run(outcomes)
+
+    # -- retention
+
+    def drop_expired(self, limit: int) -> int:
+        return retention.drop_expired(self, limit)
+
+    def drop_oldest(self, limit: int, most: int) -> int:
+        return retention.drop_oldest(self, limit, most)
+
+    def drop_expired_results(self, limit: int) -> None:
+        retention.drop_expired_results(self, limit)

@@ -1,24 +1,30 @@
-"""What one transaction keeps in mind: numbers, counts, names, what moved and whom to tell.
+"""What one transaction keeps in memory: numbers, counts, names, transitions and notifications.
 
-All of it happens on the writer's connection, or on a caller's whose transaction is joined.
+It works on the writer's connection, or on that of a caller whose transaction is joined.
 """
 
 from __future__ import annotations
 
 import sqlite3
 from collections import defaultdict
-from collections.abc import Sequence
-from typing import Any
-
-import msgspec
+from typing import Any, NamedTuple
 
 from onthedot.stores.contract import Record, State
+from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.sqlite.limits import SqliteLimitTable
-from onthedot.stores.sqlite.notifications import Notifications
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import Row, to_record, to_save
+from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_record
 
-_MOST_MOVES = 100_000  # in the change log
+_MAX_TRANSITIONS = 100_000  # in the change log
+
+
+class Sequences(NamedTuple):
+    """The last numbers given out; `control` grows with every limit and session."""
+
+    seq: int
+    fence: int
+    transitions: int
+    control: int
 
 
 class TransactionState:
@@ -26,47 +32,45 @@ class TransactionState:
         self.db = db
         self._run = db.execute
         self.app = app
+        self.process: str = ""  # the writer sets it when it has one
         self.limits: SqliteLimitTable = SqliteLimitTable(db, self.app)
         self.seq: int = 0
         self.fence: int = 0
-        self.moved: int = 0
+        self.transition_count: int = 0
         self.control: int = 0
-        self.seen: int = -1  # the control number whose limits are known
+        self._loaded_control: int = -1  # the control number whose limits are loaded
         self.forget()
 
     # -- a transaction of many calls
 
     def begin(self) -> None:
-        self._was: Row = self._run(SQL["sequences"]).fetchone()
-        self.seq, self.fence, self.moved, self.control = self._was
-        if self.control != self.seen:
+        self._stored = Sequences(*self._run(SQL["sequences"]).fetchone())
+        self.seq, self.fence, self.transition_count, self.control = self._stored
+        if self.control != self._loaded_control:
             self.limits.load()
 
     def flush(self) -> None:
-        """What was counted in memory, before the commit."""
+        """Write what was counted in memory, before the commit."""
         self.save_tally()
         self.limits.save()
-        if self.moved != self._was[2]:
-            self._run(SQL["trim_changes"], (self.moved - _MOST_MOVES,))
-        counters = (self.seq, self.fence, self.moved, self.control)
-        if counters != self._was:
-            self._run(SQL["save_sequences"], counters)
+        if self.transition_count != self._stored.transitions:
+            self._run(SQL["trim_changes"], (self.transition_count - _MAX_TRANSITIONS,))
+        sequences = Sequences(self.seq, self.fence, self.transition_count, self.control)
+        if sequences != self._stored:
+            self._run(SQL["save_sequences"], sequences)
 
-    def done(self) -> None:
-        """Committed."""
-        self.seen = self.control
+    def on_commit(self) -> None:
+        self._loaded_control = self.control
         self.limits.forget()
 
     def forget(self) -> None:
-        """Rolled back: whatever was remembered may not be true."""
-        self.seen = -1
-        self._ids: dict[str, int] = {}
-        self._names: dict[int, str] = {}
-        self.counts: defaultdict[tuple[int, str], int] = defaultdict(int)  # by source and state: what has changed
-        self.recent_claims: dict[
-            str, tuple[Row, int]
-        ] = {}  # by uuid: what was claimed here and is not settled yet; its fence
-        self.asked: dict[str, int] = {}  # by session: the last ask, since one that took nothing is not in the file
+        """After a rollback: nothing that was cached can be trusted."""
+        self._loaded_control = -1
+        self._source_ids: dict[str, int] = {}
+        self._source_names: dict[int, str] = {}
+        self.counts: defaultdict[tuple[int, str], int] = defaultdict(int)  # by source and state: the difference
+        self.recent_claims: dict[str, tuple[TaskRow, int]] = {}  # by uuid: claimed here, not settled yet; its fence
+        self.requests: dict[str, tuple[int, int]] = {}  # by session: number and fence of its last claim request
         self.limits.forget()
         self.start_call(0)
 
@@ -74,40 +78,45 @@ class TransactionState:
 
     def start_call(self, now: float) -> None:
         self.now: float = now
-        self.told: Notifications = Notifications()
-        self.moves: defaultdict[str, list[Any]] = defaultdict(list)  # state → seqs; "gone" → uuid, source, state
+        self.notifications: Notifications = Notifications()
+        self.transitions: defaultdict[str, list[Any]] = defaultdict(list)  # state → seqs; "gone" → uuid, source, state
 
     def end_call(self) -> Notifications:
-        """One row in the change log, and what others are to be told."""
-        number = sum(map(len, self.moves.values()))
+        """Write one row of the change log; return what the others must learn."""
+        number = sum(map(len, self.transitions.values()))
         if number:
-            self.moved += number
-            self._run(
-                SQL["log_changes"], (self.moved, self.app, int(self.now), msgspec.json.encode(self.moves).decode())
-            )
-        return self.told
+            self.transition_count += number
+            row = (self.transition_count, self.app, int(self.now), json_list(self.transitions))
+            self._run(SQL["log_changes"], row)
+        return self.notifications
 
     # -- names and counts
 
-    def id_of(self, source: str) -> int:
-        if (number := self._ids.get(source)) is None:
+    def source_id(self, source: str) -> int:
+        number = self._source_ids.get(source)
+        if number is None:
             row = self._run(SQL["source"], (self.app, source)).fetchone()
-            number = row[0] if row is not None else self._run(SQL["new_source"], (self.app, source)).fetchone()[0]
-            self._ids[source], self._names[number] = number, source
+            if row is None:
+                row = self._run(SQL["new_source"], (self.app, source)).fetchone()
+            (number,) = row
+            self._source_ids[source] = number
+            self._source_names[number] = source
         return number
 
-    def name_of(self, number: int) -> str:
-        if (name := self._names.get(number)) is None:
-            name = self._names[number] = self._run(SQL["source_name"], (number,)).fetchone()[0]
+    def source_name(self, number: int) -> str:
+        name = self._source_names.get(number)
+        if name is None:
+            (name,) = self._run(SQL["source_name"], (number,)).fetchone()
+            self._source_names[number] = name
         return name
 
     def count(self, source: str, state: State, by: int) -> None:
-        self.counts[self.id_of(source), state] += by
+        self.counts[self.source_id(source), state] += by
 
-    def counted(self, source: str, state: State) -> int:
-        key = (self.id_of(source), state)
-        row = self._run(SQL["tally_of"], key).fetchone()
-        return self.counts[key] + (0 if row is None else row[0])
+    def count_running(self, source: str) -> int:
+        key = (self.source_id(source), "running")
+        (stored,) = self._run(SQL["tally_of"], key).fetchone() or (0,)
+        return self.counts[key] + int(stored)
 
     def save_tally(self) -> None:
         if self.counts:
@@ -117,19 +126,16 @@ class TransactionState:
 
     # -- records
 
-    def record(self, row: Row) -> Record:
-        return to_record(row, self.name_of(row[1]), self.now)
+    def record(self, row: TaskRow) -> Record:
+        return to_record(row, self.source_name(row.source), self.now)
 
-    def by_uuid(self, uuid: str) -> Record | None:
+    def load(self, uuid: str) -> Record | None:
         row = self._run(SQL["by_uuid"], (self.app, uuid)).fetchone()
-        return None if row is None else self.record(row)
+        return None if row is None else self.record(TaskRow._make(row))
 
-    def save(self, record: Record) -> None:
-        self._run(SQL["save_history"], to_save(record))
-
-    def delete(self, seqs: Sequence[Row]) -> None:
-        for what in ("delete_task", "delete_history", "delete_notes") if seqs else ():
-            self.db.executemany(SQL[what], seqs)
-
-    def is_held(self, record: Record) -> bool:
-        return self._run(SQL["lease"], (record.seq,)).fetchone() is not None
+    def delete(self, seqs: list[Row]) -> None:
+        """Tasks, with their history and journal."""
+        if seqs:
+            self.db.executemany(SQL["delete_task"], seqs)
+            self.db.executemany(SQL["delete_history"], seqs)
+            self.db.executemany(SQL["delete_notes"], seqs)

@@ -1,4 +1,4 @@
-"""Adding and settling inside the caller's own transaction: both happen, or neither."""
+"""Add and settle inside the caller's own transaction: both happen, or neither."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from onthedot.errors import StoreRefused
+from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.sqlite.errors import translate
-from onthedot.stores.sqlite.notifications import Notifications
 from onthedot.stores.sqlite.schema import app_of
 from onthedot.stores.sqlite.tables import SqliteTables
 
@@ -19,19 +19,19 @@ T = TypeVar("T")
 def join(
     connection: sqlite3.Connection, path: str, name: str, now: float, work: Callable[[SqliteTables], T]
 ) -> tuple[T, Notifications, int]:
-    """What it answers, what to tell once the caller has committed, and the number by which that is seen."""
+    """The answer, what to send once the caller has committed, and the change number that shows the commit."""
     _check(connection, path)
     factories = connection.row_factory, connection.text_factory
     connection.row_factory, connection.text_factory = None, str
     try:
-        connection.execute("PRAGMA wal_autocheckpoint = 0")  # see writer.py
+        connection.execute("PRAGMA wal_autocheckpoint = 0")  # only the writer thread checkpoints
         connection.execute("SAVEPOINT onthedot_join")
         try:
             tables = SqliteTables(connection, app_of(connection, name))
             tables.begin()
             tables.start_call(now)
             answer = work(tables)
-            told = tables.end_call()
+            notifications = tables.end_call()
             tables.flush()
         except BaseException:
             connection.execute("ROLLBACK TO onthedot_join")
@@ -42,7 +42,7 @@ def join(
         raise translate(error, path) from error
     finally:
         connection.row_factory, connection.text_factory = factories
-    return answer, told, tables.moved
+    return answer, notifications, tables.transition_count
 
 
 def _check(connection: sqlite3.Connection, path: str) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from random import Random
 
 from onthedot.stores.contract import DEFAULT, Record
-from onthedot.stores.rules.ordered_queue import OrderedQueue
+from onthedot.stores.memory.ordered_queue import OrderedQueue
 
 
 def record(seq: int) -> Record:

@@ -66,9 +66,9 @@ async def test_a_full_disk(tmp_path: Path) -> None:
     store = await opened(tmp_path / "t.db")
     await store.heartbeat("w", b"", FOREVER)
     await store.add([NewTask(f"u{number}", "a", b"x" * 5000) for number in range(20)])
-    board = store._desks[0]._tables  # type: ignore[index]
-    assert board is not None
-    board.db.execute(f"PRAGMA max_page_count = {board.db.execute('PRAGMA page_count').fetchone()[0] + 4}")
+    tables = store.writer.tables
+    assert tables is not None
+    tables.db.execute(f"PRAGMA max_page_count = {tables.db.execute('PRAGMA page_count').fetchone()[0] + 4}")
     with pytest.raises(StoreFull, match="free some space"):
         await store.add([NewTask("big", "a", b"x" * 100_000)])
     results = await asyncio.gather(

@@ -56,12 +56,12 @@ async def test_a_look_at_the_dead_that_fails_harms_nobody(tmp_path: Path, monkey
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
     await store.add([NewTask("u1", "a", b"")])
-    writer = store._open_desks[0]
+    writer = store.writer
 
     def out_of_descriptors() -> list[object]:
         raise OSError(24, "Too many open files")
 
-    monkeypatch.setattr(writer, "_reap_dead_peers", out_of_descriptors)
+    monkeypatch.setattr(writer, "reap_dead_peers", out_of_descriptors)
     with pytest.raises(Exception, match="Too many open files"):
         await store.add([NewTask("u2", "a", b"")])
     monkeypatch.undo()

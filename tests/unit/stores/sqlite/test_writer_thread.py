@@ -22,13 +22,13 @@ from tests.unit.stores.sqlite.peer import FOREVER
 def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     """How many calls each of them had."""
     seen: list[int] = []
-    do = WriterThread._do
+    commit = WriterThread.commit_together
 
     def counted(self: WriterThread, board: object, calls: list[object]) -> object:
         seen.append(len(calls))
-        return do(self, board, calls)  # type: ignore[arg-type]
+        return commit(self, board, calls)  # type: ignore[arg-type]
 
-    monkeypatch.setattr(WriterThread, "_do", counted)
+    monkeypatch.setattr(WriterThread, "commit_together", counted)
     return seen
 
 

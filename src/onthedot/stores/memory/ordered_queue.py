@@ -1,4 +1,4 @@
-"""Records in order, for those who mostly come in order."""
+"""Records in order of (time, seq). Most are pushed in that order already."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ SEQ_BITS = 40
 class OrderedQueue:
     """Records by (moment, seq), packed into one int each: half the time and the space of tuples.
 
-    What comes in order waits in a queue, what comes out of order in a heap; taking from a queue costs the same
-    whether a thousand wait or a million. Who leaves early leaves only `members`: the stale key is dropped when it
-    comes up, and all are swept when most are stale.
+    Keys that are pushed in order are in a deque, others in a heap; popping from a deque costs the same for a thousand
+    keys and for a million. A record that is removed early leaves `members` only: its stale key is dropped when it is
+    first, and all stale keys are swept when they are the majority.
     """
 
     __slots__ = ("_heap", "_queue", "members")
@@ -35,7 +35,8 @@ class OrderedQueue:
             heappush(self._heap, key)
 
     def remove(self, moment: int, record: Record) -> None:
-        del self.members[moment << SEQ_BITS | record.seq]
+        """A record that is not in the queue is ignored."""
+        self.members.pop(moment << SEQ_BITS | record.seq, None)
         stale = len(self._queue) + len(self._heap) - len(self.members)
         if stale > 64 and stale > len(self.members):
             self._queue = deque(key for key in self._queue if key in self.members)
@@ -43,7 +44,7 @@ class OrderedQueue:
             heapify(self._heap)
 
     def first(self) -> int | None:
-        """The first key; what is stale before it goes."""
+        """The first key; stale keys before it are dropped."""
         queue, heap, members = self._queue, self._heap, self.members
         while queue and queue[0] not in members:
             queue.popleft()
@@ -53,20 +54,26 @@ class OrderedQueue:
             return queue[0] if queue else None
         return heap[0] if not queue or heap[0] < queue[0] else queue[0]
 
+    def first_record(self) -> Record | None:
+        key = self.first()
+        return None if key is None else self.members[key]
+
     def moment(self) -> int | None:
         key = self.first()
         return None if key is None else key >> SEQ_BITS
 
     def before(self, moment: int, seq: int, most: int) -> int:
-        """How many come before this place, counted up to `most`; what comes after it is not looked at."""
-        end, found = moment << SEQ_BITS | seq, set[int]()  # a set: who left and came back may have two keys
+        """How many records are before this one, counted up to `most`; later ones are not read."""
+        end = moment << SEQ_BITS | seq
+        found: set[int] = set()  # a record that was removed and pushed again may have two keys
         for key in self._queue:
             if key >= end or len(found) >= most:
                 break
             if key in self.members:
                 found.add(key)
-        heap, below = self._heap, [0]
-        while below and len(found) < most:  # from the root of the heap down: under one that is later, all are
+        heap = self._heap
+        below = [0]
+        while below and len(found) < most:  # from the root of the heap down: below a later key, all keys are later
             place = below.pop()
             if place < len(heap) and heap[place] < end:
                 if heap[place] in self.members:
@@ -75,14 +82,14 @@ class OrderedQueue:
         return len(found)
 
     def pop_until(self, moment: float) -> Record | None:
-        """Takes the first out, if its moment has come."""
+        """Pop the first record, if its moment has come."""
         key = self.first()
         if key is None or key >> SEQ_BITS > moment:
             return None
         return self.members.pop(key)
 
     def pop_many(self, most: int, bound: int | None) -> list[Record]:
-        """Takes out the first ones, not beyond a key."""
+        """Pop the first records, not beyond a key."""
         taken: list[Record] = []
         queue, members = self._queue, self.members
         while len(taken) < most:

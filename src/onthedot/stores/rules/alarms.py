@@ -1,0 +1,27 @@
+"""Alarms: what happens to a task by itself, at its one alarm."""
+
+from __future__ import annotations
+
+from onthedot.stores.contract import BATCH, Record
+from onthedot.stores.rules.places import arrive, end_as_chore
+from onthedot.stores.rules.records import expiry
+from onthedot.stores.rules.task_tables import TaskTables
+
+
+def promote(tables: TaskTables) -> bool:
+    """Handle the alarms that have come, at most BATCH; False: there may be more."""
+    popped = tables.pop_due(BATCH)
+    due: list[Record] = []
+    for record in popped:
+        expires_at = expiry(record)
+        if expires_at is None or expires_at > tables.now:
+            due.append(record)
+            continue
+        arrive(tables, due)  # those before it may take the capacity that it releases
+        due.clear()
+        if record.lane is None:
+            end_as_chore(tables, record, "expired", alarm_popped=True)
+        else:  # another task of its lane may have admitted it since, which sets its alarm again
+            end_as_chore(tables, tables.load(record.uuid) or record, "expired")
+    arrive(tables, due)
+    return len(popped) < BATCH

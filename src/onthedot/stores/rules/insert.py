@@ -1,0 +1,67 @@
+"""Add: new tasks, and what happens where a task of the same key exists."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+from onthedot.stores.contract import NO_HISTORY, Added, NewTask, Record
+from onthedot.stores.rules.places import enter, leave, must_end, next_place
+from onthedot.stores.rules.records import ENDED
+from onthedot.stores.rules.task_tables import TaskTables
+from onthedot.stores.rules.unique_keys import key_holder, take_key
+
+
+def add(tables: TaskTables, tasks: Sequence[NewTask]) -> list[Added]:
+    """Tasks without a key are inserted together; one with a key may replace a task that was inserted before it."""
+    answers: list[Added] = []
+    plain: list[NewTask] = []
+    for new in tasks:
+        if new.unique is None:
+            plain.append(new)
+            continue
+        answers += _insert(tables, plain)
+        plain.clear()
+        answers.append(_add_unique(tables, new, new.unique))
+    return answers + _insert(tables, plain)
+
+
+def _insert(tables: TaskTables, tasks: Sequence[NewTask]) -> list[Added]:
+    if not tasks:
+        return []
+    return [Added(new.uuid, fresh) for new, fresh in zip(tasks, tables.insert(tasks), strict=True)]
+
+
+def _add_unique(tables: TaskTables, new: NewTask, unique: str) -> Added:
+    if tables.load(new.uuid) is not None:
+        return Added(new.uuid, fresh=False)
+    holder = key_holder(tables, new.source, unique)
+    if holder is not None:
+        if new.policy.on_conflict == "replace":
+            replace(tables, holder, new)
+        return Added(holder, fresh=False)
+    take_key(tables, new.uuid, new, int(tables.now))
+    return _insert(tables, [new])[0]
+
+
+def new_record(new: NewTask, seq: int, due: int, added: int, now: float) -> Record:
+    """A new task as a record, in its place."""
+    place = next_place(due, new.lane, now)
+    return Record(
+        new.uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, added, place, NO_HISTORY
+    )  # fmt: skip
+
+
+def replace(tables: TaskTables, uuid: str, new: NewTask) -> None:
+    """Give a pending task the body, lane, policy and due time of a new one."""
+    old = tables.load(uuid)
+    if old is None or old.state in ENDED or must_end(old.history) or tables.lease_holder(old) is not None:
+        return
+    leave(tables, old)
+    take_key(tables, uuid, new, old.added)
+    due = tables.due_time(new)
+    place = next_place(due, new.lane, tables.now)
+    record = Record(
+        uuid, old.source, new.body, new.policy, new.lane, old.unique, due, old.seq, old.added, place, old.history
+    )  # fmt: skip
+    tables.replace_request(record)
+    enter(tables, [record])

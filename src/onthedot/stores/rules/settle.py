@@ -1,0 +1,29 @@
+"""Settle: the decisions about an outcome. The stores write ends themselves, since every task passes there."""
+
+from __future__ import annotations
+
+from onthedot.stores.contract import Lease, Note, Record, Requeued, Verdict
+from onthedot.stores.rules.journal import write_note
+from onthedot.stores.rules.places import queue_chore, requeue
+from onthedot.stores.rules.records import after_requeue, settled_by, with_state
+from onthedot.stores.rules.task_tables import TaskTables
+
+
+def late_verdict(settled_fence: int, session: str | None, lease: Lease) -> Verdict:
+    """Of a lease that is over. settled_fence, session: by which the task was settled last."""
+    return "repeat" if settled_fence == lease.fence and session == lease.session else "lost"
+
+
+def requeue_outcome(
+    tables: TaskTables, outcome: Requeued, record: Record, claimed_at: int | None, *, chore: bool
+) -> None:
+    """The task is released. claimed_at: the start of this run."""
+    history = record.history
+    if chore and history.reason != "lifted":  # it must end
+        queue_chore(tables, with_state(record, record.state, settled_by(history, outcome.lease)))
+        return
+    if outcome.error:
+        write_note(tables, record.seq, Note(outcome.lease, "error", str(record.attempt), outcome.error))
+    started = history.started if outcome.after is None else claimed_at
+    requeued = after_requeue(history, outcome.lease, outcome.counted, started, outcome.error)
+    requeue(tables, record, requeued, outcome.after)
