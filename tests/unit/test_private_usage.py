@@ -92,7 +92,6 @@ def test_no_private_name_of_another_package_is_used() -> None:
 
 # To be removed: uses per file.
 TO_BE_MADE_PUBLIC: dict[str, int] = {
-    "stores/postgres/reads.py": 1,
     "stores/redis/position.py": 1,
     "tests/support/services/postgres.py": 1,
     "tests/support/services/versions.py": 1,

@@ -98,12 +98,7 @@ FILES_TO_BE_SPLIT: frozenset[str] = frozenset(
 )
 
 # To be removed.
-FUNCTIONS_TO_BE_SPLIT: frozenset[str] = frozenset(
-    {
-        "stores/postgres/functions/claim.sql pick_from_pool_v1",
-        "stores/postgres/functions/settle.sql finish_v1",
-    }
-)
+FUNCTIONS_TO_BE_SPLIT: frozenset[str] = frozenset({})
 
 # To be removed: conditional expressions per 1,000 lines today.
 CONDITIONALS_TODAY = 21.7
@@ -113,12 +108,6 @@ ASSIGNMENTS_TO_BE_SPLIT: dict[str, int] = {
     "stores/memory/claim.py": 2,
     "stores/memory/sessions.py": 1,
     "stores/memory/store.py": 5,
-    "stores/postgres/connections.py": 1,
-    "stores/postgres/grants.py": 1,
-    "stores/postgres/notifier.py": 3,
-    "stores/postgres/protocol.py": 4,
-    "stores/postgres/reads.py": 1,
-    "stores/postgres/transactions.py": 1,
     "stores/redis/client.py": 3,
     "stores/redis/connection.py": 3,
     "stores/redis/connections.py": 2,

@@ -136,16 +136,6 @@ NAMES_TO_BE_CHANGED: dict[str, int] = {
     "stores/memory/position.py": 1,
     "stores/memory/sessions.py": 1,
     "stores/memory/store.py": 2,
-    "stores/policy_json.py": 1,
-    "stores/postgres/connections.py": 1,
-    "stores/postgres/functions/claim.sql": 3,
-    "stores/postgres/notifier.py": 5,
-    "stores/postgres/protocol.py": 2,
-    "stores/postgres/reads.py": 1,
-    "stores/postgres/store.py": 5,
-    "stores/postgres/tls.py": 1,
-    "stores/postgres/transactions.py": 2,
-    "stores/postgres/url.py": 2,
     "stores/redis/acl.py": 1,
     "stores/redis/client.py": 3,
     "stores/redis/connection.py": 4,
@@ -192,9 +182,6 @@ CLASSES_TO_BE_RENAMED: frozenset[str] = frozenset()
 
 # To be removed: accesses per file.
 POSITIONS_TO_BE_NAMED: dict[str, int] = {
-    "stores/postgres/reads.py": 11,
-    "stores/postgres/schema.py": 1,
-    "stores/postgres/store.py": 2,
     "stores/redis/reads.py": 1,
     "stores/redis/store.py": 2,
     "stores/redis/subscription.py": 3,

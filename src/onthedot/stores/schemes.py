@@ -23,7 +23,7 @@ class Schema(Protocol):
     def check(self, where: str) -> tuple[bool, str]: ...
 
 
-class Driver(NamedTuple):
+class StoreDriver(NamedTuple):
     """A module that a store needs, and the extra of this package that brings it."""
 
     module: str
@@ -35,7 +35,7 @@ class Scheme(NamedTuple):
 
     names: tuple[str, ...]
     connect: Callable[[str, Clock, str], Store]
-    driver: Driver | None = None
+    driver: StoreDriver | None = None
     file: Callable[[str], Path] | None = None
     apps: Callable[[str], list[str]] | None = None
     schema: Callable[[], Schema] | None = None
@@ -112,14 +112,14 @@ SCHEMES = (
     Scheme(
         ("redis", "rediss", "redis+sentinel", "redis+cluster"),
         _connect_redis,
-        Driver("redis", "redis"),
+        StoreDriver("redis", "redis"),
         apps=_redis_apps,
         rights=_redis_rights,
     ),
     Scheme(
         ("postgresql", "postgres"),
         _connect_postgres,
-        Driver("asyncpg", "postgres"),
+        StoreDriver("asyncpg", "postgres"),
         apps=_postgres_apps,
         schema=_schema_of("postgres"),
         rights=_postgres_rights,
@@ -140,7 +140,7 @@ def connect(url: str, clock: Clock, name: str = "onthedot") -> Store:
     return _scheme(url).connect(url, clock, name)
 
 
-def driver_of(url: str) -> Driver | None:
+def driver_of(url: str) -> StoreDriver | None:
     """None: the store needs none."""
     return _scheme(url).driver
 

@@ -84,8 +84,10 @@ class Notification(msgspec.Struct, omit_defaults=True):
         if middle := len(self.ended) // 2:
             return replace(self, ended=self.ended[:middle]), replace(other, ended=self.ended[middle:])
         if middle := len(self.cancel_requests) // 2:
-            first, second = self.cancel_requests[:middle], self.cancel_requests[middle:]
-            return replace(self, cancel_requests=first), replace(other, cancel_requests=second)
+            return (
+                replace(self, cancel_requests=self.cancel_requests[:middle]),
+                replace(other, cancel_requests=self.cancel_requests[middle:]),
+            )
         return ()
 
 

@@ -1,4 +1,4 @@
--- Statements by name. First fragments, then the calls of the verbs, then reads: without a lock, on their own connection.
+-- Statements by name: fragments, the calls of the verbs, then reads, which lock nothing and have their own connection.
 
 -- name: visible_state
 -- Fragment: a task's state, with the place or claim that it is in.

@@ -1,4 +1,4 @@
-"""The user's side of a join: a connection with a transaction begun on it, through every driver."""
+"""Connections of the caller with an open transaction, through every driver."""
 
 from __future__ import annotations
 
@@ -14,10 +14,13 @@ from sqlalchemy.orm import Session
 
 
 class Caller:
-    """A connection of the user's, with a transaction begun on it."""
+    """A connection of the caller, in a transaction."""
 
     def __init__(self, connection: Any, run: Callable[[str], Any], commit: Any, rollback: Any) -> None:
-        self.connection, self._run, self._commit, self._rollback = connection, run, commit, rollback
+        self.connection = connection
+        self._run = run
+        self._commit = commit
+        self._rollback = rollback
 
     async def run(self, query: str) -> None:
         await _maybe(self._run(query))

@@ -1,4 +1,4 @@
-"""An app of its own for every test, which leaves nothing in the server; or a database of its own."""
+"""An app, or a database, for one test. It leaves nothing on the server."""
 
 from __future__ import annotations
 
@@ -18,6 +18,6 @@ def named(postgres: Service) -> Iterator[str]:
 
 @pytest.fixture
 def empty(postgres: Service) -> Iterator[str]:
-    """The URL of a database in which nothing is yet."""
+    """The URL of an empty database."""
     with postgres.database() as url:
         yield url

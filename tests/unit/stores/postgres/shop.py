@@ -1,4 +1,4 @@
-"""What the tests of this folder share: a store by the server's own clock, and steps on it."""
+"""Helpers of the tests in this folder: a store on the server's clock, and a worker's claims."""
 
 from __future__ import annotations
 
@@ -28,7 +28,9 @@ async def states(store: Store, *uuids: str) -> list[str | None]:
 
 class Worker:
     def __init__(self, store: Store, name: str) -> None:
-        self.store, self.name, self.number = store, name, 0
+        self.store = store
+        self.name = name
+        self.number = 0
 
     async def claim(self, *sources: str, outcomes: Sequence[Outcome] = (), total: int = 10) -> ClaimResult:
         self.number += 1

@@ -1,4 +1,4 @@
-"""An app on Postgres, end to end: results, schedules, joined transactions, the command line, a fork."""
+"""An app on Postgres: results, schedules, transactions of the caller, commands, a fork."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ async def connected(postgres: Service) -> AsyncIterator[asyncpg.Connection]:
         await connection.close()
 
 
-def test_results_retries_and_threads(app: App[None]) -> None:
+def test_async_and_sync_tasks_are_retried_and_return_results(app: App[None]) -> None:
     @app.task(max_retries=1, backoff=[0])
     async def shaky(number: int) -> int:
         if current_task().attempt == 1:
@@ -57,7 +57,7 @@ def test_results_retries_and_threads(app: App[None]) -> None:
     ]
 
 
-def test_a_delay_is_kept_to_the_servers_clock(app: App[None]) -> None:
+def test_a_delay_is_measured_by_the_clock_of_the_server(app: App[None]) -> None:
     @app.task
     async def later() -> None: ...
 
@@ -82,7 +82,7 @@ def test_a_schedule_fires(postgres: Service, named: str) -> None:
     app.shutdown()
 
 
-async def test_the_task_is_there_with_the_commit(app: App[None], postgres: Service) -> None:
+async def test_a_task_is_added_with_the_commit_of_the_callers_transaction(app: App[None], postgres: Service) -> None:
     @app.task
     async def receipt(number: int) -> str:
         return f"receipt {number}"
@@ -104,7 +104,7 @@ async def test_the_task_is_there_with_the_commit(app: App[None], postgres: Servi
         assert await connection.fetchval(SALES) == 1
 
 
-def test_sync_code_joins_too(app: App[None], postgres: Service) -> None:
+def test_sync_code_adds_tasks_in_its_transaction(app: App[None], postgres: Service) -> None:
     @app.task
     async def receipt(number: int) -> str:
         return f"receipt {number}"
@@ -117,7 +117,7 @@ def test_sync_code_joins_too(app: App[None], postgres: Service) -> None:
         receipt.options(connection="shop").delay(1)
 
 
-def test_it_may_be_the_first_thing_that_an_app_does(app: App[None], postgres: Service, named: str) -> None:
+def test_an_unopened_app_adds_tasks_in_a_transaction(app: App[None], postgres: Service, named: str) -> None:
     @app.task
     async def receipt(number: int) -> int:
         return number
@@ -129,7 +129,7 @@ def test_it_may_be_the_first_thing_that_an_app_does(app: App[None], postgres: Se
     other.shutdown()
 
 
-def test_complete_settles_with_the_effect(app: App[None], postgres: Service) -> None:
+def test_complete_settles_in_the_transaction_of_the_task(app: App[None], postgres: Service) -> None:
     noted: list[int] = []
 
     @app.task(max_retries=1, backoff=[0])
@@ -141,8 +141,8 @@ def test_complete_settles_with_the_effect(app: App[None], postgres: Service) -> 
                 context.spawn(note.s(number))
                 await context.complete(number * 10, connection=connection)
                 if context.attempt == 1:
-                    raise OSError("before the commit: the effect and the settlement are gone together")
-            raise OSError("after the commit: it has succeeded, and stays so")
+                    raise OSError("before the commit: effect and settlement are rolled back")
+            raise OSError("after the commit: the task has succeeded")
 
     @app.task
     async def note(number: int) -> None:
@@ -155,7 +155,7 @@ def test_complete_settles_with_the_effect(app: App[None], postgres: Service) -> 
     wait_until(lambda: noted == [7])
 
 
-def test_the_command_line(app: App[None], postgres: Service, named: str) -> None:
+def test_commands_work_on_postgres(app: App[None], postgres: Service, named: str) -> None:
     @app.task
     async def receipt(number: int) -> int:
         return number
@@ -164,16 +164,16 @@ def test_the_command_line(app: App[None], postgres: Service, named: str) -> None
     run = CliRunner()
     assert "CREATE FUNCTION turn_v1" in run.invoke(main, ["schema", "print", "--store", postgres.url]).output
     for verb in ("install", "check"):
-        told = run.invoke(main, ["schema", verb, "--store", postgres.url])
-        assert (told.exit_code, "as it should be" in told.output) == (0, True)
+        result = run.invoke(main, ["schema", verb, "--store", postgres.url])
+        assert (result.exit_code, "as it should be" in result.output) == (0, True)
     listed = run.invoke(main, ["task", "list", "--store", postgres.url, "-n", named])
     assert (listed.exit_code, "receipt" in listed.output) == (0, True)
-    nobody = run.invoke(main, ["schema", "check", "--store", "postgresql://127.0.0.1:1/shop"])
-    assert (nobody.exit_code, "127.0.0.1:1" in nobody.output) == (3, True)
+    unreachable = run.invoke(main, ["schema", "check", "--store", "postgresql://127.0.0.1:1/shop"])
+    assert (unreachable.exit_code, "127.0.0.1:1" in unreachable.output) == (3, True)
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_a_fork_has_connections_of_its_own(app: App[None], postgres: Service, named: str) -> None:
+def test_a_forked_process_opens_its_own_connections(app: App[None], postgres: Service, named: str) -> None:
     @app.task
     async def receipt(number: int) -> int:
         return number
@@ -181,7 +181,7 @@ def test_a_fork_has_connections_of_its_own(app: App[None], postgres: Service, na
     assert receipt.delay(1).result(timeout=20) == 1
     reader, writer = os.pipe()
     child = os.fork()
-    if child == 0:  # as a server's worker that was forked with the app in it
+    if child == 0:  # like the forked worker of a web server
         try:
             os.write(writer, str(receipt.delay(2).result(timeout=20)).encode())
         finally:
@@ -193,8 +193,8 @@ def test_a_fork_has_connections_of_its_own(app: App[None], postgres: Service, na
     assert receipt.delay(3).result(timeout=20) == 3
 
 
-async def test_two_loops_of_one_process(app: App[None]) -> None:
-    """A worker on a thread of its own, and callers on another loop: each has its own connections."""
+async def test_two_event_loops_of_one_process_have_their_own_connections(app: App[None]) -> None:
+    """The worker runs on its own thread, the callers on another event loop."""
 
     @app.task
     async def double(number: int) -> int:

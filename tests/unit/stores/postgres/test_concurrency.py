@@ -1,4 +1,4 @@
-"""Many at once: no cap is exceeded, nothing runs twice, nothing is lost, nobody waits in a circle."""
+"""Concurrency: no cap is exceeded, no task runs twice or is lost, no deadlock."""
 
 from __future__ import annotations
 
@@ -27,8 +27,8 @@ from tests.unit.stores.postgres.shop import LEASE, Worker, opened
 WORKERS = 6
 
 
-async def test_a_cap_holds_whoever_asks_at_the_same_time(postgres: Service, named: str) -> None:
-    """Seen from outside, in one look each: never more runs than the cap, over all workers."""
+async def test_a_cap_is_never_exceeded_by_concurrent_claims(postgres: Service, named: str) -> None:
+    """Each read sees at most as many running tasks as the cap, over all workers."""
     lanes = {f"u{number}": ("b", "a/1", "a/2")[number % 3] for number in range(90)}
     most: Counter[str] = Counter()
     done: list[str] = []
@@ -42,7 +42,7 @@ async def test_a_cap_holds_whoever_asks_at_the_same_time(postgres: Service, name
                 claimed = await worker.claim("a", "b", outcomes=outcomes, total=2)
                 done.extend(outcome.lease.uuid for outcome in outcomes)
                 outcomes = [Completed(Lease(record.uuid, claimed.fence, worker.name)) for record in claimed.tasks]
-                await asyncio.sleep(0.005)  # what runs, runs for a while
+                await asyncio.sleep(0.005)  # the tasks run for a while
 
     async def watch(store: Store) -> None:
         while len(done) < len(lanes):
@@ -61,8 +61,8 @@ async def test_a_cap_holds_whoever_asks_at_the_same_time(postgres: Service, name
         await check(store)
 
 
-async def test_the_same_ask_on_two_connections_at_once(postgres: Service, named: str) -> None:
-    """A line broke, and the call is repeated while the server still does the first: one claim, and one answer."""
+async def test_the_same_claim_request_on_several_connections_claims_once(postgres: Service, named: str) -> None:
+    """A connection broke, and the call is repeated while the server still runs the first: one claim, one answer."""
     async with opened(postgres, named) as store:
         await store.heartbeat("w", b"", LEASE)
         await store.add([NewTask(f"u{number}", "a", b"") for number in range(40)])
@@ -76,8 +76,8 @@ async def test_the_same_ask_on_two_connections_at_once(postgres: Service, named:
         assert len((await store.find({"state": "running"}, None, 100)).rows) == 20
 
 
-async def test_a_wild_life(postgres: Service, named: str) -> None:
-    """All verbs at once, from many connections. Afterwards everything ends, once each, and the counts agree."""
+async def test_random_verbs_from_many_connections_end_every_task_once(postgres: Service, named: str) -> None:
+    """Afterwards every task ends exactly once, and the tallies agree."""
     dice = random.Random(7)
     uuids = [f"u{number}" for number in range(400)]
     ended: Counter[str] = Counter()

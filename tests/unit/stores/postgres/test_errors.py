@@ -1,4 +1,4 @@
-"""What goes wrong with a server: it is told in words, and everything goes on when it is over."""
+"""Failures of a server: errors have advice, and work continues afterwards."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ KILL = "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application
 
 @pytest.fixture
 def server(postgres: Service, tmp_path: Path) -> Iterator[Server]:
-    """One of its own, to be stopped and started."""
+    """A server that a test may stop and start."""
     assert postgres
     server = Server(tmp_path)
     server.make()
@@ -33,7 +33,7 @@ def server(postgres: Service, tmp_path: Path) -> Iterator[Server]:
     server.stop()
 
 
-async def test_connections_that_were_cut_are_made_again(postgres: Service, named: str) -> None:
+async def test_terminated_connections_are_replaced_and_hints_resync(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store:
         await store.heartbeat("w", b"", LEASE)
         await store.add([NewTask("u1", "a", b"")])
@@ -47,7 +47,7 @@ async def test_connections_that_were_cut_are_made_again(postgres: Service, named
         async with asyncio.timeout(5):
             while not (await anext(hints)).resync:
                 pass
-        async with opened(postgres, named) as other:  # on the same loop, and yet another's words
+        async with opened(postgres, named) as other:  # another notifier, on the same event loop
             await other.add([NewTask("u3", "b", b"")])
             async with asyncio.timeout(5):
                 while "b" not in (await anext(hints)).sources:
@@ -56,7 +56,7 @@ async def test_connections_that_were_cut_are_made_again(postgres: Service, named
         assert (await store.turn("w", [Completed(Lease("u1", claimed.fence, "w"))], None)).verdicts == ["ok"]
 
 
-async def test_one_that_is_cancelled_while_it_begins_to_hear_leaves_no_connection(
+async def test_a_listener_cancelled_while_it_connects_leaves_no_connection(
     postgres: Service, named: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     connected, never = asyncio.Event(), asyncio.Event()
@@ -68,14 +68,14 @@ async def test_one_that_is_cancelled_while_it_begins_to_hear_leaves_no_connectio
     async with opened(postgres, named) as store:
         with monkeypatch.context() as patched:
             patched.setattr(asyncpg.Connection, "add_listener", add_listener)
-            hearing = asyncio.ensure_future(anext(store.hints("w")))
+            waiting = asyncio.ensure_future(anext(store.hints("w")))
             await connected.wait()
-            hearing.cancel()
-            await asyncio.wait([hearing])
-    # The fixture `named` looks whether a connection is left.
+            waiting.cancel()
+            await asyncio.wait([waiting])
+    # The fixture `named` fails if a connection is left.
 
 
-def test_a_restart_of_the_server(server: Server) -> None:
+def test_work_continues_after_a_restart_of_the_server(server: Server) -> None:
     app: App[None] = App("shop", store=f"{server.url}?lease=60", poll_interval=0.2)
     ran: list[int] = []
 
@@ -95,8 +95,8 @@ def test_a_restart_of_the_server(server: Server) -> None:
     assert sorted(ran) == [1, *range(3, 20)]
 
 
-async def test_a_lock_that_somebody_holds(postgres: Service, named: str) -> None:
-    """A migration, say. Nothing is written, the words say so, and afterwards it goes on."""
+async def test_a_lock_held_by_others_raises_busy_and_writes_nothing(postgres: Service, named: str) -> None:
+    """Such as a migration. The error says that nothing was written, and a later call succeeds."""
     async with opened(postgres, named) as store:
         other = await asyncpg.connect(postgres.url)
         transaction = other.transaction()
@@ -111,37 +111,37 @@ async def test_a_lock_that_somebody_holds(postgres: Service, named: str) -> None
         assert await states(store, "u1") == ["ready"]
 
 
-async def test_who_gives_up_waiting_does_not_get_the_next_ones_answer(postgres: Service, named: str) -> None:
+async def test_a_cancelled_call_does_not_mix_up_answers(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store:
         await store.add([NewTask("u1", "a", b"")])
         for _ in range(3):
-            asking = asyncio.create_task(store.get(["u1"]))
+            reading = asyncio.create_task(store.get(["u1"]))
             await asyncio.sleep(0)
-            asking.cancel()
-            await asyncio.wait([asking])
+            reading.cancel()
+            await asyncio.wait([reading])
             assert await states(store, "u2") == [None]
 
 
-async def test_nobody_there() -> None:
+async def test_an_unreachable_server_raises_unavailable_without_the_password() -> None:
     store = PostgresStore(f"postgresql://me:secret@127.0.0.1:{free_port()}/shop")
     with pytest.raises(StoreUnavailable, match=r"127\.0\.0\.1") as caught:
         await store.open()
     assert "secret" not in str(caught.value)
 
 
-async def test_a_database_that_is_not_there(postgres: Service) -> None:
+async def test_a_missing_database_is_refused_with_advice(postgres: Service) -> None:
     store = PostgresStore(postgres.url.rpartition("/")[0] + "/nowhere")
     with pytest.raises(StoreRefused, match="make the database first"):
         await store.open()
 
 
-async def test_without_the_driver(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_missing_driver_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(StoreRefused, match=r"onthedot\[postgres\]"):
         await PostgresStore("postgresql://127.0.0.1/shop").open()
 
 
-async def test_what_postgres_cannot_store(postgres: Service, named: str) -> None:
+async def test_a_value_that_postgres_cannot_store_raises_value_error(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store:
         with pytest.raises(ValueError, match="cannot store"):
             await store.add([NewTask("u1", "a", b"", unique="a\0b")])
@@ -149,31 +149,31 @@ async def test_what_postgres_cannot_store(postgres: Service, named: str) -> None
         assert await states(store, "u1", "u2") == [None, "ready"]
 
 
-async def test_behind_a_pooler_nothing_is_prepared(postgres: Service, named: str) -> None:
-    """As behind PgBouncer in transaction mode: no statement has a name, no session a state."""
+async def test_without_a_statement_cache_nothing_is_prepared_or_set(postgres: Service, named: str) -> None:
+    """As PgBouncer needs it in transaction mode: no named statement, no setting of the session."""
     store = PostgresStore(f"{postgres.url}?statement_cache_size=0", name=named)
     await store.open()
     await store.heartbeat("w", b"", LEASE)
     await store.add([NewTask("u1", "a", b"")])
     assert [record.uuid for record in (await Worker(store, "w").claim()).tasks] == ["u1"]
-    named_ones = await store.connections.turn.rows("SELECT name FROM pg_prepared_statements")
+    prepared = await store.connections.turn.rows("SELECT name FROM pg_prepared_statements")
     changed = "SELECT name FROM pg_settings WHERE source = 'session' AND name LIKE 'enable%'"
     settings = await store.connections.turn.rows(changed)
-    assert (list(named_ones), list(settings)) == ([], [])
+    assert (list(prepared), list(settings)) == ([], [])
     await store.close()
 
 
 @pytest.mark.parametrize("options", ["lease=soon", "lease=0", "lease=inf", "statement_cache_size=-1"])
-def test_options_that_cannot_be(options: str) -> None:
+def test_invalid_options_are_refused(options: str) -> None:
     with pytest.raises(StoreRefused, match=r"lease must be seconds.* whole number"):
         PostgresStore(f"postgresql://127.0.0.1/shop?{options}")
 
 
-def test_a_lease_has_parts_of_a_second() -> None:
+def test_a_lease_may_have_fractions_of_a_second() -> None:
     assert PostgresStore("postgresql://127.0.0.1/shop?lease=0.5").traits.lease_ms == 500
 
 
-async def test_a_session_that_lapses_is_reclaimed_by_the_servers_own_clock(postgres: Service, named: str) -> None:
+async def test_an_overdue_session_is_reaped_by_the_clock_of_the_server(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store:
         await store.heartbeat("dead", b"", LEASE)
         await store.heartbeat("w", b"", LEASE)

@@ -18,12 +18,12 @@ from tests.unit.stores.postgres.callers import DRIVERS
 
 ROOT = Path(__file__).parents[4]
 POINTS = ("effect", "complete", "commit")
-PATIENCE = 60.0  # seconds: a process that has to start, with every driver
+PATIENCE = 60.0  # seconds; a process must start and import every driver
 
 
 @contextmanager
 def seller(url: str, name: str, file: Path, *flags: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Killed in the end, whatever it does."""
+    """A worker process that is killed at the end."""
     command = [sys.executable, "-m", "tests.support.programs.postgres_seller", url, name, str(file), *flags]
     with subprocess.Popen(command, cwd=ROOT) as process:
         try:
@@ -33,8 +33,11 @@ def seller(url: str, name: str, file: Path, *flags: str) -> Iterator[subprocess.
 
 
 @pytest.mark.timeout(240)
-def test_a_sale_is_made_once(postgres: Service, named: str, tmp_path: Path) -> None:
-    url, file = f"{postgres.url}?lease=2", tmp_path / "points"
+def test_an_effect_happens_once_when_workers_are_killed_at_any_point(
+    postgres: Service, named: str, tmp_path: Path
+) -> None:
+    url = f"{postgres.url}?lease=2"
+    file = tmp_path / "points"
     file.touch()
     postgres.ask("CREATE TABLE sale (number integer)")
     try:
@@ -43,7 +46,7 @@ def test_a_sale_is_made_once(postgres: Service, named: str, tmp_path: Path) -> N
         handles = app.named("sell").delay_many(
             [{"number": n, "way": way, "stops_after": point} for n, (way, point) in enumerate(ways)]
         )
-        with seller(url, named, file):  # and dead in the midst of all of them
+        with seller(url, named, file):  # killed while all of them run
             wait_until(lambda: len(file.read_text().split()) == len(ways), PATIENCE)
         with seller(url, named, file, "on"):
             assert [handle.result(timeout=PATIENCE) for handle in handles] == list(range(len(ways)))

@@ -1,4 +1,4 @@
-"""The role that ``onthedot schema print --role`` makes: it may call what a worker calls, and touch nothing else."""
+"""The rights that ``onthedot schema print --role`` prints: a worker can do its work, and nothing else."""
 
 from __future__ import annotations
 
@@ -29,23 +29,23 @@ def as_role(url: str, role: str = ROLE, database: str = "postgres") -> str:
 
 @pytest.fixture(scope="module")
 def limited(postgres: Service) -> Iterator[str]:
-    """The URL of a role that has the rights in a database of its own, made by somebody who owns it."""
+    """The URL of a role with these rights, in a database that another role owns."""
     postgres.ask("CREATE DATABASE limited")
     owner = as_role(postgres.url, "postgres", "limited")
-    told = CliRunner().invoke(main, ["schema", "install", "--store", owner])
-    assert told.exit_code == 0, told.output
+    result = CliRunner().invoke(main, ["schema", "install", "--store", owner])
+    assert result.exit_code == 0, result.output
     with psycopg.connect(owner, autocommit=True) as connection:
         connection.execute(f'CREATE ROLE "{ROLE}" LOGIN')
         connection.execute("CREATE TABLE public.secret AS SELECT 42 AS answer")
         printed = CliRunner().invoke(main, ["schema", "print", "--role", ROLE, "--store", owner])
         connection.execute(printed.output)
-        connection.execute(printed.output)  # a second time does no harm
+        connection.execute(printed.output)  # it can be repeated
     yield as_role(postgres.url, database="limited") + "?auto_schema=0"
     postgres.ask("DROP DATABASE limited WITH (FORCE)")
     postgres.ask(f'DROP ROLE "{ROLE}"')
 
 
-async def test_it_can_do_all_that_a_worker_does(limited: str) -> None:
+async def test_the_role_can_do_everything_that_a_worker_does(limited: str) -> None:
     app = App("shop", store=limited, stop_timeout=0)
 
     @app.task(max_retries=1, backoff=[0], limits=[Rate("100/s", by="to"), AtMost(1, by="to")], unique=True)
@@ -72,7 +72,7 @@ async def test_it_can_do_all_that_a_worker_does(limited: str) -> None:
         assert len(await app.find(state="succeeded")) == 6
 
 
-async def test_it_joins_a_transaction(limited: str) -> None:
+async def test_the_role_adds_tasks_in_its_transaction(limited: str) -> None:
     app = App("shop", store=limited, stop_timeout=0)
     connection = await asyncpg.connect(limited.partition("?")[0])
     async with app.running(), connection.transaction():
@@ -88,7 +88,7 @@ async def test_it_joins_a_transaction(limited: str) -> None:
         assert await handle.result(timeout=20) == "here"
 
 
-async def test_it_can_see_how_the_server_is(limited: str) -> None:
+async def test_the_role_can_read_the_server_info(limited: str) -> None:
     store = PostgresStore(limited)
     await store.open()
     here = SystemClock().now()
@@ -114,14 +114,14 @@ async def test_it_can_see_how_the_server_is(limited: str) -> None:
         "CREATE SCHEMA mine",
     ],
 )
-def test_it_can_do_nothing_else(limited: str, statement: str) -> None:
+def test_the_role_can_do_nothing_else(limited: str, statement: str) -> None:
     url = limited.partition("?")[0]
     with psycopg.connect(url, autocommit=True) as connection, pytest.raises(psycopg.errors.InsufficientPrivilege):
         connection.execute(statement)
 
 
-def test_no_table_of_its_session_stands_in_the_way_of_ours(limited: str) -> None:
-    """A verb acts with the rights of its owner: so it must not look where the caller can put something."""
+def test_a_temporary_table_of_the_role_does_not_shadow_ours(limited: str) -> None:
+    """A verb acts with the rights of its owner, so it must not use tables that the caller can create."""
     with psycopg.connect(limited.partition("?")[0], autocommit=True) as connection:
         connection.execute("CREATE TEMP TABLE app (id int, name text)")
         connection.execute("INSERT INTO pg_temp.app VALUES (7, 'shop')")
@@ -130,8 +130,8 @@ def test_no_table_of_its_session_stands_in_the_way_of_ours(limited: str) -> None
 
 
 @pytest.mark.parametrize("database", ["limited", "template1"])
-async def test_a_role_without_them_is_told_who_gives_them(postgres: Service, limited: str, database: str) -> None:
-    """Neither where the schema is, nor where it would have to make it."""
+async def test_a_role_without_rights_is_refused_with_advice(postgres: Service, limited: str, database: str) -> None:
+    """Both where the schema exists and where it would have to be created."""
     postgres.ask("CREATE ROLE guest LOGIN")
     try:
         with pytest.raises(StoreRefused, match=r"permission denied for .*schema install`.*schema print --role USER"):
@@ -140,7 +140,7 @@ async def test_a_role_without_them_is_told_who_gives_them(postgres: Service, lim
         postgres.ask("DROP ROLE guest")
 
 
-def test_every_verb_is_among_them() -> None:
+def test_the_rights_include_every_verb() -> None:
     called = called_functions()
     assert {"add_v1", "turn_v1", "app_v1", "settle_in_v1"} <= set(called.verbs)
     assert {"now_v1", "history_v1"} <= set(called.readers)

@@ -1,4 +1,4 @@
-"""Behind PgBouncer in transaction mode: everything works; hints only where the server itself is named for them."""
+"""PgBouncer in transaction mode: everything works; hints need the address of the server itself."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def shop(url: str, **options: float) -> App:
     return app
 
 
-async def test_a_worker_behind_it(pooled: Pooled) -> None:
+async def test_a_worker_runs_behind_pgbouncer(pooled: Pooled) -> None:
     app = shop(pooled.url, poll_interval=60)
     async with app.running():
         handles = await app.named("send").enqueue_many([{"to": str(number % 7)} for number in range(200)])
@@ -37,14 +37,14 @@ async def test_a_worker_behind_it(pooled: Pooled) -> None:
     await until(lambda: pooled.left() == [])
 
 
-async def test_a_new_task_is_heard_of_where_the_server_is_named(pooled: Pooled) -> None:
+async def test_hints_arrive_if_the_url_names_the_server(pooled: Pooled) -> None:
     app, other = shop(pooled.url, poll_interval=60), App("shop", store=pooled.url)
     async with app.running(), other:
         handle = await other.named("send").enqueue(to="ann")
-        assert await handle.result(timeout=20) == "ann"  # and of its end, too
+        assert await handle.result(timeout=20) == "ann"  # the hint of its end arrives as well
 
 
-async def test_without_it_tasks_are_found_by_polling_and_that_is_told(
+async def test_without_hints_tasks_are_found_by_polling_and_a_warning_is_logged(
     pooled: Pooled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     monkeypatch.setattr(notifier, "CHECK_TIMEOUT", 0.3)
@@ -57,10 +57,10 @@ async def test_without_it_tasks_are_found_by_polling_and_that_is_told(
             handle = await other.named("send").enqueue(to="bob")
             assert await handle.result(timeout=20) == "bob"
             await until(lambda: "?listen=host:port" in caplog.text)
-    assert caplog.text.count("no hints come through") <= 2  # once a connection
+    assert caplog.text.count("no hints come through") <= 2  # once per connection
 
 
-async def test_hints_that_do_come_through_are_not_doubted(
+async def test_no_warning_is_logged_if_hints_arrive(
     pooled: Pooled, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
     store = PostgresStore(pooled.url, name="shop")
@@ -73,8 +73,8 @@ async def test_hints_that_do_come_through_are_not_doubted(
     assert caplog.text == ""
 
 
-async def test_prepared_statements_are_what_a_pooler_cannot_do(pooled: Pooled) -> None:
-    """With the driver's cache on: told what to add to the URL, by whoever meets it first."""
+async def test_prepared_statements_behind_a_pooler_are_refused_with_advice(pooled: Pooled) -> None:
+    """With the driver's statement cache, any call may fail first; the error names the option."""
     stores = [PostgresStore(pooled.without_hints.replace("statement_cache_size=0&", ""), name="shop") for _ in range(4)]
 
     async def use(store: PostgresStore) -> None:
@@ -86,13 +86,13 @@ async def test_prepared_statements_are_what_a_pooler_cannot_do(pooled: Pooled) -
         finally:
             await store.close()
 
-    came = await asyncio.gather(*map(use, stores), return_exceptions=True)
-    refused = [str(error) for error in came if isinstance(error, StoreRefused)]
+    results = await asyncio.gather(*map(use, stores), return_exceptions=True)
+    refused = [str(error) for error in results if isinstance(error, StoreRefused)]
     assert refused
     assert all("?statement_cache_size=0" in error for error in refused)
 
 
-def test_where_hints_are_heard() -> None:
+def test_the_listen_option_replaces_host_and_port() -> None:
     address = PostgresAddress.of("postgresql://me:secret@pooler:6432/shop?listen=db:5432&sslmode=disable")
     assert address.listen_address.dsn == "postgresql://me:secret@db:5432/shop?sslmode=disable"
     assert address.dsn == "postgresql://me:secret@pooler:6432/shop?sslmode=disable"

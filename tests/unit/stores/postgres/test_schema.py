@@ -1,4 +1,4 @@
-"""The schema: made and taken forward once, whoever comes at once; refused, with words, where it is not ours."""
+"""The schema: created and migrated once, also by concurrent processes; refused where it is newer."""
 
 from __future__ import annotations
 
@@ -41,10 +41,10 @@ async def _open(url: str) -> None:
     await store.close()
 
 
-# -- by whoever comes first
+# -- by the first caller
 
 
-async def test_many_apps_that_make_it_at_once(empty: str) -> None:
+async def test_many_apps_create_the_schema_at_once(empty: str) -> None:
     stores = [PostgresStore(empty, name=f"app{number}") for number in range(5)]
     await asyncio.gather(*(store.open() for store in stores))
     await stores[0].add([NewTask("u1", "a", b"")])
@@ -53,11 +53,11 @@ async def test_many_apps_that_make_it_at_once(empty: str) -> None:
         await store.close()
 
 
-async def test_every_verb_has_its_settings_and_no_helper(empty: str) -> None:
+async def test_verbs_have_settings_and_helpers_have_none(empty: str) -> None:
     await _open(empty)
     found = ask(empty, "SELECT proname, proconfig FROM pg_proc WHERE pronamespace = 'onthedot'::regnamespace")
-    told = {frozenset(settings) for _, settings in found if settings}
-    assert told == {
+    all_settings = {frozenset(settings) for _, settings in found if settings}
+    assert all_settings == {
         frozenset({
             "search_path=onthedot", "lock_timeout=4s", "plan_cache_mode=force_generic_plan", "enable_seqscan=off",
             "enable_bitmapscan=off", "jit=off",
@@ -72,7 +72,7 @@ import os, sys
 from onthedot import App
 from onthedot.stores.postgres import schema
 
-if sys.argv[2:]:  # a version that is to come: twice would be an error
+if sys.argv[2:]:  # a later version; migrating twice would be an error
     schema.VERSION = 2
     schema.MIGRATIONS = {1: "ALTER TABLE onthedot.task ADD COLUMN novel integer"}
 app = App("shop", store=sys.argv[1])
@@ -95,7 +95,7 @@ sys.exit(max(os.waitpid(pid, 0)[1] for pid in children))
 
 
 def together(url: str, *flags: str) -> None:
-    """So many processes, each of which adds a task as the first thing that it does."""
+    """Start processes that each add a task at once."""
     command = [sys.executable, "-c", TOGETHER.replace("PROCESSES", str(PROCESSES)), url, *flags]
     done = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=120, check=False)
     assert (done.returncode, done.stderr) == (0, "")
@@ -109,8 +109,8 @@ def test_eight_processes_start_at_once_on_an_empty_database(empty: str) -> None:
 
 
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
-def test_eight_processes_take_it_forward_at_once_while_others_work_on(empty: str) -> None:
-    """The functions of the version before are still there: who is at work goes on, who comes anew must be upgraded."""
+def test_eight_processes_migrate_at_once_while_others_work(empty: str) -> None:
+    """The functions of the old version remain: running workers continue, new processes must be upgraded."""
     app: App[None] = App("shop", store=empty)
     ran: list[int] = []
 
@@ -130,24 +130,24 @@ def test_eight_processes_take_it_forward_at_once_while_others_work_on(empty: str
         asyncio.run(_open(empty))
 
 
-# -- by hand
+# -- by a command
 
 
-def test_print_install_check(empty: str) -> None:
+def test_schema_print_install_and_check(empty: str) -> None:
     before = cli(empty, "check")
     assert before.exit_code == 1
     assert "schema version 0, this onthedot needs 1: run `onthedot schema install`" in before.output
     with pytest.raises(StoreRefused, match="schema install"):
         asyncio.run(_open(f"{empty}?auto_schema=0"))
     for words in (["install"], ["install"], ["check"]):
-        told = cli(f"{empty}?auto_schema=0", *words)
-        assert (told.exit_code, "schema version 1, as it should be" in told.output) == (0, True)
+        result = cli(f"{empty}?auto_schema=0", *words)
+        assert (result.exit_code, "schema version 1, as it should be" in result.output) == (0, True)
     assert json.loads(cli(empty, "check", "--json").output)["ok"] is True
     asyncio.run(_open(f"{empty}?auto_schema=0"))
 
 
-def test_what_is_printed_is_all_that_is_needed(empty: str) -> None:
-    """For those who let somebody else run it: in one transaction, by any client."""
+def test_the_printed_schema_is_complete(empty: str) -> None:
+    """Another person may run it: in one transaction, with any client."""
     with psycopg.connect(empty) as connection:
         connection.execute(cli(empty, "print").output)
     assert cli(empty, "check").exit_code == 0
@@ -162,13 +162,13 @@ def test_what_is_printed_is_all_that_is_needed(empty: str) -> None:
     app.shutdown()
 
 
-def test_a_newer_one_is_refused_by_all(empty: str) -> None:
+def test_a_newer_schema_is_refused(empty: str) -> None:
     schema.install(empty)
     ask(empty, "UPDATE onthedot.version SET number = 99")
     words = "has schema version 99, and this onthedot knows 1: upgrade onthedot"
     with pytest.raises(StoreRefused, match=words):
         asyncio.run(_open(empty))
     for verb in ("check", "install"):
-        told = cli(empty, verb)
-        assert (told.exit_code, words in told.output) == (3, True), told.output
+        result = cli(empty, verb)
+        assert (result.exit_code, words in result.output) == (3, True), result.output
     assert ask(empty, "SELECT number FROM onthedot.version") == [(99,)]

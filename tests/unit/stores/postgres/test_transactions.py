@@ -1,4 +1,4 @@
-"""Adding and settling inside the caller's own transaction, through every driver."""
+"""Add and settle in the caller's transaction, through every driver."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.support.waits import until
 from tests.unit.stores.postgres.callers import DRIVERS, SYNC, by_asyncpg
 from tests.unit.stores.postgres.shop import LEASE, Worker, opened, states
 
-SOON = 0.1  # seconds: what others may wait for a transaction that somebody keeps open
+SOON = 0.1  # seconds that a call of others may take
 NOTHING = "SELECT 1"
 
 
@@ -28,7 +28,7 @@ drivers = pytest.mark.parametrize("driver", DRIVERS, ids=lambda driver: driver._
 
 
 @drivers
-async def test_both_or_neither(postgres: Service, named: str, driver: Any) -> None:
+async def test_an_add_is_committed_or_rolled_back_with_the_caller(postgres: Service, named: str, driver: Any) -> None:
     async with opened(postgres, named) as store:
         new = NewTask("u1", "a", bytes(range(256)), unique="joined", policy=Policy(tags=("x",)))
         for end in ("rollback", "commit"):
@@ -49,7 +49,7 @@ async def test_both_or_neither(postgres: Service, named: str, driver: Any) -> No
 
 
 @pytest.mark.parametrize("driver", SYNC, ids=lambda driver: driver.__name__)
-async def test_sync_code_needs_no_loop(postgres: Service, named: str, driver: Any) -> None:
+async def test_add_in_needs_no_event_loop(postgres: Service, named: str, driver: Any) -> None:
     async with opened(postgres, named) as store, driver(postgres.url) as caller:
         await caller.run(NOTHING)
         assert [added.fresh for added in store.add_in(caller.connection, [NewTask("u1", "a", b"")])] == [True]
@@ -58,7 +58,7 @@ async def test_sync_code_needs_no_loop(postgres: Service, named: str, driver: An
 
 
 @drivers
-async def test_settle_with_what_the_task_has_done(postgres: Service, named: str, driver: Any) -> None:
+async def test_a_settle_is_committed_or_rolled_back_with_the_caller(postgres: Service, named: str, driver: Any) -> None:
     async with opened(postgres, named) as store:
         await store.heartbeat("w", b"", LEASE)
         await store.add([NewTask("u1", "a", b"", unique="joined", lane="a/k", policy=Policy(reply_to="w"))])
@@ -76,31 +76,32 @@ async def test_settle_with_what_the_task_has_done(postgres: Service, named: str,
         assert dict(await store.tally()) == {("a", "succeeded"): 1}
 
 
-async def test_who_listens_hears_of_it_with_the_commit(postgres: Service, named: str) -> None:
+async def test_a_hint_is_sent_with_the_commit(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store, by_asyncpg(postgres.url) as caller:
         hints = store.hints("w")
         assert (await anext(hints)).resync
         await store.add_awaited(caller.connection, [NewTask("u1", "a", b"")])
-        heard = asyncio.ensure_future(anext(hints))
+        hint = asyncio.ensure_future(anext(hints))
         await store.get(["u1"])
-        assert not heard.done()
+        assert not hint.done()
         await caller.commit()
-        assert (await asyncio.wait_for(heard, 5)).sources == {"a"}
+        assert (await asyncio.wait_for(hint, 5)).sources == {"a"}
         await hints.aclose()
 
 
 class Others:
-    """What others do meanwhile, and how long each of it takes."""
+    """Calls of other clients, and how long they take."""
 
     def __init__(self, store: PostgresStore, worker: Worker) -> None:
-        self.store, self.worker = store, worker
+        self.store = store
+        self.worker = worker
         self.held: list[Lease] = []
         self.number = 0
         self.took: dict[str, list[float]] = {}
 
     async def go_on(self) -> None:
         self.number += 1
-        for work in (self.add, self.turn, self.heartbeat, self.look, self.purge):
+        for work in (self.add, self.turn, self.heartbeat, self.get, self.purge):
             start = time.perf_counter()
             await asyncio.wait_for(work(), 2)
             self.took.setdefault(work.__name__, []).append(time.perf_counter() - start)
@@ -117,7 +118,7 @@ class Others:
     async def heartbeat(self) -> None:
         await self.store.heartbeat(self.worker.name, b"", LEASE)
 
-    async def look(self) -> None:
+    async def get(self) -> None:
         await self.store.get(["u1"])
 
     async def purge(self) -> None:
@@ -125,10 +126,10 @@ class Others:
 
 
 @drivers
-async def test_others_do_not_wait_for_a_transaction_that_stays_open(postgres: Service, named: str, driver: Any) -> None:
-    """It adds to a new source, with a key, replaces one that waits in a lane, and settles one of a claim.
+async def test_an_open_transaction_does_not_delay_others(postgres: Service, named: str, driver: Any) -> None:
+    """The transaction adds to a new source with a key, replaces a parked task and settles a running one.
 
-    A busy machine may hold up one call or another, a lock would hold up all of a kind: so the median counts.
+    A busy machine may delay single calls, but a lock would delay all of a kind; therefore the median is tested.
     """
     held_open = scaled(300, 5_000) / 1000
     async with opened(postgres, named) as store, driver(postgres.url) as caller:
@@ -143,7 +144,8 @@ async def test_others_do_not_wait_for_a_transaction_that_stays_open(postgres: Se
         await caller.run(NOTHING)
         await store.add_awaited(caller.connection, [NewTask("u1", "new", b"", unique="joined"), replacing])
         assert await store.settle_awaited(caller.connection, Completed(Lease("r1", claimed.fence, "w"))) == "ok"
-        others, began = Others(store, worker), time.monotonic()
+        others = Others(store, worker)
+        began = time.monotonic()
         while time.monotonic() - began < held_open or others.number < 5:
             await others.go_on()
         for work, took in others.took.items():
@@ -157,7 +159,7 @@ async def test_others_do_not_wait_for_a_transaction_that_stays_open(postgres: Se
         assert (replaced.body, replaced.lane) == (b"2", None)
 
 
-async def test_a_slot_that_was_freed_inside_is_given_on_after_the_commit(postgres: Service, named: str) -> None:
+async def test_capacity_released_in_a_transaction_is_available_after_the_commit(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store, by_asyncpg(postgres.url) as caller:
         worker = Worker(store, "w")
         await store.heartbeat("w", b"", LEASE)
@@ -170,7 +172,7 @@ async def test_a_slot_that_was_freed_inside_is_given_on_after_the_commit(postgre
         assert [record.uuid for record in (await worker.claim()).tasks] == ["u2"]
 
 
-async def test_the_dead_are_not_reclaimed_from_a_transaction_that_ends_them(postgres: Service, named: str) -> None:
+async def test_a_task_settled_in_an_open_transaction_is_not_reaped(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store, by_asyncpg(postgres.url) as caller:
         await store.heartbeat("w", b"", LEASE)
         await store.heartbeat("other", b"", LEASE)
@@ -187,13 +189,13 @@ async def test_the_dead_are_not_reclaimed_from_a_transaction_that_ends_them(post
 
 
 @pytest.mark.parametrize("connection", ["shop", None, object()])
-async def test_what_is_no_connection(postgres: Service, named: str, connection: object) -> None:
+async def test_an_unknown_connection_is_refused(postgres: Service, named: str, connection: object) -> None:
     async with opened(postgres, named) as store:
         with pytest.raises(StoreRefused, match="joined through asyncpg"):
             store.add_in(connection, [NewTask("u1", "a", b"")])
 
 
-async def test_there_must_be_a_transaction_and_the_right_colour(postgres: Service, named: str) -> None:
+async def test_autocommit_and_async_connections_in_sync_code_are_refused(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store:
         connection = await asyncpg.connect(postgres.url)
         with pytest.raises(StoreRefused, match="begin a transaction"):

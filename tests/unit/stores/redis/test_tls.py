@@ -113,7 +113,7 @@ async def test_a_cluster_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
             ]
             await store.close()
         began = time.monotonic()
-        with pytest.raises(StoreRefused, match=r"not signed by a known authority: .* \?tls_ca=/path"):
+        with pytest.raises(StoreRefused, match=r"not signed by a known authority: \?tls_ca=/path"):
             await open_and_shut(f"{hosts}?tls=1")
         assert time.monotonic() - began < 3, "a second try mends no certificate"
         monkeypatch.setattr(client, "PATIENCE", 0.5)
@@ -126,7 +126,7 @@ async def test_a_cluster_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
 @pytest.mark.parametrize(
     ("kind", "options", "advice"),
     [
-        ("good", "", r"not signed by a known authority: .* \?tls_ca=/path"),
+        ("good", "", r"not signed by a known authority: \?tls_ca=/path"),
         ("elsewhere", "tls_ca", "is for another host"),
         ("expired", "tls_ca", "out of date"),
     ],

@@ -42,10 +42,7 @@ BEGIN
         IF _place.expires_at <= _now THEN
             PERFORM end_as_chore_v1(_place.seq, 'expired', _now);
         ELSE
-            UPDATE place SET kind = next_place_v1('due', false, alarm, lane, _now, true), alarm = expires_at
-            WHERE seq = _place.seq;
-            PERFORM count_v1(_app, _place.source, 'scheduled', -1);
-            PERFORM count_v1(_app, _place.source, 'parked', 1);
+            PERFORM park_v1(_app, _place.seq, _place.source, 'scheduled');
             PERFORM log_transitions_v1(_app, _now, 'parked', ARRAY[_place.seq]);
         END IF;
         IF _place.lane IS NOT NULL THEN

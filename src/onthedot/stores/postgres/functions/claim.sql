@@ -14,25 +14,30 @@ BEGIN
 END $$;
 
 -- name: find_ready_v1
--- Lock the first ready tasks of several sources, up to `most` of each; by (rank, seq), one array per column. is_plain:
--- no suspect and no task with a lane is among them.
+-- Lock the first ready tasks of several sources: as many of each as have capacity, plus as many as were parked before,
+-- so that not every parked task costs another call. By (rank, seq), one array per column. is_plain: no suspect and no
+-- task with a lane is among them.
 CREATE FUNCTION find_ready_v1(
-    _app integer, _sources text[], _most integer[], _with_suspects boolean, _limits_locked boolean,
-    OUT ctids tid[], OUT seqs bigint[], OUT sources text[], OUT lanes text[], OUT nths bigint[],
-    OUT costs double precision[], OUT suspects boolean[], OUT is_plain boolean
+    _app integer, _sources text[], _capacity integer[], _parked integer[], _total integer, _with_suspects boolean,
+    _limits_locked boolean, OUT most integer[], OUT ctids tid[], OUT seqs bigint[], OUT sources text[],
+    OUT lanes text[], OUT nths bigint[], OUT costs double precision[], OUT suspects boolean[], OUT is_plain boolean
 ) LANGUAGE plpgsql AS $$
 BEGIN
+    most := ARRAY(
+        SELECT CASE WHEN least(q.free, _total) > 0 THEN least(q.free, _total) + q.parked ELSE 0 END
+        FROM unnest(_capacity, _parked) WITH ORDINALITY AS q (free, parked, nth) ORDER BY q.nth
+    );
     SELECT array_agg(f.ctid), array_agg(f.seq), array_agg(f.source::text), array_agg(f.lane::text), array_agg(f.nth),
         array_agg(f.cost), array_agg(f.suspect), bool_and(NOT f.suspect AND f.lane IS NULL)
     INTO ctids, seqs, sources, lanes, nths, costs, suspects, is_plain
     FROM (
-        SELECT q.nth, found.* FROM unnest(_sources, _most) WITH ORDINALITY AS q (source, most, nth)
+        SELECT q.nth, found.* FROM unnest(_sources, most) WITH ORDINALITY AS q (source, limited, nth)
         CROSS JOIN (VALUES (false), (true)) AS kinds (suspect)
         CROSS JOIN LATERAL (
             SELECT ctid, seq, rank, suspect, lane, cost, source FROM place
             WHERE app = _app AND kind = 'r' AND source = q.source AND suspect = kinds.suspect
                 AND (_with_suspects OR NOT kinds.suspect) AND (_limits_locked OR lane IS NULL)
-            ORDER BY rank, seq LIMIT q.most FOR UPDATE SKIP LOCKED
+            ORDER BY rank, seq LIMIT q.limited FOR UPDATE SKIP LOCKED
         ) AS found ORDER BY found.rank, found.seq
     ) AS f;
 END $$;
@@ -52,7 +57,6 @@ DECLARE
     _parked bigint[];
     _parked_of integer[] := array_fill(0, ARRAY[cardinality(_sources)]);  -- per source, in all rounds
     _parked_count integer := 0;
-    _most integer[];
 BEGIN
     seqs := '{}';
     sources := '{}';
@@ -60,12 +64,8 @@ BEGIN
     LOOP
         _taken := '{}';
         _parked := '{}';
-        -- Read as many more as were parked before: otherwise there would be one round per parked task.
-        _most := ARRAY(
-            SELECT CASE WHEN least(free, _total) > 0 THEN least(free, _total) + parked ELSE 0 END
-            FROM unnest(_capacity, _parked_of) WITH ORDINALITY AS q (free, parked, nth) ORDER BY nth
-        );
-        SELECT * INTO _found FROM find_ready_v1(_app, _sources, _most, free_suspects > 0, _limits_locked);
+        SELECT * INTO _found FROM find_ready_v1(
+            _app, _sources, _capacity, _parked_of, _total, free_suspects > 0, _limits_locked);
         IF _found.is_plain AND _parked_count = 0 THEN  -- no capacity is exceeded, because no more were read
             seqs := _found.seqs[:_total];
             sources := _found.sources[:_total];
@@ -82,9 +82,7 @@ BEGIN
             IF _next.lane IS NOT NULL AND NOT may_start_v1(
                 _app, _next.lane, _next.cost, cardinality(array_positions(lanes, _next.lane)), _now
             ) THEN
-                UPDATE place SET kind = 'p' WHERE seq = _next.seq;
-                PERFORM count_v1(_app, _next.source, 'ready', -1);
-                PERFORM count_v1(_app, _next.source, 'parked', 1);
+                PERFORM park_v1(_app, _next.seq, _next.source, 'ready');
                 _parked := _parked || _next.seq;
                 _parked_count := _parked_count + 1;
                 _parked_of[_next.nth] := _parked_of[_next.nth] + 1;
@@ -97,7 +95,7 @@ BEGIN
                 free_suspects := free_suspects - _next.suspect::integer;
             END IF;
             -- After the last one that was read of a source, its next task must be read first.
-            EXIT WHEN _capacity[_next.nth] > 0 AND _next.read_count = _most[_next.nth];
+            EXIT WHEN _capacity[_next.nth] > 0 AND _next.read_count = _found.most[_next.nth];
         END LOOP;
         DELETE FROM place WHERE ctid = ANY (_taken);
         EXIT WHEN _parked = '{}';

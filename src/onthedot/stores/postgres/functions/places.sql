@@ -38,6 +38,15 @@ BEGIN
     RETURN CASE _kind WHEN 'r' THEN ARRAY[_task.source] ELSE '{}'::text[] END;
 END $$;
 
+-- name: park_v1
+-- Park a task that is due; its lane has no capacity, or admits it in the same call.
+CREATE FUNCTION park_v1(_app integer, _seq bigint, _source text, _state text) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    UPDATE place SET kind = 'p', alarm = expires_at WHERE seq = _seq;
+    PERFORM count_v1(_app, _source, _state, -1);
+    PERFORM count_v1(_app, _source, 'parked', 1);
+END $$;
+
 -- name: queue_chore_v1
 -- Requeue a task that was leased as a chore. A lifted one waits to be lifted again, unless a cancel was requested.
 CREATE FUNCTION queue_chore_v1(_task task, _now double precision) RETURNS void LANGUAGE plpgsql AS $$

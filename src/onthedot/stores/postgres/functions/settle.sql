@@ -1,31 +1,36 @@
 -- settle: the only end. Plain ends are written in one statement, other outcomes one by one, in order.
 
+-- name: final_outcomes_v1
+-- The outcomes of a list that end their tasks: those without effects and not repeated, or the one at position `only`.
+CREATE FUNCTION final_outcomes_v1(_outcomes json, _only bigint) RETURNS TABLE (
+    "position" bigint, uuid text, fence bigint, session text, state text, keep bigint, data bytea, keep_result bigint
+) LANGUAGE sql STABLE AS $$
+    SELECT o.ordinality, o.uuid, o.fence, o.session, o.state, o.keep, decode(o.data, 'base64'),
+        CASE WHEN o.data <> '' AND o.keep_result IS NOT NULL THEN least(o.keep, o.keep_result) END
+    FROM ROWS FROM (json_to_recordset(_outcomes) AS (
+        uuid text, fence bigint, session text, state text, data text, keep bigint, keep_result bigint, tasks json,
+        repeated boolean)) WITH ORDINALITY AS o
+    WHERE o.state IS NOT NULL
+        AND CASE WHEN _only IS NULL THEN o.repeated IS NULL AND o.tasks IS NULL ELSE o.ordinality = _only END
+$$;
+
 -- name: finish_v1
 -- End tasks in one statement: all that have no lane, key or effects and are no chores; or the one outcome `only`, whose
--- state was `was`. Returns the positions in the list that it ended, and what follows from that.
+-- state was `was`. Returns the positions in the list that it ended, their sources, and the waiting sessions.
 CREATE FUNCTION finish_v1(
     _app integer, _outcomes json, _now double precision, _only bigint, _was text,
-    OUT positions bigint[], OUT woken text[], OUT suspect boolean, OUT ended json
+    OUT positions bigint[], OUT sources text[], OUT suspect boolean, OUT ended json
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _at bigint := floor(_now);
     _call bigint := pg_current_xact_id()::text::bigint;
 BEGIN
-    WITH outcome AS (
-        SELECT ordinality AS position, uuid, fence, session, state, keep, tasks, repeated,
-            decode(data, 'base64') AS data,
-            CASE WHEN data <> '' AND keep_result IS NOT NULL THEN least(keep, keep_result) END AS keep_result
-        FROM ROWS FROM (json_to_recordset(_outcomes) AS (
-            uuid text, fence bigint, session text, state text, data text, keep bigint, keep_result bigint, tasks json,
-            repeated boolean)) WITH ORDINALITY
-    ), final AS (
-        SELECT * FROM outcome WHERE state IS NOT NULL
-            AND CASE WHEN _only IS NULL THEN repeated IS NULL AND tasks IS NULL ELSE position = _only END
+    WITH final AS (
+        SELECT * FROM final_outcomes_v1(_outcomes, _only)
     ), leased AS MATERIALIZED (
         SELECT f.*, t.ctid AS task_ctid, c.at, c.chore FROM final AS f
-        CROSS JOIN LATERAL (
-            SELECT ctid, seq, settled_fence, lane, unique_key FROM task WHERE uuid = f.uuid AND app = _app OFFSET 0
-        ) AS t
+        CROSS JOIN LATERAL (SELECT ctid, seq, settled_fence, lane, unique_key FROM task
+            WHERE uuid = f.uuid AND app = _app OFFSET 0) AS t
         JOIN claim AS c ON c.app = _app AND c.session = ANY (ARRAY(SELECT DISTINCT session FROM final))
             AND c.session = f.session AND c.fence = f.fence AND t.seq = ANY (c.seqs)
         WHERE t.settled_fence < f.fence
@@ -48,8 +53,8 @@ BEGIN
     ), freed_keys AS (
         DELETE FROM unique_key AS k USING finished AS f
         WHERE k.name = ANY (ARRAY(SELECT unique_key FROM finished WHERE unique_key IS NOT NULL))
-            AND f.unique_for IS NULL AND k.app = _app AND k.source = f.source AND k.name = f.unique_key
-            AND k.uuid = f.uuid
+            AND k.app = _app AND k.source = f.source AND k.name = f.unique_key AND k.uuid = f.uuid
+            AND f.unique_for IS NULL
     ), deleted_notes AS (
         DELETE FROM note WHERE seq = ANY (ARRAY(SELECT seq FROM deleted))
     ), retentions AS (
@@ -67,13 +72,10 @@ BEGIN
         UNION ALL
         SELECT _app, _call, _at, state, NULL, json_agg(json_build_array(uuid, source)) FROM deleted GROUP BY state
     )
-    SELECT coalesce(array_agg(position), '{}'), coalesce(bool_or(f.suspect), false),
-        ARRAY(SELECT s.source FROM (SELECT DISTINCT source FROM finished OFFSET 0) AS s
-            WHERE EXISTS (SELECT FROM limit_rule AS r WHERE r.app = _app AND r.name = s.source)),
-        (SELECT json_agg(json_build_array(w.reply_to, w.uuids)) FROM (
-            SELECT reply_to, array_agg(uuid) AS uuids FROM finished WHERE reply_to IS NOT NULL GROUP BY reply_to
-        ) AS w)
-    INTO positions, suspect, woken, ended FROM finished AS f;
+    SELECT coalesce(array_agg(position), '{}'), coalesce(array_agg(DISTINCT f.source), '{}'),
+        coalesce(bool_or(f.suspect), false), (SELECT json_agg(json_build_array(w.reply_to, w.uuids)) FROM (
+            SELECT reply_to, array_agg(uuid) AS uuids FROM finished WHERE reply_to IS NOT NULL GROUP BY reply_to) AS w)
+    INTO positions, sources, suspect, ended FROM finished AS f;
 END $$;
 
 -- name: requeue_outcome_v1
@@ -187,7 +189,8 @@ BEGIN
         _others := ARRAY(
             SELECT n FROM generate_subscripts(verdicts, 1) AS n WHERE n <> ALL (_plain.positions) ORDER BY n);
     END IF;
-    woken := _plain.woken;
+    woken := ARRAY(SELECT s.source FROM unnest(_plain.sources) AS s (source)
+        WHERE EXISTS (SELECT FROM limit_rule AS r WHERE r.app = _app AND r.name = s.source));
     ended := _plain.ended;
     IF _plain.suspect THEN
         woken := woken || ARRAY(SELECT DISTINCT source FROM place WHERE app = _app AND kind = 'r' AND suspect);
