@@ -25,8 +25,8 @@ from onthedot.stores.redis.url import RedisAddress, place_of
 PATIENCE = 4.0  # seconds for an answer, tries and all: whoever adds waits for five
 _LISTEN = 1.0  # seconds, after all tries: for why a server hung up
 _CONFIRM = 2.0  # seconds for replicas to have it
-_ADDING = [verb for verb in SCRIPTS if verb.startswith(("add", "adopt"))]  # nothing brings it back, all else is redone
-_TELLING = ("add", "add_uniform")  # somebody waits for what they bring
+_ADDING = ("add", "adopt")  # nothing brings it back, all else is redone
+_TELLING = ("add",)  # somebody waits for what they bring
 _SEARCH = 10.0  # seconds for turning over all keys of a server
 _SEQUENCES = "onthedot:{*}:sequences"  # every app has one
 _OLDEST = (6, 2)
@@ -43,7 +43,7 @@ class RedisClient:
         self._door = _door(address)
         self._connections = RedisConnections(self._connect, address.connections) if self._redis is None else None
         self._closed = False
-        self._waits = _ADDING if address.wait else []
+        self._waits = _ADDING if address.wait else ()
         self._ears: weakref.WeakSet[RedisSubscription] = weakref.WeakSet()
         self._ask: _Ask = (
             cast("Any", self._redis).execute_command if self._connections is None else self._connections.request

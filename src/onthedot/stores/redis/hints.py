@@ -6,7 +6,6 @@ from collections.abc import Awaitable, Callable
 from functools import partial
 
 from onthedot.stores.contract import HandoffMessage, Hint, LeasedTasks, Record
-from onthedot.stores.hint_streams import RECHECK
 from onthedot.stores.redis.errors import explained
 from onthedot.stores.redis.record_format import decode, unpack_leased, unpack_message
 from onthedot.stores.redis.subscription import RedisSubscription
@@ -49,10 +48,10 @@ class RedisHintStream:
 
     async def _understood(self, channel: bytes, data: bytes) -> Hint | None:
         if channel.endswith(b":hints"):
-            caller, sources = decode(data)
+            caller, sources, recheck = decode(data)
             if caller == self._session:
                 return None
-            return Hint(sources=frozenset(sources) - {RECHECK}, recheck=RECHECK in sources)
+            return Hint(sources=frozenset(sources), recheck=recheck)
         if not data:
             return None  # a beat: only that it lives
         (kind, *more), rest = unpack_message(data)

@@ -168,13 +168,14 @@ def _state(text: str) -> State:
 
 
 def _seqs(field: bytes, what: bytes) -> list[bytes]:
-    """Of a row in the change log: of a run only the first and the last are there."""
+    """Of an entry of the change feed. Of consecutive seqs ("run:") it has the first and the last."""
     if field == b"at" or field.startswith(b"gone:"):
         return []
     seqs = [what[start : start + 6] for start in range(0, len(what), 6)]
     if field.startswith(b"run:"):
-        first, last = (int.from_bytes(seq, "big") for seq in seqs)
-        return seq_bytes(range(first, last + 1))
+        numbers = [int.from_bytes(seq, "big") for seq in seqs]
+        pairs = zip(numbers[::2], numbers[1::2], strict=True)
+        return [seq for first, last in pairs for seq in seq_bytes(range(first, last + 1))]
     return seqs
 
 

@@ -1,13 +1,13 @@
-"""How records are packed; the Lua side is lua/records.lua."""
+"""How records, outcomes and messages are packed; the Lua side is `lua/lib/records.lua`."""
 
 from __future__ import annotations
 
 from base64 import b64encode
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from hashlib import sha256
 from itertools import repeat
 from struct import Struct
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 import msgspec
 
@@ -20,6 +20,7 @@ from onthedot.stores.contract import (
     NewTask,
     Outcome,
     Policy,
+    Reason,
     Record,
     Requeued,
     Schedule,
@@ -32,13 +33,20 @@ _KEYS = {
     "max_crashes": "m", "tags": "t", "reply_to": "r",
 }  # fmt: skip
 _NAMES = {key: name for name, key in _KEYS.items()}
-_MOST = 10_000  # policies that are remembered: a declaration makes one, and its tasks share it
-_ASKED, _PAST, _NOTE = Struct(">q6sH"), Struct(">HI"), Struct(">H")
+_MAX_POLICIES = 10_000  # remembered; a definition has one, and its tasks share it
+_TASK = Struct(">q6sH")  # due, added, length of the head
+_HISTORY = Struct(">HI")  # lengths of head and error
+_HEAD_LENGTH = Struct(">H")
 _number = int.from_bytes  # looked up once: every record has two
-_digests: dict[tuple[str, Policy], tuple[str, str]] = {}
-_policies: dict[str, tuple[str, Policy]] = {}  # with the source whose tasks have it
+_digests: dict[tuple[str, Policy], PackedPolicy] = {}
+_policies: dict[str, tuple[str, Policy]] = {}  # with the source of its tasks
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
+
+
+class PackedPolicy(NamedTuple):
+    digest: str
+    text: str
 
 
 class _Head(msgspec.Struct, array_like=True, gc=False):
@@ -47,134 +55,184 @@ class _Head(msgspec.Struct, array_like=True, gc=False):
     unique: str | None = None
 
 
-_head = msgspec.msgpack.Decoder(_Head).decode
+class _HistoryHead(msgspec.Struct, array_like=True, gc=False):
+    state: State | None  # None: its place decides
+    due: int | None  # None: unchanged
+    reason: Reason
+    retries: int
+    crashes: int
+    earlier: int
+    cancel_requested: bool
+    settled_fence: int
+    session: str | None
+    started: int | None
+    ended: int | None
+    keep_until: int | None
+    result_until: int | None
+    stored: int  # 1: a result, 2: an error, 3: both
+    hops: int
+
+
+class TaskGroup(msgspec.Struct, array_like=True):
+    """New tasks that differ by uuid and body; a task with a unique key is a group of its own."""
+
+    number: int
+    digest: str
+    at: int | None
+    after: float
+    lane: str | None
+    unique: str | None
+
+
+class OutcomeGroup(msgspec.Struct, array_like=True):
+    """Consecutive outcomes that share claim, kind and times."""
+
+    fence: int
+    session: str
+    state: str | None
+    keep: int
+    keep_result: int | None
+    after: float | None
+    counted: bool
+    number: int = 1
+    same_data: bool = False
+    effects: list[TaskGroup] | None = None
+    new_tasks: int = 0
+
+
+class PackedNote(NamedTuple):
+    number: int
+    fence: int
+    session: str
+    data: bytes
+
+
+_decode_head = msgspec.msgpack.Decoder(_Head).decode
+_decode_history_head = msgspec.msgpack.Decoder(_HistoryHead).decode
 
 
 class UnknownPolicy(LookupError):
-    """Of another process: its text must be read first."""
+    """Another process has stored this policy: its text must be read first."""
 
 
-def policy_text(source: str, policy: Policy) -> tuple[str, str]:
-    """Its digest, by which the tasks of a source name it, and as JSON with the source, without what is as always."""
+def pack_policy(source: str, policy: Policy) -> PackedPolicy:
+    """The digest, by which tasks of the source refer to it, and JSON with the source, without default values."""
     known = _digests.get((source, policy))
     if known is None:
-        if len(_digests) >= _MOST:
+        if len(_digests) >= _MAX_POLICIES:
             _digests.clear()
-        said = {_KEYS[name]: value for name in _KEYS if (value := getattr(policy, name)) != getattr(DEFAULT, name)}
-        text = msgspec.json.encode({"s": source, **said})
+        changed = {_KEYS[name]: value for name in _KEYS if (value := getattr(policy, name)) != getattr(DEFAULT, name)}
+        text = msgspec.json.encode({"s": source, **changed})
         digest = b64encode(sha256(text).digest()[:6]).decode()
-        known = _digests[source, policy] = digest, text.decode()
+        known = PackedPolicy(digest, text.decode())
+        _digests[source, policy] = known
     return known
 
 
 def remember_policy(digest: bytes, text: bytes) -> None:
-    if len(_policies) >= _MOST:
+    if len(_policies) >= _MAX_POLICIES:
         _policies.clear()
-    said = msgspec.json.decode(text)
-    source = said.pop("s")
-    _policies[digest.decode()] = source, msgspec.convert({_NAMES[key]: value for key, value in said.items()}, Policy)
+    fields = msgspec.json.decode(text)
+    source = fields.pop("s")
+    policy = msgspec.convert({_NAMES[key]: value for key, value in fields.items()}, Policy)
+    _policies[digest.decode()] = source, policy
 
 
 def pack_policies(tasks: Iterable[NewTask | Record]) -> bytes:
-    return encode(dict({policy_text(task.source, task.policy) for task in tasks}))
+    return encode(dict({pack_policy(task.source, task.policy) for task in tasks}))
 
 
-def head_of(task: NewTask | Record) -> bytes:
-    digest = policy_text(task.source, task.policy)[0]
-    if task.unique is not None:
-        return encode((digest, task.lane, task.unique))
-    if task.lane is not None:
-        return encode((digest, task.lane))
-    return encode((digest,))
-
-
-def payloads(tasks: Sequence[NewTask]) -> Iterator[bytes]:
-    yield pack_uuids([task.uuid for task in tasks])
+def group_tasks(tasks: Sequence[NewTask]) -> list[TaskGroup]:
+    """In runs, so that the order of the tasks is kept."""
+    groups: list[TaskGroup] = []
+    last: NewTask | None = None
     for task in tasks:
-        yield head_of(task)
-        yield task.body
+        if last is not None and _is_same_group(task, last):
+            groups[-1].number += 1
+        else:
+            groups.append(_group(task))
+            last = task
+    return groups
 
 
-def alike(tasks: Sequence[NewTask]) -> bool:
-    """They differ by uuid and body alone: of no lane, without a key, not to expire, no suspects."""
-    first = tasks[0]
-    source, policy, at, after = first.source, first.policy, first.at, first.after
-    if policy.expires is not None or policy.max_crashes <= 1:
-        return False
-    for task in tasks:
-        if task.lane is not None or task.unique is not None or task.source != source:
-            return False
-        if task.policy is not policy and task.policy != policy:
-            return False
-        if task.at != at or task.after != after:
-            return False
-    return True
+def _is_same_group(task: NewTask, first: NewTask) -> bool:
+    return (
+        task.source == first.source
+        and (task.policy is first.policy or task.policy == first.policy)
+        and task.at == first.at
+        and task.after == first.after
+        and task.lane == first.lane
+        and task.unique is None
+        and first.unique is None
+    )
 
 
-def pack_alike(tasks: Sequence[NewTask]) -> list[Any]:
-    """What they share, their uuids, then the body of each."""
-    first = tasks[0]
-    digest, text = policy_text(first.source, first.policy)
-    return [
-        first.source, digest, text, first.policy.boost, "" if first.at is None else first.at, repr(first.after),
-        encode((digest,)), pack_uuids([task.uuid for task in tasks]), *[task.body for task in tasks],
-    ]  # fmt: skip
+def _group(task: NewTask) -> TaskGroup:
+    digest = pack_policy(task.source, task.policy).digest
+    return TaskGroup(1, digest, task.at, task.after, task.lane, task.unique)
 
 
-def times(tasks: Sequence[NewTask]) -> list[tuple[int | None, float]]:
-    return [(task.at, task.after) for task in tasks]
+def pack_tasks(tasks: Sequence[NewTask]) -> list[bytes]:
+    """All uuids in one, then the body of each."""
+    return [pack_uuids([task.uuid for task in tasks]), *[task.body for task in tasks]]
 
 
 def pack_copies(records: Sequence[Record]) -> tuple[bytes, list[bytes]]:
-    """Of another store's: their numbers, and head, uuid, body and error of each."""
+    """Of records of another store: their numbers, and uuid, body and error of each."""
     numbers: list[Any] = []
-    words: list[bytes] = []
+    payloads: list[bytes] = []
     for record in records:
         history = record.history
+        digest = pack_policy(record.source, record.policy).digest
+        group = TaskGroup(1, digest, record.due, 0, record.lane, record.unique)
         counts = (history.retries, history.crashes, history.earlier, history.started, history.hops)
-        numbers.append((record.due, record.added, *counts, history.error is not None))
-        words += (head_of(record), pack_uuid(record.uuid), record.body, history.error or b"")
-    return encode(numbers), words
+        numbers.append((group, record.added, *counts, history.error is not None))
+        payloads += (pack_uuid(record.uuid), record.body, history.error or b"")
+    return encode(numbers), payloads
 
 
-def to_past(packed: bytes, now: float) -> tuple[str, int | None, History]:
-    """state ("" if its place says it), due if it has changed, past."""
-    length, wrong = _PAST.unpack_from(packed)
-    start = 6 + length
-    h = decode(packed[6:start])
-    error = packed[start : start + wrong] if h[13] >= 2 else None
-    shown = h[13] % 2 and not (h[12] and h[12] <= now)
-    result = packed[start + wrong :] if shown else None
-    history = History(
-        h[2], h[3], h[4], h[5], h[6], h[7], h[8] or None, h[9] or None, h[10] or None, h[11] or None, result, error,
-        h[14],
+def _unpack_history(packed: bytes, head: _HistoryHead, start: int, error_length: int, now: float) -> History:
+    """start: of the error; behind it is the result."""
+    result = error = None
+    if head.stored % 2 and not (head.result_until and head.result_until <= now):
+        result = packed[start + error_length :]
+    if head.stored >= 2:
+        error = packed[start : start + error_length]
+    return History(
+        head.reason, head.retries, head.crashes, head.earlier, head.cancel_requested, head.settled_fence, head.session,
+        head.started, head.ended, head.keep_until, result, error, head.hops,
     )  # fmt: skip
-    return h[0] or "", h[1] or None, history
 
 
-def to_record(seq: bytes, asked: bytes, packed: bytes | None, state: str = "ready", now: float = 0) -> Record:
-    due, added, length = _ASKED.unpack_from(asked)
+def to_record(seq: bytes, task: bytes, packed_history: bytes | None, state: str = "ready", now: float = 0) -> Record:
+    due, added, length = _TASK.unpack_from(task)
     end = 16 + length
-    head = _head(asked[16:end])
-    uuid, end = uuid_at(asked, end)
+    head = _decode_head(task[16:end])
+    uuid, end = uuid_at(task, end)
     history = NO_HISTORY
-    if packed is not None:
-        kept, changed, history = to_past(packed, now)
-        due, state = changed if changed is not None else due, kept or state
+    if packed_history is not None:
+        head_length, error_length = _HISTORY.unpack_from(packed_history)
+        start = 6 + head_length
+        changed = _decode_history_head(packed_history[6:start])
+        history = _unpack_history(packed_history, changed, start, error_length, now)
+        if changed.due is not None:
+            due = changed.due
+        state = changed.state or state
     known = _policies.get(head.policy)
     if known is None:
         raise UnknownPolicy(head.policy)
     source, policy = known
     return Record(
-        uuid, source, asked[end:], policy, head.lane, head.unique, due, _number(seq), _number(added),
+        uuid, source, task[end:], policy, head.lane, head.unique, due, _number(seq), _number(added),
         cast("State", state), history,
     )  # fmt: skip
 
 
 def to_records(rows: Sequence[Any]) -> list[Record]:
-    seqs, asked, history = rows
+    """Of the seqs in one, the tasks, and the histories if there are any."""
+    seqs, tasks, histories = rows
     numbers = [seqs[start : start + 6] for start in range(0, len(seqs), 6)]
-    return list(map(to_record, numbers, asked, history or repeat(None)))
+    return list(map(to_record, numbers, tasks, histories or repeat(None)))
 
 
 def seq_bytes(seqs: Iterable[int]) -> list[bytes]:
@@ -198,62 +256,72 @@ def pack_schedule(schedule: Schedule) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def to_note(packed: bytes) -> tuple[int, int, str, bytes]:
-    """number, fence, session, data."""
-    (length,) = _NOTE.unpack_from(packed)
-    number, fence, session = decode(packed[2 : 2 + length])
-    return number, fence, session, packed[2 + length :]
+def to_note(packed: bytes) -> PackedNote:
+    (number, fence, session), data = unpack_message(packed)
+    return PackedNote(number, fence, session, data)
 
 
 def unpack_message(packed: bytes) -> tuple[list[Any], bytes]:
-    """What has happened, and to whom."""
-    (length,) = _NOTE.unpack_from(packed)
+    """The head, and what follows it."""
+    (length,) = _HEAD_LENGTH.unpack_from(packed)
     return decode(packed[2 : 2 + length]), packed[2 + length :]
 
 
-def unpack_leased(said: bytes) -> list[Record]:
-    """What was handed out: seq, length and task, one after the other."""
+def unpack_leased(packed: bytes) -> list[Record]:
+    """Tasks of a hand-off: seq, length and task in turn."""
     records: list[Record] = []
-    address = 0
-    while address < len(said):
-        start = address + 10
-        address = start + int.from_bytes(said[start - 4 : start], "big")
-        records.append(to_record(said[start - 10 : start - 4], said[start:address], None))
+    end = 0
+    while end < len(packed):
+        start = end + 10
+        end = start + int.from_bytes(packed[start - 4 : start], "big")
+        records.append(to_record(packed[start - 10 : start - 4], packed[start:end], None))
     return records
 
 
-def pack_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
-    """In groups: what came of one claim in one way is said once, and so is what all of a group say.
+class _Run(NamedTuple):
+    group: OutcomeGroup
+    uuids: list[str]
+    data: list[bytes]
+    new_tasks: list[bytes]
 
-    What is opaque comes apart.
-    """
-    groups: list[list[Any]] = []
-    uuids: list[list[str]] = []  # by group
-    words: list[list[bytes]] = []  # likewise
+
+def pack_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
+    """Groups, and their payloads: what a group shares is sent once."""
+    runs = _runs(outcomes)
+    payloads: list[bytes] = []
+    for group, uuids, data, new_tasks in runs:
+        group.number = len(uuids)
+        group.same_data = len(data) > 1 and data.count(data[0]) == len(data)
+        payloads.append(pack_uuids(uuids))
+        payloads += data[:1] if group.same_data else data
+        payloads += new_tasks
+    return encode([run.group for run in runs]) if runs else b"", payloads
+
+
+def _runs(outcomes: Sequence[Outcome]) -> list[_Run]:
+    runs: list[_Run] = []
     last: tuple[Any, ...] | None = None
     for outcome in outcomes:
         kind, data = _kind(outcome)
-        if kind == last and outcome.effects is None:
-            uuids[-1].append(outcome.lease.uuid)
-            words[-1].append(data)
+        effects = outcome.effects
+        if kind == last and effects is None:
+            runs[-1].uuids.append(outcome.lease.uuid)
+            runs[-1].data.append(data)
             continue
-        adds = None if outcome.effects is None else times(outcome.effects.tasks)
-        groups.append([kind[0], kind[1], 0, *kind[2:], adds])
-        uuids.append([outcome.lease.uuid])
-        words.append([data] if outcome.effects is None else [data, *payloads(outcome.effects.tasks)])
-        last = kind if adds is None else None
-    for group, names, said in zip(groups, uuids, words, strict=True):
-        same = len(said) > 1 and group[-1] is None and said.count(said[0]) == len(said)
-        group[2] = len(names)
-        group.append(same)
-        if same:
-            del said[1:]
-        said.insert(0, pack_uuids(names))
-    return encode(groups) if groups else b"", [word for said in words for word in said]
+        group = OutcomeGroup(*kind)
+        new_tasks: list[bytes] = []
+        last = kind
+        if effects is not None:
+            group.effects = group_tasks(effects.tasks)
+            group.new_tasks = len(effects.tasks)
+            new_tasks = pack_tasks(effects.tasks)
+            last = None
+        runs.append(_Run(group, [outcome.lease.uuid], [data], new_tasks))
+    return runs
 
 
 def _kind(outcome: Outcome) -> tuple[tuple[Any, ...], bytes]:
-    """fence, session, state, keep, keep_result, after, counted; and what it says."""
+    """fence, session, state, keep, keep_result, after, counted; and its result or error."""
     lease = outcome.lease
     match outcome:
         case Completed():

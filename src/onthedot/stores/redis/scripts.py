@@ -1,4 +1,4 @@
-"""The Lua scripts: a file a verb. What a verb uses stands before it, in the order it names."""
+"""The Lua scripts: one file per verb. A script is the verb behind the parts that it uses."""
 
 from __future__ import annotations
 
@@ -7,9 +7,9 @@ from pathlib import Path
 from typing import NamedTuple
 
 _FOLDER = Path(__file__).parent / "lua"
-_USES = "-- uses:"
-_HERE = "-- here:"
-_GROUND = "write_buffer"  # what is used by most ends with it
+_USES = "-- uses:"  # parts that come before this one, each once
+_HERE = "-- here:"  # a part that is defined only where a branch needs it
+_BASE = "write_buffer"
 
 
 class Script(NamedTuple):
@@ -18,45 +18,51 @@ class Script(NamedTuple):
 
 
 def _read(verb: str) -> Script:
-    used = [
-        name for line in _lines(f"verbs/{verb}") if line.startswith(_USES) for name in line.removeprefix(_USES).split()
-    ]
-    parts = [_plain(f"lib/{name}") for name in used]
-    if _GROUND in used:
-        parts = _nested(parts, used.index(_GROUND) + 1)
-    text = "\n".join([*parts, _plain(f"verbs/{verb}"), *(["end)()"] if _GROUND in used else [])])
+    parts: dict[str, str] = {}
+    body = _expand(f"verbs/{verb}", parts)
+    names = list(parts)
+    texts = list(parts.values())
+    if f"lib/{_BASE}" in parts:
+        texts = _nest(texts, names.index(f"lib/{_BASE}") + 1)
+        body += "\nend)()"
+    text = "\n".join([*texts, body])
     return Script(text, sha1(text.encode(), usedforsecurity=False).hexdigest())
 
 
-def _nested(parts: list[str], ground: int) -> list[str]:
-    """What follows is inside a function: there Lua finds what a closure needs of the ground at once.
+def _nest(texts: list[str], base: int) -> list[str]:
+    """Put all parts behind the base into a function, where the base's variables are upvalues.
 
-    In one body it would search its whole stack for each, for every closure of every call: half of what they cost.
+    For a closure over a local variable of the same function, Lua searches the list of open upvalues, for every closure
+    of every call. That was half of their cost.
     """
-    return [*parts[:ground], "return (function()", *parts[ground:]]
+    return [*texts[:base], "return (function()", *texts[base:]]
 
 
-def _lines(name: str) -> list[str]:
-    return (_FOLDER / f"{name}.lua").read_text("utf-8").splitlines()
-
-
-def _plain(name: str) -> str:
-    """Without whole-line comments: they would be sent and kept by every server.
-
-    A part that few calls come to takes in what it needs where it stands: others need not even define that.
-    """
+def _expand(name: str, parts: dict[str, str]) -> str:
+    """The text of a file without comment lines, which every server would store; the parts it uses go into `parts`."""
     plain: list[str] = []
-    for line in _lines(name):
+    for line in (_FOLDER / f"{name}.lua").read_text("utf-8").splitlines():
         text = line.lstrip()
-        if text.startswith(_HERE):
-            plain.append(_plain("lib/" + text.removeprefix(_HERE).strip()))
+        if text.startswith(_USES):
+            for used in text.removeprefix(_USES).split():
+                _include(f"lib/{used}", parts)
+        elif text.startswith(_HERE):
+            inner = dict(parts)
+            _include("lib/" + text.removeprefix(_HERE).strip(), inner)
+            plain += list(inner.values())[len(parts) :]
         elif not text.startswith("--"):
             plain.append(line)
     return "\n".join(plain)
 
 
+def _include(name: str, parts: dict[str, str]) -> None:
+    if name not in parts:
+        text = _expand(name, parts)
+        parts[name] = text
+
+
 VERBS = (
-    "add", "add_uniform", "turn", "note", "cancel", "lift", "adopt", "revive", "heartbeat", "close_session",
+    "add", "turn", "note", "cancel", "lift", "adopt", "revive", "heartbeat", "close_session",
     "put_schedules", "put_limits", "fire", "delete_schedules", "purge", "get", "resolve_ids", "position", "schedules",
     "sessions", "server_info",
 )  # fmt: skip

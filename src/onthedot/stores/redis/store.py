@@ -38,17 +38,15 @@ from onthedot.stores.redis.position import pack_limit
 from onthedot.stores.redis.reads import RedisReads
 from onthedot.stores.redis.record_format import (
     UnknownPolicy,
-    alike,
     decode,
     encode,
-    pack_alike,
+    group_tasks,
     pack_copies,
     pack_outcomes,
     pack_policies,
     pack_schedule,
-    payloads,
+    pack_tasks,
     remember_policy,
-    times,
     to_records,
     to_schedule,
 )
@@ -59,7 +57,7 @@ from onthedot.stores.redis.uuid_format import pack_uuid, to_uuid
 T = TypeVar("T")
 
 _VERDICTS: dict[int, Verdict] = {ord("o"): "ok", ord("r"): "repeat", ord("l"): "lost"}
-_WAITING = Struct(">dQ")
+_OFFER = Struct(">dQ")
 _PURGE = 1000  # records a script drops
 
 
@@ -137,32 +135,31 @@ class RedisStore(RedisReads):
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         if not tasks:
             return []
-        if alike(tasks):
-            return _added(tasks, await self._call("add_uniform", *pack_alike(tasks)))
-        return _added(tasks, await self._call("add", pack_policies(tasks), encode(times(tasks)), *payloads(tasks)))
+        return _added(
+            tasks, await self._call("add", pack_policies(tasks), encode(group_tasks(tasks)), *pack_tasks(tasks))
+        )
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
-        asked = waiting = b""
+        claim = offer = b""
         if request is not None:
-            pools = [_pool(pool) for pool in request.pools]
-            known = None if request.known_sources is None else sorted(request.known_sources)
-            asked = encode((request.number, pools, request.max_suspects, known))
-            waiting = _waiting(request)
-        ends, words = pack_outcomes(outcomes)
-        adds = pack_policies(task for each in outcomes if each.effects is not None for task in each.effects.tasks)
-        letters, alive, answer = await self._call("turn", session, ends, asked, waiting, adds, *words)
+            pools = [_pack_pool(pool) for pool in request.pools]
+            claim = encode((request.number, pools, request.max_suspects))
+            offer = _pack_offer(request)
+        groups, payloads = pack_outcomes(outcomes)
+        policies = pack_policies(task for each in outcomes if each.effects is not None for task in each.effects.tasks)
+        letters, alive, answer = await self._call("turn", session, groups, claim, offer, policies, *payloads)
         verdicts: list[Verdict] = [_VERDICTS[letter] for letter in cast("bytes", letters)]
         if request is None or answer is None:
             return TurnResult(verdicts, alive=bool(alive))
-        return TurnResult(verdicts, await self._with_policies(partial(_claimed, answer)))
+        return TurnResult(verdicts, await self._with_policies(partial(_unpack_claim, answer)))
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
-        words: list[Any] = []
+        args: list[Any] = []
         for note in notes:
             lease = note.lease
-            words += (pack_uuid(lease.uuid), lease.fence, lease.session, note.kind, note.name, note.data)
-        leased = await self._call("note", *words) if notes else ()
-        return [note.lease for note, alive in zip(notes, leased, strict=True) if not alive]
+            args += (pack_uuid(lease.uuid), lease.fence, lease.session, note.kind, note.name, note.data)
+        answers = await self._call("note", *args) if notes else ()
+        return [note.lease for note, valid in zip(notes, answers, strict=True) if not valid]
 
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
         fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *map(pack_uuid, uuids))
@@ -173,9 +170,8 @@ class RedisStore(RedisReads):
         return LeasedTasks(fence, await self._with_policies(partial(to_records, records)))
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
-        numbers, words = pack_copies(records)
-        holders = await self._call("adopt", pack_policies(records), numbers, *words)
-        return _added(records, holders)
+        numbers, payloads = pack_copies(records)
+        return _added(records, await self._call("adopt", pack_policies(records), numbers, *payloads))
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         return [to_uuid(uuid) for uuid in await self._call("revive", *map(pack_uuid, uuids))]
@@ -186,8 +182,8 @@ class RedisStore(RedisReads):
         answer = await self._call("heartbeat", session, info, lease)
         if not answer[0]:
             return HeartbeatResult(alive=False)
-        wanted = answer[1]
-        pairs = zip(wanted[::2], wanted[1::2], strict=True)
+        runs = answer[1]
+        pairs = zip(runs[::2], runs[1::2], strict=True)
         return HeartbeatResult(True, [Lease(to_uuid(uuid), fence, session) for uuid, fence in pairs])
 
     async def close_session(self, session: str, *, crashed: bool = False) -> None:
@@ -214,10 +210,13 @@ class RedisStore(RedisReads):
             await self._call("put_limits", encode([pack_limit(limit) for limit in limits]))
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
-        wanted = [(each.name, each.rev, each.next_at, each.last_at, times(each.tasks)) for each in fires]
-        words = [word for each in fires for word in payloads(each.tasks)]
+        requests = [
+            (fire.name, fire.rev, fire.next_at, fire.last_at, group_tasks(fire.tasks), len(fire.tasks))
+            for fire in fires
+        ]
+        payloads = [payload for each in fires for payload in pack_tasks(each.tasks)]
         policies = pack_policies(task for each in fires for task in each.tasks)
-        return [bool(answer) for answer in await self._call("fire", encode(wanted), policies, *words)]
+        return [bool(answer) for answer in await self._call("fire", encode(requests), policies, *payloads)]
 
     async def delete_schedules(self, schedules: Sequence[str]) -> None:
         if schedules:
@@ -244,29 +243,29 @@ def _added(tasks: Sequence[NewTask | Record], holders: Sequence[bytes]) -> list[
     ]
 
 
-def _pool(pool: SlotPool) -> list[Any]:
-    words: list[Any] = [pool.total]
-    for source, room in pool.capacity.items():
-        words += (source, room)
-    return words
+def _pack_pool(pool: SlotPool) -> list[Any]:
+    packed: list[Any] = [pool.total]
+    for source, capacity in pool.capacity.items():
+        packed += (source, capacity)
+    return packed
 
 
-def _waiting(request: ClaimRequest) -> bytes:
-    """As the server keeps it: ms, the next number, then 0, name, 1 and room of each source."""
+def _pack_offer(request: ClaimRequest) -> bytes:
+    """ms, the number of the next request, then 0, name, 1 and capacity of each source (lua/lib/handoff.lua)."""
     offer = request.offer
     if offer is None:
         return b""
-    parts = [
+    sources = [
         b"\0%b\1%b" % (name.encode(), min(most, 65_535).to_bytes(2, "big")) for name, most in offer.capacity.items()
     ]
-    return _WAITING.pack(offer.valid_ms, request.number + 1) + b"".join(parts)
+    return _OFFER.pack(offer.valid_ms, request.number + 1) + b"".join(sources)
 
 
-def _claimed(answer: Sequence[Any]) -> ClaimResult:
-    about, tasks, chores, schedules = answer
-    fence, rest, woke, next_in, more, now = decode(about)
+def _unpack_claim(answer: Sequence[Any]) -> ClaimResult:
+    summary, tasks, chores, schedules = answer
+    fence, idle, woken, next_in, more, now = decode(summary)
     return ClaimResult(
         fence, to_records(tasks), to_records(chores), [to_schedule(*each) for each in schedules],
-        {source: None if wait is False else wait for source, wait in rest}, frozenset(woke),
+        {source: None if wait is False else wait for source, wait in idle}, frozenset(woken),
         None if next_in is False else next_in, more, now,
     )  # fmt: skip

@@ -1,21 +1,36 @@
--- Alarms: a bucket for each WIDTH ms, a sorted set (moment → seq); `alarms` is the order of the buckets that there are.
--- In one sorted set of a million every alarm is a walk through the memory; a bucket is a short list, mostly.
-local function is_first_alarm(moment) -- before all that are set; mostly the first bucket's name is enough to say so
-  local name = call('ZRANGE', ALARMS, 0, 0)[1]
-  if not name or moment < name * WIDTH then return true end
-  if moment >= (name + 1) * WIDTH then return false end
-  local first = call('ZRANGE', BUCKET .. name, 0, 0, 'WITHSCORES')[2]
-  return not first or moment < tonumber(first)
+-- Due alarms: a due time or an expiry. One batch per call.
+-- uses: places
+local function pop_due()
+  local due = {}
+  while #due < BATCH do
+    local name = call('ZRANGE', ALARMS, 0, 0)[1]
+    if not name or name * WIDTH > now then break end
+    local key = BUCKET .. name
+    local found = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, BATCH - #due)
+    if #found > 0 then call('ZREMRANGEBYRANK', key, 0, #found - 1) end
+    for _, seq in ipairs(found) do due[#due + 1] = seq end
+    if call('EXISTS', key) == 1 then break end
+    call('ZREM', ALARMS, name)
+  end
+  return due
 end
 
-local function set_alarms(buckets) -- by number: moment and seq in turn
-  local names, number = {}, 0
-  for bucket, list in pairs(buckets) do
-    local name, long = string.format('%d', bucket), #list > 60 and ('-'):rep(65)
-    names[number + 1], names[number + 2], number = name, name, number + 2
-    if long then call('ZADD', BUCKET .. name, 0, long) end -- no short list: a server searches it from end to end for each
-    call_in_parts('ZADD', BUCKET .. name, list)
-    if long then call('ZREM', BUCKET .. name, long) end
+local function promote() -- move due tasks to ready, or park them if their lane has no capacity; true: there may be more
+  flush()
+  local due = pop_due()
+  if #due == 0 then return false end
+  local tasks, histories = read_fields(TASK, due), read_fields(HISTORY, due)
+  for i, seq in ipairs(due) do
+    local r = to_record(seq, tasks[i], histories[i])
+    local expires = expiry(r)
+    if expires and expires <= now then
+      r.state = find_place(r) or 'scheduled'
+      leave(r, r.state)
+      queue_chore(r, 'expired')
+    else
+      count(r.source, 'scheduled', -1)
+      arrive(r)
+    end
   end
-  call_in_parts('ZADD', ALARMS, names)
+  return #due == BATCH
 end

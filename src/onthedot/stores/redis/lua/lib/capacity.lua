@@ -1,5 +1,6 @@
--- Room: how many more of a source may start now, and in how many ms it is worth asking again.
-local function source_capacity(source)
+-- Capacity of sources: how many more tasks may start now, which sources are idle, and when to ask again.
+-- uses: lanes
+local function source_capacity(source) -- and the ms after which a rate gives the next
   local limit = effective(source)
   if not limit then return math.huge end
   if limit.paused then return 0 end
@@ -10,18 +11,15 @@ local function source_capacity(source)
   return math.min(free, math.floor(tokens + lent))
 end
 
-local function start(source, number) -- counted, and paid for
+local function start(source, number)
   count(source, 'ready', -number)
   count(source, 'running', number)
   local limit = effective(source)
-  if limit and limit.rate then
-    local l = lane(source)
-    l.tokens, l.changed = level(l, limit) - number, true
-  end
+  if limit and limit.rate then spend(lane(source), limit, number) end
 end
 
-local function idle_sources(pools, suspects_left) -- asked sources that have nothing to take now; false: until something happens
-  local found, least = {}, nil
+local function idle_sources(pools, suspects_left) -- {source, ms or false: until a hint} each; and the least ms
+  local idle, least = {}, nil
   for _, pool in ipairs(pools) do
     for i = 2, #pool, 2 do
       local source = pool[i]
@@ -30,22 +28,23 @@ local function idle_sources(pools, suspects_left) -- asked sources that have not
         local wait, free = false, 0
         if call('EXISTS', unpack(keys)) > 0 then free, wait = source_capacity(source) end
         if free <= 0 then
-          found[#found + 1] = {source, wait or false}
+          idle[#idle + 1] = {source, wait or false}
           if wait and (not least or wait < least) then least = wait end
         end
       end
     end
   end
-  return found, least
+  return idle, least
 end
 
-local function next_in(least) -- ms to the next alarm of any kind
+local function next_in(least) -- ms to the next alarm, refill, end of a lease or schedule
   local function sooner(found)
-    local moment = tonumber(found[2])
-    if moment and (not least or moment - now < least) then least = math.max(0, moment - now) end
+    local time = tonumber(found[2])
+    if time and (not least or time - now < least) then least = math.max(0, time - now) end
   end
   local first = BUCKET .. (call('ZRANGE', ALARMS, 0, 0)[1] or '')
-  for _, key in ipairs({first, LANE_REFILLS, SESSION_LEASES}) do sooner(call('ZRANGE', key, 0, 0, 'WITHSCORES')) end
-  sooner(call('ZRANGEBYSCORE', P .. 'schedule_due', '(' .. string.format('%.17g', now), '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
+  for _, key in ipairs({first, LANE_REFILLS, P .. 'session_leases'}) do sooner(call('ZRANGE', key, 0, 0, 'WITHSCORES')) end
+  local from = '(' .. string.format('%.17g', now)
+  sooner(call('ZRANGEBYSCORE', P .. 'schedule_due', from, '+inf', 'WITHSCORES', 'LIMIT', 0, 1))
   return least or false
 end

@@ -1,28 +1,22 @@
--- What a call leaves for others: batches to be purged, sums, one row in the change log.
-local function retain(what, until_, seqs) -- for a purge: one entry a call and keeping time, not one a task
-  local number = next_number('batch')
-  call('ZADD', P .. what, until_, number)
-  if what == 'retention' then call('ZADD', P .. 'retention_ended', at, number) end
-  call('HSET', P .. 'retention_batches', number, table.concat(seqs))
+-- The change feed: one stream entry per call, with the seqs of each state.
+-- uses: tallies
+local transitions, transition_count = {}, 0
+
+local function log_transition(state, seq) -- of a task that is not retained: 'gone:<state>:<source>' and its uuid
+  append(transitions, state, seq)
+  transition_count = transition_count + 1
 end
 
-local function add_up(key, amounts, prefix)
-  for field, by in pairs(amounts) do
-    field = prefix and prefix .. field or field
-    local number = by ~= 0 and call('HINCRBY', key, field, by)
-    if number == 0 then call('HDEL', key, field) end
-    if number and amounts == uses then
-      if number == 0 then call('HDEL', POLICIES, field) end
-      if number == by then call('HSET', POLICIES, field, texts[field]) end
-    end
-  end
+local function log_run(state, first, last, number) -- consecutive seqs: only the first and the last are stored
+  append(transitions, 'run:' .. state, first .. last)
+  transition_count = transition_count + number
 end
 
-local function log()
-  if moved == 0 then return end
-  local number = next_number('transitions', moved)
+local function write_transitions()
+  if transition_count == 0 then return end
+  local number = next_number('transitions', transition_count)
   local row = {'at', at}
-  for state, list in pairs(moves) do
+  for state, list in pairs(transitions) do
     row[#row + 1] = state
     row[#row + 1] = table.concat(list)
   end

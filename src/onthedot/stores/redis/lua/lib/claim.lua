@@ -1,49 +1,54 @@
--- Claim: chores first, then each pool. One that took nothing uses up no number.
+-- Claim: chores first, then each pool. A request that takes nothing uses no fence.
+-- A request: number, pools, max_suspects, offer ("" or as in handoff.lua, with ms in place of the time).
+-- uses: sessions claim_queues notify
 local function records_of(seqs)
-  local past, any_past = read_fields(HISTORY, seqs), false
-  for i = 1, #past do any_past = any_past or past[i] end
-  return {table.concat(seqs), read_fields(TASK, seqs), any_past and past or {}}
+  local histories, any = read_fields(HISTORY, seqs), false
+  for i = 1, #histories do any = any or histories[i] end
+  return {table.concat(seqs), read_fields(TASK, seqs), any and histories or {}}
 end
 
-local function take_all(session, ask)
-  local chores, tasks, suspects = {}, {}, suspects_left
+local function take_chores()
   flush()
-  for _, seq in ipairs(call('ZRANGE', CHORE, 0, CHORES - 1)) do chores[#chores + 1] = seq end
+  local chores = call('ZRANGE', CHORE, 0, CHORES - 1)
   if #chores > 0 then call('ZREMRANGEBYRANK', CHORE, 0, #chores - 1) end
-  if ask.known then take_strays(ask.known, chores) end
-  for _, pool in ipairs(ask.pools) do take(pool, tasks) end
+  return chores
+end
+
+local function take(session, request)
+  local chores, tasks, all = take_chores(), {}, {}
+  for _, pool in ipairs(request.pools) do pick(pool, tasks) end
   flush()
-  local all = {}
   for _, seq in ipairs(chores) do all[#all + 1] = seq end
   for _, seq in ipairs(tasks) do all[#all + 1] = seq end
   if #all == 0 then return 0, tasks, chores end
   local fence = next_number('fence')
-  hold(fence, session, all)
-  call('HSET', SESSION .. session, 'number', ask.number, 'fence', fence, 'suspects', ask.suspects - suspects_left, 'last_number', ask.number)
+  lease(fence, session, all)
+  call('HSET', SESSION .. session, 'number', request.number, 'fence', fence, 'suspects', request.max_suspects - suspects_left,
+    'last_number', request.number)
   return fence, tasks, chores
 end
 
-local function leased_under_claim(fence) -- what still runs under it
+local function repeat_claim(fence) -- the tasks still leased under it
   local tasks, chores, seqs = {}, {}, leased_under(fence)
-  for i, past in ipairs(read_fields(HISTORY, seqs)) do
-    local chore = past and CHORE_REASONS[select(2, cmsgpack.unpack_one(past, 6))[3]]
-    local list = chore and chores or tasks
+  for i, history in ipairs(read_fields(HISTORY, seqs)) do
+    local is_chore = history and CHORE_REASONS[select(2, cmsgpack.unpack_one(history, 6))[3]] -- [3]: reason, see history_of
+    local list = is_chore and chores or tasks
     list[#list + 1] = seqs[i]
   end
   return #seqs > 0 and fence or 0, tasks, chores
 end
 
-local function take_up(session, ask) -- all that the session is believed to hold, as one claim: what it has ended since was forgotten
+local function reclaim(session, request) -- all leases of the session as one claim: the server has lost what it settled since
   local seqs = {}
   for _, fence in ipairs(call('SMEMBERS', CLAIMS_OF .. session)) do
     for _, seq in ipairs(leased_under(tonumber(fence))) do seqs[#seqs + 1] = seq end
     drop_claim(tonumber(fence), session)
   end
-  if #seqs == 0 then return take_all(session, ask) end
+  if #seqs == 0 then return take(session, request) end
   local fence = next_number('fence')
-  hold(fence, session, seqs)
-  call('HSET', SESSION .. session, 'number', ask.number, 'fence', fence, 'last_number', ask.number)
-  return leased_under_claim(fence)
+  lease(fence, session, seqs)
+  call('HSET', SESSION .. session, 'number', request.number, 'fence', fence, 'last_number', request.number)
+  return repeat_claim(fence)
 end
 
 local function due_schedules()
@@ -54,27 +59,30 @@ local function due_schedules()
   return found
 end
 
-local function wait(session, ask) -- for what may come, see handing.lua
-  call('HSET', IDLE_WORKERS, session, struct.pack('>d', now + struct.unpack('>d', ask.waits)) .. ask.waits:sub(9))
+local function store_offer(session, offer)
+  call('HSET', IDLE_WORKERS, session, struct.pack('>d', now + struct.unpack('>d', offer)) .. offer:sub(9))
 end
 
-local function claim(session, ask, more)
-  local f, fence, tasks, chores = call('HMGET', SESSION .. session, 'number', 'fence', 'suspects', 'last_number'), 0, {}, {}
-  local last = tonumber(f[4]) or 0
-  suspects_left = ask.suspects - (tonumber(f[3]) or 0)
-  if ask.number >= last then call('HDEL', IDLE_WORKERS, session) end -- first: after a deletion a full server lets the rest through
-  local lapse = ask.number > last + 1 -- numbers grow by one: what was asked in between is lost, and with it what was told
-  if ask.number > last then
-    fence, tasks, chores = (lapse and take_up or take_all)(session, ask)
-    if fence == 0 then call('HSET', SESSION .. session, 'last_number', ask.number) end
-  elseif tonumber(f[1]) == ask.number then
-    fence, tasks, chores = leased_under_claim(tonumber(f[2]))
+local function claim(session, request, more)
+  local number, last_fence, suspects, last =
+    unpack(call('HMGET', SESSION .. session, 'number', 'fence', 'suspects', 'last_number'), 1, 4)
+  local fence, tasks, chores = 0, {}, {}
+  last = tonumber(last) or 0
+  suspects_left = request.max_suspects - (tonumber(suspects) or 0)
+  if request.number >= last then call('HDEL', IDLE_WORKERS, session) end -- first: after a deletion a full server takes writes
+  local lapse = request.number > last + 1 -- numbers grow by one: the server has lost the requests in between, and their effects
+  if request.number > last then
+    fence, tasks, chores = (lapse and reclaim or take)(session, request)
+    if fence == 0 then call('HSET', SESSION .. session, 'last_number', request.number) end
+  elseif tonumber(number) == request.number then
+    fence, tasks, chores = repeat_claim(tonumber(last_fence))
   end
   flush()
-  local resting, least = idle_sources(ask.pools, suspects_left)
+  local idle, least = idle_sources(request.pools, suspects_left)
   local schedules = due_schedules()
-  more = more or #chores == CHORES or parked_now >= BATCH or lapse or ask.number < last -- late: the next one has got something by now
-  if ask.number >= last and fence == 0 and not more and #schedules == 0 and ask.waits ~= '' then wait(session, ask) end
-  local about = pack({fence, resting, keys_of(woken), next_in(least), more, now})
-  return {about, records_of(tasks), records_of(chores), schedules}
+  local late = request.number < last -- a later request has been answered already
+  more = more or #chores == CHORES or parked_now >= BATCH or lapse or late
+  if not late and fence == 0 and not more and #schedules == 0 and request.offer ~= '' then store_offer(session, request.offer) end
+  local summary = pack({fence, idle, keys_of(woken), next_in(least), more, now})
+  return {summary, records_of(tasks), records_of(chores), schedules}
 end

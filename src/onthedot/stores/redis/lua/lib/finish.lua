@@ -1,10 +1,14 @@
--- The end of a task: kept for a time, or gone at once.
+-- The end of a task: it is retained for a time, or deleted at once.
+-- uses: unique_keys
+local retained, results = {}, {} -- time → seqs: tasks, and results that are dropped before their tasks
+
 local function forget_task(r)
-  buffer(gone, IDS, r.uuid)
-  buffer(gone, TASK, r.seq)
-  buffer(gone, HISTORY, r.seq)
-  call('DEL', P .. 'journal:' .. number_of(r.seq))
-  exists(r, -1)
+  buffer(deletions, IDS, r.uuid)
+  buffer(deletions, TASK, r.seq)
+  buffer(deletions, HISTORY, r.seq)
+  local number = number_of(r.seq)
+  call('DEL', P .. 'journal:' .. number)
+  count_records(r.digest, number, number, -1)
 end
 
 local function free_key(r)
@@ -14,22 +18,36 @@ local function free_key(r)
   if held and unpacked(held)[1] == r.uuid then call('HDEL', UNIQUE_KEYS, field) end
 end
 
-local function result_until(o, data) -- a time of its own, if it is kept for less than its task
-  return o.keep_result and data and #data > 0 and at + math.min(o.keep, o.keep_result) or nil
+local function result_until(o, result) -- if the result is kept for a time of its own
+  return o.keep_result and result and #result > 0 and at + math.min(o.keep, o.keep_result) or nil
 end
 
-local function end_task(r, o, started) -- o: the outcome's group; r.result and r.error are set
+local function finish(r, o, started) -- o: the group of outcomes, see settle.lua; r.result and r.error are set
   free_key(r)
-  if r.policy.r then listed(ends, r.policy.r, r.uuid) end
+  if r.policy.r then append(ended, r.policy.r, r.uuid) end
   if o.keep <= 0 then
     log_transition('gone:' .. o.state .. ':' .. r.source, r.uuid)
     return forget_task(r)
   end
   count(r.source, o.state, 1)
   log_transition(o.state, r.seq)
-  listed(kept, at + o.keep, r.seq)
+  append(retained, at + o.keep, r.seq)
   r.result_until = result_until(o, r.result)
-  if r.result_until and o.keep_result < o.keep then listed(results, r.result_until, r.seq) end
-  r.state, r.settled, r.session, r.started, r.ended, r.keep_until = o.state, o.fence, o.session, started, at, at + o.keep
-  buffer(sets, HISTORY, r.seq, history_of(r, not r.fresh and r.due))
+  if r.result_until and o.keep_result < o.keep then append(results, r.result_until, r.seq) end
+  r.state = o.state
+  r.settled_fence, r.session = o.fence, o.session
+  r.started, r.ended, r.keep_until = started, at, at + o.keep
+  buffer(sets, HISTORY, r.seq, history_of(r, not r.fresh and r.due or nil))
+end
+
+local function retain(key, keep_until, seqs) -- one entry per call and time, not per task
+  local number = next_number('batch')
+  call('ZADD', P .. key, keep_until, number)
+  if key == 'retention' then call('ZADD', P .. 'retention_ended', at, number) end
+  call('HSET', P .. 'retention_batches', number, table.concat(seqs))
+end
+
+closing[#closing + 1] = function()
+  for keep_until, seqs in pairs(retained) do retain('retention', keep_until, seqs) end
+  for keep_until, seqs in pairs(results) do retain('result_retention', keep_until, seqs) end
 end

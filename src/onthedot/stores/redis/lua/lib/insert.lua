@@ -1,33 +1,99 @@
--- Adding: new records.
-local heads = {} -- most of a call have the same: it is taken apart once
+-- Insert new tasks. The tasks of a group share source, policy, lane and time, and differ by uuid and body; a task with a
+-- unique key is a group of its own. A group is [number of tasks, digest, at, after, lane, unique key].
+-- uses: places
+local take_key -- unique_keys.lua defines it
 
-local function to_task(uuid, head, moment, after)
-  local h = heads[head]
-  if not h then
-    h = unpacked(head)
-    heads[head] = h
+local function to_new_record(group) -- without seq; for all tasks of the group
+  local number, digest, time, after, lane_name, unique = unpack(group, 1, 6)
+  local policy = policy_of(digest)
+  local r = {source = policy.s, digest = digest, policy = policy, due = time or due_in(after), added = at}
+  if lane_name then r.lane = lane_name end
+  if unique then r.unique = unique end
+  return setmetatable(r, NO_HISTORY), number
+end
+
+local function task_prefix(r) -- the task without uuid and body: the same for a group
+  local head = '\145' .. pack(r.digest) -- msgpack arrays of one, two or three
+  if r.unique then
+    head = '\147' .. pack(r.digest, r.lane, r.unique)
+  elseif r.lane then
+    head = '\146' .. pack(r.digest, r.lane)
   end
-  local policy = policy_of(h[1])
-  local r = {
-    uuid = uuid, source = policy.s, digest = h[1], policy = policy, due = moment or due_in(after or 0), added = at,
-  }
-  if h[2] then r.lane = h[2] end -- with no room for what most have not, eight fields are enough, and nothing grows
-  if h[3] then r.unique = h[3] end
-  return setmetatable(r, NO_HISTORY)
+  return struct.pack('>i8I6I2', r.due, r.added, #head) .. head
 end
 
-local function number(r) -- and known by its name from now on
-  local next = next_number('seq')
-  if next == 1 then force_hashtable() end
-  r.seq = struct.pack('>I6', next)
-  buffer(sets, IDS, r.uuid, r.seq)
-  exists(r, 1, next)
+local function force_hashtable() -- a long field: a small hash would be a listpack, searched from end to end
+  for _, key in ipairs({IDS, HISTORY, LEASED}) do call('HSET', key, '\0', ('-'):rep(65)) end
 end
 
-local function add(r, head, body, there) -- there: its number, if this uuid is known; answers with whose it is, if not new
-  if there then return r.uuid end
-  local holder = r.unique and take_key(r, head, body)
-  if holder then return holder end
-  number(r)
-  write_task(r, head, body)
+local function number_tasks(digest, number) -- the first of consecutive seqs
+  local last = next_number('seq', number)
+  local first = last - number + 1
+  if first == 1 then force_hashtable() end
+  count_records(digest, first, last, 1)
+  return first
+end
+
+local function enter_all(r, place, seqs) -- as places.enter, for consecutive seqs
+  local number = #seqs
+  count(r.source, place, number)
+  log_run(place, seqs[1], seqs[number], number)
+  local time = alarm_of(r, place)
+  local key = place == 'ready' and queue(r)
+  local score, suffix = key and text_of(rank(r)), (r.lane or r.policy.x) and 'x' or ''
+  local alarm, order, alarms_of = time and text_of(time), {}, {}
+  for i = 1, number do
+    if key then order[2 * i - 1], order[2 * i] = score, seqs[i] .. suffix end
+    if time then alarms_of[2 * i - 1], alarms_of[2 * i] = alarm, seqs[i] end
+  end
+  if key then
+    queue_sources[key], woken[r.source] = r.source, true
+    buffer_list(orders, key, order)
+  end
+  if time then
+    buffer_list(alarms, math.floor(time / WIDTH), alarms_of)
+    if not first_alarm or time < first_alarm then first_alarm, first_alarm_source = time, r.source end
+  end
+end
+
+-- uuids, bodies: of the whole call, from `start` on those of the group. known: uuid → true. hand_off: see verbs/add.lua.
+local function add_group(group, uuids, bodies, start, known, holders, hand_off)
+  local r, number = to_new_record(group)
+  local new = {}
+  for i = start + 1, start + number do
+    local uuid = uuids[i]
+    holders[i] = known[uuid] and uuid or r.unique and take_key(r, uuid, bodies[i]) or ''
+    if holders[i] == '' then
+      new[#new + 1] = i
+      known[uuid] = true
+    end
+  end
+  if #new == 0 then return number end
+  local before, prefix = number_tasks(r.digest, #new) - 1, task_prefix(r)
+  local seqs, tasks, ids = {}, {}, {}
+  for i = 1, #new do
+    local uuid, seq = uuids[new[i]], struct.pack('>I6', before + i)
+    seqs[i] = seq
+    ids[2 * i - 1], ids[2 * i] = uuid, seq
+    tasks[2 * i - 1], tasks[2 * i] = seq, prefix .. uuid .. bodies[new[i]]
+  end
+  buffer_list(sets, IDS, ids)
+  buffer_list(sets, TASK, tasks)
+  local place = next_place(r)
+  if not (hand_off and hand_off(r, place, seqs, tasks)) then enter_all(r, place, seqs) end
+  return number, #new
+end
+
+local function add(groups, uuids, bodies, hand_off) -- for each task "" or the uuid of the existing one; the number of new ones
+  flush()
+  local known, holders, start, fresh = {}, {}, 0, 0
+  for i, seq in ipairs(read_fields(IDS, uuids)) do
+    if seq then known[uuids[i]] = true end
+  end
+  for _, group in ipairs(groups) do
+    local number, new = add_group(group, uuids, bodies, start, known, holders, hand_off)
+    start = start + number
+    fresh = fresh + (new or 0)
+  end
+  return holders, fresh
 end

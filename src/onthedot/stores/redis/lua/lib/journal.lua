@@ -1,5 +1,6 @@
--- The journal of a task: progress: the last stays; error (one an attempt): the first stays.
--- A note: number, length of head I2, head = msgpack [fence, session], data.
+-- The journal of a task. The last progress stays; of errors, the first of each attempt.
+-- A note: length of head I2, head = msgpack [number, fence, session], data.
+-- uses: policies
 local function write_note(seq, kind, name, data, fence, session)
   local key, field = P .. 'journal:' .. number_of(seq), kind .. ':' .. name
   if kind == 'error' and call('HEXISTS', key, field) == 1 then return end

@@ -1,59 +1,117 @@
--- Lanes: how many run, how many were let into ready, and when time alone opens one for the next.
-local function set_refill(l, when)
-  if not l.refill or when < l.refill then
-    l.refill, l.changed = when, true
-    call('ZADD', LANE_REFILLS, when, l.name)
+-- Lanes: running and admitted tasks, parked tasks, and the time at which a rate gives capacity again.
+-- uses: limits tallies
+local enter -- places.lua defines it
+
+local function set_refill(l, time)
+  if not l.refill or time < l.refill then
+    l.refill, l.changed = time, true
+    call('ZADD', LANE_REFILLS, time, l.name)
   end
 end
 
-local function has_capacity(l, price) -- may one more be let into ready? If only time can tell, the refill is set
+local function has_capacity(l, price) -- may one more task be admitted? If only time helps, the refill is set
   local limit = effective(l.name)
   if not limit then return true end
   if limit.paused or (limit.cap and l.running + l.admitted >= limit.cap) then return false end
   if not limit.rate then return true end
-  price = math.min(price, limit.burst) -- one that was added under a larger burst waits for a full bucket
+  price = math.min(price, limit.burst) -- a task that was added under a larger burst costs a full bucket
   local missing = price - (level(l, limit) - l.reserved)
   if missing <= limit.rate * SLACK / 1000 then return true end
   if l.reserved + price <= limit.burst then set_refill(l, now + missing / limit.rate * 1000) end
-  return false -- else the admitted ones must start first
+  return false -- without a refill: the admitted tasks must start first
 end
 
-local function may_start(l, price) -- may an admitted one start? Limits can have changed since it was admitted
+local function may_start(l, price) -- may an admitted task start? Limits can have changed since it was admitted
   local limit = effective(l.name)
   if not limit then return true end
   if limit.paused or (limit.cap and l.running >= limit.cap) then return false end
   if not limit.rate then return true end
   price = math.min(price, limit.burst)
   if price - level(l, limit) > limit.rate * SLACK / 1000 then
-    set_refill(l, now) -- what was pledged to it may be enough for the first of those that are parked
+    set_refill(l, now) -- its reserved tokens may be enough for the first parked task
     return false
   end
-  l.tokens, l.changed = l.tokens - price, true
+  spend(l, limit, price)
   return true
 end
 
-local function admitted(l, r, by)
+local function add_admitted(l, r, by)
   l.admitted, l.changed = l.admitted + by, true
   l.reserved = l.admitted == 0 and 0 or l.reserved + by * cost(r)
 end
 
-local function running(l, by) l.running, l.changed = l.running + by, true end
+local function add_running(l, by) l.running, l.changed = l.running + by, true end
 
-local function forget(l) -- a half-full bucket stays until it is full: forgetting it would fill it
+local function admit_one(r) -- its alarm stays
+  count(r.source, 'parked', -1)
+  call('ZREM', PARKED .. r.lane, r.seq)
+  enter(r, 'ready')
+  flush()
+end
+
+local function admit(name) -- parked tasks of a lane, by rank, while it has capacity
+  flush()
+  local l = lane(name)
+  for done = 0, BATCH - 1 do
+    local seq = call('ZRANGE', PARKED .. name, 0, 0)[1]
+    if not seq then
+      call('SREM', PARKED_LANES, name)
+      return done
+    end
+    local r = load(seq)
+    if not has_capacity(l, cost(r)) then return done end
+    admit_one(r)
+  end
+  set_refill(l, now)
+  return BATCH
+end
+
+local function overtake(r) -- a task that has just been parked may pass those that need more tokens
+  flush()
+  if call('ZSCORE', PARKED .. r.lane, r.seq) and has_capacity(lane(r.lane), cost(r)) then admit_one(r) end
+end
+
+local function check_parked_lanes() -- after a change of a star's limit; true: there may be more
+  local cursor = call('HGET', SEQUENCES, 'lane_check')
+  if not cursor then return false end
+  local answer = call('SSCAN', PARKED_LANES, cursor, 'COUNT', BATCH)
+  for _, name in ipairs(answer[2]) do set_refill(lane(name), now) end
+  if answer[1] == '0' then
+    call('HDEL', SEQUENCES, 'lane_check')
+    return false
+  end
+  call('HSET', SEQUENCES, 'lane_check', answer[1])
+  return true
+end
+
+local function refill_lanes() -- true: there may be more
+  local more, done = has_limits() and check_parked_lanes(), 0
+  while done < BATCH do
+    local name = call('ZRANGEBYSCORE', LANE_REFILLS, '-inf', now + SLACK, 'LIMIT', 0, 1)[1]
+    if not name then return more end
+    call('ZREM', LANE_REFILLS, name)
+    local l = lane(name)
+    l.refill, l.changed = nil, true
+    done = done + 1 + admit(name)
+  end
+  return true
+end
+
+local function forget_lane(l) -- a bucket stays until it is full: without a record it would count as full
   local limit = effective(l.name)
   if l.tokens and limit and limit.rate and level(l, limit) < limit.burst then
     call('ZADD', IDLE_LANES, now + (limit.burst - l.tokens) / limit.rate * 1000, l.name)
     return false
   end
-  if l.there then call('DEL', LANE .. l.name) end
+  if l.stored then call('DEL', LANE .. l.name) end
   if l.refill then call('ZREM', LANE_REFILLS, l.name) end
   return true
 end
 
-closing[1] = function() -- lanes that have changed
+closing[#closing + 1] = function()
   for name, l in pairs(lanes) do
     local empty = l.running <= 0 and l.admitted <= 0 and call('EXISTS', PARKED .. name) == 0
-    if l.changed and not (empty and forget(l)) then
+    if l.changed and not (empty and forget_lane(l)) then
       call('HSET', LANE .. name, 'running', l.running, 'admitted', l.admitted, 'reserved', l.reserved,
         'tokens', l.tokens or '', 'at', l.at or '', 'refill', l.refill or '')
     end

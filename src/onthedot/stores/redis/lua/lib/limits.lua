@@ -1,41 +1,45 @@
--- What may start now: limits by name and by whom, what they come to, and the buckets of their rates.
+-- Limits by name and owner, their effective values, and the token buckets of their rates.
+-- uses: records
 local LIMITS, LANE, LANE_REFILLS, IDLE_LANES = P .. 'limits', P .. 'lane:', P .. 'lane_refills', P .. 'idle_lanes'
-local SLACK = 1e-3 -- ms that a moment may lose to rounding: the tokens of this time are lent, and stay owed
-local effectives, any, lanes = {}, nil, {}
+local SLACK = 1e-3 -- ms that a time may lose to rounding: the tokens of that time are lent and stay owed
+local effective_limits, any_limits, lanes = {}, nil, {}
 
-local function declared()
-  if any == nil then any = call('EXISTS', LIMITS) == 1 end
-  return any
+local function has_limits()
+  if any_limits == nil then any_limits = call('EXISTS', LIMITS) == 1 end
+  return any_limits
 end
 
-local function effective(name) -- the name's own before its star, the operator's before code's, field by field
-  if not declared() then return nil end
-  if effectives[name] ~= nil then return effectives[name] or nil end
+local function effective(name) -- the name's own limit before its star, the operator's before code's, field by field
+  if not has_limits() then return nil end
+  if effective_limits[name] ~= nil then return effective_limits[name] or nil end
   local fields, head = {name .. '|operator', name .. '|code'}, name:match('^([^/]*)/')
   if head then
     fields[3], fields[4] = head .. '/*|operator', head .. '/*|code'
   end
   local limit = false
   for _, packed in ipairs(call('HMGET', LIMITS, unpack(fields))) do
-    local each = packed and unpacked(packed)
-    if each and (each[1] or each[2] or each[4]) then -- others say nothing: what code no longer declares, or how lanes are made
-      limit = limit or {burst = 1}
-      limit.cap = limit.cap or each[1] or nil
-      if each[2] and not limit.rate then limit.rate, limit.burst = each[2], each[3] end
-      limit.paused = limit.paused or each[4]
+    if packed then
+      local cap, rate, burst, paused = unpack(unpacked(packed), 1, 4)
+      if cap or rate or paused then -- others set nothing: code no longer declares them, or they only hold a lane rule
+        limit = limit or {burst = 1}
+        limit.cap = limit.cap or cap or nil
+        if rate and not limit.rate then limit.rate, limit.burst = rate, burst end
+        limit.paused = limit.paused or paused
+      end
     end
   end
-  effectives[name] = limit
+  effective_limits[name] = limit
   return limit or nil
 end
 
-local function lane(name) -- of a source only the bucket is used
+local function lane(name) -- of a source only the token bucket is used
   local l = lanes[name]
   if not l then
-    local f = call('HMGET', LANE .. name, 'running', 'admitted', 'reserved', 'tokens', 'at', 'refill')
+    local running, admitted, reserved, tokens, filled_at, refill =
+      unpack(call('HMGET', LANE .. name, 'running', 'admitted', 'reserved', 'tokens', 'at', 'refill'), 1, 6)
     l = {
-      name = name, running = tonumber(f[1]) or 0, admitted = tonumber(f[2]) or 0, reserved = tonumber(f[3]) or 0,
-      tokens = tonumber(f[4]), at = tonumber(f[5]), refill = tonumber(f[6]), there = f[1],
+      name = name, running = tonumber(running) or 0, admitted = tonumber(admitted) or 0, reserved = tonumber(reserved) or 0,
+      tokens = tonumber(tokens), at = tonumber(filled_at), refill = tonumber(refill), stored = running,
     }
     lanes[name] = l
   end
@@ -47,4 +51,9 @@ local function level(l, limit)
   if now > l.at then l.tokens, l.at = l.tokens + limit.rate * (now - l.at) / 1000, now end
   l.tokens = math.min(l.tokens, limit.burst)
   return l.tokens
+end
+
+local function spend(l, limit, tokens)
+  l.tokens = level(l, limit) - tokens
+  l.changed = true
 end

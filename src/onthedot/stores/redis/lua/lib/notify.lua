@@ -1,6 +1,10 @@
--- The end of a verb: what was put off is written, then others are told. A server that forbids PUBLISH is left silent:
--- then the poll interval carries.
-local function publish(channel, what) redis.pcall('PUBLISH', channel, what) end
+-- The end of a verb: buffered writes first, then hints. Where PUBLISH is forbidden, the poll interval is the fallback.
+-- uses: change_log
+local caller -- the session that calls: it needs no hint
+local ended = {} -- session that waits for ends → uuids
+local cancel_requests, cancel_reason = {}, '' -- session → uuids of its runs
+
+local function publish(channel, message) redis.pcall('PUBLISH', channel, message) end
 
 local function notify_session(session, head, uuids)
   head = pack(head)
@@ -13,26 +17,17 @@ local function keys_of(set)
   return list
 end
 
-local function finish()
+local function commit()
   flush()
-  for until_, seqs in pairs(kept) do retain('retention', until_, seqs) end
-  for until_, seqs in pairs(results) do retain('result_retention', until_, seqs) end
   for i = 1, #closing do closing[i]() end
-  for source, its in pairs(counts) do add_up(TALLY, its, source .. ':') end
-  add_up(SEQ_BLOCKS, blocks)
-  add_up(P .. 'policy_uses', uses)
-  log()
-  local last = {}
-  for name, number in pairs(grown) do
-    last[#last + 1] = name
-    last[#last + 1] = number
-  end
-  call_in_parts('HSET', SEQUENCES, last)
+  write_tallies()
+  write_transitions()
+  write_sequences()
   local sources = keys_of(notified)
-  if #sources > 0 then
-    call('DEL', IDLE_WORKERS) -- who is told asks anew, and takes by rank
-    publish(P .. 'hints', pack({caller or false, sources}))
+  if recheck or #sources > 0 then
+    call('DEL', IDLE_WORKERS) -- notified workers claim anew, by rank
+    publish(P .. 'hints', pack({caller or false, sources, recheck}))
   end
-  for session, uuids in pairs(ends) do notify_session(session, {'ended'}, uuids) end
-  for session, uuids in pairs(cancels) do notify_session(session, {'cancel', reason}, uuids) end
+  for session, uuids in pairs(ended) do notify_session(session, {'ended'}, uuids) end
+  for session, uuids in pairs(cancel_requests) do notify_session(session, {'cancel', cancel_reason}, uuids) end
 end

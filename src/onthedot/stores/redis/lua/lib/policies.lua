@@ -1,10 +1,8 @@
--- Numbers and policies: a number (seq) is six bytes, whose order is the numbers'; a policy is kept once a source
--- (s), by its digest.
-local CHORE_REASONS = {cancel = true, expired = true, crashed = true, stray = true, lifted = true} -- in no order: it must end, or was lifted
-local queue_keys = {[READY] = {}, [SUSPECT] = {}} -- made once a call
-local POLICIES, policies, uses, texts = P .. 'policies', {}, {}, {}
+-- Seqs and policies. A seq is six bytes in the order of the numbers; a policy is stored once per source, by its digest.
+-- uses: write_buffer
+local POLICIES, policies, policy_uses, policy_texts = P .. 'policies', {}, {}, {}
 
-local function number_of(seq) return (struct.unpack('>I6', seq)) end -- texts are compared by the server's locale
+local function number_of(seq) return (struct.unpack('>I6', seq)) end -- Lua compares strings by the server's locale
 
 local function seqs_in(text)
   local seqs = {}
@@ -15,8 +13,8 @@ end
 local function policy_of(digest)
   local policy = policies[digest]
   if not policy then
-    texts[digest] = texts[digest] or call('HGET', POLICIES, digest)
-    policy = cjson.decode(texts[digest])
+    policy_texts[digest] = policy_texts[digest] or call('HGET', POLICIES, digest)
+    policy = cjson.decode(policy_texts[digest])
     policies[digest] = policy
   end
   return policy

@@ -1,5 +1,5 @@
--- What every verb begins with: the app's keys, the time, and writes that are put off so that many go in one command.
--- KEYS[1]: the prefix of all keys of an app. ARGV[1]: now in ms; "" in production: then it is the server's.
+-- The head of every verb: the keys of the app, the time, and commands with many arguments.
+-- KEYS[1]: the prefix of all keys of the app. ARGV[1]: now in ms for tests; "" in production, where the server's time counts.
 local P, now = KEYS[1], tonumber(ARGV[1])
 if not now then
   local time = redis.call('TIME')
@@ -12,7 +12,7 @@ local SEQUENCES, IDS, TASK, HISTORY, LEASED = P .. 'sequences', P .. 'ids', P ..
 local CLAIMS, CLAIM_REMAINING, CLAIMS_OF = P .. 'claims', P .. 'claim_remaining', P .. 'claims:'
 local READY, SUSPECT, PARKED, PARKED_LANES = P .. 'ready:', P .. 'suspect:', P .. 'parked:', P .. 'parked_lanes'
 local ALARMS, CHORE, TALLY, SEQ_BLOCKS = P .. 'alarms', P .. 'chores', P .. 'tally', P .. 'seq_blocks'
-local BUCKET, WIDTH = P .. 'alarms:', 131072 -- ms of alarms that are kept together: see alarms.lua
+local BUCKET, WIDTH = P .. 'alarms:', 131072 -- ms per bucket, see alarm_buckets.lua
 local IDLE_WORKERS = P .. 'idle_workers'
 
 local function call_in_parts(command, key, list)
@@ -32,16 +32,17 @@ local function read_fields(key, fields) -- HMGET
   return found
 end
 
-local function uuid_at(text, place) -- its first byte: how many follow, or 0: the usual sixteen (see uuids.py)
-  local length = text:byte(place)
-  return text:sub(place, place + (length == 0 and 16 or length))
+local function uuid_at(text, start) -- the first byte is the length of the text, or 0 before sixteen bytes (uuid_format.py)
+  local length = text:byte(start)
+  return text:sub(start, start + (length == 0 and 16 or length))
 end
 
 local function uuids_in(text)
-  local uuids, number, place = {}, 0, 1
-  while place <= #text do
-    local uuid = uuid_at(text, place)
-    number, place = number + 1, place + #uuid
+  local uuids, number, start = {}, 0, 1
+  while start <= #text do
+    local uuid = uuid_at(text, start)
+    number = number + 1
+    start = start + #uuid
     uuids[number] = uuid
   end
   return uuids

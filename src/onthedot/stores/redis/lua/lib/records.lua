@@ -1,40 +1,58 @@
--- A record is what was asked (task, written once) and what has happened since (past, if anything has).
--- task: due i8, added I6, length of head I2, head = msgpack [policy, lane, unique], uuid (see uuids.py), body.
--- past: length of head I2, of error I4, head (see past_of), error, result.
-local NO_HISTORY = {why = 'due', retries = 0, crashes = 0, earlier = 0, settled = 0, hops = 0, fresh = true}
-NO_HISTORY.__index = NO_HISTORY -- what most records say is said once: small tables are quick to make
+-- Records: `task` is the request, written once; `history` is what has happened since, if anything has.
+-- task: due i8, added I6, length of head I2, head = msgpack [digest, lane, unique], uuid (see uuid_format.py), body.
+-- history: length of head I2, length of error I4, head (see history_of), error, result.
+-- uses: policies
+local CHORE_REASONS = {cancel = true, expired = true, crashed = true, lifted = true} -- the task is in no queue
+local NO_HISTORY = {reason = 'due', retries = 0, crashes = 0, earlier = 0, settled_fence = 0, hops = 0, fresh = true}
+NO_HISTORY.__index = NO_HISTORY -- defaults by metatable: small tables are cheap to create
+local heads = {} -- packed → unpacked: most tasks of a call have the same
+local queue_keys = {[READY] = {}, [SUSPECT] = {}}
 
-local function headed(seq, asked) -- what was asked, without its times: enough for one that ends at the first try
-  local before, head = cmsgpack.unpack_one(asked, 16)
+local function to_request(seq, task) -- without its times: enough for a task that ends at its first attempt
+  local body = 17 + struct.unpack('>I2', task, 15)
+  local packed = task:sub(17, body - 1)
+  local head = heads[packed]
+  if not head then
+    head = unpacked(packed)
+    heads[packed] = head
+  end
   local digest = head[1]
   local policy = policies[digest] or policy_of(digest)
-  local r = {seq = seq, uuid = uuid_at(asked, before + 1), source = policy.s, digest = digest, policy = policy}
+  local r = {seq = seq, uuid = uuid_at(task, body), source = policy.s, digest = digest, policy = policy}
   if head[2] then r.lane = head[2] end
   if head[3] then r.unique = head[3] end
   return setmetatable(r, NO_HISTORY)
 end
 
-local function to_record(seq, asked, past)
-  local r = headed(seq, asked)
-  r.due, r.added = struct.unpack('>i8I6', asked)
-  if not past then return r end
+local function to_record(seq, task, history)
+  local r = to_request(seq, task)
+  r.due, r.added = struct.unpack('>i8I6', task)
+  if not history then return r end
+  local head_length, error_length = struct.unpack('>I2I4', history)
+  local _, head = cmsgpack.unpack_one(history, 6)
+  local state, due, reason, retries, crashes, earlier, cancel_requested, settled_fence, session, started, ended,
+    keep_until, result_until, stored, hops = unpack(head, 1, 15)
   r.fresh = false
-  local length, wrong = struct.unpack('>I2I4', past)
-  local _, h = cmsgpack.unpack_one(past, 6)
-  r.state, r.due, r.why, r.retries, r.crashes, r.earlier = h[1] or nil, h[2] or r.due, h[3], h[4], h[5], h[6]
-  r.cancel, r.settled, r.session, r.started = h[7], h[8], h[9] or nil, h[10] or nil
-  r.ended, r.keep_until, r.result_until, r.hops = h[11] or nil, h[12] or nil, h[13] or nil, h[15]
-  if h[14] >= 2 then r.error = past:sub(7 + length, 6 + length + wrong) end
-  if h[14] % 2 == 1 then r.result = past:sub(7 + length + wrong) end
+  r.state = state
+  r.due = due or r.due
+  r.reason, r.retries, r.crashes, r.earlier, r.hops = reason, retries, crashes, earlier, hops
+  r.cancel_requested = cancel_requested
+  r.settled_fence = settled_fence
+  r.session = session
+  r.started = started
+  r.ended = ended
+  r.keep_until = keep_until
+  r.result_until = result_until
+  if stored >= 2 then r.error = history:sub(7 + head_length, 6 + head_length + error_length) end
+  if stored % 2 == 1 then r.result = history:sub(7 + head_length + error_length) end
   return r
 end
 
-local function history_of(r, due)
-  local error, has = r.error or '', (r.result and 1 or 0) + (r.error and 2 or 0)
-  local head = pack({
-    r.state or false, due, r.why, r.retries, r.crashes, r.earlier, r.cancel or false, r.settled, r.session or false,
-    r.started or false, r.ended or false, r.keep_until or false, r.result_until or false, has, r.hops,
-  })
+local function history_of(r, due) -- due: nil if it has not changed
+  local error, stored = r.error or '', (r.result and 1 or 0) + (r.error and 2 or 0)
+  local head = '\159' .. pack( -- a msgpack array of fifteen; a table with nil would become a map
+    r.state, due, r.reason, r.retries, r.crashes, r.earlier, r.cancel_requested or false, r.settled_fence, r.session,
+    r.started, r.ended, r.keep_until, r.result_until, stored, r.hops)
   return struct.pack('>I2I4', #head, #error) .. head .. error .. (r.result or '')
 end
 
@@ -42,8 +60,8 @@ local function save(r) buffer(sets, HISTORY, r.seq, history_of(r, r.due)) end
 
 local function load(seq)
   flush()
-  local asked = call('HGET', TASK, seq)
-  return asked and to_record(seq, asked, call('HGET', HISTORY, seq))
+  local task = call('HGET', TASK, seq)
+  return task and to_record(seq, task, call('HGET', HISTORY, seq))
 end
 
 local function rank(r) return r.due - (r.policy.b or 0) end
@@ -58,6 +76,21 @@ local function queue(r)
   end
   return key
 end
-local function member(r) return (r.lane or r.policy.x) and r.seq .. 'x' or r.seq end -- x: look at it when it is taken
-local function expiry(r) return r.policy.x and not r.started and r.due + r.policy.x or nil end -- what never started
+local function member(r) return (r.lane or r.policy.x) and r.seq .. 'x' or r.seq end -- x: the claim checks lane or alarm
+local function expiry(r) return r.policy.x and not r.started and r.due + r.policy.x or nil end
+local function alarm_of(r, place) return place == 'scheduled' and r.due or expiry(r) end
 local function due_in(after) return after > 0 and math.ceil(now + after) or at end
+
+local function after_requeue(r, fence, session, counted) -- the history after an outcome that is no end
+  r.reason = 'due'
+  r.retries = r.retries + (counted and 1 or 0)
+  r.settled_fence = fence
+  r.session = session
+  r.state = nil -- a lifted task has stored its place here
+end
+
+local function after_crash(r, started, counted)
+  r.crashes = r.crashes + (counted and 1 or 0)
+  r.reason = r.crashes >= (r.policy.m or 3) and not r.cancel_requested and 'crashed' or 'crash'
+  r.started = started
+end

@@ -1,17 +1,34 @@
--- Outcomes that are no end: too late, or again.
-local function late(fence, session, seq)
-  flush()
-  local r = load(seq)
-  return r and r.settled == fence and r.session == session and 'r' or 'l'
+-- Leased tasks that are put back: release, requeue, and the capacity that becomes free.
+-- uses: places
+local function release(r) -- it has no place until it enters one, becomes a chore, or ends; true: it was a chore
+  local chore = CHORE_REASONS[r.reason]
+  count(r.source, chore and r.state or 'running', -1)
+  if r.lane and not chore then add_running(lane(r.lane), -1) end
+  return chore
 end
 
-local function back(r, o, started, error)
-  if #error > 0 then
-    write_note(r.seq, 'error', tostring(r.earlier + 1 + r.retries + r.crashes), error, o.fence, o.session)
-    r.error = error
+local function requeue(r, after)
+  local due_before = r.due
+  if after then r.due = due_in(after) end
+  local place = next_place(r, false) -- parked: release_capacity admits by rank, once all tasks of the call are back
+  if place == 'chore' then
+    r.due = due_before
+    r.state = 'ready'
+    return queue_chore(r, r.cancel_requested and 'cancel' or r.reason)
   end
-  r.why, r.retries, r.settled, r.session = 'due', r.retries + (o.counted and 1 or 0), o.fence, o.session
-  r.state = nil -- one that was lifted has said where it was
-  if o.after then r.started = started end
-  requeue(r, o.after)
+  save(r)
+  enter(r, place)
+end
+
+local function release_capacity(r) -- of a task that was running: a limit may admit another, or itself again
+  if r.lane then
+    admit(r.lane)
+    overtake(r)
+  end
+  if has_limits() and effective(r.source) then woken[r.source], notified[r.source] = true, true end
+  if not is_suspect(r) then return end
+  for _, field in ipairs(call('HKEYS', TALLY)) do
+    local source = field:match('^(.*):ready$')
+    if source and call('EXISTS', SUSPECT .. source) == 1 then woken[source], notified[source] = true, true end
+  end
 end

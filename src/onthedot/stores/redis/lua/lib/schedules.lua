@@ -1,13 +1,21 @@
--- Schedules: msgpack [definition_digest, next_at, rev, paused, last_at, runs, incoming] by name, the rule apart: it is opaque.
+-- Schedules: msgpack [definition_digest, next_at, rev, paused, last_at, runs, incoming] by name; the opaque rule apart.
+-- uses: prelude
 local SCHEDULES, SCHEDULE_RULES, SCHEDULE_DUE = P .. 'schedules', P .. 'schedule_rules', P .. 'schedule_due'
 
-local function schedule(name)
+local function load_schedule(name)
   local packed = call('HGET', SCHEDULES, name)
-  return packed and unpacked(packed)
+  if not packed then return nil end
+  local digest, next_at, rev, paused, last_at, runs, incoming = unpack(unpacked(packed), 1, 7)
+  return {
+    definition_digest = digest, next_at = next_at, rev = rev, paused = paused, last_at = last_at, runs = runs,
+    incoming = incoming,
+  }
 end
 
-local function write_schedule(name, s, rule)
-  call('HSET', SCHEDULES, name, pack({s[1], s[2] or false, s[3], s[4] or false, s[5] or false, s[6], s[7] or false}))
+local function save_schedule(name, s, rule)
+  call('HSET', SCHEDULES, name, pack({
+    s.definition_digest, s.next_at or false, s.rev, s.paused or false, s.last_at or false, s.runs, s.incoming or false,
+  }))
   if rule then call('HSET', SCHEDULE_RULES, name, rule) end
-  if s[2] and not s[4] then call('ZADD', SCHEDULE_DUE, s[2], name) else call('ZREM', SCHEDULE_DUE, name) end
+  if s.next_at and not s.paused then call('ZADD', SCHEDULE_DUE, s.next_at, name) else call('ZREM', SCHEDULE_DUE, name) end
 end

@@ -1,51 +1,75 @@
--- What a call keeps in mind until its end: counts, numbers, moves, whom to tell.
-local NUMBERS = {'seq', 'transitions', 'fence', 'batch', 'chores', 'dead_sessions'}
-local counts, blocks, kept, results, numbers, grown = {}, {}, {}, {}, nil, {}
-local moves, moved, ends, cancels, reason = {}, 0, {}, {}, '' -- ends, cancels: uuids by session; reason: of the cancels
-local closing = {} -- what else is to be saved at the end
-local caller -- the session that calls: it looks by itself
+-- Sums of a call, written once at its end: tasks per source and state, records per block and policy, sequences.
+-- uses: policies
+local SEQUENCE_NAMES = {'seq', 'transitions', 'fence', 'batch', 'chores', 'dead_sessions'}
+local counts, blocks, sequences, grown = {}, {}, nil, {}
+local closing = {} -- further writes at the end of the call
 
 local function count(source, state, by)
-  local its = counts[source]
-  if not its then
-    its = {}
-    counts[source] = its
+  local states = counts[source]
+  if not states then
+    states = {}
+    counts[source] = states
   end
-  its[state] = (its[state] or 0) + by
+  states[state] = (states[state] or 0) + by
 end
 
 local function counted(source, state)
-  local its = counts[source]
-  return (tonumber(call('HGET', TALLY, source .. ':' .. state)) or 0) + (its and its[state] or 0)
+  local states = counts[source]
+  return (tonumber(call('HGET', TALLY, source .. ':' .. state)) or 0) + (states and states[state] or 0)
 end
 
-local function listed(lists, key, what)
+local function append(lists, key, value)
   local list = lists[key]
   if not list then
     list = {}
     lists[key] = list
   end
-  list[#list + 1] = what
-end
-
-local function log_transition(state, what) -- its number; of one that is gone, its uuid
-  listed(moves, state, what)
-  moved = moved + 1
+  list[#list + 1] = value
 end
 
 local function next_number(name, by)
-  if not numbers then
-    numbers = {}
-    for i, number in ipairs(call('HMGET', SEQUENCES, unpack(NUMBERS))) do numbers[NUMBERS[i]] = tonumber(number) or 0 end
+  if not sequences then
+    sequences = {}
+    for i, number in ipairs(call('HMGET', SEQUENCES, unpack(SEQUENCE_NAMES))) do
+      sequences[SEQUENCE_NAMES[i]] = tonumber(number) or 0
+    end
   end
-  local number = numbers[name] + (by or 1)
-  numbers[name], grown[name] = number, number
+  local number = sequences[name] + (by or 1)
+  sequences[name], grown[name] = number, number
   return number
 end
 
-local function exists(r, by, number) -- one more in its block of numbers, and of its policy; or one less
-  number = number or number_of(r.seq)
-  local name = (number - number % 1000) / 1000
-  blocks[name] = (blocks[name] or 0) + by
-  uses[r.digest] = (uses[r.digest] or 0) + by
+local function count_records(digest, first, last, by) -- by: 1 or -1
+  for block = math.floor(first / 1000), math.floor(last / 1000) do
+    local number = math.min(last, block * 1000 + 999) - math.max(first, block * 1000) + 1
+    blocks[block] = (blocks[block] or 0) + by * number
+  end
+  policy_uses[digest] = (policy_uses[digest] or 0) + by * (last - first + 1)
+end
+
+local function add_up(key, amounts, prefix)
+  for field, by in pairs(amounts) do
+    field = prefix and prefix .. field or field
+    local number = by ~= 0 and call('HINCRBY', key, field, by)
+    if number == 0 then call('HDEL', key, field) end
+    if number and amounts == policy_uses then
+      if number == 0 then call('HDEL', POLICIES, field) end
+      if number == by then call('HSET', POLICIES, field, policy_texts[field]) end
+    end
+  end
+end
+
+local function write_tallies()
+  for source, states in pairs(counts) do add_up(TALLY, states, source .. ':') end
+  add_up(SEQ_BLOCKS, blocks)
+  add_up(P .. 'policy_uses', policy_uses)
+end
+
+local function write_sequences()
+  local last = {}
+  for name, number in pairs(grown) do
+    last[#last + 1] = name
+    last[#last + 1] = number
+  end
+  call_in_parts('HSET', SEQUENCES, last)
 end

@@ -1,41 +1,46 @@
--- Unique keys, and one task that takes the place of another.
+-- Unique keys, and a new task that replaces a pending one.
+-- uses: insert
 local UNIQUE_KEYS, UNIQUE_KEY_UNTIL = P .. 'unique_keys', P .. 'unique_key_until'
 
-local function key_holder(source, unique) -- until: a key that is held for a time, not until the task ends
+local function key_holder(source, unique)
   local held = call('HGET', UNIQUE_KEYS, source .. '/' .. unique)
   if not held then return nil end
-  held = unpacked(held)
-  return (not held[2] or held[2] > now) and held[1] or nil
+  local uuid, held_until = unpack(unpacked(held), 1, 2) -- held_until: false for a key that is held until the task ends
+  return (not held_until or held_until > now) and uuid or nil
 end
 
-local function hold_key(uuid, source, unique, until_)
+local function hold_key(uuid, source, unique, held_until)
   local field = source .. '/' .. unique
-  call('HSET', UNIQUE_KEYS, field, pack({uuid, until_ or false}))
-  if until_ then call('ZADD', UNIQUE_KEY_UNTIL, until_, field) else call('ZREM', UNIQUE_KEY_UNTIL, field) end
+  call('HSET', UNIQUE_KEYS, field, pack({uuid, held_until or false}))
+  if held_until then call('ZADD', UNIQUE_KEY_UNTIL, held_until, field) else call('ZREM', UNIQUE_KEY_UNTIL, field) end
 end
 
 local function key_until(r) return r.policy.u and r.added + r.policy.u end
 
-local function replace(seq, new, head, body)
+local INHERITED = {
+  'seq', 'uuid', 'added', 'reason', 'retries', 'crashes', 'earlier', 'cancel_requested', 'settled_fence', 'session',
+  'started', 'error', 'hops',
+}
+
+local function replace(seq, new, body)
   local old = load(seq)
-  if not old or old.ended or CHORE_REASONS[old.why] or call('HEXISTS', LEASED, seq) == 1 then return end
+  if not old or old.ended or CHORE_REASONS[old.reason] or call('HEXISTS', LEASED, seq) == 1 then return end
   leave(old, find_place(old))
-  exists(old, -1)
-  for _, field in ipairs({'seq', 'uuid', 'added', 'why', 'retries', 'crashes', 'earlier', 'cancel', 'settled',
-    'session', 'started', 'error', 'hops'}) do
-    new[field] = old[field]
-  end
-  exists(new, 1)
+  for _, field in ipairs(INHERITED) do new[field] = old[field] end
+  local number = number_of(seq)
+  count_records(old.digest, number, number, -1)
+  count_records(new.digest, number, number, 1)
   hold_key(new.uuid, new.source, new.unique, key_until(new))
   if not old.fresh then save(new) end
-  write_task(new, head, body)
+  buffer(sets, TASK, seq, task_prefix(new) .. new.uuid .. body)
+  enter(new, next_place(new))
 end
 
-local function take_key(r, head, body) -- answers with who has it; a newcomer may replace that one
+function take_key(r, uuid, body) -- returns the uuid of the task that holds the key; a new task may replace that task
   local holder = key_holder(r.source, r.unique)
-  if not holder then return hold_key(r.uuid, r.source, r.unique, key_until(r)) end
+  if not holder then return hold_key(uuid, r.source, r.unique, key_until(r)) end
   flush()
   local seq = r.policy.k and call('HGET', IDS, holder)
-  if seq then replace(seq, r, head, body) end
+  if seq then replace(seq, r, body) end
   return holder
 end

@@ -1,9 +1,24 @@
--- add: new tasks of any kind (add_alike is for those of one kind).
--- KEYS[1]: prefix. ARGV: now, policies (msgpack {digest: text}), times (msgpack [[at, after], …]), then the uuids in one, head and
---   body each.
--- Returns: for each: "" if it is new, else the uuid of the one that was there.
--- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps unique_keys force_hashtable insert insert_payloads change_log notify
-payload, texts = 3, unpacked(ARGV[2])
-local holders = add_all(next_tasks(unpacked(ARGV[3])))
-finish()
+-- add: store new tasks, or hand them off to an idle worker.
+-- KEYS[1]: prefix. ARGV: now, policies (msgpack {digest: text}), groups (msgpack, see insert.lua), all uuids in one, then the
+--   body of each task.
+-- Returns: for each task "" if it is new, else the uuid of the existing one.
+-- uses: unique_keys payloads
+policy_texts = unpacked(ARGV[2])
+payload = 4
+
+local function hand_off(r, place, seqs, tasks) -- plain tasks, if their source has no ready task
+  local plain = place == 'ready' and not r.unique and not r.policy.x and not is_suspect(r)
+  if not plain or call('EXISTS', READY .. r.source) == 1 then return false end
+  flush() -- a full server refuses the call here, before a message is sent
+  -- here: handoff
+  if not hand_off_to_idle(r.source, seqs, tasks) then return false end
+  count(r.source, 'running', #seqs)
+  log_run('ready', seqs[1], seqs[#seqs], #seqs)
+  log_run('running', seqs[1], seqs[#seqs], #seqs)
+  return true
+end
+
+local groups = unpacked(ARGV[3])
+local holders = add(groups, uuids_in(ARGV[4]), next_payloads(#ARGV - 4), #groups == 1 and hand_off or nil)
+commit()
 return holders

@@ -1,8 +1,9 @@
--- drop: schedules that are no more.
+-- delete_schedules: delete schedules by name.
 -- KEYS[1]: prefix. ARGV: now, names.
--- uses: prelude
+-- Returns: nothing.
+-- uses: schedules
 for i = 2, #ARGV do
-  call('HDEL', P .. 'schedules', ARGV[i])
-  call('HDEL', P .. 'schedule_rules', ARGV[i])
-  call('ZREM', P .. 'schedule_due', ARGV[i])
+  call('HDEL', SCHEDULES, ARGV[i])
+  call('HDEL', SCHEDULE_RULES, ARGV[i])
+  call('ZREM', SCHEDULE_DUE, ARGV[i])
 end

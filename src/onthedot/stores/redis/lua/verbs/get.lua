@@ -1,9 +1,9 @@
--- look: records as others see them, with the claims that hold them. Reads only.
+-- get: read records as others see them, with the claims that hold them.
 -- KEYS[1]: prefix. ARGV: now, "uuids" or "seqs", then these.
--- Returns: for each that is there: its place in the question, seq, task, past, state, session and start if it runs;
---   now; digest and text in turn of their policies.
--- uses: prelude write_buffer policies records
-local function place(r)
+-- Returns: for each that exists: its index in the request, seq, task, history, state, session and start if it runs;
+--   now; digest and text of their policies in turn.
+-- uses: records
+local function place_of(r)
   if call('ZSCORE', queue(r), member(r)) then return 'ready' end
   return r.lane and call('ZSCORE', PARKED .. r.lane, r.seq) and 'parked' or 'scheduled'
 end
@@ -14,17 +14,17 @@ if ARGV[2] == 'uuids' then
   seqs = read_fields(IDS, seqs)
   for i, seq in ipairs(seqs) do seqs[i] = seq or '' end
 end
-local asked, past, held = read_fields(TASK, seqs), read_fields(HISTORY, seqs), read_fields(LEASED, seqs)
+local tasks, histories, fences = read_fields(TASK, seqs), read_fields(HISTORY, seqs), read_fields(LEASED, seqs)
 for i, seq in ipairs(seqs) do
-  if asked[i] then
-    local r = to_record(seq, asked[i], past[i])
-    local claim = held[i] and not CHORE_REASONS[r.why] and unpacked(call('HGET', CLAIMS, held[i]))
-    local state = claim and 'running' or r.state or place(r)
-    found[#found + 1] = {i, seq, asked[i], past[i], state, claim and claim[1] or '', claim and claim[2] or 0}
+  if tasks[i] then
+    local r = to_record(seq, tasks[i], histories[i])
+    local claim = fences[i] and not CHORE_REASONS[r.reason] and unpacked(call('HGET', CLAIMS, fences[i]))
+    local state = claim and 'running' or r.state or place_of(r)
+    found[#found + 1] = {i, seq, tasks[i], histories[i], state, claim and claim[1] or '', claim and claim[2] or 0}
   end
 end
 local known = {}
-for digest, text in pairs(texts) do
+for digest, text in pairs(policy_texts) do
   known[#known + 1] = digest
   known[#known + 1] = text
 end

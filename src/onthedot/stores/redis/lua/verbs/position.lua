@@ -1,23 +1,26 @@
--- stand: what decides whether a waiting task may start, for the rules to be asked. Reads only.
--- KEYS[1]: prefix. ARGV: now, uuid, the most to count.
--- Returns: nothing if it does not wait; else seq, task, past, state, now, how many of its source run, how many are before
---   it, fields of limits and packed limits in turn, [running, admitted, pledged, tokens, at] of its source and of its lane;
---   digest and text of its policy.
--- uses: prelude write_buffer policies records
+-- position: read what decides whether a pending task may start; Python applies the rules.
+-- KEYS[1]: prefix. ARGV: now, uuid, the most tasks to count.
+-- Returns: nothing if the task is not pending; else seq, task, history, state, now, running tasks of its source, tasks before
+--   it, fields and packed limits in turn, [running, admitted, reserved, tokens, at] of its source and of its lane, digest and
+--   text of its policy.
+-- uses: records
 local seq, most = call('HGET', IDS, ARGV[2]), tonumber(ARGV[3])
-local asked = seq and call('HGET', TASK, seq)
-local r = asked and to_record(seq, asked, call('HGET', HISTORY, seq))
+local task = seq and call('HGET', TASK, seq)
+local r = task and to_record(seq, task, call('HGET', HISTORY, seq))
 if not r or r.state or call('HEXISTS', LEASED, seq) == 1 then return false end
 
-local function before(key, first) -- by (rank, seq): members of one rank are in the order of their numbers
-  local mark = call('ZSCORE', key, first)
-  if mark then return call('ZRANK', key, first) end
-  local place = text_of(rank(r))
-  local number, ties = call('ZCOUNT', key, '-inf', '(' .. place), call('ZRANGEBYSCORE', key, place, place, 'LIMIT', 0, most)
-  for i = 1, #ties do
-    if number_of(ties[i]) < number_of(seq) then number = number + 1 end
+local function before(key, own) -- by (rank, seq): members of one rank are in the order of their seqs
+  if call('ZSCORE', key, own) then return call('ZRANK', key, own) end
+  local score = text_of(rank(r))
+  local number = call('ZCOUNT', key, '-inf', '(' .. score)
+  for _, tie in ipairs(call('ZRANGEBYSCORE', key, score, score, 'LIMIT', 0, most)) do
+    if number_of(tie) < number_of(seq) then number = number + 1 end
   end
   return number
+end
+
+local function lane_of(name)
+  return name and call('HMGET', P .. 'lane:' .. name, 'running', 'admitted', 'reserved', 'tokens', 'at') or {}
 end
 
 local state = 'scheduled'
@@ -28,20 +31,18 @@ elseif r.lane and call('ZSCORE', PARKED .. r.lane, seq) then
 end
 local ahead = before(READY .. r.source, member(r)) + before(SUSPECT .. r.source, member(r))
 if state == 'parked' then ahead = ahead + before(PARKED .. r.lane, seq) end
-local limits = {}
-for _, name in ipairs({r.source, r.lane, r.lane and r.lane:match('^([^/]*)/') and r.lane:match('^([^/]*)/') .. '/*'}) do
-  for _, by in ipairs({'operator', 'code'}) do
-    local packed = name and call('HGET', P .. 'limits', name .. '|' .. by)
+local limits, head = {}, r.lane and r.lane:match('^([^/]*)/')
+for _, name in ipairs({r.source, r.lane, head and head .. '/*'}) do
+  for _, owner in ipairs({'operator', 'code'}) do
+    local packed = name and call('HGET', P .. 'limits', name .. '|' .. owner)
     if packed then
-      limits[#limits + 1] = name .. '|' .. by
+      limits[#limits + 1] = name .. '|' .. owner
       limits[#limits + 1] = packed
     end
   end
 end
-local function lane_of(name)
-  return name and call('HMGET', P .. 'lane:' .. name, 'running', 'admitted', 'reserved', 'tokens', 'at') or {}
-end
+local running = tonumber(call('HGET', TALLY, r.source .. ':running')) or 0
 return {
-  seq, asked, call('HGET', HISTORY, seq), state, text_of(now), tonumber(call('HGET', P .. 'tally', r.source .. ':running')) or 0,
-  math.min(ahead, most), limits, lane_of(r.source), lane_of(r.lane), r.digest, texts[r.digest],
+  seq, task, call('HGET', HISTORY, seq), state, text_of(now), running, math.min(ahead, most), limits, lane_of(r.source),
+  lane_of(r.lane), r.digest, policy_texts[r.digest],
 }

@@ -1,15 +1,16 @@
--- purge: ended records past their time, or the oldest ends beyond the most; results past theirs, keys, idle lanes.
--- KEYS[1]: prefix. ARGV: now, limit, most.
--- Returns: how many records it dropped, and 1 if it looked at as much as a call may and there may be more.
--- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps unique_keys finish retention change_log notify
+-- purge: delete ended tasks past their time, or the oldest beyond a number; results and unique keys past theirs, idle lanes.
+-- KEYS[1]: prefix. ARGV: now, limit, the most ended tasks to keep.
+-- Returns: the number of deleted tasks; 1 if the call reached its bound and there may be more, else 0.
+-- uses: retention
 local limit, most = tonumber(ARGV[2]), tonumber(ARGV[3])
-local dropped, looked = drop_retained('retention', limit, now, limit)
+local dropped, checked = drop_retained('retention', limit, now, limit)
 flush()
-local beyond = -most
-for _, state in ipairs({'succeeded', 'failed', 'cancelled'}) do beyond = beyond + ended_in(state) end
-if beyond > 0 and dropped < limit and looked < limit then
-  local more, seen = drop_retained('retention_ended', math.min(limit - dropped, beyond), '+inf', limit - looked)
-  dropped, looked = dropped + more, looked + seen
+local excess = -most
+for _, state in ipairs({'succeeded', 'failed', 'cancelled'}) do excess = excess + ended_in(state) end
+if excess > 0 and dropped < limit and checked < limit then
+  local more_dropped, more_checked = drop_retained('retention_ended', math.min(limit - dropped, excess), '+inf', limit - checked)
+  dropped = dropped + more_dropped
+  checked = checked + more_checked
 end
 drop_results(limit)
 for _, field in ipairs(call('ZRANGEBYSCORE', UNIQUE_KEY_UNTIL, '-inf', now, 'LIMIT', 0, limit)) do
@@ -18,7 +19,7 @@ for _, field in ipairs(call('ZRANGEBYSCORE', UNIQUE_KEY_UNTIL, '-inf', now, 'LIM
 end
 for _, name in ipairs(call('ZRANGEBYSCORE', IDLE_LANES, '-inf', now, 'LIMIT', 0, limit)) do
   call('ZREM', IDLE_LANES, name)
-  lane(name).changed = true -- saving it finds out whether it is still in use
+  lane(name).changed = true -- saving it deletes it, unless it is in use again
 end
-finish()
-return {dropped, looked >= limit and dropped < limit and 1 or 0}
+commit()
+return {dropped, checked >= limit and dropped < limit and 1 or 0}

@@ -1,25 +1,31 @@
--- put_schedules: schedules are declared (rev 0) or compared and set.
+-- put_schedules: declare schedules (rev 0) or compare and set them.
 -- KEYS[1]: prefix. ARGV: now, msgpack [[name, definition_digest, next_at, rev, paused, last_at, runs, incoming], …],
 --   then the rule of each.
 -- Returns: 1 or 0 for each.
--- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit schedules change_log notify
-local function put(new, rule)
-  local name, old = new[1], schedule(new[1])
-  if new[4] > 0 then
-    if not old or old[3] ~= new[4] then return 0 end
-    write_schedule(name, {new[2], new[3], new[4] + 1, new[5], new[6], new[7], new[8]}, rule)
+-- uses: schedules notify
+local function put_schedule(fields, rule)
+  local name, digest, next_at, rev, paused, last_at, runs, incoming = unpack(fields, 1, 8)
+  local new = {
+    definition_digest = digest, next_at = next_at, rev = rev + 1, paused = paused, last_at = last_at, runs = runs,
+    incoming = incoming,
+  }
+  local old = load_schedule(name)
+  if rev > 0 then
+    if not old or old.rev ~= rev then return 0 end
+    save_schedule(name, new, rule)
   elseif not old then
-    write_schedule(name, {new[2], new[3], 1, new[5], new[6], new[7], new[8]}, rule)
-  elseif new[2] == '' or new[2] ~= old[1] then
-    write_schedule(name, {new[2], new[3], old[3] + 1, old[4], old[5], old[6], old[7]}, rule)
+    save_schedule(name, new, rule)
+  elseif digest == '' or digest ~= old.definition_digest then
+    old.definition_digest, old.next_at, old.rev = digest, next_at, old.rev + 1
+    save_schedule(name, old, rule)
   end
   return 1
 end
 
 local answers = {}
-for i, new in ipairs(unpacked(ARGV[2])) do
-  answers[i] = put(new, ARGV[2 + i])
-  notified[''] = true -- of no source: workers check schedules again
+for i, fields in ipairs(unpacked(ARGV[2])) do
+  answers[i] = put_schedule(fields, ARGV[2 + i])
+  recheck = true
 end
-finish()
+commit()
 return answers

@@ -1,7 +1,7 @@
--- revive: failed or cancelled ones are due now; attempts kept, retries and crashes from 0.
+-- revive: make failed or cancelled tasks due now; attempts are kept, retries and crashes start from 0.
 -- KEYS[1]: prefix. ARGV: now, uuids.
--- Returns: the uuids of those that live now.
--- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps unique_keys change_log notify
+-- Returns: the uuids of the tasks that are live now.
+-- uses: unique_keys
 local function revive(r)
   if r.unique then
     local holder = key_holder(r.source, r.unique)
@@ -10,10 +10,10 @@ local function revive(r)
   end
   count(r.source, r.state, -1)
   r.earlier = r.earlier + 1 + r.retries + r.crashes
-  r.why, r.retries, r.crashes, r.cancel, r.due = 'due', 0, 0, false, at
+  r.reason, r.retries, r.crashes, r.cancel_requested, r.due = 'due', 0, 0, false, at
   r.state, r.ended, r.keep_until, r.result_until, r.result, r.error = nil, nil, nil, nil, nil, nil
   save(r)
-  enter(r, r.lane and 'scheduled' or 'ready')
+  enter(r, next_place(r))
   return true
 end
 
@@ -23,5 +23,5 @@ for i = 2, #ARGV do
   local r = seq and load(seq)
   if r and r.state ~= 'succeeded' and (not r.ended or revive(r)) then live[#live + 1] = r.uuid end
 end
-finish()
+commit()
 return live

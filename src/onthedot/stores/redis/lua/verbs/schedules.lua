@@ -1,5 +1,5 @@
--- schedules: all of them.
+-- schedules: read all schedules.
 -- KEYS[1]: prefix. ARGV: now.
 -- Returns: name and packed schedule in turn; name and rule in turn.
--- uses: prelude
-return {call('HGETALL', P .. 'schedules'), call('HGETALL', P .. 'schedule_rules')}
+-- uses: schedules
+return {call('HGETALL', SCHEDULES), call('HGETALL', SCHEDULE_RULES)}

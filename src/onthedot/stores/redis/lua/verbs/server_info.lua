@@ -1,5 +1,5 @@
--- server: its clock, and what it says of itself and of its memory. Reads only.
--- KEYS[1]: prefix, so that a cluster asks the right node. ARGV: now.
+-- server_info: read the server's clock, version and memory.
+-- KEYS[1]: prefix, which selects the node of a cluster. ARGV: now.
 -- Returns: now, INFO server, INFO memory.
 -- uses: prelude
 return {string.format('%.17g', now), call('INFO', 'server'), call('INFO', 'memory')}

@@ -1,4 +1,4 @@
--- sessions: the workers whose lease is not over, reaped or not.
+-- sessions: read the workers and the sessions whose lease is not over.
 -- KEYS[1]: prefix. ARGV: now.
 -- Returns: name and info of each worker in turn; the names of the sessions whose lease is not over.
 -- uses: prelude

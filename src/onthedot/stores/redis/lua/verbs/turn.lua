@@ -1,31 +1,45 @@
--- turn: settle, then (with an ask) reap dead sessions, refill lanes, promote alarms and claim: one step.
--- KEYS[1]: prefix. ARGV: now, session, outcomes, ask ("" or msgpack [number, pools, suspects, known]),
---   what it waits for ("" or ms as a double, and as in handing.lua), policies of what is added (msgpack {digest: text}), payloads.
--- outcomes: msgpack [[fence, session, number, state, keep, keep_result, after, counted, [at, after] of adds, same], …]: runs of
---   like ones. Payloads: in this order, their uuids in one, the result or error of each (one, if it is the same), and of what
---   it adds the uuids in one, head and body each.
--- Returns: verdicts (a letter each: o k, r epeat, l ost), alive, and with an ask of the living:
---   msgpack [fence, rest, woke, next_in, more, now], tasks and chores as [seqs in one, tasks, pasts if any], schedules as [name, packed, rule].
--- uses: prelude write_buffer policies records tallies limits lanes lanes_enter places_enter places_admit places_steps unique_keys force_hashtable insert insert_payloads finish sessions reap journal requeue settle_uniform settle
--- uses: due_work capacity claim_queues claim_pools strays change_log notify claim
+-- turn: settle; then, with a claim request, reap dead sessions, refill lanes, promote alarms and claim, in one step.
+-- KEYS[1]: prefix. ARGV: now, session, outcomes, claim request ("" or msgpack [number, pools, max_suspects]), offer ("" or ms as
+--   a double, and as in handoff.lua), policies of new tasks (msgpack {digest: text}), payloads.
+-- outcomes: msgpack [[fence, session, state, keep, keep_result, after, counted, number, same data, groups of new tasks (see
+--   insert.lua), number of new tasks], …]: runs of equal outcomes. Payloads of each: its uuids in one, the result or error of
+--   each task (one, if all have the same), and of its effects all uuids in one and the body of each new task.
+-- Returns: verdicts (one letter each: ok, repeat, lost), alive, and with a request of a live session: msgpack [fence, idle
+--   sources, woken, next_in, more, now], tasks and chores as [seqs in one, tasks, histories if any], schedules as [name,
+--   packed, rule].
+-- uses: settle payloads alarms reap claim
 local session, verdicts = ARGV[2], {}
-caller, payload, texts = session, 6, unpacked(ARGV[6])
-for _, o in ipairs(ARGV[3] ~= '' and unpacked(ARGV[3]) or {}) do
-  settle({
-    fence = o[1], session = o[2], uuids = uuids_in(next_payloads(1)[1]), state = o[4], keep = o[5], keep_result = o[6], after = o[7],
-    counted = o[8], data = o[10] and the_same(o[3]) or next_payloads(o[3]), adds = o[9] and next_tasks(o[9]),
-  }, verdicts)
+caller = session
+payload = 6
+policy_texts = unpacked(ARGV[6])
+
+local function next_outcomes(packed)
+  local fence, owner, state, keep, keep_result, after, counted_retry, number, same, groups, new = unpack(packed, 1, 11)
+  local o = {fence = fence, session = owner, state = state, keep = keep, keep_result = keep_result, after = after}
+  o.counted = counted_retry
+  o.uuids = uuids_in(next_payload())
+  if same then
+    local data = next_payload()
+    o.data = {}
+    for i = 1, number do o.data[i] = data end
+  else
+    o.data = next_payloads(number)
+  end
+  if groups then o.effects = {groups = groups, uuids = uuids_in(next_payload()), bodies = next_payloads(new)} end
+  return o
 end
+
+for _, packed in ipairs(ARGV[3] ~= '' and unpacked(ARGV[3]) or {}) do settle(next_outcomes(packed), verdicts) end
 verdicts = table.concat(verdicts)
 local answer
 if ARGV[4] ~= '' then
-  local more = reap_overdue()
+  local overdue = reap_overdue()
   if call('HEXISTS', WORKERS, session) == 1 then
-    local ask = unpacked(ARGV[4])
-    local refilled, promoted = refill_lanes(), promote()
-    answer = claim(session, {number = ask[1], pools = ask[2], suspects = ask[3], known = ask[4], waits = ARGV[5]},
-      more or refilled or promoted)
+    local number, pools, max_suspects = unpack(unpacked(ARGV[4]), 1, 3)
+    local refills, alarms_left = refill_lanes(), promote()
+    local request = {number = number, pools = pools, max_suspects = max_suspects, offer = ARGV[5]}
+    answer = claim(session, request, overdue or refills or alarms_left)
   end
 end
-finish()
+commit()
 return {verdicts, answer and 1 or call('HEXISTS', WORKERS, session), answer or false}

@@ -1,0 +1,45 @@
+-- Leases: one claim holds the tasks that one call took for one session, under one fence.
+-- uses: policies
+local claims = {}
+
+local function claim_of(fence) -- {session, time, seqs}
+  local claim = claims[fence]
+  if claim == nil then
+    local packed = call('HGET', CLAIMS, fence)
+    claim = packed and unpacked(packed)
+    claims[fence] = claim
+  end
+  return claim
+end
+
+local function drop_claim(fence, session)
+  call('HDEL', CLAIMS, fence)
+  call('HDEL', CLAIM_REMAINING, fence)
+  call('SREM', CLAIMS_OF .. session, fence)
+end
+
+local function release_leases(fence, session, seqs)
+  call_in_parts('HDEL', LEASED, seqs)
+  if call('HINCRBY', CLAIM_REMAINING, fence, -#seqs) <= 0 then drop_claim(fence, session) end
+end
+
+local function leased_under(fence) -- in the order of the claim
+  local claim, seqs = claim_of(fence), {}
+  if not claim then return seqs end
+  local all = seqs_in(claim[3])
+  for i, holder in ipairs(read_fields(LEASED, all)) do
+    if tonumber(holder) == fence then seqs[#seqs + 1] = all[i] end
+  end
+  return seqs
+end
+
+local function lease(fence, session, seqs)
+  local leased, text = {}, tostring(fence) -- formatted once
+  for i = 1, #seqs do
+    leased[2 * i - 1], leased[2 * i] = seqs[i], text
+  end
+  call_in_parts('HSET', LEASED, leased)
+  call('HSET', CLAIMS, fence, pack({session, at, table.concat(seqs)}))
+  if #seqs > 1 then call('HSET', CLAIM_REMAINING, fence, #seqs) end -- of a single one, any release leaves none
+  call('SADD', CLAIMS_OF .. session, fence)
+end

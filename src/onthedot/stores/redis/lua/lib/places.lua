@@ -1,0 +1,96 @@
+-- Places: where a task is that is not leased (scheduled, parked, ready, or a chore), and how it gets there and leaves.
+-- uses: lanes change_log notify
+local function bucket_of(time) return string.format('%d', math.floor(time / WIDTH)) end
+
+local function set_alarm(r, place)
+  local time = alarm_of(r, place)
+  if not time then return end
+  buffer(alarms, math.floor(time / WIDTH), text_of(time), r.seq)
+  if not first_alarm or time < first_alarm then first_alarm, first_alarm_source = time, r.source end
+end
+
+local function clear_alarm(r, place)
+  local time = alarm_of(r, place)
+  if not time then return end
+  local name = bucket_of(time)
+  local key = BUCKET .. name
+  if call('ZREM', key, r.seq) == 1 and call('EXISTS', key) == 0 then call('ZREM', ALARMS, name) end
+end
+
+-- The one decision where a record goes. capacity: whether its lane admits it now; nil: the call does not read lanes (add,
+-- revive), so a due task with a lane gets an alarm, and the next turn decides.
+local function next_place(r, capacity)
+  if r.cancel_requested or CHORE_REASONS[r.reason] then return 'chore' end
+  if r.due > now then return 'scheduled' end
+  if not r.lane or capacity then return 'ready' end
+  return capacity == nil and 'scheduled' or 'parked'
+end
+
+local function park(r)
+  buffer(orders, PARKED .. r.lane, rank(r), r.seq)
+  call('SADD', PARKED_LANES, r.lane)
+end
+
+function enter(r, place)
+  count(r.source, place, 1)
+  log_transition(place, r.seq)
+  if place == 'ready' then
+    local key = queue(r)
+    queue_sources[key], woken[r.source] = r.source, true
+    buffer(orders, key, text_of(rank(r)), member(r))
+    if r.lane then add_admitted(lane(r.lane), r, 1) end
+  elseif place == 'parked' then
+    park(r)
+  end
+  set_alarm(r, place)
+end
+
+local function find_place(r) -- nil: it is leased
+  flush()
+  if call('ZSCORE', queue(r), member(r)) then return 'ready' end
+  if r.lane and call('ZSCORE', PARKED .. r.lane, r.seq) then return 'parked' end
+  return call('ZSCORE', BUCKET .. bucket_of(r.due), r.seq) and 'scheduled' or nil
+end
+
+local function leave(r, place) -- not by a claim
+  flush()
+  count(r.source, place, -1)
+  clear_alarm(r, place)
+  if place == 'ready' then call('ZREM', queue(r), member(r)) end
+  if not r.lane or place == 'scheduled' then return end
+  if place == 'ready' then
+    add_admitted(lane(r.lane), r, -1)
+  else
+    call('ZREM', PARKED .. r.lane, r.seq)
+  end
+  admit(r.lane) -- its slot is free, or it was before tasks that need fewer tokens
+end
+
+local function arrive(r) -- a task that is due: parked tasks of its lane go first
+  local capacity = r.lane ~= nil
+  if r.lane then
+    flush()
+    capacity = call('EXISTS', PARKED .. r.lane) == 0 and has_capacity(lane(r.lane), cost(r))
+  end
+  local place = next_place(r, capacity)
+  enter(r, place)
+  if place == 'parked' then
+    admit(r.lane)
+    overtake(r)
+  end
+end
+
+local function end_as_chore(r, reason) -- it is counted where it was, until its lease holder settles it
+  r.reason = reason
+  save(r)
+  count(r.source, r.state, 1)
+  log_transition(r.state, r.seq)
+end
+
+local function queue_chore(r, reason) -- a lifted task stays until it is lifted again, unless it is to be cancelled
+  if reason == 'lifted' and r.cancel_requested then reason = 'cancel' end
+  end_as_chore(r, reason)
+  if reason == 'lifted' then return end
+  buffer(orders, CHORE, next_number('chores'), r.seq)
+  recheck = true
+end
