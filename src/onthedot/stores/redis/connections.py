@@ -1,4 +1,4 @@
-"""The connections of one event loop by which calls go."""
+"""The connections of one event loop that carry calls."""
 
 from __future__ import annotations
 
@@ -11,65 +11,68 @@ from onthedot.stores.redis.errors import is_answer
 
 
 class RedisConnections:
-    """One for all: a server answers one after the other anyway. Who waits for replicas has one for itself meanwhile."""
+    """One connection for all calls: a server answers one after the other anyway. Calls with WAIT have their own."""
 
     def __init__(self, connect: Callable[[], Coroutine[Any, Any, RedisConnection]], most: int) -> None:
         self._connect = connect
-        self._connection: RedisConnection | None = None
+        self.shared: RedisConnection | None = None
         self._opening: asyncio.Task[RedisConnection] | None = None
         self._idle: list[RedisConnection] = []
         self._closed = False
-        self._room: asyncio.Semaphore | None = asyncio.Semaphore(most - 1) if most > 1 else None
+        self._free: asyncio.Semaphore | None = asyncio.Semaphore(most - 1) if most > 1 else None
 
     @property
     def ready(self) -> bool:
-        """What is asked now goes out at once, and its line minds the time."""
-        return self._connection is not None and self._connection.ready
+        """A request is written at once, and the timer of the connection covers it."""
+        return self.shared is not None and self.shared.ready
 
     @property
     def has_pending(self) -> bool:
-        """Whether answers are to come on the shared connection."""
-        return self._connection is not None and self._connection.has_pending
+        """Replies are outstanding on the shared connection."""
+        return self.shared is not None and self.shared.has_pending
 
-    async def request(self, *words: Any, behind: bool = False) -> Any:
-        connection = self._connection
+    async def request(self, *command: Any, after_ping: bool = False) -> Any:
+        connection = self.shared
         if connection is None or not connection.ready:
-            connection = await self._shared()
-        answer = await (connection.request_after_ping(*words) if behind else connection.request(*words))
-        if isinstance(answer, Exception):
-            _judge(connection, answer)
-            raise answer
-        return answer
+            connection = await self._ready_connection()
+        if after_ping:
+            reply = await connection.request_after_ping(*command)
+        else:
+            reply = await connection.request(*command)
+        if isinstance(reply, Exception):
+            _drop_unless_answer(connection, reply)
+            raise reply
+        return reply
 
-    async def ask_alone(self, *commands: tuple[Any, ...]) -> list[Any]:
-        """In one round trip, by a line on which nobody else waits."""
-        if self._room is None:
-            return await _all(await self._shared(), commands)
-        async with self._room:
+    async def request_alone(self, *commands: tuple[Any, ...]) -> list[Any]:
+        """In one round trip, on a connection without other requests."""
+        if self._free is None:
+            return await _request_all(await self._ready_connection(), commands)
+        async with self._free:
             self._idle = [connection for connection in self._idle if connection.close_reason is None]
-            line = self._idle.pop() if self._idle else await self._connect()
+            connection = self._idle.pop() if self._idle else await self._connect()
             try:
-                return await _all(line, commands)
+                return await _request_all(connection, commands)
             finally:
-                self._put_back(line)
+                self._put_back(connection)
 
     def _put_back(self, connection: RedisConnection) -> None:
-        """Unless there are answers to come, which somebody has given up."""
+        """Unless replies to a cancelled call are outstanding."""
         if connection.has_pending or self._closed:
             connection.drop(ConnectionAbortedError("given up"))
         elif connection.close_reason is None:
             self._idle.append(connection)
 
-    async def _shared(self) -> RedisConnection:
-        connection = self._connection
+    async def _ready_connection(self) -> RedisConnection:
+        connection = self.shared
         if connection is None or connection.close_reason is not None:
             connection = await self._open()
         while not connection.ready and connection.close_reason is None:
-            await connection.room()
+            await connection.writable()
         return connection
 
     async def _open(self) -> RedisConnection:
-        """Once for all who want it, also if the first of them gives up."""
+        """Once for all callers, also if the first of them is cancelled."""
         if self._opening is None:
             self._opening = asyncio.create_task(self._connect())
             self._opening.add_done_callback(self._opened)
@@ -78,13 +81,14 @@ class RedisConnections:
     def _opened(self, opening: asyncio.Task[RedisConnection]) -> None:
         self._opening = None
         if not opening.cancelled() and opening.exception() is None:
-            self._connection = opening.result()
+            self.shared = opening.result()
 
     def drop_idle(self, reason: Exception) -> None:
-        connections, self._idle = self._idle, []
-        if self._connection is not None and not self._connection.has_pending:
-            connections.append(self._connection)
-        for connection in connections:
+        idle = self._idle
+        self._idle = []
+        if self.shared is not None and not self.shared.has_pending:
+            idle.append(self.shared)
+        for connection in idle:
             connection.drop(reason)
 
     async def close(self) -> None:
@@ -92,21 +96,22 @@ class RedisConnections:
         if self._opening is not None:
             self._opening.cancel()
             await asyncio.wait([self._opening])
-        connections, self._idle = self._idle, []
-        await asyncio.gather(
-            *(connection.close() for connection in (self._connection, *connections) if connection is not None)
-        )
+        connections = self._idle
+        self._idle = []
+        if self.shared is not None:
+            connections.append(self.shared)
+        await asyncio.gather(*(connection.close() for connection in connections))
 
 
-async def _all(connection: RedisConnection, commands: tuple[tuple[Any, ...], ...]) -> list[Any]:
+async def _request_all(connection: RedisConnection, commands: tuple[tuple[Any, ...], ...]) -> list[Any]:
     try:
-        return await connection.ask_all(*commands)
+        return await connection.request_all(*commands)
     except Exception as error:
-        _judge(connection, error)
+        _drop_unless_answer(connection, error)
         raise
 
 
-def _judge(connection: RedisConnection, error: Exception) -> None:
-    """Of a server that is no master any more nothing else is wanted."""
+def _drop_unless_answer(connection: RedisConnection, error: Exception) -> None:
+    """A server that is not the master any more gets no further calls."""
     if not is_answer(error):
         connection.drop(error)

@@ -1,4 +1,4 @@
-"""What Redis complains about, in words that say what to do."""
+"""Errors of Redis as StoreErrors, with advice."""
 
 from __future__ import annotations
 
@@ -8,45 +8,45 @@ from onthedot.stores.tls_advice import TlsAdvice, tls_advice
 _DOUBTS = "is it running, is the address right, and is TLS on both sides or on neither?"
 _WAYS = TlsAdvice("?tls_ca=/path/to/ca.pem", "?tls_cert=…&tls_key=…", "?tls_insecure=1")
 
-_CLUSTER = "RedisClusterException"  # no node answers, or none has our slot; for the driver, no RedisError
+_CLUSTER = "RedisClusterException"  # no node answers, or none has our slot; it is no RedisError
 
 _RIGHTS = (
     "this user needs the keys ~onthedot:*, the channels &onthedot:* and our commands: "
     "`onthedot schema print --role USER` prints them"
 )
 _LOGIN = "user or password is wrong, or missing: redis://user:password@host"
-_ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the driver, word of the server
+_ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the driver, text of the server
     ("OutOfMemoryError", "OOM ", StoreFull, "its memory is full, nothing was stored: raise maxmemory"),
-    ("", "BUSY ", StoreBusy, "a script of somebody else runs there and does not end"),
+    ("", "BUSY ", StoreBusy, "another script runs there and does not end"),
     ("MaxClientsError", "max number of clients", StoreBusy, "it has too many clients: raise maxclients"),
     ("BusyLoadingError", "LOADING ", StoreUnavailable, "it is still loading its data"),
     ("MasterDownError", "MASTERDOWN", StoreUnavailable, "it is a replica that has lost its master"),
     ("ReadOnlyError", "READONLY", StoreUnavailable, "it is a replica: name the master, or use redis+sentinel://"),
-    ("MasterNotFoundError", "No master found", StoreUnavailable, f"no sentinel says where it is; {_DOUBTS}"),
+    ("MasterNotFoundError", "No master found", StoreUnavailable, f"no sentinel knows the master; {_DOUBTS}"),
     ("ClusterDownError", "CLUSTERDOWN", StoreUnavailable, "the cluster is down"),
     ("TryAgainError", "TRYAGAIN", StoreUnavailable, "the cluster is moving our slot"),
     ("", "MISCONF", StoreUnavailable, "it cannot save to its disk and takes no writes"),
     ("", "NOREPLICAS", StoreUnavailable, "too few replicas answer it"),
     ("AuthenticationError", "WRONGPASS", StoreRefused, _LOGIN),
     ("", "NOAUTH", StoreRefused, _LOGIN),
-    ("", "AUTH <password> called", StoreRefused, _LOGIN),  # and there is none
+    ("", "AUTH <password> called", StoreRefused, _LOGIN),  # without a password there
     ("NoPermissionError", "NOPERM", StoreRefused, _RIGHTS),
     ("", "WRONGTYPE", StoreRefused, "a key of ours holds something else: does another program write below onthedot:?"),
 )  # fmt: skip
 
 
 class ServerError(Exception):
-    """An answer that is an error; its first word says which."""
+    """An error reply; its first word is the kind."""
 
 
 def explained(error: Exception, where: str) -> Exception:
-    """As a StoreError; what is not the driver's stays as it is."""
-    text = str(error).rstrip(".") or type(error).__name__  # ours goes on behind it
+    """As a StoreError; other errors stay as they are."""
+    text = str(error).rstrip(".") or type(error).__name__  # the advice follows
     if advice := tls_advice(text, _WAYS):
         return StoreRefused(f"{where}: {text}; {advice}")
-    for kind, word, ours, advice in _ADVICE:
-        if word in text or (kind and _is(error, kind)):
-            return ours(f"{where}: {text.partition(' : ')[0]}; {advice}")  # behind it, all about the driver's objects
+    for kind, pattern, ours, advice in _ADVICE:
+        if pattern in text or (kind and _is(error, kind)):
+            return ours(f"{where}: {text.partition(' : ')[0]}; {advice}")  # the rest describes objects of the driver
     if is_answer(error):
         return StoreRefused(f"{where}: {text}")
     if isinstance(error, OSError | TimeoutError) or _is(error, "RedisError", "HiredisError", _CLUSTER):
@@ -61,7 +61,14 @@ def _is(error: BaseException, *names: str) -> bool:
     )
 
 
-_ELSEWHERE = ("READONLY", "MASTERDOWN", "LOADING ", "TRYAGAIN", "CLUSTERDOWN", "max number of clients")  # or later
+_OTHER_SERVER = (
+    "READONLY",
+    "MASTERDOWN",
+    "LOADING ",
+    "TRYAGAIN",
+    "CLUSTERDOWN",
+    "max number of clients",
+)  # or the same server, later
 _PASSING = (
     "ConnectionError", "TimeoutError", "ReadOnlyError", "MasterDownError",
     "TryAgainError", "ClusterDownError", _CLUSTER,
@@ -69,14 +76,14 @@ _PASSING = (
 
 
 def is_answer(error: BaseException) -> bool:
-    """The server has said no, and the connection is fine; unless it is no master any more."""
+    """A refusal over a good connection, by a server that is still the master."""
     if isinstance(error, ServerError):
-        return not _elsewhere(error)
+        return not _needs_other_server(error)
     return _is(error, "ResponseError") and not _is(error, "ConnectionError", "ReadOnlyError", "MasterDownError")
 
 
-def _elsewhere(error: BaseException) -> bool:
-    return any(word in str(error) for word in _ELSEWHERE)
+def _needs_other_server(error: BaseException) -> bool:
+    return any(text in str(error) for text in _OTHER_SERVER)
 
 
 def is_unknown_script(error: BaseException) -> bool:
@@ -84,11 +91,11 @@ def is_unknown_script(error: BaseException) -> bool:
 
 
 def may_pass(error: Exception) -> bool:
-    """Worth another try: every call can be repeated."""
+    """A repeat may succeed; every call can be repeated."""
     if tls_advice(str(error), _WAYS):
         return False
     if isinstance(error, ServerError):
-        return _elsewhere(error)
+        return _needs_other_server(error)
     return (isinstance(error, OSError | TimeoutError) or _is(error, *_PASSING)) and not _is(
         error, "AuthenticationError"
     )

@@ -1,9 +1,9 @@
-"""How a waiting task stands: what a script has read at one moment, judged by the rules that all stores share."""
+"""The position of a pending task: a script reads its limits and lane, and the shared rules decide."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
+from typing import NamedTuple
 
 from onthedot.stores.contract import Limit, Position
 from onthedot.stores.redis.record_format import decode, remember_policy, to_record
@@ -11,21 +11,41 @@ from onthedot.stores.rules.limits import LimitTable, TokenBucket
 from onthedot.stores.rules.position import blockers
 
 
-def to_standing(answer: Sequence[Any]) -> Position:
-    seq, asked, history, state, now, running, ahead, limits, source, lane, digest, text = answer
-    remember_policy(digest, text)
-    record = to_record(seq, asked, history, state.decode(), float(now))
-    rules = LimitTable()
-    for field, packed in zip(limits[::2], limits[1::2], strict=True):
-        rules.put(to_limit(field, packed))
-    if (bucket := _bucket(source)) is not None:
-        rules.set_source_bucket(record.source, bucket)
+class PositionAnswer(NamedTuple):
+    """The answer of `lua/verbs/position.lua`."""
+
+    seq: bytes
+    task: bytes
+    history: bytes | None
+    state: bytes
+    now: bytes
+    running: int
+    ahead: int
+    limits: Sequence[bytes]  # field and packed limit in turn
+    source: Sequence[bytes | None]  # of a lane: running, admitted, reserved, tokens, at
+    lane: Sequence[bytes | None]
+    digest: bytes
+    policy: bytes
+
+
+def to_position(answer: PositionAnswer) -> Position:
+    now = float(answer.now)
+    remember_policy(answer.digest, answer.policy)
+    record = to_record(answer.seq, answer.task, answer.history, answer.state.decode(), now)
+    limits = LimitTable()
+    for field, packed in zip(answer.limits[::2], answer.limits[1::2], strict=True):
+        limits.put(to_limit(field, packed))
+    bucket = _bucket(answer.source)
+    if bucket is not None:
+        limits.set_source_bucket(record.source, bucket)
     if record.lane is not None:
-        there = rules.lane(record.lane)
-        counts = [float(each or 0) for each in lane[:3]] or [0.0, 0.0, 0.0]
-        there.running, there.admitted, there.reserved = int(counts[0]), int(counts[1]), counts[2]
-        there.bucket = _bucket(lane)
-    return Position(blockers(rules, record, running, float(now)), ahead)
+        running, admitted, reserved, *_ = answer.lane
+        lane = limits.lane(record.lane)
+        lane.running = int(running or 0)
+        lane.admitted = int(admitted or 0)
+        lane.reserved = float(reserved or 0)
+        lane.bucket = _bucket(answer.lane)
+    return Position(blockers(limits, record, answer.running, now), answer.ahead)
 
 
 def to_limit(field: bytes, packed: bytes) -> Limit:
@@ -46,10 +66,11 @@ def pack_limit(limit: Limit) -> tuple[object, ...]:
     )  # fmt: skip
 
 
-def _bucket(fields: Sequence[bytes | None]) -> TokenBucket | None:
-    """tokens and at stand last; a lane that is not there, or has no rate, has none."""
-    if not fields or not fields[3] or not fields[4]:
+def _bucket(lane: Sequence[bytes | None]) -> TokenBucket | None:
+    """None for a lane that does not exist, or has no rate."""
+    tokens, filled_at = lane[3:]
+    if not tokens or not filled_at:
         return None
-    bucket = TokenBucket(Limit(""), float(fields[4]))
-    bucket.tokens = float(fields[3])
+    bucket = TokenBucket(Limit(""), float(filled_at))
+    bucket.tokens = float(tokens)
     return bucket

@@ -1,4 +1,4 @@
-"""The Redis store: every verb is one script, and one round trip."""
+"""The Redis store: every verb is one script and one round trip."""
 
 from __future__ import annotations
 
@@ -51,14 +51,14 @@ from onthedot.stores.redis.record_format import (
     to_schedule,
 )
 from onthedot.stores.redis.subscription import RedisSubscription
-from onthedot.stores.redis.url import place_of
+from onthedot.stores.redis.url import RedisAddress, parse_url
 from onthedot.stores.redis.uuid_format import pack_uuid, to_uuid
 
 T = TypeVar("T")
 
 _VERDICTS: dict[int, Verdict] = {ord("o"): "ok", ord("r"): "repeat", ord("l"): "lost"}
 _OFFER = Struct(">dQ")
-_PURGE = 1000  # records a script drops
+_PURGE = 1000  # tasks per script
 
 
 class RedisStore(RedisReads):
@@ -67,18 +67,18 @@ class RedisStore(RedisReads):
     max_handoff_sources = 100
 
     def __init__(self, url: str, clock: Clock | None = None, name: str = "onthedot") -> None:
-        self._place = place_of(url)
-        self.traits: StoreTraits = StoreTraits(shared=True, cancel_safe=True, lease_ms=self._place.lease)
+        self._address: RedisAddress = parse_url(url)
+        self.traits: StoreTraits = StoreTraits(shared=True, cancel_safe=True, lease_ms=self._address.lease)
         self.prefix: str = f"onthedot:{{{name}}}:"
         self._clock = None if clock is None or clock.is_system else clock  # None: the server's
         self._clients: dict[asyncio.AbstractEventLoop, tuple[RedisClient, int]] = {}
         register_fork_hooks(self, store=True)
 
-    # -- open and shut: once for every loop that uses it
+    # -- open and close: once per event loop
 
     async def open(self) -> None:
         loop = asyncio.get_running_loop()
-        client, users = self._clients.get(loop) or (RedisClient(self._place), 0)
+        client, users = self._clients.get(loop) or (RedisClient(self._address), 0)
         self._clients[loop] = (client, users + 1)
         if users:
             return
@@ -103,30 +103,31 @@ class RedisStore(RedisReads):
 
     @property
     def _client(self) -> RedisClient:
-        there = self._clients.get(asyncio.get_running_loop())
-        if there is None:
-            raise closed(self._place)
-        return there[0]
+        found = self._clients.get(asyncio.get_running_loop())
+        if found is None:
+            raise closed(self._address)
+        client, _ = found
+        return client
 
     async def _call(self, verb: str, *args: Any) -> Any:
         now = "" if self._clock is None else repr(self._clock.now())
         return await self._client.call(verb, self.prefix, now, *args)
 
-    async def _do(self, command: str, key: str, *args: Any) -> Any:
-        return await self._client.do(command, self.prefix + key, *args)
+    async def _command(self, command: str, key: str, *args: Any) -> Any:
+        return await self._client.command(command, self.prefix + key, *args)
 
     async def _with_policies(self, read: Callable[[], T]) -> T:
-        """Policies of other processes are asked for when they are first met."""
+        """Policies of other processes are read when a record needs them."""
         while True:
             try:
                 return read()
             except UnknownPolicy as unknown:
                 digest = str(unknown.args[0]).encode()
-                text = await self._do("HGET", "policies", digest)
+                text = await self._command("HGET", "policies", digest)
                 if text is None:
                     raise StoreUnavailable(
-                        f"{self._place.shown}: what was taken has gone meanwhile, with the lease or with the server's "
-                        "data; the same call again does no harm"
+                        f"{self._address.shown}: the claimed tasks are gone, with the lease or with the server's data; "
+                        "the same call again does no harm"
                     ) from None
                 remember_policy(digest, text)
 
@@ -179,10 +180,10 @@ class RedisStore(RedisReads):
     # -- sessions
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
-        answer = await self._call("heartbeat", session, info, lease)
-        if not answer[0]:
+        alive, *rest = await self._call("heartbeat", session, info, lease)
+        if not alive:
             return HeartbeatResult(alive=False)
-        runs = answer[1]
+        (runs,) = rest
         pairs = zip(runs[::2], runs[1::2], strict=True)
         return HeartbeatResult(True, [Lease(to_uuid(uuid), fence, session) for uuid, fence in pairs])
 
@@ -191,7 +192,7 @@ class RedisStore(RedisReads):
             pass  # its tasks are requeued one batch per call
 
     def hints(self, session: str) -> Hints:
-        return RedisHintStream(session, self._subscribe, self._with_policies, self._place.shown)
+        return RedisHintStream(session, self._subscribe, self._with_policies, self._address.shown)
 
     async def _subscribe(self, session: str) -> RedisSubscription:
         return await self._client.listen(self.prefix, f"{self.prefix}hints", f"{self.prefix}to:{session}")
@@ -223,12 +224,12 @@ class RedisStore(RedisReads):
             await self._call("delete_schedules", *schedules)
 
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
-        gone, dropped = 0, 0
+        purged = 0
         while True:
-            dropped, more = cast("list[int]", await self._call("purge", min(limit - gone, _PURGE), most))
-            gone += dropped
-            if gone >= limit or not (more or dropped == _PURGE):
-                return gone
+            dropped, more = cast("list[int]", await self._call("purge", min(limit - purged, _PURGE), most))
+            purged += dropped
+            if purged >= limit or not (more or dropped == _PURGE):
+                return purged
 
     def after_fork(self) -> None:
         """The connections stay the parent's."""

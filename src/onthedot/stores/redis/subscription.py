@@ -1,72 +1,79 @@
-"""A connection that has subscribed: what it hears is kept until somebody takes it."""
+"""A connection with a subscription: messages are kept until they are read."""
 
 from __future__ import annotations
 
 import asyncio
 from collections import deque
-from typing import Any
+from typing import Any, NamedTuple
 
 from onthedot.stores.redis.connection import RedisConnection
 
-_QUIET = 15.0  # seconds after which a silent connection is asked whether it lives; a worker hears its own beats
+_QUIET = 15.0  # seconds without a message before a PING; a worker gets its own heartbeats
 _ANSWER = 5.0
 
 
+class Message(NamedTuple):
+    channel: bytes
+    data: bytes
+
+
 class RedisSubscription(RedisConnection):
+    """A subscription notices a half-open connection by a PING after a quiet time."""
+
     def __init__(self, patience: float) -> None:
         super().__init__(patience)
-        self._heard: deque[tuple[bytes, bytes]] = deque()
-        self._told: asyncio.Future[None] | None = None
-        self._last = 0.0  # when anything was heard
-        self._quiet: asyncio.TimerHandle | None = None
+        self._messages: deque[Message] = deque()
+        self._arrival: asyncio.Future[None] | None = None
+        self._last = 0.0  # time of the last data
+        self._quiet_timer: asyncio.TimerHandle | None = None
 
     async def subscribe(self, *channels: str) -> None:
-        """The server confirms each; or says no once, and then the other answers never come."""
+        """The server confirms each channel, or refuses once; then the other replies never come."""
         data = self._pack(("SUBSCRIBE", *channels))
-        answers = [self._expect() for _ in channels]
+        pending = [self._expect() for _ in channels]
         self._write(data)
-        for answer in answers:
-            said = await answer
-            if isinstance(said, Exception):
-                raise said
+        for future in pending:
+            reply = await future
+            if isinstance(reply, Exception):
+                raise reply
         self._last = self._loop.time()
-        self._quiet = self._loop.call_later(_QUIET, self._listen)
+        self._quiet_timer = self._loop.call_later(_QUIET, self._check_alive)
 
-    async def message(self) -> tuple[bytes, bytes]:
-        """Channel and data of the next. Raises why there are no more."""
-        while not self._heard:
+    async def message(self) -> Message:
+        """The next message. Raises the reason when the connection is closed."""
+        while not self._messages:
             if self.close_reason is not None:
                 raise self.close_reason
-            self._told = self._loop.create_future()
-            await self._told
-        return self._heard.popleft()
+            self._arrival = self._loop.create_future()
+            await self._arrival
+        return self._messages.popleft()
 
-    def on_push(self, answer: Any) -> None:
-        if isinstance(answer, Exception):
-            super().on_push(answer)
+    def on_push(self, message: Any) -> None:
+        if isinstance(message, Exception):
+            super().on_push(message)
             return
         self._last = self._loop.time()
-        if answer[0] == b"message":
-            self._heard.append((answer[1], answer[2]))
-            self._tell()
+        kind, *fields = message
+        if kind == b"message":
+            self._messages.append(Message(*fields))
+            self._wake()
 
-    def _listen(self, asked: float | None = None) -> None:
-        """A half-open connection is silent for ever: it is asked now and then."""
+    def _check_alive(self, pinged: float | None = None) -> None:
         now = self._loop.time()
-        if asked is not None and self._last < asked:
+        if pinged is not None and self._last < pinged:
             self.drop(TimeoutError("hints do not come any more; listening anew"))
         elif self._last + _QUIET > now:
-            self._quiet = self._loop.call_at(self._last + _QUIET, self._listen)
+            self._quiet_timer = self._loop.call_at(self._last + _QUIET, self._check_alive)
         else:
             self._write(self._pack(("PING",)))
-            self._quiet = self._loop.call_later(_ANSWER, self._listen, now)
+            self._quiet_timer = self._loop.call_later(_ANSWER, self._check_alive, now)
 
     def _end(self, reason: Exception) -> None:
         super()._end(reason)
-        if self._quiet is not None:
-            self._quiet.cancel()
-        self._tell()
+        if self._quiet_timer is not None:
+            self._quiet_timer.cancel()
+        self._wake()
 
-    def _tell(self) -> None:
-        if self._told is not None and not self._told.done():
-            self._told.set_result(None)
+    def _wake(self) -> None:
+        if self._arrival is not None and not self._arrival.done():
+            self._arrival.set_result(None)

@@ -1,4 +1,4 @@
-"""TLS as the URL wants it: verified, unless somebody says otherwise."""
+"""TLS by the options of the URL: verified, unless they turn it off."""
 
 from __future__ import annotations
 
@@ -9,11 +9,11 @@ from typing import Any
 from onthedot.errors import StoreRefused
 from onthedot.stores.redis.url import RedisAddress
 
-_FILES = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "tls_key"}  # redis-py's names, and ours
+_FILES = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "tls_key"}  # redis-py's name → ours
 
 
 def settings(address: RedisAddress) -> dict[str, Any]:
-    """For redis-py, by all its versions: older ones do not look at the host's name by themselves."""
+    """For redis-py. Older versions check the host name only if they are told to."""
     if not address.tls:
         return {}
     files = {theirs: address.options[name] for theirs, name in _FILES.items() if name in address.options}
@@ -25,18 +25,19 @@ def check(address: RedisAddress) -> None:
     for name in _FILES.values():
         file = address.options.get(name)
         if file is not None and not Path(file).is_file():
-            raise StoreRefused(f"{address.shown}: {name} names {file}, which is no file")
+            raise StoreRefused(f"{address.shown}: {name} names {file}, which does not exist")
 
 
 def context(address: RedisAddress) -> ssl.SSLContext | None:
-    """For connections of ours. The authorities of the system count beside `tls_ca`, as they do for redis-py."""
+    """For our own connections. `tls_ca` adds to the authorities of the system, as with redis-py."""
     if not address.tls:
         return None
-    made = ssl.create_default_context()
+    context = ssl.create_default_context()
     if not address.verified:
-        made.check_hostname, made.verify_mode = False, ssl.CERT_NONE
+        context.check_hostname = False
+        context.verify_mode = ssl.CERT_NONE
     if "tls_ca" in address.options:
-        made.load_verify_locations(address.options["tls_ca"])
+        context.load_verify_locations(address.options["tls_ca"])
     if "tls_cert" in address.options or "tls_key" in address.options:
-        made.load_cert_chain(address.options.get("tls_cert", ""), address.options.get("tls_key"))
-    return made
+        context.load_cert_chain(address.options.get("tls_cert", ""), address.options.get("tls_key"))
+    return context

@@ -1,4 +1,4 @@
-"""What a server says with TLS before it hangs up."""
+"""Reads the TLS alert of a server that closes the connection."""
 
 from __future__ import annotations
 
@@ -10,10 +10,10 @@ from onthedot.stores.redis.url import RedisAddress
 
 
 async def read_alert(address: RedisAddress, patience: float) -> ssl.SSLError | None:
-    """Listens without a word.
+    """Connect and send nothing.
 
-    A server that wants a certificate of ours says so behind the handshake, and closes; if it has not read then what we
-    have sent, its system resets the connection, and what it said is lost.
+    A server that requires a client certificate sends its alert after the handshake and closes. If it has unread data
+    then, its system resets the connection, and the alert is lost.
     """
     host, port = address.hosts[0]
     try:

@@ -10,7 +10,8 @@ from onthedot.errors import StoreRefused
 _TLS = ("tls_ca", "tls_cert", "tls_key", "tls_insecure")
 _OPTIONS = ("lease", "max_connections", "wait", "tls", *_TLS, "sentinel_username", "sentinel_password")
 _ALIASES = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "tls_key"}  # redis-py's names
-_YES, _NO = ("1", "true"), ("0", "false")
+_YES = ("1", "true")
+_NO = ("0", "false")
 _FORMS = {
     "redis": "redis://host:6379/0",
     "rediss": "rediss://host:6379/0",
@@ -20,7 +21,7 @@ _FORMS = {
 
 
 class RedisAddress(NamedTuple):
-    """Where it is. `shown` has no password in it."""
+    """The parsed URL. `shown` is the URL without the password."""
 
     kind: str
     hosts: list[tuple[str, int]]
@@ -33,17 +34,17 @@ class RedisAddress(NamedTuple):
 
     @property
     def lease(self) -> int:
-        """ms that a worker lives without a beat."""
+        """ms that a session lives without a heartbeat."""
         return round(float(self.options.get("lease", "30")) * 1000)
 
     @property
     def connections(self) -> int:
-        """The most that an event loop has; who needs one more waits."""
+        """The most connections of an event loop; a call beyond them waits."""
         return int(self.options.get("max_connections", "16"))
 
     @property
     def wait(self) -> int:
-        """Replicas that must have what was added, before it counts as added."""
+        """The number of replicas that must confirm an add."""
         return int(self.options.get("wait", "0"))
 
     @property
@@ -52,11 +53,11 @@ class RedisAddress(NamedTuple):
 
     @property
     def verified(self) -> bool:
-        """The server's certificate, and that it is for this host: unless somebody says otherwise."""
+        """The server's certificate and host name are checked."""
         return self.options.get("tls_insecure") not in _YES
 
 
-def place_of(url: str) -> RedisAddress:
+def parse_url(url: str) -> RedisAddress:
     kind = url.partition("://")[0]
     parts = urlsplit(url)
     login, _, hosts = parts.netloc.rpartition("@")
@@ -84,7 +85,7 @@ def place_of(url: str) -> RedisAddress:
 
 def _check(address: RedisAddress) -> None:
     if address.lease < 1 or address.connections < 1:
-        raise ValueError("lease and max_connections must be more than nothing")
+        raise ValueError("lease and max_connections must be greater than 0")
     if address.wait < 0 or (address.wait and address.kind == "redis+cluster"):
         raise ValueError("wait is a number of replicas of one master, not of a cluster")
     for name in ("tls", "tls_insecure"):
@@ -95,7 +96,7 @@ def _check(address: RedisAddress) -> None:
 
 
 def _host(text: str, port: int) -> tuple[str, int]:
-    if text.startswith("["):  # an address of IPv6
+    if text.startswith("["):  # IPv6
         name, _, rest = text[1:].partition("]")
         return name, int(rest.removeprefix(":") or port)
     name, _, number = text.partition(":")

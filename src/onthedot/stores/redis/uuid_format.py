@@ -1,14 +1,14 @@
-"""How uuids are kept: a byte that says how long the text is, and the text; or a zero and sixteen bytes.
+"""How uuids are stored: one byte for the length of the text, and the text; or a zero byte and sixteen bytes.
 
-Most are of the usual form, lower-case with dashes: as bytes they take half. The scripts take either as it is; where one
-ends is seen from its first byte.
+Most are in the usual form, lower-case with dashes; as bytes they take half the space. The first byte shows the end, so
+scripts need not know the form.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
-_USUAL = 17  # bytes
+_USUAL_LENGTH = 17
 
 
 def pack_uuid(uuid: str) -> bytes:
@@ -16,7 +16,7 @@ def pack_uuid(uuid: str) -> bytes:
 
 
 def pack_uuids(uuids: Sequence[str]) -> bytes:
-    """One behind the other. If all are of the usual form, in one stroke: every task passes here, coming and going."""
+    """Concatenated. Uuids in the usual form are converted at once: every task passes here twice."""
     number = len(uuids)
     text = "00" + "00".join(uuids)
     dashed = text[10::38] == text[15::38] == text[20::38] == text[25::38] == "-" * number
@@ -26,13 +26,13 @@ def pack_uuids(uuids: Sequence[str]) -> bytes:
             raw = bytes.fromhex(digits)
         except ValueError:
             raw = b""
-        if len(raw) == _USUAL * number and raw.hex() == digits:  # capitals and spaces are understood, too, and would go
+        if len(raw) == _USUAL_LENGTH * number and raw.hex() == digits:  # fromhex also accepts capitals and spaces
             return raw
     return b"".join(map(pack_uuid if number > 1 else _packed_text, uuids))
 
 
 def _packed_text(uuid: str) -> bytes:
-    text = uuid.encode()[:255]  # none has more than 200: what is longer is looked for in vain
+    text = uuid.encode()[:255]  # valid ones have at most 200: a longer one is not found
     return len(text).to_bytes(1, "big") + text
 
 
@@ -41,7 +41,7 @@ def to_uuid(packed: bytes) -> str:
 
 
 def to_uuids(packed: bytes) -> Iterator[str]:
-    """Of one behind the other."""
+    """Of concatenated ones."""
     start = 0
     while start < len(packed):
         uuid, start = uuid_at(packed, start)
@@ -49,11 +49,11 @@ def to_uuids(packed: bytes) -> Iterator[str]:
 
 
 def uuid_at(packed: bytes, start: int) -> tuple[str, int]:
-    """And where it ends."""
+    """The uuid, and where it ends."""
     length = packed[start]
     if length:
         end = start + 1 + length
         return packed[start + 1 : end].decode(), end
-    end = start + _USUAL
+    end = start + _USUAL_LENGTH
     fours = packed[start + 1 : end].hex("-", 2)  # with three dashes too many
     return f"{fours[:4]}{fours[5:29]}{fours[30:34]}{fours[35:]}", end

@@ -122,7 +122,7 @@ async def test_another_app_is_not_its_own(limited: str) -> None:
 def test_the_command_line_is_told_whose_tasks(limited: str) -> None:
     """It cannot look: whoever may list keys sees those of all programs."""
     run = CliRunner()
-    assert "say which by -n" in run.invoke(main, ["task", "list", "--store", limited]).output
+    assert "name one by -n" in run.invoke(main, ["task", "list", "--store", limited]).output
     assert run.invoke(main, ["task", "list", "--store", limited, "-n", "shop"]).exit_code == 0
 
 

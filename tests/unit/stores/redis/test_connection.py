@@ -19,7 +19,7 @@ from onthedot.stores.redis import RedisStore, client, subscription
 from onthedot.stores.redis.client import RedisClient
 from onthedot.stores.redis.connection import RedisConnection
 from onthedot.stores.redis.errors import may_pass
-from onthedot.stores.redis.url import place_of
+from onthedot.stores.redis.url import parse_url
 from tests.support.services import valkey
 from tests.support.waits import SOON, until
 
@@ -30,7 +30,7 @@ Talk = Callable[[asyncio.StreamReader, asyncio.StreamWriter], Awaitable[None]]
 
 @asynccontextmanager
 async def to(url: str) -> AsyncIterator[Any]:
-    made = RedisClient(place_of(url))
+    made = RedisClient(parse_url(url))
     try:
         yield made
     finally:
@@ -67,9 +67,9 @@ def stopped(server: valkey.Server) -> Any:
 async def test_who_gives_up_leaves_its_answer_to_nobody(server: valkey.Server) -> None:
     chance = random.Random(1)
     async with to(server.url) as here:
-        assert await here.do("ECHO", "first") == b"first"
+        assert await here.command("ECHO", "first") == b"first"
         for _ in range(20):
-            asked = {number: asyncio.create_task(here.do("ECHO", str(number))) for number in range(100)}
+            asked = {number: asyncio.create_task(here.command("ECHO", str(number))) for number in range(100)}
             for _ in range(chance.randrange(4)):
                 await asyncio.sleep(0)
             for number in chance.sample(range(100), 50):
@@ -97,9 +97,9 @@ def test_behind_a_ping_whom_a_call_tells_something_hears_it_first(server: valkey
 
 async def test_an_answer_behind_a_ping_is_its_own(server: valkey.Server) -> None:
     async with to(server.url) as here:
-        await here.do("PING")
+        await here.command("PING")
         found = await asyncio.gather(
-            *(here._connections.request("ECHO", str(n), behind=bool(n % 3)) for n in range(100))
+            *(here.connections.request("ECHO", str(n), after_ping=bool(n % 3)) for n in range(100))
         )
         assert found == [str(number).encode() for number in range(100)]
 
@@ -107,8 +107,8 @@ async def test_an_answer_behind_a_ping_is_its_own(server: valkey.Server) -> None
 async def test_what_cannot_be_said_takes_no_answer(server: valkey.Server) -> None:
     async with to(server.url) as here:
         with pytest.raises(TypeError):
-            await here.do("ECHO", object())
-        assert await here.do("ECHO", "next") == b"next"
+            await here.command("ECHO", object())
+        assert await here.command("ECHO", "next") == b"next"
 
 
 async def test_a_loop_that_was_held_up_reads_before_it_judges() -> None:
@@ -125,19 +125,19 @@ async def test_a_loop_that_was_held_up_reads_before_it_judges() -> None:
 
 async def test_who_closes_waits_a_moment_for_answers(server: valkey.Server) -> None:
     async with to(server.url) as here:
-        await here.do("PING")
-        asked = [asyncio.create_task(here.do("ECHO", str(number))) for number in range(3)]
-        await until(lambda: here._connections._connection.has_pending)
+        await here.command("PING")
+        asked = [asyncio.create_task(here.command("ECHO", str(number))) for number in range(3)]
+        await until(lambda: here.connections.shared.has_pending)
     assert await asyncio.gather(*asked) == [b"0", b"1", b"2"]
     with pytest.raises(StoreUnavailable, match="not open"):
-        await here.do("PING")
+        await here.command("PING")
     await until(lambda: valkey.connections(server.url) == [])
 
 
 async def test_many_who_come_at_once_come_by_one_connection(server: valkey.Server) -> None:
     """Also when the first of them, who has begun to connect, gives up."""
     async with to(server.url) as here:
-        first, *rest = (asyncio.create_task(here.do("ECHO", str(number))) for number in range(40))
+        first, *rest = (asyncio.create_task(here.command("ECHO", str(number))) for number in range(40))
         await asyncio.sleep(0)
         first.cancel()
         assert await asyncio.gather(*rest) == [str(number).encode() for number in range(1, 40)]
@@ -157,11 +157,11 @@ async def test_an_answer_that_is_cut_in_the_middle_is_asked_for_again() -> None:
         await reader.read()
 
     async with somebody(half, whole) as url, to(url) as here:
-        assert await asyncio.gather(here.do("ECHO", "one"), here.do("ECHO", "two")) == [b"one", b"two"]
+        assert await asyncio.gather(here.command("ECHO", "one"), here.command("ECHO", "two")) == [b"one", b"two"]
 
 
 async def test_all_who_wait_are_told_what_may_pass(server: valkey.Server) -> None:
-    host, port = place_of(server.url).hosts[0]
+    host, port = parse_url(server.url).hosts[0]
     _, line = await asyncio.get_running_loop().create_connection(lambda: RedisConnection(60), host, port)
     waiting = [line.request("BLPOP", "nothing", 0) for _ in range(3)]
     await until(lambda: "cmd=blpop" in server.text("CLIENT", "LIST"))
@@ -179,14 +179,14 @@ async def test_an_answer_that_does_not_come_puts_all_in_doubt(
     monkeypatch.setattr(client, "PATIENCE", 1.0)
     async with to(server.url) as here:
         heard = await here.listen("x", "onthedot:{x}:hints")
-        await here.do("PING")
+        await here.command("PING")
         with stopped(server):
             with pytest.raises(StoreUnavailable, match=r"no answer within 1 s"):
-                await here.do("PING")
+                await here.command("PING")
             with pytest.raises(ConnectionError, match="another connection went silent"):
                 await heard.message()
         monkeypatch.setattr(client, "PATIENCE", SOON)
-        assert await here.do("PING") == b"PONG"
+        assert await here.command("PING") == b"PONG"
 
 
 async def test_who_does_not_read_is_not_written_to(server: valkey.Server, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -194,18 +194,18 @@ async def test_who_does_not_read_is_not_written_to(server: valkey.Server, monkey
     monkeypatch.setattr(client, "PATIENCE", SOON)
     big, number = "x" * 200_000, 100
     async with to(server.url) as here:
-        await here.do("PING")
-        line = here._connections._connection
+        await here.command("PING")
+        line = here.connections.shared
         with stopped(server):
-            asked = [asyncio.create_task(here.do("ECHO", f"{each}{big}")) for each in range(number)]
+            asked = [asyncio.create_task(here.command("ECHO", f"{each}{big}")) for each in range(number)]
             await until(lambda: not line.ready)
             for _ in range(10):
                 await asyncio.sleep(0)
-            assert len(line._asked) < number
-            assert line._transport.get_write_buffer_size() < 3 * len(big)
+            assert line.pending_count < number
+            assert line.unsent_bytes < 3 * len(big)
         answers = await asyncio.gather(*asked)
         assert [answer.removesuffix(big.encode()) for answer in answers] == [b"%d" % each for each in range(number)]
-        assert here._connections._connection is line
+        assert here.connections.shared is line
 
 
 @pytest.mark.parametrize(
@@ -222,8 +222,8 @@ async def test_who_is_not_let_in_is_told_why(server: valkey.Server, login: str, 
     with pytest.raises(StoreRefused, match=says):
         await RedisStore(server.url.replace("//", f"//{login}")).open()
     async with to(server.url.replace("//", "//:secret@") + "/3") as here:
-        assert b"db=3" in await here.do("CLIENT", "INFO")
-        await here.do("CONFIG", "SET", "requirepass", "")
+        assert b"db=3" in await here.command("CLIENT", "INFO")
+        await here.command("CONFIG", "SET", "requirepass", "")
     with pytest.raises(StoreRefused, match=r"without any password.*user or password is wrong"):
         await RedisStore(server.url.replace("//", "//:secret@")).open()
 
@@ -231,19 +231,19 @@ async def test_who_is_not_let_in_is_told_why(server: valkey.Server, login: str, 
 async def test_one_too_many(server: valkey.Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PATIENCE", 1.0)
     async with to(server.url) as here:
-        await here.do("CONFIG", "SET", "maxclients", "1")
+        await here.command("CONFIG", "SET", "maxclients", "1")
         with pytest.raises(StoreBusy, match="raise maxclients"):
             await RedisStore(server.url).open()
-        await here.do("CONFIG", "SET", "maxclients", "100")
+        await here.command("CONFIG", "SET", "maxclients", "100")
 
 
 async def test_a_master_that_became_a_replica_is_left(server: valkey.Server) -> None:
     """And asked for anew: it may be another by then, or a master again."""
     async with to(server.url) as here:
-        await here.do("SET", "onthedot:x", "1")
-        before = here._connections._connection
+        await here.command("SET", "onthedot:x", "1")
+        before = here.connections.shared
         server.ask("REPLICAOF", "127.0.0.1", "1")
-        writing = asyncio.create_task(here.do("SET", "onthedot:x", "2"))
+        writing = asyncio.create_task(here.command("SET", "onthedot:x", "2"))
         await until(lambda: before.close_reason is not None)
         server.ask("REPLICAOF", "NO", "ONE")
         assert await writing == b"OK"

@@ -13,7 +13,7 @@ from onthedot import App
 from onthedot.errors import StoreRefused, StoreUnavailable
 from onthedot.stores.redis import RedisStore, client
 from onthedot.stores.redis.tls_probe import read_alert
-from onthedot.stores.redis.url import place_of
+from onthedot.stores.redis.url import parse_url
 from tests.support.services import debian, valkey
 from tests.support.services.certificates import Certificates, Kind
 from tests.support.services.topologies import cluster
@@ -91,7 +91,7 @@ async def test_sentinels_are_asked_over_tls_too(secured: Secured, monkeypatch: p
         assert ports_of_stores(secured.server) == {secured.port}
         await store.close()
         monkeypatch.setattr(client, "PATIENCE", 0.5)
-        with pytest.raises(StoreUnavailable, match=r"no sentinel says where.*TLS on both sides") as told:
+        with pytest.raises(StoreUnavailable, match=r"no sentinel knows the master.*TLS on both sides") as told:
             await open_and_shut(hosts)  # the driver does not say why it cannot talk to them
         assert len(str(told.value)) < 300
     finally:
@@ -151,13 +151,13 @@ async def test_a_certificate_of_ours(secured: Secured) -> None:
     try:
         with pytest.raises(StoreRefused, match="wants a certificate of ours"):
             await open_and_shut(secured.url())
-        alert = await read_alert(place_of(secured.url()), SOON)  # however late it is read
+        alert = await read_alert(parse_url(secured.url()), SOON)  # however late it is read
         assert "CERTIFICATE_REQUIRED" in str(alert)
         chain, key = secured.certificates.server()
         await open_and_shut(secured.url(options=f"tls_ca&tls_cert={chain}&tls_key={key}"))
     finally:
         secured.server.ask("CONFIG", "SET", "tls-auth-clients", "no")
-    assert await read_alert(place_of(secured.url()), 0.1) is None, "a server that only listens, too"
+    assert await read_alert(parse_url(secured.url()), 0.1) is None, "a server that only listens, too"
 
 
 async def test_tls_on_one_side_only_is_told(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -172,7 +172,7 @@ async def test_tls_on_one_side_only_is_told(secured: Secured, monkeypatch: pytes
         ("redis://a?tls_ca=ca.pem", "tls_ca without TLS: write rediss://"),
         ("redis+cluster://a?tls_insecure=1", "tls=1"),
         ("rediss://a?tls_insecure=perhaps", "neither 1 nor 0"),
-        ("rediss://a?tls_ca=/nowhere/ca.pem", "tls_ca names /nowhere/ca.pem, which is no file"),
+        ("rediss://a?tls_ca=/nowhere/ca.pem", "tls_ca names /nowhere/ca.pem, which does not exist"),
     ],
 )
 async def test_options_that_make_no_sense(url: str, says: str, tmp_path: Path) -> None:

@@ -9,7 +9,7 @@ import pytest
 from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreRefused
 from onthedot.stores import connect
-from onthedot.stores.redis.url import place_of
+from onthedot.stores.redis.url import parse_url
 
 
 @pytest.mark.parametrize(
@@ -24,19 +24,19 @@ from onthedot.stores.redis.url import place_of
     ],
 )
 def test_where_it_is(url: str, hosts: list[tuple[str, int]], db: int) -> None:
-    place = place_of(url)
+    place = parse_url(url)
     assert (place.hosts, place.db) == (hosts, db)
 
 
 def test_a_login_is_not_shown() -> None:
-    place = place_of("redis://me:s%40cret@example/1?lease=2.5")
+    place = parse_url("redis://me:s%40cret@example/1?lease=2.5")
     assert (place.username, place.password, place.lease) == ("me", "s@cret", 2500)
     assert "cret" not in place.shown
 
 
 def test_the_service_of_a_sentinel() -> None:
-    assert place_of("redis+sentinel://a/main").service == "main"
-    assert place_of("redis+sentinel://a").service == "mymaster"
+    assert parse_url("redis+sentinel://a/main").service == "main"
+    assert parse_url("redis+sentinel://a").service == "mymaster"
 
 
 @pytest.mark.parametrize(
@@ -48,7 +48,7 @@ def test_the_service_of_a_sentinel() -> None:
 )  # fmt: skip
 def test_what_is_no_such_url(url: str) -> None:
     with pytest.raises(StoreRefused, match=r"looks like|unknown option"):
-        place_of(url)
+        parse_url(url)
 
 
 @pytest.mark.parametrize(

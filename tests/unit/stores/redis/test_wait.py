@@ -17,7 +17,7 @@ from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import ClaimRequest, NewTask, SlotPool
 from onthedot.stores.redis import client
 from onthedot.stores.redis.acl import rights_text
-from onthedot.stores.redis.url import place_of
+from onthedot.stores.redis.url import parse_url
 from tests.support.services import valkey, versions
 from tests.support.services.programs import Missing, give_up
 from tests.support.waits import wait_until
@@ -123,7 +123,7 @@ async def test_only_adding_waits(pair: Pair) -> None:
             turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"a": 1})]))
             assert turn.claim is not None
             assert len(turn.claim.tasks) == 1
-            assert time.monotonic() - began < client._CONFIRM
+            assert time.monotonic() - began < client.REPLICA_TIMEOUT
 
 
 async def test_scripts_that_were_forgotten_are_sent_again(pair: Pair) -> None:
@@ -143,4 +143,4 @@ async def test_a_user_with_few_rights_may_wait(pair: Pair) -> None:
 @pytest.mark.parametrize("url", ["redis://a?wait=-1", "redis://a?wait=x", "redis+cluster://a?wait=1"])
 def test_what_is_no_number_of_replicas(url: str) -> None:
     with pytest.raises(StoreRefused, match="looks like"):
-        place_of(url)
+        parse_url(url)

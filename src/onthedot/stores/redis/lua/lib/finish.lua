@@ -22,6 +22,19 @@ local function result_until(o, result) -- if the result is kept for a time of it
   return o.keep_result and result and #result > 0 and at + math.min(o.keep, o.keep_result) or nil
 end
 
+local function ended_history(r, o, started, keep_result_until) -- without the result
+  local shared = r.fresh and not r.error -- the same for all tasks of the group that end at their first attempt
+  local packed = shared and o.histories[keep_result_until or 0]
+  if packed then return packed end
+  local result = r.result
+  r.state, r.settled_fence, r.session = o.state, o.fence, o.session
+  r.started, r.ended, r.keep_until, r.result_until = started, at, at + o.keep, keep_result_until
+  packed = history_of(r, not r.fresh and r.due or nil)
+  packed = packed:sub(1, #packed - #(result or ''))
+  if shared then o.histories[keep_result_until or 0] = packed end
+  return packed
+end
+
 local function finish(r, o, started) -- o: the group of outcomes, see settle.lua; r.result and r.error are set
   free_key(r)
   if r.policy.r then append(ended, r.policy.r, r.uuid) end
@@ -32,12 +45,9 @@ local function finish(r, o, started) -- o: the group of outcomes, see settle.lua
   count(r.source, o.state, 1)
   log_transition(o.state, r.seq)
   append(retained, at + o.keep, r.seq)
-  r.result_until = result_until(o, r.result)
-  if r.result_until and o.keep_result < o.keep then append(results, r.result_until, r.seq) end
-  r.state = o.state
-  r.settled_fence, r.session = o.fence, o.session
-  r.started, r.ended, r.keep_until = started, at, at + o.keep
-  buffer(sets, HISTORY, r.seq, history_of(r, not r.fresh and r.due or nil))
+  local keep_result_until = result_until(o, r.result)
+  if keep_result_until and o.keep_result < o.keep then append(results, keep_result_until, r.seq) end
+  buffer(sets, HISTORY, r.seq, ended_history(r, o, started, keep_result_until) .. (r.result or ''))
 end
 
 local function retain(key, keep_until, seqs) -- one entry per call and time, not per task

@@ -1,6 +1,6 @@
 -- Insert new tasks. The tasks of a group share source, policy, lane and time, and differ by uuid and body; a task with a
 -- unique key is a group of its own. A group is [number of tasks, digest, at, after, lane, unique key].
--- uses: places
+-- uses: next_place notify
 local take_key -- unique_keys.lua defines it
 
 local function to_new_record(group) -- without seq; for all tasks of the group
@@ -34,26 +34,32 @@ local function number_tasks(digest, number) -- the first of consecutive seqs
   return first
 end
 
-local function enter_all(r, place, seqs) -- as places.enter, for consecutive seqs
-  local number = #seqs
-  count(r.source, place, number)
-  log_run(place, seqs[1], seqs[number], number)
+local function queue_all(r, seqs) -- notifies, if no task of the source was ready
+  local key, score = queue(r), text_of(rank(r))
+  local suffix, order = (r.lane or r.policy.x) and 'x' or '', {}
+  for i = 1, #seqs do
+    order[2 * i - 1], order[2 * i] = score, seqs[i] .. suffix
+  end
+  buffer_list(orders, key, order)
+  woken[r.source] = true
+  if call('EXISTS', key) == 0 then notified[r.source] = true end
+end
+
+local function set_all_alarms(r, time, seqs)
+  local text, list = text_of(time), {}
+  for i = 1, #seqs do
+    list[2 * i - 1], list[2 * i] = text, seqs[i]
+  end
+  buffer_list(alarms, math.floor(time / WIDTH), list)
+  if not first_alarm or time < first_alarm then first_alarm, first_alarm_source = time, r.source end
+end
+
+local function enter_all(r, place, seqs) -- as `enter` in places.lua, for consecutive seqs
+  count(r.source, place, #seqs)
+  log_run(place, seqs[1], seqs[#seqs], #seqs)
+  if place == 'ready' then queue_all(r, seqs) end
   local time = alarm_of(r, place)
-  local key = place == 'ready' and queue(r)
-  local score, suffix = key and text_of(rank(r)), (r.lane or r.policy.x) and 'x' or ''
-  local alarm, order, alarms_of = time and text_of(time), {}, {}
-  for i = 1, number do
-    if key then order[2 * i - 1], order[2 * i] = score, seqs[i] .. suffix end
-    if time then alarms_of[2 * i - 1], alarms_of[2 * i] = alarm, seqs[i] end
-  end
-  if key then
-    queue_sources[key], woken[r.source] = r.source, true
-    buffer_list(orders, key, order)
-  end
-  if time then
-    buffer_list(alarms, math.floor(time / WIDTH), alarms_of)
-    if not first_alarm or time < first_alarm then first_alarm, first_alarm_source = time, r.source end
-  end
+  if time then set_all_alarms(r, time, seqs) end
 end
 
 -- uuids, bodies: of the whole call, from `start` on those of the group. known: uuid → true. hand_off: see verbs/add.lua.

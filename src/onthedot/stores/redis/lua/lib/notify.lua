@@ -22,7 +22,6 @@ local function commit()
   for i = 1, #closing do closing[i]() end
   write_tallies()
   write_transitions()
-  write_sequences()
   local sources = keys_of(notified)
   if recheck or #sources > 0 then
     call('DEL', IDLE_WORKERS) -- notified workers claim anew, by rank

@@ -1,5 +1,5 @@
 -- Places: where a task is that is not leased (scheduled, parked, ready, or a chore), and how it gets there and leaves.
--- uses: lanes change_log notify
+-- uses: next_place lanes change_log notify
 local function bucket_of(time) return string.format('%d', math.floor(time / WIDTH)) end
 
 local function set_alarm(r, place)
@@ -15,15 +15,6 @@ local function clear_alarm(r, place)
   local name = bucket_of(time)
   local key = BUCKET .. name
   if call('ZREM', key, r.seq) == 1 and call('EXISTS', key) == 0 then call('ZREM', ALARMS, name) end
-end
-
--- The one decision where a record goes. capacity: whether its lane admits it now; nil: the call does not read lanes (add,
--- revive), so a due task with a lane gets an alarm, and the next turn decides.
-local function next_place(r, capacity)
-  if r.cancel_requested or CHORE_REASONS[r.reason] then return 'chore' end
-  if r.due > now then return 'scheduled' end
-  if not r.lane or capacity then return 'ready' end
-  return capacity == nil and 'scheduled' or 'parked'
 end
 
 local function park(r)

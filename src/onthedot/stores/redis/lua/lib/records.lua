@@ -1,96 +1,14 @@
--- Records: `task` is the request, written once; `history` is what has happened since, if anything has.
--- task: due i8, added I6, length of head I2, head = msgpack [digest, lane, unique], uuid (see uuid_format.py), body.
--- history: length of head I2, length of error I4, head (see history_of), error, result.
+-- Records: a task and its history as one table. See record_format.lua for how both are stored.
 -- uses: policies
 local CHORE_REASONS = {cancel = true, expired = true, crashed = true, lifted = true} -- the task is in no queue
 local NO_HISTORY = {reason = 'due', retries = 0, crashes = 0, earlier = 0, settled_fence = 0, hops = 0, fresh = true}
 NO_HISTORY.__index = NO_HISTORY -- defaults by metatable: small tables are cheap to create
-local heads = {} -- packed → unpacked: most tasks of a call have the same
-local queue_keys = {[READY] = {}, [SUSPECT] = {}}
-
-local function to_request(seq, task) -- without its times: enough for a task that ends at its first attempt
-  local body = 17 + struct.unpack('>I2', task, 15)
-  local packed = task:sub(17, body - 1)
-  local head = heads[packed]
-  if not head then
-    head = unpacked(packed)
-    heads[packed] = head
-  end
-  local digest = head[1]
-  local policy = policies[digest] or policy_of(digest)
-  local r = {seq = seq, uuid = uuid_at(task, body), source = policy.s, digest = digest, policy = policy}
-  if head[2] then r.lane = head[2] end
-  if head[3] then r.unique = head[3] end
-  return setmetatable(r, NO_HISTORY)
-end
-
-local function to_record(seq, task, history)
-  local r = to_request(seq, task)
-  r.due, r.added = struct.unpack('>i8I6', task)
-  if not history then return r end
-  local head_length, error_length = struct.unpack('>I2I4', history)
-  local _, head = cmsgpack.unpack_one(history, 6)
-  local state, due, reason, retries, crashes, earlier, cancel_requested, settled_fence, session, started, ended,
-    keep_until, result_until, stored, hops = unpack(head, 1, 15)
-  r.fresh = false
-  r.state = state
-  r.due = due or r.due
-  r.reason, r.retries, r.crashes, r.earlier, r.hops = reason, retries, crashes, earlier, hops
-  r.cancel_requested = cancel_requested
-  r.settled_fence = settled_fence
-  r.session = session
-  r.started = started
-  r.ended = ended
-  r.keep_until = keep_until
-  r.result_until = result_until
-  if stored >= 2 then r.error = history:sub(7 + head_length, 6 + head_length + error_length) end
-  if stored % 2 == 1 then r.result = history:sub(7 + head_length + error_length) end
-  return r
-end
-
-local function history_of(r, due) -- due: nil if it has not changed
-  local error, stored = r.error or '', (r.result and 1 or 0) + (r.error and 2 or 0)
-  local head = '\159' .. pack( -- a msgpack array of fifteen; a table with nil would become a map
-    r.state, due, r.reason, r.retries, r.crashes, r.earlier, r.cancel_requested or false, r.settled_fence, r.session,
-    r.started, r.ended, r.keep_until, r.result_until, stored, r.hops)
-  return struct.pack('>I2I4', #head, #error) .. head .. error .. (r.result or '')
-end
-
-local function save(r) buffer(sets, HISTORY, r.seq, history_of(r, r.due)) end
-
-local function load(seq)
-  flush()
-  local task = call('HGET', TASK, seq)
-  return task and to_record(seq, task, call('HGET', HISTORY, seq))
-end
 
 local function rank(r) return r.due - (r.policy.b or 0) end
 local function cost(r) return r.policy.c or 1 end
 local function is_suspect(r) return r.crashes + 1 >= (r.policy.m or 3) end
-local function queue(r)
-  local kind = is_suspect(r) and SUSPECT or READY
-  local key = queue_keys[kind][r.source]
-  if not key then
-    key = kind .. r.source
-    queue_keys[kind][r.source] = key
-  end
-  return key
-end
+local function queue(r) return (is_suspect(r) and SUSPECT or READY) .. r.source end
 local function member(r) return (r.lane or r.policy.x) and r.seq .. 'x' or r.seq end -- x: the claim checks lane or alarm
 local function expiry(r) return r.policy.x and not r.started and r.due + r.policy.x or nil end
 local function alarm_of(r, place) return place == 'scheduled' and r.due or expiry(r) end
 local function due_in(after) return after > 0 and math.ceil(now + after) or at end
-
-local function after_requeue(r, fence, session, counted) -- the history after an outcome that is no end
-  r.reason = 'due'
-  r.retries = r.retries + (counted and 1 or 0)
-  r.settled_fence = fence
-  r.session = session
-  r.state = nil -- a lifted task has stored its place here
-end
-
-local function after_crash(r, started, counted)
-  r.crashes = r.crashes + (counted and 1 or 0)
-  r.reason = r.crashes >= (r.policy.m or 3) and not r.cancel_requested and 'crashed' or 'crash'
-  r.started = started
-end

@@ -1,7 +1,6 @@
--- Sums of a call, written once at its end: tasks per source and state, records per block and policy, sequences.
+-- Sums of a call, written once at its end: tasks per source and state, records per block and policy. And sequences.
 -- uses: policies
-local SEQUENCE_NAMES = {'seq', 'transitions', 'fence', 'batch', 'chores', 'dead_sessions'}
-local counts, blocks, sequences, grown = {}, {}, nil, {}
+local counts, blocks = {}, {}
 local closing = {} -- further writes at the end of the call
 
 local function count(source, state, by)
@@ -27,17 +26,7 @@ local function append(lists, key, value)
   list[#list + 1] = value
 end
 
-local function next_number(name, by)
-  if not sequences then
-    sequences = {}
-    for i, number in ipairs(call('HMGET', SEQUENCES, unpack(SEQUENCE_NAMES))) do
-      sequences[SEQUENCE_NAMES[i]] = tonumber(number) or 0
-    end
-  end
-  local number = sequences[name] + (by or 1)
-  sequences[name], grown[name] = number, number
-  return number
-end
+local function next_number(name, by) return call('HINCRBY', SEQUENCES, name, by or 1) end
 
 local function count_records(digest, first, last, by) -- by: 1 or -1
   for block = math.floor(first / 1000), math.floor(last / 1000) do
@@ -63,13 +52,4 @@ local function write_tallies()
   for source, states in pairs(counts) do add_up(TALLY, states, source .. ':') end
   add_up(SEQ_BLOCKS, blocks)
   add_up(P .. 'policy_uses', policy_uses)
-end
-
-local function write_sequences()
-  local last = {}
-  for name, number in pairs(grown) do
-    last[#last + 1] = name
-    last[#last + 1] = number
-  end
-  call_in_parts('HSET', SEQUENCES, last)
 end

@@ -1,5 +1,5 @@
 -- Unique keys, and a new task that replaces a pending one.
--- uses: insert
+-- uses: insert places
 local UNIQUE_KEYS, UNIQUE_KEY_UNTIL = P .. 'unique_keys', P .. 'unique_key_until'
 
 local function key_holder(source, unique)

@@ -2,9 +2,14 @@
 -- KEYS[1]: prefix. ARGV: now, policies (msgpack {digest: text}), groups (msgpack, see insert.lua), all uuids in one, then the
 --   body of each task.
 -- Returns: for each task "" if it is new, else the uuid of the existing one.
--- uses: unique_keys payloads
+-- uses: insert
+local groups, bodies, keyed = unpacked(ARGV[3]), {}, false
 policy_texts = unpacked(ARGV[2])
-payload = 4
+for i = 5, #ARGV do bodies[i - 4] = ARGV[i] end
+for _, group in ipairs(groups) do keyed = keyed or group[6] end
+if keyed then
+  -- here: unique_keys
+end
 
 local function hand_off(r, place, seqs, tasks) -- plain tasks, if their source has no ready task
   local plain = place == 'ready' and not r.unique and not r.policy.x and not is_suspect(r)
@@ -18,7 +23,6 @@ local function hand_off(r, place, seqs, tasks) -- plain tasks, if their source h
   return true
 end
 
-local groups = unpacked(ARGV[3])
-local holders = add(groups, uuids_in(ARGV[4]), next_payloads(#ARGV - 4), #groups == 1 and hand_off or nil)
+local holders = add(groups, uuids_in(ARGV[4]), bodies, #groups == 1 and hand_off or nil)
 commit()
 return holders

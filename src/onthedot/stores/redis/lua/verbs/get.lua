@@ -2,7 +2,7 @@
 -- KEYS[1]: prefix. ARGV: now, "uuids" or "seqs", then these.
 -- Returns: for each that exists: its index in the request, seq, task, history, state, session and start if it runs;
 --   now; digest and text of their policies in turn.
--- uses: records
+-- uses: record_format
 local function place_of(r)
   if call('ZSCORE', queue(r), member(r)) then return 'ready' end
   return r.lane and call('ZSCORE', PARKED .. r.lane, r.seq) and 'parked' or 'scheduled'

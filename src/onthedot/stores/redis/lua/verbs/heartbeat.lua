@@ -1,7 +1,7 @@
 -- heartbeat: renew a session for another lease; the first heartbeat opens it.
 -- KEYS[1]: prefix. ARGV: now, session, info, lease.
 -- Returns: alive, uuid and fence in turn of its runs that are to be cancelled.
--- uses: records sessions
+-- uses: record_format sessions
 local session, lease_ms, cancel_requests = ARGV[2], tonumber(ARGV[4]), {}
 if call('ZSCORE', DEAD_SESSIONS, session) then return {0} end
 call('ZREM', SESSION_LEASES, session) -- first: after a deletion a full server allows the other writes

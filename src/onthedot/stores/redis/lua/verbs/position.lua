@@ -3,7 +3,7 @@
 -- Returns: nothing if the task is not pending; else seq, task, history, state, now, running tasks of its source, tasks before
 --   it, fields and packed limits in turn, [running, admitted, reserved, tokens, at] of its source and of its lane, digest and
 --   text of its policy.
--- uses: records
+-- uses: record_format
 local seq, most = call('HGET', IDS, ARGV[2]), tonumber(ARGV[3])
 local task = seq and call('HGET', TASK, seq)
 local r = task and to_record(seq, task, call('HGET', HISTORY, seq))
@@ -20,7 +20,7 @@ local function before(key, own) -- by (rank, seq): members of one rank are in th
 end
 
 local function lane_of(name)
-  return name and call('HMGET', P .. 'lane:' .. name, 'running', 'admitted', 'reserved', 'tokens', 'at') or {}
+  return name and call('HMGET', P .. 'lane:' .. name, 'running', 'admitted', 'reserved', 'tokens', 'at') or {false, false, false, false, false}
 end
 
 local state = 'scheduled'

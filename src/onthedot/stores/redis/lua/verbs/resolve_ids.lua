@@ -1,7 +1,7 @@
 -- resolve_ids: read uuid and source of tasks by seq, for readers of the change feed.
 -- KEYS[1]: prefix. ARGV: now, seqs.
 -- Returns: uuid and source in turn, "" for tasks that are deleted.
--- uses: records
+-- uses: record_format
 local seqs, names = {}, {}
 for i = 2, #ARGV do seqs[#seqs + 1] = ARGV[i] end
 for i, task in ipairs(read_fields(TASK, seqs)) do
