@@ -24,9 +24,9 @@ class WorkerProcesses:
         self._program = program
         self.environment = environment(store, run_log)
         self.log = run_log.with_suffix(".log")
-        self.workers: list[subprocess.Popen[bytes]] = [self._start() for _ in range(size)]
+        self.workers: list[subprocess.Popen[bytes]] = [self.start() for _ in range(size)]
 
-    def _start(self) -> subprocess.Popen[bytes]:
+    def start(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
             return subprocess.Popen(
                 [sys.executable, "-m", self._program], env=self.environment, cwd=ROOT, stdout=log, stderr=log
@@ -41,7 +41,7 @@ class WorkerProcesses:
         return worker.pid, died
 
     def replace(self, index: int) -> None:
-        self.workers[index] = self._start()
+        self.workers[index] = self.start()
 
     def replace_dead(self) -> int:
         """Replaces workers that have died by themselves; returns their number."""

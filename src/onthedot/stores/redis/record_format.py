@@ -39,7 +39,7 @@ _HISTORY = Struct(">HI")  # lengths of head and error
 _HEAD_LENGTH = Struct(">H")
 _number = int.from_bytes  # looked up once: every record has two
 _digests: dict[tuple[str, Policy], PackedPolicy] = {}
-_policies: dict[str, tuple[str, Policy]] = {}  # with the source of its tasks
+known_policies: dict[str, tuple[str, Policy]] = {}  # with the source of its tasks
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 
@@ -130,12 +130,12 @@ def pack_policy(source: str, policy: Policy) -> PackedPolicy:
 
 
 def remember_policy(digest: bytes, text: bytes) -> None:
-    if len(_policies) >= _MAX_POLICIES:
-        _policies.clear()
+    if len(known_policies) >= _MAX_POLICIES:
+        known_policies.clear()
     fields = msgspec.json.decode(text)
     source = fields.pop("s")
     policy = msgspec.convert({_NAMES[key]: value for key, value in fields.items()}, Policy)
-    _policies[digest.decode()] = source, policy
+    known_policies[digest.decode()] = source, policy
 
 
 def pack_policies(tasks: Iterable[NewTask | Record]) -> bytes:
@@ -218,7 +218,7 @@ def to_record(seq: bytes, task: bytes, packed_history: bytes | None, state: str 
         if changed.due is not None:
             due = changed.due
         state = changed.state or state
-    known = _policies.get(head.policy)
+    known = known_policies.get(head.policy)
     if known is None:
         raise UnknownPolicy(head.policy)
     source, policy = known

@@ -8,8 +8,8 @@ from typing import Any, NamedTuple
 
 from onthedot.stores.redis.connection import RedisConnection
 
-_QUIET = 15.0  # seconds without a message before a PING; a worker gets its own heartbeats
-_ANSWER = 5.0
+QUIET_TIME = 15.0  # seconds without a message before a PING; a worker gets its own heartbeats
+PING_TIMEOUT = 5.0
 
 
 class Message(NamedTuple):
@@ -37,7 +37,7 @@ class RedisSubscription(RedisConnection):
             if isinstance(reply, Exception):
                 raise reply
         self._last = self._loop.time()
-        self._quiet_timer = self._loop.call_later(_QUIET, self._check_alive)
+        self._quiet_timer = self._loop.call_later(QUIET_TIME, self._check_alive)
 
     async def message(self) -> Message:
         """The next message. Raises the reason when the connection is closed."""
@@ -62,11 +62,11 @@ class RedisSubscription(RedisConnection):
         now = self._loop.time()
         if pinged is not None and self._last < pinged:
             self.drop(TimeoutError("hints do not come any more; listening anew"))
-        elif self._last + _QUIET > now:
-            self._quiet_timer = self._loop.call_at(self._last + _QUIET, self._check_alive)
+        elif self._last + QUIET_TIME > now:
+            self._quiet_timer = self._loop.call_at(self._last + QUIET_TIME, self._check_alive)
         else:
             self._write(self._pack(("PING",)))
-            self._quiet_timer = self._loop.call_later(_ANSWER, self._check_alive, now)
+            self._quiet_timer = self._loop.call_later(PING_TIMEOUT, self._check_alive, now)
 
     def _end(self, reason: Exception) -> None:
         super()._end(reason)

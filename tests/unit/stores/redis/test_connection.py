@@ -252,8 +252,8 @@ async def test_a_master_that_became_a_replica_is_left(server: valkey.Server) -> 
 async def test_a_silent_subscription_is_asked_whether_it_lives(
     server: valkey.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(subscription, "_QUIET", 0.02)
-    monkeypatch.setattr(subscription, "_ANSWER", 1.0)
+    monkeypatch.setattr(subscription, "QUIET_TIME", 0.02)
+    monkeypatch.setattr(subscription, "PING_TIMEOUT", 1.0)
     async with to(server.url) as here:
         heard = await here.listen("x", "onthedot:{x}:hints", "onthedot:{x}:to:me")
         before = pings(server)

@@ -326,7 +326,7 @@ def test_who_was_stopped_until_its_death_does_not_begin_what_it_was_handed(
         try:
             handle = task_app.slow.delay(0)
             assert handle.info().state == "running", "it was handed out"
-            workers.workers.append(workers._start())
+            workers.workers.append(workers.start())
             handle.result(timeout=SOON)
         finally:
             stopped.send_signal(signal.SIGCONT)

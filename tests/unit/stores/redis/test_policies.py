@@ -23,7 +23,7 @@ async def test_sources_that_share_a_policy_and_one_that_is_gone(monkeypatch: pyt
     with redis.Redis.from_url(valkey.url()) as client:
         texts = client.hgetall(f"{store.prefix}policies")
         assert len(texts) == 2
-        monkeypatch.setattr(record_format, "_policies", {})  # as in another process
+        monkeypatch.setattr(record_format, "known_policies", {})  # as in another process
         client.delete(f"{store.prefix}policies")
         with pytest.raises(StoreUnavailable, match="gone"):
             await store.turn("w", [], ASK)

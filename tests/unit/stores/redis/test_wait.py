@@ -101,14 +101,14 @@ async def test_what_no_replica_has_is_told_however_often_it_is_tried(
     task = new()
     async with opened(pair.url) as store:
         await store.add([new()])
-        monkeypatch.setattr(client, "_CONFIRM", 0.1)
+        monkeypatch.setattr(client, "REPLICA_TIMEOUT", 0.1)
         with pair.replica_stopped():
             with pytest.raises(StoreUnavailable, match="stored, but 0 of 1 replicas had it"):
                 await store.add([task])
             async with opened(pair.url) as other:  # on a line that has written nothing
                 with pytest.raises(StoreUnavailable, match="stored, but"):
                     await other.add([task])
-        monkeypatch.setattr(client, "_CONFIRM", 3.0)
+        monkeypatch.setattr(client, "REPLICA_TIMEOUT", 3.0)
         (added,) = await store.add([task])
         assert not added.fresh
 
