@@ -153,8 +153,8 @@ class Syncs:
         command = ["strace", "-f", "-ttt", "-T", "-e", "trace=fdatasync,fsync", "-o", str(self._file), "-p", str(pid)]
         self._strace = subprocess.Popen(command, stderr=subprocess.PIPE, text=True)
         assert self._strace.stderr is not None
-        said = self._strace.stderr.readline()
-        assert "attached" in said, said
+        line = self._strace.stderr.readline()
+        assert "attached" in line, line
 
     def spans(self) -> list[tuple[float, float]]:
         """Begin and end of the syncs of a dead server."""
@@ -223,10 +223,10 @@ async def cut_off(setting: Setting, seconds: float) -> Loss:
 def cut_behind(folder: Path, mark: int) -> None:
     """Truncates the file after the mark, as if the rest had not reached the disk."""
     (file,) = folder.glob("appendonlydir/*.incr.aof")
-    said = f"SET\r\n$4\r\nmark\r\n$9\r\n{mark:09}\r\n".encode()
+    command = f"SET\r\n$4\r\nmark\r\n$9\r\n{mark:09}\r\n".encode()
     written = file.read_bytes()
-    assert mark < 0 or written.count(said) == 1, f"mark {mark} was acknowledged"
-    os.truncate(file, 0 if mark < 0 else written.index(said) + len(said))
+    assert mark < 0 or written.count(command) == 1, f"mark {mark} was acknowledged"
+    os.truncate(file, 0 if mark < 0 else written.index(command) + len(command))
 
 
 async def unsynced(setting: Setting, seconds: float) -> Loss:
@@ -236,7 +236,7 @@ async def unsynced(setting: Setting, seconds: float) -> Loss:
         await asyncio.sleep(seconds)
         await killed(server, adding)
         spans, times = syncs.spans(), list(adding.acknowledged.values())
-        bare = sum(not any(asked < began and ended < said for began, ended in spans) for asked, said in times)
+        bare = sum(not any(sent < began and ended < replied for began, ended in spans) for sent, replied in times)
         return Loss(len(times), bare, 0)
 
 

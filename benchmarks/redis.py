@@ -252,9 +252,9 @@ async def _add_and_publish(url: str, count: int) -> None:
 def _read_times(process: subprocess.Popen[str], count: int) -> list[float]:
     """The times of all expected tasks; then the process may end."""
     assert process.stdout is not None
-    said = [float(process.stdout.readline()) for _ in range(count)]
+    times = [float(process.stdout.readline()) for _ in range(count)]
     process.communicate("")
-    return said
+    return times
 
 
 @contextmanager

@@ -195,8 +195,8 @@ def sqlite_lateness(scale: float) -> list[Figure]:
         "print(*asyncio.run(late(int(sys.argv[1]), sys.argv[2])))"
     )
     with folder() as at:
-        said = [sys.executable, "-c", script, str(count), f"sqlite:///{at}/late.db"]
-        out = subprocess.run(said, capture_output=True, text=True, check=True)
+        command = [sys.executable, "-c", script, str(count), f"sqlite:///{at}/late.db"]
+        out = subprocess.run(command, capture_output=True, text=True, check=True)
     ours, bare = map(float, out.stdout.split())
     return [Figure(ours, bare, "ms p99", "a bare asyncio timer", 5, least=False, difference=True)]
 

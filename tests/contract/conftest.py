@@ -118,11 +118,11 @@ def exercised(request: pytest.FixtureRequest, store: Store) -> None:
     test = request.node.obj
 
     @wraps(test)
-    async def whole(**arguments: Any) -> None:
+    async def run(**arguments: Any) -> None:
         await exercise(store, partial(test, **arguments))
 
     @wraps(test)
-    def there(**arguments: Any) -> None:
-        request.getfixturevalue(request.node.callspec.params["store"]).runner.run(whole(**arguments))
+    def run_on_shared_loop(**arguments: Any) -> None:
+        request.getfixturevalue(request.node.callspec.params["store"]).runner.run(run(**arguments))
 
-    request.node.obj = there if isinstance(store, KeptStore) else whole
+    request.node.obj = run_on_shared_loop if isinstance(store, KeptStore) else run

@@ -20,7 +20,7 @@ async def every(store: Inspect, where: Mapping[str, str] | None = None, limit: i
         rows += page.rows
         if page.after is None:
             return rows
-        assert page.after != after, "a cursor that does not move"
+        assert page.after != after, "the cursor does not advance"
         after = page.after
 
 
@@ -29,10 +29,12 @@ async def check(store: Inspect) -> None:
     uuids = [row.uuid for row in rows]
     assert len(set(uuids)) == len(uuids), "a record is listed twice"
     assert list(await store.get(uuids)) == rows, "get and find disagree"
-    assert [row.seq for row in rows] == sorted((row.seq for row in rows), reverse=True), "newest first"
+    assert [row.seq for row in rows] == sorted((row.seq for row in rows), reverse=True), (
+        "records are not sorted, newest first"
+    )
 
     tally = {key: number for key, number in (await store.tally()).items() if number}
-    assert tally == Counter((row.source, row.state) for row in rows), "the tally is not what is there"
+    assert tally == Counter((row.source, row.state) for row in rows), "the tally differs from the records"
 
     by_state = {state: {row.uuid for row in await every(store, {"state": state})} for state in get_args(State)}
     assert sum(map(len, by_state.values())) == len(rows), "a record is in two states, or in none"

@@ -21,7 +21,7 @@ async def test_claim_parks_at_most_a_batch_of_a_paused_lane(store: Store, worker
     await limit(store, "a/k", paused=True, owner="operator")
     first = await worker.claim(total=1)
     assert first.tasks == []
-    assert "a" not in first.idle, "there is more to look at"
+    assert "a" not in first.idle, "the claim reports that there is more"
     parked = (await store.tally())["a", "parked"]
     assert BATCH <= parked < 2 * BATCH
     for _ in range(3):

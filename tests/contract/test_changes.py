@@ -104,8 +104,8 @@ async def test_call_without_a_transition_has_no_entry(store: Store, worker: Work
 async def test_return_of_a_moved_task_has_an_entry(store: Store) -> None:
     (uuid,) = await add(store, task("a", "t1"))
     mover = Mover(store, "m1")
-    there = await away(mover, uuid)
+    moved_copy = await away(mover, uuid)
     cursor = await now(store)
-    assert [added.fresh for added in await store.adopt([there])] == [True]
+    assert [added.fresh for added in await store.adopt([moved_copy])] == [True]
     found = [transition for entry in await entries(store, cursor) for transition in entry.transitions]
     assert [(each.uuid, each.source, each.state) for each in found] == [("t1", "a", "scheduled")]

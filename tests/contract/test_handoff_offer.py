@@ -53,5 +53,5 @@ async def test_request_with_an_offer_claims_ready_tasks_first(store: Store, work
     (first,) = await add(store, task())
     assert names((await worker.claim(offer=HandoffOffer({"a": 5}, FOR))).tasks) == [first]
     (second,) = await add(store, task())
-    assert await other.runs() == [second], "who runs something does not wait"
+    assert await other.runs() == [second], "a worker with a running task gets no hand-off"
     await listener.leave()

@@ -174,11 +174,11 @@ async def test_slow_listener_gets_every_hint(store: Store, worker: Worker, other
     sources = {f"s{number}" for number in range(50)}
     for source in sources:
         await add(store, task(source))
-    heard: set[str] = set()
+    received: set[str] = set()
 
     def enough(hint: Hint) -> bool:
-        heard.update(hint.sources)
-        return hint.resync or sources <= heard
+        received.update(hint.sources)
+        return hint.resync or sources <= received
 
     await listener.hears(enough)
     await listener.leave()

@@ -51,7 +51,7 @@ async def test_pending_tasks_are_lifted_and_leased(store: Store, worker: Worker,
         ("lifted", False)
     ] * 3
     assert await states(store, [ready, later, laned]) == ["ready", "scheduled", "parked"]
-    assert mover.name not in (await store.sessions()), "it is no worker"
+    assert mover.name not in (await store.sessions()), "a mover is not listed as a worker"
 
 
 async def test_running_ended_leased_tasks_and_chores_are_not_lifted(store: Store, worker: Worker, mover: Mover) -> None:
@@ -83,12 +83,12 @@ async def test_lifted_task_ends_like_any_other(store: Store, worker: Worker, mov
     await worker.heartbeat()
     (uuid,) = await add(store, task(unique="k"))
     await mover.lift(uuid)
-    assert await add(store, task(unique="k")) == [uuid], "it has its key"
+    assert await add(store, task(unique="k")) == [uuid], "it holds its unique key"
     assert await mover.settle(mover.moved(uuid)) == ["ok"]
     assert await mover.settle(mover.moved(uuid)) == ["repeat"]
     record = await look(store, uuid)
     assert (record.state, record.history.error, record.history.started) == ("cancelled", b"moved", None)
-    assert await add(store, task("a", "new", unique="k")) == ["new"], "and gives it back"
+    assert await add(store, task("a", "new", unique="k")) == ["new"], "its end releases the unique key"
 
 
 @pytest.mark.parametrize("how", ["death", "close"])
@@ -171,7 +171,7 @@ async def test_requeued_lifted_task_is_unchanged(
     assert [(r.due, r.seq, r.state, r.attempt) for r in after if r] == [
         (r.due, r.seq, r.state, r.attempt) for r in before if r
     ]
-    assert await worker.runs() == [first, second], "in its old place"
+    assert await worker.runs() == [first, second], "it keeps its rank"
     clock.advance(10)
     assert await worker.runs() == [later]
 
@@ -327,12 +327,13 @@ async def tallied(store: Store) -> dict[str, int]:
 async def test_task_that_was_moved_away_can_return(store: Store, worker: Worker, mover: Mover) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task("a", "t1", b"body"))
-    there = await away(mover, uuid)
+    moved_copy = await away(mover, uuid)
     assert await tallied(store) == {"cancelled": 1}
-    assert [(added.uuid, added.fresh) for added in await store.adopt([there, there])] == [("t1", True), ("t1", False)]
+    adopted = await store.adopt([moved_copy, moved_copy])
+    assert [(added.uuid, added.fresh) for added in adopted] == [("t1", True), ("t1", False)]
     copy = await look(store, uuid)
     assert (copy.state, copy.history, copy.is_arriving) == ("scheduled", History("lifted", hops=2), True)
-    assert await tallied(store) == {"scheduled": 1}, "it is one task"
+    assert await tallied(store) == {"scheduled": 1}, "there is one record"
     assert await worker.runs() == []
     assert await mover.lift(uuid) == [uuid]
     assert await mover.settle(mover.release(uuid)) == ["ok"]
@@ -350,7 +351,7 @@ async def test_task_can_be_moved_back_and_forth(store: Store, worker: Worker, mo
         assert (added.fresh, (await look(store, uuid)).history.hops) == (True, hops)
         assert await mover.lift(uuid) == [uuid]
         assert await mover.settle(mover.release(uuid)) == ["ok"]
-        assert await add(store, task(unique="k")) == [uuid], "it has its key"
+        assert await add(store, task(unique="k")) == [uuid], "it holds its unique key"
     assert await worker.runs() == [uuid]
 
 
@@ -360,11 +361,11 @@ async def test_late_copy_of_a_task_that_was_moved_on_is_refused(store: Store, wo
     late = elsewhere("x1")
     await store.adopt([late])
     assert (await look(store, "x1")).history.hops == 1
-    there = await away(mover, "x1")
+    moved_copy = await away(mover, "x1")
     before = await look(store, "x1")
     assert [(added.uuid, added.fresh) for added in await store.adopt([late])] == [("x1", False)]
     assert await look(store, "x1") == before
-    assert [added.fresh for added in await store.adopt([there])] == [True], "but it may come back"
+    assert [added.fresh for added in await store.adopt([moved_copy])] == [True], "it can return later"
 
 
 async def test_adopt_does_not_replace_a_task_that_ended_otherwise(store: Store, worker: Worker, mover: Mover) -> None:
@@ -398,18 +399,18 @@ async def test_returning_task_does_not_take_a_unique_key_from_another(
 ) -> None:
     await worker.heartbeat()
     (uuid,) = await add(store, task("a", "t1", unique="k"))
-    there = await away(mover, uuid)
+    moved_copy = await away(mover, uuid)
     assert await add(store, task("a", "t2", unique="k")) == ["t2"]
     before = await look(store, uuid)
-    assert [(added.uuid, added.fresh) for added in await store.adopt([there])] == [("t2", False)]
+    assert [(added.uuid, added.fresh) for added in await store.adopt([moved_copy])] == [("t2", False)]
     assert (await look(store, uuid), await tallied(store)) == (before, {"cancelled": 1, "ready": 1})
 
 
 async def test_returning_task_keeps_its_own_unique_key(store: Store, mover: Mover, clock: ManualClock) -> None:
     (uuid,) = await add(store, task("a", "t1", unique="k", unique_for=100))
-    there = await away(mover, uuid)
+    moved_copy = await away(mover, uuid)
     clock.advance(50)
-    assert [(added.uuid, added.fresh) for added in await store.adopt([there])] == [("t1", True)]
+    assert [(added.uuid, added.fresh) for added in await store.adopt([moved_copy])] == [("t1", True)]
     assert await add(store, task("a", "t2", unique="k")) == ["t1"]
     clock.advance(50)
     assert await add(store, task("a", "t2", unique="k")) == ["t2"]
@@ -429,4 +430,4 @@ async def test_copy_is_arriving_until_it_is_requeued(store: Store, mover: Mover,
     assert (await look(store, "x1")).is_arriving
     assert await again.settle(again.release("x1")) == ["ok"]
     assert await again.lift("x1") == ["x1"]
-    assert not (await look(store, "x1")).is_arriving, "it is this store's now"
+    assert not (await look(store, "x1")).is_arriving, "it belongs to this store now"

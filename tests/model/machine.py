@@ -158,9 +158,9 @@ class Stores(RuleBasedStateMachine):
         """The drawn task with resolved uuid and times. The uuid of a dropped task is not used again."""
         made = []
         for task in tasks:
-            there = [uuid for uuid, row in self.naive.rows.items() if row.lease is None]
-            known = task.uuid and int(task.uuid) < len(there)
-            uuid = there[-1 - int(task.uuid)] if known else self.new_uuid()
+            unleased = [uuid for uuid, row in self.naive.rows.items() if row.lease is None]
+            known = task.uuid and int(task.uuid) < len(unleased)
+            uuid = unleased[-1 - int(task.uuid)] if known else self.new_uuid()
             at = None if task.at is None else int(self.clock.now()) + task.at
             made.append(replace(task, uuid=uuid, at=at))
         return made

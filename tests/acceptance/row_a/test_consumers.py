@@ -82,7 +82,7 @@ async def test_earlier_task_runs_first_in_real_time() -> None:
         await idle(scheduler)
         scheduler.add_task(Task("work", {"n": 1}, begin + timedelta(seconds=0.2)))
         await until(lambda: work.ran() == [1])
-        assert 0.2 <= (started[0] - begin).total_seconds() < 0.9, "not with the one that was there first"
+        assert 0.2 <= (started[0] - begin).total_seconds() < 0.9, "the earlier task runs first"
         await until(lambda: work.ran() == [1, 5])
 
 
@@ -117,7 +117,7 @@ async def test_task_of_an_unknown_source_is_logged_and_fails(caplog: pytest.LogC
     async with running(work, clock=clock) as scheduler:
         handle = scheduler.add_task(lost)
         await idle(scheduler)
-        assert (handle.state(), caplog.records) == ("scheduled", []), "judged when due, not when added"
+        assert (handle.state(), caplog.records) == ("scheduled", []), "the source is checked when the task is due"
         clock.advance(1000)
         await until(handle.done)
         assert handle.state() == "failed"

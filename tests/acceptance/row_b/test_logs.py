@@ -75,7 +75,7 @@ async def test_log_lines_from_start_to_stop(
     assert [len(places) for places in place] == [1] * len(expected), "each of them once"
     order = [places[0] for places in place]
     assert (order[0], order[1], order[-1]) == (0, 1, len(logged) - 1)
-    assert order[5] < order[6] < order[7] < order[8] < order[9], "what one thread says comes in its order"
+    assert order[5] < order[6] < order[7] < order[8] < order[9], "lines of one thread are in order"
     for record in caplog.records:
         if record.name == "onthedot.task":
             fields = [getattr(record, name) for name in ("uuid", "source", "attempt", "worker")]
@@ -117,7 +117,7 @@ async def test_skipped_windows_are_logged(store: str, lines: Callable[[], list[t
         await until(lambda: tick.ended)
         await stop_scheduler()
     assert [line[2] for line in lines() if line[0] != "INFO"] == ["[skipped] schedule tick: overlap"]
-    assert sum("[queued]" in line[2] for line in lines()) == 1, "the one that was skipped is not queued"
+    assert sum("[queued]" in line[2] for line in lines()) == 1, "a skipped window adds no task"
 
 
 async def test_unknown_source_is_logged_in_a_private_store_only(store: str, caplog: pytest.LogCaptureFixture) -> None:

@@ -39,7 +39,7 @@ EXAMPLES = Path(__file__).parents[3] / "examples"
 
 def test_status_before_the_first_start_is_empty(store: str, file: Path) -> None:
     assert shared_status() == EMPTY
-    assert not file.exists(), "who only looks opens nothing"
+    assert not file.exists(), "reading the status opens nothing"
 
 
 def test_shared_scheduler_is_one_object_with_default_settings(store: str, file: Path) -> None:
@@ -169,7 +169,7 @@ async def test_due_checks_continue_during_a_task_of_thirty_seconds(store: str) -
         slow.gate.set()
         await until(lambda: len(order) == 5)
         await stop_scheduler()
-    assert order == [("slow", 0), ("tick", 10), ("slow", 15), ("tick", 20), ("tick", 30)], "in the order of their times"
+    assert order == [("slow", 0), ("tick", 10), ("slow", 15), ("tick", 20), ("tick", 30)], "in the order of due times"
 
 
 async def test_schedule_adds_a_task_and_advances_in_one_step(store: str) -> None:
@@ -301,7 +301,7 @@ async def test_failures_are_kept_and_found(store: str) -> None:
     bad, good = add("bad", 1), add("work", 2)
     await start_scheduler()
     await until(lambda: bad.done() and good.done())
-    assert (bad.state(), good.state()) == ("failed", "succeeded"), "the others do not notice"
+    assert (bad.state(), good.state()) == ("failed", "succeeded"), "other tasks are not affected"
     await until(lambda: shared_status() == EMPTY | {"status": "running"})
     await stop_scheduler()
 
@@ -362,7 +362,7 @@ def test_example_program_prints_what_it_promises(tmp_path: Path) -> None:
     assert done.stderr == ""
     lines = done.stdout.splitlines()
     assert lines[0] == "stopped: 0 wait, 0 of 0 schedules are enabled"
-    assert lines.index("hello ann") < lines.index("hello bob"), "one at a time, in their order"
+    assert lines.index("hello ann") < lines.index("hello bob"), "one at a time, in order"
     assert "INFO Scheduler started" in lines
     assert "tick" in lines
     assert "failed: greet, ValueError: nobody to greet" in lines

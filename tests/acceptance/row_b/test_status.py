@@ -221,7 +221,7 @@ def test_status_counts_adds_of_many_threads(store: str) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert wrong == [], "one's own additions at least"
+    assert wrong == [], "at least the own adds"
     assert shared_status()["queue_count"] == 200
 
 
@@ -264,7 +264,7 @@ async def test_status_never_waits_for_the_store(monkeypatch: pytest.MonkeyPatch,
         other.execute("COMMIT")
         assert {(each["status"], each["current_task_id"]) for each in answers} == {("running", running.uuid)}
         add("work", 1)
-        assert shared_status()["queue_count"] == answers[-1]["queue_count"] + 1, "what is added here is known"
+        assert shared_status()["queue_count"] == answers[-1]["queue_count"] + 1, "adds of this process are counted"
     finally:
         other.close()
         gate.set()

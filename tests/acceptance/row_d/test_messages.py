@@ -87,7 +87,7 @@ async def test_handler_may_be_a_function_method_or_object_sync_or_async(queue: A
     def decorated(text: str = "") -> None:
         got.append(text)
 
-    assert decorated("plain") is None, "it is still the function"
+    assert decorated("plain") is None, "the decorator returns the function"
     assert got.pop() == "plain"
     mq.register_handler("object", Callable_())
     mq.register_handler("lambda", lambda text: got.append(text))

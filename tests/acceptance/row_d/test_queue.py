@@ -55,17 +55,17 @@ async def test_messages_are_handled_in_order_to_the_millisecond(queue: Any) -> N
 async def test_none_of_500_delayed_messages_is_early(queue: Any) -> None:
     mq, chance = queue(max_workers=50), random.Random(3)
     handled: dict[int, float] = {}
-    asked: dict[int, float] = {}
+    produced_at: dict[int, float] = {}
     mq.register_handler("orders", lambda n: handled.__setitem__(n, time.time()))
     delays = [chance.uniform(0.05, 2) for _ in range(500)]
     async with started(mq):
         for n, delay in enumerate(delays):
-            asked[n] = time.time() + delay
+            produced_at[n] = time.time() + delay
             await mq.produce("orders", n, delay=delay, message_id=f"m{n}")
         await until(lambda: len(handled) == 500)
         await mq.stop()
         found = list(await mq.app.find(limit=1000))
-    early = [n for n in range(500) if handled[n] < asked[n] - 0.001]  # two clocks are read one after the other
+    early = [n for n in range(500) if handled[n] < produced_at[n] - 0.001]  # two clocks are read one after the other
     assert early == []
     assert [info.uuid for info in found if info.started_at is None or info.started_at < info.schedule_at] == []
     assert len(found) == 500

@@ -184,10 +184,10 @@ async def test_polling_works_without_the_right_to_publish(server: valkey.Server,
     orders, producer = Orders(url, delay_fallback_interval=fallback), MessageQueue(url)
     async with orders.at_work(), producer:
         for n in range(scaled(3, 10)):
-            asked = time.time()
+            produced_at = time.time()
             await producer.produce("orders", n)
             await until(lambda n=n: n in orders.handled)
-            assert orders.handled[n] - asked < fallback + 2, "and some time for a busy machine"
+            assert orders.handled[n] - produced_at < fallback + 2, "with some time for a busy machine"
 
 
 # -- late
@@ -222,7 +222,7 @@ async def is_state(mq: MessageQueue, uuid: str, wanted: str) -> bool:
     return (await mq.app.get(uuid)).state.value == wanted
 
 
-# -- what stays, and what it costs to wait
+# -- memory and idle cost
 
 
 async def test_nothing_is_left_after_the_retention_time(server: valkey.Server, client: Any) -> None:
@@ -250,7 +250,7 @@ async def test_nothing_is_left_after_the_retention_time(server: valkey.Server, c
         after = left(client)
     print(f"{count} messages: keys {len(before[0])} → {len(after[0])}, bytes {before[1]:,} → {after[1]:,}")
     assert after[0] == before[0]
-    assert after[1] <= before[1] + 200_000, "beside the log of changes, which is bounded by itself"
+    assert after[1] <= before[1] + 200_000, "the change feed is bounded and not counted"
 
 
 async def nothing(mq: MessageQueue) -> bool:
