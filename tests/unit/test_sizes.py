@@ -101,19 +101,25 @@ FILES_TO_BE_SPLIT: frozenset[str] = frozenset(
 FUNCTIONS_TO_BE_SPLIT: frozenset[str] = frozenset({})
 
 # To be removed: conditional expressions per 1,000 lines today.
-CONDITIONALS_TODAY = 21.7
+CONDITIONALS_TODAY = 20.0
 
 # To be removed: assignments per file.
 ASSIGNMENTS_TO_BE_SPLIT: dict[str, int] = {
+    "runtime/user_code.py": 1,
     "stores/memory/claim.py": 2,
     "stores/memory/sessions.py": 1,
     "stores/memory/store.py": 5,
-    "stores/postgres/connections.py": 1,
-    "stores/postgres/grants.py": 1,
-    "stores/postgres/notifier.py": 3,
-    "stores/postgres/protocol.py": 4,
-    "stores/postgres/reads.py": 1,
-    "stores/postgres/transactions.py": 1,
+    "stores/postgres/notifier.py": 1,
+    "stores/redis/client.py": 3,
+    "stores/redis/connection.py": 3,
+    "stores/redis/connections.py": 2,
+    "stores/redis/connector.py": 2,
+    "stores/redis/hints.py": 1,
+    "stores/redis/position.py": 1,
+    "stores/redis/record_format.py": 3,
+    "stores/redis/store.py": 1,
+    "stores/redis/tls.py": 1,
+    "stores/redis/url.py": 1,
     "stores/rules/limits.py": 1,
     "stores/rules/ordered_queue.py": 4,
     "stores/rules/position.py": 1,
@@ -130,4 +136,5 @@ ASSIGNMENTS_TO_BE_SPLIT: dict[str, int] = {
     "stores/sqlite/transaction_state.py": 1,
     "stores/sqlite/transactions.py": 1,
     "stores/sqlite/writer_thread.py": 3,
+    "testing/driver.py": 1,
 }
