@@ -25,7 +25,7 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.redis.client import info_fields
 from onthedot.stores.redis.position import PositionAnswer, to_limit, to_position
-from onthedot.stores.redis.record_format import remember_policy, seq_bytes, to_note, to_record, to_schedule
+from onthedot.stores.redis.record_format import remember_policy, seq_bytes, to_record, to_schedule, unpack_message
 from onthedot.stores.redis.uuid_format import pack_uuid, to_uuid, to_uuids
 from onthedot.stores.rules.filters import check, fits
 from onthedot.stores.rules.records import with_history, with_state
@@ -107,7 +107,7 @@ class RedisReads(ABC):
         found: list[tuple[int, Note]] = []
         for field, packed in _pairs(await self._command("HGETALL", f"journal:{int.from_bytes(seq, 'big')}")):
             kind, _, name = field.decode().partition(":")
-            number, fence, session, data = to_note(packed)
+            (number, fence, session), data = unpack_message(packed)
             note = Note(Lease(uuid, fence, session), "error" if kind == "error" else "progress", name, data)
             found.append((number, note))
         found.sort(key=lambda entry: entry[0])

@@ -100,13 +100,6 @@ class OutcomeGroup(msgspec.Struct, array_like=True):
     new_tasks: int = 0
 
 
-class PackedNote(NamedTuple):
-    number: int
-    fence: int
-    session: str
-    data: bytes
-
-
 _decode_head = msgspec.msgpack.Decoder(_Head).decode
 _decode_history_head = msgspec.msgpack.Decoder(_HistoryHead).decode
 
@@ -254,11 +247,6 @@ def pack_schedule(schedule: Schedule) -> tuple[object, ...]:
         schedule.name, schedule.definition_digest, schedule.next_at, schedule.rev, schedule.paused, schedule.last_at,
         schedule.runs, schedule.incoming,
     )  # fmt: skip
-
-
-def to_note(packed: bytes) -> PackedNote:
-    (number, fence, session), data = unpack_message(packed)
-    return PackedNote(number, fence, session, data)
 
 
 def unpack_message(packed: bytes) -> tuple[list[Any], bytes]:

@@ -1,4 +1,4 @@
-"""The alarms as a server has them, and what is true of them at any moment."""
+"""Reads the alarms of a server and checks their invariants."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ WIDTH = 131_072  # ms of a bucket
 
 
 def alarms_of(client: redis.Redis, prefix: str) -> dict[int, int]:
-    """The number of each task that has one, and its moment: each once, in its bucket, and no bucket is empty."""
+    """seq → time of each alarm. Each is once in its bucket, and no bucket is empty."""
     found: dict[int, int] = {}
     names = {name.decode(): start for name, start in client.zrange(f"{prefix}alarms", 0, -1, withscores=True)}
     keys = {key.decode() for key in client.scan_iter(f"{prefix}alarms:*")}

@@ -9,13 +9,13 @@ from tests.support.services import valkey
 
 @pytest.fixture
 def server() -> Iterator[valkey.Server]:
-    """One that the test may cut, fill and stop."""
+    """A server that the test may interrupt, fill and stop."""
     with valkey.server() as own:
         yield own
 
 
 @pytest.fixture
 def safe() -> Iterator[valkey.Server]:
-    """One that has on its disk what it has answered for."""
+    """A server that syncs before it answers."""
     with valkey.server("--appendonly", "yes", "--appendfsync", "always") as own:
         yield own

@@ -1,4 +1,4 @@
-"""The user that ``onthedot schema print --role`` makes: it can do all that a worker does, and touch nothing else."""
+"""The user of ``onthedot schema print --role`` can do all that a worker does, and nothing else."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ RARE = {"sscan", "zremrangebyrank"}  # only for what is large, or old
 
 
 def printed(*args: str) -> str:
-    told = CliRunner().invoke(main, ["schema", "print", *args])
-    assert told.exit_code == 0, told.output
-    return told.output
+    result = CliRunner().invoke(main, ["schema", "print", *args])
+    assert result.exit_code == 0, result.output
+    return result.output
 
 
 @pytest.fixture
 def limited(server: valkey.Server) -> str:
-    """The URL of a user whose rights are those of the app shop."""
-    words = printed("--role", "shop", "-n", "shop", "--store", server.url).replace("PASSWORD", "secret").split()
-    assert server.ask(*words) == b"+OK"
+    """The URL of a user with the rights for the app shop."""
+    command = printed("--role", "shop", "-n", "shop", "--store", server.url).replace("PASSWORD", "secret").split()
+    assert server.ask(*command) == b"+OK"
     return server.url.replace("//", "//shop:secret@")
 
 
@@ -43,12 +43,12 @@ def client(limited: str) -> Iterator[redis.Redis]:
 
 
 def refused(server: valkey.Server) -> set[str]:
-    """What the server has noted; that the driver may not tell its own name does no harm."""
+    """Entries of the ACL log, except that the driver may not set its name."""
     with redis.Redis.from_url(server.url) as client:
         return {entry["object"] for entry in client.acl_log()} - {"client|setinfo", "client"}  # 6.2 names no parts
 
 
-async def test_it_can_do_all_that_a_worker_does(server: valkey.Server, limited: str) -> None:
+async def test_limited_user_can_do_all_that_a_worker_does(server: valkey.Server, limited: str) -> None:
     clock = ManualClock()
     store = RedisStore(limited, clock, "shop")
     await store.open()
@@ -87,15 +87,15 @@ async def _hand_out(store: RedisStore) -> None:
     await hints.aclose()
 
 
-async def test_no_right_is_there_for_nothing(server: valkey.Server, limited: str) -> None:
-    await test_it_can_do_all_that_a_worker_does(server, limited)
+async def test_every_granted_command_is_used(server: valkey.Server, limited: str) -> None:
+    await test_limited_user_can_do_all_that_a_worker_does(server, limited)
     used = set(re.findall(r"cmdstat_([a-z|]+):", server.text("INFO", "commandstats")))
     granted = {name.partition("|")[0] if "client" in used else name for name in commands()}
     assert granted - used <= RARE
 
 
 @pytest.mark.parametrize(
-    "words",
+    "command",
     [
         ("GET", "secrets"), ("SET", "onthedot:{other}:sequences", "1"), ("HGET", "onthedot:{other}:sequences", "seq"),
         ("EVAL", "return redis.call('HGET', 'secrets', 'a')", "0"), ("KEYS", "*"), ("SCAN", "0"), ("FLUSHALL",),
@@ -104,12 +104,12 @@ async def test_no_right_is_there_for_nothing(server: valkey.Server, limited: str
         ("PUBLISH", "news", "x"),
     ],
 )  # fmt: skip
-def test_it_can_do_nothing_else(client: redis.Redis, words: tuple[str, ...]) -> None:
+def test_limited_user_is_refused_other_commands(client: redis.Redis, command: tuple[str, ...]) -> None:
     with pytest.raises(redis.ResponseError, match=r"(?i)permissions|can't access"):
-        client.execute_command(*words)
+        client.execute_command(*command)
 
 
-async def test_another_app_is_not_its_own(limited: str) -> None:
+async def test_limited_user_is_refused_another_app(limited: str) -> None:
     store = RedisStore(limited, name="other")
     await store.open()
     try:
@@ -119,17 +119,17 @@ async def test_another_app_is_not_its_own(limited: str) -> None:
         await store.close()
 
 
-def test_the_command_line_is_told_whose_tasks(limited: str) -> None:
-    """It cannot look: whoever may list keys sees those of all programs."""
+def test_limited_user_must_name_the_app_on_the_command_line(limited: str) -> None:
+    """A user that may list keys would see those of all programs."""
     run = CliRunner()
     assert "name one by -n" in run.invoke(main, ["task", "list", "--store", limited]).output
     assert run.invoke(main, ["task", "list", "--store", limited, "-n", "shop"]).exit_code == 0
 
 
-def test_what_is_printed() -> None:
+def test_printed_acl_rule() -> None:
     every = printed("--role", "all", "--store", "redis://host")
     assert every.startswith("ACL SETUSER all reset on >PASSWORD resetchannels ~onthedot:* &onthedot:* -@all +auth ")
     assert "+cluster|slots" in printed("--role", "shop", "--store", "redis+cluster://host")
-    for args, says in (("--role x;y --store redis://host", "no name"), ("--role x --store memory://", "no users")):
-        told = CliRunner().invoke(main, ["schema", "print", *args.split()])
-        assert (told.exit_code, says in told.output) == (2, True)
+    for args, message in (("--role x;y --store redis://host", "no name"), ("--role x --store memory://", "no users")):
+        result = CliRunner().invoke(main, ["schema", "print", *args.split()])
+        assert (result.exit_code, message in result.output) == (2, True)

@@ -1,4 +1,4 @@
-"""Alarms are kept in buckets of time: nobody sees that, whatever lies on a border, moves, or is far away."""
+"""Alarms in buckets behave as in one order: at borders, after changes and far in the future."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ EVER = 1000 * YEAR
 
 
 class Worker:
-    """Claims of a store whose clock stands still."""
+    """A worker of a store with a manual clock."""
 
     def __init__(self, store: RedisStore, clock: ManualClock, client: redis.Redis) -> None:
         self.store, self.clock, self.client, self.number = store, clock, client, 0
@@ -83,7 +83,7 @@ def leases(claimed: ClaimResult) -> Sequence[Lease]:
     return [Lease(record.uuid, claimed.fence, "w") for record in claimed.tasks]
 
 
-def _heard(pubsub: redis.client.PubSub) -> bytes:
+def _next_message(pubsub: redis.client.PubSub) -> bytes:
     while (message := pubsub.get_message(timeout=5)) is None:
         pass
     return bytes(message["data"])
@@ -93,7 +93,7 @@ BORDERS = [1, 2, WIDTH - 1, WIDTH, WIDTH + 1, 2 * WIDTH - 1, 2 * WIDTH, 7 * WIDT
 
 
 @pytest.mark.parametrize("together", [True, False])
-async def test_on_both_sides_of_a_border(together: bool) -> None:
+async def test_tasks_on_both_sides_of_a_bucket_border_come_on_time(together: bool) -> None:
     async with working() as worker:
         new = [due(moment) for moment in reversed(BORDERS)]
         for some in [new] if together else [[each] for each in new]:
@@ -109,7 +109,7 @@ async def test_on_both_sides_of_a_border(together: bool) -> None:
 
 
 @pytest.mark.parametrize("years", [1, 20, 900])
-async def test_far_away(years: int) -> None:
+async def test_alarms_years_ahead_come_on_time(years: int) -> None:
     async with working() as worker:
         await worker.add(due(years * YEAR))
         assert await worker.next_in() == years * YEAR
@@ -120,8 +120,8 @@ async def test_far_away(years: int) -> None:
         assert await worker.next_in() == 1
 
 
-async def test_before_the_epoch_and_at_its_beginning() -> None:
-    """What has a lane waits for an alarm, however long it is over."""
+async def test_due_times_before_and_at_the_epoch() -> None:
+    """A task with a lane gets an alarm even if it is long overdue."""
     async with working() as worker:
         old = [NewTask(f"at{at}", "a", b"", at, lane="a/k") for at in (1, 0, -1, -WIDTH, -WIDTH - 1)]
         await worker.add(*old)
@@ -130,7 +130,7 @@ async def test_before_the_epoch_and_at_its_beginning() -> None:
         assert worker.set() == []
 
 
-async def test_those_of_several_buckets_ring_at_once_a_batch_a_turn() -> None:
+async def test_due_alarms_of_several_buckets_are_promoted_one_batch_per_turn() -> None:
     async with working() as worker:
         new = [due(1 + number * 300) for number in range(BATCH + 400)]  # in four buckets
         await worker.add(*new[:BATCH])
@@ -145,8 +145,8 @@ async def test_those_of_several_buckets_ring_at_once_a_batch_a_turn() -> None:
 
 
 @pytest.mark.parametrize("number", [1, 30, 31, 200])
-async def test_many_of_one_moment(number: int) -> None:
-    """In one command, beside some that are there already."""
+async def test_many_alarms_at_one_time(number: int) -> None:
+    """In one command, beside existing alarms."""
     async with working() as worker:
         await worker.add(due(9))
         await worker.add(*(due(10, f"t{each:03}") for each in range(number)))
@@ -157,8 +157,8 @@ async def test_many_of_one_moment(number: int) -> None:
         assert worker.set() == [11, 12]
 
 
-async def test_an_alarm_that_moves() -> None:
-    """Due → expiry → none; retries; and one that takes the place of another."""
+async def test_alarm_follows_every_change_of_its_task() -> None:
+    """Due → expiry → none; retries; and a replaced task."""
     async with working() as worker:
         await worker.add(due(10, "x", expires=2 * WIDTH))
         worker.goes_to(10)
@@ -182,7 +182,7 @@ async def test_an_alarm_that_moves() -> None:
             assert await worker.next_in() == moment - 10 * WIDTH
 
 
-async def test_an_expiry_in_another_bucket_rings_there() -> None:
+async def test_expiry_in_another_bucket_comes_on_time() -> None:
     async with working() as worker:
         await worker.add(due(WIDTH - 10, "ready", expires=20), due(WIDTH - 10, "taken", expires=20))
         await worker.add(NewTask("parked", "a", b"", START + WIDTH - 10, lane="a/k", policy=Policy(expires=30)))
@@ -196,7 +196,7 @@ async def test_an_expiry_in_another_bucket_rings_there() -> None:
         assert worker.set() == []
 
 
-async def test_what_is_cancelled_leaves_no_bucket_behind() -> None:
+async def test_cancelled_task_leaves_no_bucket() -> None:
     async with working() as worker:
         moments = [5, 6, WIDTH, 3 * WIDTH, 3 * WIDTH + 5, YEAR]
         await worker.add(*map(due, moments))
@@ -212,13 +212,13 @@ async def test_what_is_cancelled_leaves_no_bucket_behind() -> None:
 
 
 @pytest.mark.parametrize("others", [0, 1])
-async def test_only_an_alarm_before_all_others_is_told(others: int) -> None:
-    """Alone, or in a call with one of another source, which comes later."""
+async def test_only_an_alarm_before_all_others_sends_a_hint(others: int) -> None:
+    """Alone, or in one call with a later alarm of another source."""
     async with working() as worker:
         hints, mark = f"{worker.store.prefix}hints", b"-"
         with worker.client.pubsub(ignore_subscribe_messages=True) as pubsub:
             pubsub.subscribe(hints)
-            for moment, told in (
+            for moment, is_sent in (
                 (3 * WIDTH, True), (3 * WIDTH, False),
                 (WIDTH + 50, True), (WIDTH + 60, False), (WIDTH + 50, False), (2 * WIDTH, False), (WIDTH + 49, True),
                 (WIDTH - 1, True), (WIDTH, False), (WIDTH - 2, True), (YEAR, False), (1, True),
@@ -226,10 +226,10 @@ async def test_only_an_alarm_before_all_others_is_told(others: int) -> None:
                 later = [NewTask(f"o{moment}", "b", b"", START + moment + 1)] * others
                 await worker.store.add([due(moment, f"t{moment}-{len(worker.set())}"), *later])
                 worker.client.publish(hints, mark)
-                assert [decode(each)[1] for each in iter(lambda: _heard(pubsub), mark)] == [["a"]] * told
+                assert [decode(each)[1] for each in iter(lambda: _next_message(pubsub), mark)] == [["a"]] * is_sent
 
 
-async def test_a_bucket_that_somebody_has_deleted_stops_nobody() -> None:
+async def test_deleted_bucket_does_not_stop_promotion() -> None:
     async with working() as worker:
         await worker.add(due(5))
         worker.client.delete(f"{worker.store.prefix}alarms:{START // WIDTH}")

@@ -1,4 +1,4 @@
-"""A connection that many share: whose answer is whose, and what becomes of those who wait when it breaks."""
+"""A shared connection: replies match requests, and pending calls end when it breaks."""
 
 from __future__ import annotations
 
@@ -38,8 +38,8 @@ async def to(url: str) -> AsyncIterator[Any]:
 
 
 @asynccontextmanager
-async def somebody(*talks: Talk) -> AsyncIterator[str]:
-    """Who is no server: the first who comes is talked to in the first way, and so on."""
+async def fake_server(*talks: Talk) -> AsyncIterator[str]:
+    """A fake server: the first connection is handled by the first handler, and so on."""
     left = iter(talks)
 
     async def come(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -55,7 +55,7 @@ async def somebody(*talks: Talk) -> AsyncIterator[str]:
 
 @contextmanager
 def stopped(server: valkey.Server) -> Any:
-    """It reads nothing, and answers nothing."""
+    """Neither reads nor answers."""
     pid = server.pid
     os.kill(pid, signal.SIGSTOP)
     try:
@@ -64,38 +64,40 @@ def stopped(server: valkey.Server) -> Any:
         os.kill(pid, signal.SIGCONT)
 
 
-async def test_who_gives_up_leaves_its_answer_to_nobody(server: valkey.Server) -> None:
+async def test_replies_stay_matched_after_a_cancelled_call(server: valkey.Server) -> None:
     chance = random.Random(1)
     async with to(server.url) as here:
         assert await here.command("ECHO", "first") == b"first"
         for _ in range(20):
-            asked = {number: asyncio.create_task(here.command("ECHO", str(number))) for number in range(100)}
+            calls = {number: asyncio.create_task(here.command("ECHO", str(number))) for number in range(100)}
             for _ in range(chance.randrange(4)):
                 await asyncio.sleep(0)
             for number in chance.sample(range(100), 50):
-                asked.pop(number).cancel()
-            answers = await asyncio.gather(*asked.values())
-            assert answers == [str(number).encode() for number in asked]
+                calls.pop(number).cancel()
+            answers = await asyncio.gather(*calls.values())
+            assert answers == [str(number).encode() for number in calls]
         assert len(valkey.connections(server.url)) == 1
 
 
-@pytest.mark.parametrize("asked", [b"PUBLISH news x", b"EVAL \"redis.call('PUBLISH', 'news', 'x')\" 0"])
-def test_behind_a_ping_whom_a_call_tells_something_hears_it_first(server: valkey.Server, asked: bytes) -> None:
-    """Why `ask_behind` is as it is: when the answer is there, so is the message."""
+@pytest.mark.parametrize("command", [b"PUBLISH news x", b"EVAL \"redis.call('PUBLISH', 'news', 'x')\" 0"])
+def test_after_a_ping_the_subscriber_gets_its_message_before_the_caller_its_reply(
+    server: valkey.Server, command: bytes
+) -> None:
+    """The reason for `request_after_ping`: when the reply has come, so has the message."""
     with (
         socket.create_connection(("127.0.0.1", server.port)) as here,
-        socket.create_connection(("127.0.0.1", server.port)) as there,
+        socket.create_connection(("127.0.0.1", server.port)) as subscriber,
     ):
-        there.sendall(b"SUBSCRIBE news\r\n")
-        assert there.recv(100).startswith(b"*3")
-        there.setblocking(False)
+        subscriber.sendall(b"SUBSCRIBE news\r\n")
+        assert subscriber.recv(100).startswith(b"*3")
+        subscriber.setblocking(False)
         for _ in range(500):
-            here.sendall(b"PING\r\n" + asked + b"\r\n")
+            here.sendall(b"PING\r\n" + command + b"\r\n")
             assert here.recv(100).startswith(b"+PONG")
-            assert there.recv(100).endswith(b"x\r\n")
+            assert subscriber.recv(100).endswith(b"x\r\n")
 
 
-async def test_an_answer_behind_a_ping_is_its_own(server: valkey.Server) -> None:
+async def test_replies_after_a_ping_stay_matched(server: valkey.Server) -> None:
     async with to(server.url) as here:
         await here.command("PING")
         found = await asyncio.gather(
@@ -104,38 +106,38 @@ async def test_an_answer_behind_a_ping_is_its_own(server: valkey.Server) -> None
         assert found == [str(number).encode() for number in range(100)]
 
 
-async def test_what_cannot_be_said_takes_no_answer(server: valkey.Server) -> None:
+async def test_command_that_cannot_be_packed_takes_no_reply(server: valkey.Server) -> None:
     async with to(server.url) as here:
         with pytest.raises(TypeError):
             await here.command("ECHO", object())
         assert await here.command("ECHO", "next") == b"next"
 
 
-async def test_a_loop_that_was_held_up_reads_before_it_judges() -> None:
-    here, there = socket.socketpair()
-    with there:
-        _, line = await asyncio.get_running_loop().create_connection(lambda: RedisConnection(0.05), sock=here)
-        answer = line.request("PING")
+async def test_blocked_event_loop_reads_before_it_times_out() -> None:
+    here, peer = socket.socketpair()
+    with peer:
+        _, connection = await asyncio.get_running_loop().create_connection(lambda: RedisConnection(0.05), sock=here)
+        answer = connection.request("PING")
         time.sleep(0.1)  # noqa: ASYNC251 - the very thing
-        there.sendall(b"+PONG\r\n")
+        peer.sendall(b"+PONG\r\n")
         assert await answer == b"PONG"
-        assert isinstance(await line.request("PING"), TimeoutError)
-        await line.closed
+        assert isinstance(await connection.request("PING"), TimeoutError)
+        await connection.closed
 
 
-async def test_who_closes_waits_a_moment_for_answers(server: valkey.Server) -> None:
+async def test_close_waits_for_outstanding_replies(server: valkey.Server) -> None:
     async with to(server.url) as here:
         await here.command("PING")
-        asked = [asyncio.create_task(here.command("ECHO", str(number))) for number in range(3)]
+        calls = [asyncio.create_task(here.command("ECHO", str(number))) for number in range(3)]
         await until(lambda: here.connections.shared.has_pending)
-    assert await asyncio.gather(*asked) == [b"0", b"1", b"2"]
+    assert await asyncio.gather(*calls) == [b"0", b"1", b"2"]
     with pytest.raises(StoreUnavailable, match="not open"):
         await here.command("PING")
     await until(lambda: valkey.connections(server.url) == [])
 
 
-async def test_many_who_come_at_once_come_by_one_connection(server: valkey.Server) -> None:
-    """Also when the first of them, who has begun to connect, gives up."""
+async def test_concurrent_first_calls_share_one_connection(server: valkey.Server) -> None:
+    """Also when the first caller, which opens it, is cancelled."""
     async with to(server.url) as here:
         first, *rest = (asyncio.create_task(here.command("ECHO", str(number))) for number in range(40))
         await asyncio.sleep(0)
@@ -145,71 +147,73 @@ async def test_many_who_come_at_once_come_by_one_connection(server: valkey.Serve
         assert server.text("CLIENT", "LIST").count("name=onthedot") == 1
 
 
-async def test_an_answer_that_is_cut_in_the_middle_is_asked_for_again() -> None:
+async def test_call_with_a_truncated_reply_is_repeated() -> None:
     async def half(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"two\r\n")
         writer.write(b"$3\r\none\r\n$3\r\nt")
         await writer.drain()
 
-    async def whole(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    async def full_reply(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readuntil(b"two\r\n")
         writer.write(b"$3\r\ntwo\r\n")
         await reader.read()
 
-    async with somebody(half, whole) as url, to(url) as here:
+    async with fake_server(half, full_reply) as url, to(url) as here:
         assert await asyncio.gather(here.command("ECHO", "one"), here.command("ECHO", "two")) == [b"one", b"two"]
 
 
-async def test_all_who_wait_are_told_what_may_pass(server: valkey.Server) -> None:
+async def test_pending_calls_get_a_repeatable_error_when_the_connection_breaks(server: valkey.Server) -> None:
     host, port = parse_url(server.url).hosts[0]
-    _, line = await asyncio.get_running_loop().create_connection(lambda: RedisConnection(60), host, port)
-    waiting = [line.request("BLPOP", "nothing", 0) for _ in range(3)]
+    _, connection = await asyncio.get_running_loop().create_connection(lambda: RedisConnection(60), host, port)
+    waiting = [connection.request("BLPOP", "nothing", 0) for _ in range(3)]
     await until(lambda: "cmd=blpop" in server.text("CLIENT", "LIST"))
     server.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
-    told = await asyncio.gather(*waiting, line.request("PING"))
-    assert [may_pass(each) for each in told] == [True] * 4
-    assert isinstance(await line.request("PING"), ConnectionError), "and who comes later, too"
-    await line.closed
+    errors = await asyncio.gather(*waiting, connection.request("PING"))
+    assert [may_pass(each) for each in errors] == [True] * 4
+    assert isinstance(await connection.request("PING"), ConnectionError), "later requests, too"
+    await connection.closed
 
 
-async def test_an_answer_that_does_not_come_puts_all_in_doubt(
+async def test_missing_reply_closes_all_idle_connections(
     server: valkey.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """The connection of hints as well, which nobody would miss; a call after that goes by a new one."""
+    """The subscription, too, where a loss would go unnoticed; the next call opens a new connection."""
     monkeypatch.setattr(client, "PATIENCE", 1.0)
     async with to(server.url) as here:
-        heard = await here.listen("x", "onthedot:{x}:hints")
+        stream = await here.listen("x", "onthedot:{x}:hints")
         await here.command("PING")
         with stopped(server):
             with pytest.raises(StoreUnavailable, match=r"no answer within 1 s"):
                 await here.command("PING")
             with pytest.raises(ConnectionError, match="another connection went silent"):
-                await heard.message()
+                await stream.message()
         monkeypatch.setattr(client, "PATIENCE", SOON)
         assert await here.command("PING") == b"PONG"
 
 
-async def test_who_does_not_read_is_not_written_to(server: valkey.Server, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Callers wait until there is room: what is asked does not pile up here."""
+async def test_callers_wait_while_the_server_does_not_read(
+    server: valkey.Server, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Requests do not pile up in the client."""
     monkeypatch.setattr(client, "PATIENCE", SOON)
     big, number = "x" * 200_000, 100
     async with to(server.url) as here:
         await here.command("PING")
-        line = here.connections.shared
+        connection = here.connections.shared
         with stopped(server):
-            asked = [asyncio.create_task(here.command("ECHO", f"{each}{big}")) for each in range(number)]
-            await until(lambda: not line.ready)
+            calls = [asyncio.create_task(here.command("ECHO", f"{each}{big}")) for each in range(number)]
+            await until(lambda: not connection.ready)
             for _ in range(10):
                 await asyncio.sleep(0)
-            assert line.pending_count < number
-            assert line.unsent_bytes < 3 * len(big)
-        answers = await asyncio.gather(*asked)
+            assert connection.pending_count < number
+            assert connection.unsent_bytes < 3 * len(big)
+        answers = await asyncio.gather(*calls)
         assert [answer.removesuffix(big.encode()) for answer in answers] == [b"%d" % each for each in range(number)]
-        assert here.connections.shared is line
+        assert here.connections.shared is connection
 
 
 @pytest.mark.parametrize(
-    ("login", "says"),
+    ("login", "message"),
     [
         ("", "NOAUTH .*user or password is wrong, or missing: redis://user:password@host"),
         (":wrong@", "WRONGPASS .*user or password is wrong"),
@@ -217,9 +221,9 @@ async def test_who_does_not_read_is_not_written_to(server: valkey.Server, monkey
         ("nobody:secret@", "WRONGPASS .*user or password is wrong"),
     ],
 )
-async def test_who_is_not_let_in_is_told_why(server: valkey.Server, login: str, says: str) -> None:
+async def test_refused_login_names_the_reason(server: valkey.Server, login: str, message: str) -> None:
     server.ask("CONFIG", "SET", "requirepass", "secret")
-    with pytest.raises(StoreRefused, match=says):
+    with pytest.raises(StoreRefused, match=message):
         await RedisStore(server.url.replace("//", f"//{login}")).open()
     async with to(server.url.replace("//", "//:secret@") + "/3") as here:
         assert b"db=3" in await here.command("CLIENT", "INFO")
@@ -228,7 +232,7 @@ async def test_who_is_not_let_in_is_told_why(server: valkey.Server, login: str, 
         await RedisStore(server.url.replace("//", "//:secret@")).open()
 
 
-async def test_one_too_many(server: valkey.Server, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_connection_beyond_maxclients_is_refused(server: valkey.Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PATIENCE", 1.0)
     async with to(server.url) as here:
         await here.command("CONFIG", "SET", "maxclients", "1")
@@ -237,8 +241,8 @@ async def test_one_too_many(server: valkey.Server, monkeypatch: pytest.MonkeyPat
         await here.command("CONFIG", "SET", "maxclients", "100")
 
 
-async def test_a_master_that_became_a_replica_is_left(server: valkey.Server) -> None:
-    """And asked for anew: it may be another by then, or a master again."""
+async def test_connection_to_a_demoted_master_is_closed(server: valkey.Server) -> None:
+    """The next call connects again, to the current master."""
     async with to(server.url) as here:
         await here.command("SET", "onthedot:x", "1")
         before = here.connections.shared
@@ -249,39 +253,37 @@ async def test_a_master_that_became_a_replica_is_left(server: valkey.Server) -> 
         assert await writing == b"OK"
 
 
-async def test_a_silent_subscription_is_asked_whether_it_lives(
-    server: valkey.Server, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_silent_subscription_is_pinged(server: valkey.Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(subscription, "QUIET_TIME", 0.02)
     monkeypatch.setattr(subscription, "PING_TIMEOUT", 1.0)
     async with to(server.url) as here:
-        heard = await here.listen("x", "onthedot:{x}:hints", "onthedot:{x}:to:me")
+        stream = await here.listen("x", "onthedot:{x}:hints", "onthedot:{x}:to:me")
         before = pings(server)
         await until(lambda: pings(server) >= before + 2)
         server.ask("PUBLISH", "onthedot:{x}:to:me", "news")
-        assert await heard.message() == (b"onthedot:{x}:to:me", b"news")
+        assert await stream.message() == (b"onthedot:{x}:to:me", b"news")
         with stopped(server), pytest.raises(TimeoutError, match="hints do not come any more"):
-            await heard.message()
+            await stream.message()
 
 
 def pings(server: valkey.Server) -> int:
     lines = server.text("INFO", "commandstats").splitlines()
-    said = next(line for line in lines if line.startswith("cmdstat_ping:"))  # of its start, at least
-    return int(said.partition("calls=")[2].partition(",")[0])
+    stat = next(text for text in lines if text.startswith("cmdstat_ping:"))  # of its start, at least
+    return int(stat.partition("calls=")[2].partition(",")[0])
 
 
-async def test_a_subscription_that_is_forbidden_is_told_at_once(server: valkey.Server) -> None:
+async def test_forbidden_subscription_is_refused_at_once(server: valkey.Server) -> None:
     server.ask("ACL", "SETUSER", "deaf", "on", ">secret", "~onthedot:*", "resetchannels", "+@all")
     async with to(server.url.replace("//", "//deaf:secret@")) as here:
         with pytest.raises(StoreRefused, match="NOPERM"):
             await here.listen("x", "onthedot:{x}:hints", "onthedot:{x}:to:me")
 
 
-async def test_what_is_no_redis_is_told_at_once() -> None:
+async def test_server_of_another_kind_is_refused_at_once() -> None:
     async def other(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         writer.write(b"HTTP/1.1 400 Bad Request\r\n\r\n")
         await writer.drain()
 
-    async with somebody(other) as url:
+    async with fake_server(other) as url:
         with pytest.raises(StoreUnavailable, match=r"rotocol error.*is the address right"):
             await RedisStore(url).open()

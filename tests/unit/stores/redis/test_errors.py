@@ -1,4 +1,4 @@
-"""What a server does to those who use it: it goes, comes back, forgets scripts, is full, forbids."""
+"""Errors of a server: it stops, restarts, loses scripts, is full, refuses."""
 
 from __future__ import annotations
 
@@ -39,7 +39,7 @@ def new(number: int, source: str = "a", size: int = 2) -> list[NewTask]:
 
 
 class Worker:
-    """Claims and settles until it is told to stop, however often it must ask."""
+    """Claims and settles until it is stopped, with repeats."""
 
     def __init__(self, store: RedisStore, name: str = "w") -> None:
         self.store, self.name, self.number = store, name, 0
@@ -55,16 +55,16 @@ class Worker:
         self.runs += [record.uuid for record in turn.claim.tasks]
         return [Completed(Lease(record.uuid, turn.claim.fence, self.name)) for record in turn.claim.tasks]
 
-    async def work(self, wanted: int) -> None:
+    async def work(self, number: int) -> None:
         ends: list[Completed] = []
-        while len(self.runs) < wanted or ends:
+        while len(self.runs) < number or ends:
             ends = await self.turn(ends)
             if not ends:
                 await asyncio.sleep(0.001)
 
 
 async def _insist(call: Any, *args: Any) -> Any:
-    """As the engine does: again, with the same arguments, until there is an answer."""
+    """Repeats the call with the same arguments until it is answered, as the engine does."""
     while True:
         try:
             return await call(*args)
@@ -72,7 +72,7 @@ async def _insist(call: Any, *args: Any) -> Any:
             await asyncio.sleep(0.01)
 
 
-async def test_scripts_that_were_forgotten_are_sent_again(server: valkey.Server) -> None:
+async def test_flushed_scripts_are_sent_again(server: valkey.Server) -> None:
     async with opened(server.url) as store:
         await store.heartbeat("w", b"", 60_000)
         for tasks in (new(3), new(2)):
@@ -86,7 +86,7 @@ async def test_scripts_that_were_forgotten_are_sent_again(server: valkey.Server)
         assert worker.verdicts == ["ok"] * 5
 
 
-async def test_cut_connections_lose_and_double_nothing(server: valkey.Server) -> None:
+async def test_broken_connections_neither_lose_nor_repeat_tasks(server: valkey.Server) -> None:
     async with opened(server.url) as store:
         await store.heartbeat("w", b"", 60_000)
         tasks, worker = new(2000), Worker(store)
@@ -100,7 +100,7 @@ async def test_cut_connections_lose_and_double_nothing(server: valkey.Server) ->
         assert (await store.tally()) == {("a", "succeeded"): len(tasks)}
 
 
-async def test_a_restart_under_load(safe: valkey.Server) -> None:
+async def test_server_restart_under_load_loses_nothing(safe: valkey.Server) -> None:
     async with opened(safe.url) as store:
         await store.heartbeat("w", b"", 60_000)
         tasks, worker = new(600), Worker(store)
@@ -115,7 +115,7 @@ async def test_a_restart_under_load(safe: valkey.Server) -> None:
         assert (await store.tally()) == {("a", "succeeded"): len(tasks)}
 
 
-async def test_who_is_not_there_is_said_within_five_seconds() -> None:
+async def test_missing_server_is_reported_within_five_seconds() -> None:
     port = valkey.free_port()
     began = time.monotonic()
     store = RedisStore(f"redis://127.0.0.1:{port}")
@@ -124,7 +124,7 @@ async def test_who_is_not_there_is_said_within_five_seconds() -> None:
     assert time.monotonic() - began < 5
 
 
-async def test_who_goes_is_said_within_five_seconds(server: valkey.Server) -> None:
+async def test_stopped_server_is_reported_within_five_seconds(server: valkey.Server) -> None:
     async with opened(server.url) as store:
         await store.add(new(1))
         server.stop()
@@ -134,8 +134,8 @@ async def test_who_goes_is_said_within_five_seconds(server: valkey.Server) -> No
         assert time.monotonic() - began < 5
 
 
-async def test_a_cancelled_call_leaves_no_answer_to_the_next(server: valkey.Server) -> None:
-    """Wherever it is cancelled: its answer is read and thrown away, and the call can be repeated."""
+async def test_cancelled_call_does_not_affect_the_next(server: valkey.Server) -> None:
+    """At any step: its reply is read and dropped, and the call can be repeated."""
     async with opened(server.url) as store:
         await store.add(new(1))
         for steps in range(12):
@@ -153,27 +153,27 @@ async def test_a_cancelled_call_leaves_no_answer_to_the_next(server: valkey.Serv
         assert sum((await store.tally()).values()) == 13
 
 
-async def heard(hints: Hints) -> Hint:
+async def next_hint(hints: Hints) -> Hint:
     return await asyncio.wait_for(anext(aiter(hints)), 5)
 
 
-async def test_a_cut_subscription_begins_again_with_a_resync(server: valkey.Server) -> None:
+async def test_broken_subscription_restarts_with_a_resync(server: valkey.Server) -> None:
     async with opened(server.url) as store:
         hints = store.hints("w")
-        assert (await heard(hints)).resync
+        assert (await next_hint(hints)).resync
         await store.add(new(1, "b"))
-        assert (await heard(hints)).sources == {"b"}
+        assert (await next_hint(hints)).sources == {"b"}
         server.ask("CLIENT", "KILL", "TYPE", "pubsub")
         with pytest.raises(StoreUnavailable):
-            await heard(hints)
-        assert (await heard(hints)).resync
+            await next_hint(hints)
+        assert (await next_hint(hints)).resync
         await store.add(new(1, "c"))
-        assert (await heard(hints)).sources == {"c"}
+        assert (await next_hint(hints)).sources == {"c"}
         await hints.aclose()
 
 
-async def test_who_listens_can_be_stopped_at_any_step(server: valkey.Server) -> None:
-    """A worker that was stopped while it connected went on listening, and never ended."""
+async def test_hint_stream_can_be_cancelled_at_any_step(server: valkey.Server) -> None:
+    """Regression: a worker that was stopped while it connected kept listening and never ended."""
     async with opened(server.url) as store:
         for steps in range(40):
             listening = asyncio.ensure_future(_listen(store))
@@ -192,7 +192,7 @@ async def _listen(store: RedisStore) -> None:
         await hints.aclose()
 
 
-async def test_without_the_right_to_publish_all_but_hints_works(server: valkey.Server) -> None:
+async def test_store_works_without_the_right_to_publish(server: valkey.Server) -> None:
     server.ask("ACL", "SETUSER", "mute", "on", ">secret", "~onthedot:*", "resetchannels", "+@all", "-publish")
     async with opened(server.url.replace("//", "//mute:secret@")) as store:
         await store.heartbeat("w", b"", 60_000)
@@ -202,7 +202,7 @@ async def test_without_the_right_to_publish_all_but_hints_works(server: valkey.S
         assert len(worker.runs) == 3
 
 
-async def test_a_user_who_may_not_is_refused_in_words(server: valkey.Server) -> None:
+async def test_user_without_rights_gets_advice(server: valkey.Server) -> None:
     server.ask("ACL", "SETUSER", "guest", "on", ">secret", "~other:*", "+@all")
     async with opened(server.url.replace("//", "//guest:secret@")) as store:
         with pytest.raises(StoreRefused, match=r"&onthedot:\* .*schema print --role"):
@@ -212,13 +212,13 @@ async def test_a_user_who_may_not_is_refused_in_words(server: valkey.Server) -> 
 
 
 @pytest.mark.parametrize("policy", ["allkeys-lru", "allkeys-random"])
-async def test_a_server_that_may_drop_tasks_is_refused(server: valkey.Server, policy: str) -> None:
+async def test_server_that_may_evict_tasks_is_refused(server: valkey.Server, policy: str) -> None:
     server.ask("CONFIG", "SET", "maxmemory-policy", policy)
     with pytest.raises(StoreRefused, match=policy):
         await RedisStore(server.url).open()
 
 
-async def test_a_full_server_takes_nothing_more_and_can_be_worked_off(server: valkey.Server) -> None:
+async def test_full_server_refuses_adds_and_can_be_drained(server: valkey.Server) -> None:
     async with opened(server.url) as store:
         await store.heartbeat("w", b"", 60_000)
         server.ask("CONFIG", "SET", "maxmemory", "8mb")
@@ -232,7 +232,7 @@ async def test_a_full_server_takes_nothing_more_and_can_be_worked_off(server: va
 
         with pytest.raises(StoreFull, match="maxmemory"):
             await fill()
-        assert sum((await store.tally()).values()) == len(stored), "half of an addition is there"
+        assert sum((await store.tally()).values()) == len(stored), "an add was stored in part"
         assert (await store.heartbeat("w", b"", 60_000)).alive
         worker = Worker(store)
         ends: list[Completed] = []
@@ -243,8 +243,8 @@ async def test_a_full_server_takes_nothing_more_and_can_be_worked_off(server: va
         await store.add(new(1))
 
 
-async def test_flushed_data_is_noticed(server: valkey.Server) -> None:
-    """A session that the server does not know any more is told so."""
+async def test_worker_notices_flushed_data(server: valkey.Server) -> None:
+    """A turn of a session that the server has lost reports that it is not alive."""
     async with opened(server.url) as store:
         await store.heartbeat("w", b"", 60_000)
         server.ask("FLUSHALL")
@@ -252,31 +252,31 @@ async def test_flushed_data_is_noticed(server: valkey.Server) -> None:
         assert not turn.alive
 
 
-async def test_no_connection_is_left(server: valkey.Server) -> None:
+async def test_close_leaves_no_connection(server: valkey.Server) -> None:
     async with opened(server.url) as store:
         hints = store.hints("w")
-        await heard(hints)
+        await next_hint(hints)
         await asyncio.gather(*(store.get(["x"]) for _ in range(40)))
         assert 2 <= len(valkey.connections(server.url)) <= 17
         await hints.aclose()
     await until(lambda: valkey.connections(server.url) == [])
 
 
-async def test_a_call_that_is_cancelled_ends(server: valkey.Server) -> None:
-    """At whichever of its steps: it does not go on as if nothing had been."""
+async def test_cancelled_call_ends_at_any_step(server: valkey.Server) -> None:
+    """The cancellation is not swallowed."""
     async with opened(server.url) as store:
         for steps in range(30):
             call = asyncio.create_task(store.tally())
             for _ in range(steps):
                 await asyncio.sleep(0)
-            asked = call.cancel()
+            requested = call.cancel()
             await asyncio.wait([call])
-            assert call.cancelled() == asked
+            assert call.cancelled() == requested
         assert await store.tally() == {}
 
 
-def test_whose_tasks_a_server_has(server: valkey.Server) -> None:
-    """So that nobody has to say the name of the only app there is."""
+def test_apps_of_a_server_are_listed(server: valkey.Server) -> None:
+    """Commands need no name where there is one app."""
     assert apps_in(server.url) == []
     server.ask("SET", "others", "1")
     for name in ("shop", "mail"):

@@ -1,4 +1,4 @@
-"""A fresh task goes to a worker that waits for it, in the step that adds it."""
+"""Hand-off: the call that adds a task leases it to an idle worker."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def url(request: pytest.FixtureRequest) -> str:
     return valkey.url() if request.param == "all rights" else valkey.limited_url()
 
 
-async def test_it_is_held_and_said_in_the_step_that_adds_it(url: str) -> None:
+async def test_add_leases_and_publishes_the_task_in_one_step(url: str) -> None:
     async with place(url) as at:
         await at.waits()
         cursor = (await at.store.changes("", 1)).cursor
@@ -71,7 +71,7 @@ async def test_it_is_held_and_said_in_the_step_that_adds_it(url: str) -> None:
         ]  # fmt: skip
 
 
-async def test_the_next_ask_after_that_is_a_new_one(url: str) -> None:
+async def test_claim_request_after_a_handoff_is_a_new_one(url: str) -> None:
     async with place(url) as at:
         await at.waits()
         (first,) = await add(at.store, task())
@@ -81,8 +81,8 @@ async def test_the_next_ask_after_that_is_a_new_one(url: str) -> None:
         assert await at.worker.settle(at.worker.done(first), at.worker.done(second)) == ["ok", "ok"]
 
 
-async def test_a_turn_that_comes_late_takes_nothing_and_says_that_there_is_more(url: str) -> None:
-    """Its answer got lost, and the claim that followed it was made by somebody else."""
+async def test_late_claim_request_takes_nothing_and_returns_more(url: str) -> None:
+    """Its answer was lost, and a hand-off has used the next number."""
     async with place(url) as at:
         await at.waits()
         handed, ready = await add(at.store, task()) + await add(at.store, task())
@@ -99,47 +99,47 @@ async def not_handed_out(at: Place, *new: NewTask) -> None:
     await at.listener.hears(lambda hint: new[0].source in hint.sources)
 
 
-async def test_not_after_its_time(url: str) -> None:
+async def test_expired_offer_gets_no_handoff(url: str) -> None:
     async with place(url) as at:
         await at.waits()
         at.clock.advance(FOR)
         await not_handed_out(at, task())
 
 
-async def test_not_more_than_there_is_room_for(url: str) -> None:
+async def test_handoff_respects_the_capacity_of_the_offer(url: str) -> None:
     async with place(url) as at:
         await at.waits(a=2)
         await not_handed_out(at, *tasks(3))
 
 
-async def test_not_more_than_a_server_lets_lie(url: str) -> None:
-    """It cuts off who has 32 MB to read, if it is not told otherwise."""
+async def test_large_tasks_are_not_handed_off(url: str) -> None:
+    """By default a server disconnects a subscriber with 32 MB of unread output."""
     async with place(url) as at:
         await at.waits(a=5)
         await not_handed_out(at, *(task(body=b"x" * 300_000) for _ in range(4)))
 
 
-async def test_not_what_it_did_not_say(url: str) -> None:
+async def test_sources_outside_the_offer_are_not_handed_off(url: str) -> None:
     async with place(url) as at:
         await at.waits(a=2, aa=2)
         await not_handed_out(at, task("b"))
 
 
-async def test_a_number_is_no_name(url: str) -> None:
+async def test_capacity_bytes_are_not_taken_for_a_source(url: str) -> None:
     async with place(url) as at:
         await at.waits(c=ord("b"), d=1)
         await not_handed_out(at, task("b"))
 
 
 @pytest.mark.parametrize("by", ["code", "operator"])
-async def test_not_what_has_a_limit(url: str, by: str) -> None:
+async def test_limited_source_is_not_handed_off(url: str, by: str) -> None:
     async with place(url) as at:
         await at.waits()
         await at.store.put_limits([Limit("a", cap=1, owner=by)])  # type: ignore[arg-type]
         await not_handed_out(at, task())
 
 
-async def test_not_before_others_of_its_source(url: str) -> None:
+async def test_task_behind_ready_tasks_is_not_handed_off(url: str) -> None:
     async with place(url) as at:
         await at.waits(a=1)
         first = await add(at.store, *tasks(2))
@@ -147,7 +147,7 @@ async def test_not_before_others_of_its_source(url: str) -> None:
         assert await at.worker.runs(total=2) == first
 
 
-async def test_not_by_one_that_may_not_tell(server: valkey.Server) -> None:
+async def test_caller_without_the_right_to_publish_hands_nothing_off(server: valkey.Server) -> None:
     async with place(server.url) as at:
         await at.waits()
         assert server.ask("ACL", "SETUSER", "default", "-publish") == b"+OK"
@@ -157,8 +157,8 @@ async def test_not_by_one_that_may_not_tell(server: valkey.Server) -> None:
 
 
 @pytest.mark.parametrize("older", [{"unique": "k"}, {}], ids=["added alone", "one of too many"])
-async def test_not_before_older_ones_of_other_sources(url: str, older: dict[str, Any]) -> None:
-    """Who is told of those asks anew, and takes by rank."""
+async def test_no_handoff_before_older_tasks_of_other_sources(url: str, older: dict[str, Any]) -> None:
+    """Notified workers claim again, by rank."""
     async with place(url) as at:
         await at.waits(a=1, b=1)
         first, *_ = await add(at.store, *(task("b", **older) for _ in range(1 if older else 2)))
@@ -167,13 +167,13 @@ async def test_not_before_older_ones_of_other_sources(url: str, older: dict[str,
 
 
 @pytest.mark.parametrize("policy", [Policy(expires=1000), Policy(max_crashes=1)])
-async def test_not_what_a_turn_must_look_at(url: str, policy: Policy) -> None:
+async def test_tasks_that_a_turn_must_check_are_not_handed_off(url: str, policy: Policy) -> None:
     async with place(url) as at:
         await at.waits()
         await not_handed_out(at, NewTask(new_uuid(), "a", b"", policy=policy))
 
 
-async def test_not_to_one_that_does_not_hear(url: str) -> None:
+async def test_worker_without_a_subscription_gets_no_handoff(url: str) -> None:
     async with place(url) as at:
         await at.waits()
         await at.listener.leave()
@@ -183,7 +183,7 @@ async def test_not_to_one_that_does_not_hear(url: str) -> None:
         assert await state(at.store, uuid) == "ready"
 
 
-async def test_the_death_of_who_got_it_gives_it_back(url: str) -> None:
+async def test_handed_off_task_is_requeued_when_its_worker_dies(url: str) -> None:
     async with place(url) as at:
         other = Worker(at.store, "other")
         await other.heartbeat()
@@ -195,7 +195,7 @@ async def test_the_death_of_who_got_it_gives_it_back(url: str) -> None:
 
 
 @pytest.mark.parametrize("end", ["death", "close"])
-async def test_who_is_gone_waits_no_more(url: str, end: str) -> None:
+async def test_ended_session_has_no_offer(url: str, end: str) -> None:
     async with place(url) as at:
         await at.waits()
         await (at.store.close_session("w") if end == "close" else at.store.close_session("w", crashed=True))
@@ -203,7 +203,7 @@ async def test_who_is_gone_waits_no_more(url: str, end: str) -> None:
         assert await state(at.store, uuid) == "ready"
 
 
-async def test_a_full_server_lets_one_ask_and_wait(server: valkey.Server) -> None:
+async def test_full_server_accepts_claim_requests_and_offers(server: valkey.Server) -> None:
     async with place(server.url) as at:
         assert server.ask("CONFIG", "SET", "maxmemory", "1") == b"+OK"
         await at.waits()

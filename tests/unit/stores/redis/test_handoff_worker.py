@@ -1,4 +1,4 @@
-"""A worker that waits: what it is handed runs once, whatever comes before, between and after."""
+"""An idle worker runs a handed-off task once, whatever happens around it."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def calls(server: valkey.Server) -> int:
         return int(stats.get("cmdstat_evalsha", {"calls": 0})["calls"])
 
 
-async def test_a_fresh_task_costs_an_idle_worker_one_turn(server: valkey.Server) -> None:
+async def test_new_task_costs_an_idle_worker_one_turn(server: valkey.Server) -> None:
     app = App("shop", store=server.url)
 
     @app.task
@@ -57,7 +57,7 @@ async def _waits(server: valkey.Server) -> None:
 
 
 async def _idle(app: App, server: valkey.Server) -> Worker:
-    """The worker, when it hears and waits."""
+    """Waits until the worker is subscribed and has an offer."""
     worker = app.runtime.worker
     assert worker is not None
     await _hears(server, worker.session_id)
@@ -72,7 +72,7 @@ async def _hears(server: valkey.Server, session: str) -> None:
 
 @pytest.fixture
 def answered(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
-    """The answer to an ask that waits comes later than what was handed out: they take different connections."""
+    """Delays the answer to a request with an offer until after the hand-off: they use different connections."""
     answered, turn = asyncio.Event(), RedisStore.turn
 
     async def slow(self: RedisStore, session: str, outcomes: Sequence[Outcome], ask: ClaimRequest | None) -> TurnResult:
@@ -85,7 +85,9 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     return answered
 
 
-async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, answered: asyncio.Event) -> None:
+async def test_handoff_before_the_answer_of_the_turn_is_not_lost(
+    server: valkey.Server, answered: asyncio.Event
+) -> None:
     app = App("shop", store=server.url, poll_interval=3600)
     ran: list[str] = []
 
@@ -103,8 +105,8 @@ async def test_what_comes_before_the_answer_is_not_lost(server: valkey.Server, a
     assert ran == ["ran"]
 
 
-async def test_nor_is_its_cancel(server: valkey.Server, answered: asyncio.Event) -> None:
-    """A beat would tell of it, too: after ten seconds."""
+async def test_cancel_of_an_early_handoff_is_not_lost(server: valkey.Server, answered: asyncio.Event) -> None:
+    """A heartbeat would report it as well, after ten seconds."""
     app, ran = App("shop", store=server.url, poll_interval=3600), list[str]()
 
     @app.task
@@ -131,8 +133,8 @@ async def test_nor_is_its_cancel(server: valkey.Server, answered: asyncio.Event)
     assert ran == []
 
 
-async def test_what_begins_is_not_counted_as_waiting(server: valkey.Server) -> None:
-    """By the process that has added it, and would look again after a turn."""
+async def test_handed_off_task_is_not_counted_as_pending(server: valkey.Server) -> None:
+    """By the process that has added it."""
     app, gate, begun = App("shop", store=server.url, poll_interval=3600), asyncio.Event(), list[int]()
 
     @app.task
@@ -157,10 +159,10 @@ async def test_what_begins_is_not_counted_as_waiting(server: valkey.Server) -> N
         gate.set()
 
 
-async def test_what_comes_while_notes_are_written_runs_once(
+async def test_handoff_while_notes_are_written_runs_once(
     server: valkey.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """They are written between the making of an ask and its turn: the answer will say the same as the message."""
+    """Notes are written between the request and its turn, so the answer repeats the message."""
     app, note = App("shop", store=server.url, poll_interval=3600, stop_timeout=0), RedisStore.note
     go, over, said, ran, handles = threading.Event(), threading.Event(), threading.Event(), list[str](), list[Any]()
 
@@ -200,10 +202,10 @@ async def test_what_comes_while_notes_are_written_runs_once(
     assert ran == ["ran"]
 
 
-async def test_what_a_server_without_its_last_moments_hands_out_comes_back(
+async def test_handoff_of_a_server_that_lost_data_is_recovered(
     server: valkey.Server, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """It believes in an ask of long ago, to whose number the worker does not listen any more."""
+    """It has an old offer, whose number the worker no longer accepts."""
     app, turn, gate = App("shop", store=server.url, poll_interval=3600), RedisStore.turn, asyncio.Event()
     gate.set()
 
@@ -238,7 +240,7 @@ async def test_what_a_server_without_its_last_moments_hands_out_comes_back(
 
 
 @pytest.mark.parametrize("comes", ["before the answer", "while it runs", "after its end"])
-async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valkey.Server, comes: str) -> None:
+async def test_doubled_handoff_runs_once_and_is_not_released(server: valkey.Server, comes: str) -> None:
     app, gate, ran = App("shop", store=server.url, poll_interval=3600), asyncio.Event(), list[str]()
 
     @app.task
@@ -283,8 +285,8 @@ async def test_what_is_told_twice_begins_once_and_does_not_go_back(server: valke
     assert ran == ["ran"]
 
 
-async def test_who_has_not_beaten_for_a_lease_asks_before_it_begins(server: valkey.Server) -> None:
-    """It may have been stopped, and others may have it by now."""
+async def test_worker_without_a_heartbeat_for_a_lease_confirms_before_it_starts(server: valkey.Server) -> None:
+    """It may have been stopped, and another worker may have the task by now."""
     app, ran = App("shop", store=server.url, poll_interval=3600), list[int]()
 
     @app.task
@@ -313,10 +315,8 @@ async def test_who_has_not_beaten_for_a_lease_asks_before_it_begins(server: valk
     assert (leased, len(ran)) == ([0], 4)
 
 
-def test_who_was_stopped_until_its_death_does_not_begin_what_it_was_handed(
-    server: valkey.Server, tmp_path: Path
-) -> None:
-    """The message lies in its socket, and others have run it since."""
+def test_worker_stopped_beyond_its_lease_does_not_start_a_handoff(server: valkey.Server, tmp_path: Path) -> None:
+    """The message is in its socket, and another worker has run the task since."""
     url, run_log = f"{server.url}?lease=1", RunLog(tmp_path / "run_log")
     with task_app.app.override(store=url), worker_processes(url, tmp_path / "run_log", 1) as workers:
         task_app.slow.delay(0).result(timeout=SOON)  # it knows how these are done

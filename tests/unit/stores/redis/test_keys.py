@@ -1,4 +1,4 @@
-"""The keys of an app are those of the documentation, and none has a time to live."""
+"""The keys of an app are those of docs/redis.md, and none has a time to live."""
 
 from __future__ import annotations
 
@@ -47,7 +47,7 @@ def _plain(key: bytes) -> bool:
     return key.isascii()
 
 
-async def test_the_keys_are_those_of_the_documentation() -> None:
+async def test_keys_are_those_of_the_documentation() -> None:
     clock = ManualClock()
     store = RedisStore(valkey.url(), clock, valkey.new_name())
     await store.open()
@@ -73,7 +73,7 @@ async def test_the_keys_are_those_of_the_documentation() -> None:
 
 
 async def _life(store: RedisStore, clock: ManualClock, look: Callable[[], None]) -> None:
-    """A bit of everything, looked at in between."""
+    """Uses every kind of key, and calls `look` in between."""
     await store.heartbeat("w", b"info", 10**6)
     await store.put_schedules([Schedule("s", b"rule", "v", int(clock.now()))])
     await store.put_limits([Limit("a/*", cap=1, rate=1.0, burst=2), Limit("b/*", rate=1.0)])

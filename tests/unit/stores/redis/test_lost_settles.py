@@ -1,4 +1,4 @@
-"""A server that comes back without its last moments: what is lost of a claim or an end is done again, and no more."""
+"""A server that restarts without its last writes: only lost claims and settles are repeated."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ pytestmark = pytest.mark.fault
 
 
 def forget(server: valkey.Server) -> None:
-    """What came after its last snapshot."""
+    """Loses all writes since the last snapshot."""
     port = server.port
     server.kill()
     server.start(port)
@@ -29,10 +29,10 @@ async def is_running(handle: AsyncTaskHandle[Any]) -> bool:
     return await handle.state() == "running"
 
 
-async def test_a_worker_that_runs_what_the_store_has_forgotten(
+async def test_run_whose_claim_was_lost_is_settled_once(
     server: valkey.Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """The same worker claims it again, under the same number: it goes on, is settled once, and all slots are whole."""
+    """The same worker claims it again under the same number; it continues, settles once, and frees its slot."""
     app, gate, begun = App("shop", store=server.url, concurrency=2, stop_timeout=0), asyncio.Event(), list[int]()
     loop = asyncio.get_running_loop()
     wrong = list[object]()
@@ -66,8 +66,8 @@ async def test_a_worker_that_runs_what_the_store_has_forgotten(
     assert wrong == []
 
 
-async def test_what_a_living_worker_has_ended_and_the_store_forgotten_is_run_again(server: valkey.Server) -> None:
-    """The store believes that it runs. The next ask is further on than the store remembers: so the worker is told."""
+async def test_task_whose_end_was_lost_runs_again_on_the_live_worker(server: valkey.Server) -> None:
+    """The store has the task as running. The number of the next request shows the gap, and the answer has the task."""
     app, gate, begun = App("shop", store=server.url, stop_timeout=0), asyncio.Event(), list[int]()
     long = asyncio.Event()
 
@@ -93,8 +93,8 @@ async def test_what_a_living_worker_has_ended_and_the_store_forgotten_is_run_aga
     assert sorted(begun) == [1, 1, 1, 2]
 
 
-async def test_what_ended_and_was_forgotten_is_handed_out_again(server: valkey.Server) -> None:
-    """To another, under a number that was given out before: who had it then cannot settle it any more."""
+async def test_task_whose_end_was_lost_is_claimed_by_another_worker(server: valkey.Server) -> None:
+    """Under a fence that was used before: the former worker can no longer settle it."""
     task, mine = NewTask(new_uuid(), "a", b"{}"), [SlotPool(1, {"a": 1})]
     async with opened(server.url) as store:
         for name in ("old", "new"):

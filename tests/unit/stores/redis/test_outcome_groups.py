@@ -1,4 +1,4 @@
-"""Tasks of one claim that end alike are settled together: what comes out is what the memory store says."""
+"""Outcomes are settled in groups, with the same result as in the memory store."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ POLICIES = [Policy()] * 4 + [Policy(max_crashes=1), Policy(reply_to="w"), Policy
 
 
 def drawn(chance: random.Random, number: int) -> NewTask:
-    """Most are alike; uuids of both forms, and of different lengths."""
+    """Most tasks are equal; uuids have both forms and several lengths."""
     return NewTask(
         chance.choice([f"t{number:03}" + "x" * chance.choice([0, 0, 1, 40]), str(UUID(int=number << 90))]),
         chance.choice(["a", "a", "a", "b"]),
@@ -51,7 +51,7 @@ def outcome(chance: random.Random, lease: Lease) -> Outcome:
 
 
 async def life(store: Store, clock: ManualClock, seed: int) -> list[Any]:
-    """Everything that can be seen of it, without the numbers of claims."""
+    """All that can be read of the store, without fences."""
     chance, seen = random.Random(seed), list[Any]()
     tasks = [drawn(chance, number) for number in range(60)]
     uuids = [task.uuid for task in tasks]
@@ -89,7 +89,7 @@ async def life(store: Store, clock: ManualClock, seed: int) -> list[Any]:
 
 
 @pytest.mark.parametrize("seed", range(8))
-async def test_as_in_memory(seed: int) -> None:
+async def test_mixed_outcomes_settle_as_in_the_memory_store(seed: int) -> None:
     clock = ManualClock()
     wanted = await life(MemoryStore(clock), clock, seed)
     clock = ManualClock()

@@ -1,4 +1,4 @@
-"""A policy is kept once a source; a worker that does not know it asks for it."""
+"""A policy is stored once per source; a worker reads it when it needs it."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from tests.support.services import valkey
 ASK = ClaimRequest(1, [SlotPool(10, {"a": 10, "b": 10})])
 
 
-async def test_sources_that_share_a_policy_and_one_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sources_that_share_a_policy_and_a_policy_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
     store = RedisStore(valkey.url(), ManualClock(), valkey.new_name())
     policy = Policy(boost=7)
     await store.open()

@@ -1,4 +1,4 @@
-"""rediss://: the certificate must be signed by somebody known, be for this host, and be of today."""
+"""rediss://: the certificate must be signed by a known authority, for this host, and valid today."""
 
 from __future__ import annotations
 
@@ -50,7 +50,7 @@ def secured(running: Secured) -> Secured:
 
 
 def ports_of_stores(server: valkey.Server) -> set[int]:
-    """On which they are connected to it."""
+    """The ports of the server that our connections use."""
     lines = [line.split() for line in server.text("CLIENT", "LIST").splitlines() if "name=onthedot" in line]
     return {int(word.rpartition(":")[2]) for line in lines for word in line if word.startswith("laddr=")}
 
@@ -62,7 +62,7 @@ async def open_and_shut(url: str) -> None:
 
 
 @pytest.mark.parametrize("host", ["127.0.0.1", "localhost"])
-async def test_an_app_over_tls(secured: Secured, host: str) -> None:
+async def test_app_works_over_tls(secured: Secured, host: str) -> None:
     app = App("shop", store=secured.url(host), stop_timeout=0)
 
     @app.task
@@ -74,7 +74,7 @@ async def test_an_app_over_tls(secured: Secured, host: str) -> None:
         assert ports_of_stores(secured.server) == {secured.port}
 
 
-async def test_sentinels_are_asked_over_tls_too(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_sentinel_is_used_over_tls(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     port, (chain, key) = valkey.free_port(), secured.certificates.server()
     config = (
         f"tls-port {port}\ntls-cert-file {chain}\ntls-key-file {key}\ntls-ca-cert-file {secured.certificates.ca}\n"
@@ -91,15 +91,15 @@ async def test_sentinels_are_asked_over_tls_too(secured: Secured, monkeypatch: p
         assert ports_of_stores(secured.server) == {secured.port}
         await store.close()
         monkeypatch.setattr(client, "PATIENCE", 0.5)
-        with pytest.raises(StoreUnavailable, match=r"no sentinel knows the master.*TLS on both sides") as told:
+        with pytest.raises(StoreUnavailable, match=r"no sentinel knows the master.*TLS on both sides") as raised:
             await open_and_shut(hosts)  # the driver does not say why it cannot talk to them
-        assert len(str(told.value)) < 300
+        assert len(str(raised.value)) < 300
     finally:
         watcher.close()
 
 
-async def test_a_cluster_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Calls and hints, to whichever node has the app; none of them on a plain port."""
+async def test_cluster_works_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Calls and hints go to the node of the app, never over a plain port."""
     certificates = Certificates(tmp_path)
     with cluster(certificates) as nodes:
         hosts = f"redis+cluster://localhost:{nodes[0].tls_port}"
@@ -131,7 +131,7 @@ async def test_a_cluster_over_tls(tmp_path: Path, monkeypatch: pytest.MonkeyPatc
         ("expired", "tls_ca", "out of date"),
     ],
 )
-async def test_what_cannot_be_trusted_is_refused_at_once(
+async def test_untrusted_certificate_is_refused_at_once(
     secured: Secured, kind: Kind, options: str, advice: str
 ) -> None:
     secured.shows(kind)
@@ -142,11 +142,11 @@ async def test_what_cannot_be_trusted_is_refused_at_once(
     await open_and_shut(secured.url(options="tls_insecure=1"))
 
 
-async def test_the_names_of_the_driver_are_understood(secured: Secured) -> None:
+async def test_tls_options_of_redis_py_are_accepted(secured: Secured) -> None:
     await open_and_shut(secured.url().replace("tls_ca", "ssl_ca_certs"))
 
 
-async def test_a_certificate_of_ours(secured: Secured) -> None:
+async def test_client_certificate(secured: Secured) -> None:
     secured.server.ask("CONFIG", "SET", "tls-auth-clients", "yes")
     try:
         with pytest.raises(StoreRefused, match="wants a certificate of ours"):
@@ -160,7 +160,7 @@ async def test_a_certificate_of_ours(secured: Secured) -> None:
     assert await read_alert(parse_url(secured.url()), 0.1) is None, "a server that only listens, too"
 
 
-async def test_tls_on_one_side_only_is_told(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_tls_on_one_side_only_is_reported(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PATIENCE", 0.5)
     with pytest.raises(StoreUnavailable, match="TLS on both sides or on neither"):
         await open_and_shut(f"redis://127.0.0.1:{secured.port}")
@@ -175,6 +175,6 @@ async def test_tls_on_one_side_only_is_told(secured: Secured, monkeypatch: pytes
         ("rediss://a?tls_ca=/nowhere/ca.pem", "tls_ca names /nowhere/ca.pem, which does not exist"),
     ],
 )
-async def test_options_that_make_no_sense(url: str, says: str, tmp_path: Path) -> None:
+async def test_invalid_tls_options_are_refused(url: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(StoreRefused, match=says):
         await open_and_shut(url)

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.fault, pytest.mark.once]
 
 
 async def life(store: RedisStore) -> None:
-    """All kinds of calls: none may touch a key of another slot."""
+    """All kinds of calls; none may use a key of another slot."""
     await store.heartbeat("w", b"info", 60_000)
     hints = store.hints("w")
     assert (await anext(hints)).resync
@@ -39,8 +39,8 @@ async def life(store: RedisStore) -> None:
     await store.close_session("w")
 
 
-async def test_a_cluster() -> None:
-    """As a user that may do what is needed and nothing else."""
+async def test_store_works_on_a_cluster() -> None:
+    """As a user with few rights."""
     with cluster() as nodes:
         plain = f"redis+cluster://127.0.0.1:{nodes[0].port}"
         for node in nodes:
@@ -54,7 +54,7 @@ async def test_a_cluster() -> None:
                 await store.close()
 
 
-async def test_a_cluster_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_stopped_cluster_is_reported(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PATIENCE", 0.3)
     with cluster() as nodes:
         store = RedisStore(f"redis+cluster://127.0.0.1:{nodes[0].port}")
@@ -71,7 +71,7 @@ async def test_a_cluster_that_is_gone(monkeypatch: pytest.MonkeyPatch) -> None:
             await store.open()
 
 
-async def test_a_failover() -> None:
+async def test_store_follows_a_failover() -> None:
     with sentinels() as ((master, replica), watchers):
         hosts = ",".join(f"127.0.0.1:{watcher.port}" for watcher in watchers)
         app = App("shop", store=f"redis+sentinel://{hosts}/mymaster", stop_timeout=0)

@@ -1,4 +1,4 @@
-"""The four kinds of URL, and what is wrong with others."""
+"""The four kinds of URL, and refusals of others."""
 
 from __future__ import annotations
 
@@ -23,18 +23,18 @@ from onthedot.stores.redis.url import parse_url
         ("redis+cluster://a:1,b:2", [("a", 1), ("b", 2)], 0),
     ],
 )
-def test_where_it_is(url: str, hosts: list[tuple[str, int]], db: int) -> None:
+def test_hosts_and_database_of_a_url(url: str, hosts: list[tuple[str, int]], db: int) -> None:
     place = parse_url(url)
     assert (place.hosts, place.db) == (hosts, db)
 
 
-def test_a_login_is_not_shown() -> None:
+def test_password_is_not_shown() -> None:
     place = parse_url("redis://me:s%40cret@example/1?lease=2.5")
     assert (place.username, place.password, place.lease) == ("me", "s@cret", 2500)
     assert "cret" not in place.shown
 
 
-def test_the_service_of_a_sentinel() -> None:
+def test_service_of_a_sentinel_url() -> None:
     assert parse_url("redis+sentinel://a/main").service == "main"
     assert parse_url("redis+sentinel://a").service == "mymaster"
 
@@ -46,7 +46,7 @@ def test_the_service_of_a_sentinel() -> None:
         "redis+cluster://a/1", "redis://a?max_connections=0", "redis://a?max_connections=many",
     ],
 )  # fmt: skip
-def test_what_is_no_such_url(url: str) -> None:
+def test_invalid_url_is_refused_with_an_example(url: str) -> None:
     with pytest.raises(StoreRefused, match=r"looks like|unknown option"):
         parse_url(url)
 
@@ -55,7 +55,7 @@ def test_what_is_no_such_url(url: str) -> None:
     ("kind", "driver"),
     [("", "hiredis"), ("+sentinel", "redis.asyncio.sentinel"), ("+cluster", "redis.asyncio.cluster")],
 )
-async def test_without_the_driver_the_extra_is_named(kind: str, driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_missing_driver_names_the_extra(kind: str, driver: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, driver, None)
     store = connect(f"redis{kind}://localhost:1", SystemClock())
     with pytest.raises(StoreRefused, match=r"onthedot\[redis\]"):

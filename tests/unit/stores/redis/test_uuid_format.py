@@ -1,4 +1,4 @@
-"""Uuids are packed and come back as they were, whatever their form."""
+"""Uuids of any form are unpacked as they were packed."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ LIKE_IT = [
 
 
 @pytest.mark.parametrize("text", [USUAL, new_uuid(), str(uuid.UUID(int=0)), "0" * 8 + USUAL[8:]])
-def test_the_usual_form_takes_17_bytes(text: str) -> None:
+def test_uuid_in_the_usual_form_takes_17_bytes(text: str) -> None:
     assert len(pack_uuid(text)) == 17
     assert pack_uuid(text)[1:] == uuid.UUID(text).bytes
     assert to_uuid(pack_uuid(text)) == text
 
 
 @pytest.mark.parametrize("text", LIKE_IT)
-def test_what_only_looks_like_it_stays_as_it_is(text: str) -> None:
+def test_text_that_only_looks_like_a_uuid_is_kept(text: str) -> None:
     assert to_uuid(pack_uuid(text)) == text
     assert pack_uuid(text)[0] == len(text.encode())
     together = [USUAL, text, USUAL]
     assert list(to_uuids(pack_uuids(together))) == together
 
 
-def test_lengths_that_only_together_are_usual() -> None:
+def test_texts_whose_total_length_is_usual_are_kept() -> None:
     together = [USUAL[:-1], USUAL + "0"]
     assert list(to_uuids(pack_uuids(together))) == together
     assert pack_uuids([]) == b""
@@ -46,12 +46,12 @@ _texts = st.one_of(
 
 
 @given(st.lists(_texts))
-def test_one_behind_the_other(texts: list[str]) -> None:
+def test_concatenated_uuids_are_separated(texts: list[str]) -> None:
     packed = pack_uuids(texts)
     assert packed == b"".join(map(pack_uuid, texts))
     assert list(to_uuids(packed)) == texts
     assert len({pack_uuid(text) for text in texts}) == len(set(texts))
 
 
-def test_one_that_is_too_long_is_no_other_task() -> None:
+def test_too_long_uuid_matches_no_other() -> None:
     assert pack_uuid("x" * 300) != pack_uuid("x" * 200)

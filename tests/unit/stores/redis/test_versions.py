@@ -22,7 +22,7 @@ THESE = "redis and not test_versions and not test_tls and not test_constellation
 @pytest.mark.slow
 @pytest.mark.timeout(1200)
 @pytest.mark.parametrize("version", ["debian", "6.2"])
-def test_the_contract_on(version: str, tmp_path: Path) -> None:
+def test_contract_holds_on_version(version: str, tmp_path: Path) -> None:
     try:
         program = versions.redis(version)
     except Missing as why:

@@ -1,4 +1,4 @@
-"""``?wait=1``: what was added outlives the master, or whoever added it is told that it may not."""
+"""``?wait=1``: an add survives the master, or the caller gets an error."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ class Pair(NamedTuple):
 
 
 BOTH = pytest.mark.parametrize("pair", ["wheel", "debian"], indirect=True)
-"""The two do not mean the same by WAIT: for newer ones only what the connection itself has written counts."""
+"""WAIT differs between versions: newer ones count only writes of the same connection."""
 
 
 @pytest.fixture
@@ -68,7 +68,7 @@ def new() -> NewTask:
 
 
 @BOTH
-async def test_what_was_added_outlives_the_master(pair: Pair) -> None:
+async def test_confirmed_add_survives_the_master(pair: Pair) -> None:
     tasks = [new() for _ in range(200)]
     async with opened(pair.url) as store:
         await asyncio.gather(*(store.add([task]) for task in tasks))
@@ -79,15 +79,15 @@ async def test_what_was_added_outlives_the_master(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("most", [1, 3])
-async def test_who_waits_keeps_to_the_connections_that_are_allowed(pair: Pair, most: int) -> None:
+async def test_waiting_adds_respect_max_connections(pair: Pair, most: int) -> None:
     async with opened(f"{pair.url}&max_connections={most}") as store:
         await asyncio.gather(*(store.add([new()]) for _ in range(50)))
         ours = pair.master.text("CLIENT", "LIST").count("name=onthedot")
         assert ours == most
 
 
-async def test_connections_that_were_cut_while_nobody_used_them_cost_no_call(pair: Pair) -> None:
-    """A try for each of them would take longer than anybody waits."""
+async def test_broken_idle_connections_cost_no_call(pair: Pair) -> None:
+    """One attempt for each of them would exceed the deadline."""
     async with opened(pair.url) as store:
         await asyncio.gather(*(store.add([new()]) for _ in range(50)))
         pair.master.ask("CLIENT", "KILL", "TYPE", "normal", "SKIPME", "yes")
@@ -95,9 +95,7 @@ async def test_connections_that_were_cut_while_nobody_used_them_cost_no_call(pai
 
 
 @BOTH
-async def test_what_no_replica_has_is_told_however_often_it_is_tried(
-    pair: Pair, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_unconfirmed_add_is_reported_on_every_repeat(pair: Pair, monkeypatch: pytest.MonkeyPatch) -> None:
     task = new()
     async with opened(pair.url) as store:
         await store.add([new()])
@@ -113,8 +111,8 @@ async def test_what_no_replica_has_is_told_however_often_it_is_tried(
         assert not added.fresh
 
 
-async def test_only_adding_waits(pair: Pair) -> None:
-    """A worker goes on without replicas: what is lost of its work is done again."""
+async def test_only_adds_wait_for_replicas(pair: Pair) -> None:
+    """A worker continues without replicas: lost work is repeated."""
     async with opened(pair.url) as store:
         await store.add([new()])
         with pair.replica_stopped():
@@ -126,14 +124,14 @@ async def test_only_adding_waits(pair: Pair) -> None:
             assert time.monotonic() - began < client.REPLICA_TIMEOUT
 
 
-async def test_scripts_that_were_forgotten_are_sent_again(pair: Pair) -> None:
+async def test_waiting_add_sends_flushed_scripts_again(pair: Pair) -> None:
     async with opened(pair.url) as store:
         for task in (new(), new()):
             pair.master.ask("SCRIPT", "FLUSH")
             assert [added.fresh for added in await store.add([task])] == [True]
 
 
-async def test_a_user_with_few_rights_may_wait(pair: Pair) -> None:
+async def test_user_with_few_rights_may_wait(pair: Pair) -> None:
     words = rights_text(pair.url, "shop", "onthedot").replace("PASSWORD", "secret").split()
     assert pair.master.ask(*words) == b"+OK"
     async with opened(pair.url.replace("//", "//shop:secret@")) as store:
@@ -141,6 +139,6 @@ async def test_a_user_with_few_rights_may_wait(pair: Pair) -> None:
 
 
 @pytest.mark.parametrize("url", ["redis://a?wait=-1", "redis://a?wait=x", "redis+cluster://a?wait=1"])
-def test_what_is_no_number_of_replicas(url: str) -> None:
+def test_invalid_number_of_replicas_is_refused(url: str) -> None:
     with pytest.raises(StoreRefused, match="looks like"):
         parse_url(url)

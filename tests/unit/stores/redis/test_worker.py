@@ -1,4 +1,4 @@
-"""An app on Redis, end to end: processes, death and take-over, a blocked loop, a server that does not answer."""
+"""An app on Redis, end to end: killed workers, a blocked loop, a server that does not answer."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ def app(url: str) -> Iterator[App]:
     app.shutdown()
 
 
-def test_a_killed_worker_is_taken_over_after_its_lease(url: str, tmp_path: Path) -> None:
+def test_tasks_of_a_killed_worker_run_after_its_lease(url: str, tmp_path: Path) -> None:
     run_log = RunLog(tmp_path / "run_log")
     with task_app.app.override(store=url), worker_processes(url, tmp_path / "run_log", 2) as workers:
         handles = [task_app.work.delay(number) for number in range(100)]
@@ -57,8 +57,8 @@ def begun(run_log: RunLog, uuid: str) -> bool:
     return any(entry.uuid == uuid for entry in run_log.entries())
 
 
-async def test_a_blocked_loop_keeps_its_session(app: App) -> None:
-    """Three leases long: the beats come from a thread."""
+async def test_worker_with_a_blocked_loop_keeps_its_session(app: App) -> None:
+    """For three leases: heartbeats come from a thread."""
     runs: list[int] = []
 
     @app.task
@@ -89,10 +89,10 @@ async def _record(app: App, uuid: str) -> Record:
     return record
 
 
-async def test_without_an_answer_for_a_lease_what_runs_is_ended(
+async def test_runs_are_cancelled_after_a_lease_without_an_answer(
     app: App, server: valkey.Server, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """Others may have it by then. When the server is back, the task runs again, under a new session."""
+    """Another worker may have the task by then. When the server is back, it runs again in a new session."""
     ends: list[str] = []
 
     @app.task
@@ -119,7 +119,7 @@ async def test_without_an_answer_for_a_lease_what_runs_is_ended(
     assert ends == ["ended", "done"]
 
 
-async def test_a_schedule_fires_once_for_all(url: str) -> None:
+async def test_schedule_fires_once_for_all_workers(url: str) -> None:
     runs: list[str] = []
 
     def made(name: str) -> App:
@@ -144,7 +144,7 @@ async def test_a_schedule_fires_once_for_all(url: str) -> None:
     assert schedules["rarely"].runs == 0
 
 
-async def test_what_waits_survives_a_restart_of_the_server(safe: valkey.Server) -> None:
+async def test_pending_tasks_survive_a_server_restart(safe: valkey.Server) -> None:
     app = App("shop", store=safe.url, stop_timeout=0)
 
     @app.task
@@ -160,7 +160,7 @@ async def test_what_waits_survives_a_restart_of_the_server(safe: valkey.Server) 
         assert await (await add.enqueue(5, 6)).result(timeout=10) == 11
 
 
-def test_a_fork_has_connections_of_its_own(url: str) -> None:
+def test_forked_process_opens_its_own_connections(url: str) -> None:
     app = App("shop", store=url)
 
     @app.task
