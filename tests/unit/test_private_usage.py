@@ -98,7 +98,4 @@ TO_BE_MADE_PUBLIC: dict[str, int] = {
     "tests/unit/stores/redis/test_handoff_worker.py": 1,
     "tests/unit/stores/redis/test_policies.py": 1,
     "tests/unit/stores/redis/test_wait.py": 3,
-    "tests/unit/stores/sqlite/test_errors.py": 2,
-    "tests/unit/stores/sqlite/test_hostile.py": 3,
-    "tests/unit/stores/sqlite/test_writer_thread.py": 2,
 }

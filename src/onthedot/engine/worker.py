@@ -32,7 +32,7 @@ from onthedot.stores.capabilities import HasHandoff
 from onthedot.stores.contract import LeasedTasks, Store
 
 _GRACE = 1.0  # seconds for the clean-up of cancelled tasks when the time to stop is over
-_LAST_TURN = 5.0  # seconds in which the store must take the last outcomes
+LAST_TURN = 5.0  # seconds in which the store must take the last outcomes
 
 
 class Worker:
@@ -123,7 +123,7 @@ class Worker:
             done, _ = await asyncio.wait([loop], timeout=_GRACE)
         if not done:
             self._runner.abandon_running()
-            done, _ = await asyncio.wait([loop], timeout=None if timeout is None else _LAST_TURN)
+            done, _ = await asyncio.wait([loop], timeout=None if timeout is None else LAST_TURN)
         if not done:  # the store does not take the outcomes: these tasks will run again
             self._observer.outcomes_dropped(len(self._outcomes))
             loop.cancel()

@@ -77,7 +77,7 @@ class MemoryPicker:
         tables = self._tables
         slots = int(min(queue.capacity[queue.source], limit, self.suspects if queue.suspect else limit))
         taken = queue.queue.pop_many(slots, bound)
-        if tables.limits.declared or tables.has_expiring:
+        if tables.limits.has_limits or tables.has_expiring:
             popped = len(taken)
             taken = [record for record in taken if start(tables, record)]
             self._parked += popped - len(taken)

@@ -45,7 +45,9 @@ class OrderedQueue:
 
     def first(self) -> int | None:
         """The first key; stale keys before it are dropped."""
-        queue, heap, members = self._queue, self._heap, self.members
+        queue = self._queue
+        heap = self._heap
+        members = self.members
         while queue and queue[0] not in members:
             queue.popleft()
         while heap and heap[0] not in members:
@@ -91,7 +93,8 @@ class OrderedQueue:
     def pop_many(self, most: int, bound: int | None) -> list[Record]:
         """Pop the first records, not beyond a key."""
         taken: list[Record] = []
-        queue, members = self._queue, self.members
+        queue = self._queue
+        members = self.members
         while len(taken) < most:
             if self._heap or not queue:
                 key = self.first()

@@ -332,7 +332,7 @@ class MemoryTables(MemorySideTables):
                 requeue_outcome(self, outcome, record, started, chore=claim.chores)
             case _:
                 assert_never(outcome)
-        if self.limits.declared or self.suspects or record.lane is not None:
+        if self.limits.has_limits or self.suspects or record.lane is not None:
             release_capacity(self, record)
         if outcome.effects is not None:
             add(self, outcome.effects.tasks)

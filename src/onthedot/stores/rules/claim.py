@@ -83,7 +83,7 @@ def start(tables: TaskTables, record: Record) -> bool:
 
 def source_capacity(tables: TaskTables, source: str) -> tuple[float, float | None]:
     """How many more tasks of a source may start, and in how many ms it is worth asking again."""
-    if not tables.limits.declared:
+    if not tables.limits.has_limits:
         return float("inf"), None
     return tables.limits.source_capacity(source, tables.count_running(source), tables.now)
 

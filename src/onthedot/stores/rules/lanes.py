@@ -66,7 +66,7 @@ def release_capacity(tables: TaskTables, record: Record) -> None:
         overtake(tables, record.uuid)
         tables.forget_lane(record.lane)
     woken = tables.notifications.woken
-    if tables.limits.declared and tables.limits.effective(record.source) is not None:
+    if tables.limits.has_limits and tables.limits.effective(record.source) is not None:
         woken.add(record.source)
     if record.is_suspect:
         woken.update(tables.suspect_sources())

@@ -55,14 +55,14 @@ class LimitTable:
         self._effective: dict[str, Limit | None] = {}
         self._source_buckets: dict[str, TokenBucket] = {}
         self.lanes: dict[str, Lane] = {}
-        self.declared: bool = False  # False: no limit was ever declared and no lane used, so nothing is looked up
+        self.has_limits: bool = False  # False: no limit was ever declared and no lane used, so nothing is looked up
 
     def put(self, limit: Limit) -> bool:
         """False: it is unchanged."""
         if self._records.get((limit.name, limit.owner)) == limit:
             return False
         self._records[limit.name, limit.owner] = limit
-        self.declared = self.declared or is_effective(limit)
+        self.has_limits = self.has_limits or is_effective(limit)
         self._effective.clear()
         return True
 
@@ -71,7 +71,7 @@ class LimitTable:
 
     def effective(self, name: str) -> Limit | None:
         """The limit that the records of a source or lane come to."""
-        if not self.declared:
+        if not self.has_limits:
             return None
         if name not in self._effective:
             if len(self._effective) > 100_000:
@@ -122,7 +122,7 @@ class LimitTable:
         lane = self.lanes.get(name)
         if lane is None:
             lane = self.lanes[name] = Lane(name)
-            self.declared = True
+            self.has_limits = True
         return lane
 
     def has_capacity(self, lane: Lane, cost: float, now: float) -> bool:
@@ -173,7 +173,7 @@ class LimitTable:
         """The same rules over copies of this task's lane and bucket, for a read: a rule writes what it computes."""
         copies = LimitTable()
         copies._records = self._records
-        copies.declared = self.declared
+        copies.has_limits = self.has_limits
         if (bucket := self._source_buckets.get(record.source)) is not None:
             copies.set_source_bucket(record.source, copy(bucket))
         lane = None if record.lane is None else self.lanes.get(record.lane)

@@ -1,4 +1,4 @@
-"""What SQLite complains about, in words that say what to do."""
+"""Errors of SQLite and of the file system, translated into store errors that advise what to do."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ def translate(error: Exception, path: str) -> Exception:
 
 
 def inode(path: str) -> int:
-    """Asked for in every transaction: a deleted file would take tasks and lose them."""
+    """Checked in every transaction: tasks that are added to a deleted file would be lost."""
     try:
         return os.stat(path).st_ino  # noqa: PTH116 - a third of the time that Path takes
     except FileNotFoundError:

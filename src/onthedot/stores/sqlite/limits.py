@@ -1,4 +1,4 @@
-"""Limits and lanes as the memory store has them, in tables. A transaction reads each lane once and writes it once."""
+"""The limits of an SQLite store. A transaction reads each lane once and writes it once."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onthedot.stores.rules.limits import SLACK_MS, SWEEP, Lane, LimitTable, Toke
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_limit
 
-_BLANK = (0, 0, 0.0, None, None, None)  # a lane of which there is nothing to remember
+_BLANK = (0, 0, 0.0, None, None, None)  # a lane of which nothing has to be kept
 
 
 class SqliteLimitTable(LimitTable):
@@ -20,19 +20,19 @@ class SqliteLimitTable(LimitTable):
         super().__init__()
         self._db = db
         self._app = app
-        self._was: dict[str, Row] = {}
+        self._stored: dict[str, Row] = {}
         self._swept = ""
 
     def load(self) -> None:
-        """The limits, which are few. Until they change, nothing is read where none is declared."""
+        """All limits, which are few. They are loaded again when they have changed."""
         self._effective.clear()
         rows = self._db.execute(SQL["limits"], (self._app,))
         limits = [to_limit(row) for row in rows]
         self._records = {(limit.name, limit.owner): limit for limit in limits}
-        self.declared: bool = any(map(is_effective, limits))
+        self.has_limits: bool = any(map(is_effective, limits))
 
     def put_all(self, limits: Sequence[Limit], now: float) -> list[Limit]:
-        """Answers with those that are new or other than before; the lanes they are about are looked at again."""
+        """Store limits; return those that have changed. Their lanes with parked tasks admit again."""
         last = {(each.name, each.owner): each for each in limits}
         changed = [each for name, each in last.items() if self._records.get(name) != each]
         rows = [(self._app, *astuple(each)) for each in changed]
@@ -43,8 +43,10 @@ class SqliteLimitTable(LimitTable):
             self.forget()
         for name in {each.name for each in changed}:
             head, slash, key = name.partition("/")
-            low, high = (f"{head}/", f"{head}0") if slash and key == "*" else (name, f"{name}\0")  # "0" comes after "/"
-            self._db.execute(SQL["recheck_lanes"], {"app": self._app, "low": low, "high": high, "now": now})
+            lanes = {"low": name, "high": f"{name}\0"}
+            if slash and key == "*":
+                lanes = {"low": f"{head}/", "high": f"{head}0"}  # "0" comes after "/"
+            self._db.execute(SQL["recheck_lanes"], {"app": self._app, "now": now, **lanes})
         return changed
 
     def lane(self, name: str) -> Lane:
@@ -57,12 +59,12 @@ class SqliteLimitTable(LimitTable):
             lane.running, lane.admitted, lane.reserved, tokens, at, lane.refill_at = row
             if tokens is not None:
                 lane.bucket = TokenBucket(Limit(name, burst=tokens), at)
-        self._was[name] = self._row(lane)
+        self._stored[name] = self._row(lane)
         return lane
 
     def _row(self, lane: Lane) -> Row:
-        tokens, at = (None, None) if lane.bucket is None else (lane.bucket.tokens, lane.bucket.at)
-        return self._app, lane.name, lane.running, lane.admitted, lane.reserved, tokens, at, lane.refill_at
+        bucket = (None, None) if lane.bucket is None else (lane.bucket.tokens, lane.bucket.at)
+        return self._app, lane.name, lane.running, lane.admitted, lane.reserved, *bucket, lane.refill_at
 
     def source_bucket(self, source: str, limit: Limit, now: float) -> TokenBucket:
         lane = self.lane(source)
@@ -78,26 +80,27 @@ class SqliteLimitTable(LimitTable):
         return names
 
     def save(self) -> None:
+        """Write the lanes that have changed; those of which nothing has to be kept are deleted."""
         if not self.lanes:
             return
         rows = {name: self._row(lane) for name, lane in self.lanes.items()}
-        changed = [row for name, row in rows.items() if row != self._was[name]]
-        blank = [row[:2] for row in changed if row[2:] == _BLANK]
-        self._db.executemany(SQL["drop_lane"], blank)
-        self._db.executemany(SQL["save_lane"], [row for row in changed if row[2:] != _BLANK] if blank else changed)
-        self._was = rows
+        changed = [name for name, row in rows.items() if row != self._stored[name]]
+        blank = [name for name in changed if rows[name] == (self._app, name, *_BLANK)]
+        self._db.executemany(SQL["drop_lane"], [(self._app, name) for name in blank])
+        self._db.executemany(SQL["save_lane"], [rows[name] for name in changed if name not in blank])
+        self._stored = rows
 
     def forget(self) -> None:
-        """The transaction is over: others may change them from now on."""
+        """The transaction is over: other processes may change the lanes from now on."""
         self.lanes.clear()
-        self._was.clear()
+        self._stored.clear()
 
     def sweep(self, now: float) -> None:
-        """In the order of their names, from where the last one has come to."""
+        """By name, from where the last sweep ended."""
         self.save()
         rows = self._db.execute(SQL["some_lanes"], {"app": self._app, "after": self._swept, "most": SWEEP}).fetchall()
         self._swept = rows[-1][0] if len(rows) == SWEEP else ""
         for name in [name for name, idle in rows if idle]:
             if self.is_full(self.lane(name), now):
                 self._db.execute(SQL["drop_lane"], (self._app, name))
-                del self.lanes[name], self._was[name]
+                del self.lanes[name], self._stored[name]

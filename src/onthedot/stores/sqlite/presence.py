@@ -1,7 +1,7 @@
-"""That a process lives: a lock on a file of its own, which the kernel frees at its death.
+"""Shows that a process lives: a record lock on its own file, which the kernel releases at its death.
 
-POSIX locks are not inherited by a fork; but any close of such a file drops the lock of the process that closes it, so
-nobody may open a file of its own process. To be woken at once, a process that can also watches the others' pidfds.
+A fork does not inherit POSIX locks. Closing any descriptor of such a file drops the lock of the process that closes
+it, so a process never opens its own file. Where it can, a process also watches the pidfds of the others.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import os
 import secrets
 from pathlib import Path
 
-_own: set[str] = set()  # of all stores of this process
+_own: set[str] = set()  # names of all stores of this process
 
 
 class Presence:
@@ -21,7 +21,7 @@ class Presence:
         _own.add(self.process)
         self._fd = os.open(self._file(self.process), os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
         fcntl.lockf(self._fd, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        for left in folder.glob("*.lock"):  # by those who died without a session
+        for left in folder.glob("*.lock"):  # of processes that died without a session
             self.is_dead(left.stem)
 
     def _file(self, process: str) -> Path:
@@ -33,7 +33,7 @@ class Presence:
         _own.discard(self.process)
 
     def after_fork(self) -> None:
-        """The lock stays the parent's."""
+        """In the child: the lock stays the parent's."""
         os.close(self._fd)
 
     def is_dead(self, process: str) -> bool:
@@ -43,9 +43,9 @@ class Presence:
         return dead
 
     def pidfd(self, process: str) -> int | None:
-        """A file that can be read when the process has ended. None: nobody tells, so one has to look."""
+        """A descriptor that is readable when the process has ended. None: it must be polled."""
         pid, namespace, _ = process.split("-")
-        if not hasattr(os, "pidfd_open") or namespace != _namespace():  # in another container, it is another's number
+        if not hasattr(os, "pidfd_open") or namespace != _namespace():  # another container has other numbers
             return None
         try:
             return os.pidfd_open(int(pid))
@@ -54,14 +54,14 @@ class Presence:
 
 
 def is_gone(folder: Path, process: str) -> bool:
-    """Looks, and leaves everything as it is."""
+    """Check without deleting its file."""
     if process in _own and process.startswith(f"{os.getpid()}-"):  # a fork has a copy of its parent's names
         return False
     try:
         fd = os.open(_file(folder, process), os.O_RDWR | os.O_CLOEXEC)
     except FileNotFoundError:
         return True
-    except OSError:  # of another user, or no descriptor is left: no reason to take it for dead
+    except OSError:  # another user's, or no descriptor is left: it may live
         return False
     try:
         fcntl.lockf(fd, fcntl.LOCK_EX | fcntl.LOCK_NB)

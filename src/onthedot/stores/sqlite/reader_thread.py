@@ -1,4 +1,4 @@
-"""The reader: its own thread and connection, so that a slow page never stops the queue."""
+"""The reader: a thread and connection of its own, so that a slow page never stops the queue."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ class ReaderThread(RequestThread[SqliteReads]):
     def __init__(self, path: str, name: str) -> None:
         super().__init__("onthedot-sqlite-reader", path)
         self._name = name
-        self._looking: SqliteReads | None = None
+        self._reads: SqliteReads | None = None
         self._inode = 0
 
     def work(self, calls: list[Request[SqliteReads]]) -> None:
@@ -25,29 +25,31 @@ class ReaderThread(RequestThread[SqliteReads]):
                 continue
             try:
                 call.answer = call.work(self._opened())
-            except Exception as error:  # noqa: BLE001 - told to whoever asked
+            except Exception as error:  # noqa: BLE001 - it is the answer of the call
                 call.error = translate(error, self.path)
         answer(calls)
 
     def _opened(self) -> SqliteReads:
-        if self._looking is not None and inode(self.path) != self._inode:
+        if self._reads is not None and inode(self.path) != self._inode:
             self.close()
-        if self._looking is None:
-            if not inode(self.path):  # to connect would make an empty one
-                raise StoreUnavailable(f"{self.path} is not there any more; whoever adds next makes a new one")
+        if self._reads is None:
+            if not inode(self.path):  # a connection would create an empty file
+                raise StoreUnavailable(f"{self.path} does not exist any more; the next add creates a new one")
             db = connect(self.path)
             db.execute("PRAGMA query_only = 1")
             app = db.execute(SQL["app"], (self._name,)).fetchone()
             if app is None:
                 db.close()
                 raise StoreUnavailable(f"{self.path} is not open")
-            self._looking, self._inode = SqliteReads(db, app[0], Path(f"{self.path}-sessions")), inode(self.path)
-        return self._looking
+            (number,) = app
+            self._reads = SqliteReads(db, number, Path(f"{self.path}-sessions"))
+            self._inode = inode(self.path)
+        return self._reads
 
     def disconnect(self) -> None:
         self.close()
 
     def close(self) -> None:
-        if self._looking is not None:
-            self._looking.db.close()
-            self._looking = None
+        if self._reads is not None:
+            self._reads.db.close()
+            self._reads = None

@@ -66,8 +66,9 @@ class SqliteReads:
         return Page(rows, None if self._before(last) is None else str(last))
 
     def _before(self, seq: int) -> int | None:
-        row = self.db.execute(SQL["newest_before"], (self._app, seq)).fetchone()
-        return None if row is None else row[0]
+        newest: int | None
+        (newest,) = self.db.execute(SQL["newest_before"], (self._app, seq)).fetchone() or (None,)
+        return newest
 
     def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
         rows = self.db.execute(SQL["notes"], (self._app, uuid, after, limit))

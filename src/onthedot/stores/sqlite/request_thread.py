@@ -1,4 +1,4 @@
-"""A thread with a queue: calls come from any event loop, answers go back in one go a loop."""
+"""A thread with a request queue: requests come from any event loop; answers return in one callback per loop."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ A = TypeVar("A")
 T = TypeVar("T")
 
 _log = logging.getLogger("onthedot.store")
-_MOST = 500  # calls that go together: others, and other processes, want their turn
-PATIENCE = 4.0  # seconds a call waits for its turn; then it is withdrawn and will not happen
+_MAX_REQUESTS = 500  # in one transaction: other processes want to write, too
+PATIENCE = 4.0  # seconds that a request waits; then it expires without effect
 
 
 class Request(Generic[A]):
-    """One call. Whoever takes it first decides: the thread that does it, or the loop that gives up."""
+    """One call. It is taken once: by the thread that runs it, or by the loop when it expires."""
 
     __slots__ = ("_token", "answer", "at_commit", "error", "future", "loop", "work")
 
@@ -33,8 +33,8 @@ class Request(Generic[A]):
         self, work: Callable[[A], Any], loop: asyncio.AbstractEventLoop | None = None, *, at_commit: bool = True
     ) -> None:
         self.work: Callable[[A], Any] = work
-        self.at_commit: bool = at_commit  # answered when it is done, even if the disk does not have it yet
-        self.loop: asyncio.AbstractEventLoop | None = loop  # None: the thread's own, nobody waits for it
+        self.at_commit: bool = at_commit  # answered before the fsync
+        self.loop: asyncio.AbstractEventLoop | None = loop  # None: the thread's own request
         self.future: asyncio.Future[Any] | None = None if loop is None else loop.create_future()
         self.answer: Any = None
         self.error: BaseException | None = None
@@ -51,13 +51,13 @@ class Request(Generic[A]):
         return bool(self._token)
 
     def expire(self, path: str) -> None:
-        """On its loop."""
+        """Called on its loop."""
         if self.take() and self.future is not None and not self.future.done():
-            words = f"{path}: others held the database for {PATIENCE:g} s; nothing was written, try again"
-            self.future.set_exception(StoreBusy(words))
+            message = f"{path}: others held the database for {PATIENCE:g} s; nothing was written, try again"
+            self.future.set_exception(StoreBusy(message))
 
     def settle(self) -> None:
-        """On its loop."""
+        """Called on its loop."""
         if self.future is None or self.future.done():
             return
         if self.error is not None:
@@ -67,20 +67,21 @@ class Request(Generic[A]):
 
 
 class RequestThread(ABC, Generic[A]):
-    """Subclasses say what `work` is done with the calls that have gathered."""
+    """A subclass defines `work`, which runs the requests that have gathered."""
 
     def __init__(self, name: str, path: str) -> None:
         self.path = path
         self._calls: deque[Request[A]] = deque()
-        self._rung = False
+        self._is_woken = False
         self._stopping = False
         self._last: Request[A] | None = None
         self._forking = False
-        self._at_rest, self._go_on = threading.Event(), threading.Event()
-        self._ear, self._bell = os.pipe()
-        os.set_blocking(self._ear, False)
+        self._paused = threading.Event()
+        self._resumed = threading.Event()
+        self._wake_reader, self._wake_writer = os.pipe()
+        os.set_blocking(self._wake_reader, False)
         self._poll = select.poll()
-        self._poll.register(self._ear, select.POLLIN)
+        self._poll.register(self._wake_reader, select.POLLIN)
         self._thread = threading.Thread(target=self._run, name=name, daemon=True)
 
     def start(self) -> None:
@@ -93,39 +94,39 @@ class RequestThread(ABC, Generic[A]):
             raise StoreUnavailable(f"{self.path} is closed")
         timer = loop.call_later(PATIENCE, call.expire, self.path)
         self._calls.append(call)
-        if not self._rung:
-            loop.call_soon(self.wake)  # not at once: what else this round of the loop asks goes with it
+        if not self._is_woken:
+            loop.call_soon(self.wake)  # later in this iteration of the loop, together with its other requests
         assert call.future is not None
         try:
             answer: T = await call.future
             return answer
         finally:
             timer.cancel()
-            call.take()  # who is cancelled does not want it any more
+            call.take()  # the caller may be cancelled
 
     def wake(self) -> None:
-        if not self._rung and not self._stopping:
-            self._rung = True
-            os.write(self._bell, b"!")
+        if not self._is_woken and not self._stopping:
+            self._is_woken = True
+            os.write(self._wake_writer, b"!")
 
     async def stop(self) -> None:
-        """What was asked before is still done. A thread that hangs is left behind."""
+        """Earlier requests are still run. A thread that hangs is left behind."""
         self._last = Request(lambda _: None, asyncio.get_running_loop())
         assert self._last.future is not None
         self._stopping = True
-        os.write(self._bell, b"!")
+        os.write(self._wake_writer, b"!")
         ended, _ = await asyncio.wait([self._last.future], timeout=PATIENCE)
         if ended:
-            self._thread.join()  # it has said its last word
-            self._hang_up()
+            self._thread.join()
+            self._close_pipe()
 
     def _run(self) -> None:
         try:
             while self._calls or not self._stopping:
                 try:
                     self._step()
-                except Exception:  # noqa: BLE001 - a thread that ends would leave all who ask without an answer
-                    _log.exception("%s: unforeseen; going on", self.path)
+                except Exception:  # noqa: BLE001 - without this thread no request would be answered
+                    _log.exception("%s: unexpected error; the thread continues", self.path)
                     time.sleep(0.1)
         finally:
             self.close()
@@ -134,46 +135,46 @@ class RequestThread(ABC, Generic[A]):
     # -- around a fork
 
     def pause(self) -> bool:
-        """SQLite must not be open in a process that forks: the child would share locks that it does not know of.
+        """Close the connection: the child of a fork would share SQLite's locks without knowing.
 
-        False: it did not come to rest in time.
+        False: it did not pause in time.
         """
-        self._at_rest.clear()
-        self._go_on.clear()
+        self._paused.clear()
+        self._resumed.clear()
         self._forking = True
         self.wake()
-        return self._at_rest.wait(PATIENCE) or not self._thread.is_alive()
+        return self._paused.wait(PATIENCE) or not self._thread.is_alive()
 
     def resume(self) -> None:
         self._forking = False
-        self._go_on.set()
+        self._resumed.set()
 
     @abstractmethod
     def disconnect(self) -> None:
-        """Closes its connection, to open it again when it is needed."""
+        """Close the connection; it is opened again when it is needed."""
 
     def _step(self) -> None:
         if self._forking:
             self.disconnect()
-            self._at_rest.set()
-            self._go_on.wait()
+            self._paused.set()
+            self._resumed.wait()
             return
         if not self._calls:
             self._wait(self.patience())
             return
-        calls = [self._calls.popleft() for _ in range(min(len(self._calls), _MOST))]
+        calls = [self._calls.popleft() for _ in range(min(len(self._calls), _MAX_REQUESTS))]
         self.work(calls)
 
     def _wait(self, ms: float | None) -> None:
         for fd, _ in self._poll.poll(ms):
-            if fd == self._ear:
-                os.read(self._ear, 64)
-                self._rung = False
+            if fd == self._wake_reader:
+                os.read(self._wake_reader, 64)
+                self._is_woken = False
             else:
                 self.on_readable(fd)
 
     def watch(self, fd: int) -> None:
-        """From any thread: the thread hears it from its next look on."""
+        """From any thread: poll this descriptor, too."""
         self._poll.register(fd, select.POLLIN)
         self.wake()
 
@@ -182,27 +183,27 @@ class RequestThread(ABC, Generic[A]):
             self._poll.unregister(fd)
 
     def after_fork(self) -> None:
-        """In the child: the thread is the parent's, and so is everything but these copies of its files."""
-        self._hang_up()
+        """In the child: only the copies of the pipe's descriptors are its own."""
+        self._close_pipe()
 
-    def _hang_up(self) -> None:
-        os.close(self._ear)
-        os.close(self._bell)
+    def _close_pipe(self) -> None:
+        os.close(self._wake_reader)
+        os.close(self._wake_writer)
 
     @abstractmethod
     def work(self, calls: list[Request[A]]) -> None:
-        """Does what has gathered and was not withdrawn, and answers it."""
+        """Run the requests that have not expired, and answer them."""
 
     @abstractmethod
     def close(self) -> None:
-        """Everything, for good."""
+        """Close everything."""
 
     def patience(self) -> float | None:
-        """ms after which the thread wants to look up, even if nobody calls."""
+        """ms after which the thread wakes up without a request."""
         return None
 
     def on_readable(self, fd: int) -> None:
-        """One of the other files that it listens to."""
+        """A watched descriptor is readable."""
 
 
 def answer(calls: list[Request[A]]) -> None:
@@ -210,10 +211,10 @@ def answer(calls: list[Request[A]]) -> None:
     for call in calls:
         if call.loop is not None:
             by_loop.setdefault(call.loop, []).append(call)
-    for loop, some in by_loop.items():
+    for loop, requests in by_loop.items():
         try:
-            loop.call_soon_threadsafe(_settle, some)
-        except RuntimeError:  # closed: nobody waits there any more
+            loop.call_soon_threadsafe(_settle, requests)
+        except RuntimeError:  # the loop is closed: no caller is left
             continue
 
 

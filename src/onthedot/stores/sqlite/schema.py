@@ -1,4 +1,4 @@
-"""The schema of the file: its version is in the file, and it goes forward by itself."""
+"""The schema of the file: its version is stored in it, and it is migrated forward automatically."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from onthedot.stores.sqlite.errors import translate
 from onthedot.stores.sqlite.queries import SQL
 
 VERSION = 1
-BUSY_MS = 250  # for another program's lock; then one looks whether anybody still waits
+BUSY_MS = 250  # for another program's lock; then it is checked whether a call still waits
 _MIGRATIONS: dict[int, str] = {}  # from this version to the next; the first one is schema.sql
 
 
@@ -25,7 +25,7 @@ def connect(path: str) -> sqlite3.Connection:
         path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False, cached_statements=256
     )
     try:
-        db.execute("PRAGMA wal_autocheckpoint = 0")  # see writer.py: only under the lock
+        db.execute("PRAGMA wal_autocheckpoint = 0")  # only the writer thread checkpoints, under its lock
         db.execute("PRAGMA synchronous = FULL")
     except BaseException:
         db.close()
@@ -34,7 +34,7 @@ def connect(path: str) -> sqlite3.Connection:
 
 
 def prepare(db: sqlite3.Connection, path: str, *, auto: bool = True) -> None:
-    """Brings a connection's file to this version, under the write lock."""
+    """Migrate a connection's file to this version, under the write lock."""
     current = _is_current(db, path)
     if not current and not auto:
         raise StoreRefused(
@@ -59,10 +59,11 @@ def prepare(db: sqlite3.Connection, path: str, *, auto: bool = True) -> None:
 
 
 def _version(db: sqlite3.Connection) -> int:
-    """0: none yet. The file may be the user's own, so its user_version is not ours to use."""
+    """0: no schema. The file may be the user's own, so user_version is not used."""
     if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'onthedot_sequence'").fetchone() is None:
         return 0
-    version: int = db.execute("SELECT version FROM onthedot_sequence").fetchone()[0]
+    version: int
+    (version,) = db.execute("SELECT version FROM onthedot_sequence").fetchone()
     return version
 
 
@@ -86,21 +87,22 @@ def _statements(text: str) -> list[str]:
 
 
 def app_of(db: sqlite3.Connection, name: str) -> int:
-    """Its number; it is written only for the first time, so that looking takes no lock."""
+    """The number of an app; it is written only once, so that reading takes no lock."""
     row = db.execute(SQL["app"], (name,)).fetchone()
     if row is None:
         db.execute(SQL["new_app"], (name,))
         row = db.execute(SQL["app"], (name,)).fetchone()
-    number: int = row[0]
+    number: int
+    (number,) = row
     return number
 
 
 def is_ready(path: str, name: str) -> bool:
-    """Has the file all that an app needs? Then opening it need not write, nor wait for those who do."""
+    """Whether the file has all that an app needs; then `open` need not write."""
     try:
         with closing(_read_only(path)) as db:
             return _version(db) == VERSION and db.execute(SQL["app"], (name,)).fetchone() is not None
-    except sqlite3.Error:  # whoever makes it ready says what is wrong
+    except sqlite3.Error:  # the writer reports what is wrong
         return False
 
 
@@ -108,7 +110,7 @@ def _read_only(path: str) -> sqlite3.Connection:
     return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_MS / 1000)
 
 
-# -- for people
+# -- for commands
 
 
 def install(path: str) -> None:
@@ -117,7 +119,7 @@ def install(path: str) -> None:
 
 
 def check(path: str) -> tuple[bool, str]:
-    """Is the file what this version needs, and in words."""
+    """Whether the file has the schema of this version, and a message."""
     if not Path(path).exists():
         return False, f"{path}: no such file"
     with _opened(path, _read_only) as db:
@@ -128,11 +130,11 @@ def check(path: str) -> tuple[bool, str]:
 
 
 def apps_in(path: str) -> list[str]:
-    """Those that have anything in the file: looking leaves a name behind, too. None in a file that is not ours."""
+    """The apps that have data in the file; a read leaves a name without data. Empty if it is not a store."""
     try:
         with closing(_read_only(path)) as db:
             return [name for (name,) in db.execute(SQL["apps"])]
-    except sqlite3.Error:  # whoever opens it next says what is wrong
+    except sqlite3.Error:  # the next open reports what is wrong
         return []
 
 

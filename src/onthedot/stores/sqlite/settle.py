@@ -133,7 +133,7 @@ class SettleBatch:
                 requeue_outcome(tables, outcome, tables.record(row), started, chore=chore)
             case _:
                 assert_never(outcome)
-        if row.lane is not None or tables.limits.declared or is_suspect(row):
+        if row.lane is not None or tables.limits.has_limits or is_suspect(row):
             record = tables.record(row)
             if record.is_suspect and not chore:
                 tables.db.execute(SQL["fewer_suspects"], (tables.app, lease.session))

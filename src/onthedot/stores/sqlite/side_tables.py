@@ -75,7 +75,11 @@ class SqliteSideTables(TransactionState):
 
     def find_leased(self, lease: Lease) -> int | None:
         row = self._run(SQL["leased_seq"], (self.app, lease.uuid, lease.fence, lease.session)).fetchone()
-        return None if row is None else int(row[0])
+        if row is None:
+            return None
+        seq: int
+        (seq,) = row
+        return seq
 
     def has_note(self, seq: int, note: Note) -> bool:
         return self._run(SQL["has_note"], (seq, note.kind, note.name)).fetchone() is not None

@@ -195,8 +195,9 @@ class SqliteTables(SqliteSideTables):
         return [leased for fence, at in claims for leased in self._leased(fence, at)]
 
     def lease_holder(self, record: Record) -> str | None:
-        row = self._run(SQL["lease_holder"], (record.seq,)).fetchone()
-        return None if row is None else str(row[0])
+        session: str | None
+        (session,) = self._run(SQL["lease_holder"], (record.seq,)).fetchone() or (None,)
+        return session
 
     def release(self, leased: Sequence[LeasedRecord], session: str) -> None:
         self._run(SQL["release"], (json_list([each.record.seq for each in leased]),))

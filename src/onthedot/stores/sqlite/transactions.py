@@ -21,8 +21,10 @@ def join(
 ) -> tuple[T, Notifications, int]:
     """The answer, what to send once the caller has committed, and the change number that shows the commit."""
     _check(connection, path)
-    factories = connection.row_factory, connection.text_factory
-    connection.row_factory, connection.text_factory = None, str
+    row_factory = connection.row_factory
+    text_factory = connection.text_factory
+    connection.row_factory = None
+    connection.text_factory = str
     try:
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # only the writer thread checkpoints
         connection.execute("SAVEPOINT onthedot_join")
@@ -41,7 +43,8 @@ def join(
     except sqlite3.Error as error:
         raise translate(error, path) from error
     finally:
-        connection.row_factory, connection.text_factory = factories
+        connection.row_factory = row_factory
+        connection.text_factory = text_factory
     return answer, notifications, tables.transition_count
 
 
@@ -52,7 +55,7 @@ def _check(connection: sqlite3.Connection, path: str) -> None:
         )
     if not connection.in_transaction:
         raise StoreRefused("begin a transaction first: without one there is nothing to join")
-    (file,) = [row[2] for row in connection.execute("PRAGMA database_list") if row[1] == "main"]
+    (file,) = [file for _, name, file in connection.execute("PRAGMA database_list") if name == "main"]
     if not (file and os.path.exists(file) and os.path.samefile(file, path)):  # noqa: PTH110, PTH121
         raise StoreRefused(
             f"this connection is to {file or 'memory'}, and the tasks are in {path}: it must be one file"

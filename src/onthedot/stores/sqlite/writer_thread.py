@@ -30,7 +30,9 @@ from onthedot.stores.sqlite.schema import BUSY_MS, app_of, connect, prepare
 from onthedot.stores.sqlite.tables import SqliteTables
 
 _MAX_JOINED = 60.0  # seconds that a caller's transaction may take; later its tasks are found by the poll
-_CHECKPOINT, _TRUNCATE, _STEP = 4 << 20, 8 << 20, 1 << 20  # bytes of WAL
+_CHECKPOINT = 4 << 20  # bytes of WAL
+_TRUNCATE = 8 << 20
+_STEP = 1 << 20
 
 
 class _JoinedCall(NamedTuple):

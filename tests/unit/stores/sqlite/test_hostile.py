@@ -154,7 +154,7 @@ def test_a_stop_has_an_end_when_the_store_does_not_answer(tmp_path: Path, monkey
 
     from onthedot.engine import worker
 
-    monkeypatch.setattr(worker, "_LAST_WORDS", 0.5)
+    monkeypatch.setattr(worker, "LAST_TURN", 0.5)
     app: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
     began, ends = threading.Event(), threading.Event()
 

@@ -24,9 +24,9 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     seen: list[int] = []
     commit = WriterThread.commit_together
 
-    def counted(self: WriterThread, board: object, calls: list[object]) -> object:
+    def counted(self: WriterThread, tables: object, calls: list[object]) -> object:
         seen.append(len(calls))
-        return commit(self, board, calls)  # type: ignore[arg-type]
+        return commit(self, tables, calls)  # type: ignore[arg-type]
 
     monkeypatch.setattr(WriterThread, "commit_together", counted)
     return seen
