@@ -6,7 +6,7 @@ _usual = signal.getsignal(signal.SIGINT)
 if _usual is signal.default_int_handler:
     signal.signal(signal.SIGINT, signal.SIG_DFL)  # Ctrl+C during our imports is an end, and no stack trace
 
-from onthedot.cli import main  # noqa: E402 - as said
+from onthedot.cli import main  # noqa: E402 - see above
 
 signal.signal(signal.SIGINT, _usual)
 

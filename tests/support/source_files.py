@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 import ast
-from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -33,10 +32,3 @@ def syntax_tree(path: Path) -> ast.Module:
 
 def nodes(path: Path) -> Iterator[ast.AST]:
     return ast.walk(syntax_tree(path))
-
-
-def unexpected(found: Iterable[tuple[str, str]], allowed: Mapping[str, int]) -> list[str]:
-    """The findings, as pairs of file and text, of every file that has more of them than it is allowed."""
-    findings = sorted(found)
-    counts = Counter(file for file, _ in findings)
-    return [f"{file}: {text}" for file, text in findings if counts[file] > allowed.get(file, 0)]

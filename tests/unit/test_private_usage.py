@@ -1,7 +1,4 @@
-"""No package touches a private name of another one. A test that needs one shows that a public seam is missing.
-
-The exceptions at the end are the code that does not comply yet. They only shrink.
-"""
+"""No package touches a private name of another one. A test that needs one shows that a public seam is missing."""
 
 from __future__ import annotations
 
@@ -12,7 +9,7 @@ from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
-from tests.support.source_files import SOURCE, all_tests, nodes, short_name, source_files, unexpected
+from tests.support.source_files import SOURCE, all_tests, nodes, short_name, source_files
 
 PRIVATE = re.compile(r"_[a-zA-Z]\w*")
 OF_PYTHON = frozenset(
@@ -88,14 +85,4 @@ def private_usage() -> Iterator[tuple[str, str]]:
 
 
 def test_no_private_name_of_another_package_is_used() -> None:
-    assert unexpected(private_usage(), TO_BE_MADE_PUBLIC) == []
-
-
-# To be removed: uses per file.
-TO_BE_MADE_PUBLIC: dict[str, int] = {
-    "stores/redis/position.py": 1,
-    "tests/unit/stores/redis/test_connection.py": 13,
-    "tests/unit/stores/redis/test_handoff_worker.py": 1,
-    "tests/unit/stores/redis/test_policies.py": 1,
-    "tests/unit/stores/redis/test_wait.py": 3,
-}
+    assert list(private_usage()) == []

@@ -1,7 +1,4 @@
-"""Files and functions above these sizes have more than one job: split the job, never compress lines.
-
-The exceptions at the end are the code that does not comply yet. They only shrink.
-"""
+"""Files and functions above these sizes have more than one job: split the job, never compress lines."""
 
 from __future__ import annotations
 
@@ -10,12 +7,12 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.source_files import nodes, short_name, source_files, unexpected
+from tests.support.source_files import nodes, short_name, source_files
 
 MAX_FILE = 450
 MAX_FUNCTION = 60
-MAX_CONDITIONALS = 8
-"""Conditional expressions per 1,000 lines."""
+MAX_CONDITIONALS = 20
+"""Conditional expressions per 1,000 lines. The goal is 8: lower it with every file that is rewritten."""
 
 
 def line_count(path: Path) -> int:
@@ -24,7 +21,7 @@ def line_count(path: Path) -> int:
 
 def test_no_file_is_too_long() -> None:
     lines = {short_name(path): line_count(path) for path in source_files("py", "sql", "lua")}
-    assert {file: count for file, count in lines.items() if count > MAX_FILE and file not in FILES_TO_BE_SPLIT} == {}
+    assert {file: count for file, count in lines.items() if count > MAX_FILE} == {}
 
 
 def python_functions(path: Path) -> Iterator[tuple[str, int]]:
@@ -56,8 +53,7 @@ def functions() -> Iterator[tuple[str, int]]:
 
 
 def test_no_function_is_too_long() -> None:
-    found = {name: lines for name, lines in functions() if lines > MAX_FUNCTION}
-    assert {name: lines for name, lines in found.items() if name not in FUNCTIONS_TO_BE_SPLIT} == {}
+    assert {name: lines for name, lines in functions() if lines > MAX_FUNCTION} == {}
 
 
 def test_functions_of_every_language_are_found() -> None:
@@ -69,7 +65,7 @@ def test_conditional_expressions_are_rare() -> None:
     files = source_files("py")
     conditionals = sum(isinstance(node, ast.IfExp) for path in files for node in nodes(path))
     per_thousand = 1000 * conditionals / sum(map(line_count, files))
-    assert per_thousand <= max(MAX_CONDITIONALS, CONDITIONALS_TODAY)
+    assert per_thousand <= MAX_CONDITIONALS
 
 
 def is_swap(targets: list[ast.expr], values: list[ast.expr]) -> bool:
@@ -86,37 +82,4 @@ def tuple_assignments() -> Iterator[tuple[str, str]]:
 
 
 def test_one_assignment_assigns_one_value() -> None:
-    assert unexpected(tuple_assignments(), ASSIGNMENTS_TO_BE_SPLIT) == []
-
-
-# To be removed.
-FILES_TO_BE_SPLIT: frozenset[str] = frozenset({})
-
-# To be removed.
-FUNCTIONS_TO_BE_SPLIT: frozenset[str] = frozenset({})
-
-# To be removed: conditional expressions per 1,000 lines today.
-CONDITIONALS_TODAY = 20.0
-
-# To be removed: assignments per file.
-ASSIGNMENTS_TO_BE_SPLIT: dict[str, int] = {
-    "runtime/user_code.py": 1,
-    "stores/postgres/connections.py": 1,
-    "stores/postgres/grants.py": 1,
-    "stores/postgres/notifier.py": 3,
-    "stores/postgres/protocol.py": 4,
-    "stores/postgres/reads.py": 1,
-    "stores/postgres/transactions.py": 1,
-    "stores/redis/client.py": 3,
-    "stores/redis/connection.py": 3,
-    "stores/redis/connections.py": 2,
-    "stores/redis/connector.py": 2,
-    "stores/redis/hints.py": 1,
-    "stores/redis/position.py": 1,
-    "stores/redis/record_format.py": 3,
-    "stores/redis/store.py": 1,
-    "stores/redis/tls.py": 1,
-    "stores/redis/url.py": 1,
-    "testing/__init__.py": 2,
-    "testing/driver.py": 3,
-}
+    assert list(tuple_assignments()) == []

@@ -64,7 +64,7 @@ class RedisHintStream:
             return Hint(handoff=HandoffMessage(number, leased))
         if kind == "ended":
             return Hint(ended=frozenset(to_uuids(rest)))
-        (reason,) = details
+        reason: str = details[0]
         return Hint(cancel_requests=dict.fromkeys(to_uuids(rest), reason))
 
     def _drop(self) -> None:

@@ -13,7 +13,7 @@ _FILES = {"ssl_ca_certs": "tls_ca", "ssl_certfile": "tls_cert", "ssl_keyfile": "
 
 
 def settings(address: RedisAddress) -> dict[str, Any]:
-    """For redis-py. Older versions check the host name only if they are told to."""
+    """For redis-py. Older versions check the host name only on request."""
     if not address.tls:
         return {}
     files = {theirs: address.options[name] for theirs, name in _FILES.items() if name in address.options}

@@ -76,19 +76,19 @@ class SqlitePicker:
         tables = self._tables
         now = tables.now
         queue = (tables.source_id(source), suspect)
-        last = _FIRST
+        rank, seq = _FIRST
         while self._capacity[source] > 0 and (not suspect or self.suspects > 0):
-            rows = tables.db.execute(SQL["ready_page"], (*queue, *last, page)).fetchall()
+            rows = tables.db.execute(SQL["ready_page"], (*queue, rank, seq, page)).fetchall()
             for columns in rows:
                 row = TaskRow._make(columns + WITHOUT_HISTORY)
                 if row.reason is not None:
                     row = TaskRow._make(tables.db.execute(SQL["by_seq"], (row.seq,)).fetchone())
                 record = to_record(row, source, now)
                 rank = record.rank
-                yield rank, row.seq, suspect, record, row
+                seq = row.seq
+                yield rank, seq, suspect, record, row
             if len(rows) < page:
                 return
-            last = (rank, row.seq)
             page = _PAGE
 
     def _count(self, taken: list[Record]) -> None:

@@ -18,6 +18,8 @@ _MAX_DEAD = 10_000  # how many dead names are remembered
 class SqliteSideTables(TransactionState):
     """Verbs of `TaskTables` that touch no task."""
 
+    control: int
+
     # -- sessions
 
     def find_session(self, name: str) -> SessionEntry | None:

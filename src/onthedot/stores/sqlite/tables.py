@@ -20,6 +20,8 @@ from onthedot.stores.sqlite.side_tables import SqliteSideTables
 class SqliteTables(SqliteSideTables):
     """`TaskTables` on a connection, inside one transaction."""
 
+    fence: int
+
     # -- records
 
     def due_time(self, new: NewTask) -> int:
