@@ -34,7 +34,7 @@ local function number_tasks(digest, number) -- the first of consecutive seqs
   return first
 end
 
-local function queue_all(r, seqs) -- notifies, if no task of the source was ready
+local function queue_all(r, seqs)
   local key, score = queue(r), text_of(rank(r))
   local suffix, order = (r.lane or r.policy.x) and 'x' or '', {}
   for i = 1, #seqs do
@@ -42,7 +42,6 @@ local function queue_all(r, seqs) -- notifies, if no task of the source was read
   end
   buffer_list(orders, key, order)
   woken[r.source] = true
-  if call('EXISTS', key) == 0 then notified[r.source] = true end
 end
 
 local function set_all_alarms(r, time, seqs)
@@ -86,7 +85,10 @@ local function add_group(group, uuids, bodies, start, known, holders, hand_off)
   buffer_list(sets, IDS, ids)
   buffer_list(sets, TASK, tasks)
   local place = next_place(r)
-  if not (hand_off and hand_off(r, place, seqs, tasks)) then enter_all(r, place, seqs) end
+  local first_ready = place == 'ready' and call('EXISTS', queue(r)) == 0 -- no other task of the source is ready
+  if first_ready and hand_off and hand_off(r, seqs, tasks) then return number, #new end
+  if first_ready then notified[r.source] = true end
+  enter_all(r, place, seqs)
   return number, #new
 end
 

@@ -11,9 +11,8 @@ if keyed then
   -- here: unique_keys
 end
 
-local function hand_off(r, place, seqs, tasks) -- plain tasks, if their source has no ready task
-  local plain = place == 'ready' and not r.unique and not r.policy.x and not is_suspect(r)
-  if not plain or call('EXISTS', READY .. r.source) == 1 then return false end
+local function hand_off(r, seqs, tasks) -- plain tasks only: a turn checks unique keys, expiries and suspects
+  if r.unique or r.policy.x or is_suspect(r) then return false end
   flush() -- a full server refuses the call here, before a message is sent
   -- here: handoff
   if not hand_off_to_idle(r.source, seqs, tasks) then return false end
