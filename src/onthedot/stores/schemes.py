@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from importlib import import_module
 from pathlib import Path
-from typing import TYPE_CHECKING, NamedTuple, Protocol, cast
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from urllib.parse import quote
 
 from onthedot.errors import StoreRefused
@@ -37,7 +37,7 @@ class Scheme(NamedTuple):
     connect: Callable[[str, Clock, str], Store]
     driver: StoreDriver | None = None
     file: Callable[[str], Path] | None = None
-    apps: Callable[[str], list[str]] | None = None
+    apps: Callable[[str], list[str]] | None = None  # of a file, or of the URL of a server
     schema: Callable[[], Schema] | None = None
     rights: Callable[[str, str, str], str] | None = None  # URL, role, app
 
@@ -49,9 +49,9 @@ def _connect_memory(_url: str, clock: Clock, _name: str) -> Store:
 
 
 def _connect_sqlite(url: str, clock: Clock, name: str) -> Store:
-    from onthedot.stores.sqlite import SqliteStore, makes_schema
+    from onthedot.stores.sqlite import SqliteStore, makes_schema, path_of
 
-    return SqliteStore(_sqlite_file(url), clock, name, auto_schema=makes_schema(url))
+    return SqliteStore(path_of(url), clock, name, auto_schema=makes_schema(url))
 
 
 def _connect_redis(url: str, clock: Clock, name: str) -> Store:
@@ -66,62 +66,47 @@ def _connect_postgres(url: str, clock: Clock, name: str) -> Store:
     return PostgresStore(url, clock, name)
 
 
-def _sqlite_file(url: str) -> Path:
-    from onthedot.stores.sqlite import path_of
-
-    return path_of(url)
-
-
-def _sqlite_apps(url: str) -> list[str]:
-    from onthedot.stores.sqlite.schema import apps_in
-
-    return apps_in(str(_sqlite_file(url)))
-
-
-def _redis_apps(url: str) -> list[str]:
-    from onthedot.stores.redis.client import apps_in
-
-    return apps_in(url)
-
-
-def _postgres_apps(url: str) -> list[str]:
-    from onthedot.stores.postgres.schema import apps_in
-
-    return apps_in(url)
-
-
-def _redis_rights(url: str, role: str, app: str) -> str:
-    from onthedot.stores.redis.acl import rights_text
-
-    return rights_text(url, role, app)
-
-
 def _postgres_rights(_url: str, role: str, _app: str) -> str:
     from onthedot.stores.postgres.grants import rights_text
 
     return rights_text(role)
 
 
-def _schema_of(store: str) -> Callable[[], Schema]:
+def _lazy(module: str, function: str) -> Callable[..., Any]:
+    """A function of a store's module, which is imported when it is called."""
+
+    def call(*args: str) -> Any:
+        return getattr(import_module(f"onthedot.stores.{module}"), function)(*args)
+
+    return call
+
+
+def _schema_module(store: str) -> Callable[[], Schema]:
     return lambda: cast(Schema, import_module(f"onthedot.stores.{store}.schema"))
 
 
 SCHEMES = (
     Scheme(("memory",), _connect_memory),
-    Scheme(("sqlite",), _connect_sqlite, file=_sqlite_file, apps=_sqlite_apps, schema=_schema_of("sqlite")),
+    Scheme(
+        ("sqlite",),
+        _connect_sqlite,
+        file=_lazy("sqlite", "path_of"),
+        apps=_lazy("sqlite.schema", "apps_in"),
+        schema=_schema_module("sqlite"),
+    ),
     Scheme(
         ("redis", "rediss", "redis+sentinel", "redis+cluster"),
         _connect_redis,
         StoreDriver("redis", "redis"),
-        apps=_redis_apps,
-        rights=_redis_rights,
+        apps=_lazy("redis.client", "apps_in"),
+        rights=_lazy("redis.acl", "rights_text"),
     ),
     Scheme(
         ("postgresql", "postgres"),
         _connect_postgres,
         StoreDriver("asyncpg", "postgres"),
-        apps=_postgres_apps,
-        schema=_schema_of("postgres"),
+        apps=_lazy("postgres.schema", "apps_in"),
+        schema=_schema_module("postgres"),
         rights=_postgres_rights,
     ),
 )
@@ -171,7 +156,7 @@ def absolute(url: str) -> str:
 def apps_in(url: str) -> list[str]:
     """The names of the apps that have anything in a store."""
     apps = _scheme(url).apps
-    return [] if apps is None else apps(url)
+    return [] if apps is None else apps(str(file_of(url) or url))
 
 
 def has_schema(url: str) -> bool:
