@@ -9,7 +9,6 @@ from types import MappingProxyType
 
 from onthedot.stores.contract import Hint
 
-RECHECK = ""  # among the sources of a notification: Hint.recheck
 _NONE: Mapping[str, str] = MappingProxyType({})
 
 
@@ -64,11 +63,11 @@ class HintBuffer:
         self._event.clear()
         with self._lock:
             hint = Hint(
-                frozenset(self._sources - {RECHECK}),
+                frozenset(self._sources),
                 self._cancel_requests,
                 frozenset(self._ended),
                 self._resync,
-                self._recheck or RECHECK in self._sources,
+                self._recheck,
             )
             self._clear()
         return hint
