@@ -1,7 +1,7 @@
 -- Hand-off: an idle worker's claim request leaves an offer; the call that adds a matching task leases it to that worker and
 -- publishes it. A lost message does no harm: the worker's next request has the number of this claim and gets the same tasks.
 -- An offer: valid until (a double), number of the next request (I8), then 0, name, 1 and capacity (I2) of each source.
--- uses: leases
+-- uses: leases tallies
 local MAX_MESSAGE = 1048576 -- bytes: a server disconnects subscribers with too much unread output
 
 local function is_subscribed(session) -- not by the result of PUBLISH: in a cluster a message also reaches other nodes

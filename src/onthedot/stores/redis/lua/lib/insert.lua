@@ -1,6 +1,6 @@
 -- Insert new tasks. The tasks of a group share source, policy, lane and time, and differ by uuid and body; a task with a
 -- unique key is a group of its own. A group is [number of tasks, digest, at, after, lane, unique key].
--- uses: next_place notify
+-- uses: force_hashtable next_place notify
 local take_key -- unique_keys.lua defines it
 
 local function to_new_record(group) -- without seq; for all tasks of the group
@@ -20,10 +20,6 @@ local function task_prefix(r) -- the task without uuid and body: the same for a 
     head = '\146' .. pack(r.digest, r.lane)
   end
   return struct.pack('>i8I6I2', r.due, r.added, #head) .. head
-end
-
-local function force_hashtable() -- a long field: a small hash would be a listpack, searched from end to end
-  for _, key in ipairs({IDS, HISTORY, LEASED}) do call('HSET', key, '\0', ('-'):rep(65)) end
 end
 
 local function number_tasks(digest, number) -- the first of consecutive seqs
@@ -61,8 +57,8 @@ local function enter_all(r, place, seqs) -- as `enter` in places.lua, for consec
   if time then set_all_alarms(r, time, seqs) end
 end
 
--- uuids, bodies: of the whole call, from `start` on those of the group. known: uuid → true. hand_off: see verbs/add.lua.
-local function add_group(group, uuids, bodies, start, known, holders, hand_off)
+-- uuids, bodies: of the whole call, from `start` on those of the group. known: uuid → true.
+local function add_group(group, uuids, bodies, start, known, holders)
   local r, number = to_new_record(group)
   local new = {}
   for i = start + 1, start + number do
@@ -86,20 +82,19 @@ local function add_group(group, uuids, bodies, start, known, holders, hand_off)
   buffer_list(sets, TASK, tasks)
   local place = next_place(r)
   local first_ready = place == 'ready' and call('EXISTS', queue(r)) == 0 -- no other task of the source is ready
-  if first_ready and hand_off and hand_off(r, seqs, tasks) then return number, #new end
   if first_ready then notified[r.source] = true end
   enter_all(r, place, seqs)
   return number, #new
 end
 
-local function add(groups, uuids, bodies, hand_off) -- for each task "" or the uuid of the existing one; the number of new ones
+local function add(groups, uuids, bodies) -- for each task "" or the uuid of the existing one; the number of new ones
   flush()
   local known, holders, start, fresh = {}, {}, 0, 0
   for i, seq in ipairs(read_fields(IDS, uuids)) do
     if seq then known[uuids[i]] = true end
   end
   for _, group in ipairs(groups) do
-    local number, new = add_group(group, uuids, bodies, start, known, holders, hand_off)
+    local number, new = add_group(group, uuids, bodies, start, known, holders)
     start = start + number
     fresh = fresh + (new or 0)
   end

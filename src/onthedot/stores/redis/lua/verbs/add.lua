@@ -2,26 +2,20 @@
 -- KEYS[1]: prefix. ARGV: now, policies (msgpack {digest: text}), groups (msgpack, see insert.lua), all uuids in one, then the
 --   body of each task.
 -- Returns: for each task "" if it is new, else the uuid of the existing one.
--- uses: insert
-local groups, bodies, keyed = unpacked(ARGV[3]), {}, false
+-- uses: prelude
+local groups, uuids = unpacked(ARGV[3]), uuids_in(ARGV[4])
+if #groups == 1 and not groups[1][5] and not groups[1][6] then
+  local group, policy_texts = groups[1], unpacked(ARGV[2])
+  local policy = cjson.decode(policy_texts[group[2]])
+  if not policy.x and (policy.m or 3) > 1 then
+    -- here: insert_plain
+  end
+end
+
+-- here: unique_keys
+local bodies = {}
 policy_texts = unpacked(ARGV[2])
 for i = 5, #ARGV do bodies[i - 4] = ARGV[i] end
-for _, group in ipairs(groups) do keyed = keyed or group[6] end
-if keyed then
-  -- here: unique_keys
-end
-
-local function hand_off(r, seqs, tasks) -- plain tasks only: a turn checks unique keys, expiries and suspects
-  if r.unique or r.policy.x or is_suspect(r) then return false end
-  flush() -- a full server refuses the call here, before a message is sent
-  -- here: handoff
-  if not hand_off_to_idle(r.source, seqs, tasks) then return false end
-  count(r.source, 'running', #seqs)
-  log_run('ready', seqs[1], seqs[#seqs], #seqs)
-  log_run('running', seqs[1], seqs[#seqs], #seqs)
-  return true
-end
-
-local holders = add(groups, uuids_in(ARGV[4]), bodies, #groups == 1 and hand_off or nil)
+local holders = add(groups, uuids, bodies)
 commit()
 return holders
