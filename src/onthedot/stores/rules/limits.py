@@ -8,7 +8,7 @@ from typing import Literal
 
 from onthedot.stores.contract import Limit, Record
 
-SWEEP = 5_000  # lanes that a purge looks at
+SWEEP = 5_000  # lanes that a purge checks
 SLACK_MS = 1e-3  # what a moment may lose to rounding: the tokens of this time are lent, and stay owed
 
 
@@ -55,7 +55,7 @@ class LimitTable:
         self._effective: dict[str, Limit | None] = {}
         self._source_buckets: dict[str, TokenBucket] = {}
         self.lanes: dict[str, Lane] = {}
-        self.has_limits: bool = False  # False: no limit was ever declared and no lane used, so nothing is looked up
+        self.has_limits: bool = False  # False: no limit was ever declared and no lane used, so nothing is read
 
     def put(self, limit: Limit) -> bool:
         """False: it is unchanged."""

@@ -1,4 +1,4 @@
-"""Sessions: who is present until when, and what happens to the tasks of a session that ends."""
+"""Sessions: until when they live, and what happens to their tasks when they end."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from onthedot.stores.contract import BATCH, Record, SlotPool
 from onthedot.stores.rules.claim import source_capacity, start
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import WITHOUT_HISTORY, TaskRow, to_record
+from onthedot.stores.sqlite.rows import TaskRow, to_record
 
 if TYPE_CHECKING:
     from onthedot.stores.sqlite.tables import SqliteTables
@@ -80,9 +80,9 @@ class SqlitePicker:
         while self._capacity[source] > 0 and (not suspect or self.suspects > 0):
             rows = tables.db.execute(SQL["ready_page"], (*queue, rank, seq, page)).fetchall()
             for columns in rows:
-                row = TaskRow._make(columns + WITHOUT_HISTORY)
+                row = TaskRow(*columns)
                 if row.reason is not None:
-                    row = TaskRow._make(tables.db.execute(SQL["by_seq"], (row.seq,)).fetchone())
+                    row = TaskRow(*tables.db.execute(SQL["by_seq"], (row.seq,)).fetchone())
                 record = to_record(row, source, now)
                 rank = record.rank
                 seq = row.seq

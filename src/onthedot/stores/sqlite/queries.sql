@@ -1,4 +1,4 @@
--- In the order of the flow: begin, add, places, lanes, time, chores, settle, claim, sessions, control, purge, look.
+-- By stage: begin, add, places, lanes, alarms, chores, settle, claim, sessions, schedules, purge, reads.
 
 -- name: record
 task.uuid, task.source, task.body, task.policy, task.lane, task.unique_key, coalesce(history.due, task.due), task.seq,

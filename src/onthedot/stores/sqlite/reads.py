@@ -87,7 +87,7 @@ class SqliteReads:
             if found is None:
                 return None
             *columns, fence, _ = found
-            row = TaskRow._make(columns)
+            row = TaskRow(*columns)
             (source,) = self.db.execute(SQL["source_name"], (row.source,)).fetchone()
             record = to_record(row, source, now)
             if fence is not None or record.state in ENDED or record.history.reason in CHORE_REASONS:
@@ -140,7 +140,7 @@ class SqliteReads:
 def _as_seen(row: Row, now: float) -> Record:
     """As a reader sees it: with the claim that holds it."""
     *columns, session, claimed_at, source = row
-    record = to_record(TaskRow._make(columns), source, now)
+    record = to_record(TaskRow(*columns), source, now)
     if session is None:
         return record
     return with_state(record, "running", with_history(record.history, session=session, started=claimed_at))

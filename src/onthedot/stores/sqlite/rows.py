@@ -12,7 +12,7 @@ from onthedot.stores.policy_json import policy_of
 Row = tuple[Any, ...]
 
 
-class TaskRow(NamedTuple):
+class TaskRow(msgspec.Struct, gc=False):
     """The columns of ``{record}`` in queries.sql. If `reason` is None, the task has no history yet."""
 
     uuid: str
@@ -25,23 +25,20 @@ class TaskRow(NamedTuple):
     seq: int
     added: int
     state: State
-    reason: Reason | None
-    retries: int
-    crashes: int
-    earlier: int
-    cancel_requested: int
-    settled_fence: int
-    session: str | None
-    started: int | None
-    ended: int | None
-    keep_until: int | None
-    result: bytes | None
-    error: bytes | None
-    result_until: int | None
-    hops: int
-
-
-WITHOUT_HISTORY = (None,) * 13  # the columns after `reason`
+    reason: Reason | None = None
+    retries: int = 0
+    crashes: int = 0
+    earlier: int = 0
+    cancel_requested: int = 0
+    settled_fence: int = 0
+    session: str | None = None
+    started: int | None = None
+    ended: int | None = None
+    keep_until: int | None = None
+    result: bytes | None = None
+    error: bytes | None = None
+    result_until: int | None = None
+    hops: int = 0
 
 
 class ClaimRow(NamedTuple):

@@ -10,11 +10,11 @@ INSERT INTO onthedot_sequence VALUES (1, 1, 0, 0, 0, 0);
 CREATE TABLE onthedot_app (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE onthedot_source (id INTEGER PRIMARY KEY, app INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE (app, name));
 
-CREATE TABLE onthedot_task (  -- what was asked: written once, so that a page of them is never split
+CREATE TABLE onthedot_task (  -- the request: written once, so that its pages are never split
     seq INTEGER PRIMARY KEY, app INTEGER NOT NULL, uuid TEXT NOT NULL, source INTEGER NOT NULL, policy TEXT NOT NULL,
     lane TEXT, unique_key TEXT, due INTEGER NOT NULL, added INTEGER NOT NULL, state TEXT NOT NULL, body BLOB NOT NULL
 );
-CREATE TABLE onthedot_history (  -- what has happened since: due and state stand for the task's
+CREATE TABLE onthedot_history (  -- what has happened since; its due and state replace those of the task
     seq INTEGER PRIMARY KEY, due INTEGER NOT NULL, state TEXT NOT NULL, reason TEXT NOT NULL, retries INTEGER NOT NULL,
     crashes INTEGER NOT NULL, earlier INTEGER NOT NULL, cancel INTEGER NOT NULL, settled INTEGER NOT NULL, session TEXT,
     started INTEGER, ended INTEGER, keep_until INTEGER, hops INTEGER NOT NULL DEFAULT 0, error BLOB,
@@ -22,7 +22,7 @@ CREATE TABLE onthedot_history (  -- what has happened since: due and state stand
 );
 CREATE UNIQUE INDEX onthedot_task_uuid ON onthedot_task (app, uuid);
 
--- Where a task is that waits: one row in ready or parked, and one alarm if something is to happen to it by itself.
+-- The place of a pending task: one row in ready or parked, and one alarm if something happens to it by itself.
 CREATE TABLE onthedot_ready (
     source INTEGER, suspect INTEGER, rank INTEGER, seq INTEGER, PRIMARY KEY (source, suspect, rank, seq)
 ) WITHOUT ROWID;
@@ -32,7 +32,7 @@ CREATE TABLE onthedot_parked (
 CREATE TABLE onthedot_alarm (app INTEGER, at INTEGER, seq INTEGER, PRIMARY KEY (app, at, seq)) WITHOUT ROWID;
 CREATE TABLE onthedot_chore (number INTEGER PRIMARY KEY, app INTEGER NOT NULL, seq INTEGER NOT NULL UNIQUE);
 
--- Who holds a task: a claim writes here, and never to the task.
+-- Leases: a claim writes here, and never to the task.
 CREATE TABLE onthedot_claim (
     fence INTEGER PRIMARY KEY, app INTEGER NOT NULL, session TEXT NOT NULL, at INTEGER NOT NULL, left INTEGER NOT NULL
 );
@@ -70,7 +70,7 @@ CREATE TABLE onthedot_note (
     number INTEGER PRIMARY KEY AUTOINCREMENT, seq INTEGER NOT NULL, kind TEXT NOT NULL, name TEXT NOT NULL,
     data BLOB NOT NULL, fence INTEGER NOT NULL, session TEXT NOT NULL, UNIQUE (seq, kind, name)
 );
-CREATE TABLE onthedot_retention (  -- what a purge is to drop: one row a call and keeping time, not one a task
+CREATE TABLE onthedot_retention (  -- what a purge drops: one row per call and keeping time, not one per task
     number INTEGER PRIMARY KEY, app INTEGER NOT NULL, what TEXT NOT NULL, until INTEGER NOT NULL,
     ended INTEGER NOT NULL, seqs TEXT NOT NULL
 );
@@ -79,6 +79,6 @@ CREATE INDEX onthedot_retention_ended ON onthedot_retention (app, what, ended, n
 CREATE TABLE onthedot_tally (
     source INTEGER, state TEXT, number INTEGER NOT NULL, PRIMARY KEY (source, state)
 ) WITHOUT ROWID;
-CREATE TABLE onthedot_change (  -- number: moves so far, so that the bound on moves is a bound on numbers
+CREATE TABLE onthedot_change (  -- number: transitions so far, so that the bound on transitions is a bound on numbers
     number INTEGER PRIMARY KEY, app INTEGER NOT NULL, at INTEGER NOT NULL, moves TEXT NOT NULL
 );

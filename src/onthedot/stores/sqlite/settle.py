@@ -102,7 +102,7 @@ class SettleBatch:
         if found is None:
             return "lost"
         *columns, fence, chore = found
-        row = TaskRow._make(columns)
+        row = TaskRow(*columns)
         if fence is None or fence != lease.fence or self._session(fence) != lease.session:
             return "lost" if row.reason is None else late_verdict(row.settled_fence, row.session, lease)
         self._released.append(row.seq)

@@ -89,21 +89,23 @@ class SqliteTables(SqliteSideTables):
         ready: list[Row] = []
         parked: list[Row] = []
         alarms: list[Row] = []
+        notifications = self.notifications
         for record in records:
             state = record.state
+            seq = record.seq
             source = self.source_id(record.source)
             self.counts[source, state] += 1
-            self.transitions[state].append(record.seq)
+            self.transitions[state].append(seq)
             if state == "ready":
-                ready.append((source, record.is_suspect, record.rank, record.seq))
-                self.notifications.woken.add(record.source)
+                ready.append((source, record.is_suspect, record.rank, seq))
+                notifications.woken.add(record.source)
             elif state == "parked":
-                parked.append((self.app, record.lane, record.rank, record.seq))
+                parked.append((self.app, record.lane, record.rank, seq))
             if state == "scheduled" or record.policy.expires is not None:
                 alarm = alarm_of(record)
                 if alarm is not None:
-                    alarms.append((self.app, alarm, record.seq))
-                    self.notifications.alarmed.add(record.source)
+                    alarms.append((self.app, alarm, seq))
+                    notifications.alarmed.add(record.source)
         for query, rows in (("enter_ready", ready), ("enter_parked", parked), ("set_alarm", alarms)):
             if rows:
                 self.db.executemany(SQL[query], rows)
@@ -125,14 +127,14 @@ class SqliteTables(SqliteSideTables):
         rows = self._run(SQL["due_alarms"], (self.app, self.now, limit)).fetchall()
         if not rows:
             return ()
-        due = [TaskRow._make(task) for *task, _ in rows]
+        due = [TaskRow(*task) for *task, _ in rows]
         *_, last_alarm = rows[-1]
         self._run(SQL["clear_due_alarms"], (self.app, last_alarm, due[-1].seq))
         return [self.record(row) for row in due]
 
     def first_parked(self, lane: str) -> Record | None:
         row = self._run(SQL["first_parked"], (self.app, lane)).fetchone()
-        return None if row is None else self.record(TaskRow._make(row))
+        return None if row is None else self.record(TaskRow(*row))
 
     # -- chores
 
@@ -146,7 +148,7 @@ class SqliteTables(SqliteSideTables):
     def pop_chores(self, limit: int) -> list[Record]:
         """`lease` deletes their rows: a cancel leases chores, too."""
         rows = self._run(SQL["chores"], (self.app, limit)).fetchall()
-        return [self.record(TaskRow._make(row)) for row in rows]
+        return [self.record(TaskRow(*row)) for row in rows]
 
     def pop_strays(self, known: frozenset[str], limit: int) -> list[Record]:  # noqa: ARG002 - as the docstring tells
         """None: a source that is unknown to this process may be known to another."""
@@ -190,7 +192,7 @@ class SqliteTables(SqliteSideTables):
     def _leased(self, fence: int, claimed_at: int) -> list[LeasedRecord]:
         """In the order of taking."""
         rows = self._run(SQL["leased_under"], (fence,)).fetchall()
-        return [LeasedRecord(self.record(TaskRow._make(task)), fence, claimed_at, bool(chore)) for *task, chore in rows]
+        return [LeasedRecord(self.record(TaskRow(*task)), fence, claimed_at, bool(chore)) for *task, chore in rows]
 
     def leased_by(self, session: str) -> Sequence[LeasedRecord]:
         claims = self._run(SQL["claims_of"], (self.app, session)).fetchall()

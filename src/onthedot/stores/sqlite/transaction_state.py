@@ -131,7 +131,7 @@ class TransactionState:
 
     def load(self, uuid: str) -> Record | None:
         row = self._run(SQL["by_uuid"], (self.app, uuid)).fetchone()
-        return None if row is None else self.record(TaskRow._make(row))
+        return None if row is None else self.record(TaskRow(*row))
 
     def delete(self, seqs: list[Row]) -> None:
         """Tasks, with their history and journal."""

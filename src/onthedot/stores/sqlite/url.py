@@ -1,4 +1,4 @@
-"""sqlite:///relative.db, sqlite:////absolute.db, and ?auto_schema=0 for those who may not change a schema."""
+"""sqlite:///relative.db, sqlite:////absolute.db, and ?auto_schema=0 for users without schema rights."""
 
 from __future__ import annotations
 
