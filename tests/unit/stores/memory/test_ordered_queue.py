@@ -12,7 +12,7 @@ def record(seq: int) -> Record:
     return Record(f"t{seq}", "a", b"", DEFAULT, None, None, 0, seq, 0, "ready")
 
 
-def test_before_is_what_counting_says() -> None:
+def test_before_equals_a_count_of_the_sorted_keys() -> None:
     random, order = Random(3), OrderedQueue()
     there: set[tuple[int, int]] = set()
     for _ in range(3000):
@@ -31,7 +31,7 @@ def test_before_is_what_counting_says() -> None:
         assert order.before(*at, 10_000) == sum(each < at for each in there)
 
 
-def test_it_counts_no_further_than_it_is_told() -> None:
+def test_before_stops_at_its_limit() -> None:
     order = OrderedQueue()
     for seq in (*range(50, 100), *range(50)):  # half of them in order, half before these
         order.push(0, record(seq))

@@ -21,7 +21,7 @@ FOREVER = 10**12
 
 
 class Peer:
-    """The near end."""
+    """The peer as the test sees it."""
 
     def __init__(self, path: Path, session: str) -> None:
         command = [sys.executable, "-m", "tests.unit.stores.sqlite.peer", str(path), session]
@@ -60,7 +60,7 @@ def peers(path: Path, *sessions: str) -> Iterator[list[Peer]]:
 
 
 async def live(path: str, session: str) -> None:
-    """The far end."""
+    """The peer process."""
     store = SqliteStore(path)
     await store.open()
     await store.heartbeat(session, b"", FOREVER)

@@ -35,8 +35,8 @@ def locked(path: Path) -> Iterator[sqlite3.Connection]:
         yield foreign
 
 
-async def test_a_foreign_lock(tmp_path: Path) -> None:
-    """It says so in time, and what was refused does not happen later."""
+async def test_add_fails_in_time_while_another_program_locks_the_file(tmp_path: Path) -> None:
+    """The refused add does not take effect later."""
     store = await opened(tmp_path / "t.db")
     with locked(tmp_path / "t.db") as foreign:
         began = time.monotonic()
@@ -51,7 +51,7 @@ async def test_a_foreign_lock(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_who_gives_up_has_added_nothing(tmp_path: Path) -> None:
+async def test_expired_add_has_no_effect(tmp_path: Path) -> None:
     store = await opened(tmp_path / "t.db")
     with locked(tmp_path / "t.db"), pytest.raises(StoreUnavailable):
         await AddBatcher(store, timeout=0.2).add([NewTask("u1", "a", b"")])
@@ -61,8 +61,8 @@ async def test_who_gives_up_has_added_nothing(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_full_disk(tmp_path: Path) -> None:
-    """Adding is refused; what is there can be worked off, and then there is room again."""
+async def test_full_disk_refuses_adds_and_can_be_drained(tmp_path: Path) -> None:
+    """After the drain there is space for adds again."""
     store = await opened(tmp_path / "t.db")
     await store.heartbeat("w", b"", FOREVER)
     await store.add([NewTask(f"u{number}", "a", b"x" * 5000) for number in range(20)])
@@ -86,7 +86,7 @@ async def test_a_full_disk(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_deleted_while_open(tmp_path: Path) -> None:
+async def test_deleted_file_is_noticed_while_open(tmp_path: Path) -> None:
     store = await opened(tmp_path / "t.db")
     await store.add([NewTask("u1", "a", b"")])
     for name in ("t.db", "t.db-wal", "t.db-shm"):
@@ -98,7 +98,7 @@ async def test_deleted_while_open(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_one_bad_call_harms_no_other(tmp_path: Path) -> None:
+async def test_failing_call_does_not_affect_others(tmp_path: Path) -> None:
     store = await opened(tmp_path / "t.db")
     bad = NewTask("bad", "a", object())  # type: ignore[arg-type]
     results = await asyncio.gather(
@@ -113,26 +113,26 @@ async def test_one_bad_call_harms_no_other(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_not_a_database(tmp_path: Path) -> None:
+async def test_file_that_is_no_database_is_refused(tmp_path: Path) -> None:
     (tmp_path / "t.db").write_text("Dear diary, " * 1000)
     with pytest.raises(StoreRefused, match="not an SQLite database"):
         await opened(tmp_path / "t.db")
     assert (tmp_path / "t.db").read_text().startswith("Dear diary")
 
 
-async def test_no_such_folder(tmp_path: Path) -> None:
+async def test_missing_folder_is_reported(tmp_path: Path) -> None:
     with pytest.raises(StoreUnavailable, match="a folder that exists"):
         await opened(tmp_path / "nowhere" / "t.db")
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root may write anywhere")
-async def test_a_folder_that_may_not_be_written(tmp_path: Path) -> None:
+async def test_folder_without_write_permission_is_refused(tmp_path: Path) -> None:
     os.chmod(tmp_path, 0o500)  # noqa: PTH101
     with pytest.raises(StoreRefused, match="may write"):
         await opened(tmp_path / "t.db")
 
 
-async def test_a_newer_schema(tmp_path: Path) -> None:
+async def test_newer_schema_is_refused(tmp_path: Path) -> None:
     install(str(tmp_path / "t.db"))
     with closing(sqlite3.connect(tmp_path / "t.db")) as db, db:
         db.execute("UPDATE onthedot_sequence SET version = ?", (VERSION + 1,))
@@ -140,7 +140,7 @@ async def test_a_newer_schema(tmp_path: Path) -> None:
         await opened(tmp_path / "t.db")
 
 
-async def test_a_file_of_the_users_own(tmp_path: Path) -> None:
+async def test_tables_fit_into_a_file_of_the_user(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "t.db")) as db, db:
         db.execute("CREATE TABLE task (mine)")
         db.execute("PRAGMA user_version = 77")
@@ -152,7 +152,7 @@ async def test_a_file_of_the_users_own(tmp_path: Path) -> None:
         assert db.execute("SELECT * FROM task").fetchall() == []
 
 
-async def test_a_schema_made_by_hand(tmp_path: Path) -> None:
+async def test_schema_can_be_installed_by_hand(tmp_path: Path) -> None:
     path = str(tmp_path / "t.db")
     assert "no such file" in check(path)[1]
     store = connect(f"sqlite:///{path}?auto_schema=0", SystemClock())
@@ -167,17 +167,17 @@ async def test_a_schema_made_by_hand(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("url", ["sqlite://", "sqlite:///", "sqlite:///:memory:", "sqlite://t.db"])
-def test_a_url_without_a_file(url: str) -> None:
+def test_url_without_a_file_is_refused(url: str) -> None:
     with pytest.raises(StoreRefused, match="memory://"):
         connect(url, SystemClock())
 
 
-def test_a_url_with_an_unknown_option() -> None:
+def test_url_with_an_unknown_option_is_refused() -> None:
     with pytest.raises(StoreRefused, match="auto_schema"):
         connect("sqlite:///t.db?journal=off", SystemClock())
 
 
-async def test_a_store_that_is_not_open(tmp_path: Path) -> None:
+async def test_closed_store_is_unavailable(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     with pytest.raises(StoreUnavailable, match="not open"):
         await store.add([])

@@ -21,7 +21,7 @@ from tests.unit.stores.sqlite.peer import FOREVER
 
 
 class Slow:
-    """A disk that syncs when it is told to."""
+    """A disk whose syncs the test controls."""
 
     def __init__(self, sync: Callable[[int], None]) -> None:
         self._sync = sync
@@ -61,12 +61,12 @@ async def opened(path: Path, slow: Slow) -> AsyncIterator[SqliteStore]:
 
 
 def rows(path: Path, table: str) -> int:
-    """What others see."""
+    """Rows that another connection sees."""
     with closing(sqlite3.connect(path / "t.db")) as db:
         return int(db.execute(f"SELECT count(*) FROM onthedot_{table}").fetchone()[0])
 
 
-async def test_who_adds_waits_for_the_disk_and_who_claims_does_not(tmp_path: Path, slow: Slow) -> None:
+async def test_add_waits_for_the_fsync_and_claim_does_not(tmp_path: Path, slow: Slow) -> None:
     async with opened(tmp_path, slow) as store:
         slow.spins.clear()
         adding = asyncio.create_task(store.add([NewTask("u1", "a", b"")]))
@@ -82,7 +82,7 @@ async def test_who_adds_waits_for_the_disk_and_who_claims_does_not(tmp_path: Pat
         assert [one.fresh for one in await adding] == [True]
 
 
-async def test_the_last_outcomes_wait_for_it_too(tmp_path: Path, slow: Slow) -> None:
+async def test_last_outcomes_wait_for_the_fsync(tmp_path: Path, slow: Slow) -> None:
     async with opened(tmp_path, slow) as store:
         await store.add([NewTask("u1", "a", b"")])
         turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"a": 1})]))
@@ -95,7 +95,7 @@ async def test_the_last_outcomes_wait_for_it_too(tmp_path: Path, slow: Slow) -> 
         assert list((await last).verdicts) == ["ok"]
 
 
-async def test_what_nobody_waits_for_is_synced_soon(tmp_path: Path, slow: Slow) -> None:
+async def test_commit_without_a_waiting_call_is_synced_soon(tmp_path: Path, slow: Slow) -> None:
     async with opened(tmp_path, slow) as store:
         await store.add([NewTask("u1", "a", b"")])
         before = slow.synced
@@ -103,8 +103,8 @@ async def test_what_nobody_waits_for_is_synced_soon(tmp_path: Path, slow: Slow) 
         await until(lambda: slow.synced > before)
 
 
-async def test_a_sync_that_fails(tmp_path: Path, slow: Slow) -> None:
-    """Whoever waited for it is told; then the database itself must have it all before anybody hears that it has."""
+async def test_failed_fsync_is_reported_until_the_database_is_safe(tmp_path: Path, slow: Slow) -> None:
+    """The waiting call fails; later calls succeed only after a complete checkpoint."""
     async with opened(tmp_path, slow) as store:
         slow.fails = 1
         with pytest.raises(StoreUnavailable, match="Input/output error"):
@@ -114,8 +114,8 @@ async def test_a_sync_that_fails(tmp_path: Path, slow: Slow) -> None:
         assert all(await store.get(["u1", "u2"]))
 
 
-async def test_who_adds_what_is_there_already_waits_too(tmp_path: Path, slow: Slow) -> None:
-    """It is told that it is stored, and whoever stored it may wait for the disk still."""
+async def test_repeated_add_waits_for_the_fsync_too(tmp_path: Path, slow: Slow) -> None:
+    """Its answer is that the task is stored, but the fsync of the first add may be pending."""
     async with opened(tmp_path, slow) as store, opened(tmp_path, slow) as other:
         await asyncio.gather(store.add([NewTask("u0", "a", b"")]), other.add([NewTask("u0", "a", b"")]))
         slow.spins.clear()
@@ -130,8 +130,8 @@ async def test_who_adds_what_is_there_already_waits_too(tmp_path: Path, slow: Sl
         assert [one.fresh for each in adding for one in await each] == [True, False, False]
 
 
-async def test_to_try_again_is_not_enough_for_a_disk_that_fails(tmp_path: Path, slow: Slow) -> None:
-    """The task is there the second time, and nothing has to be written: it is not safe for that."""
+async def test_repeated_add_is_not_safe_after_a_failed_fsync(tmp_path: Path, slow: Slow) -> None:
+    """The second add finds the task and writes nothing, but the task is not durable yet."""
     async with opened(tmp_path, slow) as store:
         with closing(sqlite3.connect(tmp_path / "t.db")) as reader:
             reader.execute("BEGIN")
@@ -144,7 +144,7 @@ async def test_to_try_again_is_not_enough_for_a_disk_that_fails(tmp_path: Path, 
         assert (tmp_path / "t.db-wal").stat().st_size == 0
 
 
-async def test_a_sync_that_fails_is_told_if_nobody_waits(
+async def test_failed_fsync_is_logged_without_a_waiting_call(
     tmp_path: Path, slow: Slow, caplog: pytest.LogCaptureFixture
 ) -> None:
     async with opened(tmp_path, slow) as store:
@@ -154,8 +154,8 @@ async def test_a_sync_that_fails_is_told_if_nobody_waits(
         await until(lambda: "is not on the disk, until it can be: [Errno 5] Input/output error" in caplog.text)
 
 
-async def test_a_sync_that_failed_is_not_forgotten_over_a_fork(tmp_path: Path, slow: Slow) -> None:
-    """The connection is closed and opened again; somebody else's keeps the WAL."""
+async def test_failed_fsync_is_remembered_over_a_fork(tmp_path: Path, slow: Slow) -> None:
+    """The connection is closed and opened again; another connection keeps the WAL."""
     async with opened(tmp_path, slow) as store:
         slow.fails = 1
         with pytest.raises(StoreUnavailable):
@@ -168,8 +168,8 @@ async def test_a_sync_that_failed_is_not_forgotten_over_a_fork(tmp_path: Path, s
             assert (tmp_path / "t.db-wal").stat().st_size == 0
 
 
-async def test_the_wal_is_held_open(tmp_path: Path, slow: Slow) -> None:
-    """Who opens it later does not hear of a write that has failed, if another process was told of it."""
+async def test_wal_stays_open_with_the_connection(tmp_path: Path, slow: Slow) -> None:
+    """A descriptor that is opened later does not get a write error that another process has seen."""
     async with opened(tmp_path, slow) as store:
         for number in range(3):
             await store.add([NewTask(f"u{number}", "a", b"")])
@@ -177,9 +177,7 @@ async def test_the_wal_is_held_open(tmp_path: Path, slow: Slow) -> None:
     assert len(slow.places) >= 3
 
 
-async def test_a_disk_that_hangs_does_not_hold_up_the_end(
-    tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_hanging_fsync_does_not_block_close(tmp_path: Path, slow: Slow, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(request_thread, "PATIENCE", 0.2)
     async with opened(tmp_path, slow) as store:
         slow.spins.clear()
@@ -196,8 +194,8 @@ async def test_a_disk_that_hangs_does_not_hold_up_the_end(
         await store.open()
 
 
-async def test_what_was_acknowledged_survives_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """After each answer, only what the last sync has written is there, as if the machine had been off since then."""
+async def test_acknowledged_adds_survive_a_power_cut(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """After each answer, the test restores the state of the last sync, as after a power cut."""
     real, files = fsync_thread._sync, ("t.db", "t.db-wal")
     synced: list[list[bytes]] = []
 

@@ -20,8 +20,8 @@ from tests.unit.stores.sqlite.peer import FOREVER
 
 
 @pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-def test_what_is_added_around_forks_is_there(tmp_path: Path) -> None:
-    """SQLite that is open in a process that forks has locks that the child does not know of: the WAL was lost."""
+def test_adds_around_forks_are_kept(tmp_path: Path) -> None:
+    """A connection that is open over a fork shares locks with the child, which once lost the WAL."""
     app: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
     work, ending = app.named("work"), threading.Event()
     added = [1]
@@ -52,7 +52,9 @@ def test_what_is_added_around_forks_is_there(tmp_path: Path) -> None:
     again.shutdown()
 
 
-async def test_a_look_at_the_dead_that_fails_harms_nobody(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_failed_check_of_dead_peers_affects_one_call_only(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
     await store.add([NewTask("u1", "a", b"")])
@@ -73,7 +75,7 @@ async def test_a_look_at_the_dead_that_fails_harms_nobody(tmp_path: Path, monkey
     await store.close()
 
 
-def test_a_lock_that_may_not_be_looked_at_is_no_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_unreadable_lock_file_does_not_mean_death(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     presence = Presence(tmp_path)
     (tmp_path / "1-2-3.lock").touch()
 
@@ -86,7 +88,7 @@ def test_a_lock_that_may_not_be_looked_at_is_no_death(tmp_path: Path, monkeypatc
     presence.close()
 
 
-async def test_a_link_to_the_file_is_the_file(tmp_path: Path) -> None:
+async def test_symbolic_link_opens_the_same_store(tmp_path: Path) -> None:
     (tmp_path / "shared").mkdir()
     link = tmp_path / "t.db"
     link.symlink_to(tmp_path / "shared" / "t.db")
@@ -98,8 +100,8 @@ async def test_a_link_to_the_file_is_the_file(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_what_must_end_wakes_somebody(tmp_path: Path) -> None:
-    """A chore is of no source: it waited for the next poll."""
+async def test_new_chore_wakes_a_worker(tmp_path: Path) -> None:
+    """A chore belongs to no source, so it needs a hint of its own."""
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
     for session in ("dies", "lives"):
@@ -118,7 +120,7 @@ async def test_what_must_end_wakes_somebody(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_many_limits_at_once(tmp_path: Path) -> None:
+async def test_many_limits_can_be_put_at_once(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
     began = time.monotonic()
@@ -128,7 +130,7 @@ async def test_many_limits_at_once(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_one_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
+async def test_task_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
     app: App[None] = App("shop", store=f"sqlite:///{tmp_path}/t.db")
     work = app.named("work")
     async with app:
@@ -139,7 +141,7 @@ async def test_one_that_cannot_be_written_fails_alone(tmp_path: Path) -> None:
         assert len(await app.find(source="work")) == 2
 
 
-def test_another_folder_is_no_other_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_change_of_folder_does_not_change_the_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     app: App[None] = App("shop", store="sqlite:///t.db")
     app.named("work").delay()
@@ -149,7 +151,7 @@ def test_another_folder_is_no_other_file(tmp_path: Path, monkeypatch: pytest.Mon
     app.shutdown()
 
 
-def test_a_stop_has_an_end_when_the_store_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_shutdown_is_bounded_when_the_store_does_not_answer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     import sqlite3
 
     from onthedot.engine import worker

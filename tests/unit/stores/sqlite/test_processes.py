@@ -40,7 +40,7 @@ def files_of(folder: Path) -> list[str]:
         return sorted(entry.name for entry in entries)
 
 
-async def test_an_add_wakes_the_others(tmp_path: Path) -> None:
+async def test_add_wakes_other_processes(tmp_path: Path) -> None:
     store = await open_store(tmp_path / "t.db", "me")
     with peers(tmp_path / "t.db", "p1", "p2") as (one, two):
         one.say("hint")
@@ -52,7 +52,7 @@ async def test_an_add_wakes_the_others(tmp_path: Path) -> None:
     await leave(store, "me")
 
 
-async def test_the_dead_are_not_seen_even_if_nobody_buries_them(tmp_path: Path) -> None:
+async def test_dead_sessions_are_not_listed_before_they_are_reaped(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     with peers(tmp_path / "t.db", "p1", "p2") as both:
         await store.open()
@@ -65,7 +65,7 @@ async def test_the_dead_are_not_seen_even_if_nobody_buries_them(tmp_path: Path) 
         await store.close()
 
 
-async def test_an_end_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
+async def test_end_of_a_task_reaches_the_waiting_process(tmp_path: Path) -> None:
     store = await open_store(tmp_path / "t.db", "me")
     hints = store.hints("client")
     await anext(hints)
@@ -78,7 +78,7 @@ async def test_an_end_is_told_to_who_waits_for_it(tmp_path: Path) -> None:
     await leave(store, "me")
 
 
-async def test_a_cancel_reaches_who_runs_it(tmp_path: Path) -> None:
+async def test_cancel_reaches_the_running_process(tmp_path: Path) -> None:
     store = await open_store(tmp_path / "t.db", "me")
     await store.add([NewTask("u1", "a", b"")])
     with peers(tmp_path / "t.db", "p1") as (peer,):
@@ -88,7 +88,7 @@ async def test_a_cancel_reaches_who_runs_it(tmp_path: Path) -> None:
     await leave(store, "me")
 
 
-async def test_who_only_looks_sees_a_death(tmp_path: Path) -> None:
+async def test_reading_process_notices_a_death(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     with peers(tmp_path / "t.db", "p1") as (peer,):
         await store.open()
@@ -107,7 +107,7 @@ async def test_who_only_looks_sees_a_death(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_many_ends_come_in_parts(tmp_path: Path) -> None:
+async def test_many_ends_are_sent_in_several_datagrams(tmp_path: Path) -> None:
     store = await open_store(tmp_path / "t.db", "me")
     uuids = [f"{number:036}" for number in range(1000)]
     with peers(tmp_path / "t.db", "p1") as (peer,):
@@ -124,7 +124,7 @@ async def test_many_ends_come_in_parts(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("number", [1, 3])
-async def test_what_a_killed_process_held_is_taken_over_at_once(tmp_path: Path, number: int) -> None:
+async def test_tasks_of_a_killed_process_are_requeued_at_once(tmp_path: Path, number: int) -> None:
     store = await open_store(tmp_path / "t.db", "me")
     with peers(tmp_path / "t.db", *(f"p{each}" for each in range(number + 1))) as (victim, *others):
         await store.add([NewTask("u1", "a", b"")])
@@ -149,7 +149,7 @@ async def test_what_a_killed_process_held_is_taken_over_at_once(tmp_path: Path, 
     await leave(store, "me")
 
 
-async def test_who_comes_after_all_have_died(tmp_path: Path) -> None:
+async def test_new_process_reaps_earlier_dead_ones(tmp_path: Path) -> None:
     store = await open_store(tmp_path / "t.db", "me")
     await store.add([NewTask("u1", "a", b"")])
     await leave(store, "me")
@@ -160,7 +160,7 @@ async def test_who_comes_after_all_have_died(tmp_path: Path) -> None:
     await leave(store, "me")
 
 
-async def test_a_stopped_process_keeps_what_it_holds(tmp_path: Path) -> None:
+async def test_stopped_process_keeps_its_leases(tmp_path: Path) -> None:
     store = await open_store(tmp_path / "t.db", "me")
     await store.add([NewTask("u1", "a", b"")])
     with peers(tmp_path / "t.db", "p1") as (peer,):
@@ -173,7 +173,7 @@ async def test_a_stopped_process_keeps_what_it_holds(tmp_path: Path) -> None:
     await leave(store, "me")
 
 
-async def test_who_leaves_in_order_has_not_crashed(tmp_path: Path) -> None:
+async def test_closed_process_has_not_crashed(tmp_path: Path) -> None:
     store = await open_store(tmp_path / "t.db", "me")
     await store.add([NewTask("u1", "a", b"")])
     with peers(tmp_path / "t.db", "p1") as (peer,):
@@ -186,7 +186,7 @@ async def test_who_leaves_in_order_has_not_crashed(tmp_path: Path) -> None:
     await leave(store, "me")
 
 
-async def test_a_closed_store_gives_back_what_its_clients_held(tmp_path: Path) -> None:
+async def test_closed_store_requeues_the_tasks_of_its_clients(tmp_path: Path) -> None:
     first, second = SqliteStore(tmp_path / "t.db"), await open_store(tmp_path / "t.db", "me")
     await first.open()
     await first.add([NewTask("u1", "a", b"", after=1000)])
@@ -198,7 +198,7 @@ async def test_a_closed_store_gives_back_what_its_clients_held(tmp_path: Path) -
     await leave(second, "me")
 
 
-async def test_a_child_of_a_fork_has_its_own_connection(tmp_path: Path) -> None:
+async def test_forked_child_has_its_own_connection(tmp_path: Path) -> None:
     store = await open_store(tmp_path / "t.db", "me")
     await store.add([NewTask("u1", "a", b"")])
     assert await claim(store, "me", 1) == ["u1"]
@@ -227,7 +227,7 @@ async def _child(store: SqliteStore) -> int:
     return 0 if taken == ["u2"] else 2
 
 
-async def test_apps_share_a_file_and_nothing_else(tmp_path: Path) -> None:
+async def test_apps_of_one_file_are_separate(tmp_path: Path) -> None:
     one, two = (SqliteStore(tmp_path / "t.db", name=name) for name in ("one", "two"))
     await one.open()
     await two.open()
@@ -243,8 +243,8 @@ async def test_apps_share_a_file_and_nothing_else(tmp_path: Path) -> None:
     await two.close()
 
 
-async def test_in_a_deep_folder(tmp_path: Path) -> None:
-    """A socket's address has little room."""
+async def test_store_works_in_a_deep_folder(tmp_path: Path) -> None:
+    """The address of a socket is limited in length."""
     deep = tmp_path / ("d" * 100) / "e"
     deep.mkdir(parents=True)
     store = await open_store(deep / "t.db", "me")

@@ -34,7 +34,7 @@ async def there(store: SqliteStore, *uuids: str) -> list[str | None]:
     return [record and record.state for record in await store.get(uuids)]
 
 
-async def test_both_or_neither(tmp_path: Path) -> None:
+async def test_task_and_row_are_committed_together(tmp_path: Path) -> None:
     async with shop(tmp_path) as (store, db):
         for end in (db.rollback, db.commit):
             db.execute("INSERT INTO sale VALUES ('shoes')")
@@ -48,7 +48,7 @@ async def test_both_or_neither(tmp_path: Path) -> None:
         assert dict(await store.tally()) == {("a", "ready"): 1}
 
 
-async def test_the_rest_of_the_transaction_survives_a_bad_call(tmp_path: Path) -> None:
+async def test_failing_add_keeps_the_transaction_of_the_caller(tmp_path: Path) -> None:
     async with shop(tmp_path) as (store, db):
         db.execute("INSERT INTO sale VALUES ('shoes')")
         store.add_in(db, [NewTask("u1", "a", b"")])
@@ -61,7 +61,7 @@ async def test_the_rest_of_the_transaction_survives_a_bad_call(tmp_path: Path) -
         assert [added.fresh for added in await store.add([NewTask("u4", "a", b"")])] == [True]
 
 
-async def test_workers_hear_of_it_after_the_commit(tmp_path: Path) -> None:
+async def test_workers_are_notified_after_the_commit_of_the_caller(tmp_path: Path) -> None:
     async with shop(tmp_path) as (store, db):
         hints = store.hints("w")
         await anext(hints)
@@ -78,7 +78,7 @@ async def test_workers_hear_of_it_after_the_commit(tmp_path: Path) -> None:
         await hints.aclose()
 
 
-async def test_settle_with_what_the_task_has_done(tmp_path: Path) -> None:
+async def test_settle_is_committed_with_the_rows_of_the_task(tmp_path: Path) -> None:
     async with shop(tmp_path) as (store, db):
         await store.add([NewTask("u1", "a", b"")])
         turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"a": 1})]))
@@ -93,7 +93,7 @@ async def test_settle_with_what_the_task_has_done(tmp_path: Path) -> None:
         assert len(db.execute("SELECT * FROM sale").fetchall()) == 1
 
 
-async def test_a_reader_that_is_too_old_to_write(tmp_path: Path) -> None:
+async def test_transaction_with_an_old_snapshot_is_refused(tmp_path: Path) -> None:
     async with shop(tmp_path) as (store, db):
         db.execute("BEGIN")
         db.execute("SELECT * FROM sale").fetchall()
@@ -103,7 +103,7 @@ async def test_a_reader_that_is_too_old_to_write(tmp_path: Path) -> None:
         db.rollback()
 
 
-async def test_refused(tmp_path: Path) -> None:
+async def test_foreign_connections_are_refused(tmp_path: Path) -> None:
     async with shop(tmp_path) as (store, db):
         with pytest.raises(StoreRefused, match="begin a transaction"):
             store.add_in(db, [NewTask("u1", "a", b"")])

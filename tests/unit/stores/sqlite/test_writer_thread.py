@@ -20,7 +20,7 @@ from tests.unit.stores.sqlite.peer import FOREVER
 
 @pytest.fixture
 def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
-    """How many calls each of them had."""
+    """The number of calls of each transaction."""
     seen: list[int] = []
     commit = WriterThread.commit_together
 
@@ -32,7 +32,7 @@ def transactions(monkeypatch: pytest.MonkeyPatch) -> list[int]:
     return seen
 
 
-async def test_what_gathers_is_committed_together(tmp_path: Path, transactions: list[int]) -> None:
+async def test_concurrent_adds_share_transactions(tmp_path: Path, transactions: list[int]) -> None:
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
     transactions.clear()
@@ -43,7 +43,7 @@ async def test_what_gathers_is_committed_together(tmp_path: Path, transactions: 
     await store.close()
 
 
-async def test_a_turn_with_nothing_to_do_writes_nothing(tmp_path: Path) -> None:
+async def test_idle_turn_writes_nothing(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
     await store.heartbeat("w", b"", FOREVER)
@@ -56,8 +56,8 @@ async def test_a_turn_with_nothing_to_do_writes_nothing(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_delay_counts_from_the_call(tmp_path: Path) -> None:
-    """However long another program holds the file; and so does all else that counts from adding."""
+async def test_delay_counts_from_the_call(tmp_path: Path) -> None:
+    """Also while another program holds the file; the same is true of all times relative to the add."""
     clock = ManualClock()
     store = SqliteStore(tmp_path / "t.db", clock)
     await store.open()
@@ -83,8 +83,8 @@ async def test_a_delay_counts_from_the_call(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_from_many_loops(tmp_path: Path) -> None:
-    """Each opens and shuts for itself; the last one closes."""
+async def test_store_is_used_from_several_event_loops(tmp_path: Path) -> None:
+    """Each loop opens and closes it; the last close ends its threads."""
     store = SqliteStore(tmp_path / "t.db")
 
     async def use(name: str) -> None:
@@ -104,7 +104,7 @@ async def test_from_many_loops(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_a_loop_that_is_gone_harms_nobody(tmp_path: Path) -> None:
+async def test_closed_event_loop_does_not_affect_others(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
 
@@ -123,7 +123,7 @@ async def test_a_loop_that_is_gone_harms_nobody(tmp_path: Path) -> None:
     await store.close()
 
 
-async def test_the_wal_stays_short(tmp_path: Path) -> None:
+async def test_wal_stays_short(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
     await store.open()
     await store.heartbeat("w", b"", FOREVER)
