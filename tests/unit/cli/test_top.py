@@ -66,7 +66,7 @@ def test_top_survives_an_outage_of_the_store_and_ends_with_ctrl_c(shop: Shop) ->
     shop.app.shutdown()
     file = shop.folder / "shop.db"
     file.rename(shop.folder / "away")
-    wait_until(lambda: "is not there any more" in frames(running)[-1]["trouble"], 20)
+    wait_until(lambda: "does not exist any more" in frames(running)[-1]["trouble"], 20)
     (shop.folder / "away").rename(file)
     wait_until(lambda: frames(running)[-1]["trouble"] == "", 20)
     running.tell(signal.SIGINT)

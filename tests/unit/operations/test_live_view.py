@@ -100,7 +100,7 @@ async def test_snapshots_continue_while_the_store_is_away(tmp_path: Path) -> Non
     before = await watch.look()
     (tmp_path / "t.db").rename(tmp_path / "elsewhere")
     frame = await watch.look()
-    assert "is not there any more" in frame.trouble
+    assert "does not exist any more" in frame.trouble
     assert frame.since is not None
     assert frame.sources == before.sources
     assert (await watch.look()).since == frame.since
