@@ -200,7 +200,8 @@ class MemoryStore:
         self._lock.acquire()
         tables = self._tables
         tables.now = self._clock.now()
-        tables.notifications = Notifications()
+        if tables.notifications:
+            tables.notifications.clear()
         tables.notifications.caller = session
         return tables
 

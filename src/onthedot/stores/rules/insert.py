@@ -13,6 +13,13 @@ from onthedot.stores.rules.unique_keys import key_holder, take_key
 
 def add(tables: TaskTables, tasks: Sequence[NewTask]) -> list[Added]:
     """Tasks without a key are inserted together; one with a key may replace a task that was inserted before it."""
+    for new in tasks:
+        if new.unique is not None:
+            return _add_in_order(tables, tasks)
+    return _insert(tables, tasks)
+
+
+def _add_in_order(tables: TaskTables, tasks: Sequence[NewTask]) -> list[Added]:
     answers: list[Added] = []
     plain: list[NewTask] = []
     for new in tasks:

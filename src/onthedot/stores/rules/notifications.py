@@ -31,3 +31,12 @@ class Notifications:
         return bool(
             self.woken or self.alarmed or self.recheck or self.cancel_requests or self.ended or self.session_joined
         )
+
+    def clear(self) -> None:
+        """For the next call. The memory store keeps one object: most calls have little to notify."""
+        self.woken.clear()
+        self.alarmed.clear()
+        self.recheck = False
+        self.cancel_requests.clear()
+        self.ended.clear()
+        self.session_joined = False
