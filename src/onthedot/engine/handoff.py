@@ -47,8 +47,8 @@ class Handoff:
     def offer(self) -> HandoffOffer | None:
         """Capacity by source, if the worker is idle.
 
-        A worker that runs a task may be too busy to notice a message while other workers wait. An offer ends after
-        its time; the next poll repeats it.
+        A worker that runs a task may be too busy to notice a message while other workers wait. An offer is
+        valid for a time; the next poll renews it.
         """
         if len(self.sources.known) > self._max_sources or self.runner.is_busy():
             return None
@@ -59,7 +59,9 @@ class Handoff:
         self.accept()
 
     def accept(self) -> None:
-        """Starts the tasks of the last offer. While a claim is in flight they wait: its answer contains the same tasks.
+        """Starts the tasks of the message that has arrived.
+
+        While a claim is in flight they wait: its answer contains the same tasks.
 
         Tasks for an earlier claim were delivered before, or come from a server that has lost its last writes. Nobody
         else would end them, so they are requeued unless they run here. A worker whose lease may have run out makes a

@@ -45,7 +45,7 @@ class Turns:
         """Settles and claims. When the worker stops and nothing has ended, there is no call."""
         outcomes = self.outcomes.take()
         try:
-            await self.reports.flush()  # after the take: a note of a settled run would be refused
+            await self.reports.flush()  # after take(): a later note would follow its settled run and be refused
             request = self._request()
             if request is None and not outcomes:
                 return TurnResult(())

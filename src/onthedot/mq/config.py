@@ -14,7 +14,7 @@ from msgspec import Meta, ValidationError, convert
 
 from onthedot.errors import DeclarationError
 from onthedot.model.task import NAME
-from onthedot.runtime.settings import SCHEMES
+from onthedot.runtime.settings import URL_SCHEMES
 
 _YEAR = 365 * 86_400
 _Many: TypeAlias = Annotated[int, Meta(ge=1, le=10_000)]
@@ -27,8 +27,8 @@ _Text: TypeAlias = Annotated[str, Meta(min_length=1, description="a string that 
 _Url: TypeAlias = Annotated[
     str,
     Meta(
-        pattern=f"^({'|'.join(map(re.escape, SCHEMES))})://",
-        description=f"the URL of a store: {', '.join(f'{scheme}://' for scheme in SCHEMES)}",
+        pattern=f"^({'|'.join(map(re.escape, URL_SCHEMES))})://",
+        description=f"the URL of a store: {', '.join(f'{scheme}://' for scheme in URL_SCHEMES)}",
     ),
 ]
 

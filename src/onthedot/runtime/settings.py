@@ -8,17 +8,18 @@ from difflib import get_close_matches
 from functools import cache
 
 from onthedot.errors import DeclarationError
+from onthedot.stores.schemes import SCHEMES
 
 DEFAULT_STORE = "sqlite:///onthedot.db"
-SCHEMES = ("memory", "sqlite", "redis", "rediss", "redis+sentinel", "redis+cluster", "postgresql", "postgres")
+URL_SCHEMES = tuple(name for scheme in SCHEMES for name in scheme.names)
 
 
 def store_url(given: str | None) -> str:
     """Returns the given URL, else ``$ONTHEDOT_STORE``, else a file in the current folder."""
     url = given if given is not None else os.environ.get("ONTHEDOT_STORE") or DEFAULT_STORE
     scheme = url.partition("://")[0] if isinstance(url, str) and "://" in url else ""
-    if scheme not in SCHEMES:
-        known = ", ".join(f"{each}://" for each in SCHEMES)
+    if scheme not in URL_SCHEMES:
+        known = ", ".join(f"{each}://" for each in URL_SCHEMES)
         raise DeclarationError(f"store {url!r} is not a store's URL; known are {known}{_suggestion(url)}")
     return url
 
@@ -32,7 +33,7 @@ def _suggestion(url: object) -> str:
     if not isinstance(url, str):
         return ""
     scheme, mark, rest = url.rpartition("://")
-    close = get_close_matches(scheme, SCHEMES, n=1)
+    close = get_close_matches(scheme, URL_SCHEMES, n=1)
     if mark:
         meant = f"{close[0]}://{rest}" if close else ""
     elif url.startswith("sqlite:"):

@@ -122,8 +122,10 @@ def rule_text(stored: StoredRule) -> str:
         case "daily":
             days = f" {', '.join(data['weekdays'])}" if data.get("weekdays") else ""
             text = f"daily {data['at']}{days} ({data.get('tz', 'UTC')})"
-        case _:
+        case "once":
             text = f"once {data['at']}"
+        case kind:
+            raise BadSchedule(f"{kind!r} is no kind of schedule rule")
     bounds = [f"{word} {data[name]}" for name, word in (("start", "from"), ("end", "until")) if name in data]
     jitter = [f"up to {_span(float(data['jitter']))} later"] if "jitter" in data else []
     return ", ".join([text, *bounds, *jitter])

@@ -9,7 +9,7 @@ import pytest
 
 from onthedot import DeclarationError
 from onthedot.mq import MessageQueue, MQConfig, RedisMessageQueue
-from onthedot.runtime.settings import SCHEMES
+from onthedot.runtime.settings import URL_SCHEMES
 
 pytestmark = pytest.mark.usefixtures("no_thread_left", "no_hidden_trouble")
 
@@ -36,7 +36,7 @@ def test_one_error_lists_every_wrong_setting() -> None:
         MQConfig(url="http://x", max_worker=3, batch_size=1001, handler_timeout="60", retry_delays=[1, True])  # type: ignore[call-arg, arg-type]
     assert str(caught.value).splitlines() == [
         "MQConfig: 5 wrong",
-        f"  url='http://x': must be the URL of a store: {', '.join(f'{scheme}://' for scheme in SCHEMES)}",
+        f"  url='http://x': must be the URL of a store: {', '.join(f'{scheme}://' for scheme in URL_SCHEMES)}",
         "  max_worker: there is no such field; did you mean max_workers?",
         "  batch_size=1001: must be a whole number from 1 to 1000",
         "  handler_timeout='60': must be a number of seconds from 0.001 to 31536000",

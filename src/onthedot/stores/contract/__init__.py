@@ -1,6 +1,6 @@
 """The store contract. Read this first.
 
-A store keeps order, leases, limits and counts. It knows nothing of arguments, results or policy: the engine decides
+A store keeps order, leases, limits and counts. It knows nothing of arguments, results or retries: the engine decides
 what a failure means, when a retry comes and how a schedule continues.
 
 Times are milliseconds by the *store's* clock. A relative time is resolved there and rounded up, so nothing is early;

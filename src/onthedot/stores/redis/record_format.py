@@ -32,6 +32,7 @@ _KEYS = {
     "priority": "p", "boost": "b", "cost": "c", "on_conflict": "k", "unique_for": "u", "expires": "x",
     "max_crashes": "m", "tags": "t", "reply_to": "r",
 }  # fmt: skip
+assert tuple(_KEYS) == Policy.__struct_fields__, "a field of Policy without a key would not be stored"
 _NAMES = {key: name for name, key in _KEYS.items()}
 _MAX_POLICIES = 10_000  # remembered; a definition has one, and its tasks share it
 _TASK = Struct(">q6sH")  # due, added, length of the head
