@@ -1,6 +1,6 @@
 -- Insert one group of plain tasks: no lane, unique key or expiry, and no suspects. Its effect is that of `add` in insert.lua.
 -- It is straight code: most adds are of this kind, and defining the functions of the rules takes longer than the writes
--- (server time per single add 36 instead of 67 µs; `./dev bench redis --only adds`).
+-- (docs/adr/0018).
 -- Expects: group, policy, policy_texts, uuids. Returns from the verb.
 -- uses: prelude
 local source, digest = policy.s, group[2]
