@@ -74,6 +74,8 @@ class Handoff:
         if message.number == self.session.claim_number + 1 and self.session.is_confirmed():
             self.session.claim_number = message.number
             self.start(message.leased)
+            if self.outcomes:  # a source is gone, or the worker stops: these tasks are requeued
+                self.wakeup.set()
         elif message.number <= self.session.claim_number:
             self._release(message.leased)
         else:

@@ -6,6 +6,9 @@ task.added, coalesce(history.state, task.state), history.reason, history.retries
 history.settled, history.session, history.started, history.ended, history.keep_until, history.result, history.error, history.result_until,
 history.hops
 
+-- name: own_tables
+SELECT name FROM sqlite_master WHERE name IN ('onthedot_app', 'onthedot_sequence');
+
 -- name: sequences
 SELECT seq, fence, moves, control FROM onthedot_sequence;
 

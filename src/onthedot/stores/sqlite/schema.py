@@ -60,7 +60,10 @@ def prepare(db: sqlite3.Connection, path: str, *, auto: bool = True) -> None:
 
 def _version(db: sqlite3.Connection) -> int:
     """0: no schema. The file may be the user's own, so user_version is not used."""
-    if db.execute("SELECT 1 FROM sqlite_master WHERE name = 'onthedot_sequence'").fetchone() is None:
+    tables = {name for (name,) in db.execute(SQL["own_tables"])}
+    if "onthedot_sequence" not in tables:
+        if tables:
+            raise StoreRefused("the file has tables of an unreleased onthedot: delete it, or use another file")
         return 0
     version: int
     (version,) = db.execute("SELECT version FROM onthedot_sequence").fetchone()

@@ -66,7 +66,7 @@ local row = {'at', at, 'run:' .. place, run}
 if handed_off then row[5], row[6] = 'run:running', run end
 call('XADD', P .. 'changes', 'MINID', '~', math.max(0, transitions - 100000), transitions .. '-0', unpack(row))
 if notify and not handed_off then
-  call('DEL', IDLE_WORKERS) -- notified workers claim anew, by rank
+  if place == 'ready' then call('DEL', IDLE_WORKERS) end -- notified workers claim anew, by rank
   redis.pcall('PUBLISH', P .. 'hints', pack({false, {source}, false}))
 end
 return holders
