@@ -1,7 +1,7 @@
 -- Hand-off: an idle worker's claim request leaves an offer; the call that adds a matching task leases it to that worker and
 -- publishes it. A lost message does no harm: the worker's next request has the number of this claim and gets the same tasks.
 -- An offer: valid until (a double), number of the next request (I8), then 0, name, 1 and capacity (I2) of each source.
--- uses: leases tallies
+-- uses: lease
 local MAX_MESSAGE = 1048576 -- bytes: a server disconnects subscribers with too much unread output
 
 local function is_subscribed(session) -- not by the result of PUBLISH: in a cluster a message also reaches other nodes
@@ -38,7 +38,7 @@ local function hand_off_to_idle(source, seqs, tasks) -- false: the tasks are lef
   if size > MAX_MESSAGE then return false end
   local session, request = find_idle_worker(source, #seqs)
   if not session then return false end
-  local fence = next_number('fence')
+  local fence = call('HINCRBY', SEQUENCES, 'fence', 1)
   if not publish_leased(session, request, fence, tasks) then return false end
   call('HDEL', IDLE_WORKERS, session)
   lease(fence, session, seqs)

@@ -1,5 +1,5 @@
 -- Leases: one claim holds the tasks that one call took for one session, under one fence.
--- uses: policies
+-- uses: policies lease
 local claims = {}
 
 local function claim_of(fence) -- {session, time, seqs}
@@ -31,15 +31,4 @@ local function leased_under(fence) -- in the order of the claim
     if tonumber(holder) == fence then seqs[#seqs + 1] = all[i] end
   end
   return seqs
-end
-
-local function lease(fence, session, seqs)
-  local leased, text = {}, tostring(fence) -- formatted once
-  for i = 1, #seqs do
-    leased[2 * i - 1], leased[2 * i] = seqs[i], text
-  end
-  call_in_parts('HSET', LEASED, leased)
-  call('HSET', CLAIMS, fence, pack({session, at, table.concat(seqs)}))
-  if #seqs > 1 then call('HSET', CLAIM_REMAINING, fence, #seqs) end -- of a single one, any release leaves none
-  call('SADD', CLAIMS_OF .. session, fence)
 end
