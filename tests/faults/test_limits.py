@@ -84,11 +84,6 @@ def check_never_three(location: Location, commits: CommitLog) -> None:
     deaths: dict[int, float] = {}
     run_log = RunLog(location.run_log)
     group_of: dict[str, object] = {}
-    for start in range(0, keys, 50):
-        calls = [{"key": key} for key in range(start, min(start + 50, keys)) for _ in range(each)]
-        handles = task_app.keyed.delay_many(calls)
-        group_of |= {handle.uuid: call["key"] for handle, call in zip(handles, calls, strict=True)}
-    group_of |= {handle.uuid: "source" for handle in task_app.paired.delay_many([{}] * scaled(100, 1000))}
 
     def entries() -> list[Any]:
         return [entry for entry in run_log.entries() if entry.uuid in group_of]
@@ -107,6 +102,12 @@ def check_never_three(location: Location, commits: CommitLog) -> None:
         seen.update({key: number - seen[key] for key, number in running.items() if number > seen[key]})
         samples += 1
 
+    for start in range(0, keys, 50):
+        calls = [{"key": key} for key in range(start, min(start + 50, keys)) for _ in range(each)]
+        handles = task_app.keyed.delay_many(calls)
+        group_of |= {handle.uuid: call["key"] for handle, call in zip(handles, calls, strict=True)}
+        look()  # on a busy machine most tasks have run when the last is added
+    group_of |= {handle.uuid: "source" for handle in task_app.paired.delay_many([{}] * scaled(100, 1000))}
     for _ in range(kills):  # a killed process does not leak the capacity of a lane
         wait_for(lambda: len(entries()) > 100 * (1 + len(deaths)) and len(alive() - deaths.keys()) > 4, 60, look)
         pid = rng.choice(sorted(alive() - deaths.keys()))
