@@ -59,7 +59,7 @@ DEFAULT_CAPS = Caps()
 
 
 class Headers(Struct, frozen=True, kw_only=True, omit_defaults=True, forbid_unknown_fields=True):
-    """The values that a body carries besides the arguments."""
+    """The values that a body carries beside the arguments."""
 
     at: str | None = None
     scheduled_for: int | None = msgspec.field(default=None, name="for")

@@ -83,7 +83,7 @@ def queue_chore(tables: TaskTables, record: Record) -> Record:
 
 
 def requeue(tables: TaskTables, record: Record, history: History, after: int | None) -> None:
-    """A task that was leased goes back to its place, or to a later time; or to the chores, if it must end.
+    """A task that was leased is requeued: to its place, to a later time, or to the chores, if it must end.
 
     With a lane it is parked: `release_capacity` then admits by rank.
     """
