@@ -38,6 +38,9 @@ class Awaited:
 
         return call
 
+    def earliest_now(self) -> float:
+        return self._naive.earliest_now()
+
     async def open(self) -> None: ...
     async def close(self) -> None: ...
 
@@ -52,8 +55,19 @@ STORES: dict[str, MakeStore] = {
 }
 SERVERS = ("postgres", "pooled")  # started by fixtures; pooled: as a role with minimal rights, through PgBouncer
 WITHOUT = {
-    "naive": ("capabilities", "batch_bounds", "hints", "changes", "handoff_offer")
+    "naive": ("capabilities", "batch_bounds", "hints", "changes", "handoff_offer", "identity")
 }  # facets that a kind does not implement
+PENDING = {  # rules that a kind does not implement yet; empty when the issue is done
+    "test_claim_request_with_an_older_number_takes_nothing": ("redis", "limited", "postgres", "pooled"),
+    "test_late_request_takes_nothing_after_its_claim_was_settled": ("postgres", "pooled"),
+    "test_late_request_takes_nothing_after_requests_that_took_nothing": ("postgres", "pooled"),
+    "test_add_after_its_deadline_is_refused": ("redis", "limited", "postgres", "pooled"),
+    "test_earliest_now_is_not_after_the_store_s_time": ("redis", "limited", "postgres", "pooled"),
+    "test_repeated_add_of_an_ended_task_without_retention_is_not_fresh": ("redis", "limited", "postgres", "pooled"),
+    "test_identity_is_the_same_for_all_sessions": ("redis", "limited", "postgres", "pooled"),
+    "test_identity_has_the_last_fence_of_all_sessions": ("redis", "limited", "postgres", "pooled"),
+    "test_cancel_raises_the_last_fence": ("redis", "limited", "postgres", "pooled"),
+}
 VERSIONED = (
     "add",
     "claim_repeat",
@@ -76,10 +90,20 @@ def _is_same_on_every_python(kind: str, facet: str) -> bool:
     return kind in ONLY or (kind in ("redis", *SERVERS) and facet not in VERSIONED)
 
 
+def _marks(kind: str, facet: str, *, pending: bool) -> list[pytest.MarkDecorator]:
+    marks = []
+    if _is_same_on_every_python(kind, facet):
+        marks.append(pytest.mark.once)
+    if pending:
+        marks.append(pytest.mark.xfail(strict=True))
+    return marks
+
+
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     facet = metafunc.module.__name__.rpartition("test_")[2]
+    pending = PENDING.get(metafunc.function.__name__, ())
     kinds = [
-        pytest.param(kind, marks=[pytest.mark.once] if _is_same_on_every_python(kind, facet) else [])
+        pytest.param(kind, marks=_marks(kind, facet, pending=kind in pending))
         for kind in (*STORES, *SERVERS)
         if facet not in WITHOUT.get(kind, ()) and (LONG or facet in ONLY.get(kind, (facet,)))
     ]

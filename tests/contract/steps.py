@@ -98,12 +98,16 @@ class Worker:
         suspects: int = 100,
         known: frozenset[str] | None = None,
         repeat: bool = False,
+        number: int | None = None,
         **waits: Any,
     ) -> TurnResult:
-        self.number += not repeat
+        """number: of a request that is delivered late."""
+        if number is None:
+            self.number += not repeat
+            number = self.number
         if pools is None:
             pools = [SlotPool(total, room or dict.fromkeys(sources or ("a",), total))]
-        turn = await self.store.turn(self.name, outcomes, ClaimRequest(self.number, pools, suspects, known, **waits))
+        turn = await self.store.turn(self.name, outcomes, ClaimRequest(number, pools, suspects, known, **waits))
         if turn.claim is not None:
             for record in (*turn.claim.tasks, *turn.claim.chores):
                 self.leases[record.uuid] = Lease(record.uuid, turn.claim.fence, self.name)

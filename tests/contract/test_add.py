@@ -4,8 +4,10 @@ from __future__ import annotations
 
 from math import ceil, floor
 
+import pytest
+
 from onthedot.clock.manual import ManualClock
-from onthedot.stores.contract import BATCH, NO_HISTORY, Added, NewTask, Policy, Store
+from onthedot.stores.contract import BATCH, NO_HISTORY, RECENT_MS, Added, DeadlinePassed, NewTask, Policy, Store
 from tests.contract.steps import Worker, add, look, state, states, task, tasks
 
 
@@ -154,3 +156,55 @@ async def test_batch_with_known_uuids_adds_only_the_new_ones(store: Store) -> No
     records = [await look(store, one.uuid) for one in (*old, new[0], new[2])]
     assert [record.body for record in records] == [b"1", b"1", b"1", b"2", b"3"]
     assert [record.seq - records[0].seq for record in records] == [0, 1, 2, 3, 4]
+
+
+async def test_add_after_its_deadline_is_refused(store: Store, clock: ManualClock) -> None:
+    deadline = clock.now() + 4000
+    early, late = task(), task()
+    assert (await store.add([early], deadline))[0].fresh
+    clock.advance(4001)
+    with pytest.raises(DeadlinePassed) as refused:
+        await store.add([late], deadline)
+    assert refused.value.now == pytest.approx(clock.now(), abs=1)
+    assert await states(store, [early.uuid, late.uuid]) == ["ready", None]
+    assert (await store.add([late], clock.now() + 4000))[0].fresh
+
+
+async def test_earliest_now_is_not_after_the_store_s_time(store: Store, clock: ManualClock) -> None:
+    (uuid,) = await add(store, task())
+    clock.advance(5000)
+    assert (await look(store, uuid)).added <= store.earliest_now() <= clock.now()
+    (later,) = await add(store, task())
+    assert store.earliest_now() == pytest.approx((await look(store, later)).added, abs=1)
+
+
+async def test_repeated_add_of_an_ended_task_without_retention_is_not_fresh(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    await worker.heartbeat()
+    plain, unique = task(), task(unique="k")
+    await add(store, plain, unique)
+    assert await worker.runs() == [plain.uuid, unique.uuid]
+    await worker.settle(worker.done(plain.uuid, keep=0), worker.failed(unique.uuid, keep=0))
+    clock.advance(RECENT_MS - 1)
+    await store.purge(100)
+    again = await store.add([plain, unique, task(uuid="other", unique="k")])
+    assert [(added.uuid, added.fresh) for added in again] == [
+        (plain.uuid, False),
+        (unique.uuid, False),
+        ("other", True),
+    ]
+    assert await worker.runs() == ["other"]
+    assert await states(store, [plain.uuid, unique.uuid]) == [None, None]
+
+
+async def test_uuid_without_retention_is_free_after_a_while(store: Store, worker: Worker, clock: ManualClock) -> None:
+    await worker.heartbeat()
+    new = task()
+    await add(store, new)
+    assert await worker.runs() == [new.uuid]
+    await worker.settle(worker.done(new.uuid, keep=0))
+    clock.advance(RECENT_MS)
+    assert (await store.add([new]))[0].fresh
+    await store.purge(100)
+    assert await worker.runs() == [new.uuid]

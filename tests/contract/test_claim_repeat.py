@@ -130,3 +130,42 @@ async def test_leased_task_is_not_claimed_by_another_session(store: Store, worke
     assert await worker.runs() == [uuid]
     assert await other.runs() == []
     assert (await look(store, uuid)).history.session == worker.name
+
+
+async def test_claim_request_with_an_older_number_takes_nothing(store: Store, worker: Worker) -> None:
+    await worker.heartbeat()
+    first, second = await add(store, *tasks(2))
+    assert await worker.runs(total=1) == [first]
+    assert await worker.runs(total=0) == []
+    late = await worker.claim(number=1)
+    assert (late.fence, list(late.tasks), list(late.chores), late.more) == (0, [], [], True)
+    assert await states(store, [first, second]) == ["running", "ready"]
+
+
+async def test_late_request_takes_nothing_after_its_claim_was_settled(store: Store, worker: Worker) -> None:
+    await worker.heartbeat()
+    first, second = await add(store, *tasks(2))
+    assert await worker.runs(total=1) == [first]
+    turn = await worker.turn(outcomes=[worker.done(first)], total=0)
+    assert list(turn.verdicts) == ["ok"]
+    assert await worker.runs(number=1) == []
+    assert await state(store, second) == "ready"
+
+
+async def test_late_request_takes_nothing_after_requests_that_took_nothing(store: Store, worker: Worker) -> None:
+    await worker.heartbeat()
+    assert await worker.runs() == []
+    assert await worker.runs() == []
+    assert await worker.runs() == []
+    (uuid,) = await add(store, task())
+    assert await worker.runs(number=2) == []
+    assert await worker.runs() == [uuid]
+
+
+async def test_outcomes_of_a_late_request_are_settled(store: Store, worker: Worker) -> None:
+    await worker.heartbeat()
+    first, second = await add(store, *tasks(2))
+    assert await worker.runs() == [first, second]
+    await worker.turn(outcomes=[worker.done(second)], total=0)
+    late = await worker.turn(outcomes=[worker.done(first)], number=1)
+    assert list(late.verdicts) == ["ok"]

@@ -15,10 +15,12 @@ from onthedot.stores.contract import (
     BATCH,
     CHORES,
     CLIENT_LEASE,
+    RECENT_MS,
     Added,
     ClaimRequest,
     ClaimResult,
     Completed,
+    DeadlinePassed,
     Ended,
     HeartbeatResult,
     Lease,
@@ -54,16 +56,22 @@ class NaiveStore(Control):
         self.dead_sessions: set[str] = set()
         self.fence = self.seq = 0
         self.woken: set[str] = set()
+        self.recent: dict[str, int] = {}  # uuids of tasks that ended with keep=0, and until when they are known
 
     # -- adding
 
-    def add(self, tasks: Sequence[NewTask]) -> list[Added]:
+    def earliest_now(self) -> float:
+        return self.clock.now()
+
+    def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> list[Added]:
+        if deadline is not None and self.clock.now() > deadline:
+            raise DeadlinePassed(self.clock.now())
         return [self._add(task) for task in tasks]
 
     def _add(self, task: NewTask) -> Added:
         now = self.clock.now()
         due = task.at if task.at is not None else due_after(now, task.after)
-        if task.uuid in self.rows:
+        if task.uuid in self.rows or self.recent.get(task.uuid, 0) > now:
             return Added(task.uuid, fresh=False)
         if (holder := self._holder(task.source, task.unique)) is not None:
             if task.policy.on_conflict == "replace":
@@ -219,6 +227,7 @@ class NaiveStore(Control):
         if self.keys.get(key) == (row.record.uuid, None):
             del self.keys[key]
         if keep == 0:
+            self.recent[row.record.uuid] = row.record.added + RECENT_MS
             del self.rows[row.record.uuid]
 
     def _again(self, row: Row, outcome: Requeued) -> None:
@@ -249,8 +258,9 @@ class NaiveStore(Control):
 
     def _claim(self, session: str, request: ClaimRequest, promoted: int) -> ClaimResult:
         claims = self.session_rows[session].claims
-        fresh = request.number not in claims
-        fence = self.fence + 1 if fresh else claims[request.number]
+        is_late = request.number < max(claims, default=0)
+        fresh = request.number not in claims and not is_late
+        fence = self.fence + 1 if fresh or is_late else claims[request.number]
         if fresh:
             self._take_chores(session, fence, request.known_sources)
             for pool in request.pools:
@@ -274,7 +284,7 @@ class NaiveStore(Control):
             idle=idle,
             woken=frozenset(self.woken),
             next_in=self._next_in([wait for wait in idle.values() if wait is not None]),
-            more=promoted == BATCH or len(chores) == CHORES,
+            more=promoted == BATCH or len(chores) == CHORES or is_late,
             now=self.clock.now(),
         )
 

@@ -24,6 +24,9 @@ def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> En
             reason = f"its worker died {record.history.crashes} times over it"
             error = encode_reason(reason, record.attempt - 1, error_type="WorkerDied", kind="worker_died")
             return Ended(lease, "failed", error, keep_failed)
+        case "undecodable":
+            reason = "its record cannot be read; `onthedot doctor` shows what the store has of it"
+            return Ended(lease, "failed", encode_reason(reason, error_type="UndecodableRecord"), keep_failed)
         case "expired":
             return Ended(lease, "cancelled", encode_reason("expired"), keep)
         case _:

@@ -21,9 +21,9 @@ Invariants, tested by one suite over all stores (``tests/contract``):
 2. No task runs before its time, and none is leased twice while its session lives. ``(uuid, fence, session)`` is the
    lease; the fence is the number of the claim that took the task, store-wide and growing. A claim writes one entry and
    never touches the records.
-3. *Settle is the only end.* A task that must end without a run (cancelled, expired, crashed too often, unknown to a
-   private store) is handed out as a *chore*: leased like a run, outside all limits, and settled by the session that
-   got it.
+3. *Settle is the only end.* A task that must end without a run (cancelled, expired, crashed too often, undecodable,
+   unknown to a private store) is handed out as a *chore*: leased like a run, outside all limits, and settled by the
+   session that got it.
 4. Order is ``(rank = due − boost, seq)``. An add takes and a turn promotes at most ``BATCH`` tasks.
 """
 
@@ -40,8 +40,10 @@ from onthedot.stores.contract.claims import (
     Lease as Lease,
     LeasedTasks as LeasedTasks,
     SlotPool as SlotPool,
+    StoreIdentity as StoreIdentity,
     TurnResult as TurnResult,
 )
+from onthedot.stores.contract.errors import DeadlinePassed as DeadlinePassed
 from onthedot.stores.contract.journal import Note as Note
 from onthedot.stores.contract.limits import Limit as Limit
 from onthedot.stores.contract.outcomes import (
@@ -73,6 +75,7 @@ from onthedot.stores.contract.tasks import (
     BATCH as BATCH,
     DEFAULT as DEFAULT,
     NO_HISTORY as NO_HISTORY,
+    RECENT_MS as RECENT_MS,
     Added as Added,
     History as History,
     NewTask as NewTask,

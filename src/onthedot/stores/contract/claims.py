@@ -41,9 +41,10 @@ class HandoffOffer(Struct, frozen=True):
 class ClaimRequest(Struct, frozen=True):
     """At most one request per session is in flight.
 
-    Repeating a number returns the tasks still leased under it and claims nothing new. A pool with ``total=0`` is
-    legal: the turn still promotes, reaps, expires and reports due schedules. If the claim takes nothing, the store may
-    lease tasks under the *next* number and send them as `Hint.handoff`; the offer allows it.
+    Repeating a number returns the tasks still leased under it and claims nothing new. A request with a number below
+    the session's last was delivered late: it takes nothing and returns ``more=True``. A pool with ``total=0`` is legal:
+    the turn still promotes, reaps, expires and reports due schedules. If the claim takes nothing, the store may lease
+    tasks under the *next* number and send them as `Hint.handoff`; the offer allows it.
     """
 
     number: int  # from 1, one more after each answered request
@@ -60,6 +61,13 @@ class LeasedTasks(Struct, frozen=True):
     tasks: Sequence[Record]
 
 
+class StoreIdentity(Struct, frozen=True):
+    """Detects lost data: another id means another data set, a lower fence an older state of the same."""
+
+    id: str  # random, written with the first data of the app
+    last_fence: int  # the highest that was given out
+
+
 class ClaimResult(Struct, frozen=True):
     """The answer to a claim."""
 
@@ -72,6 +80,7 @@ class ClaimResult(Struct, frozen=True):
     next_in: float | None  # ms to the next alarm of any kind, with fractions; None: none is set
     more: bool  # a full batch was promoted or handed out: call again
     now: float = 0  # the store's time, in ms; schedules are judged by it
+    identity: StoreIdentity | None = None  # None: a test's model, which keeps no identity
 
 
 class TurnResult(Struct, frozen=True):

@@ -34,12 +34,16 @@ class StoreTraits(Struct, frozen=True):
 class Tasks(Protocol):
     """What happens to tasks."""
 
-    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
         """Insert up to BATCH tasks; the answer has one `Added` per task, in order.
+
+        deadline: the store's time, in ms, at which the caller gives up. A request that is executed later stores nothing
+        and raises `DeadlinePassed`.
 
         A due task without a lane is ready at once; any other waits for its alarm. Same uuid: the existing task remains.
         Same live unique key: with "keep" the existing task remains; with "replace" it takes body, lane, policy and due
-        time of the new one, unless it is leased.
+        time of the new one, unless it is leased. For RECENT_MS after its add, the uuid of a task that ended with keep=0
+        is known: adding it again is not fresh.
         """
         ...
 
@@ -47,8 +51,13 @@ class Tasks(Protocol):
         """Settle outcomes, then claim, in one step.
 
         With a request it also reaps dead sessions, refills lanes and promotes up to BATCH alarms. An outcome whose
-        lease was settled before gets "repeat", one whose lease is over gets "lost"; effects count with "ok" only.
+        lease was settled before gets "repeat", one whose lease is over gets "lost"; effects count with "ok" only. A
+        task whose record or policy cannot be read is handed out as a chore ("undecodable"); others are not affected.
         """
+        ...
+
+    def earliest_now(self) -> float:
+        """The store's time is not before this: the last time received plus the monotonic time since then."""
         ...
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:

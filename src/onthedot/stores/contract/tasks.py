@@ -9,10 +9,16 @@ from msgspec import Struct
 
 BATCH = 1000  # the most an add takes and a turn promotes; part of the semantics, the same in every store
 
+RECENT_MS = 10_000  # a repeated add within this time of the first is not fresh, even if the task has ended with keep=0
+
 State: TypeAlias = Literal["scheduled", "parked", "ready", "running", "succeeded", "failed", "cancelled"]
 """parked: due, but its lane has no capacity; users see it as ready."""
-Reason: TypeAlias = Literal["due", "crash", "cancel", "expired", "crashed", "stray", "lifted"]
-"""Why a task is in its place; for a chore, why it must end. lifted: it is being moved to another store."""
+Reason: TypeAlias = Literal["due", "crash", "cancel", "expired", "crashed", "stray", "undecodable", "lifted"]
+"""Why a task is in its place; for a chore, why it must end.
+
+undecodable: its record or policy cannot be read; fields that cannot be read have their defaults. lifted: it is being
+moved to another store.
+"""
 
 
 class Policy(Struct, frozen=True, gc=False):

@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
-from onthedot.stores.contract import Note, Schedule
+from onthedot.stores.contract import RECENT_MS, Note, Record, Schedule
 from onthedot.stores.rules.task_tables import SessionEntry, UniqueKey
 
 _MAX_DEAD = 10_000  # how many dead names are remembered
@@ -26,6 +26,7 @@ class MemorySideTables:
         self._journals: dict[int, dict[tuple[str, str], tuple[int, Note]]] = {}  # by seq
         self._note_number = 0
         self._schedules: dict[str, Schedule] = {}
+        self._recent: dict[str, int] = {}  # uuids of tasks that ended with keep=0, and until when they are known
 
     # -- sessions
 
@@ -88,6 +89,24 @@ class MemorySideTables:
             key = self._keys.get(name)
             if key is not None and key.until == until:
                 del self._keys[name]
+
+    # -- recent uuids
+
+    def is_recent(self, uuid: str) -> bool:
+        return self._recent.get(uuid, 0) > self.now
+
+    def remember(self, record: Record) -> None:
+        until = record.added + RECENT_MS
+        if until > self.now:
+            self._recent[record.uuid] = until
+
+    def drop_recent(self) -> None:
+        """In order of their ends: one that is blocked by another is dropped at most RECENT_MS later."""
+        while self._recent:
+            uuid, until = next(iter(self._recent.items()))
+            if until > self.now:
+                return
+            del self._recent[uuid]
 
     # -- notes
 

@@ -8,10 +8,12 @@ from collections.abc import Mapping, Sequence
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.forks import register_fork_hooks
+from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import (
     Added,
     ChangePage,
     ClaimRequest,
+    DeadlinePassed,
     FireRequest,
     HeartbeatResult,
     Hints,
@@ -59,7 +61,7 @@ class MemoryStore:
     def __init__(self, clock: Clock | None = None) -> None:
         self._clock = clock or SystemClock()
         self._lock = threading.Lock()
-        self._tables = MemoryTables(self._clock.wall_clock_jump)
+        self._tables = MemoryTables(new_uuid(), self._clock.wall_clock_jump)
         self._changes = ChangeLog()
         self._hints = HintHub()
         register_fork_hooks(self, store=True)
@@ -83,8 +85,13 @@ class MemoryStore:
 
     # -- tasks
 
-    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+    def earliest_now(self) -> float:
+        return self._clock.now()
+
+    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
         with self._call() as tables:
+            if deadline is not None and tables.now > deadline:
+                raise DeadlinePassed(tables.now)
             return insert_rules.add(tables, tasks)
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:

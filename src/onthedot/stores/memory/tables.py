@@ -18,6 +18,7 @@ from onthedot.stores.contract import (
     Requeued,
     SlotPool,
     State,
+    StoreIdentity,
     Verdict,
 )
 from onthedot.stores.memory.claim import MemoryPicker
@@ -73,8 +74,9 @@ class ChangeSet:
 class MemoryTables(MemorySideTables):
     """`TaskTables` in memory."""
 
-    def __init__(self, wall_clock_jump: Callable[[], float]) -> None:
+    def __init__(self, identity: str, wall_clock_jump: Callable[[], float]) -> None:
         super().__init__()
+        self._id = identity
         self._wall_clock_jump = wall_clock_jump  # absolute times are made by the wall clock
         self.notifications: Notifications = Notifications()
         self.changes: ChangeSet = ChangeSet()
@@ -108,7 +110,7 @@ class MemoryTables(MemorySideTables):
         now = self.now
         added = int(now)  # one object for all of them
         for new in tasks:
-            is_new = new.uuid not in self.records
+            is_new = new.uuid not in self.records and not (self._recent and self.is_recent(new.uuid))
             fresh.append(is_new)
             if is_new:
                 self._seq += 1
@@ -245,6 +247,9 @@ class MemoryTables(MemorySideTables):
 
     # -- claims and leases
 
+    def identity(self) -> StoreIdentity:
+        return StoreIdentity(self._id, self._fence)
+
     def has_ready(self, source: str, *, suspects: bool) -> bool:
         queue = self.ready.get(source)
         if queue is not None and queue.first() is not None:
@@ -369,6 +374,7 @@ class MemoryTables(MemorySideTables):
         self.changes.ended.append(over)
         if keep <= 0:
             self._delete(record)
+            self.remember(record)
             return
         self.records[record.uuid] = over
         self.tally[record.source][state] += 1

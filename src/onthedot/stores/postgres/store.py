@@ -170,7 +170,10 @@ class PostgresStore(PostgresReads):
 
     # -- tasks
 
-    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+    def earliest_now(self) -> float:
+        raise NotImplementedError
+
+    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:  # noqa: ARG002
         if not tasks:
             return []
         row = await self.connections.add.row(SQL["add"], self._request(tasks=protocol.encode_tasks(tasks)))

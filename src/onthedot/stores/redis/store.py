@@ -133,7 +133,10 @@ class RedisStore(RedisReads):
 
     # -- tasks
 
-    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+    def earliest_now(self) -> float:
+        raise NotImplementedError
+
+    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:  # noqa: ARG002
         if not tasks:
             return []
         return _added(

@@ -28,10 +28,13 @@ def turn(tables: TaskTables, name: str, outcomes: Sequence[Outcome], request: Cl
 
 
 def claim(tables: TaskTables, session: SessionEntry, request: ClaimRequest, *, more: bool) -> ClaimResult:
-    """A repeated number returns the tasks still leased under it and claims nothing new."""
+    """A repeated number returns the tasks still leased under it and claims nothing new; an older one takes nothing."""
+    tasks: list[Record] = []
+    chores: list[Record] = []
+    is_late = request.number < session.number
     if request.number == session.number:
         tasks, chores = tables.leased_under(session)
-    else:
+    elif not is_late:
         tasks, chores = _take(tables, session, request)
     idle = idle_sources(tables, request, suspects=request.max_suspects > session.suspects)
     return ClaimResult(
@@ -42,8 +45,9 @@ def claim(tables: TaskTables, session: SessionEntry, request: ClaimRequest, *, m
         idle,
         frozenset(tables.notifications.woken),
         next_in(tables, idle),
-        more or len(chores) == CHORES,
+        more or is_late or len(chores) == CHORES,
         tables.now,
+        tables.identity(),
     )
 
 

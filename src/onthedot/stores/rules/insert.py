@@ -39,7 +39,7 @@ def _insert(tables: TaskTables, tasks: Sequence[NewTask]) -> list[Added]:
 
 
 def _add_unique(tables: TaskTables, new: NewTask, unique: str) -> Added:
-    if tables.load(new.uuid) is not None:
+    if tables.load(new.uuid) is not None or tables.is_recent(new.uuid):
         return Added(new.uuid, fresh=False)
     holder = key_holder(tables, new.source, unique)
     if holder is not None:

@@ -7,7 +7,7 @@ from math import ceil
 from onthedot.stores.contract import History, Lease, Reason, Record, State
 
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
-CHORE_REASONS: frozenset[Reason] = frozenset({"cancel", "expired", "crashed", "stray", "lifted"})
+CHORE_REASONS: frozenset[Reason] = frozenset({"cancel", "expired", "crashed", "stray", "undecodable", "lifted"})
 """In no order: a chore's, which must end; or lifted, which may be put down again."""
 
 

@@ -9,6 +9,7 @@ def purge(tables: TaskTables, limit: int, most: int) -> int:
     """Drop at most `limit` ended records; return how many. Then keys, results and lanes that are over."""
     dropped = tables.drop_expired(limit)
     dropped += tables.drop_oldest(limit - dropped, most)
+    tables.drop_recent()
     tables.drop_expired_keys()
     tables.drop_expired_results(limit)
     tables.limits.sweep(tables.now)

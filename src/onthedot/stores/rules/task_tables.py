@@ -5,7 +5,18 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
-from onthedot.stores.contract import Lease, NewTask, Note, Outcome, Record, Schedule, SlotPool, State, Verdict
+from onthedot.stores.contract import (
+    Lease,
+    NewTask,
+    Note,
+    Outcome,
+    Record,
+    Schedule,
+    SlotPool,
+    State,
+    StoreIdentity,
+    Verdict,
+)
 from onthedot.stores.rules.limits import LimitTable
 from onthedot.stores.rules.notifications import Notifications
 
@@ -65,7 +76,10 @@ class TaskTables(Protocol):
     def load(self, uuid: str) -> Record | None: ...
 
     def insert(self, tasks: Sequence[NewTask]) -> Sequence[bool]:
-        """Number and store the tasks whose uuid is new, in the place that `new_record` names; True: it was new."""
+        """Number and store the tasks whose uuid is new and not recent, in the place that `new_record` names.
+
+        True: it was new.
+        """
         ...
 
     def insert_copy(self, record: Record) -> int:
@@ -130,6 +144,8 @@ class TaskTables(Protocol):
         ...
 
     # -- claims and leases
+
+    def identity(self) -> StoreIdentity: ...
 
     def has_ready(self, source: str, *, suspects: bool) -> bool: ...
     def suspect_sources(self) -> Iterable[str]:
@@ -196,6 +212,14 @@ class TaskTables(Protocol):
 
     def drop_oldest(self, limit: int, most: int) -> int:
         """Drop the ended records that ended first, where there are more than `most`."""
+        ...
+
+    def is_recent(self, uuid: str) -> bool:
+        """Whether a task ended with keep=0 and was added less than RECENT_MS ago."""
+        ...
+
+    def drop_recent(self) -> None:
+        """Forget the uuids that are no longer recent."""
         ...
 
     def drop_expired_keys(self) -> None: ...

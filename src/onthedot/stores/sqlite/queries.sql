@@ -12,6 +12,9 @@ SELECT name FROM sqlite_master WHERE name IN ('onthedot_app', 'onthedot_sequence
 -- name: sequences
 SELECT seq, fence, moves, control FROM onthedot_sequence;
 
+-- name: identity
+SELECT identity FROM onthedot_sequence;
+
 -- name: save_sequences
 UPDATE onthedot_sequence SET seq = ?, fence = ?, moves = ?, control = ?;
 
@@ -37,7 +40,17 @@ INSERT INTO onthedot_source (app, name) VALUES (?, ?) RETURNING id;
 
 -- name: insert
 INSERT INTO onthedot_task (seq, app, uuid, source, body, policy, lane, unique_key, due, added, state)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?) ON CONFLICT (app, uuid) DO NOTHING;
+SELECT ?, ?2, ?3, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM onthedot_recent WHERE app = ?2 AND uuid = ?3 AND until > ?10)
+ON CONFLICT (app, uuid) DO NOTHING;
+
+-- name: is_recent
+SELECT 1 FROM onthedot_recent WHERE app = ? AND uuid = ? AND until > ?;
+
+-- name: remember
+INSERT OR REPLACE INTO onthedot_recent (app, uuid, until) VALUES (?, ?, ?);
+
+-- name: drop_recent
+DELETE FROM onthedot_recent WHERE until <= ?;
 
 -- name: undo_insert
 DELETE FROM onthedot_task WHERE seq >= ?;

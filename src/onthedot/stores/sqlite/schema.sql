@@ -2,10 +2,10 @@
 -- The names have a prefix, since the file may be the user's own.
 
 CREATE TABLE onthedot_sequence (  -- one row: the last numbers given out; control grows with every limit and session
-    one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL,
+    one INTEGER PRIMARY KEY CHECK (one = 1), version INTEGER NOT NULL, identity TEXT NOT NULL,
     seq INTEGER NOT NULL, fence INTEGER NOT NULL, moves INTEGER NOT NULL, control INTEGER NOT NULL
 );
-INSERT INTO onthedot_sequence VALUES (1, 1, 0, 0, 0, 0);
+INSERT INTO onthedot_sequence VALUES (1, 1, lower(hex(randomblob(8))), 0, 0, 0, 0);
 
 CREATE TABLE onthedot_app (id INTEGER PRIMARY KEY, name TEXT NOT NULL UNIQUE);
 CREATE TABLE onthedot_source (id INTEGER PRIMARY KEY, app INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE (app, name));
@@ -50,6 +50,9 @@ CREATE TABLE onthedot_unique_key (
     source INTEGER, name TEXT, uuid TEXT NOT NULL, until INTEGER, PRIMARY KEY (source, name)
 ) WITHOUT ROWID;
 CREATE INDEX onthedot_unique_key_until ON onthedot_unique_key (until) WHERE until IS NOT NULL;
+CREATE TABLE onthedot_recent (  -- uuids of tasks that ended with keep=0: a repeated add finds them
+    app INTEGER, uuid TEXT, until INTEGER NOT NULL, PRIMARY KEY (app, uuid)
+) WITHOUT ROWID;
 CREATE TABLE onthedot_limit (  -- limits
     app INTEGER, name TEXT, cap INTEGER, rate REAL, burst REAL NOT NULL, paused INTEGER NOT NULL, reason TEXT NOT NULL,
     owner TEXT, paused_since INTEGER, lane_rule BLOB, PRIMARY KEY (app, name, owner)

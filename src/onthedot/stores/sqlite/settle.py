@@ -10,7 +10,7 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from onthedot.stores.contract import NO_HISTORY, Completed, Ended, Lease, Outcome, Requeued, State, Verdict
+from onthedot.stores.contract import NO_HISTORY, RECENT_MS, Completed, Ended, Lease, Outcome, Requeued, State, Verdict
 from onthedot.stores.policy_json import policy_of
 from onthedot.stores.rules.insert import add
 from onthedot.stores.rules.lanes import release_capacity
@@ -162,6 +162,7 @@ class SettleBatch:
         saves: list[Row] = []
         plain: defaultdict[Row, list[int]] = defaultdict(list)
         deleted: list[Row] = []
+        recent: list[Row] = []
         retained: defaultdict[tuple[str, int], list[int]] = defaultdict(list)  # what, for how long → seqs
         for row, state, lease, started, keep, result, error, keep_result in self._ends:
             seq = row.seq
@@ -173,6 +174,8 @@ class SettleBatch:
             if keep <= 0:
                 tables.transitions["gone"].append((row.uuid, tables.source_name(row.source), state))
                 deleted.append((seq,))
+                if row.added + RECENT_MS > now:
+                    recent.append((tables.app, row.uuid, row.added + RECENT_MS))
                 continue
             retained["task", keep].append(seq)
             tables.transitions[state].append(seq)
@@ -192,6 +195,7 @@ class SettleBatch:
             tables.db.execute(SQL["save_plain_ends"], (*shared, json_list(seqs)))
         tables.db.executemany(SQL["save_history"], saves)
         tables.delete(deleted)
+        tables.db.executemany(SQL["remember"], recent)
         for (what, keep), seqs in retained.items():
             tables.db.execute(SQL["retain"], (tables.app, what, now + keep, now, json_list(seqs)))
 

@@ -73,6 +73,14 @@ class SqliteSideTables(TransactionState):
     def drop_expired_keys(self) -> None:
         self._run(SQL["drop_keys"], (self.now,))
 
+    # -- recent uuids
+
+    def is_recent(self, uuid: str) -> bool:
+        return self._run(SQL["is_recent"], (self.app, uuid, self.now)).fetchone() is not None
+
+    def drop_recent(self) -> None:
+        self._run(SQL["drop_recent"], (self.now,))
+
     # -- notes
 
     def find_leased(self, lease: Lease) -> int | None:

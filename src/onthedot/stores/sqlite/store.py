@@ -16,6 +16,7 @@ from onthedot.stores.contract import (
     Added,
     ChangePage,
     ClaimRequest,
+    DeadlinePassed,
     FireRequest,
     HeartbeatResult,
     Hints,
@@ -158,11 +159,16 @@ class SqliteStore:
 
     # -- tasks
 
-    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+    def earliest_now(self) -> float:
+        return self._now()
+
+    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
         """As of now, however long others hold the file: a delay counts from here."""
         now = self._now()
 
         def write(tables: SqliteTables) -> list[Added]:
+            if deadline is not None and tables.now > deadline:
+                raise DeadlinePassed(tables.now)
             tables.now = now
             return insert_rules.add(tables, tasks)
 

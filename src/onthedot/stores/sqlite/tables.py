@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from onthedot.stores.contract import NewTask, Outcome, Record, SlotPool, Verdict
+from onthedot.stores.contract import NewTask, Outcome, Record, SlotPool, StoreIdentity, Verdict
 from onthedot.stores.policy_json import policy_text
 from onthedot.stores.rules.insert import new_record
 from onthedot.stores.rules.records import alarm_of, due_in
@@ -77,6 +77,9 @@ class SqliteTables(SqliteSideTables):
 
     def leave_ended(self, record: Record) -> None:
         self.count(record.source, record.state, -1)
+
+    def identity(self) -> StoreIdentity:
+        return StoreIdentity(self.data_set, self.fence)
 
     # -- places
 

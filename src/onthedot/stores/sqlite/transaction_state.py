@@ -34,6 +34,7 @@ class TransactionState:
         self.app = app
         self.process: str = ""  # the writer sets it when it has one
         self.limits: SqliteLimitTable = SqliteLimitTable(db, self.app)
+        self.data_set: str = ""  # the random id of the file's data
         self.seq: int = 0
         self.fence: int = 0
         self.transition_count: int = 0
@@ -46,6 +47,8 @@ class TransactionState:
     def begin(self) -> None:
         self._stored = Sequences(*self._run(SQL["sequences"]).fetchone())
         self.seq, self.fence, self.transition_count, self.control = self._stored
+        if not self.data_set:
+            (self.data_set,) = self._run(SQL["identity"]).fetchone()
         if self.control != self._loaded_control:
             self.limits.load()
 
@@ -66,6 +69,7 @@ class TransactionState:
     def forget(self) -> None:
         """After a rollback: nothing that was cached can be trusted."""
         self._loaded_control = -1
+        self.data_set = ""
         self._source_ids: dict[str, int] = {}
         self._source_names: dict[int, str] = {}
         self.counts: defaultdict[tuple[int, str], int] = defaultdict(int)  # by source and state: the difference
