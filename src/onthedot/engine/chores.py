@@ -7,12 +7,12 @@ from onthedot.model.failures import encode_reason
 from onthedot.stores.contract import Ended, Lease, Record
 
 _KEEP = 7 * 86_400_000  # ms, for sources that this process does not know
-_KEEP_FAILED = 30 * 86_400_000
+KEEP_FAILED = 30 * 86_400_000
 
 
 def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> Ended:
     keep = _KEEP
-    keep_failed = _KEEP_FAILED
+    keep_failed = KEEP_FAILED
     if source is not None:
         keep = source.options.keep
         keep_failed = source.options.keep_failed

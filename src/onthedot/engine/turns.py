@@ -10,11 +10,13 @@ from onthedot.definitions.sources import Sources
 from onthedot.engine.config import WorkerConfig
 from onthedot.engine.handoff import Handoff
 from onthedot.engine.outcome_buffer import Entry, OutcomeBuffer
+from onthedot.engine.outcome_isolation import OutcomeIsolation
 from onthedot.engine.runner import Runner
 from onthedot.engine.session import WorkerSession
 from onthedot.engine.slots import Slots
 from onthedot.engine.store_clock import StoreClock
 from onthedot.engine.task_reports import TaskReports
+from onthedot.errors import StoreError
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import ClaimRequest, Store, TurnResult
 
@@ -38,11 +40,23 @@ class Turns:
 
     def __post_init__(self) -> None:
         self._store_clock = StoreClock(self.observer)
+        self._isolation = OutcomeIsolation(self.store, self.session, self.outcomes, self.clock, self.observer)
         self._polled_at = self.clock.now()
         self.next_alarm: float | None = None  # of any kind, by this process's clock
 
     async def next(self) -> TurnResult:
-        """Settles and claims. When the worker stops and nothing has ended, there is no call."""
+        """Settles and claims. If an outcome cannot be stored, its task ends as failed, and the turn is repeated."""
+        while True:
+            try:
+                return await self._settle_and_claim()
+            except StoreError:
+                raise
+            except Exception:
+                if not await self._isolation.settle():  # no outcome is the cause
+                    raise
+
+    async def _settle_and_claim(self) -> TurnResult:
+        """When the worker stops and nothing has ended, there is no call."""
         outcomes = self.outcomes.take()
         try:
             await self.reports.flush()  # after take(): a later note would follow its settled run and be refused

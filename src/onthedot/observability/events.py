@@ -59,6 +59,9 @@ class Observer:
     def result_not_stored(self, record: Record, error: Exception) -> None:
         """A run has succeeded with a result that cannot be encoded."""
 
+    def outcome_not_stored(self, settled: Settled, error: Exception) -> None:
+        """The store could not keep the outcome of a run, so its task has ended as failed."""
+
     def outcomes_dropped(self, count: int) -> None:
         """The worker has stopped while the store could not be reached."""
 

@@ -162,6 +162,15 @@ class LogObserver(Observer):
             record.uuid, record.source, error, extra=self._fields(record),
         )  # fmt: skip
 
+    def outcome_not_stored(self, settled: Settled, error: Exception) -> None:
+        outcome, run = settled
+        fields: dict[str, object] = {"uuid": outcome.lease.uuid, "worker": self.worker}
+        if run is not None:
+            fields = self._fields(run.record)
+        self.task.error(
+            "[fail] task %s: its outcome cannot be stored: %s", outcome.lease.uuid, error, exc_info=error, extra=fields
+        )
+
     def outcomes_dropped(self, count: int) -> None:
         self.scheduler.error("stopped although %d outcomes could not be written; these tasks will be run again", count)
 

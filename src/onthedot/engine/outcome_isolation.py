@@ -1,0 +1,77 @@
+"""Settling the outcomes of a turn that the store could not carry out."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from onthedot.clock.protocol import Clock
+from onthedot.engine.chores import KEEP_FAILED
+from onthedot.engine.outcome_buffer import Entry, OutcomeBuffer
+from onthedot.engine.session import WorkerSession
+from onthedot.errors import StoreError
+from onthedot.model.failures import encode_reason
+from onthedot.observability.events import Observer
+from onthedot.stores.contract import Ended, Store
+
+
+@dataclass(eq=False)
+class OutcomeIsolation:
+    """Finds the outcomes that cannot be stored, so that they affect their own tasks only.
+
+    Repeated settles are safe: the turn that failed may have settled some of them, and a lease settles once.
+    """
+
+    store: Store
+    session: WorkerSession
+    outcomes: OutcomeBuffer
+    clock: Clock
+    observer: Observer
+
+    async def settle(self) -> bool:
+        """Settles the outcomes of the buffer in halves. True: one could not be stored, and its task ended as failed.
+
+        If the store fails, or refuses the failed end too, the outcome is not the cause: those that are not settled
+        stay in the buffer, and the error is raised.
+        """
+        groups = _halves(self.outcomes.take())
+        is_found = False
+        try:
+            while groups:
+                group = groups[0]
+                try:
+                    await self._send(group)
+                except StoreError:
+                    raise
+                except Exception as error:  # noqa: BLE001 - a store may raise anything for a value that it cannot keep
+                    if len(group) > 1:
+                        groups[:1] = _halves(group)
+                        continue
+                    await self._fail(group[0], error)
+                    is_found = True
+                groups.pop(0)
+        except BaseException:
+            self.outcomes.put_back([entry for group in groups for entry in group])
+            raise
+        return is_found
+
+    async def _send(self, entries: Sequence[Entry]) -> None:
+        turn = await self.store.turn(self.session.id, [outcome for outcome, _ in entries], None)
+        self.observer.tasks_settled(entries, turn.verdicts, self.clock.now())
+
+    async def _fail(self, entry: Entry, error: Exception) -> None:
+        outcome, run = entry
+        keep = KEEP_FAILED
+        attempt = 1
+        if run is not None:
+            keep = run.source.options.keep_failed
+            attempt = run.record.attempt
+        reason = f"its outcome cannot be stored: {type(error).__name__}: {error}"
+        failure = encode_reason(reason, attempt, error_type="OutcomeNotStored")
+        await self._send([(Ended(outcome.lease, "failed", failure, keep), run)])
+        self.observer.outcome_not_stored(entry, error)
+
+
+def _halves(entries: Sequence[Entry]) -> list[Sequence[Entry]]:
+    middle = len(entries) // 2
+    return [half for half in (entries[:middle], entries[middle:]) if half]
