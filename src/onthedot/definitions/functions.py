@@ -14,7 +14,6 @@ from onthedot.definitions.sources import module_of
 from onthedot.errors import DeclarationError
 from onthedot.model.limits import LimitDefinitions
 from onthedot.model.options import AddOptions, ResolvedOptions
-from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import Limit, NewTask
 
 
@@ -86,9 +85,8 @@ class FunctionDefinition:
     ) -> NewTask:
         """Binds, checks and encodes, before anything is stored."""
         if self._is_plain and not call_options:  # no key, lane, label or time to compute
-            return NewTask(
-                new_uuid(), self.name, self.codec.encode(args, kwargs), policy=task_policy(self._template, call_options)
-            )
+            policy = task_policy(self._template, call_options)
+            return NewTask(self._owner.new_uuid(), self.name, self.codec.encode(args, kwargs), policy=policy)
         arguments = {**self._defaults, **self.codec.bind(args, kwargs)}
         return new_task(
             self._template, arguments, call_options, lambda headers: self.codec.encode(args, kwargs, headers)

@@ -27,8 +27,15 @@ NO_OPTIONS: AddOptions = {}
 class TaskOwner:
     """The app or scheduler that tasks belong to, as far as definitions need it."""
 
-    client: str = field(default_factory=new_uuid)  # receives the hints about the ends of tasks added here
+    new_uuid: Callable[[], str] = new_uuid
     sync_executor: str = "thread"  # of functions that are not async and name no executor
+
+    def __post_init__(self) -> None:
+        self.renew_client()
+
+    def renew_client(self) -> None:
+        """Another name of this process, which receives the hints about the ends of tasks added here."""
+        self.client: str = self.new_uuid()
 
 
 @dataclass(eq=False, slots=True)
@@ -67,7 +74,7 @@ def new_task(
     body = encode_untyped(arguments, headers, name=template.source) if encode is None else encode(headers)
     lane, cost = (None, 1.0) if template.limits is None else template.limits.lane(arguments)
     at, after = due_time(call_options, now)
-    uuid = check_uuid(call_options["uuid"]) if "uuid" in call_options else new_uuid()
+    uuid = check_uuid(call_options["uuid"]) if "uuid" in call_options else template.owner.new_uuid()
     return NewTask(uuid, template.source, body, at, after, lane, unique, task_policy(template, call_options, cost))
 
 

@@ -6,13 +6,16 @@ import os
 from collections.abc import Callable, Mapping
 from contextlib import AbstractAsyncContextManager
 from dataclasses import dataclass, field
+from random import Random
 
 from onthedot.client.client import ClientConfig, StoreClient
 from onthedot.clock.durations import Duration, to_seconds
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.engine.heartbeat import HeartbeatDelegate
+from onthedot.engine.worker import Worker
 from onthedot.executors.contract import Executor
+from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import Store
 
@@ -34,7 +37,10 @@ class RuntimeConfig:
     only_sources: the worker runs these sources only; None: all
     heartbeat_delegate: the supervisor, which sends heartbeats for this process
     client_factory: makes the clients of the store
+    worker_factory: makes the worker
     clock: time, for everything but the store's server
+    random: chance, such as the jitter of a backoff
+    new_uuid: makes the ids of tasks and sessions
     lifespan: surrounds the worker; what it yields is ``app.state``
     include: modules to import at a start, for the tasks that they declare
     executors: the user's own, by name
@@ -57,7 +63,10 @@ class RuntimeConfig:
     only_sources: frozenset[str] | None = None
     heartbeat_delegate: HeartbeatDelegate | None = None
     client_factory: Callable[[Store, ClientConfig], StoreClient] = StoreClient
+    worker_factory: Callable[..., Worker] = Worker
     clock: Clock = field(default_factory=SystemClock)
+    random: Random = field(default_factory=Random)
+    new_uuid: Callable[[], str] = new_uuid
     lifespan: Callable[[], AbstractAsyncContextManager[object]] | None = None
     include: tuple[str, ...] = ()
     executors: Mapping[str, Executor] = field(default_factory=dict[str, Executor])

@@ -5,7 +5,6 @@ from __future__ import annotations
 import asyncio
 import atexit
 import importlib
-import random as randomness
 import shutil
 import tempfile
 import threading
@@ -35,7 +34,6 @@ from onthedot.executors.processes import Processes
 from onthedot.executors.processes.messages import BootMessage
 from onthedot.executors.threads import ThreadExecutor
 from onthedot.forks import register_fork_hooks
-from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observers
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.limits import CodeDefinitions
@@ -159,6 +157,9 @@ class Runtime:
         self._require_stopped("use()")
         old = self.config
         self.config = config
+        if config.new_uuid is not old.new_uuid:
+            self.registry.owner.new_uuid = config.new_uuid
+            self.registry.owner.renew_client()
         if config.url != old.url or config.clock is not old.clock:
             self._disconnect()
 
@@ -239,7 +240,7 @@ class Runtime:
         )
         observer = Observers([self.logs], self.logs.scheduler)
         firer = ScheduleFirer(self.store, self.sources, self.schedules, self.clock, observer, self._schedule_failed)
-        return Worker(
+        return config.worker_factory(
             worker_config,
             store=self.store,
             sources=self.sources,
@@ -248,8 +249,8 @@ class Runtime:
             schedules=self.schedules,
             declare=lambda: self._declare(firer),
             clock=self.clock,
-            random=randomness.Random(),
-            new_uuid=new_uuid,
+            random=config.random,
+            new_uuid=config.new_uuid,
             observer=observer,
             task_log=self.logs.task.logger,
             heartbeat_runner=HeartbeatThread() if self.clock.is_system else TaskHeartbeatRunner(),
@@ -383,7 +384,7 @@ class Runtime:
         if self.host.status != "stopped" and self._store is not None and not self._store.traits.shared:
             self._store = None
             self._lost_memory_store = True
-        self.registry.owner.client = new_uuid()
+        self.registry.owner.renew_client()
         self.worker = None
         self._folder = ""  # the parent's to remove
         self._connecting = threading.Lock()
