@@ -16,6 +16,7 @@ from hypothesis import settings
 
 from onthedot import App, TaskConsumerRegistry, get_scheduler
 from onthedot.clock.manual import ManualClock
+from tests.support.app_stores import app_store as _app_store
 from tests.support.leak_check import descendants
 from tests.support.services import leftovers, postgres as _postgres, programs
 from tests.support.services.postgres import Service
@@ -101,6 +102,7 @@ def pytest_pyfunc_call(pyfuncitem: pytest.Function) -> bool | None:
 
 
 postgres = _postgres.postgres  # a fixture that starts a server for the first test that uses it
+app_store = _app_store  # a fixture: the four stores, for a test of an app
 
 
 @pytest.fixture(scope="session")

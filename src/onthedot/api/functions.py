@@ -13,7 +13,7 @@ from onthedot.codec.annotations import signature_of
 from onthedot.definitions.functions import FunctionDefinition
 from onthedot.definitions.new_task import check_conflict
 from onthedot.definitions.remote import RemoteDefinition
-from onthedot.errors import ArgumentError, DeclarationError, OnTheDotError
+from onthedot.errors import ArgumentError, DeclarationError
 from onthedot.model.options import AddOptions, check_call
 from onthedot.stores.contract import Added, NewTask
 
@@ -235,7 +235,7 @@ class NamedTask(Enqueuer[..., Any]):
 def _checked(name: str, options: AddOptions) -> AddOptions:
     try:
         return check_call(options)
-    except OnTheDotError:
+    except DeclarationError:
         raise
     except TypeError as error:
         raise ArgumentError(f"{name}.options(): {error}") from None

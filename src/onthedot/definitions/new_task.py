@@ -14,6 +14,7 @@ from onthedot.codec.untyped import encode_untyped
 from onthedot.errors import ArgumentError, DuplicateTask
 from onthedot.model.limits import LimitDefinitions
 from onthedot.model.options import AddOptions, ResolvedOptions, parse_priority, parse_tags
+from onthedot.model.stored_keys import stored_key
 from onthedot.model.task import Task, check_uuid
 from onthedot.model.uuid7 import new_uuid
 from onthedot.stores.contract import Added, NewTask, Policy
@@ -97,9 +98,9 @@ def unique_key(template: TaskTemplate, arguments: Mapping[str, Any], call_option
         return None
     if unique is True:
         return hashlib.sha256(encode_untyped(arguments, NO_HEADERS, template.caps, template.source)).hexdigest()
-    if "unique" in call_options:
-        return unique
-    return render_template(template.source, "unique", unique, arguments)
+    if "unique" not in call_options:
+        unique = render_template(template.source, "unique", unique, arguments)
+    return stored_key(unique, "unique", template.source)
 
 
 def render_template(name: str, option: str, template: str, arguments: Mapping[str, Any]) -> str:

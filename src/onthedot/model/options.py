@@ -12,6 +12,7 @@ from onthedot.clock.epoch import to_ms
 from onthedot.errors import DeclarationError, suggestion
 from onthedot.model.backoff import Backoff
 from onthedot.model.limits import AtMost, Rate
+from onthedot.model.stored_keys import stored_key
 
 Priority: TypeAlias = int | Literal["low", "normal", "high"]
 
@@ -188,7 +189,7 @@ def parse_priority(value: object) -> int:
 def parse_tags(value: Sequence[Any]) -> tuple[str, ...]:
     if isinstance(value, str) or not isinstance(value, Sequence) or not all(isinstance(tag, str) for tag in value):
         raise ValueError(f"tags must be a list of strings, not {value!r}")
-    return tuple(value)
+    return tuple([stored_key(tag, "tags") for tag in value])
 
 
 def parse_unique(value: object) -> bool | str | None:

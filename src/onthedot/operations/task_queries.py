@@ -13,6 +13,7 @@ from onthedot.codec.untyped import decode_untyped_result
 from onthedot.errors import ArgumentError, TaskNotFound
 from onthedot.model.error_fingerprint import fingerprint
 from onthedot.model.failures import decode_failure, read_result
+from onthedot.model.stored_keys import stored_key
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.model.task_info import decode_body, task_info
 from onthedot.operations.argument_filter import check_conditions, matches
@@ -178,7 +179,7 @@ def _not_found(uuid: str) -> TaskNotFound:
 def _store_filter(where: TaskFilter) -> dict[str, str]:
     _check(where)
     plain = (("state", where.get("state")), ("source", where.get("source")), ("tag", where.get("tag")))
-    found = {name: str(value) for name, value in plain if value is not None}
+    found = {name: stored_key(str(value), name, "find()") for name, value in plain if value is not None}
     if "since" in where:
         found["since"] = str(to_ms(where["since"]))
     return found
