@@ -161,9 +161,9 @@ class Syncs:
         self._strace.communicate()
         found = []
         for line in self._file.read_text().splitlines():
-            if told := _SYNC.match(line):
-                at, took = float(told["at"]), float(told["took"])
-                began = at - took if told["resumed"] else at
+            if found := _SYNC.match(line):
+                at, took = float(found["at"]), float(found["took"])
+                began = at - took if found["resumed"] else at
                 found.append((began, began + took))
         return found
 

@@ -283,11 +283,11 @@ async def test_claim_takes_the_next_by_rank_after_a_task_of_a_full_lane(
 ) -> None:
     """The next task of its source comes before a later one of another source."""
     await worker.heartbeat()
-    shut = await add(store, *tasks(2, lane="a/k"))
+    blocked = await add(store, *tasks(2, lane="a/k"))
     (first,) = await add(store, task())
     (second,) = await add(store, task("b"))
     await worker.claim("c")
-    assert await states(store, shut) == ["ready"] * 2
+    assert await states(store, blocked) == ["ready"] * 2
     await limit(store, "a/*", paused=True)
     assert await worker.runs(total=total, room={"a": total, "b": 1}) == [first, second][:total]
 

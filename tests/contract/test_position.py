@@ -9,30 +9,30 @@ from onthedot.stores.contract import Blocker, Limit, Position, Store
 from tests.contract.steps import Worker, add, limit, names, state, states, task, tasks
 
 
-async def stands(store: Store, uuid: str) -> Position:
-    standing = await store.position(uuid)
-    assert standing is not None, f"{uuid} does not wait"
-    return standing
+async def position_of(store: Store, uuid: str) -> Position:
+    position = await store.position(uuid)
+    assert position is not None, f"{uuid} does not wait"
+    return position
 
 
 async def holds(store: Store, uuid: str) -> list[tuple[str, str, int]]:
     """Name, reason and number of running tasks of each blocker."""
-    return [(hold.limit.name, hold.reason, hold.running) for hold in (await stands(store, uuid)).blockers]
+    return [(hold.limit.name, hold.reason, hold.running) for hold in (await position_of(store, uuid)).blockers]
 
 
 async def only_hold(store: Store, uuid: str) -> Blocker:
-    (hold,) = (await stands(store, uuid)).blockers
+    (hold,) = (await position_of(store, uuid)).blockers
     return hold
 
 
 async def ahead(store: Store, *uuids: str) -> list[int]:
-    return [(await stands(store, uuid)).ahead for uuid in uuids]
+    return [(await position_of(store, uuid)).ahead for uuid in uuids]
 
 
 async def test_task_without_limits_has_no_blockers(store: Store) -> None:
     (uuid,) = await add(store, task())
-    standing = await stands(store, uuid)
-    assert (list(standing.blockers), standing.ahead) == ([], 0)
+    position = await position_of(store, uuid)
+    assert (list(position.blockers), position.ahead) == ([], 0)
 
 
 async def test_running_ended_and_unknown_tasks_have_no_position(
@@ -262,13 +262,13 @@ async def test_looking_changes_nothing(store: Store, worker: Worker, clock: Manu
     before, tally = await states(store, uuids), await store.tally()
     for _ in range(3):
         for uuid in uuids:
-            await stands(store, uuid)
+            await position_of(store, uuid)
     assert (await states(store, uuids), await store.tally()) == (before, tally)
     assert names((await worker.claim("a", "b")).tasks) == [first, third]
     for step in (300, 300, 399):  # the reads have changed no time
         clock.advance(step)
-        assert [hold.opens_in is None for hold in (await stands(store, fourth)).blockers] == [True]
-        assert len((await stands(store, second)).blockers) == 1
+        assert [hold.opens_in is None for hold in (await position_of(store, fourth)).blockers] == [True]
+        assert len((await position_of(store, second)).blockers) == 1
         assert await worker.runs("a", "b") == []
     clock.advance(1)
     await worker.settle(worker.done(third))

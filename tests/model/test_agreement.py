@@ -93,9 +93,9 @@ class Steps:
         return sorted(found, key=lambda record: (record.rank, record.seq))
 
     def position(self, uuid: str) -> Position:
-        standing = run_synchronously(self.store.position(uuid))
-        assert standing is not None
-        return standing
+        position = run_synchronously(self.store.position(uuid))
+        assert position is not None
+        return position
 
 
 @st.composite

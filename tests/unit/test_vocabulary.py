@@ -8,7 +8,7 @@ from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.source_files import nodes, short_name, source_files
+from tests.support.source_files import all_tests, nodes, short_name, source_files
 
 METAPHORS = frozenset(
     """
@@ -95,6 +95,12 @@ def banned_names() -> Iterator[tuple[str, str]]:
 
 def test_names_use_the_words_of_the_glossary() -> None:
     assert [found for found in banned_names() if found not in PUBLIC_NAMES] == []
+
+
+def test_names_of_tests_are_no_metaphors() -> None:
+    """Test names are sentences, so the other words are allowed in them."""
+    names = {(short_name(path), name) for path in all_tests() for name in python_names(path)}
+    assert sorted(found for found in names if words(found[1]) & METAPHORS) == []
 
 
 def test_no_class_name_is_used_twice() -> None:

@@ -151,7 +151,8 @@ async def test_named_adds_without_the_code(app: App, clock: ManualClock) -> None
     handle = build_report.delay(customer="acme", day="monday")
     async with other.running():
         assert await other.ahandle(handle.uuid) == "monday for acme"
-        error = await other.ahandle(build_report.delay(customer="acme").uuid).exception()  # whoever runs it checks
+        incomplete = build_report.delay(customer="acme")  # the worker that runs it checks its arguments
+        error = await other.ahandle(incomplete.uuid).exception()
     assert isinstance(error, TaskFailed)
     assert "day" in error.message
 
@@ -187,7 +188,7 @@ async def test_a_consumer_in_an_app(app: App, ran: list[Any]) -> None:
         await until(lambda: ran == ["ann"])
 
 
-# -- what is wrong is said at once, and nothing is stored
+# -- errors are raised at once, and nothing is stored
 
 
 class Unstorable: ...

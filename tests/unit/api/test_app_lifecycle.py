@@ -136,8 +136,8 @@ async def test_a_lifespan_may_yield_nothing() -> None:
         assert app.state is None
 
 
-@pytest.mark.parametrize("door", ["running", "background"])
-async def test_failing_lifespan_leaves_the_app_stopped(door: str) -> None:
+@pytest.mark.parametrize("how", ["running", "background"])
+async def test_failing_lifespan_leaves_the_app_stopped(how: str) -> None:
     fail = [True]
 
     @asynccontextmanager
@@ -149,7 +149,7 @@ async def test_failing_lifespan_leaves_the_app_stopped(door: str) -> None:
     app = App("shop", store="memory://", lifespan=lifespan)
 
     async def enter() -> str:
-        if door == "running":
+        if how == "running":
             async with app.running():
                 return app.state
         with app.background():

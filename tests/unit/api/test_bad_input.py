@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import threading
-import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager
 from datetime import UTC, date, datetime, timedelta
@@ -33,6 +32,7 @@ from onthedot import (
     current_task,
 )
 from onthedot.executors.contract import Executor
+from tests.support.waits import until, wait_until
 
 pytestmark = pytest.mark.timeout(20)
 NAIVE = datetime(2026, 1, 1)  # noqa: DTZ001
@@ -45,10 +45,7 @@ def nothing_left(caplog: pytest.LogCaptureFixture) -> Iterator[None]:
     before = threading.enumerate()
     yield
     assert [line for record in caplog.get_records("call") if "trying again" in (line := record.getMessage())] == []
-    deadline = time.monotonic() + 5
-    while left := [each for each in threading.enumerate() if each.name.startswith("onthedot") and each not in before]:
-        assert time.monotonic() < deadline, f"left behind: {left}"
-        time.sleep(0.001)
+    wait_until(lambda: not any(each.name.startswith("onthedot") for each in {*threading.enumerate()} - {*before}))
 
 
 @asynccontextmanager
@@ -95,10 +92,7 @@ class Shop:
 
         async def work() -> None:
             async with self.app.running():
-                deadline = time.monotonic() + 5
-                while len(self.ran) < 2:
-                    assert time.monotonic() < deadline, f"ran only {self.ran}: {self.app.status()}"
-                    await asyncio.sleep(0.001)
+                await until(lambda: len(self.ran) == 2)
 
         asyncio.run(work())
         assert self.ran == [1, 2]
@@ -265,30 +259,30 @@ RULES: list[tuple[Callable[[], object], type[Exception], str]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("act", "error", "said"), [case[1:] for case in CALLS], ids=[case[0] for case in CALLS])
-def test_bad_calls_are_refused(act: Callable[[Shop], object], error: Any, said: str) -> None:
+@pytest.mark.parametrize(("act", "error", "message"), [case[1:] for case in CALLS], ids=[case[0] for case in CALLS])
+def test_bad_calls_are_refused(act: Callable[[Shop], object], error: Any, message: str) -> None:
     shop = Shop()
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         act(shop)
     shop.check()
 
 
-@pytest.mark.parametrize(("options", "error", "said"), OPTIONS, ids=[str(case[0])[:50] for case in OPTIONS])
-def test_bad_call_options_are_refused(options: dict[str, Any], error: Any, said: str) -> None:
+@pytest.mark.parametrize(("options", "error", "message"), OPTIONS, ids=[str(case[0])[:50] for case in OPTIONS])
+def test_bad_call_options_are_refused(options: dict[str, Any], error: Any, message: str) -> None:
     shop = Shop()
     for fine in ({"priority": 5}, {"tags": ("e", "u")}, {"after": 3600}):
         shop.send.options(**fine).delay("a")
     count = sum(shop.app.status()[name] for name in ("queue_count", "delayed_count"))
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         shop.send.options(**options).delay("a")
     assert sum(shop.app.status()[name] for name in ("queue_count", "delayed_count")) == count, "nothing was stored"
     shop.check()
 
 
-@pytest.mark.parametrize(("options", "error", "said"), DECLARED, ids=[str(case[0])[:50] for case in DECLARED])
-def test_bad_declaration_options_are_refused(options: dict[str, Any], error: Any, said: str) -> None:
+@pytest.mark.parametrize(("options", "error", "message"), DECLARED, ids=[str(case[0])[:50] for case in DECLARED])
+def test_bad_declaration_options_are_refused(options: dict[str, Any], error: Any, message: str) -> None:
     shop = Shop()
-    with pytest.raises(error, match=said) as raised:
+    with pytest.raises(error, match=message) as raised:
         shop.task(**options)
     if raised.type is not ArgumentError and "name" not in options:
         assert "another" in str(raised.value), "names the task"
@@ -296,15 +290,15 @@ def test_bad_declaration_options_are_refused(options: dict[str, Any], error: Any
     shop.check()
 
 
-@pytest.mark.parametrize(("make", "error", "said"), RULES, ids=[case[2][:40] for case in RULES])
-def test_bad_rules_apps_and_schedulers_are_refused(make: Callable[[], object], error: Any, said: str) -> None:
-    with pytest.raises(error, match=said):
+@pytest.mark.parametrize(("make", "error", "message"), RULES, ids=[case[2][:40] for case in RULES])
+def test_bad_rules_apps_and_schedulers_are_refused(make: Callable[[], object], error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
         make()
 
 
 def test_bad_declarations_are_refused() -> None:
     shop = Shop()
-    for bad, error, said in (
+    for bad, error, message in (
         (lambda: shop.app.task(5), DeclarationError, "goes on a function, not on 5"),
         (lambda: shop.app.register(Mail), DeclarationError, "takes a consumer instance"),
         (lambda: shop.app.register(object()), DeclarationError, "takes a consumer instance"),
@@ -312,7 +306,7 @@ def test_bad_declarations_are_refused() -> None:
         (lambda: shop.app.schedule(schedule="0 3 * * *")(needs), BadSchedule, "no value for to"),
         (lambda: shop.app.schedule(schedule=None)(sync_function), BadSchedule, "None"),
     ):
-        with pytest.raises(error, match=said):
+        with pytest.raises(error, match=message):
             bad()
     shop.check()
 
@@ -368,9 +362,9 @@ def test_a_second_start_in_another_mode() -> None:
 
     async def main() -> None:
         async with shop.app.running():
-            for door in (lambda: shop.app.start(auto=True), lambda: shop.app.background().__enter__()):
+            for start in (lambda: shop.app.start(auto=True), lambda: shop.app.background().__enter__()):
                 with pytest.raises(SchedulerStateError, match="another way"):
-                    door()
+                    start()
             with pytest.raises(SchedulerStateError, match=r"async with app\.running\(\)"):
                 shop.app.run()
             with pytest.raises(SchedulerStateError, match="while running"), shop.app.override(store="memory://"):

@@ -86,7 +86,7 @@ def test_the_caller_s_dict_is_not_the_task_s() -> None:
 
 
 @pytest.mark.parametrize(
-    ("make", "error", "said"),
+    ("make", "error", "message"),
     [
         (lambda: Task("work", {}, datetime(2026, 1, 1)), ValueError, "has no time zone"),  # noqa: DTZ001
         (lambda: Task("work", {}, "2026-01-01T00:00:00+00:00"), TypeError, "schedule_at must be a datetime, not str"),
@@ -103,8 +103,8 @@ def test_the_caller_s_dict_is_not_the_task_s() -> None:
         (lambda: Task.from_dict({"source": "w", "uuid": "u", "schedule_at": 5}), TypeError, "schedule_at"),
     ],
 )  # fmt: skip
-def test_invalid_task_fields_are_refused(make: Callable[[], Task], error: Any, said: str) -> None:
-    with pytest.raises(error, match=said):
+def test_invalid_task_fields_are_refused(make: Callable[[], Task], error: Any, message: str) -> None:
+    with pytest.raises(error, match=message):
         make()
 
 
@@ -156,7 +156,7 @@ def changed(**fields: Any) -> Task:
 
 
 @pytest.mark.parametrize(
-    ("task", "error", "said"),
+    ("task", "error", "message"),
     [
         (None, TypeError, "takes a Task, not NoneType"),
         ({"source": "work"}, TypeError, "takes a Task, not dict"),
@@ -171,15 +171,15 @@ def changed(**fields: Any) -> Task:
         (changed(uuid=7), ValueError, "7 is not an id"),
     ],
 )
-@pytest.mark.parametrize("door", ["add_task", "add"])
+@pytest.mark.parametrize("method", ["add_task", "add"])
 async def test_what_is_not_a_valid_task_is_refused_at_once(
-    door: str, task: Any, error: Any, said: str, caplog: pytest.LogCaptureFixture
+    method: str, task: Any, error: Any, message: str, caplog: pytest.LogCaptureFixture
 ) -> None:
     work = Work()
     async with running(work) as scheduler:
         scheduler.add_task(Task("work", {"n": 1}))
-        with pytest.raises(error, match=said):
-            _ = scheduler.add_task(task) if door == "add_task" else await scheduler.add(task)
+        with pytest.raises(error, match=message):
+            _ = scheduler.add_task(task) if method == "add_task" else await scheduler.add(task)
         scheduler.add_task(Task("work", {"n": 2}))
         await until(lambda: work.ran() == [1, 2])
         await every_chance()
@@ -187,7 +187,7 @@ async def test_what_is_not_a_valid_task_is_refused_at_once(
 
 
 @pytest.mark.parametrize(
-    ("second", "told"),
+    ("second", "warned"),
     [
         ({}, False),
         ({"schedule_at": NOON.astimezone(timezone(timedelta(hours=5, minutes=45)))}, False),
@@ -197,9 +197,9 @@ async def test_what_is_not_a_valid_task_is_refused_at_once(
     ],
     ids=["the same", "in another zone", "args", "time", "source"],
 )
-@pytest.mark.parametrize("door", ["add_task", "add"])
+@pytest.mark.parametrize("method", ["add_task", "add"])
 async def test_same_uuid_is_added_once(
-    door: str, second: dict[str, Any], told: bool, caplog: pytest.LogCaptureFixture
+    method: str, second: dict[str, Any], warned: bool, caplog: pytest.LogCaptureFixture
 ) -> None:
     fields: dict[str, Any] = {"source": "work", "args": {"n": 1}, "schedule_at": NOON, "uuid": "u-1"}
     clock, work, other = ManualClock(NOON), Work(), Work(name="other")
@@ -207,10 +207,10 @@ async def test_same_uuid_is_added_once(
         clock.advance(-1000)
         first = scheduler.add_task(Task(**fields))
         again = Task(**(fields | second))
-        handle = scheduler.add_task(again) if door == "add_task" else await scheduler.add(again)
+        handle = scheduler.add_task(again) if method == "add_task" else await scheduler.add(again)
         assert (first.added, handle.added, handle.uuid) == (True, False, "u-1")
         warnings = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
-        assert len(warnings) == told
+        assert len(warnings) == warned
         assert all("u-1" in line for line in warnings)
         clock.advance(1001)
         await until(first.done)
@@ -367,7 +367,7 @@ async def test_context_variables_stay_in_their_task(
         await until(lambda: len(seen) == 50)
     colour.reset(token)
     assert all(each is outside for each in seen)
-    gc.collect()  # a coroutine that died by itself is told then
+    gc.collect()  # a coroutine that was never awaited is reported then
     assert [record.getMessage() for record in caplog.records] == []
 
 

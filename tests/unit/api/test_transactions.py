@@ -95,7 +95,7 @@ def test_complete_settles_with_the_commit(app: App[None], db: sqlite3.Connection
 
 
 def test_complete_after_the_lease_is_lost(app: App[None], db: sqlite3.Connection, tmp_path: Path) -> None:
-    said: list[BaseException] = []
+    raised: list[BaseException] = []
 
     @app.task
     async def sell() -> None:
@@ -109,12 +109,12 @@ def test_complete_after_the_lease_is_lost(app: App[None], db: sqlite3.Connection
             try:
                 await context.complete(connection=mine)
             except TaskCancelled as error:
-                said.append(error)
+                raised.append(error)
                 raise
 
     handle = sell.delay()
-    wait_until(lambda: bool(said))
-    assert "lease is lost" in str(said[0])
+    wait_until(lambda: bool(raised))
+    assert "lease is lost" in str(raised[0])
     assert sales(db) == 0
     handle.cancel()
 

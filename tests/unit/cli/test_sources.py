@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from datetime import UTC, datetime, timedelta
 from typing import Any
 
@@ -10,6 +9,7 @@ import pytest
 
 from onthedot import AtMost, Rate
 from onthedot.stores.contract import Limit
+from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Console
 
 
@@ -96,7 +96,7 @@ def test_second_pause_changes_the_reason_and_not_the_time(console: Console) -> N
     console.add("greet", name="ann")
     console.do("source", "pause", "greet", "--reason", "first")
     since = sources(console)["greet"]["paused"]["since"]
-    time.sleep(0.01)  # the time is kept in ms
+    wait_until(lambda: datetime.now(UTC) - datetime.fromisoformat(since) > timedelta(milliseconds=2))
     result = console.json("source", "pause", "greet", "--reason", "deploy (since 2001-01-01T00:00:00+00:00)")["source"]
     assert result["paused"]["since"] == since
     assert result["paused"]["reason"] == "deploy (since 2001-01-01T00:00:00+00:00)"  # a reason is never parsed

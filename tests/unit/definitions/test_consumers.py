@@ -71,7 +71,7 @@ def test_consumer_without_consume_is_refused() -> None:
 
 @pytest.mark.parametrize("registry", [TaskConsumerRegistry, TaskConsumerRegistry()], ids=["global", "own"])
 @pytest.mark.parametrize(
-    ("consumer", "error", "said"),
+    ("consumer", "error", "message"),
     [
         (lambda: Email, TypeError, r"not a class: register\(Email\(\)\)"),
         (lambda: object(), TypeError, "takes a BaseTaskConsumer, not object"),
@@ -84,10 +84,12 @@ def test_consumer_without_consume_is_refused() -> None:
         (lambda: named("email"), DuplicateTask, "'email' is taken by Email: Nameless needs another"),
     ],
 )  # fmt: skip
-def test_registry_refuses_what_is_no_consumer(registry: Any, consumer: Any, error: type[Exception], said: str) -> None:
+def test_registry_refuses_what_is_no_consumer(
+    registry: Any, consumer: Any, error: type[Exception], message: str
+) -> None:
     email = registry.find("email") or Email()
     registry.register(email)
-    with pytest.raises(error, match=said):
+    with pytest.raises(error, match=message):
         registry.register(consumer())
     assert registry.sources == {"email": email}
 
@@ -332,7 +334,7 @@ async def test_the_options_of_a_task_are_class_attributes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("attributes", "said"),
+    ("attributes", "message"),
     [
         ({"max_retries": -1}, "max_retries must be a whole number"),
         ({"priority": 11}, "priority must be 1 to 10"),
@@ -345,12 +347,12 @@ async def test_the_options_of_a_task_are_class_attributes() -> None:
     ids=str,
 )
 @pytest.mark.parametrize(
-    "door", [TaskConsumerRegistry.register, lambda consumer: App(store="memory://").register(consumer)]
+    "register", [TaskConsumerRegistry.register, lambda consumer: App(store="memory://").register(consumer)]
 )
-def test_impossible_consumer_options_are_refused(door: Any, attributes: dict[str, Any], said: str) -> None:
+def test_impossible_consumer_options_are_refused(register: Any, attributes: dict[str, Any], message: str) -> None:
     consumer = type("Bad", (Email,), attributes)()
-    with pytest.raises(DeclarationError, match=said):
-        door(consumer)
+    with pytest.raises(DeclarationError, match=message):
+        register(consumer)
     assert TaskConsumerRegistry.sources == {}
 
 
@@ -361,9 +363,9 @@ async def test_executor_thread_of_an_async_consume_is_refused() -> None:
 
 
 @pytest.mark.parametrize(
-    "door", [TaskConsumerRegistry.register, lambda consumer: App(store="memory://").register(consumer)]
+    "register", [TaskConsumerRegistry.register, lambda consumer: App(store="memory://").register(consumer)]
 )
-def test_executor_async_of_a_plain_consume_is_refused(door: Any) -> None:
+def test_executor_async_of_a_plain_consume_is_refused(register: Any) -> None:
     class Plain(BaseTaskConsumer):
         name, executor = "plain", "async"
 
@@ -371,7 +373,7 @@ def test_executor_async_of_a_plain_consume_is_refused(door: Any) -> None:
             raise AssertionError
 
     with pytest.raises(DeclarationError, match=r"'plain'.*`async def consume`.*thread"):
-        door(Plain())
+        register(Plain())
     assert TaskConsumerRegistry.sources == {}
 
 
@@ -379,10 +381,10 @@ class Ticking(Email):
     name, schedule = "tick", IntervalSchedule(60, args={"n": 1})
 
 
-@pytest.mark.parametrize("door", ["scheduler", "app"])
-async def test_consumer_can_have_a_schedule(door: str) -> None:
+@pytest.mark.parametrize("owner", ["scheduler", "app"])
+async def test_consumer_can_have_a_schedule(owner: str) -> None:
     clock, tick = ManualClock(), Ticking()
-    if door == "app":
+    if owner == "app":
         app = App(store="memory://")
         app.register(tick)
         with app.override(clock=clock):

@@ -84,10 +84,10 @@ async def test_progress_of_a_child_is_visible_while_it_runs(tmp_path: Path) -> N
     async with app.running():
         handle = await tasks.reports.enqueue(str(tmp_path / "go"))
 
-        async def told() -> bool:
+        async def is_visible() -> bool:
             return (await handle.info()).progress == (3, 4)
 
-        await until(told)
+        await until(is_visible)
         assert await handle.state() == "running"
         (tmp_path / "go").touch()
         await handle.result(SOON)

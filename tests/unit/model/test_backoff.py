@@ -82,7 +82,7 @@ def test_a_backoff_shows_its_rule() -> None:
 
 
 @pytest.mark.parametrize(
-    ("value", "said"),
+    ("value", "message"),
     [
         (-0.001, "timeout: -0.001 is out of range"),
         (float("nan"), "out of range"),
@@ -95,9 +95,9 @@ def test_a_backoff_shows_its_rule() -> None:
         (None, "NoneType"),
     ],
 )
-def test_durations_of_a_wrong_type_or_range_are_refused(value: float, said: str) -> None:
+def test_durations_of_a_wrong_type_or_range_are_refused(value: float, message: str) -> None:
     for read in (to_seconds, to_duration_ms):
-        with pytest.raises(DeclarationError, match=said):
+        with pytest.raises(DeclarationError, match=message):
             read(value, "timeout")
     with pytest.raises(BadSchedule):
         to_seconds(value, "timeout", BadSchedule)

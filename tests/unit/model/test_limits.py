@@ -48,7 +48,7 @@ def loosely(kind: Any, *args: Any, **keywords: Any) -> Any:
 
 
 @pytest.mark.parametrize(
-    ("args", "keywords", "said"),
+    ("args", "keywords", "message"),
     [
         (("0/s",), {}, "lets nothing through"),
         (("10/0s",), {}, "lets nothing through"),
@@ -71,8 +71,8 @@ def loosely(kind: Any, *args: Any, **keywords: Any) -> Any:
         (("10/s",), {"name": "x" * 201}, "1 to 200"),
     ],
 )
-def test_rates_with_wrong_parameters_are_refused(args: tuple[Any, ...], keywords: dict[str, Any], said: str) -> None:
-    with pytest.raises(BadLimit, match=said):
+def test_rates_with_wrong_parameters_are_refused(args: tuple[Any, ...], keywords: dict[str, Any], message: str) -> None:
+    with pytest.raises(BadLimit, match=message):
         loosely(Rate, *args, **keywords)
 
 
@@ -135,9 +135,9 @@ def test_limits_on_two_lanes_are_refused(limits: list[Rate | AtMost]) -> None:
 
 
 def test_two_limits_on_the_same_thing_are_refused() -> None:
-    for said in ([AtMost(2, by="a"), AtMost(3, by="a")], [Rate("1/s", by="a"), Rate("9/m", by="a")], [AtMost(1)]):
+    for limits in ([AtMost(2, by="a"), AtMost(3, by="a")], [Rate("1/s", by="a"), Rate("9/m", by="a")], [AtMost(1)]):
         with pytest.raises(BadLimit, match="keep one"):
-            LimitDefinitions("send", concurrency=2, limits=said)
+            LimitDefinitions("send", concurrency=2, limits=limits)
     with pytest.raises(BadLimit, match="rate_limit is for the whole source"):
         LimitDefinitions("send", rate_limit=Rate("1/s", by="a"))
     with pytest.raises(BadLimit, match="it takes Rate"):

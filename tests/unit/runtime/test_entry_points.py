@@ -112,9 +112,9 @@ def test_waiting_results_return_at_shutdown() -> None:
 
 async def test_blocking_call_in_a_running_loop_names_the_async_one() -> None:
     app, _ = app_of()
-    for door in (app.run, app.start):
+    for start in (app.run, app.start):
         with pytest.raises(SchedulerStateError, match=r"async with app\.running\(\)"):
-            door()
+            start()
     assert status(app) == "stopped"
 
 

@@ -258,7 +258,7 @@ async def test_a_consumer_of_an_app_can_be_scheduled(app: App) -> None:
 
 
 @pytest.mark.parametrize(
-    ("call", "schedule", "options", "told"),
+    ("call", "schedule", "options", "message"),
     [
         ("s", Odd(), {}, r"schedule 'mail': <.*Odd.*> is a rule of one's own, .* @app.schedule"),
         ("function", "@daily", {}, r"schedule 'mail': <task send> is of type TaskFunction; pass .* send.s\('ann'\)"),
@@ -283,10 +283,10 @@ async def test_a_consumer_of_an_app_can_be_scheduled(app: App) -> None:
     ],
 )
 async def test_wrong_schedules_are_refused_by_put(
-    app: App, send: Any, call: str, schedule: object, options: Any, told: str
+    app: App, send: Any, call: str, schedule: object, options: Any, message: str
 ) -> None:
     calls: dict[str, Any] = {"s": send.s("ann"), "function": send, "text": "send", "late": send.options(after=1).s("a")}
-    with pytest.raises(BadSchedule, match=told):
+    with pytest.raises(BadSchedule, match=message):
         await app.schedules.put("mail", calls[call], schedule, **options)
     assert await app.schedules.list() == []
 

@@ -202,14 +202,14 @@ def firings(expr: str, after: str, count: int = 3, tz: str = "UTC") -> list[str]
     """The next firings as wall-clock times with their offset."""
     cron = Cron(expr, tz)
     moment = datetime.fromisoformat(after)
-    said = []
+    times = []
     for _ in range(count):
         found = cron.next_after(moment)
         assert found is not None
         assert found > moment
-        said.append(found.astimezone(ZoneInfo(tz)).isoformat())
+        times.append(found.astimezone(ZoneInfo(tz)).isoformat())
         moment = found
-    return said
+    return times
 
 
 BERLIN_SPRING = "2026-03-28T12:00+01:00"
@@ -323,7 +323,7 @@ def test_expressions_fire_as_they_read(expr: str, wanted: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("expr", "said"),
+    ("expr", "message"),
     [
         ("60 * * * *", "minute '60' .*0-59"),
         ("1,61 * * * *", "minute '61' .*0-59"),
@@ -374,8 +374,8 @@ def test_expressions_fire_as_they_read(expr: str, wanted: str) -> None:
         (None, "NoneType"),
     ],
 )
-def test_malformed_expressions_are_refused(expr: str, said: str) -> None:
-    with pytest.raises(BadSchedule, match=said):
+def test_malformed_expressions_are_refused(expr: str, message: str) -> None:
+    with pytest.raises(BadSchedule, match=message):
         Cron(expr)
 
 

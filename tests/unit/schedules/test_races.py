@@ -61,14 +61,14 @@ async def test_an_unreadable_schedule_does_not_stop_the_others(
             await shop.looked()
         assert app.status()["last_error"] is not None
     assert nominal == hours(1, 2, 3)
-    told = [each for each in caplog.records if each.levelno == logging.ERROR]
-    assert sorted(each.getMessage() for each in told) == [
+    errors = [each for each in caplog.records if each.levelno == logging.ERROR]
+    assert sorted(each.getMessage() for each in errors) == [
         "schedule bytes cannot be fired: schedule 'bytes': what is stored of it cannot be read: "
-        + told_of(told, "bytes"),
+        + cause_of(errors, "bytes"),
         "schedule moon cannot be fired: the moon is not in the almanac",
-        "schedule zone cannot be fired: " + told_of(told, "zone"),
+        "schedule zone cannot be fired: " + cause_of(errors, "zone"),
     ], "one line each"
-    assert all(each.exc_info for each in told)
+    assert all(each.exc_info for each in errors)
 
 
 async def test_a_rule_that_raises_fails_a_start_but_not_a_running_worker(
@@ -93,7 +93,7 @@ async def test_a_rule_that_raises_fails_a_start_but_not_a_running_worker(
         await start(app)
 
 
-def told_of(records: Sequence[logging.LogRecord], name: str) -> str:
+def cause_of(records: Sequence[logging.LogRecord], name: str) -> str:
     (message,) = (each.getMessage() for each in records if each.getMessage().startswith(f"schedule {name}"))
     return message.rpartition("read: ")[2] if name == "bytes" else message.partition("fired: ")[2]
 

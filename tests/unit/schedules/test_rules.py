@@ -210,7 +210,7 @@ def call(*args: object, **keywords: object) -> Call:
 
 
 @pytest.mark.parametrize(
-    ("kind", "said", "message"),
+    ("kind", "given", "message"),
     [
         (IntervalSchedule, call(0), "interval 0.0 is out of range: at least 0.001"),
         (IntervalSchedule, call(-5), "interval: -5 is out of range"),
@@ -239,9 +239,9 @@ def call(*args: object, **keywords: object) -> Call:
         (OnceSchedule, call(NOW, end=after(-1)), "never comes"),
     ],
 )
-def test_wrong_schedules_are_refused_when_created(kind: Any, said: Call, message: str) -> None:
+def test_wrong_schedules_are_refused_when_created(kind: Any, given: Call, message: str) -> None:
     with pytest.raises(BadSchedule, match=message):
-        kind(*said[0], **said[1])
+        kind(*given[0], **given[1])
 
 
 def test_equal_schedules_compare_and_hash_equal() -> None:

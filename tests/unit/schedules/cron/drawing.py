@@ -85,10 +85,15 @@ def term(dice: random.Random, low: int, high: int, names: tuple[str, ...] | None
     last = dice.randint(first, high)
     step = f"/{dice.randint(1, 10)}"
 
-    def said(number: int) -> str:
+    def written(number: int) -> str:
         return names[number - low] if names and dice.random() < 0.4 else str(number)
 
-    spans = (said(first), f"{said(first)}-{said(last)}", said(first) + step, f"{said(first)}-{said(last)}" + step)
+    spans = (
+        written(first),
+        f"{written(first)}-{written(last)}",
+        written(first) + step,
+        f"{written(first)}-{written(last)}" + step,
+    )
     return dice.choices(spans, (5, 3, 1, 2))[0]
 
 
@@ -100,18 +105,18 @@ def day(dice: random.Random) -> str:
 
 def weekday(dice: random.Random) -> str:
     n = dice.randint(0, 7)
-    said = dice.choice((str(n), WEEKDAYS[n % 7]))
+    name = dice.choice((str(n), WEEKDAYS[n % 7]))
     first = dice.randint(0, 6)
     last = dice.randint(first, 7)
     names = f"{WEEKDAYS[first]}-{WEEKDAYS[last % 7]}"
     special = (
-        f"{said}L",
-        f"{said}#{dice.randint(1, 5)}",
-        f"{said}#1,{dice.randint(0, 7)}L",
+        f"{name}L",
+        f"{name}#{dice.randint(1, 5)}",
+        f"{name}#1,{dice.randint(0, 7)}L",
         names,
         f"*/{dice.randint(2, 5)}",
     )
-    return dice.choice((*special, said, numbers(dice, 0, 7, often=0)))
+    return dice.choice((*special, name, numbers(dice, 0, 7, often=0)))
 
 
 def moment(dice: random.Random, zone: str, year: int) -> datetime:

@@ -76,10 +76,10 @@ def answered(monkeypatch: pytest.MonkeyPatch) -> asyncio.Event:
     answered, turn = asyncio.Event(), RedisStore.turn
 
     async def slow(self: RedisStore, session: str, outcomes: Sequence[Outcome], ask: ClaimRequest | None) -> TurnResult:
-        said = await turn(self, session, outcomes, ask)
-        if said.claim is not None and not said.claim.fence:
+        result = await turn(self, session, outcomes, ask)
+        if result.claim is not None and not result.claim.fence:
             await asyncio.wait_for(answered.wait(), 10)
-        return said
+        return result
 
     monkeypatch.setattr(RedisStore, "turn", slow)
     return answered
@@ -118,15 +118,15 @@ async def test_cancel_of_an_early_handoff_is_not_lost(server: valkey.Server, ans
         worker = await _idle(app, server)
         handle = await send.enqueue()
         assert (await app.get(handle.uuid)).state == "running"
-        hinted, heard = worker.hint_listener.receive, list[str]()
+        hinted, requests = worker.hint_listener.receive, list[str]()
 
         def listened(hint: Hint) -> None:
             hinted(hint)
-            heard.extend(hint.cancel_requests)
+            requests.extend(hint.cancel_requests)
 
         worker.hint_listener.receive = listened  # type: ignore[method-assign]
         await handle.cancel()
-        await until(lambda: heard == [handle.uuid])
+        await until(lambda: requests == [handle.uuid])
         answered.set()
         with pytest.raises(TaskCancelled):
             await handle.result(timeout=10)
@@ -147,7 +147,7 @@ async def test_handed_off_task_is_not_counted_as_pending(server: valkey.Server) 
     async with app.running():
         worker = app.runtime.worker
         assert worker is not None
-        for number in range(3):  # it has heard that it listens, and waits again
+        for number in range(3):  # its subscription is confirmed, and waits again
             await (await send.enqueue(number)).result(timeout=SOON)
             await _waits(server)
         await until(lambda: worker.idle.is_set())
@@ -164,7 +164,7 @@ async def test_handoff_while_notes_are_written_runs_once(
 ) -> None:
     """Notes are written between the request and its turn, so the answer repeats the message."""
     app, note = App("shop", store=server.url, poll_interval=3600, stop_timeout=0), RedisStore.note
-    go, over, said, ran, handles = threading.Event(), threading.Event(), threading.Event(), list[str](), list[Any]()
+    go, over, noted, ran, handles = threading.Event(), threading.Event(), threading.Event(), list[str](), list[Any]()
 
     @app.task(timeout=0.05)
     def stubborn() -> None:
@@ -173,7 +173,7 @@ async def test_handoff_while_notes_are_written_runs_once(
         current_task().progress(1)
         go.wait(20)
         current_task().progress(2)
-        said.set()
+        noted.set()
 
     @app.task
     async def send() -> None:
@@ -184,7 +184,7 @@ async def test_handoff_while_notes_are_written_runs_once(
         assert worker is not None
         if not go.is_set():  # in time for the second look
             go.set()
-            await asyncio.to_thread(said.wait, 20)
+            await asyncio.to_thread(noted.wait, 20)
         elif not handles:
             handles.append(await send.enqueue())
             assert (await app.get(handles[0].uuid)).state == "running"
@@ -305,7 +305,7 @@ async def test_worker_without_a_heartbeat_for_a_lease_confirms_before_it_starts(
             if hint.handoff is not None:
                 leased.append(len(worker.runs))
 
-        for _ in range(3):  # it has heard that it listens, and waits again
+        for _ in range(3):  # its subscription is confirmed, and waits again
             await (await send.enqueue()).result(timeout=SOON)
             await _waits(server)
         worker.hint_listener.receive = after_a_stop  # type: ignore[method-assign]

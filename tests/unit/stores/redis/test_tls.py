@@ -28,8 +28,8 @@ class Secured(NamedTuple):
 
     def shows(self, kind: Kind) -> None:
         chain, key = self.certificates.server(kind)
-        said = self.server.ask("CONFIG", "SET", "tls-cert-file", chain, "tls-key-file", key)
-        assert said == b"+OK"
+        reply = self.server.ask("CONFIG", "SET", "tls-cert-file", chain, "tls-key-file", key)
+        assert reply == b"+OK"
 
     def url(self, host: str = "127.0.0.1", options: str = "tls_ca") -> str:
         return f"rediss://{host}:{self.port}?{options.replace('tls_ca', f'tls_ca={self.certificates.ca}')}"
@@ -55,7 +55,7 @@ def ports_of_stores(server: valkey.Server) -> set[int]:
     return {int(word.rpartition(":")[2]) for line in lines for word in line if word.startswith("laddr=")}
 
 
-async def open_and_shut(url: str) -> None:
+async def open_and_close(url: str) -> None:
     store = RedisStore(url)
     await store.open()
     await store.close()
@@ -92,7 +92,7 @@ async def test_sentinel_is_used_over_tls(secured: Secured, monkeypatch: pytest.M
         await store.close()
         monkeypatch.setattr(client, "PATIENCE", 0.5)
         with pytest.raises(StoreUnavailable, match=r"no sentinel knows the master.*TLS on both sides") as raised:
-            await open_and_shut(hosts)  # the driver does not say why it cannot talk to them
+            await open_and_close(hosts)  # the driver does not say why it cannot talk to them
         assert len(str(raised.value)) < 300
     finally:
         watcher.close()
@@ -114,12 +114,12 @@ async def test_cluster_works_over_tls(tmp_path: Path, monkeypatch: pytest.Monkey
             await store.close()
         began = time.monotonic()
         with pytest.raises(StoreRefused, match=r"not signed by a known authority: \?tls_ca=/path"):
-            await open_and_shut(f"{hosts}?tls=1")
+            await open_and_close(f"{hosts}?tls=1")
         assert time.monotonic() - began < 3, "a second try mends no certificate"
         monkeypatch.setattr(client, "PATIENCE", 0.5)
         for url in (hosts, f"redis+cluster://localhost:{nodes[0].port}?tls=1&tls_ca={certificates.ca}"):
             with pytest.raises(StoreUnavailable, match="TLS on both sides or on neither"):
-                await open_and_shut(url)
+                await open_and_close(url)
         await until(lambda: not any(ports_of_stores(node) for node in nodes))
 
 
@@ -137,24 +137,24 @@ async def test_untrusted_certificate_is_refused_at_once(
     secured.shows(kind)
     began = time.monotonic()
     with pytest.raises(StoreRefused, match=f"{advice}.*tls_insecure=1, but then others"):
-        await open_and_shut(secured.url(options=options))
+        await open_and_close(secured.url(options=options))
     assert time.monotonic() - began < 3, "a second try mends no certificate"
-    await open_and_shut(secured.url(options="tls_insecure=1"))
+    await open_and_close(secured.url(options="tls_insecure=1"))
 
 
 async def test_tls_options_of_redis_py_are_accepted(secured: Secured) -> None:
-    await open_and_shut(secured.url().replace("tls_ca", "ssl_ca_certs"))
+    await open_and_close(secured.url().replace("tls_ca", "ssl_ca_certs"))
 
 
 async def test_client_certificate(secured: Secured) -> None:
     secured.server.ask("CONFIG", "SET", "tls-auth-clients", "yes")
     try:
         with pytest.raises(StoreRefused, match="wants a certificate of ours"):
-            await open_and_shut(secured.url())
+            await open_and_close(secured.url())
         alert = await read_alert(parse_url(secured.url()), SOON)  # however late it is read
         assert "CERTIFICATE_REQUIRED" in str(alert)
         chain, key = secured.certificates.server()
-        await open_and_shut(secured.url(options=f"tls_ca&tls_cert={chain}&tls_key={key}"))
+        await open_and_close(secured.url(options=f"tls_ca&tls_cert={chain}&tls_key={key}"))
     finally:
         secured.server.ask("CONFIG", "SET", "tls-auth-clients", "no")
     assert await read_alert(parse_url(secured.url()), 0.1) is None, "a server that only listens, too"
@@ -163,7 +163,7 @@ async def test_client_certificate(secured: Secured) -> None:
 async def test_tls_on_one_side_only_is_reported(secured: Secured, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(client, "PATIENCE", 0.5)
     with pytest.raises(StoreUnavailable, match="TLS on both sides or on neither"):
-        await open_and_shut(f"redis://127.0.0.1:{secured.port}")
+        await open_and_close(f"redis://127.0.0.1:{secured.port}")
 
 
 @pytest.mark.parametrize(
@@ -177,4 +177,4 @@ async def test_tls_on_one_side_only_is_reported(secured: Secured, monkeypatch: p
 )
 async def test_invalid_tls_options_are_refused(url: str, says: str, tmp_path: Path) -> None:
     with pytest.raises(StoreRefused, match=says):
-        await open_and_shut(url)
+        await open_and_close(url)

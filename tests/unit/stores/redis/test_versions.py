@@ -1,6 +1,6 @@
-"""The whole contract, and what is told of Redis beside it, on the versions that people run.
+"""The whole contract, and the claims about Redis, on the versions that people run.
 
-Long, so by its own command: ``./dev test --quick -m slow tests/stores/redis/test_versions.py``.
+Long, so by its own command: ``./dev test --quick -m slow tests/unit/stores/redis/test_versions.py``.
 """
 
 from __future__ import annotations

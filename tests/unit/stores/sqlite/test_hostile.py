@@ -111,11 +111,11 @@ async def test_new_chore_wakes_a_worker(tmp_path: Path) -> None:
     await store.add([NewTask("u1", "a", b"")])
     await asyncio.wait_for(anext(hints), LONG)
     await store.turn("dies", [], ClaimRequest(1, [SlotPool(1, {"a": 1})]))
-    heard = asyncio.ensure_future(anext(hints))
+    hint = asyncio.ensure_future(anext(hints))
     leased = await store.cancel("client", ["u1"])  # it runs: flagged only
     assert leased.tasks == []
     await store.close_session("dies", crashed=True)
-    await asyncio.wait_for(heard, LONG)
+    await asyncio.wait_for(hint, LONG)
     await hints.aclose()
     await store.close()
 

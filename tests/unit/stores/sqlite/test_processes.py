@@ -136,9 +136,9 @@ async def test_tasks_of_a_killed_process_are_requeued_at_once(tmp_path: Path, nu
         await asyncio.sleep(0.05)
         killed = time.time()
         victim.kill()
-        heard = [other.hear() for other in others]
-        assert max(taken for _, taken, _ in heard) - killed < AT_ONCE * 3  # all of them look; the first has it
-        (first,) = [each for each in heard if each[2]]
+        reports = [other.hear() for other in others]
+        assert max(taken for _, taken, _ in reports) - killed < AT_ONCE * 3  # all of them look; the first has it
+        (first,) = [each for each in reports if each[2]]
         assert first[2] == ["u1"]
         assert first[1] - killed < AT_ONCE
         (record,) = await store.get(["u1"])

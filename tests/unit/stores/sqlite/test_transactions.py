@@ -69,11 +69,11 @@ async def test_workers_are_notified_after_the_commit_of_the_caller(tmp_path: Pat
             peer.say("hint")
             db.execute("BEGIN IMMEDIATE")
             store.add_in(db, [NewTask("u1", "a", b"")])
-            heard = asyncio.ensure_future(anext(hints))
+            hint = asyncio.ensure_future(anext(hints))
             await asyncio.sleep(0.1)
-            assert not heard.done()
+            assert not hint.done()
             db.commit()
-            assert (await asyncio.wait_for(heard, 1)).sources == {"a"}
+            assert (await asyncio.wait_for(hint, 1)).sources == {"a"}
             assert peer.hear()[0] == ["a"]
         await hints.aclose()
 
