@@ -14,7 +14,7 @@ from onthedot.operations.humanize import plural
 from onthedot.operations.start_rate import sample, start_rate
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.contract import MAX_AHEAD, Blocker, Position, Record, Store
-from onthedot.stores.rules.records import CHORE_REASONS, ENDED, expiry
+from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, expiry
 
 _MAX_HOLDERS = 5  # shown
 _MAX_SAMPLE = 1000  # running tasks that are read
@@ -24,7 +24,7 @@ _NO_ESTIMATE = frozenset({"source_paused", "key_paused", "no_worker", "unknown"}
 
 @dataclass(frozen=True, slots=True)
 class Holder:
-    """What holds a task back: a task and the worker that runs it, or a worker alone."""
+    """One that holds a task back: a task and the worker that runs it, or a worker alone."""
 
     uuid: str | None
     worker: str | None
@@ -135,7 +135,7 @@ class _Explainer:
             return ExplanationReason(
                 "ending", f"its worker died {history.crashes} times over it: a worker ends it at its next turn"
             )
-        if history.reason in CHORE_REASONS:
+        if history.reason in UNQUEUED_REASONS:
             return ExplanationReason("ending", f"nobody knows {record.source}: it is being ended without a run")
         return None
 

@@ -20,7 +20,7 @@ from onthedot.operations.humanize import plural
 from onthedot.operations.move_schedules import move_schedules
 from onthedot.operations.task_queries import PENDING
 from onthedot.stores.contract import CLIENT_LEASE, Added, Ended, Lease, Outcome, Record, Requeued, Store
-from onthedot.stores.rules.records import CHORE_REASONS, ENDED, is_superseded
+from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, is_superseded
 
 _BATCH = 500
 _KEEP = 7 * 86_400_000  # ms that a moved task is kept, so that an add of the same uuid is recognized
@@ -32,7 +32,7 @@ _Copy: TypeAlias = Literal["alive", "ours", "outdated", "unclear"]
 
 @dataclass
 class MoveResult:
-    """What a move has moved so far, and what it leaves."""
+    """Counts of what a move has moved so far, and of what it leaves."""
 
     tasks: int = 0
     cancelled: int = 0  # during the move; ended in the target
@@ -143,7 +143,7 @@ class Move:
         free = [
             record.uuid
             for record in active
-            if record.history.reason not in CHORE_REASONS or record.history.reason == "lifted"
+            if record.history.reason not in UNQUEUED_REASONS or record.history.reason == "lifted"
         ]
         since = self._seconds()
         leased = await self._source.lift(self._session, free)
@@ -285,7 +285,7 @@ async def _pages(store: Store, state: str) -> AsyncIterator[Sequence[Record]]:
 
 
 class Movable(NamedTuple):
-    """What a move would move: number of pending tasks by source, names of schedules and of the operator's limits."""
+    """The extent of a move: number of pending tasks by source, names of schedules and of the operator's limits."""
 
     tasks: dict[str, int]
     schedules: list[str]

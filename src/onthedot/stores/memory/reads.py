@@ -9,7 +9,7 @@ from onthedot.stores.memory.ordered_queue import OrderedQueue
 from onthedot.stores.memory.tables import MemoryTables
 from onthedot.stores.rules.filters import check, fits
 from onthedot.stores.rules.position import blockers
-from onthedot.stores.rules.records import CHORE_REASONS, ENDED
+from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS
 
 _MAX_READ = 20_000  # records per call, so that the lock is never held for long
 
@@ -41,7 +41,7 @@ def _running(tables: MemoryTables) -> list[Record]:
 def position(tables: MemoryTables, uuid: str, now: float) -> Position | None:
     """None: it is not pending."""
     record = tables.records.get(uuid)
-    if record is None or record.state in ENDED or record.history.reason in CHORE_REASONS or uuid in tables.leases:
+    if record is None or record.state in ENDED or record.history.reason in UNQUEUED_REASONS or uuid in tables.leases:
         return None
     ahead = sum(queue.before(record.rank, record.seq, MAX_AHEAD) for queue in _queues_before(tables, record))
     running = tables.count_running(record.source)

@@ -29,7 +29,7 @@ from onthedot.stores.rules.insert import add, new_record
 from onthedot.stores.rules.lanes import release_capacity
 from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.rules.places import end_as_chore
-from onthedot.stores.rules.records import CHORE_REASONS, ENDED, alarm_of, due_in, ended, with_history, with_state
+from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, alarm_of, due_in, ended, with_history, with_state
 from onthedot.stores.rules.settle import late_verdict, requeue_outcome
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
 
@@ -234,7 +234,7 @@ class MemoryTables(MemorySideTables):
     def _is_chore(self, record: Record) -> bool:
         """A cancel may have leased it, and it may have ended or even been revived since."""
         reason = record.history.reason
-        is_due = reason in CHORE_REASONS and reason != "lifted"
+        is_due = reason in UNQUEUED_REASONS and reason != "lifted"
         return is_due and record.uuid not in self.leases and record.state not in ENDED
 
     def pop_strays(self, known: frozenset[str], limit: int) -> list[Record]:

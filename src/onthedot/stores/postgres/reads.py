@@ -116,14 +116,14 @@ class PostgresReads(ABC):
         for limit in await self.limits():
             table.put(limit)
         if row["source_tokens"] is not None:
-            table.set_source_bucket(record.source, _bucket(row["source_tokens"], row["source_tokens_at"]))
+            table.set_source_bucket(record.source, TokenBucket(row["source_tokens"], row["source_tokens_at"]))
         if record.lane is not None:
             lane = table.lane(record.lane)
             lane.running = row["lane_running"]
             lane.admitted = row["lane_admitted"]
             lane.reserved = row["lane_reserved"]
             if row["lane_tokens"] is not None:
-                lane.bucket = _bucket(row["lane_tokens"], row["lane_tokens_at"])
+                lane.bucket = TokenBucket(row["lane_tokens"], row["lane_tokens_at"])
         return Position(blockers(table, record, row["source_running"], now), min(row["ahead"], MAX_AHEAD))
 
     async def changes(self, after: str, limit: int) -> ChangePage:
@@ -156,10 +156,6 @@ class _StoredChange(Struct):
 
 
 _decode_changes = Decoder(list[_StoredChange]).decode
-
-
-def _bucket(tokens: float, at: float) -> TokenBucket:
-    return TokenBucket(Limit("", burst=tokens), at)
 
 
 def _transitions(at: int, changes: Sequence[_StoredChange], tasks: Mapping[int, _TaskName]) -> Iterator[Transition]:

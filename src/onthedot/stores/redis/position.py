@@ -71,6 +71,4 @@ def _bucket(lane: Sequence[bytes | None]) -> TokenBucket | None:
     tokens, filled_at = lane[3:]
     if not tokens or not filled_at:
         return None
-    bucket = TokenBucket(Limit(""), float(filled_at))
-    bucket.tokens = float(tokens)
-    return bucket
+    return TokenBucket(float(tokens), float(filled_at))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onthedot.stores.contract import BATCH, Record
 from onthedot.stores.rules.limits import count_admitted
-from onthedot.stores.rules.records import CHORE_REASONS, with_state
+from onthedot.stores.rules.records import UNQUEUED_REASONS, with_state
 from onthedot.stores.rules.task_tables import TaskTables
 
 
@@ -33,7 +33,7 @@ def admit(tables: TaskTables, name: str) -> int:
 def overtake(tables: TaskTables, uuid: str) -> None:
     """Admit a task that was just parked, if those before it wait for more tokens than it needs."""
     record = tables.load(uuid)
-    if record is None or record.lane is None or record.state != "parked" or record.history.reason in CHORE_REASONS:
+    if record is None or record.lane is None or record.state != "parked" or record.history.reason in UNQUEUED_REASONS:
         return
     if tables.limits.has_capacity(tables.limits.lane(record.lane), record.policy.cost, tables.now):
         _admit_one(tables, record)

@@ -13,13 +13,13 @@ SLACK_MS = 1e-3  # what a moment may lose to rounding: the tokens of this time a
 
 
 class TokenBucket:
-    """Tokens of one rate; it starts full. `spend` is the only way out, time the only way in."""
+    """Tokens of one rate; a new one has the burst of its limit. `spend` is the only way out, time the only way in."""
 
     __slots__ = ("at", "tokens")
 
-    def __init__(self, limit: Limit, now: float) -> None:
-        self.tokens: float = limit.burst
-        self.at: float = now
+    def __init__(self, tokens: float, at: float) -> None:
+        self.tokens: float = tokens
+        self.at: float = at
 
     def level(self, limit: Limit, now: float) -> float:
         assert limit.rate is not None
@@ -111,7 +111,7 @@ class LimitTable:
     def source_bucket(self, source: str, limit: Limit, now: float) -> TokenBucket:
         bucket = self._source_buckets.get(source)
         if bucket is None:
-            bucket = self._source_buckets[source] = TokenBucket(limit, now)
+            bucket = self._source_buckets[source] = TokenBucket(limit.burst, now)
         return bucket
 
     def set_source_bucket(self, source: str, bucket: TokenBucket) -> None:
@@ -161,7 +161,7 @@ class LimitTable:
 
     def _level(self, lane: Lane, limit: Limit, now: float) -> float:
         if lane.bucket is None:
-            lane.bucket = TokenBucket(limit, now)
+            lane.bucket = TokenBucket(limit.burst, now)
         return lane.bucket.level(limit, now)
 
     def set_refill(self, lane: Lane, when: float) -> None:
@@ -194,12 +194,12 @@ class LimitTable:
 
 
 def is_effective(limit: Limit) -> bool:
-    """What code no longer declares stays as a record that limits nothing."""
+    """A limit that code no longer declares stays as a record that limits nothing."""
     return limit.cap is not None or limit.rate is not None or limit.paused
 
 
 def closed_reason(limit: Limit, running: int) -> Literal["paused", "cap"] | None:
-    """What stops one more start, whatever the time."""
+    """Why one more task cannot start, whatever the time."""
     if limit.paused:
         return "paused"
     return "cap" if limit.cap is not None and running >= limit.cap else None

@@ -7,8 +7,8 @@ from math import ceil
 from onthedot.stores.contract import History, Lease, Reason, Record, State
 
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
-CHORE_REASONS: frozenset[Reason] = frozenset({"cancel", "expired", "crashed", "stray", "undecodable", "lifted"})
-"""In no order: a chore's, which must end; or lifted, which may be put down again."""
+UNQUEUED_REASONS: frozenset[Reason] = frozenset({"cancel", "expired", "crashed", "stray", "undecodable", "lifted"})
+"""Reasons of tasks that are in no queue: of chores, which must end, and of lifted tasks, which may be requeued."""
 
 
 def due_in(after: float, now: float) -> int:

@@ -8,7 +8,7 @@ from onthedot.stores.contract import CLIENT_LEASE, HeartbeatResult, Lease, Lease
 from onthedot.stores.rules.lanes import release_capacity
 from onthedot.stores.rules.notifications import CancelRequest
 from onthedot.stores.rules.places import end_as_chore, queue_chore, requeue
-from onthedot.stores.rules.records import CHORE_REASONS, ENDED, after_crash, with_history, with_state
+from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, after_crash, with_history, with_state
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry, TaskTables
 
 
@@ -96,7 +96,7 @@ def cancel(tables: TaskTables, name: str, uuids: Sequence[str], reason: str) -> 
             tables.save(with_state(record, record.state, history), leased=True)
             tables.notifications.cancel_requests.append(CancelRequest(holder, uuid, reason))
             continue
-        if record.history.reason not in CHORE_REASONS:
+        if record.history.reason not in UNQUEUED_REASONS:
             record = end_as_chore(tables, record, "cancel")
         history = with_history(record.history, reason="cancel", cancel_requested=True)
         chores[uuid] = with_state(record, record.state, history)

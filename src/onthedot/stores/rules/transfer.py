@@ -6,7 +6,7 @@ from collections.abc import Sequence
 
 from onthedot.stores.contract import Added, LeasedTasks, Record
 from onthedot.stores.rules.places import end_as_chore, enter, next_place, queue_chore
-from onthedot.stores.rules.records import CHORE_REASONS, ENDED, adopted, is_superseded, revived, with_state
+from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, adopted, is_superseded, revived, with_state
 from onthedot.stores.rules.sessions import lease_chores, open_client_session, reap_overdue
 from onthedot.stores.rules.task_tables import TaskTables, UniqueKey
 from onthedot.stores.rules.unique_keys import key_holder, take_key
@@ -21,7 +21,7 @@ def lift(tables: TaskTables, name: str, uuids: Sequence[str]) -> LeasedTasks:
         record = tables.load(uuid)
         if record is None or record.state in ENDED or uuid in lifted or tables.lease_holder(record) is not None:
             continue
-        if record.history.reason not in CHORE_REASONS:
+        if record.history.reason not in UNQUEUED_REASONS:
             record = end_as_chore(tables, record, "lifted")
         if record.history.reason == "lifted":
             lifted[uuid] = record

@@ -58,7 +58,7 @@ class SqliteLimitTable(LimitTable):
         if row is not None:
             lane.running, lane.admitted, lane.reserved, tokens, at, lane.refill_at = row
             if tokens is not None:
-                lane.bucket = TokenBucket(Limit(name, burst=tokens), at)
+                lane.bucket = TokenBucket(tokens, at)
         self._stored[name] = self._row(lane)
         return lane
 
@@ -69,7 +69,7 @@ class SqliteLimitTable(LimitTable):
     def source_bucket(self, source: str, limit: Limit, now: float) -> TokenBucket:
         lane = self.lane(source)
         if lane.bucket is None:
-            lane.bucket = TokenBucket(limit, now)
+            lane.bucket = TokenBucket(limit.burst, now)
         return lane.bucket
 
     def pop_refilled(self, limit: int, now: float) -> list[str]:

@@ -25,7 +25,7 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.rules.filters import FILTERS, check
 from onthedot.stores.rules.position import blockers
-from onthedot.stores.rules.records import CHORE_REASONS, ENDED, with_history, with_state
+from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, with_history, with_state
 from onthedot.stores.sqlite.limits import SqliteLimitTable
 from onthedot.stores.sqlite.presence import is_gone
 from onthedot.stores.sqlite.queries import SQL
@@ -90,7 +90,7 @@ class SqliteReads:
             row = TaskRow(*columns)
             (source,) = self.db.execute(SQL["source_name"], (row.source,)).fetchone()
             record = to_record(row, source, now)
-            if fence is not None or record.state in ENDED or record.history.reason in CHORE_REASONS:
+            if fence is not None or record.state in ENDED or record.history.reason in UNQUEUED_REASONS:
                 return None
             (running,) = self.db.execute(SQL["tally_of"], (row.source, "running")).fetchone() or (0,)
             limits = SqliteLimitTable(self.db, self._app)  # what the rules change in it is never saved

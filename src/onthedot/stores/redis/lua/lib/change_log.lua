@@ -7,7 +7,7 @@ local function log_transition(state, seq) -- of a task that is not retained: 'go
   transition_count = transition_count + 1
 end
 
-local function log_run(state, first, last, number) -- consecutive seqs: only the first and the last are stored
+local function log_range(state, first, last, number) -- consecutive seqs: only the first and the last are stored
   append(transitions, 'run:' .. state, first .. last)
   transition_count = transition_count + number
 end

@@ -51,7 +51,7 @@ end
 
 local function enter_all(r, place, seqs) -- as `enter` in places.lua, for consecutive seqs
   count(r.source, place, #seqs)
-  log_run(place, seqs[1], seqs[#seqs], #seqs)
+  log_range(place, seqs[1], seqs[#seqs], #seqs)
   if place == 'ready' then queue_all(r, seqs) end
   local time = alarm_of(r, place)
   if time then set_all_alarms(r, time, seqs) end

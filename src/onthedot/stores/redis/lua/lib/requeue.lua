@@ -1,7 +1,7 @@
 -- Leased tasks that are put back: release, requeue, and the capacity that becomes free.
 -- uses: places
 local function release(r) -- it has no place until it enters one, becomes a chore, or ends; true: it was a chore
-  local chore = CHORE_REASONS[r.reason]
+  local chore = UNQUEUED_REASONS[r.reason]
   count(r.source, chore and r.state or 'running', -1)
   if r.lane and not chore then add_running(lane(r.lane), -1) end
   return chore

@@ -18,7 +18,7 @@ for i = 5, #ARGV do
     append(cancel_requests, holder, r.uuid)
   elseif r and not r.ended then
     r.cancel_requested = true
-    if CHORE_REASONS[r.reason] then
+    if UNQUEUED_REASONS[r.reason] then
       call('ZREM', CHORE, seq)
       r.reason = 'cancel'
       save(r)

@@ -18,7 +18,7 @@ local tasks, histories, fences = read_fields(TASK, seqs), read_fields(HISTORY, s
 for i, seq in ipairs(seqs) do
   if tasks[i] then
     local r = to_record(seq, tasks[i], histories[i])
-    local claim = fences[i] and not CHORE_REASONS[r.reason] and unpacked(call('HGET', CLAIMS, fences[i]))
+    local claim = fences[i] and not UNQUEUED_REASONS[r.reason] and unpacked(call('HGET', CLAIMS, fences[i]))
     local state = claim and 'running' or r.state or place_of(r)
     found[#found + 1] = {i, seq, tasks[i], histories[i], state, claim and claim[1] or '', claim and claim[2] or 0}
   end
