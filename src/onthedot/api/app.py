@@ -240,7 +240,7 @@ class App(Generic[S]):
 
     @property
     def state(self) -> S:
-        """What ``lifespan`` yielded, while a worker runs in this process."""
+        """The value that ``lifespan`` yielded, while a worker runs in this process."""
         if self.runtime.config.lifespan is not None and not self.runtime.lifespan_entered:
             raise SchedulerStateError("app.state is there only where tasks run: lifespan() has not been entered here")
         return cast(S, self.runtime.state)

@@ -1,4 +1,4 @@
-"""What ``@app.task`` makes of a function: it stays callable, and has the methods that add tasks."""
+"""The function that ``@app.task`` returns: it stays callable, and has the methods that add tasks."""
 
 from __future__ import annotations
 

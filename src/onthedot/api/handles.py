@@ -19,7 +19,7 @@ T = TypeVar("T")
 
 
 class _Handle:
-    """What sync and async handles share.
+    """The part that sync and async handles share.
 
     uuid: the id of the task
     added: False: the add found a task of the same uuid or unique key, or the handle was not made by an add

@@ -20,7 +20,7 @@ __all__ = ["AppOperations", "LimitChange", "SyncOperations"]
 
 
 class LimitChange(TypedDict, total=False):
-    """What ``set_limit`` changes. A field that is left out stays; None gives it back to the code."""
+    """The fields that ``set_limit`` changes. One that is left out stays; None gives it back to the code."""
 
     cap: int | None
     """How many tasks run at once."""
@@ -116,7 +116,7 @@ class AppOperations:
 
 
 class SyncOperations:
-    """What `AppOperations` does, for sync code: ``app.sync.operations.get(uuid)``, in short ``app.sync.get(uuid)``."""
+    """`AppOperations` for sync code: ``app.sync.operations.get(uuid)``, in short ``app.sync.get(uuid)``."""
 
     def __init__(self, portal: Portal, schedules: SyncSchedules) -> None:
         self._portal = portal

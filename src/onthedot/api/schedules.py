@@ -49,7 +49,7 @@ class PlanRange(TypedDict, total=False):
 
 
 class _ScheduleBuilder:
-    """What the sync and the async class share: the definition of a schedule from arguments."""
+    """The part that the sync and the async class share: the definition of a schedule from arguments."""
 
     def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
@@ -160,7 +160,7 @@ class Schedules(_ScheduleBuilder):
 
 
 class SyncSchedules(_ScheduleBuilder):
-    """What ``app.schedules`` does, for sync code: ``app.sync.schedules.pause("nightly")``."""
+    """``app.schedules`` for sync code: ``app.sync.schedules.pause("nightly")``."""
 
     def put(
         self, name: str, call: Call[Any] | Task, schedule: object, *, tz: Zone | None = None,

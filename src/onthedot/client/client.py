@@ -23,7 +23,7 @@ from onthedot.stores.contract import Added, NewTask, Record, Store
 
 @dataclass(frozen=True)
 class ClientConfig:
-    """What all clients of an app share.
+    """The settings and services that all clients of an app share.
 
     client: the name by which the store knows this process when it only adds and reads
     code: what this process's code defines, for operations
@@ -148,7 +148,7 @@ class StoreClient:
 
 
 def _identity(source: str, body: bytes) -> tuple[object, ...]:
-    """What makes two adds the same: an instant is the same in every zone."""
+    """The parts that must be equal in two adds of one uuid: an instant is the same in every zone."""
     arguments, headers = decode_untyped(body)
     at = None if headers.at is None else datetime.fromisoformat(headers.at)
     return source, arguments, at, headers.label, headers.metadata

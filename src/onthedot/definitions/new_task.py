@@ -41,7 +41,7 @@ class TaskOwner:
 
 @dataclass(eq=False, slots=True)
 class TaskTemplate:
-    """What all new tasks of a source have in common.
+    """The fields that all new tasks of a source have in common.
 
     limits: None: without the code; `LaneRouter` finds the lane in the store
     """

@@ -113,7 +113,7 @@ class DefinitionRegistry:
         self.sources.remove(name)
 
     def by_name(self, name: str) -> FunctionDefinition | RemoteDefinition:
-        """What adds tasks of this name, whether its code is known here or not."""
+        """The definition that adds tasks of this name, whether its code is known here or not."""
         source = self.sources.get(name)
         if isinstance(source, FunctionDefinition):
             return source
@@ -122,7 +122,7 @@ class DefinitionRegistry:
         return self._remote(check_name(name, "name"))
 
     def consumer_by_name(self, name: str) -> ConsumerDefinition | RemoteDefinition:
-        """What makes new tasks of a Task: the consumer, or a remote source of this name."""
+        """The definition that makes new tasks of a Task: the consumer, or a remote source of this name."""
         source = self.sources.get(name)
         return source if isinstance(source, ConsumerDefinition) else self._remote(name)
 
@@ -136,7 +136,7 @@ class DefinitionRegistry:
         return known
 
     def limits(self) -> list[Limit]:
-        """What code says about concurrency, rates and lanes, for the store."""
+        """The limits of the code: concurrency, rates and lanes, as the store keeps them."""
         return [limit for name, source in self.sources.items() for limit in source.limits(name)]
 
     def _check_executor(self, options: ResolvedOptions, where: str) -> None:

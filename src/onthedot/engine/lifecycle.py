@@ -74,7 +74,7 @@ class Lifecycle:
         await asyncio.shield(self._stop_task)
         return first
 
-    def failed(self, reason: BaseException) -> None:
+    def on_failed(self, reason: BaseException) -> None:
         """The loop has ended by an error that a retry would not fix."""
         self._log.error("Scheduler stopped: %s: %s", type(reason).__name__, reason)
         if self._stop_task is None:

@@ -73,7 +73,7 @@ class WorkerSession:
         await self._heartbeat.update_info(self.describe())
 
     def describe(self) -> bytes:
-        """What the list of workers shows, as JSON."""
+        """The session's line in the list of workers, as JSON."""
         sources = sorted(self.sources.items())
         info = {
             "host": platform.node(),

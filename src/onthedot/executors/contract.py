@@ -1,4 +1,4 @@
-"""What the engine knows of executors: the places where a task's function runs."""
+"""Executors as the engine sees them: the places where a task's function runs."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A task as users create it, and what is known of one."""
+"""A task as users create it, and as they read it."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ class TaskState(StrEnum):
     RUNNING = "running"
     """A worker runs it."""
     WAITING = "waiting"
-    """It waits for other tasks or a signal."""
+    """It waits for a counter, which ends of other tasks and signals raise, and holds no slot."""
     SUCCEEDED = "succeeded"
     """Its function returned."""
     FAILED = "failed"
@@ -129,7 +129,7 @@ class TaskFailure:
 
 @dataclass(frozen=True, slots=True)
 class TaskInfo:
-    """What is known of a task, from ``app.get(uuid)`` or ``handle.info()``."""
+    """The state and history of a task, from ``app.get(uuid)`` or ``handle.info()``."""
 
     uuid: str
     """Its id."""

@@ -167,7 +167,7 @@ class MessageQueue:
 
     @property
     def status(self) -> dict[str, Any]:
-        """What happens in this process; does not read the store."""
+        """The status of this process; does not read the store."""
         worker = self._runtime.worker
         return {
             "status": self._runtime.host.status,

@@ -22,7 +22,7 @@ _WEEK = 7 * 86_400_000
 
 @dataclass(frozen=True)
 class CodeDefinitions:
-    """What the code of this process defines. The command line has none."""
+    """The definitions in the code of this process. The command line has none."""
 
     limits: Callable[[], Iterable[Limit]] = tuple[Limit, ...]
     keep: Callable[[str], int] = lambda _: _WEEK  # by source: ms that a cancelled task is kept

@@ -30,7 +30,7 @@ NO_CODE = CodeDefinitions()
 
 
 class Operations:
-    """What an operator does with the tasks of one app in one store.
+    """The operations on the tasks of one app in one store.
 
     `tasks` finds tasks, `limits` and `schedules` read and change limits and schedules.
     """

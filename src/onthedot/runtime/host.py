@@ -17,6 +17,7 @@ from onthedot.observability.logs import LogObserver
 from onthedot.runtime.background_process import BackgroundProcess
 
 Mode = Literal["loop", "thread", "main", "process"]
+"""Where the worker runs: on the caller's event loop, a thread with its own, the main thread, or in another process."""
 
 
 class WorkerHost:
@@ -62,9 +63,9 @@ class WorkerHost:
             self._process = None
         self._lifecycle = self._mode = self._thread = self.loop = None
 
-    def failed(self, error: BaseException) -> None:
+    def on_failed(self, error: BaseException) -> None:
         if self._lifecycle is not None:
-            self._lifecycle.failed(error)
+            self._lifecycle.on_failed(error)
 
     # -- on this loop
 

@@ -257,7 +257,7 @@ class Runtime:
             heartbeat_delegate=config.heartbeat_delegate,
             middleware=tuple(self.middleware),
             on_turn=self.status_counts.mark_stale,
-            on_fatal=self.host.failed,
+            on_fatal=self.host.on_failed,
         )
 
     async def _declare(self, firer: ScheduleFirer) -> None:
@@ -348,7 +348,7 @@ class Runtime:
             self.worker.cancel_running()
 
     def status(self) -> dict[str, Any]:
-        """What happens in this process and how many tasks there are. Waits for the store once at most."""
+        """The status of this process and the number of tasks. Waits for the store once at most."""
         status = self.host.status
         return status_fields(status, self.worker, self._status_snapshot(status), self.config.poll_interval)
 

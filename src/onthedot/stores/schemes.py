@@ -31,7 +31,7 @@ class StoreDriver(NamedTuple):
 
 
 class Scheme(NamedTuple):
-    """What is known about the URLs of one store. Its modules are imported when they are used."""
+    """The URLs of one store and the functions behind them. Its modules are imported when they are used."""
 
     names: tuple[str, ...]
     connect: Callable[[str, Clock, str], Store]

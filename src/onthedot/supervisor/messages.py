@@ -32,7 +32,7 @@ class LaunchOptions(msgspec.Struct, frozen=True):
 
 
 class SessionSpec(msgspec.Struct, frozen=True):
-    """What the supervisor needs to send heartbeats for a session."""
+    """A session as the supervisor needs it to send its heartbeats."""
 
     name: str
     info: bytes

@@ -32,7 +32,7 @@ class StoreTraits(Struct, frozen=True):
 
 
 class Tasks(Protocol):
-    """What happens to tasks."""
+    """The verbs of tasks: add, claim, settle, cancel, move."""
 
     async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
         """Insert up to BATCH tasks; the answer has one `Added` per task, in order.
@@ -172,7 +172,7 @@ class Inspect(Protocol):
         ...
 
     async def position(self, uuid: str) -> Position | None:
-        """What a pending task waits for. None: it is running, a chore, ended or unknown.
+        """The blockers of a pending task and the tasks ahead of it. None: it is running, a chore, ended or unknown.
 
         It changes nothing: no bucket starts or refills, no lane admits a task. It counts up to MAX_AHEAD.
         """

@@ -52,7 +52,7 @@ class NewTask(Struct, frozen=True, gc=False):
 
 
 class History(Struct, frozen=True, gc=False):
-    """What has happened to a task; written at settle, cancel, crash and revive."""
+    """Attempts, times, result and error of a task; written at settle, cancel, crash and revive."""
 
     reason: Reason = "due"
     retries: int = 0  # counted retries since the last revive

@@ -47,7 +47,7 @@ class CancelTarget(NamedTuple):
 
 
 class Notification(msgspec.Struct, omit_defaults=True):
-    """What a call changes for other sessions, once it is committed."""
+    """Changes for other sessions, sent when the call is committed."""
 
     sources: list[str] = []
     recheck: bool = False

@@ -1,4 +1,4 @@
-"""What `find` can be asked for: the same names, and the same meaning, in every store."""
+"""Filters of `find`: the same names, and the same meaning, in every store."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the other sessions must learn about one call, once it is committed."""
+"""Notifications of other sessions about one call, sent when it is committed."""
 
 from __future__ import annotations
 

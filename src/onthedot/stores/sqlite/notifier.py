@@ -25,7 +25,7 @@ _MAX_UNSENT = 1000  # datagrams that wait for a receiver
 
 
 class SessionNotification(msgspec.Struct):
-    """What one session must learn."""
+    """Changes for one session."""
 
     sources: set[str] = msgspec.field(default_factory=set[str])
     cancel_requests: dict[str, str] = msgspec.field(default_factory=dict[str, str])  # uuid → reason

@@ -1,4 +1,4 @@
-"""What one transaction keeps in memory: numbers, counts, names, transitions and notifications.
+"""The state of one transaction in memory: numbers, counts, names, transitions and notifications.
 
 It works on the writer's connection, or on that of a caller whose transaction is joined.
 """
