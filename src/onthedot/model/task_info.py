@@ -12,7 +12,7 @@ from onthedot.codec.body import NO_HEADERS, Headers, Undecodable
 from onthedot.codec.untyped import decode_untyped
 from onthedot.model.failures import decode_failure
 from onthedot.model.task import Task, TaskFailure, TaskInfo, TaskState
-from onthedot.stores.contract import Note, Record
+from onthedot.stores.contract import Note, Record, State
 
 
 def decode_body(record: Record) -> tuple[dict[str, object], Headers]:
@@ -32,6 +32,13 @@ def task_from_record(record: Record) -> Task:
     return Task(record.source, arguments, schedule_at(record, headers), record.uuid)
 
 
+def public_state(state: State) -> TaskState:
+    """Users see a parked task as ready."""
+    if state == "parked":
+        return TaskState.READY
+    return TaskState(state)
+
+
 def task_info(record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
     arguments, headers = decode_body(record)
     history = record.history
@@ -42,7 +49,7 @@ def task_info(record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
         reason = failure.message
     elif record.state != "succeeded":
         error = failure
-    state = TaskState.READY if record.state == "parked" else TaskState(record.state)
+    state = public_state(record.state)
     errors = [decode_failure(note.data) for note in notes if note.kind == "error"]
     progress = [note.data for note in notes if note.kind == "progress"]
     return TaskInfo(

@@ -29,11 +29,10 @@ def matches(wanted: Mapping[str, object], *values: Mapping[str, object]) -> bool
     )
 
 
-def check_conditions(wanted: object) -> Mapping[str, object]:
-    given = cast("Mapping[object, object] | None", wanted if isinstance(wanted, Mapping) else None)
-    if given is None or not all(isinstance(path, str) for path in given):
-        raise ArgumentError(f'where={wanted!r} is not a dict of paths and values, as in {{"customer": "acme"}}')
-    return cast(Mapping[str, object], given)
+def check_conditions(wanted: object) -> None:
+    if isinstance(wanted, Mapping) and all(isinstance(path, str) for path in cast(Mapping[object, object], wanted)):
+        return
+    raise ArgumentError(f'where={wanted!r} is not a dict of paths and values, as in {{"customer": "acme"}}')
 
 
 def _at(value: object, path: str) -> Iterator[object]:
@@ -48,7 +47,10 @@ def _at(value: object, path: str) -> Iterator[object]:
     elif isinstance(value, list | tuple) and head.isdecimal():
         items = cast("list[object]", value)
         for item in items[int(head) : int(head) + 1]:
-            yield from _at(item, rest) if dot else (item,)
+            if dot:
+                yield from _at(item, rest)
+            else:
+                yield item
 
 
 def _equal(found: object, wanted: object) -> bool:

@@ -19,7 +19,7 @@ from onthedot.operations.health import (
     clock,
     memory,
 )
-from onthedot.operations.humanize import ago, from_now
+from onthedot.operations.humanize import ago, from_now, suffix
 from onthedot.operations.schedules import ScheduleInfo
 from onthedot.operations.sources import Pause, SourceInfo
 from onthedot.operations.workers import WorkerInfo
@@ -40,7 +40,7 @@ async def diagnose(operations: Operations) -> list[Check]:
     workers = await operations.present()
     hosts = ", ".join(sorted({each.host for each in workers if each.host}))
     found = await _server(operations)
-    found.append(Check(True, "workers", f"{len(workers)}" + (f" on {hosts}" if hosts else "")))
+    found.append(Check(True, "workers", f"{len(workers)}{suffix(' on ', hosts)}"))
     found += _late(await _oldest(operations, sources), {each.name: each for each in sources}, workers)
     found += _paused(sources)
     found += _running(Counter([each.history.session async for each in operations.tasks.in_state("running")]), workers)
@@ -70,8 +70,10 @@ async def _oldest(operations: Operations, sources: Iterable[SourceInfo]) -> dict
     """
     oldest: dict[str, int] = {}
     limit = min(MAX_READY, sum(each.ready for each in sources))
+    if not limit:
+        return oldest
     before = {"until": str(int((time.time() - _MAX_LATE) * 1000))}
-    for where in ({"state": "ready"}, {"state": "ready"} | before) if limit else ():
+    for where in ({"state": "ready"}, {"state": "ready"} | before):
         async for record in operations.tasks.records(where, limit):
             oldest[record.source] = min(record.due, oldest.get(record.source, record.due))
     return oldest
@@ -87,13 +89,14 @@ def _late(
     for name in late[:_MAX_FINDINGS]:
         text = f"due {ago(-waits[name])}: {sources[name].ready} of {name}"
         if name not in known:
-            close = get_close_matches(name, known, n=1)
-            misspelt = f"; or is it {close[0]!r}, which workers know?" if close else ""
-            remedy = f"start a worker whose app declares it: onthedot worker APP{misspelt}"
+            remedy = "start a worker whose app declares it: onthedot worker APP"
+            for close in get_close_matches(name, known, n=1):
+                remedy += f"; or is it {close!r}, which workers know?"
             yield Check(False, "oldest ready", f"{text}, and no live worker knows it", remedy)
             continue
-        limited = "raise its limits (`onthedot source list`), or " if sources[name].limits else ""
-        remedy = f"{limited}add capacity: more workers, --processes or -c; `onthedot top` shows how fast it goes"
+        remedy = "add capacity: more workers, --processes or -c; `onthedot top` shows how fast it goes"
+        if sources[name].limits:
+            remedy = f"raise its limits (`onthedot source list`), or {remedy}"
         yield Check(False, "oldest ready", f"{text}, although {sources[name].workers} live workers know it", remedy)
     if len(late) > _MAX_FINDINGS:
         yield Check(
@@ -110,13 +113,17 @@ def _paused(sources: Iterable[SourceInfo]) -> Iterator[Check]:
 
 
 def _pause(source: SourceInfo, pause: Pause) -> Check:
-    whose = source.name if pause.key is None else f"{source.name} for {pause.key}"
-    waits = f"; {source.ready + source.parked} ready ones wait" if pause.key is None else ""
-    reason = f": {pause.reason}" if pause.reason else ""
-    since = "since an unknown time" if pause.since is None else from_now(pause.since)
-    ok = pause.since is not None and datetime.now(UTC) - pause.since < MAX_PAUSE
-    key = "" if pause.key is None else f" --key '{pause.key}'"
-    return Check(ok, "paused", f"{whose}, {since}{reason}{waits}", f"onthedot source resume {source.name}{key}")
+    ok = False
+    since = "since an unknown time"
+    if pause.since is not None:
+        ok = datetime.now(UTC) - pause.since < MAX_PAUSE
+        since = from_now(pause.since)
+    reason = suffix(": ", pause.reason)
+    remedy = f"onthedot source resume {source.name}"
+    if pause.key is not None:
+        return Check(ok, "paused", f"{source.name} for {pause.key}, {since}{reason}", f"{remedy} --key '{pause.key}'")
+    waits = f"{source.ready + source.parked} ready ones wait"
+    return Check(ok, "paused", f"{source.name}, {since}{reason}; {waits}", remedy)
 
 
 # -- running and failed tasks
@@ -162,13 +169,11 @@ def _schedules(schedules: Iterable[ScheduleInfo], workers: Sequence[WorkerInfo])
     problems: list[Check] = []
     for each in (each for each in schedules if each.enabled):
         name = each.name
-        reason = f": {each.reason}" if each.reason else ""
-        late = 0.0 if each.next_run is None else (datetime.now(UTC) - each.next_run).total_seconds()
-        if late > _MAX_LATE:
+        reason = suffix(": ", each.reason)
+        if each.next_run is not None and datetime.now(UTC) - each.next_run > timedelta(seconds=_MAX_LATE):
+            due = from_now(each.next_run)
             remedy = f"start a worker whose app declares it; if none does any more: onthedot schedule delete {name}"
-            problems.append(
-                Check(False, "schedule", f"{name} was due {ago(-late)}, and no worker fires it{reason}", remedy)
-            )
+            problems.append(Check(False, "schedule", f"{name} was due {due}, and no worker fires it{reason}", remedy))
         elif workers and each.orphan:
             remedy = f"run its app again, or: onthedot schedule delete {name}"
             problems.append(Check(False, "schedule", f"{name} does not fire{reason}", remedy))

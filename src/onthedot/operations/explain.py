@@ -6,11 +6,12 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 
-from onthedot.clock.epoch import from_ms
+from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.model.failures import decode_failure
 from onthedot.model.limits import rate_text
 from onthedot.model.task import TaskState
-from onthedot.operations.humanize import plural
+from onthedot.model.task_info import public_state
+from onthedot.operations.humanize import plural, suffix
 from onthedot.operations.start_rate import sample, start_rate
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.contract import MAX_AHEAD, Blocker, Position, Record, Store
@@ -89,14 +90,14 @@ def _explanation(
     return Explanation(
         record.uuid,
         record.source,
-        TaskState.READY if record.state == "parked" else TaskState(record.state),
+        public_state(record.state),
         first.reason,
         first.text,
         first.until,
         first.by,
         first.by_count,
         ahead,
-        None if start is None else from_ms(start),
+        from_optional_ms(start),
         tuple(also),
     )
 
@@ -116,9 +117,7 @@ class _Explainer:
         record = self._record
         history = record.history
         if record.state in ENDED:
-            failure = decode_failure(history.error) if record.state != "succeeded" else None
-            reason = "" if failure is None else ": " + (f"{failure.type}: " if failure.type else "") + failure.message
-            return ExplanationReason("ended", f"{record.state} at {_moment(history.ended or 0)}{reason}")
+            return self._ended()
         if record.state == "running":
             return self._running()
         if history.reason == "cancel" or history.cancel_requested:
@@ -139,6 +138,13 @@ class _Explainer:
             return ExplanationReason("ending", f"nobody knows {record.source}: it is being ended without a run")
         return None
 
+    def _ended(self) -> ExplanationReason:
+        record = self._record
+        text = f"{record.state} at {_moment(record.history.ended or 0)}"
+        if record.state != "succeeded" and (failure := decode_failure(record.history.error)) is not None:
+            text += suffix(": ", failure.type) + f": {failure.message}"
+        return ExplanationReason("ended", text)
+
     def _running(self) -> ExplanationReason:
         record = self._record
         history = record.history
@@ -156,20 +162,24 @@ class _Explainer:
 
     def missing_worker(self, first: ExplanationReason) -> list[ExplanationReason]:
         """Some reasons end only at a worker's turn."""
-        needs = first.reason in ("dead_worker", "expired", "ending") and not self._workers
-        return [self._no_worker()] if needs else []
+        if first.reason in ("dead_worker", "expired", "ending") and not self._workers:
+            return [self._no_worker()]
+        return []
 
     # -- pending
 
     async def pending(self, position: Position) -> Explanation:
-        reasons = [self._not_due()] if self._record.due > self._now else []
+        reasons: list[ExplanationReason] = []
+        if self._record.due > self._now:
+            reasons.append(self._not_due())
         reasons += [self._paused(blocker) for blocker in position.blockers if blocker.reason == "paused"]
         reasons += self._unknown_source()
         reasons += [await self._limited(blocker) for blocker in position.blockers if blocker.reason != "paused"]
         if self._record.is_suspect:
             reasons += await self._suspects_running()
-        can_estimate = _NO_ESTIMATE.isdisjoint(reason.reason for reason in reasons)
-        start = await self._estimated_start(position) if can_estimate else None
+        start: float | None = None
+        if _NO_ESTIMATE.isdisjoint(reason.reason for reason in reasons):
+            start = await self._estimated_start(position)
         if position.ahead or not reasons:
             reasons.append(_behind(position.ahead, start, only=not reasons))
         return _explanation(self._record, reasons, position.ahead, start)
@@ -253,40 +263,55 @@ class _Explainer:
         if record.due > self._now:
             return record.due
         by_lane = any(blocker.limit.name == record.lane for blocker in position.blockers)
-        if by_lane:
-            assert record.lane is not None
-            ahead = await self._parked_before(record.lane, ahead) if record.state == "parked" else 0
+        if by_lane and record.state == "parked":
+            ahead = await self._parked_before(ahead)
+        elif by_lane:
+            ahead = 0
         starts_per_ms = await start_rate(self._store, record.source, record.lane if by_lane else None, self._now)
-        waits = [] if starts_per_ms is None else [(ahead + 1) / starts_per_ms]
-        waits += [
+        waits = [
             blocker.opens_in + ahead / blocker.limit.rate * 1000
             for blocker in position.blockers
             if blocker.opens_in is not None and blocker.limit.rate is not None
         ]
-        return self._now + max(waits) if waits else None
+        if starts_per_ms is not None:
+            waits.append((ahead + 1) / starts_per_ms)
+        if not waits:
+            return None
+        return self._now + max(waits)
 
-    async def _parked_before(self, lane: str, ahead: int) -> int:
+    async def _parked_before(self, ahead: int) -> int:
         """Count the parked tasks before it; if there are too many to read, return `ahead`."""
-        place = (self._record.rank, self._record.seq)
-        where = {"lane": lane, "state": "parked", "until": str(self._record.added + 1)}
-        before = [(record.rank, record.seq) < place async for record in sample(self._store, where, _MAX_SAMPLE)]
+        record = self._record
+        assert record.lane is not None
+        place = (record.rank, record.seq)
+        where = {"lane": record.lane, "state": "parked", "until": str(record.added + 1)}
+        before = [(other.rank, other.seq) < place async for other in sample(self._store, where, _MAX_SAMPLE)]
         return ahead if len(before) >= _MAX_SAMPLE else sum(before)
 
     def _holders(self, records: Sequence[Record]) -> tuple[Holder, ...]:
-        holders: list[Holder] = []
-        for record in records[:_MAX_HOLDERS]:
-            name = record.history.session if record.state == "running" else None
-            worker = self._workers.get(name or "")
-            since = None if name is None else from_ms(record.history.started or 0)
-            holders.append(Holder(record.uuid, name, "" if worker is None else _where(worker), since))
-        return tuple(holders)
+        return tuple(self._holder(record) for record in records[:_MAX_HOLDERS])
+
+    def _holder(self, record: Record) -> Holder:
+        name = record.history.session
+        if record.state != "running" or name is None:
+            return Holder(record.uuid, None)
+        where = ""
+        if name in self._workers:
+            where = _where(self._workers[name])
+        return Holder(record.uuid, name, where, from_ms(record.history.started or 0))
 
 
 def _behind(ahead: int, start: float | None, *, only: bool) -> ExplanationReason:
-    tasks = f"{ahead:,} or more tasks" if ahead >= MAX_AHEAD else plural(ahead, "task")
-    place = f"behind {tasks}" if ahead else "the next to start when a worker has a free slot"
-    estimate = "no estimate: nothing of it has ended yet" if start is None else f"starts about {_moment(start)}"
-    return ExplanationReason("behind", f"{place}; {estimate}" if only else place)
+    if ahead >= MAX_AHEAD:
+        text = f"behind {ahead:,} or more tasks"
+    elif ahead:
+        text = f"behind {plural(ahead, 'task')}"
+    else:
+        text = "the next to start when a worker has a free slot"
+    if only:
+        estimate = "no estimate: nothing of it has ended yet" if start is None else f"starts about {_moment(start)}"
+        text += f"; {estimate}"
+    return ExplanationReason("behind", text)
 
 
 def _where(worker: WorkerInfo) -> str:
@@ -307,5 +332,7 @@ def _moment(ms: float) -> str:
 
 
 def _listed(names: Sequence[str]) -> str:
-    more = f" and {len(names) - 10} more" if len(names) > 10 else ""
-    return ", ".join(names[:10]) + more if names else "none"
+    listed = ", ".join(names[:10]) or "none"
+    if len(names) > 10:
+        listed += f" and {len(names) - 10} more"
+    return listed

@@ -6,7 +6,7 @@ from collections.abc import AsyncIterable
 from dataclasses import dataclass
 from datetime import datetime
 
-from onthedot.clock.epoch import from_ms
+from onthedot.clock.epoch import from_optional_ms
 from onthedot.model.error_fingerprint import error_line, fingerprint, message_template
 from onthedot.model.failures import decode_failure
 from onthedot.model.task import TaskFailure
@@ -45,7 +45,7 @@ class _Group:
         record = self.record
         error = self.error
         shown = message_template(error.message) if self.count > 1 else error.message
-        last = None if record.history.ended is None else from_ms(record.history.ended)
+        last = from_optional_ms(record.history.ended)
         return FailureGroup(name, record.source, error.type, shown, error_line(error), self.count, last, record.uuid)
 
 

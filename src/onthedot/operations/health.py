@@ -59,8 +59,15 @@ async def read_vitals(store: Store, now: float) -> Vitals:
     known = {source for worker in workers for source in worker.sources}
     ready = {source for (source, state), count in tally.items() if state == "ready" and count > 0}
     unserved = {source: await _oldest_due(store, source, int(now)) for source in sorted(ready - known)}
+    return Vitals(now, tally, workers, unserved, await server_info(store))
+
+
+async def server_info(store: Store) -> ServerInfo | None:
+    """Return facts about the store's server; None if the store is part of this process."""
     server = find_capability(store, HasServerInfo)
-    return Vitals(now, tally, workers, unserved, None if server is None else await server.server())
+    if server is None:
+        return None
+    return await server.server()
 
 
 async def examine(reading: Awaitable[Vitals]) -> HealthReport:

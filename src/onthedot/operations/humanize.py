@@ -15,6 +15,17 @@ def plural(number: int, noun: str, plural_noun: str = "") -> str:
     return f"{number:,} {noun if number == 1 else plural_noun or f'{noun}s'}"
 
 
+def suffix(separator: str, text: str) -> str:
+    """The separator and the text, unless the text is empty.
+
+    >>> "paused" + suffix(": ", "deploy"), "paused" + suffix(": ", "")
+    ('paused: deploy', 'paused')
+    """
+    if not text:
+        return ""
+    return separator + text
+
+
 def ago(seconds: float) -> str:
     """
     >>> ago(-90), ago(3 * 86_400), ago(0.2)

@@ -84,8 +84,10 @@ class LimitOperations:
         name, current, stored = await self._operator_limit(name, key)
         changed = current
         size = None if isinstance(burst, EllipsisType) else burst
-        if not isinstance(cap, EllipsisType):
-            changed = replace(changed, cap=None if cap is None else AtMost(cap).n)
+        if cap is None:
+            changed = replace(changed, cap=None)
+        elif not isinstance(cap, EllipsisType):
+            changed = replace(changed, cap=AtMost(cap).n)
         if rate is None:
             changed = replace(changed, rate=None, burst=1)
         elif not isinstance(rate, EllipsisType):
@@ -133,11 +135,15 @@ def _full_name(name: str, key: str | None, known: list[Limit]) -> str:
             return f"{name}/*"
     head = name.partition("/")[0]
     if f"{head}/*" in names:
-        return name if key is None else f"{head}/{lane_key(key)}"
+        if key is None:
+            return name
+        return f"{head}/{lane_key(key)}"
     rule = lane_rule(known, head)
     if rule is not None and rule.lane != head:
         raise ArgumentError(f"the tasks of {head} go by the shared lane {rule.lane}: name that one instead")
-    problem = "is no lane that tasks share" if head[0] == "@" and head not in names else "has no limits by key"
+    problem = "has no limits by key"
+    if head[0] == "@" and head not in names:
+        problem = "is no lane that tasks share"
     raise ArgumentError(f"{head} {problem} in the definitions that workers have stored: limits=[AtMost(…, by=…)]")
 
 
@@ -145,15 +151,14 @@ def _info(name: str, limits: Iterable[Limit]) -> LimitInfo:
     by_owner = {limit.owner: limit for limit in limits if limit.name == name}
     operator = by_owner.get("operator", Limit(name))
     both = [operator, by_owner.get("code", Limit(name))]
-    rated = next((limit for limit in both if limit.rate is not None), None)
-    paused = next((limit for limit in both if limit.paused), None)
+    paused = next((limit for limit in both if limit.paused), Limit(name))
     set_by_operator = {"cap": operator.cap is not None, "rate": operator.rate is not None, "paused": operator.paused}
     return LimitInfo(
         name,
         next((limit.cap for limit in both if limit.cap is not None), None),
-        None if rated is None else rated.rate,
-        None if rated is None else rated.burst,
-        paused is not None,
-        "" if paused is None else paused.reason,
+        next((limit.rate for limit in both if limit.rate is not None), None),
+        next((limit.burst for limit in both if limit.rate is not None), None),
+        paused.paused,
+        paused.reason,
         tuple(name for name, is_set in set_by_operator.items() if is_set),
     )

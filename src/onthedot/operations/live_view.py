@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from math import inf
 
-from onthedot.clock.epoch import from_ms
+from onthedot.clock.epoch import from_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreError
 from onthedot.model.failures import decode_failure
@@ -76,7 +76,8 @@ class LiveView:
         self._first = True
         self._read_failures: set[str] = set()
         self._failures: list[FailedTask] = []
-        self._outage: tuple[str, datetime] | None = None  # error, since
+        self._trouble = ""  # the error of a store that does not answer
+        self._trouble_since: datetime | None = None
 
     async def look(self) -> LiveSnapshot:
         """Return the next snapshot. Errors of the store are part of it."""
@@ -84,14 +85,18 @@ class LiveView:
             await self._follow()
             await self._update_counts()
             await self._update_failures()
-            self._outage = None
+            self._trouble = ""
+            self._trouble_since = None
         except StoreError as error:
-            self._outage = (str(error), self._outage[1] if self._outage else datetime.now(UTC))
+            self._trouble = str(error)
+            self._trouble_since = self._trouble_since or datetime.now(UTC)
         return self._snapshot()
 
     async def _follow(self) -> None:
         now = self._clock.now()
-        for _ in range(_MAX_READS if self._cursor else 0):
+        for _ in range(_MAX_READS):
+            if not self._cursor:
+                break
             page = await self._store.changes(self._cursor, _ENTRIES)
             self._stale |= self._throughput.fold(page.entries, self._clock.now()) > 0
             if page.entries:
@@ -105,7 +110,8 @@ class LiveView:
 
     async def _update_counts(self) -> None:
         now = self._clock.now()
-        if now - self._counted_at < (COUNT_INTERVAL if self._stale else IDLE_INTERVAL) and self._outage is None:
+        interval = COUNT_INTERVAL if self._stale else IDLE_INTERVAL
+        if now - self._counted_at < interval and self._trouble_since is None:
             return
         limits = await self._store.limits()
         self._workers = await live_workers(self._store)
@@ -128,7 +134,6 @@ class LiveView:
         self._failures = sorted(merged.values(), key=lambda each: each.at or _NEVER, reverse=True)[:_MAX_FAILURES]
 
     def _snapshot(self) -> LiveSnapshot:
-        trouble, since = self._outage or ("", None)
         rates = self._throughput.rates()
         return LiveSnapshot(
             at=datetime.now(UTC),
@@ -138,8 +143,8 @@ class LiveView:
             sources=tuple(self._sources),
             workers=tuple(self._workers),
             failures=tuple(self._failures),
-            trouble=trouble,
-            since=since,
+            trouble=self._trouble,
+            since=self._trouble_since,
         )
 
 
@@ -153,8 +158,9 @@ def _rates(rates: Mapping[tuple[str, Step], float], sources: Iterable[str]) -> R
 
 
 def _failed(record: Record | None) -> FailedTask | None:
-    error = None if record is None or record.state != "failed" else decode_failure(record.history.error)
-    if record is None or error is None:
+    if record is None or record.state != "failed":
         return None
-    at = None if record.history.ended is None else from_ms(record.history.ended)
-    return FailedTask(record.uuid, record.source, at, error.type, error.message)
+    error = decode_failure(record.history.error)
+    if error is None:
+        return None
+    return FailedTask(record.uuid, record.source, from_optional_ms(record.history.ended), error.type, error.message)

@@ -180,7 +180,9 @@ class Move:
     async def _superseded(self, records: Sequence[Record], adopted: Sequence[Added]) -> set[str]:
         """The tasks that were not adopted, because the target had a later copy that was moved on at this moment."""
         old = [record for record, added in zip(records, adopted, strict=True) if not added.fresh]
-        found = await self._target.get([record.uuid for record in old]) if old else ()
+        if not old:
+            return set()
+        found = await self._target.get([record.uuid for record in old])
         superseded = {
             there.uuid
             for there, record in zip(found, old, strict=True)
@@ -263,7 +265,9 @@ class Move:
         moved_to = decode_moved_to(record)
         if not moved_to or record.history.hops >= copy.history.hops:  # it has ended here, or was moved again since
             return "outdated"
-        return "ours" if moved_to == self._to or self._release else "unclear"
+        if moved_to == self._to or self._release:
+            return "ours"
+        return "unclear"
 
     async def _end_copies(self, uuids: Sequence[str]) -> None:
         leased = await self._target.lift(self._session, uuids)

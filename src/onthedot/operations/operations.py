@@ -9,21 +9,23 @@ from dataclasses import replace
 from datetime import datetime
 from typing import Any, Unpack
 
-from onthedot.clock.epoch import to_ms
+from onthedot.clock.epoch import to_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.model.failures import decode_moved_to, encode_reason
 from onthedot.model.task import TaskInfo
+from onthedot.model.task_info import public_state
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, group_failures
+from onthedot.operations.health import server_info
 from onthedot.operations.limits import CodeDefinitions, LimitOperations
 from onthedot.operations.live_view import LiveView
 from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.task_queries import BATCH, PENDING, TaskFilter, TaskPage, TaskQueries
 from onthedot.operations.workers import WorkerInfo, live_workers
-from onthedot.stores.capabilities import HasServerInfo, ServerInfo, find_capability
+from onthedot.stores.capabilities import ServerInfo
 from onthedot.stores.contract import Ended, Lease, NewTask, Record, Store
 
 NO_CODE = CodeDefinitions()
@@ -71,7 +73,7 @@ class Operations:
 
     async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
         """Return failed tasks grouped by error, the most frequent first."""
-        return await group_failures(self._failed(None if since is None else to_ms(since), source))
+        return await group_failures(self._failed(to_optional_ms(since), source))
 
     async def _failed(self, since: int | None, source: str | None) -> AsyncIterator[Record]:
         async for record in self.tasks.in_state("failed", source):
@@ -149,7 +151,7 @@ class Operations:
         """Return the number of tasks by source and state; parked tasks count as ready."""
         sources: dict[str, Counter[str]] = {}
         for (source, state), count in (await self._store.tally()).items():
-            sources.setdefault(source, Counter())["ready" if state == "parked" else state] += count
+            sources.setdefault(source, Counter())[public_state(state).value] += count
         return {source: dict(counts) for source, counts in sources.items()}
 
     # -- workers and server
@@ -165,8 +167,7 @@ class Operations:
 
     async def server(self) -> ServerInfo | None:
         """Return facts about the store's server; None if the store is part of this process."""
-        store = find_capability(self._store, HasServerInfo)
-        return None if store is None else await store.server()
+        return await server_info(self._store)
 
     def watch(self) -> LiveView:
         """Return a view whose `look` returns one snapshot after the other."""

@@ -46,12 +46,13 @@ def coming(record: contract.Schedule, rule: ScheduleRule, now: float) -> Iterato
     at = from_ms(record.next_at)
     if isinstance(rule, IntervalSchedule):
         rule = rule.with_anchor(at)
-    if at <= moment:
-        due = due_windows(rule, at, moment, "none" if record.paused else rule.catch_up, rule.grace)
-        yield from () if record.paused else due.run
+    following: datetime | None = at
+    if at <= moment and record.paused:
+        following = due_windows(rule, at, moment, "none", rule.grace).next_at
+    elif at <= moment:
+        due = due_windows(rule, at, moment, rule.catch_up, rule.grace)
+        yield from due.run
         following = due.next_at
-    else:
-        following = at
     while following is not None:
         yield following
         following = rule.next_after(following)

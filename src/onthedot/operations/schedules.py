@@ -11,7 +11,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from msgspec.structs import replace
 
-from onthedot.clock.epoch import from_ms
+from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.codec.body import NO_HEADERS, Headers, Undecodable
@@ -111,7 +111,7 @@ class ScheduleOperations:
         """
         records = await self._planned(name)
         now = self._now()
-        end = from_ms(now) + timedelta(hours=hours) if until is None else until
+        end = until or from_ms(now) + timedelta(hours=hours)
         each = [self._coming(record, now, alone=name is not None) for record in records]
         merged = merge(*each, key=lambda run: (run.at, run.name))
         return [*islice(takewhile(lambda run: run.at <= end, merged), limit)]
@@ -273,8 +273,9 @@ def _missing_worker(record: contract.Schedule, source: str, workers: Sequence[Wo
         return "no worker is running"
     if _is_orphan(record, workers):
         return "no worker that runs declares it any more"
-    known = any(source in worker.sources for worker in workers)
-    return "" if known else f"no worker that runs knows its source {source!r}"
+    if not any(source in worker.sources for worker in workers):
+        return f"no worker that runs knows its source {source!r}"
+    return ""
 
 
 def _info(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> ScheduleInfo:
@@ -292,8 +293,8 @@ def _info(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> ScheduleI
         source=stored.source,
         rule=rule,
         enabled=not record.paused,
-        next_run=None if record.next_at is None else from_ms(record.next_at),
-        last_run=None if record.last_at is None else from_ms(record.last_at),
+        next_run=from_optional_ms(record.next_at),
+        last_run=from_optional_ms(record.last_at),
         run_count=record.runs,
         owner="code" if record.definition_digest else "data",
         orphan=_is_orphan(record, workers),
@@ -319,7 +320,7 @@ def _options(stored: StoredRule, headers: Headers) -> dict[str, object]:
     options |= {name: rule[name] for name in ("jitter", "start", "end", "tz") if name in rule}
     options |= {"priority": policy.priority}
     more = {
-        "expires": None if policy.expires is None else policy.expires / 1000,
+        "expires": (policy.expires or 0) / 1000,
         "tags": list(policy.tags),
         "unique": stored.unique,
         "label": headers.label,

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from datetime import datetime
 from urllib.parse import unquote
 
-from onthedot.clock.epoch import from_ms
+from onthedot.clock.epoch import from_optional_ms
 from onthedot.operations.workers import WorkerInfo
 from onthedot.stores.contract import Limit, State
 
@@ -94,5 +94,4 @@ def _in_force(limits: Iterable[Limit]) -> Iterable[SourceLimit]:
 
 def _pause(limit: Limit) -> Pause:
     _, slash, key = limit.name.partition("/")
-    since = None if limit.paused_since is None else from_ms(limit.paused_since)
-    return Pause(unquote(key) if slash else None, limit.reason, since)
+    return Pause(unquote(key) if slash else None, limit.reason, from_optional_ms(limit.paused_since))

@@ -6,6 +6,7 @@ import re
 from collections.abc import AsyncIterator, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import datetime
+from math import inf
 from typing import Any, NamedTuple, TypedDict, Unpack
 
 from onthedot.clock.epoch import to_ms
@@ -104,7 +105,9 @@ class TaskQueries:
 
     async def _with_errors(self, record: Record) -> TaskInfo:
         """Add the errors of earlier attempts."""
-        notes = await self._store.notes(record.uuid, 0, BATCH) if record.attempt > 1 else ()
+        if record.attempt <= 1:
+            return task_info(record)
+        notes = await self._store.notes(record.uuid, 0, BATCH)
         return task_info(record, [note for _, note in notes])
 
     async def _find(self, where: TaskFilter) -> _RecordPage:
@@ -133,9 +136,13 @@ class TaskQueries:
         """Read a page of the store. The state ready includes parked tasks, which come after the others."""
         if cursor is not None and cursor.startswith(_PARKED):
             page = await self._store.find(where | {"state": "parked"}, cursor.removeprefix(_PARKED) or None, size)
-            return Page(page.rows, None if page.after is None else _PARKED + page.after)
+            if page.after is None:
+                return page
+            return Page(page.rows, _PARKED + page.after)
         page = await self._store.find(where, cursor, size)
-        return Page(page.rows, _PARKED) if page.after is None and where.get("state") == "ready" else page
+        if page.after is None and where.get("state") == "ready":
+            return Page(page.rows, _PARKED)
+        return page
 
     async def matching(self, **where: Unpack[TaskFilter]) -> list[str]:
         """Return the uuids of all tasks that match."""
@@ -160,13 +167,13 @@ class TaskQueries:
 
     async def records(self, where: dict[str, str], limit: int | None = None) -> AsyncIterator[Record]:
         """Yield the records that match the filter of the store."""
+        remaining = inf if limit is None else limit
         cursor: str | None = None
-        while limit is None or limit > 0:
-            page = await self._store.find(where, cursor, BATCH if limit is None else min(limit, BATCH))
+        while remaining > 0:
+            page = await self._store.find(where, cursor, int(min(remaining, BATCH)))
             for record in page.rows:
                 yield record
-            if limit is not None:
-                limit -= len(page.rows)
+            remaining -= len(page.rows)
             cursor = page.after
             if cursor is None:
                 return
@@ -201,8 +208,8 @@ def _matches(record: Record, where: TaskFilter) -> bool:
     text = where.get("error")
     group = where.get("group")
     if text is not None or group is not None:
-        error = None if record.state == "succeeded" else decode_failure(record.history.error)
-        if error is None or not error.type:  # without a type it is a reason, as of a cancel
+        error = decode_failure(record.history.error)
+        if record.state == "succeeded" or error is None or not error.type:  # without a type it is a reason of a cancel
             return False
         if text is not None and text not in error.type and text not in error.message:
             return False

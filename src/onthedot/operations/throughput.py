@@ -54,7 +54,9 @@ class Throughput:
     def _set_time(self, newest: int) -> None:
         ahead = newest - self._clock
         stepped_back = self._ahead is not None and ahead < self._ahead - self._seconds * 1000
-        self._ahead = ahead if self._ahead is None or stepped_back else max(ahead, self._ahead)
+        if self._ahead is None or stepped_back:
+            self._ahead = ahead
+        self._ahead = max(ahead, self._ahead)
 
     def _step(self, uuid: str, state: str) -> Step | None:
         ran = self.running.pop(uuid, self) is None
@@ -62,11 +64,15 @@ class Throughput:
             self.running[uuid] = None
             if len(self.running) > MAX_RUNNING:
                 del self.running[next(iter(self.running))]
-        return _STEPS.get(state) or ("retried" if ran else None)
+        if ran and state not in _STEPS:
+            return "retried"
+        return _STEPS.get(state)
 
     def _now(self) -> int:
         """The store's time; 0 if no entry was read yet."""
-        return 0 if self._ahead is None else int(self._clock + self._ahead)
+        if self._ahead is None:
+            return 0
+        return int(self._clock + self._ahead)
 
     def rates(self, seconds: int = 10) -> Mapping[tuple[str, Step], float]:
         """Return steps per second by source, over the last seconds, or over all since the start if these are fewer."""

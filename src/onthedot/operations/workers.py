@@ -9,7 +9,7 @@ from typing import Any
 
 import msgspec
 
-from onthedot.clock.epoch import from_ms
+from onthedot.clock.epoch import from_optional_ms
 from onthedot.stores.contract import Store
 
 
@@ -40,14 +40,13 @@ def worker_info(name: str, info: bytes) -> WorkerInfo:
         facts: dict[str, Any] = msgspec.json.decode(info) if info else {}
     except msgspec.DecodeError:  # of another version, or of another program
         facts = {}
-    started = facts.get("started")
     return WorkerInfo(
         id=name,
         host=facts.get("host", ""),
         pid=facts.get("pid", 0),
         app=facts.get("app", ""),
         version=facts.get("version", ""),
-        started=None if started is None else from_ms(started),
+        started=from_optional_ms(facts.get("started")),
         concurrency=facts.get("concurrency", {}),
         sources=tuple(facts.get("sources", ())),
         schedules=tuple(facts.get("schedules", ())),
