@@ -5,13 +5,16 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
-from typing import NamedTuple
+
+from msgspec import Struct
 
 from onthedot.errors import ArgumentError, OnTheDotError, StoreError, StoreUnavailable
 from onthedot.stores.contract import BATCH, Added, NewTask, Store
 
 
-class _PendingAdd(NamedTuple):
+class _PendingAdd(Struct, frozen=True, gc=False):
+    """gc=False: a tracked object more per pending add makes the collector run in every burst of a hundred adds."""
+
     tasks: Sequence[NewTask]  # at most BATCH
     answer: asyncio.Future[Sequence[Added]]
 
@@ -28,7 +31,7 @@ class AddBatcher:
     async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """Tasks are stored when this returns. A cancelled caller does not cancel the write, which has others' tasks."""
         if len(tasks) > BATCH:
-            return await self._add_parts([tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)])
+            return await self._add_parts(tasks)
         traits = self._store.traits
         if traits.synchronous:
             return await self._store.add(tasks)
@@ -37,7 +40,8 @@ class AddBatcher:
             return await self._write_alone(tasks)
         return await self._enqueue(tasks)
 
-    async def _add_parts(self, parts: list[Sequence[NewTask]]) -> Sequence[Added]:
+    async def _add_parts(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        parts = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
         if self._store.traits.synchronous:
             answers = [await self._store.add(part) for part in parts]
         else:

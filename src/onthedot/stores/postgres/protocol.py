@@ -36,7 +36,7 @@ _MAX_POLICIES = 10_000
 # -- requests
 
 
-class _TaskJson(Struct, omit_defaults=True):
+class _TaskJson(Struct, omit_defaults=True, gc=False):
     uuid: str
     source: str
     body: bytes
@@ -54,7 +54,7 @@ class _TaskJson(Struct, omit_defaults=True):
     policy: str = "{}"
 
 
-class _RecordJson(_TaskJson, omit_defaults=True):
+class _RecordJson(_TaskJson, omit_defaults=True, gc=False):
     """A task of another store, with its history."""
 
     added: int = 0
@@ -66,7 +66,7 @@ class _RecordJson(_TaskJson, omit_defaults=True):
     hops: int = 0
 
 
-class _OutcomeJson(Struct, omit_defaults=True):
+class _OutcomeJson(Struct, omit_defaults=True, gc=False):
     """state=None: the task is requeued."""
 
     uuid: str
