@@ -13,6 +13,7 @@ from itertools import count
 from pathlib import Path
 
 from tests.faults.worker_processes import ROOT, environment, wait_for
+from tests.support.process_guard import start_guarded
 
 _numbers = count()
 
@@ -22,9 +23,7 @@ class Machine:
         self.log = run_log.with_suffix(f".{next(_numbers)}.log")
         command = [sys.executable, "-m", "onthedot", "worker", program, "--stop-timeout", "5", *arguments]
         with self.log.open("ab") as log:
-            self.supervisor = subprocess.Popen(
-                command, env=environment(store, run_log), cwd=ROOT, stdout=log, stderr=log
-            )
+            self.supervisor = start_guarded(command, env=environment(store, run_log), cwd=ROOT, stdout=log, stderr=log)
 
     def children(self) -> list[int]:
         """The pids of its worker processes, oldest first."""

@@ -26,6 +26,7 @@ from tests.faults.run_log import RunEntry, RunLog
 from tests.faults.test_killed_schedulers import first_window
 from tests.faults.worker_processes import ROOT, environment, wait_for
 from tests.support.app_access import call_store, worker_pids
+from tests.support.process_guard import start_guarded
 from tests.support.services import valkey
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(1800)]
@@ -99,7 +100,7 @@ def workers(app: App, run_log: Path) -> Iterator[None]:
     """`onthedot worker`: a supervisor, and two processes that it replaces when they die."""
     command = [sys.executable, "-m", "onthedot", "worker", "tests.faults.move_app:app", "--processes", "2"]
     with run_log.with_suffix(".log").open("ab") as log:
-        process = subprocess.Popen(command, env=environment(url_of(app), run_log), cwd=ROOT, stdout=log, stderr=log)
+        process = start_guarded(command, env=environment(url_of(app), run_log), cwd=ROOT, stdout=log, stderr=log)
     try:
         wait_for(lambda: len(worker_pids(app)) == 2, 60)
         yield
@@ -110,7 +111,7 @@ def workers(app: App, run_log: Path) -> Iterator[None]:
 
 def start_move(source: App, target: App, *flags: str) -> subprocess.Popen[str]:
     command = [sys.executable, "-m", "onthedot", "move", "--from", url_of(source), "--to", url_of(target), "--json"]
-    return subprocess.Popen([*command, *flags], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
+    return start_guarded([*command, *flags], cwd=ROOT, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True)
 
 
 def kill_a_move(source: App, target: App, late: float) -> bool:

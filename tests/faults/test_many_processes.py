@@ -14,6 +14,7 @@ from tests.faults import scaled, task_app
 from tests.faults.run_log import RunLog, max_concurrent
 from tests.faults.test_killed_workers import counts
 from tests.faults.worker_processes import ROOT, wait_for, worker_processes
+from tests.support.process_guard import start_guarded
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 
@@ -44,7 +45,7 @@ def test_eight_processes_on_one_file_lose_no_task_and_keep_the_wal_small(
     with worker_processes(store, run_log_path, 4) as workers:
         environment = workers.environment
         clients = [
-            subprocess.Popen(
+            start_guarded(
                 [sys.executable, "-c", CLIENT, str(seed), str(seconds)],
                 env=environment, cwd=ROOT, stdout=subprocess.PIPE, text=True,
             )

@@ -12,6 +12,8 @@ import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+from tests.support.process_guard import start_guarded
+
 ROOT = Path(__file__).parents[2]
 
 
@@ -28,7 +30,7 @@ class WorkerProcesses:
 
     def start(self) -> subprocess.Popen[bytes]:
         with self.log.open("ab") as log:
-            return subprocess.Popen(
+            return start_guarded(
                 [sys.executable, "-m", self._program], env=self.environment, cwd=ROOT, stdout=log, stderr=log
             )
 
@@ -80,7 +82,7 @@ def forked_workers(
 ) -> Iterator[subprocess.Popen[bytes]]:
     """Workers that one process forks."""
     with run_log.with_suffix(".log").open("ab") as log:
-        parent = subprocess.Popen(
+        parent = start_guarded(
             [sys.executable, "-m", program, str(size)],
             env=environment(store, run_log), cwd=ROOT, stdout=log, stderr=log, start_new_session=True,
         )  # fmt: skip
@@ -131,7 +133,8 @@ def run_clients(store: str, run_log: Path, size: int, work: str) -> list[str]:
     """The results of this many client processes; `work` is the body of a function of the client's number."""
     script = CLIENTS.replace("    WORK", textwrap.indent(textwrap.dedent(work).strip(), "    "))
     command = [sys.executable, "-c", script, str(size)]
-    subprocess.run(command, env=environment(store, run_log), cwd=ROOT, check=True, timeout=600)
+    clients = start_guarded(command, env=environment(store, run_log), cwd=ROOT)
+    assert clients.wait(600) == 0
     return [run_log.with_suffix(f".{number}").read_text() for number in range(size)]
 
 
@@ -164,3 +167,18 @@ def wait_for(condition: Callable[[], bool], seconds: float, meanwhile: Callable[
         meanwhile()
         time.sleep(0.02)
     return time.monotonic() - began
+
+
+def wait_for_progress(
+    count: Callable[[], int], total: int, meanwhile: Callable[[], object] = lambda: None, stall: float = 20
+) -> None:
+    """Waits until the count is the total; fails when it has not changed for `stall` seconds."""
+    found = count()
+    while found != total:
+        before = found
+        deadline = time.monotonic() + stall
+        while found == before:
+            assert time.monotonic() < deadline, f"{found} of {total}, and no change for {stall:g} s"
+            meanwhile()
+            time.sleep(0.02)
+            found = count()

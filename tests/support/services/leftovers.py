@@ -10,7 +10,12 @@ from tests.support.leak_check import descendants
 from tests.support.services import server_guard, valkey
 from tests.support.services.postgres import TABLES, Service
 
-_OURS = (server_guard.__file__, "multiprocessing.forkserver", "multiprocessing.resource_tracker")  # end with the run
+_OURS = (  # end with the run
+    server_guard.__file__,
+    "tests.support.process_guard",
+    "multiprocessing.forkserver",
+    "multiprocessing.resource_tracker",
+)
 _GRACE = 5.0  # seconds for processes that are about to end
 
 
