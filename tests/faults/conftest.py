@@ -7,7 +7,7 @@ import pytest
 
 from tests.faults import task_app
 from tests.faults.run_log import RunLog
-from tests.faults.server_stores import SERVER_STORES, ServerStore
+from tests.faults.server_stores import PROCESS_STORES, ServerStore
 
 
 @pytest.fixture
@@ -20,8 +20,8 @@ def store(tmp_path: Path) -> Iterator[str]:
 
 @pytest.fixture
 def server_store(request: pytest.FixtureRequest) -> Iterator[ServerStore]:
-    """A store that many machines share; the parameter names it."""
-    with SERVER_STORES[request.param]() as server_store:
+    """A store that several processes share; the parameter names it."""
+    with PROCESS_STORES[request.param]() as server_store:
         yield server_store
 
 

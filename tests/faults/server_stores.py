@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
@@ -133,7 +133,30 @@ def on_postgres() -> Iterator[PostgresServer]:
             server.stop()
 
 
-SERVER_STORES = {"redis": on_redis, "postgres": on_postgres}
+class SqliteFile(ServerStore):
+    """A file that processes of one machine share. It has no lease: a death is noticed at once."""
+
+    port = 0
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    def url(self, lease: float, port: int | None = None) -> str:
+        return f"sqlite:///{self.path}"
+
+
+@contextlib.contextmanager
+def on_sqlite() -> Iterator[SqliteFile]:
+    with tempfile.TemporaryDirectory(prefix="sqlite-") as folder:
+        yield SqliteFile(Path(folder, "shop.db"))
+
+
+SERVER_STORES: dict[str, Callable[[], contextlib.AbstractContextManager[ServerStore]]] = {
+    "redis": on_redis,
+    "postgres": on_postgres,
+}
+PROCESS_STORES = {"sqlite": on_sqlite, **SERVER_STORES}
+"""The stores that several processes share."""
 
 
 def server_store_params(*short: str) -> list[object]:

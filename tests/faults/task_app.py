@@ -19,6 +19,7 @@ from tests.faults.run_log import RunLog, log_run
 from tests.faults.worker_processes import run_forked
 
 SLOTS = 8
+FILLING = 48  # tasks of `fill_limit`
 LONGEST = scaled(10, 20) / 100  # seconds of a task, such that the kills end before the work
 app = App(
     "shop",
@@ -36,10 +37,16 @@ async def work(number: int) -> int:
 
 
 @app.task(max_crashes=1000, concurrency=12)
-async def limited(number: int) -> int:
+async def limited(number: int, seconds: float | None = None) -> int:
     """At most twelve at once over all workers."""
-    await log_run(random.uniform(0.02, LONGEST))
+    await log_run(random.uniform(0.02, LONGEST) if seconds is None else seconds)
     return number
+
+
+def fill_limit() -> set[str]:
+    """Adds enough limited tasks, each of which lasts long enough, that twelve run at once. Returns their uuids."""
+    handles = limited.delay_many([{"number": number, "seconds": 0.5} for number in range(FILLING)])
+    return {handle.uuid for handle in handles}
 
 
 @app.task
@@ -52,6 +59,32 @@ async def innocent(number: int) -> int:
 async def poison() -> None:
     await log_run(0.01)
     os._exit(9)
+
+
+@app.task(max_crashes=1)
+async def deadly() -> None:
+    """Kills its worker; it is a suspect from the beginning."""
+    await log_run(0.01)
+    os._exit(9)
+
+
+@app.task
+async def block_loop(seconds: float) -> str:
+    """Blocks the event loop of its worker."""
+    context = current_task()
+    run_log = RunLog(Path(os.environ["RUN_LOG"]))
+    run_log.write("begin", context.uuid, context.attempt, context.fence)
+    time.sleep(seconds)  # noqa: ASYNC251 - on purpose
+    run_log.write("end", context.uuid, context.attempt, context.fence)
+    run_log.close()
+    return "unblocked"
+
+
+@app.task(max_crashes=1000)
+async def bulky(text: str) -> int:
+    """Its arguments are long, so that a reply with such tasks is recognised by its size."""
+    await log_run(0.1)
+    return len(text)
 
 
 @app.task

@@ -6,19 +6,23 @@ import os
 import random
 import signal
 import time
+from collections import Counter
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 
+from onthedot import App
 from onthedot.clock.epoch import to_ms
 from onthedot.operations.schedules import ScheduleInfo
 from onthedot.schedules.windows import nominal_uuid
-from tests.faults import scaled
+from onthedot.stores.contract import Schedule
+from tests.faults import barrier_app, scaled
 from tests.faults.run_log import RunEntry, RunLog, extra_runs
 from tests.faults.schedule_app import app
-from tests.faults.worker_processes import forked_workers, wait_for
-from tests.support.app_access import worker_pids
+from tests.faults.server_stores import ServerStore
+from tests.faults.worker_processes import forked_workers, wait_for, worker_processes
+from tests.support.app_access import call_store, session_count, worker_pids
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
 
@@ -55,6 +59,39 @@ def test_every_window_has_one_task(run_log: RunLog, tmp_path: Path) -> None:
     check_every_window(run_log, f"sqlite:///{tmp_path}/schedules.db", 4, scaled(4, 100))
 
 
+@pytest.mark.parametrize("server_store", ["sqlite", "redis", "postgres"], indirect=True)
+def test_window_that_two_workers_fire_at_once_advances_the_schedule_once(
+    server_store: ServerStore, run_log: RunLog
+) -> None:
+    """Both have read the same revision; the rule of the schedule is the barrier between read and fire."""
+    url = server_store.url(30)
+    with (
+        barrier_app.app.override(store=url),
+        worker_processes(url, run_log.path, barrier_app.WORKERS, "tests.faults.barrier_app"),
+    ):
+        wait_for(lambda: session_count(barrier_app.app) == barrier_app.WORKERS, 30)
+        wait_for(lambda: len(met_windows(run_log)) >= 2, 30)
+        before = record_of(barrier_app.app)
+        wait_for(lambda: record_of(barrier_app.app).runs >= before.runs + 3, 30)
+        barrier_app.app.sync.schedules.pause("tick")
+        after = record_of(barrier_app.app)
+        met = met_windows(run_log)
+    assert after.rev == before.rev + (after.runs - before.runs) + 1, "one revision per window, and one for the pause"
+    assert after.last_at is not None
+    assert {(after.last_at // 1000) - number for number in range(after.runs - before.runs)} <= met
+
+
+def met_windows(run_log: RunLog) -> set[int]:
+    """The windows that both workers were about to fire at the same time."""
+    names = Counter(path.stem for path in run_log.path.with_suffix(".barrier").glob("*"))
+    return {int(window) for window, number in names.items() if number == barrier_app.WORKERS}
+
+
+def record_of(app: App) -> Schedule:
+    (record,) = call_store(app, lambda store: store.schedules())
+    return record
+
+
 def check_every_window(run_log: RunLog, url: str, workers: int, kills: int) -> None:
     rng = random.Random(11)
     dead: set[int] = set()
@@ -62,6 +99,7 @@ def check_every_window(run_log: RunLog, url: str, workers: int, kills: int) -> N
         with forked_workers(url, run_log.path, workers, "tests.faults.schedule_app"):
             wait_for(lambda: bool(run_log.entries()), 30)
             begin = first_window(states())
+            before = record_of(app)
             for _ in range(kills):
                 wait_for(lambda: len(worker_pids(app) - dead) > 1, 30)
                 pid = rng.choice(sorted(worker_pids(app) - dead))
@@ -69,6 +107,7 @@ def check_every_window(run_log: RunLog, url: str, workers: int, kills: int) -> N
                 os.kill(pid, signal.SIGKILL)  # its parent starts another one
                 dead.add(pid)
                 wait_for(lambda window=window: (info().last_run or begin) >= window, 20)  # another worker fired it
+            last = record_of(app)
             app.sync.schedules.pause("tick")
             wait_for(lambda: set(states().values()) <= {"succeeded"}, 20)
         end = info()
@@ -86,6 +125,7 @@ def check_every_window(run_log: RunLog, url: str, workers: int, kills: int) -> N
         assert set(found.values()) == {"succeeded"}
         assert (end.run_count, dict(end.skipped)) == (len(windows), {})
         assert end.next_run == windows[-1] + SECOND
+        assert last.rev - before.rev <= last.runs - before.runs, "a window was fired twice"
         assert repeated_pids(entries) <= dead, "only runs of dead workers are repeated"
 
 

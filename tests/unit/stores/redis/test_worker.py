@@ -1,4 +1,4 @@
-"""An app on Redis, end to end: killed workers, a blocked loop, a server that does not answer."""
+"""An app on Redis, end to end: killed workers, a server that does not answer or restarts."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from typing import Any
 import pytest
 
 from onthedot import App, CronSchedule, IntervalSchedule
-from onthedot.stores.contract import Record
 from tests.faults import task_app
 from tests.faults.run_log import RunLog, extra_runs, takeover_times
 from tests.faults.worker_processes import wait_for, worker_processes
@@ -55,38 +54,6 @@ def test_tasks_of_a_killed_worker_run_after_its_lease(url: str, tmp_path: Path) 
 
 def begun(run_log: RunLog, uuid: str) -> bool:
     return any(entry.uuid == uuid for entry in run_log.entries())
-
-
-async def test_worker_with_a_blocked_loop_keeps_its_session(app: App) -> None:
-    """For three leases: heartbeats come from a thread."""
-    runs: list[int] = []
-
-    @app.task
-    async def block() -> str:
-        runs.append(1)
-        time.sleep(3 * LEASE)  # noqa: ASYNC251 - the very thing
-        return "done"
-
-    other = App("shop", store=app.runtime.url, stop_timeout=0)
-
-    @other.task(name="block")
-    async def never() -> str:
-        runs.append(2)
-        return "twice"
-
-    async with app.running():
-        handle = await block.enqueue()
-        await until(lambda: runs == [1])
-        assert await handle.result(timeout=10) == "done"
-    assert runs == [1]
-    assert (await _record(app, handle.uuid)).history.crashes == 0
-
-
-async def _record(app: App, uuid: str) -> Record:
-    async with app:
-        (record,) = await app.runtime.store.get([uuid])
-    assert record is not None
-    return record
 
 
 async def test_runs_are_cancelled_after_a_lease_without_an_answer(
