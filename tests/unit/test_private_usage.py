@@ -23,6 +23,7 @@ OF_PYTHON = frozenset(
         "_getframe",
         "_make",
         "_replace",
+        "_set_running_loop",
     }
 )
 """Names of the standard library that begin with an underscore and are meant for others."""

@@ -1,0 +1,105 @@
+"""The app that every node runs: one task per behaviour that the invariants are about."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from datetime import timedelta
+from typing import Any
+
+from onthedot import App, AtMost, IntervalSchedule, TaskContext, TaskFunction, current_task
+
+LANE_CAP = 2
+CAPS = {"limited": 2, "single": 1}
+RATE = 5.0  # of `rated`, per second, and its burst
+INTERVAL = 1.0  # seconds between two windows of `tick`
+
+
+class Boom(Exception):
+    """What tasks raise that are made to fail."""
+
+
+@dataclass(frozen=True)
+class RunEvents:
+    """What the run log is told of every run."""
+
+    began: Callable[[TaskContext], None]
+    ended: Callable[[TaskContext, bool], None]  # True: it has raised an error
+
+
+Tasks = dict[str, TaskFunction[..., Any, Any]]
+
+
+def new_app(lease: float, events: RunEvents) -> tuple[App, Tasks]:
+    app = App(
+        "sim",
+        store="memory://",
+        concurrency=8,
+        poll_interval=5,
+        stop_timeout=2,
+        defaults={"max_crashes": 1000, "keep": timedelta(days=1)},
+    )
+
+    @app.task
+    async def short(number: int) -> int:
+        return number
+
+    @app.task
+    async def long(number: int) -> None:
+        await asyncio.sleep(3 * lease)
+
+    @app.task(limits=[AtMost(LANE_CAP, by="key")])
+    async def laned(key: str) -> None:
+        await asyncio.sleep(0.4)
+
+    @app.task(concurrency=CAPS["limited"])
+    async def limited(number: int) -> None:
+        await asyncio.sleep(0.3)
+
+    @app.task(rate_limit=f"{RATE:g}/s")
+    async def rated(number: int) -> None:
+        pass
+
+    @app.task(unique="{key}", expires=1.5, concurrency=CAPS["single"])
+    async def single(key: str) -> None:
+        await asyncio.sleep(0.8)
+
+    @app.task
+    async def child(number: int) -> None:
+        pass
+
+    @app.task
+    async def parent(number: int) -> None:
+        await asyncio.sleep(0.05)
+        current_task().spawn(child.s(number))
+
+    @app.task(max_retries=5, backoff=[0.2])
+    async def flaky(number: int) -> None:
+        if current_task().attempt < 3:
+            raise Boom(number)
+
+    @app.task
+    async def failing(number: int) -> None:
+        raise Boom(number)
+
+    schedule = IntervalSchedule(INTERVAL, overlap="allow", catch_up="all", grace=3600)
+
+    @app.task(schedule=schedule)
+    async def tick() -> None:
+        pass
+
+    @app.around
+    async def logged(task: TaskContext, call: Callable[[], Awaitable[object]]) -> object:
+        events.began(task)
+        raised = False
+        try:
+            return await call()
+        except Boom:
+            raised = True
+            raise
+        finally:
+            events.ended(task, raised)
+
+    tasks: Any = [short, long, laned, limited, rated, single, child, parent, flaky, failing, tick]
+    return app, {task.name: task for task in tasks}

@@ -1,0 +1,274 @@
+"""The invariants of `docs/reliability.md`, checked after every store call, every step and at the end."""
+
+from __future__ import annotations
+
+from collections import Counter, defaultdict
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from onthedot.client.portal import run_without_loop
+from onthedot.stores.contract import (
+    Added,
+    ClaimResult,
+    FireRequest,
+    Lease,
+    LeasedTasks,
+    NewTask,
+    Outcome,
+    Record,
+    Schedule,
+    Store,
+    TurnResult,
+)
+from tests.sim.app import CAPS, LANE_CAP, RATE
+from tests.sim.clock import SimClock
+
+ENDED = ("succeeded", "failed", "cancelled")
+
+
+class Violation(Exception):
+    """An invariant does not hold."""
+
+    def __init__(self, invariant: str, text: str) -> None:
+        super().__init__(f"{invariant}: {text}")
+        self.invariant = invariant
+
+
+Report = Callable[[str, str], None]
+"""Takes the name of an invariant that does not hold, and the reason. It does not raise: the engine would catch it."""
+
+
+@dataclass(eq=False)
+class StoreCheck:
+    """Follows the change feed commit by commit, and compares it with what the store has answered."""
+
+    store: Store
+    clock: SimClock  # the store's
+    report: Report
+
+    def __post_init__(self) -> None:
+        self._cursor = run_without_loop(self.store.changes("", 1)).cursor
+        self.states: dict[str, str] = {}
+        self.sources: dict[str, str] = {}
+        self._holders: dict[str, Lease] = {}
+        self._lanes: dict[str, str | None] = {}
+        self._running: dict[str, str] = {}  # uuid → source
+        self._starts: list[float] = []  # of `rated`
+        self._schedules: dict[str, Schedule] = {}
+        self._ends: Counter[str] = Counter()
+        self.windows: dict[str, set[str]] = defaultdict(set)  # uuids of the tasks of fired windows, by schedule
+        self.first_window: dict[str, int] = {}
+        self.children: list[NewTask] = []  # of settled parents
+        self._expected: list[bool] = []
+
+    # -- around a call
+
+    def before(self, verb: str, args: tuple[Any, ...]) -> None:
+        if verb == "turn":
+            outcomes: Sequence[Outcome] = args[1]
+            self._expected = [self._holders.get(outcome.lease.uuid) == outcome.lease for outcome in outcomes]
+        elif verb == "add":
+            self._note_tasks(args[0])
+
+    def after(self, verb: str, args: tuple[Any, ...], result: Any) -> None:
+        match verb:
+            case "turn":
+                self._check_verdicts(args[1], result)
+                self._follow()
+                self._note_claim(args[0], result.claim)
+            case "cancel" | "lift":
+                self._follow()
+                self._note_leases(args[0], result)
+            case "fire":
+                self._check_fires(args[0], result)
+                self._follow()
+            case "add":
+                self._follow()
+                self._check_added(args[0], result)
+            case _:
+                self._follow()
+        if verb in ("fire", "put_schedules"):
+            self._check_schedules()
+
+    # -- settle
+
+    def _check_verdicts(self, outcomes: Sequence[Outcome], turn: TurnResult) -> None:
+        for outcome, verdict, expected in zip(outcomes, turn.verdicts, self._expected, strict=True):
+            uuid = outcome.lease.uuid
+            if verdict == "ok" and not expected:
+                holder = self._holders.get(uuid)
+                self.report("I3", f"a stale lease has settled: {outcome.lease}, held by {holder}")
+            if verdict != "ok" and expected:
+                self.report("I3", f"the holder of a lease was refused ({verdict}): {outcome.lease}")
+            if verdict == "ok":
+                del self._holders[uuid]
+                if outcome.effects is not None:
+                    self._note_tasks(outcome.effects.tasks)
+                    self.children += outcome.effects.tasks
+
+    def _note_tasks(self, tasks: Sequence[NewTask]) -> None:
+        for task in tasks:
+            self._lanes.setdefault(task.uuid, task.lane)
+
+    # -- claims
+
+    def _note_claim(self, session: str, claim: ClaimResult | None) -> None:
+        if claim is not None:
+            for record in (*claim.tasks, *claim.chores):
+                self._hold(record, Lease(record.uuid, claim.fence, session))
+
+    def _note_leases(self, session: str, leased: LeasedTasks) -> None:
+        for record in leased.tasks:
+            self._hold(record, Lease(record.uuid, leased.fence, session))
+
+    def _hold(self, record: Record, lease: Lease) -> None:
+        holder = self._holders.get(record.uuid)
+        if holder is not None and holder != lease:
+            self.report("I3", f"leased twice: {lease}, held by {holder}")
+        self._holders[record.uuid] = lease
+
+    # -- the change feed
+
+    def _follow(self) -> None:
+        page = run_without_loop(self.store.changes(self._cursor, 1000))
+        self._cursor = page.cursor
+        for entry in page.entries:
+            for each in entry.transitions:
+                self._transition(each.uuid, each.source, each.state)
+        if page.entries:
+            self._check_limits()
+
+    def _transition(self, uuid: str, source: str, state: str) -> None:
+        self.states[uuid] = state
+        self.sources[uuid] = source
+        if state == "running":
+            self._running[uuid] = source
+            if source == "rated":
+                self._starts.append(self.clock.now() / 1000)
+            return
+        self._running.pop(uuid, None)
+        self._holders.pop(uuid, None)
+        if state in ENDED:
+            self._ends[uuid] += 1
+            if self._ends[uuid] > 1:
+                self.report("I2", f"{source} {uuid} has ended {self._ends[uuid]} times")
+
+    def _check_limits(self) -> None:
+        by_source = Counter(self._running.values())
+        for source, cap in CAPS.items():
+            if by_source[source] > cap:
+                self.report("I10", f"{by_source[source]} of {source} run at once, the limit is {cap}")
+        lanes = Counter(self._lanes[uuid] for uuid in self._running if self._lanes.get(uuid) is not None)
+        for lane, number in lanes.items():
+            if number > LANE_CAP:
+                self.report("I10", f"{number} run at once in lane {lane}, the limit is {LANE_CAP}")
+        if self._starts:
+            last = self._starts[-1]
+            self._starts = [start for start in self._starts if start > last - 20]
+            for index, start in enumerate(self._starts):
+                if len(self._starts) - index > RATE + RATE * (last - start) + 1e-6:
+                    self.report("I10", f"{len(self._starts) - index} starts of rated in {last - start:.3f} s")
+
+    # -- adds and schedules
+
+    def _check_added(self, tasks: Sequence[NewTask], answers: Sequence[Added]) -> None:
+        for task, added in zip(tasks, answers, strict=True):
+            if added.uuid != task.uuid and self.states.get(added.uuid) in ENDED:
+                self.report("unique", f"{task.source} {task.unique!r}: the key is held by a task that has ended")
+
+    def _check_fires(self, fires: Sequence[FireRequest], written: Sequence[bool]) -> None:
+        for fire, is_written in zip(fires, written, strict=True):
+            old = self._schedules.get(fire.name)
+            if not is_written or old is None:
+                continue
+            if fire.rev != old.rev:
+                self.report("I5", f"{fire.name} was fired with revision {fire.rev}, and it has {old.rev}")
+            self._note_tasks(fire.tasks)
+            self.windows[fire.name].update(task.uuid for task in fire.tasks)
+
+    def _check_schedules(self) -> None:
+        for schedule in run_without_loop(self.store.schedules()):
+            old = self._schedules.get(schedule.name)
+            if old is not None and (schedule.next_at or 0) < (old.next_at or 0):
+                self.report("I5", f"next_run of {schedule.name} went from {old.next_at} to {schedule.next_at}")
+            if old is not None and schedule.rev - old.rev not in (0, 1):
+                self.report("I5", f"the revision of {schedule.name} went from {old.rev} to {schedule.rev}")
+            if old is None and schedule.next_at is not None:
+                self.first_window[schedule.name] = schedule.next_at
+            self._schedules[schedule.name] = schedule
+
+    def schedule(self, name: str) -> Schedule:
+        return self._schedules[name]
+
+
+@dataclass(eq=False)
+class RunStart:
+    uuid: str
+    source: str
+    node: str
+    fence: int
+    at: float
+    raised: bool = False
+
+
+@dataclass(eq=False)
+class RunLog:
+    """Every start and end of a run, as the tasks see it."""
+
+    now: Callable[[], float]  # seconds
+    clock: SimClock  # the store's
+    is_live: Callable[[str], bool]
+    is_justified: Callable[[RunStart], bool]  # a fault explains why this run did not end its task
+    report: Report
+    starts: dict[str, list[RunStart]] = field(default_factory=lambda: defaultdict(list))
+    promised: dict[str, float] = field(default_factory=dict)  # uuid → the store's time in ms
+
+    def __post_init__(self) -> None:
+        self._leases: set[tuple[str, int]] = set()
+        self._active: dict[str, list[RunStart]] = defaultdict(list)
+        self._overlaps: dict[str, float] = {}  # uuid → since when two live nodes run it
+
+    def began(self, run: RunStart) -> None:
+        if (run.uuid, run.fence) in self._leases:
+            self.report("I4", f"{run.source} {run.uuid}: the lease with fence {run.fence} began twice")
+        self._leases.add((run.uuid, run.fence))
+        early = self.promised.get(run.uuid, 0) - self.clock.now()
+        if early > 0.001:
+            self.report("I9", f"{run.source} {run.uuid} started {early:.3f} ms early")
+        earlier = self.starts[run.uuid]
+        if earlier and not earlier[-1].raised and not self.is_justified(earlier[-1]):
+            self.report("I4", f"{run.source} {run.uuid} ran again on {run.node} without a fault: {earlier[-1]}")
+        earlier.append(run)
+        self._active[run.uuid].append(run)
+        if len(self._active[run.uuid]) > 1:
+            self._overlaps.setdefault(run.uuid, self.now())
+
+    def ended(self, uuid: str, fence: int, *, raised: bool = False) -> None:
+        left: list[RunStart] = []
+        for run in self._active.pop(uuid, ()):
+            if run.fence == fence:
+                run.raised = raised
+            else:
+                left.append(run)
+        if left:
+            self._active[uuid] = left
+        if len(left) < 2:
+            self._overlaps.pop(uuid, None)
+
+    def forget(self, node: str) -> None:
+        """The node has died: its runs never end."""
+        for uuid in list(self._active):
+            for run in self._active[uuid]:
+                if run.node == node:
+                    self.ended(uuid, run.fence)
+                    break
+
+    def check_overlaps(self) -> None:
+        """No two live nodes run one task for more than a second."""
+        for uuid, since in self._overlaps.items():
+            live = [run for run in self._active[uuid] if self.is_live(run.node)]
+            if len({run.node for run in live}) < 2:
+                self._overlaps[uuid] = self.now()
+            elif self.now() - since > 1.0:
+                self.report("I4", f"two live nodes run the same task for more than 1 s: {live}")

@@ -1,0 +1,214 @@
+"""A node: one process that adds tasks and runs a worker. A crash ends a life of it; a restart begins the next."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from random import Random
+from typing import Any
+
+from onthedot import App, TaskContext
+from onthedot.engine.worker import Worker
+from onthedot.errors import StoreError
+from onthedot.observability.logs import LogObserver
+from onthedot.stores.contract import Store
+from tests.sim.app import RunEvents, Tasks, new_app
+from tests.sim.clock import SimClock
+from tests.sim.ids import stream, uuids
+from tests.sim.invariants import RunLog, RunStart
+from tests.sim.loop import SimLoop
+
+_RETRY = 0.5  # seconds between two tries to start
+_MAX_STOP = 20.0  # seconds: stop_timeout, grace, the last turn and closing the session
+
+
+class SimObserver(LogObserver):
+    """Notes errors of the loops; writes nothing."""
+
+    def __init__(self, clock: SimClock, on_error: Callable[[str, BaseException], None]) -> None:
+        super().__init__(None, clock=clock)
+        self._on_error = on_error
+
+    def store_failed(self, operation: str, error: BaseException) -> None:
+        self._on_error(operation, error)
+
+
+@dataclass(eq=False)
+class World:
+    """What all nodes share.
+
+    store: the store as one life of a node reaches it
+    """
+
+    seed: int
+    loop: SimLoop
+    lease: float
+    store: Callable[[str], Store]
+    store_clock: SimClock
+    run_log: RunLog
+    on_error: Callable[[str, str, BaseException], None]
+    note: Callable[[str, str], None]  # a line of the trace
+    worker_factory: Callable[..., Worker] = Worker
+    poll_interval: float = 5.0
+    acknowledged: dict[str, str] = field(default_factory=dict)  # uuid → source
+    refused: dict[str, float] = field(default_factory=dict)  # uuid → when the add has raised
+    cancelled: set[str] = field(default_factory=set)
+    adding: bool = True
+
+
+class Node:
+    def __init__(self, world: World, index: int) -> None:
+        self._world = world
+        self._index = index
+        self._life = 0
+        self._chance = stream(world.seed, f"node {index}")
+        self.app: App | None = None
+        self.clock: SimClock = SimClock(world.loop)
+        self.is_up: bool = False
+        self.is_stopping: bool = False
+
+    @property
+    def name(self) -> str:
+        """Of this life."""
+        return f"n{self._index}.{self._life}"
+
+    @property
+    def is_running(self) -> bool:
+        """Its worker runs."""
+        return self.is_up and self.app is not None and self.app.runtime.host.status == "running"
+
+    def start(self) -> None:
+        self.app = None
+        self._life += 1
+        self.is_up = True
+        self.is_stopping = False
+        skew = self._chance.uniform(-60_000, 60_000) if self._index else 0.0
+        self.clock = SimClock(self._world.loop, skew)
+        self._world.loop.spawn(self.name, self._live(self.name))
+
+    def crash(self) -> None:
+        self.is_up = False
+        self._world.loop.kill(self.name)
+        self._world.run_log.forget(self.name)
+
+    # -- inside the node
+
+    def _new_app(self, name: str) -> tuple[App, Tasks]:
+        world = self._world
+        app, tasks = new_app(world.lease, RunEvents(self._began, self._ended))
+        runtime = app.runtime
+        observer = SimObserver(self.clock, lambda where, error: world.on_error(name, where, error))
+        runtime.use(
+            replace(
+                runtime.config,
+                clock=self.clock,
+                logs=observer,
+                random=stream(world.seed, f"random {name}"),
+                new_uuid=uuids(world.seed, name),
+                worker_factory=world.worker_factory,
+                poll_interval=world.poll_interval,
+            )
+        )
+        runtime.use_store(world.store(name))
+        return app, tasks
+
+    async def _live(self, name: str) -> None:
+        self.app, self.tasks = self._new_app(name)
+        async with self.app:
+            await self._start_worker()
+            while True:
+                await asyncio.sleep(self._chance.expovariate(4))
+                if self._world.adding:
+                    await self._act(self._chance)
+
+    async def _start_worker(self) -> None:
+        while True:
+            try:
+                await self.app.runtime.host.start("loop")
+            except StoreError:
+                await asyncio.sleep(_RETRY)
+            else:
+                return
+
+    async def restart_worker(self, pause: float) -> None:
+        """Stops in order, and starts again."""
+        self.is_stopping = True
+        began = self._world.loop.time()
+        await self.app.runtime.host.stop()
+        took = self._world.loop.time() - began
+        if took > _MAX_STOP + pause:
+            self._world.run_log.report("stop", f"{self.name} took {took:.1f} s to stop")
+        await asyncio.sleep(pause)
+        await self._start_worker()
+        self.is_stopping = False
+
+    async def stop(self) -> None:
+        await self.app.runtime.host.stop()
+
+    async def _act(self, chance: Random) -> None:
+        if chance.random() < 0.1 and self._world.acknowledged:
+            await self._cancel(chance)
+        else:
+            await self._add(chance)
+
+    async def _cancel(self, chance: Random) -> None:
+        uuid = chance.choice(list(self._world.acknowledged)[-20:])
+        self._world.cancelled.add(uuid)
+        try:
+            await self.app.cancel(uuid)
+        except StoreError:
+            pass  # it may be cancelled or not
+
+    async def _add(self, chance: Random) -> None:
+        source = chance.choice(_ADDED)
+        argument: Any = chance.randrange(1000)
+        if source in ("laned", "single"):
+            argument = chance.choice("ab")
+        after = chance.choice((None, None, None, 0, 0.5, 2.0))
+        await self.add(source, argument, after)
+
+    async def add(self, source: str, argument: Any, after: float | None = None) -> str | None:
+        """Adds a task; its uuid is returned if the store has acknowledged it."""
+        world = self._world
+        uuid = ""
+        enqueuer: Any = self.tasks[source]
+        if after is not None:
+            uuid = self.app.runtime.config.new_uuid()
+            world.run_log.promised[uuid] = world.store_clock.now() + after * 1000
+            enqueuer = enqueuer.options(uuid=uuid, after=after)
+        try:
+            handle = await enqueuer.enqueue(argument)
+        except StoreError:
+            if uuid:
+                world.refused[uuid] = world.loop.time()
+            return None
+        world.acknowledged[handle.uuid] = source
+        return str(handle.uuid)
+
+    def _began(self, task: TaskContext) -> None:
+        run = RunStart(task.uuid, task.source, self.name, task.fence, self._world.loop.time())
+        self._world.note(self.name, f"began {task.source}:{task.uuid} fence {task.fence}")
+        self._world.run_log.began(run)
+
+    def _ended(self, task: TaskContext, raised: bool) -> None:
+        self._world.note(self.name, f"ended {task.source}:{task.uuid} fence {task.fence}")
+        self._world.run_log.ended(task.uuid, task.fence, raised=raised)
+
+
+_ADDED = (
+    "short",
+    "short",
+    "long",
+    "laned",
+    "laned",
+    "limited",
+    "rated",
+    "rated",
+    "single",
+    "single",
+    "parent",
+    "parent",
+    "flaky",
+    "failing",
+)

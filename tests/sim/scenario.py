@@ -1,0 +1,275 @@
+"""One seed: nodes work while faults happen, the faults stop, and everything that was acknowledged must have ended."""
+
+from __future__ import annotations
+
+import asyncio
+import gc
+import sys
+from collections import Counter
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from functools import partial
+from typing import Any
+
+from onthedot.errors import StoreError
+from onthedot.stores.contract import Store
+from onthedot.stores.memory.store import MemoryStore
+from tests.sim.app import CAPS, INTERVAL, LANE_CAP
+from tests.sim.clock import SimClock
+from tests.sim.fault_store import FaultStore, Network
+from tests.sim.faults import KINDS, Faults, NodeFault
+from tests.sim.ids import stream
+from tests.sim.invariants import ENDED, RunLog, RunStart, StoreCheck, Violation
+from tests.sim.loop import SimLoop
+from tests.sim.node import Node, World
+from tests.sim.planted_bugs import NO_BUG, PlantedBug
+
+_EXPIRING = frozenset({"single"})
+
+
+@dataclass(frozen=True)
+class Options:
+    """What a replay needs. Shrinking takes parts of it away."""
+
+    seed: int
+    kinds: tuple[str, ...] = KINDS
+    nodes: int = 0  # 0: the seed decides
+    seconds: float = 25.0
+
+
+@dataclass
+class Result:
+    digest: int
+    steps: int
+    tasks: int
+    runs: int
+    violation: Violation | None = None
+    trace: list[str] = field(default_factory=list)
+
+
+class Scenario:
+    def __init__(self, options: Options, bug: PlantedBug = NO_BUG, *, trace: bool = False) -> None:
+        self._options = options
+        self._bug = bug
+        chance = stream(options.seed, "scenario")
+        self.lease: float = chance.choice((2.0, 4.0, 8.0))
+        self._cancel_safe = chance.random() < 0.5
+        nodes = options.nodes or chance.choice((2, 3, 3, 4))
+        self.loop = SimLoop(stream(options.seed, "steps"))
+        self.faults = Faults(options.seed, self.loop, options.kinds)
+        self._violations: list[Violation] = []
+        self._trace: list[str] | None = [] if trace else None
+        self._disturbed_until: dict[str, float] = {}
+        self._is_quiet = False
+        self.store_clock = SimClock(self.loop)
+        server: Store = bug.server(self.store_clock, self.lease) or MemoryStore(self.store_clock)
+        self._network = Network(self.loop, self.faults, server)
+        self.check = StoreCheck(server, self.store_clock, self.report)
+        self._network.before = self.check.before
+        self._network.after = self.check.after
+        self.run_log = RunLog(self.loop.time, self.store_clock, self.loop.is_live, self._is_justified, self.report)
+        self.world = World(
+            options.seed,
+            self.loop,
+            self.lease,
+            self._store_of,
+            self.store_clock,
+            self.run_log,
+            self._on_error,
+            self._note,
+            bug.worker_factory,
+            bug.poll_interval or 5.0,
+        )
+        self.nodes = [Node(self.world, index) for index in range(nodes)]
+        if trace:
+            self._network.trace = self._note
+
+    def run(self) -> Result:
+        self.loop.on_step = self._after_step
+        self.loop.on_error = self._on_unhandled
+        violation: Violation | None = None
+        try:
+            self.loop.run(self._main())
+        except Violation as error:
+            violation = error.with_traceback(None)  # it would keep the whole scenario
+        except RuntimeError as error:
+            violation = Violation("progress", str(error))
+        runs = sum(map(len, self.run_log.starts.values()))
+        trace = self._trace or []
+        return Result(self.loop.digest, self.loop.steps, len(self.check.states), runs, violation, trace)
+
+    # -- what the parts report
+
+    def report(self, invariant: str, text: str) -> None:
+        self._violations.append(Violation(invariant, text))
+
+    def _after_step(self, node: str) -> None:
+        self.run_log.check_overlaps()
+        if self._violations:
+            raise self._violations[0]
+
+    def _on_error(self, node: str, where: str, error: BaseException) -> None:
+        self._note(node, f"{where} failed: {error!r}")
+        if not isinstance(error, StoreError | TimeoutError):
+            self.report("engine", f"{where} of {node} failed: {error!r}")
+        elif self._is_quiet:
+            self.report("quiet", f"{where} of {node} failed without a fault: {error!r}")
+
+    def _on_unhandled(self, context: dict[str, Any]) -> None:
+        self.report("engine", f"{context.get('message')}: {context.get('exception')!r}")
+
+    def _note(self, node: str, text: str) -> None:
+        if self._trace is not None:
+            self._trace.append(f"{self.loop.time() - 1000:9.4f} {node:8} {text}")
+
+    def _store_of(self, node: str) -> Store:
+        store: Any = FaultStore(self._network, node, int(self.lease * 1000), cancel_safe=self._cancel_safe)
+        return self._bug.client(store, self)
+
+    def _is_justified(self, run: RunStart) -> bool:
+        """A fault of its node, or of its heartbeats, explains why a run did not end its task."""
+        if self._disturbed_until.get(run.node, 0) >= run.at:
+            return True
+        return self.faults.heartbeat_faults.get(run.node, 0) >= run.at - self.lease
+
+    # -- the course of the scenario
+
+    async def _main(self) -> None:
+        options = self._options
+        for node in self.nodes:
+            node.start()
+            await asyncio.sleep(0.2)
+        began = self.loop.time()
+        for fault in self.faults.of_nodes(len(self.nodes), options.seconds):
+            await asyncio.sleep(max(0.0, began + fault.at - self.loop.time()))
+            self._apply(fault)
+        await asyncio.sleep(max(0.0, began + options.seconds - self.loop.time()))
+        await self._end_faults()
+        await self._await_ends(self.world.acknowledged, 4 * self.lease + 40)
+        self._check_ends()
+        await self._quiet_phase()
+
+    def _apply(self, fault: NodeFault) -> None:
+        node = self.nodes[fault.node]
+        if not node.is_up:
+            return
+        self._note(node.name, f"fault: {fault}")
+        span = fault.size * 3 * self.lease
+        now = self.loop.time()
+        match fault.kind:
+            case "crash":
+                node.crash()
+                self.loop.call_later(fault.size * 5, self._revive, node)
+            case "pause":
+                self.loop.pause(node.name)
+                self.loop.call_later(span, self.loop.resume, node.name)
+            case "cut":
+                self.faults.cut(node.name, span)
+            case "mute":
+                self.faults.mute(node.name, span)
+            case "stop":
+                self._restart(node, fault.size * 2)
+            case _:
+                node.clock.jump += (fault.size - 0.5) * 120_000
+                return
+        span = max(span, 15.0) if fault.kind == "stop" else span
+        self._disturbed_until[node.name] = max(self._disturbed_until.get(node.name, 0), now + span + 0.01)
+
+    def _revive(self, node: Node) -> None:
+        if not node.is_up:
+            node.start()
+
+    def _restart(self, node: Node, pause: float) -> None:
+        if not node.is_stopping and node.is_running:
+            self.loop.spawn(node.name, node.restart_worker(pause))
+
+    async def _end_faults(self) -> None:
+        self._note("world", "the faults end")
+        self.faults.end()
+        self.world.adding = False
+        for node in self.nodes:
+            self.loop.resume(node.name)
+            self._revive(node)
+
+    async def _await_ends(self, uuids: dict[str, str], seconds: float) -> None:
+        until = self.loop.time() + seconds
+        while pending := [uuid for uuid in uuids if self.check.states.get(uuid) not in ENDED]:
+            if self.loop.time() > until:
+                shown = [(uuid, uuids[uuid], self.check.states.get(uuid)) for uuid in pending[:5]]
+                self.report("I1", f"{len(pending)} acknowledged tasks have not ended after {seconds:g} s: {shown}")
+            await asyncio.sleep(0.5)
+
+    def _check_ends(self) -> None:
+        for uuid, state in self.check.states.items():
+            source = self.check.sources[uuid]
+            if state == "failed" and source != "failing":
+                self.report("I1", f"{source} {uuid} has failed, and was not made to")
+            if state == "cancelled" and uuid not in self.world.cancelled and source not in _EXPIRING:
+                self.report("I1", f"{source} {uuid} was cancelled by nobody")
+        self._check_children()
+        self._check_windows()
+
+    def _check_children(self) -> None:
+        states = self.check.states
+        sources = Counter(source for uuid, source in self.check.sources.items() if states[uuid] == "succeeded")
+        children = sum(source == "child" for source in self.check.sources.values())
+        if sources["parent"] != children:
+            self.report("I4", f"{sources['parent']} parents have succeeded, and there are {children} children")
+
+    def _check_windows(self) -> None:
+        schedule = self.check.schedule("tick")
+        assert schedule.next_at is not None
+        expected = round((schedule.next_at - self.check.first_window["tick"]) / (INTERVAL * 1000))
+        fired = len(self.check.windows["tick"])
+        if not expected == fired == schedule.runs:
+            self.report("I5", f"tick: {expected} windows, {fired} fired, {schedule.runs} runs")
+
+    async def _quiet_phase(self) -> None:
+        """Only slow replies and dropped hints: long tasks run once, short ones start soon, capacity is complete."""
+        self._note("world", "the quiet phase begins")
+        self._is_quiet = True
+        began = self.loop.time()
+        added: dict[str, str] = {}
+        for source, argument in [("long", 0), ("long", 1), *[("short", number) for number in range(5)]]:
+            self._add(source, argument, added)
+        for _ in range(LANE_CAP):
+            self._add("laned", "a", added)
+        for _ in range(CAPS["limited"]):
+            self._add("limited", 0, added)
+        await asyncio.sleep(1.0)
+        await self._await_ends(added, 4 * self.lease + 40)
+        for uuid, source in added.items():
+            starts = self.run_log.starts[uuid]
+            if len(starts) != 1:
+                self.report("quiet", f"{source} {uuid} ran {len(starts)} times without a fault")
+            if starts and starts[0].at - began > self.world.poll_interval + self.lease + 1:
+                self.report("quiet", f"{source} {uuid} started after {starts[0].at - began:.1f} s")
+
+    def _add(self, source: str, argument: Any, added: dict[str, str]) -> None:
+        node = self.nodes[len(added) % len(self.nodes)]
+
+        async def add() -> None:
+            uuid = await node.add(source, argument)
+            if uuid is None:
+                self.report("quiet", f"an add of {source} failed without a fault")
+            else:
+                added[uuid] = source
+
+        self.loop.spawn(node.name, add())
+
+
+def run_seed(options: Options, bug: PlantedBug = NO_BUG, *, trace: bool = False) -> Result:
+    """Runs one seed. What its nodes held is collected at the end, when `finally` clauses cannot do anything."""
+    hook = sys.unraisablehook
+    gc.disable()
+    try:
+        scenario = Scenario(options, bug, trace=trace)
+        result = scenario.run()
+        sys.unraisablehook = lambda _: None
+        scenario.loop.on_error = None
+        del scenario
+        gc.collect()
+        return result
+    finally:
+        sys.unraisablehook = hook
+        gc.enable()
