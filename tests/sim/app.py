@@ -31,7 +31,7 @@ class RunEvents:
 Tasks = dict[str, TaskFunction[..., Any, Any]]
 
 
-def new_app(lease: float, events: RunEvents) -> tuple[App, Tasks]:
+def new_app(lease: float, events: RunEvents) -> tuple[App, Tasks]:  # noqa: C901 -- one function per task
     app = App(
         "sim",
         store="memory://",

@@ -6,11 +6,12 @@ import asyncio
 import re
 from collections.abc import Callable
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 from onthedot.client.portal import run_without_loop
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import Hint, Store, StoreTraits
+from tests.sim.clock import SimClock
 from tests.sim.faults import Faults
 from tests.sim.loop import SimLoop
 
@@ -26,11 +27,21 @@ VERBS = frozenset(
 )
 
 
-class Network:
-    """Delivers calls to the server. `watch` is called around each call that the server executes."""
+Args = tuple[Any, ...]
 
-    def __init__(self, loop: SimLoop, faults: Faults, server: Store) -> None:
+
+class Reply(NamedTuple):
+    result: Any
+    now: float  # the store's time when it was executed, in ms
+
+
+class Network:
+    """Delivers calls to the server. `before` and `after` are called around each call that the server executes."""
+
+    def __init__(self, loop: SimLoop, clock: SimClock, faults: Faults, server: Store) -> None:
+        """clock: the server's."""
         self.loop = loop
+        self.clock = clock
         self.faults = faults
         self.server = server
         self.before: Callable[[str, tuple[Any, ...]], None] | None = None
@@ -55,9 +66,9 @@ class Network:
         self,
         node: str,
         verb: str,
-        args: tuple[Any, ...],
+        args: Args,
         kwargs: dict[str, Any],
-        reply: asyncio.Future[Any],
+        reply: asyncio.Future[Reply],
         kind: str,
         delay: float,
     ) -> None:
@@ -66,14 +77,14 @@ class Network:
             self.before(verb, args)
         try:
             result = run_without_loop(getattr(self.server, verb)(*args, **kwargs))
-        except Exception as error:  # noqa: BLE001 - it is the reply
+        except Exception as error:
             answer = partial(_fail, reply, error)
         else:
             if self.trace is not None:
                 self.trace(NETWORK, f"{verb} of {node} executed:{shown(result)}")
             if self.after is not None:
                 self.after(verb, args, result)
-            answer = partial(_succeed, reply, result)
+            answer = partial(_succeed, reply, Reply(result, self.clock.now()))
         if kind == "reset":
             answer = partial(_fail, reply, StoreUnavailable(f"{verb}: connection reset before the reply"))
         if kind in ("sent", "reset"):
@@ -113,11 +124,16 @@ class FaultStore:
         self.traits: StoreTraits = StoreTraits(shared=True, cancel_safe=cancel_safe, lease_ms=lease_ms)
         self._network = network
         self._node = node
+        self._time = (network.clock.now(), network.loop.time())  # the store's at the last reply, and ours
 
     def __getattr__(self, name: str) -> Any:
         if name in VERBS:
             return partial(self._call, name)
         raise AttributeError(name)
+
+    def earliest_now(self) -> float:
+        now, received_at = self._time
+        return now + (self._network.loop.time() - received_at) * 1000
 
     async def open(self) -> None:
         pass
@@ -132,9 +148,11 @@ class FaultStore:
         error = StoreUnavailable(f"{verb}: no reply within {PATIENCE:g} s")
         timer = loop.call_later(PATIENCE, _fail, reply, error)
         try:
-            return await reply
+            result, now = await reply
         finally:
             timer.cancel()
+        self._time = (now, loop.time())
+        return result
 
     def hints(self, session: str) -> FaultHints:
         return FaultHints(self._network, self._node, session)
@@ -177,7 +195,7 @@ class FaultHints:
         self.closed = True
 
 
-def _succeed(reply: asyncio.Future[Any], result: Any) -> None:
+def _succeed(reply: asyncio.Future[Reply], result: Reply) -> None:
     if not reply.done():
         reply.set_result(result)
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass, field, replace
 from random import Random
 from typing import Any
@@ -155,10 +156,8 @@ class Node:
     async def _cancel(self, chance: Random) -> None:
         uuid = chance.choice(list(self._world.acknowledged)[-20:])
         self._world.cancelled.add(uuid)
-        try:
+        with suppress(StoreError):  # then it may be cancelled or not
             await self.app.cancel(uuid)
-        except StoreError:
-            pass  # it may be cancelled or not
 
     async def _add(self, chance: Random) -> None:
         source = chance.choice(_ADDED)
@@ -197,18 +196,6 @@ class Node:
 
 
 _ADDED = (
-    "short",
-    "short",
-    "long",
-    "laned",
-    "laned",
-    "limited",
-    "rated",
-    "rated",
-    "single",
-    "single",
-    "parent",
-    "parent",
-    "flaky",
-    "failing",
-)
+    "short", "short", "long", "laned", "laned", "limited", "rated", "rated", "single", "single", "parent", "parent",
+    "flaky", "failing",
+)  # fmt: skip

@@ -24,7 +24,7 @@ class PlantedBug:
 
     name: str
     server: Callable[[SimClock, float], Store | None] = lambda clock, lease: None
-    client: Callable[[Any, "Scenario"], Any] = lambda store, scenario: store
+    client: Callable[[Any, Scenario], Any] = lambda store, scenario: store
     worker_factory: Callable[..., Worker] = Worker
     poll_interval: float | None = None
 

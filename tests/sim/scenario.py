@@ -6,9 +6,7 @@ import asyncio
 import gc
 import sys
 from collections import Counter
-from collections.abc import Callable
 from dataclasses import dataclass, field
-from functools import partial
 from typing import Any
 
 from onthedot.errors import StoreError
@@ -63,7 +61,7 @@ class Scenario:
         self._is_quiet = False
         self.store_clock = SimClock(self.loop)
         server: Store = bug.server(self.store_clock, self.lease) or MemoryStore(self.store_clock)
-        self._network = Network(self.loop, self.faults, server)
+        self._network = Network(self.loop, self.store_clock, self.faults, server)
         self.check = StoreCheck(server, self.store_clock, self.report)
         self._network.before = self.check.before
         self._network.after = self.check.after
