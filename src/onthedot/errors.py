@@ -34,7 +34,7 @@ A wait that exceeds its timeout raises the builtin ``TimeoutError``.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
 
@@ -231,6 +231,18 @@ class Cancel(TaskControl):
         self.reason = reason
 
 
+def shortened_list(names: Sequence[str]) -> str:
+    """The first eight names.
+
+    >>> shortened_list("abcdefghijk")
+    'a, b, c, d, e, f, g, h, …'
+    """
+    shown = ", ".join(names[:8])
+    if len(names) > 8:
+        shown += ", …"
+    return shown
+
+
 def suggestion(name: str, known: Iterable[str]) -> str:
     """The end of a message about an unknown name: the nearest known one, or a list.
 
@@ -240,5 +252,5 @@ def suggestion(name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     if close := get_close_matches(name, names, n=1):
         return f"; did you mean {close[0]!r}?"
-    listed = ", ".join(names[:8]) + (", …" if len(names) > 8 else "")
+    listed = shortened_list(names)
     return f"; there are: {listed or 'none'}"

@@ -98,11 +98,16 @@ class MQConfig:
         >>> MQConfig(redis_host="cache", redis_password="s3/cret", redis_ssl=True).store
         'rediss://:s3%2Fcret@cache:6379/0?max_connections=10'
         """
-        login = "" if self.redis_password is None else f":{quote(self.redis_password, safe='')}@"
-        address = f"{login}{self.redis_host}:{self.redis_port}/{self.redis_db}"
-        url = self.url or f"{'rediss' if self.redis_ssl else 'redis'}://{address}"
+        url = self.url
+        if url is None:
+            scheme = "rediss" if self.redis_ssl else "redis"
+            login = ""
+            if self.redis_password is not None:
+                login = f":{quote(self.redis_password, safe='')}@"
+            url = f"{scheme}://{login}{self.redis_host}:{self.redis_port}/{self.redis_db}"
         if url.startswith("redis") and "max_connections=" not in url:
-            url += f"{'&' if '?' in url else '?'}max_connections={self.redis_max_connections}"
+            separator = "&" if "?" in url else "?"
+            url += f"{separator}max_connections={self.redis_max_connections}"
         return url
 
 
@@ -111,8 +116,10 @@ def _problems(given: Mapping[str, Any]) -> Iterator[str]:
     right: dict[str, Any] = {}
     for name, value in given.items():
         if name not in known:
-            near = get_close_matches(name, known, n=1, cutoff=0.5)
-            yield f"{name}: there is no such field" + (f"; did you mean {near[0]}?" if near else "")
+            problem = f"{name}: there is no such field"
+            for near in get_close_matches(name, known, n=1, cutoff=0.5):
+                problem += f"; did you mean {near}?"
+            yield problem
             continue
         try:
             convert(value, known[name])  # a check only: the value is kept as given

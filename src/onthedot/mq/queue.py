@@ -43,7 +43,9 @@ class MessageQueue:
     """
 
     def __init__(self, config: MQConfig | str | None = None, *, logger: logging.Logger | None = None) -> None:
-        self.config: MQConfig = MQConfig(url=config) if isinstance(config, str) else config or MQConfig()
+        if isinstance(config, str):
+            config = MQConfig(url=config)
+        self.config: MQConfig = config or MQConfig()
         self.app: App[None] = App(
             self.config.queue_prefix,
             store=self.config.store,
@@ -80,11 +82,13 @@ class MessageQueue:
             ttl: Seconds from now after which it expires; by default `message_ttl` of the config.
             message_id: Its id; the same id again changes nothing, as long as the first message is kept.
         """
-        option = "message_ttl" if ttl is None else "ttl"
-        lifetime = self.config.message_ttl if ttl is None else ttl
-        expires_ms = to_duration_ms(lifetime, option) - to_duration_ms(delay, "delay")
+        option = "ttl"
+        if ttl is None:
+            option = "message_ttl"
+            ttl = self.config.message_ttl
+        expires_ms = to_duration_ms(ttl, option) - to_duration_ms(delay, "delay")
         if expires_ms <= 0:
-            raise ArgumentError(f"message for {topic!r}: it would expire first, {option}={lifetime} <= delay={delay}")
+            raise ArgumentError(f"message for {topic!r}: it would expire first, {option}={ttl} <= delay={delay}")
         options: AddOptions = {"after": delay, "priority": priority, "expires": expires_ms / 1000}
         if message_id is not None:
             options["uuid"] = check_uuid(message_id)
@@ -188,11 +192,15 @@ class MessageQueue:
     async def dead_letters(self, topic: str | None = None, *, limit: int = 1000) -> list[TaskInfo]:
         """Returns failed messages, newest first: ``.uuid``, ``.args["payload"]``, ``.error``, ``.attempt``."""
         where: TaskFilter = {"state": "failed", "limit": limit}
-        return list(await self.app.find(**where if topic is None else {**where, "source": topic}))
+        if topic is not None:
+            where["source"] = topic
+        return list(await self.app.find(**where))
 
     async def retry(self, ids: str | Sequence[str]) -> list[str]:
         """Handles dead letters again, with all retries. Returns the ids of those that are alive now."""
-        return await self.app.retry(*([ids] if isinstance(ids, str) else ids))
+        if isinstance(ids, str):
+            ids = [ids]
+        return await self.app.retry(*ids)
 
 
 RedisMessageQueue = MessageQueue

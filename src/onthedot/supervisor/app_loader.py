@@ -10,6 +10,7 @@ from pathlib import Path
 from types import ModuleType
 from typing import TYPE_CHECKING, Any
 
+from onthedot.errors import shortened_list
 from onthedot.supervisor.exit_codes import CommandError
 
 if TYPE_CHECKING:
@@ -17,7 +18,6 @@ if TYPE_CHECKING:
 
 _OWN_FRAMES = (str(Path(__file__).parents[1]), "<frozen importlib")
 _IMPORTLIB = os.sep + "importlib" + os.sep
-_MAX_NAMES = 8
 
 
 def load_app(spec: str) -> App[Any]:
@@ -50,11 +50,11 @@ def module_location(place: str) -> tuple[Path, str]:
     if file.is_dir() or not file.exists():
         raise CommandError(f"there is no file {file}; {_list_modules(file.parent)}")
     folder = file.parent
-    parts = [] if file.name == "__init__.py" else [file.stem]
+    parts = [file.stem]
     while (folder / "__init__.py").exists():
         parts.insert(0, folder.name)
         folder = folder.parent
-    return folder, ".".join(parts)
+    return folder, ".".join(parts).removesuffix(".__init__")
 
 
 def _import(name: str, place: str, folder: Path) -> ModuleType:
@@ -80,7 +80,7 @@ def _import_failure(place: str, error: BaseException) -> str:
     ]
     shown = "".join(traceback.format_list(frames)).rstrip()
     last = traceback.format_exception_only(error)[-1].strip()
-    return f"{place} cannot be imported: {last}" + (f"\n{shown}" if frames else "")
+    return f"{place} cannot be imported: {last}\n{shown}".rstrip()
 
 
 def _only_app(apps: dict[str, App[Any]], place: str) -> App[Any]:
@@ -105,6 +105,6 @@ def _list_modules(folder: Path) -> str:
         return f"and no folder {folder}"
     files = [path.name for path in folder.glob("*.py") if path.name != "__init__.py"]
     packages = [f"{path.parent.name}/" for path in folder.glob("*/__init__.py")]
-    found = sorted(files + packages)
-    shown = ", ".join(found[:_MAX_NAMES]) + (", …" if len(found) > _MAX_NAMES else "")
-    return f"here is {shown}" if found else "there is no Python file here"
+    if not files and not packages:
+        return "there is no Python file here"
+    return f"here is {shortened_list(sorted(files + packages))}"

@@ -53,7 +53,7 @@ class Supervisor:
             stopping.cancel()
             await wait_for_reaps()
             if self._failed is None and not self._config.burst:
-                self._say("worker stopped" + (" · killed what did not stop in time" if self._killed else ""))
+                self._say("worker stopped · killed what did not stop in time" if self._killed else "worker stopped")
         return self._failed or int(self._killed)
 
     def problems(self) -> dict[str, str]:
@@ -89,19 +89,21 @@ class Supervisor:
                 if child.error or failed_starts == _MAX_FAILED_STARTS:
                     self._give_up(child, code)
                     return
-            lived_long = time.monotonic() - child.started_at > _MIN_LIFETIME
-            pause = _FIRST_PAUSE if lived_long else min(pause * 2, _MAX_PAUSE)
-            self._say(
-                f"worker {slot + 1} (pid {child.pid}) {'stalled' if child.stalled else 'died'}, "
-                f"{describe_exit_code(code)}; starting another in {pause:.1f} s"
-                + (f": {child.error}" if child.error else "")
-            )
+            pause = min(pause * 2, _MAX_PAUSE)
+            if time.monotonic() - child.started_at > _MIN_LIFETIME:
+                pause = _FIRST_PAUSE
+            how = "stalled" if child.stalled else "died"
+            text = f"worker {slot + 1} (pid {child.pid}) {how}, {describe_exit_code(code)}"
+            text += f"; starting another in {pause:.1f} s"
+            if child.error:
+                text += f": {child.error}"
+            self._say(text)
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), pause)
 
     def _give_up(self, child: WorkerProcess, code: int) -> None:
         """It could not start, and reported why or tried often enough: another start would change nothing."""
-        self._failed = code if code > 0 else 1
+        self._failed = max(code, 1)
         message = child.error or f"the worker ended before it was ready, {describe_exit_code(code)}"
         print(f"onthedot: {message}", file=sys.stderr, flush=True)
         self._stop.set()
@@ -110,8 +112,10 @@ class Supervisor:
         self._ready.add(slot)
         if len(self._ready) == len(self._slots) and not self._all_ready:
             self._all_ready = True
-            processes = f" · {len(self._slots)} processes" if len(self._slots) > 1 else ""
-            self._say(f"worker ready{processes} · {child.banner}")
+            parts = ["worker ready", child.banner]
+            if len(self._slots) > 1:
+                parts.insert(1, f"{len(self._slots)} processes")
+            self._say(" · ".join(parts))
 
     # -- signals
 

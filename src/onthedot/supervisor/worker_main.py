@@ -84,20 +84,20 @@ class WorkerMain:
 
     async def run(self) -> int:
         loop = asyncio.get_running_loop()
-        service = self._runtime.host
+        host = self._runtime.host
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
         self._parent.watch(lambda: loop.call_soon_threadsafe(self._cancel_running))
-        await service.start("main")
+        await host.start("main")
         self._parent.send(WorkerReport(ready=await banner_line(self._app)))
         background = [asyncio.create_task(self._report())]
         if self._config.burst:
             background.append(asyncio.create_task(self._stop_when_idle()))
-        while service.status == "running" and not self._stop.is_set():
+        while host.status == "running" and not self._stop.is_set():
             with contextlib.suppress(TimeoutError):
                 await asyncio.wait_for(self._stop.wait(), 1)
-        fatal = service.status == "stopped"
-        await service.stop(self._config.stop_timeout)
+        fatal = host.status == "stopped"
+        await host.stop(self._config.stop_timeout)
         for task in background:
             task.cancel()
         self._parent.send(WorkerReport(finished=not fatal))

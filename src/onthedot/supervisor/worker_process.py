@@ -96,7 +96,9 @@ class WorkerProcess:
             return
         if current is not None:
             current.end(died=session is not None)  # a new session without the end of the old one: that was lost
-        self._heartbeat = None if session is None else ChildHeartbeat(session, self._send)
+        self._heartbeat = None
+        if session is not None:
+            self._heartbeat = ChildHeartbeat(session, self._send)
 
     def _send(self, message: SupervisorMessage) -> None:
         if self.alive:
@@ -118,7 +120,9 @@ class WorkerProcess:
         checks = 0
         while checks < 2:  # if this process was stopped itself, unread reports are read before the second check
             await asyncio.sleep(min(3600, max(1, self.reported_at + limit - time.monotonic())))
-            checks = checks + 1 if time.monotonic() - self.reported_at > limit else 0
+            checks += 1
+            if time.monotonic() - self.reported_at <= limit:
+                checks = 0
         self.stalled = True
         self.send_signal(signal.SIGABRT)
         await asyncio.sleep(_DUMP_TIME)
