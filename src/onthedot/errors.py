@@ -17,9 +17,9 @@
     │   ├── ResultExpired
     │   └── ResultNotStored
     ├── StoreError                       the store did not do it
-    │   ├── StoreUnavailable             not reached: the task was not stored and will not appear later
-    │   ├── StoreBusy                    reached, but locked by others for too long: likewise not stored
-    │   ├── StoreFull
+    │   ├── StoreUnavailable             not reached, or no answer: `stored` is False (not stored) or None (unknown)
+    │   ├── StoreBusy                    reached, but locked by others for too long: not stored
+    │   ├── StoreFull                    not stored
     │   └── StoreRefused                 a person must change something: schema, login, script, policy
     └── SchedulerStateError              start or stop at the wrong moment
 
@@ -37,6 +37,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from datetime import timedelta
 from difflib import get_close_matches
+from typing import Literal
 
 
 class OnTheDotError(Exception):
@@ -140,23 +141,71 @@ class ResultNotStored(TaskError):
 
 
 class StoreError(OnTheDotError):
-    """The store did not carry out a call."""
+    """The store did not carry out a call.
+
+    uuids: tasks whose add was not acknowledged; empty for any other call
+    stored: of these tasks. False: they were not stored, and will not appear later. None: unknown
+    """
+
+    uuids: tuple[str, ...] = ()
+    stored: Literal[False] | None = None
+
+    @property
+    def uuid(self) -> str | None:
+        """The task of an add of one task."""
+        return self.uuids[0] if len(self.uuids) == 1 else None
 
 
 class StoreUnavailable(StoreError):
-    """The store could not be reached."""
+    """The store could not be reached, or did not answer in time.
+
+    Args:
+        message: what happened.
+        stored: False: no task of this call was stored, or will be: it was not sent, was withdrawn or was refused. None:
+            it was sent and not answered. Adding the task again with ``options(uuid=error.uuid)`` is safe then: a task
+            that was stored remains, and runs once.
+
+    >>> error = StoreUnavailable("no answer within 5 s")
+    >>> error.uuids = ("0198",)
+    >>> str(error)
+    "no answer within 5 s; task 0198 may be stored or not: adding it again with options(uuid='0198') is safe"
+    """
+
+    def __init__(self, message: str = "", *, stored: Literal[False] | None = None) -> None:
+        super().__init__(message)
+        self.stored = stored
+
+    def __str__(self) -> str:
+        message = super().__str__()
+        if not self.uuids:
+            return message
+        count = len(self.uuids)
+        if self.stored is False and self.uuid is not None:
+            return f"{message}; task {self.uuid} was not stored and will not appear later: add it again"
+        if self.stored is False:
+            return f"{message}; none of {count:,} tasks was stored or will appear later: add them again"
+        if self.uuid is not None:
+            again = f"adding it again with options(uuid={self.uuid!r}) is safe"
+            return f"{message}; task {self.uuid} may be stored or not: {again}"
+        return f"{message}; {count:,} tasks may be stored or not: adding each again with its uuid (error.uuids) is safe"
 
 
 class StoreBusy(StoreError):
-    """The store was locked by others for too long."""
+    """The store was locked by others for too long. Nothing was stored."""
+
+    stored: Literal[False] | None = False
 
 
 class StoreFull(StoreError):
-    """The store accepts no more tasks now: it, or the task's `max_pending`, is full."""
+    """The store accepts no more tasks now: it, or the task's `max_pending`, is full. Nothing was stored."""
+
+    stored: Literal[False] | None = False
 
 
 class StoreRefused(StoreError):
-    """The store answers, but refuses until a person changes something: schema, login or policy."""
+    """The store answers, but refuses until a person changes something: schema, login or policy. Nothing was stored."""
+
+    stored: Literal[False] | None = False
 
 
 class SchedulerStateError(OnTheDotError):

@@ -166,6 +166,7 @@ async def test_add_after_its_deadline_is_refused(store: Store, clock: ManualCloc
     with pytest.raises(DeadlinePassed) as refused:
         await store.add([late], deadline)
     assert refused.value.now == pytest.approx(clock.now(), abs=1)
+    assert refused.value.stored is False
     assert await states(store, [early.uuid, late.uuid]) == ["ready", None]
     assert (await store.add([late], clock.now() + 4000))[0].fresh
 

@@ -225,7 +225,8 @@ class App(Generic[S]):
         """Adds calls of any functions in one step: ``await app.enqueue_many([send.s("a"), build.s("x")])``."""
         made = [(call, call.new_task()) for call in calls]
         remote = {call.source for call, _ in made if call.is_remote}
-        many = await self._portal.run(lambda client: client.add_many([new for _, new in made], remote))
+        news = [new for _, new in made]
+        many = await self._portal.run(lambda client: client.add_many(news, remote), adds=news)
         return [call.async_handle(new, added) for (call, new), added in zip(made, many, strict=True)]
 
     def handle(self, uuid: str) -> TaskHandle[Any]:

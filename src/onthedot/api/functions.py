@@ -86,7 +86,7 @@ class Enqueuer(Generic[P, R]):
         if "connection" in self._call_options:
             (added,) = self._add_in_transaction([new])
         else:
-            added = self._portal.run_sync(lambda client: client.add(new, remote=self._definition.is_remote))
+            added = self._portal.run_sync(lambda client: client.add(new, remote=self._definition.is_remote), adds=new)
         return TaskHandle(self._portal, added.uuid, self._definition.decode_result, self._check_added(new, added))
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
@@ -97,7 +97,7 @@ class Enqueuer(Generic[P, R]):
         elif self._definition.is_remote:
             added = await self._add_remote(new)
         else:  # the lambda holds `new` alone: a cell more per pending call doubles the garbage collections of a burst
-            added = await self._portal.run(lambda client: client.add(new))
+            added = await self._portal.run(lambda client: client.add(new), adds=new)
         return AsyncTaskHandle(self._portal, added.uuid, self._definition.decode_result, self._check_added(new, added))
 
     def delay_many(self, calls: Iterable[Mapping[str, Any]]) -> list[TaskHandle[R]]:
@@ -106,7 +106,7 @@ class Enqueuer(Generic[P, R]):
         if "connection" in self._call_options:
             many = self._add_in_transaction(news)
         else:
-            many = self._portal.run_sync(lambda client: client.add_many(news, self._remote_sources()))
+            many = self._portal.run_sync(lambda client: client.add_many(news, self._remote_sources()), adds=news)
         decode = self._definition.decode_result
         return [
             TaskHandle(self._portal, added.uuid, decode, self._check_added(new, added))
@@ -119,7 +119,7 @@ class Enqueuer(Generic[P, R]):
         if "connection" in self._call_options:
             many = await self._add_in_transaction_awaited(news)
         else:
-            many = await self._portal.run(lambda client: client.add_many(news, self._remote_sources()))
+            many = await self._portal.run(lambda client: client.add_many(news, self._remote_sources()), adds=news)
         decode = self._definition.decode_result
         return [
             AsyncTaskHandle(self._portal, added.uuid, decode, self._check_added(new, added))
@@ -136,7 +136,7 @@ class Enqueuer(Generic[P, R]):
         return Call(self._portal, self._definition, args, kwargs, self._call_options)
 
     async def _add_remote(self, new: NewTask) -> Added:
-        return await self._portal.run(lambda client: client.add(new, remote=True))
+        return await self._portal.run(lambda client: client.add(new, remote=True), adds=new)
 
     def _remote_sources(self) -> tuple[str, ...]:
         return (self._definition.name,) if self._definition.is_remote else ()

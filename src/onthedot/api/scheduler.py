@@ -108,13 +108,13 @@ class Scheduler:
     def add_task(self, task: Task) -> TaskHandle[Any]:
         """Adds a task, also before the start, after the stop and from any thread. It is stored when this returns."""
         definition, new = self._new_task(task)
-        added = self.runtime.portal.run_sync(lambda client: client.add(new, remote=definition.is_remote))
+        added = self.runtime.portal.run_sync(lambda client: client.add(new, remote=definition.is_remote), adds=new)
         return self._handle(definition, new, added)
 
     async def add(self, task: Task) -> TaskHandle[Any]:
         """Adds a task, for async code."""
         definition, new = self._new_task(task)
-        added = await self.runtime.portal.run(lambda client: client.add(new, remote=definition.is_remote))
+        added = await self.runtime.portal.run(lambda client: client.add(new, remote=definition.is_remote), adds=new)
         return self._handle(definition, new, added)
 
     def _handle(self, definition: ConsumerDefinition | RemoteDefinition, new: NewTask, added: Added) -> TaskHandle[Any]:

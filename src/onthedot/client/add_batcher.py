@@ -5,10 +5,11 @@ from __future__ import annotations
 import asyncio
 from collections import deque
 from collections.abc import Sequence
+from copy import copy
 
 from msgspec import Struct
 
-from onthedot.errors import ArgumentError, OnTheDotError, StoreError, StoreUnavailable
+from onthedot.errors import ArgumentError, StoreError, StoreUnavailable
 from onthedot.stores.contract import BATCH, Added, NewTask, Store
 
 
@@ -41,12 +42,15 @@ class AddBatcher:
         return await self._enqueue(tasks)
 
     async def _add_parts(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        parts = [tasks[start : start + BATCH] for start in range(0, len(tasks), BATCH)]
-        if self._store.traits.synchronous:
-            answers = [await self._store.add(part) for part in parts]
-        else:
-            answers = await asyncio.gather(*map(self._enqueue, parts))
-        return [added for answer in answers for added in answer]
+        """One part after the other: after an error none of the later parts is sent."""
+        answers: list[Added] = []
+        for start in range(0, len(tasks), BATCH):
+            try:
+                answers += await self.add(tasks[start : start + BATCH])
+            except StoreError as error:
+                error.uuids = tuple(task.uuid for task in tasks[start:])
+                raise
+        return answers
 
     def _enqueue(self, tasks: Sequence[NewTask]) -> asyncio.Future[Sequence[Added]]:
         answer: asyncio.Future[Sequence[Added]] = asyncio.get_running_loop().create_future()
@@ -60,8 +64,8 @@ class AddBatcher:
         self._solo_write = True
         try:
             return await self._store.add(tasks)
-        except StoreError:
-            raise
+        except StoreError as error:
+            raise for_add(error, tasks) from error
         except Exception as error:
             raise _refused(error) from error
         finally:
@@ -111,10 +115,24 @@ class AddBatcher:
                     add.answer.set_result(answers[start : start + len(add.tasks)])
                 start += len(add.tasks)
 
-    def _fail(self, batch: list[_PendingAdd], error: OnTheDotError) -> None:
+    def _fail(self, batch: list[_PendingAdd], error: StoreError | ArgumentError) -> None:
         for add in batch:
             if not add.answer.done():
-                add.answer.set_exception(type(error)(*error.args))
+                add.answer.set_exception(for_add(error, add.tasks) if isinstance(error, StoreError) else error)
+
+
+def for_add(error: StoreError, tasks: Sequence[NewTask], *, sent: bool = True) -> StoreError:
+    """The error for the caller that adds these tasks; others may get a copy of the same one.
+
+    sent: False: the store cannot have got the tasks
+    """
+    if error.uuids:
+        return error
+    own = copy(error)
+    own.uuids = tuple(task.uuid for task in tasks)
+    if not sent:
+        own.stored = False
+    return own
 
 
 def _refused(error: Exception) -> ArgumentError:

@@ -15,6 +15,7 @@ from onthedot.client.result_waiter import ResultWaiter
 from onthedot.client.status_counts import StatusCounts
 from onthedot.clock.protocol import Clock
 from onthedot.codec.untyped import decode_untyped
+from onthedot.errors import StoreError
 from onthedot.observability.logs import LogObserver
 from onthedot.operations import Operations
 from onthedot.operations.limits import CodeDefinitions
@@ -138,7 +139,11 @@ class StoreClient:
     async def _compare(self, tasks: Sequence[NewTask], answers: Sequence[Added]) -> None:
         """Logs a task whose uuid exists with other contents: the add changed nothing."""
         same = [task for task, added in zip(tasks, answers, strict=True) if not added.fresh and added.uuid == task.uuid]
-        for task, record in zip(same, await self.store.get([task.uuid for task in same]), strict=True):
+        try:
+            records = await self.store.get([task.uuid for task in same])
+        except StoreError:  # the add was acknowledged, and this only informs
+            return
+        for task, record in zip(same, records, strict=True):
             if record is not None and _identity(record.source, record.body) != _identity(task.source, task.body):
                 self._logs.differs(task, record)
 

@@ -5,17 +5,19 @@ from __future__ import annotations
 import asyncio
 import threading
 import weakref
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from concurrent.futures import Future, wait
-from typing import Any, TypeVar
+from typing import Any, TypeAlias, TypeVar
 
+from onthedot.client.add_batcher import for_add
 from onthedot.client.client import StoreClient
-from onthedot.errors import ArgumentError
+from onthedot.errors import ArgumentError, StoreError
 from onthedot.stores.capabilities import AsyncTransactions, SyncTransactions, capability, find_capability
-from onthedot.stores.contract import Store
+from onthedot.stores.contract import NewTask, Store
 
 T = TypeVar("T")
 Work = Callable[[StoreClient], Coroutine[Any, Any, T]]
+Adds: TypeAlias = NewTask | Sequence[NewTask]
 
 
 class LoopThread:
@@ -91,27 +93,32 @@ class Portal:
         else:
             await client.close()
 
-    async def run(self, work: Work[T], *, waits: bool = False) -> T:
-        """Runs work from a coroutine, on any loop. waits: it may suspend, even with a synchronous store."""
-        connected = self._by_loop.get(asyncio.get_running_loop())
-        if connected is not None:
-            return await work(connected[0])
-        if not waits and self._store().traits.synchronous:
-            return await work(self._inline_client())
-        return await asyncio.wrap_future(self._submit(work))
+    async def run(self, work: Work[T], *, waits: bool = False, adds: Adds = ()) -> T:
+        """Runs work from a coroutine, on any loop.
+
+        waits: it may suspend, even with a synchronous store
+        adds: the tasks that it adds; an error before they are sent to the store names them, too
+        """
+        try:
+            connected = self._by_loop.get(asyncio.get_running_loop())
+            if connected is not None:
+                return await work(connected[0])
+            if not waits and self._store().traits.synchronous:
+                return await work(self._inline_client())
+            return await asyncio.wrap_future(self._submit(work))
+        except StoreError as error:
+            raise _named(error, adds) from error.__cause__
 
     # -- from sync code
 
-    def run_sync(self, work: Work[T], *, waits: bool = False) -> T:
-        """Runs work from sync code and waits for it. waits: as in `run`."""
-        if not waits and self._store().traits.synchronous:
-            return run_without_loop(work(self._inline_client()))
-        future = self._submit(work)
+    def run_sync(self, work: Work[T], *, waits: bool = False, adds: Adds = ()) -> T:
+        """Runs work from sync code and waits for it. waits, adds: as in `run`."""
         try:
-            return future.result()
-        except BaseException:
-            future.cancel()
-            raise
+            if not waits and self._store().traits.synchronous:
+                return run_without_loop(work(self._inline_client()))
+            return _result(self._submit(work))
+        except StoreError as error:
+            raise _named(error, adds) from error.__cause__
 
     def in_transaction(self, work: Callable[[SyncTransactions], T]) -> T:
         """Runs work on the current thread, to which the caller's connection and its transaction belong."""
@@ -178,6 +185,20 @@ class Portal:
         self._by_loop = weakref.WeakKeyDictionary()
         self._clients = weakref.WeakKeyDictionary()
         self._inline = self._thread = self._opening = self.worker_loop = None
+
+
+def _result(future: Future[T]) -> T:
+    try:
+        return future.result()
+    except BaseException:
+        future.cancel()
+        raise
+
+
+def _named(error: StoreError, adds: Adds) -> StoreError:
+    """The error with the tasks that were to be added. Those that were sent have been named by the client."""
+    tasks = (adds,) if isinstance(adds, NewTask) else adds
+    return for_add(error, tasks, sent=False) if tasks else error
 
 
 async def _close(client: StoreClient) -> None:

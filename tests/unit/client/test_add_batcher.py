@@ -10,7 +10,7 @@ import pytest
 
 from onthedot.client.add_batcher import AddBatcher
 from onthedot.clock.manual import ManualClock
-from onthedot.errors import ArgumentError, StoreFull
+from onthedot.errors import ArgumentError, StoreBusy, StoreError, StoreFull, StoreUnavailable
 from onthedot.stores.contract import Added, NewTask, StoreTraits
 from onthedot.stores.memory import MemoryStore
 from tests.support.waits import until
@@ -27,14 +27,19 @@ class Gate(MemoryStore):
         self.open = asyncio.Event()
         self.began: list[str] = []
 
-    async def add(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
         self.began.append("".join(task.uuid for task in tasks))
         await self.open.wait()
         if any(task.body == b"full" for task in tasks):
             raise StoreFull("no room")
         if any(task.body == b"odd" for task in tasks):
             raise TypeError("odd")
-        return await super().add(tasks)
+        added = await super().add(tasks, deadline)
+        if any(task.body == b"lost" for task in tasks):
+            raise StoreUnavailable("no reply")
+        if any(task.body == b"unsent" for task in tasks):
+            raise StoreUnavailable("not connected", stored=False)
+        return added
 
 
 @pytest.fixture(params=[False, True], ids=["by a task", "direct"])
@@ -112,3 +117,67 @@ def test_loop_that_ends_during_a_write_leaves_nothing(gated: Gated) -> None:
     adding.clear()
     gc.collect()
     assert wrong == []
+
+
+async def failed_add(adder: AddBatcher, *tasks: NewTask) -> StoreError:
+    with pytest.raises(StoreError) as raised:
+        await adder.add(tasks)
+    return raised.value
+
+
+@pytest.mark.parametrize(
+    ("body", "stored", "message"),
+    [
+        (b"lost", None, r"no reply; task a may be stored or not: adding it again with options\(uuid='a'\) is safe"),
+        (b"unsent", False, "not connected; task a was not stored and will not appear later: add it again"),
+        (b"full", False, "no room"),
+    ],
+)
+async def test_error_of_an_add_names_its_task_and_whether_it_is_stored(
+    gated: Gated, body: bytes, stored: bool | None, message: str
+) -> None:
+    store = gated()
+    store.open.set()
+    with pytest.raises(StoreError, match=f"^{message}$") as raised:
+        await add(AddBatcher(store), new("a", body))
+    assert (raised.value.uuid, raised.value.uuids, raised.value.stored) == ("a", ("a",), stored)
+
+
+async def test_each_caller_of_a_failed_write_gets_an_error_with_its_own_uuid(gated: Gated) -> None:
+    store = gated()
+    adder = AddBatcher(store)
+    first = asyncio.create_task(adder.add([new("a")]))
+    await until(lambda: store.began)
+    calls = [[new("b", b"lost")], [new("c")], [new("d"), new("e")]]
+    rest = [asyncio.create_task(failed_add(adder, *tasks)) for tasks in calls]
+    await asyncio.sleep(0)
+    store.open.set()
+    await first
+    errors = await asyncio.gather(*rest)
+    assert store.began == ["a", "bcde"]
+    assert [(error.uuid, error.uuids) for error in errors] == [("b", ("b",)), ("c", ("c",)), (None, ("d", "e"))]
+    assert "task c may be stored or not" in str(errors[1])
+    assert "2 tasks may be stored or not: adding each again with its uuid (error.uuids) is safe" in str(errors[2])
+
+
+async def test_add_that_is_not_answered_in_time_may_be_stored_or_not(clock: ManualClock) -> None:
+    error = await failed_add(AddBatcher(Gate(clock, cancel_safe=False), timeout=0.01), new("a"))
+    assert (error.uuid, error.stored) == ("a", None)
+
+
+async def test_later_parts_of_an_add_are_not_sent_after_an_error(gated: Gated) -> None:
+    store = gated()
+    store.open.set()
+    tasks = [new(f"u{number}", b"lost" if number == 1500 else b"{}") for number in range(3500)]
+    error = await failed_add(AddBatcher(store), *tasks)
+    assert len(store.began) == 2
+    assert error.uuids == tuple(task.uuid for task in tasks[1000:])
+    assert (error.uuid, error.stored) == (None, None)
+
+
+def test_error_of_another_call_names_no_task() -> None:
+    assert [(error.uuid, error.uuids, error.stored) for error in (StoreUnavailable("x"), StoreBusy("x"))] == [
+        (None, (), None),
+        (None, (), False),
+    ]
+    assert str(StoreUnavailable("x")) == "x"

@@ -13,5 +13,5 @@ class DeadlinePassed(StoreUnavailable):
     """
 
     def __init__(self, now: float) -> None:
-        super().__init__("the add reached the store too late, and was refused")
+        super().__init__("the add reached the store too late, and was refused", stored=False)
         self.now = now
