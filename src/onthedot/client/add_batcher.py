@@ -10,7 +10,7 @@ from copy import copy
 from msgspec import Struct
 
 from onthedot.errors import ArgumentError, StoreError, StoreUnavailable
-from onthedot.stores.contract import BATCH, Added, NewTask, Store
+from onthedot.stores.contract import BATCH, Added, DeadlinePassed, NewTask, Store
 
 
 class _PendingAdd(Struct, frozen=True, gc=False):
@@ -18,6 +18,9 @@ class _PendingAdd(Struct, frozen=True, gc=False):
 
     tasks: Sequence[NewTask]  # at most BATCH
     answer: asyncio.Future[Sequence[Added]]
+
+
+_GRACE = 0.05  # seconds after the timeout for a reply that arrived while other code blocked the loop
 
 
 class AddBatcher:
@@ -35,7 +38,7 @@ class AddBatcher:
             return await self._add_parts(tasks)
         traits = self._store.traits
         if traits.synchronous:
-            return await self._store.add(tasks)
+            return await self._store.add(tasks)  # no request can be late
         is_idle = self._writer is None and not self._solo_write and not self._batching
         if is_idle and traits.cancel_safe and len(tasks) == 1:
             return await self._write_alone(tasks)
@@ -63,7 +66,7 @@ class AddBatcher:
         """Writes in the caller's own coroutine: half as many steps of the loop. Adds of others gather meanwhile."""
         self._solo_write = True
         try:
-            return await self._store.add(tasks)
+            return await self._send(tasks)
         except StoreError as error:
             raise for_add(error, tasks) from error
         except Exception as error:
@@ -93,8 +96,12 @@ class AddBatcher:
 
     async def _write_batch(self, batch: list[_PendingAdd]) -> None:
         try:
-            async with asyncio.timeout(self._timeout):
-                answers = await self._store.add([task for add in batch for task in add.tasks])
+            async with asyncio.timeout(None) as patience:
+                timer = asyncio.get_running_loop().call_later(self._timeout, _grant_grace, patience)
+                try:
+                    answers = await self._send([task for add in batch for task in add.tasks])
+                finally:
+                    timer.cancel()
         except TimeoutError:
             self._fail(batch, StoreUnavailable(f"the store did not answer within {self._timeout:g} s"))
         except StoreError as error:
@@ -115,10 +122,22 @@ class AddBatcher:
                     add.answer.set_result(answers[start : start + len(add.tasks)])
                 start += len(add.tasks)
 
+    async def _send(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
+        """The store refuses what it gets after this caller has given up: then "not stored" stays true."""
+        patience = self._timeout * 1000
+        try:
+            return await self._store.add(tasks, self._store.earliest_now() + patience)
+        except DeadlinePassed as refused:  # nobody has given up yet, so the store's clock has jumped ahead
+            return await self._store.add(tasks, refused.now + patience)
+
     def _fail(self, batch: list[_PendingAdd], error: StoreError | ArgumentError) -> None:
         for add in batch:
             if not add.answer.done():
                 add.answer.set_exception(for_add(error, add.tasks) if isinstance(error, StoreError) else error)
+
+
+def _grant_grace(patience: asyncio.Timeout) -> None:
+    patience.reschedule(asyncio.get_running_loop().time() + _GRACE)
 
 
 def for_add(error: StoreError, tasks: Sequence[NewTask], *, sent: bool = True) -> StoreError:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import gc
+import time
 from collections.abc import Callable, Sequence
 
 import pytest
@@ -11,7 +12,7 @@ import pytest
 from onthedot.client.add_batcher import AddBatcher
 from onthedot.clock.manual import ManualClock
 from onthedot.errors import ArgumentError, StoreBusy, StoreError, StoreFull, StoreUnavailable
-from onthedot.stores.contract import Added, NewTask, StoreTraits
+from onthedot.stores.contract import Added, DeadlinePassed, NewTask, StoreTraits
 from onthedot.stores.memory import MemoryStore
 from tests.support.waits import until
 
@@ -181,3 +182,56 @@ def test_error_of_another_call_names_no_task() -> None:
         (None, (), False),
     ]
     assert str(StoreUnavailable("x")) == "x"
+
+
+class Recording(MemoryStore):
+    """A store that records the deadlines of its adds; `jump` is how far its clock is ahead of what it has reported."""
+
+    traits = StoreTraits(shared=False, cancel_safe=True)
+
+    def __init__(self, clock: ManualClock, jump: float = 0) -> None:
+        super().__init__(clock)
+        self.jump = jump
+        self.deadlines: list[float | None] = []
+
+    def earliest_now(self) -> float:
+        return super().earliest_now() - self.jump
+
+    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
+        self.deadlines.append(deadline)
+        return await super().add(tasks, deadline)
+
+
+@pytest.mark.parametrize("number", [1, 2])
+async def test_add_carries_the_time_at_which_its_caller_gives_up(clock: ManualClock, number: int) -> None:
+    store = Recording(clock)
+    await AddBatcher(store, timeout=4).add([new(str(each)) for each in range(number)])
+    assert store.deadlines == [clock.now() + 4000]
+
+
+async def test_refused_add_is_repeated_once_by_the_time_of_the_store(clock: ManualClock) -> None:
+    store = Recording(clock, jump=60_000)
+    assert (await add(AddBatcher(store, timeout=4), new("a"))).fresh
+    assert store.deadlines == [clock.now() - 56_000, clock.now() + 4000]
+
+
+class Refusing(Recording):
+    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
+        self.deadlines.append(deadline)
+        raise DeadlinePassed(self.earliest_now())
+
+
+async def test_add_that_is_refused_twice_was_not_stored(clock: ManualClock) -> None:
+    store = Refusing(clock)
+    with pytest.raises(StoreUnavailable, match="not stored") as refused:
+        await add(AddBatcher(store), new("a"))
+    assert (refused.value.stored, refused.value.uuid, len(store.deadlines)) == (False, "a", 2)
+
+
+async def test_reply_that_came_while_the_loop_was_blocked_counts(clock: ManualClock) -> None:
+    store = Gate(clock, cancel_safe=False)
+    adding = asyncio.create_task(add(AddBatcher(store, timeout=0.05), new("a")))
+    await until(lambda: store.began)
+    asyncio.get_running_loop().call_later(0.06, store.open.set)  # due together with the timeout
+    time.sleep(0.1)  # noqa: ASYNC251 - it blocks the loop
+    assert (await adding).fresh
