@@ -2,9 +2,9 @@
 -- uses: tallies
 local transitions, transition_count = {}, 0
 
-local function log_transition(state, seq) -- of a task that is not retained: 'gone:<state>:<source>' and its uuid
-  append(transitions, state, seq)
-  transition_count = transition_count + 1
+local function log_transition(state, seqs, number) -- of tasks that are not retained: 'gone:<state>:<source>' and their uuids
+  append(transitions, state, seqs)
+  transition_count = transition_count + number
 end
 
 local function log_range(state, first, last, number) -- consecutive seqs: only the first and the last are stored

@@ -68,7 +68,7 @@ local function queues_of(pool, left)
 end
 
 local function pick(pool, tasks)
-  local left, started, number = {}, {}, 0
+  local left, started, number, before = {}, {}, 0, #tasks
   local queues = queues_of(pool, left)
   while number < pool[1] and parked_now < BATCH do
     local q = first_queue(queues, left)
@@ -77,8 +77,7 @@ local function pick(pool, tasks)
     local seq = q.member:sub(1, 6)
     if seq == q.member or check_start(q.member) then
       number = number + 1
-      tasks[#tasks + 1] = seq
-      log_transition('running', seq)
+      tasks[before + number] = seq
       left[q.source] = left[q.source] - 1
       started[q.source] = (started[q.source] or 0) + 1
       if q.suspect then suspects_left = suspects_left - 1 end
@@ -88,5 +87,6 @@ local function pick(pool, tasks)
     local passed = q.offset + (q.next - 1) / q.step
     if passed > 0 then call('ZREMRANGEBYRANK', q.key, 0, passed - 1) end
   end
+  if number > 0 then log_transition('running', table.concat(tasks, '', before + 1), number) end
   for source, starts in pairs(started) do start(source, starts) end
 end

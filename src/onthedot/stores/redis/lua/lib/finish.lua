@@ -11,43 +11,72 @@ local function forget_task(r)
   count_records(r.digest, number, number, -1)
 end
 
-local function free_key(r)
-  if not r.unique or r.policy.u then return end
+local function free_key(r, uuid)
   local field = r.source .. '/' .. r.unique
   local held = call('HGET', UNIQUE_KEYS, field)
-  if held and unpacked(held)[1] == r.uuid then call('HDEL', UNIQUE_KEYS, field) end
+  if held and unpacked(held)[1] == uuid then call('HDEL', UNIQUE_KEYS, field) end
 end
 
-local function result_until(o, result) -- if the result is kept for a time of its own
-  return o.keep_result and result and #result > 0 and at + math.min(o.keep, o.keep_result) or nil
-end
-
-local function ended_history(r, o, started, keep_result_until) -- without the result
-  local shared = r.fresh and not r.error -- the same for all tasks of the group that end at their first attempt
-  local packed = shared and o.histories[keep_result_until or 0]
-  if packed then return packed end
-  local result = r.result
-  r.state, r.settled_fence, r.session = o.state, o.fence, o.session
-  r.started, r.ended, r.keep_until, r.result_until = started, at, at + o.keep, keep_result_until
-  packed = history_of(r, not r.fresh and r.due or nil)
-  packed = packed:sub(1, #packed - #(result or ''))
-  if shared then o.histories[keep_result_until or 0] = packed end
-  return packed
-end
-
-local function finish(r, o, started) -- o: the group of outcomes, see settle.lua; r.result and r.error are set
-  free_key(r)
-  if r.policy.r then append(ended, r.policy.r, r.uuid) end
-  if o.keep <= 0 then
-    log_transition('gone:' .. o.state .. ':' .. r.source, r.uuid)
-    return forget_task(r)
+local function ended_with_results(r, o, seqs, data) -- seq and history in turn
+  local own_time = o.keep_result and at + math.min(o.keep, o.keep_result) -- of results that have a time of their own
+  local ends_before, due = own_time and o.keep_result < o.keep, not r.fresh and r.due or nil
+  local plain, timed, list
+  r.result, list = '', {}
+  for i = 1, #seqs do
+    local seq, result, prefix = seqs[i], data[i], plain
+    if own_time and #result > 0 then
+      if not timed then
+        r.result_until = own_time
+        timed = history_of(r, due)
+      end
+      prefix = timed
+      if ends_before then append(results, own_time, seq) end
+    elseif not plain then
+      r.result_until = nil
+      plain = history_of(r, due)
+      prefix = plain
+    end
+    list[2 * i - 1], list[2 * i] = seq, prefix .. result
   end
-  count(r.source, o.state, 1)
-  log_transition(o.state, r.seq)
-  append(retained, at + o.keep, r.seq)
-  local keep_result_until = result_until(o, r.result)
-  if keep_result_until and o.keep_result < o.keep then append(results, keep_result_until, r.seq) end
-  buffer(sets, HISTORY, r.seq, ended_history(r, o, started, keep_result_until) .. (r.result or ''))
+  return list
+end
+
+local function ended_with_errors(r, seqs, errors)
+  local list, due = {}, not r.fresh and r.due or nil
+  r.result, r.result_until = nil, nil
+  for i = 1, #seqs do
+    r.error = errors[i]
+    list[2 * i - 1], list[2 * i] = seqs[i], history_of(r, due)
+  end
+  return list
+end
+
+local function forget_ended(r, o, seqs, uuids)
+  log_transition('gone:' .. o.state .. ':' .. r.source, table.concat(uuids), #uuids)
+  for i = 1, #seqs do
+    r.seq, r.uuid = seqs[i], uuids[i]
+    forget_task(r)
+  end
+end
+
+local function finish(r, o, started, tasks) -- o, tasks: see settle.lua; r: the record that the tasks share, but for seq and uuid
+  local seqs, uuids = tasks.seqs, tasks.uuids
+  if r.unique and not r.policy.u then
+    for i = 1, #uuids do free_key(r, uuids[i]) end
+  end
+  if r.policy.r then append(ended, r.policy.r, table.concat(uuids)) end
+  if o.keep <= 0 then return forget_ended(r, o, seqs, uuids) end
+  local all = table.concat(seqs)
+  count(r.source, o.state, #seqs)
+  log_transition(o.state, all, #seqs)
+  append(retained, at + o.keep, all)
+  r.state, r.settled_fence, r.session = o.state, o.fence, o.session
+  r.started, r.ended, r.keep_until = started, at, at + o.keep
+  if o.state == 'succeeded' then
+    buffer_list(sets, HISTORY, ended_with_results(r, o, seqs, tasks.data))
+  else
+    buffer_list(sets, HISTORY, ended_with_errors(r, seqs, tasks.data))
+  end
 end
 
 local function retain(key, keep_until, seqs) -- one entry per call and time, not per task

@@ -23,7 +23,7 @@ local function release_session(session, cause, most) -- cause: "closed", or whos
   local taken = take_leased(session, most)
   for _, each in ipairs(taken) do
     local r = each.record
-    if release(r) then
+    if release(r, 1) then
       queue_chore(r, r.reason)
     else
       if cause ~= 'closed' then after_crash(r, each.started, cause == 'all' or is_suspect(r)) end

@@ -1,9 +1,9 @@
 -- Leased tasks that are put back: release, requeue, and the capacity that becomes free.
 -- uses: places
-local function release(r) -- it has no place until it enters one, becomes a chore, or ends; true: it was a chore
+local function release(r, number) -- tasks have no place until they enter one, become chores, or end; true: it was a chore
   local chore = UNQUEUED_REASONS[r.reason]
-  count(r.source, chore and r.state or 'running', -1)
-  if r.lane and not chore then add_running(lane(r.lane), -1) end
+  count(r.source, chore and r.state or 'running', -number)
+  if r.lane and not chore then add_running(lane(r.lane), -number) end
   return chore
 end
 

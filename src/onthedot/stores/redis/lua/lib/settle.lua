@@ -1,5 +1,6 @@
--- Settle: the only end of a task. Outcomes come in groups that share claim, kind and times. The first write is a deletion,
--- so that a full server drains.
+-- Settle: the only end of a task. Outcomes come in groups that share claim, kind and times. Of such a group, tasks that end and
+-- have the same shape (equal heads, no history) share one record and end together; any other task is a shape of its own.
+-- The first write is a deletion, so that a full server drains.
 -- A group: fence, session, uuids, data; state, keep, keep_result of an end, or after, counted of a requeue; effects.
 -- uses: sessions requeue finish journal insert
 local function late_verdict(fence, session, seq)
@@ -18,56 +19,87 @@ local function requeue_outcome(r, o, started, error)
   requeue(r, o.after)
 end
 
-local function settle_one(r, o, data, started)
-  local chore = release(r)
+local function settle_shape(r, o, started, tasks) -- tasks: seqs, uuids and data; r: the record that they share
+  local number = #tasks.seqs
+  local chore = release(r, number)
   local was_suspect = not chore and is_suspect(r)
   if chore then started = r.started end
-  if o.state == 'succeeded' then
-    r.result = data
-    finish(r, o, started)
-  elseif o.state then
-    r.error, r.result = data, nil
-    finish(r, o, started)
+  if o.state then
+    finish(r, o, started, tasks)
   elseif chore and r.reason ~= 'lifted' then
     r.settled_fence, r.session = o.fence, o.session
     queue_chore(r, r.reason)
   else
-    requeue_outcome(r, o, started, data)
+    requeue_outcome(r, o, started, tasks.data[1])
   end
-  if was_suspect then call('HINCRBY', SESSION .. o.session, 'suspects', -1) end
+  if was_suspect then call('HINCRBY', SESSION .. o.session, 'suspects', -number) end
   if r.lane or is_suspect(r) or has_limits() then release_capacity(r) end
   if o.effects then add(o.effects.groups, o.effects.uuids, o.effects.bodies) end
 end
 
-local function take_leases(o, claim, seqs) -- the seqs that this claim still holds; they are released
-  local mine, held = {}, {}
-  if not claim or claim[1] ~= o.session then return held end
-  local holders, fence = read_fields(LEASED, seqs), tostring(o.fence)
+local function held_by(o, claim, seqs) -- the indexes of the seqs that this claim still holds, each once; and of the others
+  local held, late = {}, {}
+  local holders = claim and claim[1] == o.session and read_fields(LEASED, seqs) or {}
+  local seen, fence = {}, tostring(o.fence)
   for i = 1, #seqs do
-    if holders[i] == fence and not held[seqs[i]] then
-      mine[#mine + 1] = seqs[i]
-      held[seqs[i]] = true
+    local seq = seqs[i]
+    if holders[i] == fence and not seen[seq] then
+      held[#held + 1] = i
+      seen[seq] = true
+    else
+      late[#late + 1] = i
     end
   end
-  if #mine > 0 then release_leases(o.fence, o.session, mine) end
-  return held
+  return held, late
+end
+
+local function shapes_of(o, held, tasks, histories) -- lists of indexes
+  local shapes, by_head, last = {}, {}, nil
+  for j = 1, #held do
+    local i = held[j]
+    if histories[i] or not o.state then
+      shapes[#shapes + 1] = {i}
+    else
+      local task = tasks[i]
+      if not last or task:sub(15, last.head_end) ~= last.head then
+        local head_end = 16 + struct.unpack('>I2', task, 15)
+        local head = task:sub(15, head_end)
+        last = by_head[head]
+        if not last then
+          last = {head = head, head_end = head_end}
+          by_head[head], shapes[#shapes + 1] = last, last
+        end
+      end
+      last[#last + 1] = i
+    end
+  end
+  return shapes
+end
+
+local function chosen(list, indexes)
+  if #indexes == #list then return list end
+  local found = {}
+  for i = 1, #indexes do found[i] = list[indexes[i]] end
+  return found
 end
 
 local function settle(o, verdicts)
   flush()
-  local claim, seqs = claim_of(o.fence), read_fields(IDS, o.uuids)
+  local claim, seqs, before = claim_of(o.fence), read_fields(IDS, o.uuids), #verdicts
   for i = 1, #seqs do seqs[i] = seqs[i] or '' end
-  local held = take_leases(o, claim, seqs)
+  local held, late = held_by(o, claim, seqs)
   local tasks, histories = read_fields(TASK, seqs), read_fields(HISTORY, seqs)
-  for i = 1, #seqs do
-    local seq = seqs[i]
-    if held[seq] then
-      held[seq] = nil
-      local r = o.state and not histories[i] and to_request(seq, tasks[i]) or to_record(seq, tasks[i], histories[i])
-      settle_one(r, o, o.data[i], claim[2])
-      verdicts[#verdicts + 1] = 'o'
-    else
-      verdicts[#verdicts + 1] = late_verdict(o.fence, o.session, seq)
-    end
+  local shapes = shapes_of(o, held, tasks, histories)
+  for _, shape in ipairs(shapes) do
+    local i = shape[1]
+    local is_first = o.state and not histories[i]
+    shape.record = is_first and to_request(seqs[i], tasks[i]) or to_record(seqs[i], tasks[i], histories[i])
   end
+  if #held > 0 then release_leases(o.fence, o.session, chosen(seqs, held)) end
+  for _, shape in ipairs(shapes) do
+    local settled = {seqs = chosen(seqs, shape), uuids = chosen(o.uuids, shape), data = chosen(o.data, shape)}
+    settle_shape(shape.record, o, claim[2], settled)
+  end
+  for j = 1, #held do verdicts[before + held[j]] = 'o' end
+  for j = 1, #late do verdicts[before + late[j]] = late_verdict(o.fence, o.session, seqs[late[j]]) end
 end

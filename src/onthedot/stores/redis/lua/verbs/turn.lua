@@ -17,7 +17,6 @@ local function next_outcomes(packed)
   local fence, owner, state, keep, keep_result, after, counted_retry, number, same, groups, new = unpack(packed, 1, 11)
   local o = {fence = fence, session = owner, state = state, keep = keep, keep_result = keep_result, after = after}
   o.counted = counted_retry
-  o.histories = {}
   o.uuids = uuids_in(next_payload())
   if same then
     local data = next_payload()
