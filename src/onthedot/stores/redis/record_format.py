@@ -132,37 +132,31 @@ def remember_policy(digest: bytes, text: bytes) -> None:
     known_policies[digest.decode()] = source, policy
 
 
-def pack_policies(tasks: Iterable[NewTask | Record]) -> bytes:
-    return encode(dict({pack_policy(task.source, task.policy) for task in tasks}))
-
-
-def group_tasks(tasks: Sequence[NewTask]) -> list[TaskGroup]:
-    """In runs, so that the order of the tasks is kept."""
+def group_tasks(tasks: Iterable[NewTask], policies: dict[str, str]) -> list[TaskGroup]:
+    """In runs, so that the order of the tasks is kept. Digest and text of their policies are added to `policies`."""
     groups: list[TaskGroup] = []
-    last: NewTask | None = None
+    first: NewTask | None = None
     for task in tasks:
-        if last is not None and _is_same_group(task, last):
+        if (
+            first is not None
+            and (task.policy is first.policy or task.policy == first.policy)
+            and task.source == first.source
+            and task.at == first.at
+            and task.after == first.after
+            and task.lane == first.lane
+            and task.unique is None
+            and first.unique is None
+        ):
             groups[-1].number += 1
         else:
-            groups.append(_group(task))
-            last = task
+            groups.append(_group(task, policies))
+            first = task
     return groups
 
 
-def _is_same_group(task: NewTask, first: NewTask) -> bool:
-    return (
-        task.source == first.source
-        and (task.policy is first.policy or task.policy == first.policy)
-        and task.at == first.at
-        and task.after == first.after
-        and task.lane == first.lane
-        and task.unique is None
-        and first.unique is None
-    )
-
-
-def _group(task: NewTask) -> TaskGroup:
-    digest = pack_policy(task.source, task.policy).digest
+def _group(task: NewTask, policies: dict[str, str]) -> TaskGroup:
+    digest, text = pack_policy(task.source, task.policy)
+    policies[digest] = text
     return TaskGroup(1, digest, task.at, task.after, task.lane, task.unique)
 
 
@@ -171,13 +165,14 @@ def pack_tasks(tasks: Sequence[NewTask]) -> list[bytes]:
     return [pack_uuids([task.uuid for task in tasks]), *[task.body for task in tasks]]
 
 
-def pack_copies(records: Sequence[Record]) -> tuple[bytes, list[bytes]]:
+def pack_copies(records: Sequence[Record], policies: dict[str, str]) -> tuple[bytes, list[bytes]]:
     """Of records of another store: their numbers, and uuid, body and error of each."""
     numbers: list[Any] = []
     payloads: list[bytes] = []
     for record in records:
         history = record.history
-        digest = pack_policy(record.source, record.policy).digest
+        digest, text = pack_policy(record.source, record.policy)
+        policies[digest] = text
         group = TaskGroup(1, digest, record.due, 0, record.lane, record.unique)
         counts = (history.retries, history.crashes, history.earlier, history.started, history.hops)
         numbers.append((group, record.added, *counts, history.error is not None))
@@ -274,9 +269,9 @@ class _Run(NamedTuple):
     new_tasks: list[bytes]
 
 
-def pack_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
+def pack_outcomes(outcomes: Sequence[Outcome], policies: dict[str, str]) -> tuple[bytes, list[bytes]]:
     """Groups, and their payloads: what a group shares is sent once."""
-    runs = _runs(outcomes)
+    runs = _runs(outcomes, policies)
     payloads: list[bytes] = []
     for group, uuids, data, new_tasks in runs:
         group.number = len(uuids)
@@ -287,7 +282,7 @@ def pack_outcomes(outcomes: Sequence[Outcome]) -> tuple[bytes, list[bytes]]:
     return encode([run.group for run in runs]) if runs else b"", payloads
 
 
-def _runs(outcomes: Sequence[Outcome]) -> list[_Run]:
+def _runs(outcomes: Sequence[Outcome], policies: dict[str, str]) -> list[_Run]:
     runs: list[_Run] = []
     last: tuple[Any, ...] | None = None
     for outcome in outcomes:
@@ -301,7 +296,7 @@ def _runs(outcomes: Sequence[Outcome]) -> list[_Run]:
         new_tasks: list[bytes] = []
         last = kind
         if effects is not None:
-            group.effects = group_tasks(effects.tasks)
+            group.effects = group_tasks(effects.tasks, policies)
             group.new_tasks = len(effects.tasks)
             new_tasks = pack_tasks(effects.tasks)
             last = None

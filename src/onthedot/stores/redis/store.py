@@ -43,7 +43,6 @@ from onthedot.stores.redis.record_format import (
     group_tasks,
     pack_copies,
     pack_outcomes,
-    pack_policies,
     pack_schedule,
     pack_tasks,
     remember_policy,
@@ -139,9 +138,9 @@ class RedisStore(RedisReads):
     async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:  # noqa: ARG002
         if not tasks:
             return []
-        return _added(
-            tasks, await self._call("add", pack_policies(tasks), encode(group_tasks(tasks)), *pack_tasks(tasks))
-        )
+        policies: dict[str, str] = {}
+        groups = encode(group_tasks(tasks, policies))
+        return _added(tasks, await self._call("add", encode(policies), groups, *pack_tasks(tasks)))
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         claim = offer = b""
@@ -149,9 +148,9 @@ class RedisStore(RedisReads):
             pools = [_pack_pool(pool) for pool in request.pools]
             claim = encode((request.number, pools, request.max_suspects))
             offer = _pack_offer(request)
-        groups, payloads = pack_outcomes(outcomes)
-        policies = pack_policies(task for each in outcomes if each.effects is not None for task in each.effects.tasks)
-        letters, alive, answer = await self._call("turn", session, groups, claim, offer, policies, *payloads)
+        policies: dict[str, str] = {}
+        groups, payloads = pack_outcomes(outcomes, policies)
+        letters, alive, answer = await self._call("turn", session, groups, claim, offer, encode(policies), *payloads)
         verdicts: list[Verdict] = [_VERDICTS[letter] for letter in cast("bytes", letters)]
         if request is None or answer is None:
             return TurnResult(verdicts, alive=bool(alive))
@@ -174,8 +173,9 @@ class RedisStore(RedisReads):
         return LeasedTasks(fence, await self._with_policies(partial(to_records, records)))
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
-        numbers, payloads = pack_copies(records)
-        return _added(records, await self._call("adopt", pack_policies(records), numbers, *payloads))
+        policies: dict[str, str] = {}
+        numbers, payloads = pack_copies(records, policies)
+        return _added(records, await self._call("adopt", encode(policies), numbers, *payloads))
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         return [to_uuid(uuid) for uuid in await self._call("revive", *map(pack_uuid, uuids))]
@@ -214,13 +214,13 @@ class RedisStore(RedisReads):
             await self._call("put_limits", encode([pack_limit(limit) for limit in limits]))
 
     async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
+        policies: dict[str, str] = {}
         requests = [
-            (fire.name, fire.rev, fire.next_at, fire.last_at, group_tasks(fire.tasks), len(fire.tasks))
+            (fire.name, fire.rev, fire.next_at, fire.last_at, group_tasks(fire.tasks, policies), len(fire.tasks))
             for fire in fires
         ]
         payloads = [payload for each in fires for payload in pack_tasks(each.tasks)]
-        policies = pack_policies(task for each in fires for task in each.tasks)
-        return [bool(answer) for answer in await self._call("fire", encode(requests), policies, *payloads)]
+        return [bool(answer) for answer in await self._call("fire", encode(requests), encode(policies), *payloads)]
 
     async def delete_schedules(self, schedules: Sequence[str]) -> None:
         if schedules:
@@ -240,7 +240,9 @@ class RedisStore(RedisReads):
         self._clients = {}
 
 
-def _added(tasks: Sequence[NewTask | Record], holders: Sequence[bytes]) -> list[Added]:
+def _added(tasks: Sequence[NewTask | Record], holders: Sequence[bytes] | None) -> list[Added]:
+    if holders is None:
+        return [Added(task.uuid, fresh=True) for task in tasks]
     return [
         Added(to_uuid(holder), fresh=False) if holder else Added(task.uuid, fresh=True)
         for task, holder in zip(tasks, holders, strict=True)

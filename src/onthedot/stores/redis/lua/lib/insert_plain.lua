@@ -69,4 +69,4 @@ if notify and not handed_off then
   if place == 'ready' then call('DEL', IDLE_WORKERS) end -- notified workers claim anew, by rank
   redis.pcall('PUBLISH', P .. 'hints', pack({false, {source}, false}))
 end
-return holders
+return number < #uuids and holders

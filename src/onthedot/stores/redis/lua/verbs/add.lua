@@ -1,7 +1,7 @@
 -- add: store new tasks, or hand them off to an idle worker.
 -- KEYS[1]: prefix. ARGV: now, policies (msgpack {digest: text}), groups (msgpack, see insert.lua), all uuids in one, then the
 --   body of each task.
--- Returns: for each task "" if it is new, else the uuid of the existing one.
+-- Returns: nothing if all are new; else for each task "" if it is new, or the uuid of the existing one.
 -- uses: prelude
 local groups, uuids = unpacked(ARGV[3]), uuids_in(ARGV[4])
 if #groups == 1 and not groups[1][5] and not groups[1][6] then
@@ -16,6 +16,6 @@ end
 local bodies = {}
 policy_texts = unpacked(ARGV[2])
 for i = 5, #ARGV do bodies[i - 4] = ARGV[i] end
-local holders = add(groups, uuids, bodies)
+local holders, fresh = add(groups, uuids, bodies)
 commit()
-return holders
+return fresh < #uuids and holders
