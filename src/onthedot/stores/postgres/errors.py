@@ -5,12 +5,13 @@ from __future__ import annotations
 import asyncio
 from typing import Any
 
-from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
+from onthedot.errors import ArgumentError, StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
 from onthedot.stores.postgres.tls import NEEDS_TLS, NO_TLS, TLS_ADVICE
 from onthedot.stores.tls_advice import tls_advice
 
 _WITHDRAWN = ("40001", "40P01")  # serialization failure, deadlock: the call can be repeated
-_LOST = ("57P01", "57P02", "57P03", "08")  # the connection is closed by the server
+_LOST = ("57P", "08", "25006")  # the server closes the connection; or it only reads now, after a failover
+_DATA = ("22", "23", "54")  # data exception, constraint violation, limit of the server: the value is the cause
 
 
 def code_of(error: BaseException) -> str:
@@ -18,7 +19,7 @@ def code_of(error: BaseException) -> str:
 
 
 def is_lost(error: BaseException) -> bool:
-    """The connection broke. The outcome of the call is unknown; it can be repeated on another connection."""
+    """The connection is of no more use. The outcome of the call is unknown; it can be repeated on another one."""
     if isinstance(error, ConnectionError | EOFError | asyncio.IncompleteReadError):
         return True
     return type(error).__name__ in _BROKEN or code_of(error).startswith(_LOST)
@@ -30,17 +31,21 @@ def is_withdrawn(error: BaseException) -> bool:
 
 
 def translate(error: BaseException, where: str) -> Exception:
-    """The error to raise. where: the server, for the message."""
+    """The error to raise. where: the server, for the message.
+
+    `StoreRefused` ends a worker, so only the listed codes become one: login, rights, schema, version, configuration. A
+    code that is not listed is worth another attempt.
+    """
     code = code_of(error)
     if advice := _tls_advice(str(error)):
         return StoreRefused(f"{where}: {_text(error)}; {advice}")
     for known, (kind, advice) in _ADVICE.items():
         if code.startswith(known):
             return kind(f"{where}: {_text(error)}; {advice}")
-    if code.startswith("22"):  # data exception: a value that Postgres cannot represent
-        return ValueError(f"Postgres cannot store it: {_text(error)}")
+    if code.startswith(_DATA):
+        return ArgumentError(f"Postgres cannot store it: {_text(error)} ({code})")
     if code and not is_lost(error):
-        return StoreRefused(f"{where}: {_text(error)} ({code})")
+        return StoreUnavailable(f"{where}: {_text(error)} ({code}); nothing was written, try again")
     if isinstance(error, OSError | TimeoutError) or is_lost(error):
         question = "nothing was acknowledged; is it running, and is the address right?"
         return StoreUnavailable(f"{where}: {_text(error) or 'no answer'}; {question}")
@@ -74,7 +79,7 @@ _ADVICE: dict[str, tuple[type[StoreError], str]] = {
     "53300": (StoreBusy, "the server has no connection left: raise max_connections, or put a pooler before it"),
     "53": (StoreFull, "the server has no space left: nothing was written; free some space"),
     "58030": (StoreFull, "the server's disk does not answer or is full; nothing was acknowledged"),
-    "25006": (StoreRefused, "this server only reads: name the one that writes"),
+    "25006": (StoreUnavailable, "this server only reads: name the one that writes"),
     "28": (StoreRefused, "user and password are in the store's URL, or in PGUSER and PGPASSWORD"),
     "3D": (StoreRefused, "make the database first: onthedot makes its tables, not the database"),
     "3F": (StoreRefused, _INSTALL),

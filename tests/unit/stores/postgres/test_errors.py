@@ -11,7 +11,7 @@ import asyncpg
 import pytest
 
 from onthedot import App
-from onthedot.errors import StoreBusy, StoreRefused, StoreUnavailable
+from onthedot.errors import ArgumentError, StoreBusy, StoreRefused, StoreUnavailable
 from onthedot.stores.contract import Completed, Lease, NewTask
 from onthedot.stores.postgres import PostgresStore
 from tests.support.services.postgres import Service
@@ -141,9 +141,9 @@ async def test_a_missing_driver_is_refused_with_advice(monkeypatch: pytest.Monke
         await PostgresStore("postgresql://127.0.0.1/shop").open()
 
 
-async def test_a_value_that_postgres_cannot_store_raises_value_error(postgres: Service, named: str) -> None:
+async def test_a_value_that_postgres_cannot_store_raises_argument_error(postgres: Service, named: str) -> None:
     async with opened(postgres, named) as store:
-        with pytest.raises(ValueError, match="cannot store"):
+        with pytest.raises(ArgumentError, match="cannot store"):
             await store.add([NewTask("u1", "a", b"", unique="a\0b")])
         await store.add([NewTask("u2", "a", b"a\0b")])
         assert await states(store, "u1", "u2") == [None, "ready"]
