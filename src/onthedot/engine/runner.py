@@ -12,6 +12,8 @@ from random import Random
 from types import CoroutineType
 from typing import Any, TypeAlias
 
+from msgspec.structs import replace
+
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.codec.body import Undecodable
@@ -22,7 +24,7 @@ from onthedot.errors import TaskTimeout
 from onthedot.executors.contract import EncodedResult
 from onthedot.model.context import TaskContext, reset_current, set_current
 from onthedot.model.error_policy import cancelled_outcome, failed_outcome, outcome_for_error
-from onthedot.model.failures import NOT_STORED
+from onthedot.model.failures import NOT_STORED, is_a
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import Lease, Outcome, Requeued
 
@@ -140,7 +142,18 @@ class Runner:
             self._is_server_due = True
             serving_task = asyncio.create_task(self._serve())
             self._serving.add(serving_task)
-            serving_task.add_done_callback(self._serving.discard)
+            serving_task.add_done_callback(self._on_server_end)
+
+    def _on_server_end(self, server: asyncio.Task[None]) -> None:
+        """A server must not raise. If it does, its run ends as failed, and another server takes the queue."""
+        self._serving.discard(server)
+        if server.cancelled() or (error := server.exception()) is None:
+            return
+        for run in [each for each in self.runs.values() if each.serving_task is server]:
+            outcome = failed_outcome(error, run.record, run.lease, run.source.options)
+            self._finish(run, outcome)
+            self.observer.error_classified(run.record, error, outcome, run.source.options.max_retries)
+        self._start_server()
 
     def _take_over(self) -> None:
         """Runs after the coroutine that scheduled it: if tasks are still queued then, that one has suspended."""
@@ -243,18 +256,21 @@ class Runner:
     def _outcome_of_error(self, run: Run, error: BaseException) -> Outcome | None:
         if run.ended:  # abandoned: its outcome is final
             return None
-        if isinstance(error, Undecodable) and not run.arguments:
+        if is_a(error, Undecodable) and not run.arguments:
             problem = Undecodable(f"{error}; the raw body is kept: {run.record.body[:200]!r}")
             outcome = failed_outcome(problem, run.record, run.lease, run.source.options)
             self.observer.error_classified(run.record, problem, outcome, run.source.options.max_retries)
             return outcome
-        if isinstance(error, asyncio.CancelledError) and run.stop_cause:
+        if is_a(error, asyncio.CancelledError) and run.stop_cause:
             return self._outcome_of_stop(run)
         return self._classified(run, error)
 
     def _classified(self, run: Run, error: BaseException) -> Outcome:
         options = run.source.options
-        outcome, error = outcome_for_error(error, run.record, run.lease, options, self.random)
+        if run.remote_error is not None and run.remote_error[0] is error:
+            outcome: Outcome = replace(run.remote_error[1], lease=run.lease)  # the lease may have been adopted since
+        else:
+            outcome, error = outcome_for_error(error, run.record, run.lease, options, self.random)
         self.observer.error_classified(run.record, error, outcome, options.max_retries)
         return outcome
 

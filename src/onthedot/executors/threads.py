@@ -15,6 +15,7 @@ from queue import SimpleQueue
 
 from onthedot.executors.contract import Executor
 from onthedot.model.context import current_run
+from onthedot.model.failures import error_message, is_a
 
 _Call = tuple[contextvars.Context, Callable[..., object], tuple[object, ...], "asyncio.Future[object]"]
 
@@ -83,8 +84,8 @@ class ThreadExecutor(Executor):
                 continue
             if error is None:
                 future.set_result(value)
-            elif isinstance(error, StopIteration):  # a future refuses it
-                future.set_exception(RuntimeError(f"task raised {error!r}"))
+            elif is_a(error, StopIteration):  # a future refuses it
+                future.set_exception(RuntimeError(f"task raised StopIteration: {error_message(error)}"))
             else:
                 future.set_exception(error)
 

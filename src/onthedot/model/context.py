@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from onthedot.api.functions import Call
     from onthedot.api.handles import TaskHandle
     from onthedot.definitions.sources import Source
-    from onthedot.stores.contract import Lease, NewTask, Outcome, Record, Verdict
+    from onthedot.stores.contract import Ended, Lease, NewTask, Outcome, Record, Requeued, Verdict
 
 R = TypeVar("R")
 
@@ -48,6 +48,8 @@ class RunState:
     deadline_ms: float | None = None
     on_begin: Callable[[], object] | None = None  # starts the timeout, if the executor queues the call first
     spawned: list[NewTask] | None = None
+    remote_error: tuple[BaseException, Requeued | Ended] | None = None
+    """The error of another process, and the outcome that was decided there, where the class of the error is known."""
     arguments: Mapping[str, Any] = MappingProxyType({})  # until the body is decoded
     headers: Headers = NO_HEADERS
     _context: TaskContext | None = None

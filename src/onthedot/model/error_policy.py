@@ -6,7 +6,7 @@ import random as randomness
 
 from onthedot.clock.durations import to_duration_ms
 from onthedot.errors import Cancel, Reject, Retry, Snooze, TaskCancelled, TaskTimeout
-from onthedot.model.failures import encode_failure, encode_reason
+from onthedot.model.failures import encode_failure, encode_reason, is_a
 from onthedot.model.options import ResolvedOptions
 from onthedot.stores.contract import Ended, Lease, Outcome, Record, Requeued
 
@@ -16,14 +16,11 @@ def outcome_for_error(
 ) -> tuple[Outcome, BaseException]:
     """The outcome of a run that raised, and the error that counts: the user's backoff may raise one, too.
 
-    An error from a pool child carries the outcome that the child decided on, where the error's class is known.
+    Whatever classification raises fails the task.
     """
-    known = getattr(error, "outcome", None)
-    if isinstance(known, Requeued | Ended) and known.lease == lease:
-        return known, error
     try:
         return classify_error(error, record, lease, options, random), error
-    except Exception as broken:  # noqa: BLE001 - the user's backoff raised, or a Retry(after) is not a duration
+    except BaseException as broken:  # noqa: BLE001 - the user's backoff raised, or a Retry(after) is not a duration
         broken.__context__ = error
         return failed_outcome(broken, record, lease, options), broken
 
@@ -32,21 +29,20 @@ def classify_error(
     error: BaseException, record: Record, lease: Lease, options: ResolvedOptions, random: randomness.Random
 ) -> Outcome:
     """The outcome of an error by the options of its task."""
-    match error:
-        case Snooze():
-            return Requeued(lease, to_duration_ms(error.after, "Snooze(after)"), counted=False)
-        case Cancel():
-            return cancelled_outcome(record, lease, options, error.reason or "Cancel")
-        case Reject():
-            return failed_outcome(error, record, lease, options)
-        case TaskCancelled() if error.task == record.uuid:  # its own, from raise_if_cancelled()
-            return cancelled_outcome(record, lease, options, error.reason)
-        case Retry() if error.after is not None:
-            after: int | None = to_duration_ms(error.after, "Retry(after)")
-        case _:
-            after = None
-    wanted = isinstance(error, (Retry, TaskTimeout, *options.retry_on))
-    if not wanted or isinstance(error, options.reject_on) or record.history.retries >= options.max_retries:
+    after: int | None = None
+    if is_a(error, Snooze):
+        return Requeued(lease, to_duration_ms(error.after, "Snooze(after)"), counted=False)
+    if is_a(error, Cancel):
+        return cancelled_outcome(record, lease, options, error.reason or "Cancel")
+    if is_a(error, Reject):
+        return failed_outcome(error, record, lease, options)
+    if is_a(error, TaskCancelled) and error.task == record.uuid:  # its own, from raise_if_cancelled()
+        return cancelled_outcome(record, lease, options, error.reason)
+    if is_a(error, Retry) and error.after is not None:
+        after = to_duration_ms(error.after, "Retry(after)")
+    error_class = type(error)
+    wanted = issubclass(error_class, (Retry, TaskTimeout, *options.retry_on))
+    if not wanted or issubclass(error_class, options.reject_on) or record.history.retries >= options.max_retries:
         return failed_outcome(error, record, lease, options)
     if after is None:
         after = options.backoff.delay_ms(record.history.retries + 1, error, random)

@@ -1,4 +1,8 @@
-"""Errors and reasons as they are stored with a task, and the errors that waiting for it raises."""
+"""Errors and reasons as they are stored with a task, and the errors that waiting for it raises.
+
+The class of a task's error is the user's. Its attributes, its text and even its `__class__` may raise or lie, so they
+are read only where an exception is caught, and `is_a` asks for the type.
+"""
 
 from __future__ import annotations
 
@@ -6,7 +10,7 @@ import traceback
 from collections.abc import Callable
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias, TypeGuard, TypeVar
 
 import msgspec
 
@@ -22,6 +26,7 @@ from onthedot.errors import (
 from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Record
 
+E = TypeVar("E", bound=BaseException)
 _PACKAGE = str(Path(__file__).parents[1])
 NOT_STORED = b"!"  # in place of a result that could not be encoded
 _MAX_TEXT = 32_768  # characters of a message or a traceback; the middle is left out
@@ -29,6 +34,17 @@ _MAX_TEXT = 32_768  # characters of a message or a traceback; the middle is left
 
 _Kind: TypeAlias = Literal["", "timeout", "worker_died"]
 _ERRORS: dict[str, type[TaskFailed]] = {"timeout": TaskTimeout, "worker_died": WorkerDied}
+
+
+class RemoteError(TaskFailed):
+    """The error of a task in another process, as text."""
+
+    def __init__(self, record: Record, failure: TaskFailure) -> None:
+        super().__init__(record.uuid, failure.type, failure.message, failure.traceback, record.attempt)
+        self.failure: TaskFailure = failure
+
+    def __str__(self) -> str:
+        return self.message
 
 
 class _Failure(msgspec.Struct, omit_defaults=True):
@@ -44,23 +60,63 @@ _encode = msgspec.json.Encoder().encode
 _decode = msgspec.json.Decoder(_Failure).decode
 
 
+def is_a(error: BaseException, kind: type[E]) -> TypeGuard[E]:
+    """`isinstance` without `__class__`, which a class may define."""
+    return issubclass(type(error), kind)
+
+
 def encode_failure(error: BaseException, attempt: int) -> bytes:
-    """An error as text: its type, message and traceback."""
+    """An error as text: its type, message and traceback. It never raises."""
     kind = _kind(error)
-    known = getattr(error, "failure", None)
-    if isinstance(known, TaskFailure):  # the error of another process, which is text already
+    if is_a(error, RemoteError):  # text already
+        known = error.failure
         return _encode(_Failure(known.type, _shortened(known.message), _shortened(known.traceback), attempt, kind))
-    error_class = type(error)
-    module = error_class.__module__.replace("__mp_main__", "__main__")  # the script's name in a pool child
-    name = error_class.__qualname__ if module == "builtins" else f"{module}.{error_class.__qualname__}"
-    trace = "".join(traceback.format_exception(error_class, error, _own_frames(error.__traceback__)))
-    return _encode(_Failure(name, _shortened(_message(error)), _shortened(trace), attempt, kind))
+    name = _type_name(type(error))
+    message = error_message(error)
+    return _encode(_Failure(name, message, _traceback(error, f"{name}: {message}"), attempt, kind))
+
+
+def error_message(error: BaseException) -> str:
+    """The text of an error. It never raises."""
+    try:
+        return _shortened(_message(error))
+    except BaseException as broken:  # noqa: BLE001 - a user's __str__ may do anything
+        return f"<{_type_name(type(error))}.__str__ raised {_type_name(type(broken))}>"
+
+
+def printable_exc_info(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
+    """The error with its traceback as `logging` takes it; None: `logging` would fail to print it."""
+    try:
+        traceback.format_exception(type(error), error, None)  # without its frames, which can always be printed
+        return (type(error), error, error.__traceback__)
+    except BaseException:  # noqa: BLE001 - as above
+        return None
 
 
 def _kind(error: BaseException) -> _Kind:
-    if isinstance(error, TaskTimeout):
+    if is_a(error, TaskTimeout):
         return "timeout"
-    return "worker_died" if isinstance(error, WorkerDied) else ""
+    return "worker_died" if is_a(error, WorkerDied) else ""
+
+
+def _type_name(error_class: type[BaseException]) -> str:
+    try:
+        module = str(error_class.__module__).replace("__mp_main__", "__main__")  # the script's name in a pool child
+        return error_class.__qualname__ if module == "builtins" else f"{module}.{error_class.__qualname__}"
+    except BaseException:  # noqa: BLE001 - as above; a metaclass may define these
+        return "<an error whose class has no name>"
+
+
+def _traceback(error: BaseException, last_line: str) -> str:
+    """The traceback with causes and notes; without them if they cannot be read."""
+    try:
+        frames = _own_frames(error.__traceback__)
+    except BaseException:  # noqa: BLE001 - as above
+        return last_line
+    try:
+        return _shortened("".join(traceback.format_exception(type(error), error, frames)))
+    except BaseException:  # noqa: BLE001 - as above; a deep group of errors exceeds the recursion limit
+        return _shortened("".join(traceback.format_tb(frames)) + last_line)
 
 
 def encode_reason(
@@ -116,18 +172,15 @@ def _own_frames(trace: TracebackType | None) -> TracebackType | None:
 
 
 def _message(error: BaseException) -> str:
-    if isinstance(error, TaskTimeout):
+    if is_a(error, TaskTimeout):
         return error.message
-    if isinstance(error, TaskControl):
+    if is_a(error, TaskControl):
         return getattr(error, "reason", "") or type(error).__name__
-    try:
-        return str(error)
-    except Exception as broken:  # noqa: BLE001 - a user's __str__ may do anything
-        return f"<{type(error).__name__}.__str__ raised {type(broken).__name__}>"
+    return str(error)
 
 
 def _shortened(text: str) -> str:
-    text = text.encode("utf-8", "backslashreplace").decode()  # lone surrogates are not JSON
+    text = str.encode(text, "utf-8", "backslashreplace").decode()  # lone surrogates are not JSON
     if len(text) <= _MAX_TEXT:
         return text
     half = _MAX_TEXT // 2

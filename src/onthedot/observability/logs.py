@@ -14,6 +14,8 @@ from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.codec.body import Undecodable
 from onthedot.errors import StoreError
+from onthedot.model.failures import decode_failure, error_message, is_a, printable_exc_info
+from onthedot.model.task import TaskFailure
 from onthedot.model.task_info import task_from_record
 from onthedot.observability.events import Observer, Settled
 from onthedot.stores.contract import Completed, Ended, NewTask, Outcome, Record, Requeued, Verdict
@@ -100,23 +102,28 @@ class LogObserver(Observer):
                 )  # fmt: skip
 
     def error_classified(self, record: Record, error: BaseException, outcome: Outcome, max_retries: int) -> None:
-        error_type = getattr(error, "error_type", type(error).__name__)
         match outcome:
             case Requeued(counted=True):
+                failure = _failure(outcome)
                 self.task.warning(
                     "[retry] task %s from %s again at %s (%d/%d): %s: %s",
                     record.uuid, record.source, _at(outcome.after or 0), record.history.retries + 1, max_retries,
-                    error_type, error, extra=self._fields(record),
+                    failure.type, failure.message, extra=self._fields(record),
                 )  # fmt: skip
-            case Ended(state="failed") if isinstance(error, Undecodable):  # a traceback would show our code only
+            case Ended(state="failed") if is_a(error, Undecodable):  # a traceback would show our code only
                 self.task.error(
                     "[fail] task %s from %s: %s", record.uuid, record.source, error, extra=self._fields(record)
                 )
             case Ended(state="failed"):
+                failure = _failure(outcome)
+                shown = failure.message
+                exc_info = printable_exc_info(error)
+                if exc_info is None:
+                    shown += f"\n{failure.traceback}"
                 self.task.error(
                     "[fail] task %s from %s: %s",
-                    record.uuid, record.source, error, exc_info=error,
-                    extra=self._fields(record) | {"error_type": error_type},
+                    record.uuid, record.source, shown, exc_info=exc_info,
+                    extra=self._fields(record) | {"error_type": failure.type},
                 )  # fmt: skip
             case _:
                 pass  # snoozed, or cancelled by the task itself
@@ -187,7 +194,8 @@ class LogObserver(Observer):
         self.scheduler.info("[due] schedule %s at %s", schedule, from_ms(at).isoformat())
 
     def schedule_failed(self, schedule: str, error: Exception) -> None:
-        self.scheduler.error("schedule %s cannot be fired: %s", schedule, error, exc_info=error)
+        exc_info = printable_exc_info(error)  # a rule of the user's may raise anything
+        self.scheduler.error("schedule %s cannot be fired: %s", schedule, error_message(error), exc_info=exc_info)
 
     def windows_skipped(self, schedule: str, reason: Literal["overlap", "grace", "paused"], windows: int) -> None:
         if windows:
@@ -220,6 +228,13 @@ class LogObserver(Observer):
         again = f" ({failure.repeats} times more since)" if failure.repeats else ""
         shown = None if isinstance(error, StoreError) else error  # its message contains the cause and the remedy
         self.scheduler.error("%s failed, trying again%s: %s", operation, again, error, exc_info=shown)
+
+
+def _failure(outcome: Requeued | Ended) -> TaskFailure:
+    """The error as it is stored: reading it from the error again could raise."""
+    failure = decode_failure(outcome.error)
+    assert failure is not None
+    return failure
 
 
 @dataclass

@@ -16,7 +16,7 @@ from dataclasses import replace
 
 from onthedot.definitions.consumers import ConsumerDefinition, TaskConsumerRegistry
 from onthedot.definitions.sources import Source
-from onthedot.errors import DeclarationError, TaskControl
+from onthedot.errors import DeclarationError
 from onthedot.executors.processes.messages import (
     BootMessage,
     FrameReader,
@@ -30,6 +30,7 @@ from onthedot.executors.processes.messages import (
     frame,
     read_to_child,
 )
+from onthedot.executors.processes.remote_errors import control_name
 from onthedot.forks import register_fork_hooks
 from onthedot.model.context import RunState, set_current
 from onthedot.model.error_policy import outcome_for_error
@@ -150,8 +151,8 @@ class PoolChild:
     def _raised(self, run: RunState, error: BaseException) -> RaisedMessage:
         outcome, error = outcome_for_error(error, run.record, run.lease, run.source.options, self._random)
         assert not isinstance(outcome, Completed)
-        control = type(error).__name__ if isinstance(error, TaskControl) else ""
-        return RaisedMessage(outcome, outcome.error or encode_failure(error, run.record.attempt), control)
+        failure = outcome.error or encode_failure(error, run.record.attempt)
+        return RaisedMessage(outcome, failure, control_name(error))
 
     # -- reports of running tasks
 

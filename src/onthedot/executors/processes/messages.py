@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Generator
-from typing import Generic, TypeAlias, TypeVar
+from typing import Generic, Literal, TypeAlias, TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -11,6 +11,8 @@ from msgspec import Struct
 from onthedot.stores.contract import Ended, Lease, NewTask, Record, Requeued
 
 T = TypeVar("T")
+Control: TypeAlias = Literal["", "Retry", "Snooze", "Reject", "Cancel"]
+"""Which task control an error is; "" for any other error."""
 
 
 class CodeLocation(Struct):
@@ -94,7 +96,7 @@ class RaisedMessage(Struct, tag=True):
 
     outcome: Requeued | Ended
     error: bytes
-    control: str = ""  # Retry, Snooze, Reject, Cancel
+    control: Control = ""
 
 
 class KnownReply(Struct, tag=True):
