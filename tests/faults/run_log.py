@@ -62,15 +62,24 @@ def extra_runs(entries: list[RunEntry]) -> int:
 
 def takeover_times(entries: list[RunEntry], pid: int, died: float) -> list[float]:
     """For each run that the dead process had begun and not ended: seconds until another process began it."""
+    return takeovers(entries, {pid: died})[pid]
+
+
+def takeovers(entries: list[RunEntry], deaths: Mapping[int, float]) -> dict[int, list[float]]:
+    """The same for many deaths, by pid."""
     ended = {(entry.uuid, entry.fence) for entry in entries if entry.event == "end"}
-    unfinished = [e for e in entries if e.event == "begin" and e.pid == pid and (e.uuid, e.fence) not in ended]
-    again = [
-        min(
-            (e.at for e in entries if e.event == "begin" and e.uuid == lost.uuid and e.fence > lost.fence), default=None
-        )
-        for lost in unfinished
-    ]
-    return [at - died for at in again if at is not None]
+    begun: dict[str, list[RunEntry]] = {}
+    for entry in entries:
+        if entry.event == "begin":
+            begun.setdefault(entry.uuid, []).append(entry)
+    found: dict[int, list[float]] = {pid: [] for pid in deaths}
+    for runs in begun.values():
+        for lost in runs:
+            if lost.pid in deaths and (lost.uuid, lost.fence) not in ended:
+                later = [run.at for run in runs if run.fence > lost.fence]
+                if later:
+                    found[lost.pid].append(min(later) - deaths[lost.pid])
+    return found
 
 
 def max_concurrent_by_group(entries: list[RunEntry], group_of: Mapping[str, object]) -> dict[object, int]:

@@ -18,11 +18,12 @@ from tests.support.services.postgres_server import Missing, Server
 class ServerStore:
     """A server that belongs to one test. `lease` is in seconds."""
 
+    name: str
+    port: int
+
     def url(self, lease: float, port: int | None = None) -> str:
         """The URL of the store; `port` is that of a proxy, if there is one."""
         raise NotImplementedError
-
-    port: int
 
     def stop(self) -> None:
         raise NotImplementedError
@@ -40,6 +41,8 @@ class ServerStore:
 
 
 class RedisServer(ServerStore):
+    name = "redis"
+
     def __init__(self, server: valkey.Server) -> None:
         self._server = server
         self.port = server.port
@@ -59,6 +62,8 @@ class RedisServer(ServerStore):
 
 class PostgresServer(ServerStore):
     """Workers are not superusers, so that rights can be revoked from them."""
+
+    name = "postgres"
 
     def __init__(self, server: Server) -> None:
         self._server = server
@@ -136,6 +141,7 @@ def on_postgres() -> Iterator[PostgresServer]:
 class SqliteFile(ServerStore):
     """A file that processes of one machine share. It has no lease: a death is noticed at once."""
 
+    name = "sqlite"
     port = 0
 
     def __init__(self, path: Path) -> None:

@@ -14,13 +14,14 @@ from tests.faults import scaled, task_app
 from tests.faults.commit_log import replay
 from tests.faults.machines import Machine, machines
 from tests.faults.proxy import Proxy, proxy
-from tests.faults.run_log import RunLog, extra_runs, max_concurrent, takeover_times
+from tests.faults.run_log import RunLog, max_concurrent, takeover_times
 from tests.faults.server_stores import ServerStore, server_store_params
 from tests.faults.test_killed_schedulers import check_every_window
 from tests.faults.test_killed_workers import counts, done, sessions
 from tests.faults.test_limits import Location, check_never_three
 from tests.faults.worker_processes import forked_workers, wait_for, wait_for_progress, worker_processes
 from tests.support.app_access import worker_pids
+from tests.support.fault_report import report_faults
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(1800)]
 
@@ -74,17 +75,17 @@ def test_killed_workers_and_machines_lose_no_task(
         replayed = replay(rows, limited | dict.fromkeys(extra, "limited"))
         fast = [seconds for pid, died in children for seconds in takeover_times(entries, pid, died)]
         slow = [seconds for pid, died in cuts for seconds in takeover_times(entries, pid, died)]
+        report = report_faults(
+            f"{server_store.name}, {len(children)} processes and {len(cuts)} machines killed",
+            task_app.app, acknowledged | extra, entries, [*fast, *slow],
+        )  # fmt: skip
         print(
-            f"\n{tasks} acknowledged, {len(children)} processes and {len(cuts)} machines killed:"
-            f" lost {len(acknowledged - {entry.uuid for entry in entries})}, extra runs {extra_runs(entries)};"
-            f" taken over from processes {summary(fast)}; from machines {summary(slow)} with a lease of {LEASE} s;"
+            f"taken over from processes {summary(fast)}; from machines {summary(slow)} with a lease of {LEASE} s;"
             f" after each of {len(rows)} commits at most {replayed.most['limited']} of a source ran"
         )
+        report.check(kills * task_app.SLOTS)
         assert counts() == {"succeeded": tasks + len(extra)}
     assert {entry.uuid for entry in entries if entry.event == "end"} >= acknowledged | extra
-    assert extra_runs(entries) <= kills * task_app.SLOTS
-    begun = [(entry.uuid, entry.fence) for entry in entries if entry.event == "begin"]
-    assert len(set(begun)) == len(begun), "a lease was given twice"
     assert max_concurrent(entries, extra) == 12, "the limit is fully used after the kills, and never exceeded"
     assert replayed.most["limited"] == 12, "the limit is not exceeded after any commit"
     assert fast, "no kill hit a running task"

@@ -18,7 +18,8 @@ ROOT = Path(__file__).parents[2]
 
 
 def environment(store: str, run_log: Path) -> dict[str, str]:
-    return {**os.environ, "STORE": store, "RUN_LOG": str(run_log), "PYTHONPATH": str(ROOT)}
+    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])  # this tree, also in a copy of it (tests/mutants)
+    return {**os.environ, "STORE": store, "RUN_LOG": str(run_log), "PYTHONPATH": path}
 
 
 class WorkerProcesses:
