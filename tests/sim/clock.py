@@ -21,7 +21,11 @@ class SimClock:
         self.jump: float = 0.0
 
     def now(self) -> float:
-        return EPOCH + self._loop.time() * 1000 + self.skew
+        return self.at(self._loop.time())
+
+    def at(self, time: float) -> float:
+        """This clock in ms, at a time of the loop in seconds."""
+        return EPOCH + time * 1000 + self.skew
 
     def wall_clock_jump(self) -> float:
         return self.jump

@@ -20,6 +20,7 @@ NODE_KINDS = {"crash": 8.0, "pause": 8.0, "cut": 8.0, "mute": 12.0, "stop": 12.0
 KINDS = (*CALL_KINDS, *HINT_KINDS, *NODE_KINDS)
 
 _LATE = frozenset({"turn", "heartbeat", "add", "cancel", "close_session", "fire", "put_schedules", "put_limits"})
+MAX_LATE = 12.0  # seconds
 _SLOW = 0.1  # seconds that a request and its reply take at most, together
 
 
@@ -57,7 +58,7 @@ class Faults:
         delays = self._streams["delays"]
         request = delays.random() * _SLOW / 2
         reply = delays.random() * _SLOW / 2
-        late_by = 4 + 8 * delays.random()
+        late_by = 4 + (MAX_LATE - 4) * delays.random()
         kind = "sent"
         for each, chance in CALL_KINDS.items():
             is_drawn = self._streams[each].random() < chance
@@ -75,7 +76,8 @@ class Faults:
     def of_hint(self) -> Sequence[float]:
         """The delays with which a hint arrives: none if it is dropped, two if it is doubled."""
         draws = {kind: self._streams[kind].random() for kind in HINT_KINDS}
-        if "dropped" in self._kinds and draws["dropped"] < 0.15:
+        dropped = 0.15 if self.active else 0.5
+        if "dropped" in self._kinds and draws["dropped"] < dropped:
             return ()
         if not self.active:
             return (0.01,)

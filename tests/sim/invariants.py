@@ -54,6 +54,7 @@ class StoreCheck:
         self._holders: dict[str, Lease] = {}
         self._lanes: dict[str, str | None] = {}
         self._running: dict[str, str] = {}  # uuid → source
+        self.ended_at: dict[str, float] = {}  # ms
         self._starts: list[float] = []  # of `rated`
         self._schedules: dict[str, Schedule] = {}
         self._ends: Counter[str] = Counter()
@@ -151,6 +152,7 @@ class StoreCheck:
         self._holders.pop(uuid, None)
         if state in ENDED:
             self._ends[uuid] += 1
+            self.ended_at[uuid] = self.clock.now()
             if self._ends[uuid] > 1:
                 self.report("I2", f"{source} {uuid} has ended {self._ends[uuid]} times")
 
@@ -201,6 +203,11 @@ class StoreCheck:
     def schedule(self, name: str) -> Schedule:
         return self._schedules[name]
 
+    def fence_of(self, uuid: str) -> int | None:
+        """The fence of the lease under which a task runs now."""
+        holder = self._holders.get(uuid)
+        return None if holder is None else holder.fence
+
 
 @dataclass(eq=False)
 class RunStart:
@@ -220,11 +227,13 @@ class RunLog:
     clock: SimClock  # the store's
     is_live: Callable[[str], bool]
     is_justified: Callable[[RunStart], bool]  # a fault explains why this run did not end its task
+    fence_of: Callable[[str], int | None]  # of the lease that the store knows
     report: Report
     starts: dict[str, list[RunStart]] = field(default_factory=lambda: defaultdict(list))
     promised: dict[str, float] = field(default_factory=dict)  # uuid → the store's time in ms
 
     def __post_init__(self) -> None:
+        self.ended_at: dict[str, float] = {}  # uuid → when its last run ended
         self._leases: set[tuple[str, int]] = set()
         self._active: dict[str, list[RunStart]] = defaultdict(list)
         self._overlaps: dict[str, float] = {}  # uuid → since when two live nodes run it
@@ -233,6 +242,8 @@ class RunLog:
         if (run.uuid, run.fence) in self._leases:
             self.report("I4", f"{run.source} {run.uuid}: the lease with fence {run.fence} began twice")
         self._leases.add((run.uuid, run.fence))
+        if run.fence != self.fence_of(run.uuid):
+            self.report("I3", f"{run.source} {run.uuid} began on {run.node} under a lease that is over: {run.fence}")
         early = self.promised.get(run.uuid, 0) - self.clock.now()
         if early > 0.001:
             self.report("I9", f"{run.source} {run.uuid} started {early:.3f} ms early")
@@ -245,6 +256,7 @@ class RunLog:
             self._overlaps.setdefault(run.uuid, self.now())
 
     def ended(self, uuid: str, fence: int, *, raised: bool = False) -> None:
+        self.ended_at[uuid] = self.now()
         left: list[RunStart] = []
         for run in self._active.pop(uuid, ()):
             if run.fence == fence:

@@ -39,13 +39,13 @@ class SimObserver(LogObserver):
 class World:
     """What all nodes share.
 
-    store: the store as one life of a node reaches it
+    store: makes the store as one life of a node reaches it, with the clock of the node
     """
 
     seed: int
     loop: SimLoop
     lease: float
-    store: Callable[[str], Store]
+    store: Callable[[str, SimClock], Store]
     store_clock: SimClock
     run_log: RunLog
     on_error: Callable[[str, str, BaseException], None]
@@ -111,7 +111,7 @@ class Node:
                 poll_interval=world.poll_interval,
             )
         )
-        runtime.use_store(world.store(name))
+        runtime.use_store(world.store(name, self.clock))
         return app, tasks
 
     async def _live(self, name: str) -> None:
@@ -144,8 +144,8 @@ class Node:
         await self._start_worker()
         self.is_stopping = False
 
-    async def stop(self) -> None:
-        await self.app.runtime.host.stop()
+    async def pause_schedule(self, name: str) -> None:
+        await self.app.schedules.pause(name)
 
     async def _act(self, chance: Random) -> None:
         if chance.random() < 0.1 and self._world.acknowledged:

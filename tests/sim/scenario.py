@@ -6,21 +6,22 @@ import asyncio
 import gc
 import sys
 from collections import Counter
+from collections.abc import Coroutine
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from onthedot.errors import StoreError
 from onthedot.stores.contract import Store
 from onthedot.stores.memory.store import MemoryStore
 from tests.sim.app import CAPS, INTERVAL, LANE_CAP
 from tests.sim.clock import SimClock
-from tests.sim.fault_store import FaultStore, Network
-from tests.sim.faults import KINDS, Faults, NodeFault
+from tests.sim.fault_store import PATIENCE, FaultStore, Network
+from tests.sim.faults import KINDS, MAX_LATE, Faults, NodeFault
 from tests.sim.ids import stream
 from tests.sim.invariants import ENDED, RunLog, RunStart, StoreCheck, Violation
 from tests.sim.loop import SimLoop
 from tests.sim.node import Node, World
-from tests.sim.planted_bugs import NO_BUG, PlantedBug
+from tests.sim.planted_bugs import NO_BUG, POLL, PlantedBug
 
 _EXPIRING = frozenset({"single"})
 
@@ -45,6 +46,11 @@ class Result:
     trace: list[str] = field(default_factory=list)
 
 
+class QuietTask(NamedTuple):
+    source: str
+    added_at: float  # when the add was acknowledged
+
+
 class Scenario:
     def __init__(self, options: Options, bug: PlantedBug = NO_BUG, *, trace: bool = False) -> None:
         self._options = options
@@ -59,13 +65,18 @@ class Scenario:
         self._trace: list[str] | None = [] if trace else None
         self._disturbed_until: dict[str, float] = {}
         self._is_quiet = False
+        self._faults_ended_at = 0.0
         self.store_clock = SimClock(self.loop)
-        server: Store = bug.server(self.store_clock, self.lease) or MemoryStore(self.store_clock)
+        server: Store = MemoryStore(self.store_clock)
+        if bug.server is not None:
+            server = bug.server(server, self.store_clock, self.lease)
         self._network = Network(self.loop, self.store_clock, self.faults, server)
         self.check = StoreCheck(server, self.store_clock, self.report)
         self._network.before = self.check.before
         self._network.after = self.check.after
-        self.run_log = RunLog(self.loop.time, self.store_clock, self.loop.is_live, self._is_justified, self.report)
+        self.run_log = RunLog(
+            self.loop.time, self.store_clock, self.loop.is_live, self._is_justified, self.check.fence_of, self.report
+        )
         self.world = World(
             options.seed,
             self.loop,
@@ -76,7 +87,7 @@ class Scenario:
             self._on_error,
             self._note,
             bug.worker_factory,
-            bug.poll_interval or 5.0,
+            bug.poll_interval,
         )
         self.nodes = [Node(self.world, index) for index in range(nodes)]
         if trace:
@@ -120,9 +131,11 @@ class Scenario:
         if self._trace is not None:
             self._trace.append(f"{self.loop.time() - 1000:9.4f} {node:8} {text}")
 
-    def _store_of(self, node: str) -> Store:
+    def _store_of(self, node: str, clock: SimClock) -> Store:
         store: Any = FaultStore(self._network, node, int(self.lease * 1000), cancel_safe=self._cancel_safe)
-        return self._bug.client(store, self)
+        if self._bug.client is not None:
+            store = self._bug.client(store, clock, self.lease)
+        return store
 
     def _is_justified(self, run: RunStart) -> bool:
         """A fault of its node, or of its heartbeats, explains why a run did not end its task."""
@@ -183,6 +196,7 @@ class Scenario:
 
     async def _end_faults(self) -> None:
         self._note("world", "the faults end")
+        self._faults_ended_at = self.loop.time()
         self.faults.end()
         self.world.adding = False
         for node in self.nodes:
@@ -223,27 +237,40 @@ class Scenario:
             self.report("I5", f"tick: {expected} windows, {fired} fired, {schedule.runs} runs")
 
     async def _quiet_phase(self) -> None:
-        """Only slow replies and dropped hints: long tasks run once, short ones start soon, capacity is complete."""
+        """Only slow replies and dropped hints: long tasks run once, short ones start and end soon."""
+        await self._await_late_calls()
         self._note("world", "the quiet phase begins")
         self._is_quiet = True
-        began = self.loop.time()
-        added: dict[str, str] = {}
-        for source, argument in [("long", 0), ("long", 1), *[("short", number) for number in range(5)]]:
+        self._spawn(self.nodes[0], self.nodes[0].pause_schedule("tick"))  # its windows would replace the poll
+        chance = stream(self._options.seed, "quiet")
+        added: dict[str, QuietTask] = {}
+        sources = [("long", 0), ("long", 1), *[("laned", "a")] * LANE_CAP, *[("limited", 0)] * CAPS["limited"]]
+        for source, argument in [*sources, *[("short", number) for number in range(12)]]:
             self._add(source, argument, added)
-        for _ in range(LANE_CAP):
-            self._add("laned", "a", added)
-        for _ in range(CAPS["limited"]):
-            self._add("limited", 0, added)
+            if source == "short":
+                await asyncio.sleep(chance.uniform(0.2, 1.5))
         await asyncio.sleep(1.0)
-        await self._await_ends(added, 4 * self.lease + 40)
-        for uuid, source in added.items():
-            starts = self.run_log.starts[uuid]
-            if len(starts) != 1:
-                self.report("quiet", f"{source} {uuid} ran {len(starts)} times without a fault")
-            if starts and starts[0].at - began > self.world.poll_interval + self.lease + 1:
-                self.report("quiet", f"{source} {uuid} started after {starts[0].at - began:.1f} s")
+        await self._await_ends({uuid: task.source for uuid, task in added.items()}, 4 * self.lease + 40)
+        for uuid, task in added.items():
+            self._check_quiet(uuid, task)
 
-    def _add(self, source: str, argument: Any, added: dict[str, str]) -> None:
+    async def _await_late_calls(self) -> None:
+        """Calls from the time of the faults may still be executed, or wait for a reply."""
+        await asyncio.sleep(max(0.0, self._faults_ended_at + MAX_LATE + PATIENCE - self.loop.time()))
+
+    def _check_quiet(self, uuid: str, task: QuietTask) -> None:
+        starts = self.run_log.starts[uuid]
+        if len(starts) != 1:
+            self.report("quiet", f"{task.source} {uuid} ran {len(starts)} times without a fault")
+            return
+        if starts[0].at - task.added_at > POLL + 1:
+            self.report("quiet", f"{task.source} {uuid} started {starts[0].at - task.added_at:.1f} s after its add")
+        ended_at = self.run_log.ended_at[uuid]
+        settled_after = self.check.ended_at[uuid] - self.store_clock.at(ended_at)
+        if settled_after > 500:
+            self.report("quiet", f"{task.source} {uuid} was settled {settled_after:.0f} ms after its run")
+
+    def _add(self, source: str, argument: Any, added: dict[str, QuietTask]) -> None:
         node = self.nodes[len(added) % len(self.nodes)]
 
         async def add() -> None:
@@ -251,9 +278,12 @@ class Scenario:
             if uuid is None:
                 self.report("quiet", f"an add of {source} failed without a fault")
             else:
-                added[uuid] = source
+                added[uuid] = QuietTask(source, self.loop.time())
 
-        self.loop.spawn(node.name, add())
+        self._spawn(node, add())
+
+    def _spawn(self, node: Node, coroutine: Coroutine[Any, Any, None]) -> None:
+        self.loop.spawn(node.name, coroutine)
 
 
 def run_seed(options: Options, bug: PlantedBug = NO_BUG, *, trace: bool = False) -> Result:
