@@ -59,9 +59,7 @@ WITHOUT = {
     "memory": ("undecodable",),  # it keeps objects, which are always readable
 }  # facets that a kind does not implement
 PENDING = {  # rules that a kind does not implement yet; empty when the issue is done
-    "test_claim_request_with_an_older_number_takes_nothing": ("redis", "limited", "postgres", "pooled"),
-    "test_late_request_takes_nothing_after_its_claim_was_settled": ("postgres", "pooled"),
-    "test_late_request_takes_nothing_after_requests_that_took_nothing": ("postgres", "pooled"),
+    "test_claim_request_with_an_older_number_takes_nothing": ("redis", "limited"),
     "test_add_after_its_deadline_is_refused": ("redis", "limited", "postgres", "pooled"),
     "test_earliest_now_is_not_after_the_store_s_time": ("redis", "limited", "postgres", "pooled"),
     "test_repeated_add_of_an_ended_task_without_retention_is_not_fresh": ("redis", "limited", "postgres", "pooled"),

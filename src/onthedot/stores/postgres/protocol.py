@@ -157,12 +157,11 @@ def encode_outcome(outcome: Outcome) -> _OutcomeJson:
             assert_never(outcome)
 
 
-def encode_claim_request(request: ClaimRequest, *, is_repeat: bool) -> dict[str, Any]:
+def encode_claim_request(request: ClaimRequest) -> dict[str, Any]:
     return {
         "number": request.number,
         "pools": [{"total": pool.total, "capacity": dict(pool.capacity)} for pool in request.pools],
         "max_suspects": request.max_suspects,
-        "is_repeat": is_repeat,
     }
 
 

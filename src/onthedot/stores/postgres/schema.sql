@@ -53,7 +53,9 @@ CREATE INDEX claim_source ON claim (app, source);
 CREATE INDEX claim_lane ON claim (app, lane) WHERE lane IS NOT NULL;
 
 CREATE TABLE session (  -- info is null: a client that cancels or lifts. The row is locked by calls for the session
-    app integer, name label, info bytea, until double precision NOT NULL, PRIMARY KEY (app, name)
+    app integer, name label, info bytea, until double precision NOT NULL,
+    claim_number bigint NOT NULL DEFAULT 0,  -- of the last claim request
+    PRIMARY KEY (app, name)
 ) WITH (fillfactor = 50);
 CREATE TABLE dead_session (
     number bigint GENERATED ALWAYS AS IDENTITY, app integer, name label, PRIMARY KEY (app, name)

@@ -80,7 +80,6 @@ class PostgresStore(PostgresReads):
         self._lock = threading.Lock()
         self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, PostgresLoop]
         self._by_loop = weakref.WeakKeyDictionary()
-        self._last_numbers: dict[str, int] = {}  # by session: an answered request that took nothing leaves no claim
         self._prepared = False
         register_fork_hooks(self, store=True)
 
@@ -183,8 +182,7 @@ class PostgresStore(PostgresReads):
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         claim: dict[str, Any] | None = None
         if request is not None:
-            is_repeat = self._last_numbers.get(session) == request.number
-            claim = protocol.encode_claim_request(request, is_repeat=is_repeat)
+            claim = protocol.encode_claim_request(request)
         sessions = sorted({outcome.lease.session for outcome in outcomes})
         row = await self.connections.turn.row(
             SQL["turn"],
@@ -194,7 +192,6 @@ class PostgresStore(PostgresReads):
         self._notify(decode_notification(row["notification"], session))
         if request is None or not row["alive"]:
             return TurnResult(row["verdicts"] or [], alive=row["alive"])
-        self._last_numbers[session] = request.number
         return TurnResult(row["verdicts"] or [], protocol.to_claim_result(row))
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
@@ -235,7 +232,6 @@ class PostgresStore(PostgresReads):
     async def close_session(self, session: str, *, crashed: bool = False) -> None:
         connection = self.connections.heartbeat if crashed else self.connections.add
         row = await connection.row(SQL["close_session"], self._request(session=session, crashed=crashed))
-        self._last_numbers.pop(session, None)
         self._notify(decode_notification(row["notification"], session))
 
     def hints(self, session: str) -> Hints:

@@ -316,14 +316,16 @@ BEGIN
 END $$;
 
 -- name: claim_v1
--- Refill lanes, promote alarms, then claim. A repeated number claims nothing new.
+-- Refill lanes, promote alarms, then claim. The last number of the session again claims nothing new; a lower number is a
+-- request that was delivered late, and takes nothing.
 CREATE FUNCTION claim_v1(
-    _app integer, _session text, _claim_request json, _now double precision,
+    _app integer, _session text, _claim_request json, _last_number bigint, _now double precision,
     OUT fence bigint, OUT tasks bigint[], OUT chores bigint[], OUT schedules json, OUT idle json, OUT woken text[],
     OUT next_in double precision, OUT more boolean
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _pools json := _claim_request -> 'pools';
+    _number bigint := (_claim_request ->> 'number')::bigint;
     _limits_locked boolean := EXISTS (SELECT FROM place WHERE app = _app AND lane IS NOT NULL) OR EXISTS (
         SELECT FROM json_array_elements(_pools) AS pool CROSS JOIN json_object_keys(pool -> 'capacity') AS source
         JOIN limit_rule AS r ON r.app = _app AND r.name = source);
@@ -344,11 +346,11 @@ BEGIN
     _free_suspects := free_suspects_v1(_app, _session, (_claim_request ->> 'max_suspects')::integer);
     tasks := '{}';
     chores := '{}';
-    SELECT max(c.fence) INTO fence FROM claim AS c
-    WHERE c.app = _app AND c.session = _session AND c.number = (_claim_request ->> 'number')::bigint;
-    IF fence IS NOT NULL THEN
+    IF _number = _last_number THEN
+        SELECT max(c.fence) INTO fence FROM claim AS c
+        WHERE c.app = _app AND c.session = _session AND c.number = _number;
         SELECT r.tasks, r.chores INTO tasks, chores FROM repeat_claim_v1(fence, _pools) AS r;
-    ELSIF NOT (_claim_request ->> 'is_repeat')::boolean THEN
+    ELSIF _number > _last_number THEN
         SELECT * INTO _step FROM new_claim_v1(_app, _session, _claim_request, _limits_locked, _now, _free_suspects);
         fence := _step.fence;
         tasks := _step.tasks;
@@ -357,7 +359,7 @@ BEGIN
         _free_suspects := _step.free_suspects;
     END IF;
     fence := CASE WHEN tasks = '{}' AND chores = '{}' THEN 0 ELSE fence END;
-    more := more OR cardinality(chores) >= 100;
+    more := more OR cardinality(chores) >= 100 OR _number < _last_number;
     schedules := due_schedules_v1(_app, _now);
     idle := idle_sources_v1(_app, _pools, _free_suspects > 0, _now);
     next_in := next_in_v1(_app, idle, _now);

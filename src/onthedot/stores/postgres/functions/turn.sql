@@ -16,12 +16,13 @@ DECLARE
     _session text := _request ->> 'session';
     _claim_request json := CASE WHEN json_typeof(_request -> 'claim') = 'object' THEN _request -> 'claim' END;
     _settled record;
+    _last_number bigint;
     _claimed record;
     _ended json;
 BEGIN
     moment := _now;
     woken := '{}';
-    IF _claim_request IS NOT NULL THEN  -- a repeat waits for the first call, which may still be running
+    IF _claim_request IS NOT NULL THEN  -- a repeat, or a late request, waits for the call that is still running
         PERFORM pg_advisory_xact_lock(hashtextextended(_session, _app));
     END IF;
     PERFORM FROM session WHERE app = _app AND name = _session FOR KEY SHARE;
@@ -35,11 +36,13 @@ BEGIN
     IF _claim_request IS NOT NULL THEN
         woken := woken || reap_overdue_v1(_app, _now);
     END IF;
-    alive := EXISTS (SELECT FROM session AS s WHERE s.app = _app AND s.name = _session AND s.info IS NOT NULL);
+    SELECT s.claim_number INTO _last_number FROM session AS s
+    WHERE s.app = _app AND s.name = _session AND s.info IS NOT NULL;
+    alive := FOUND;
     IF alive AND _claim_request IS NOT NULL THEN
         DELETE FROM claim AS c WHERE c.app = _app AND c.session = _session AND NOT EXISTS (
             SELECT FROM task AS t WHERE t.seq = ANY (c.seqs) AND t.settled_fence < c.fence OFFSET 0);
-        SELECT * INTO _claimed FROM claim_v1(_app, _session, _claim_request, _now);
+        SELECT * INTO _claimed FROM claim_v1(_app, _session, _claim_request, _last_number, _now);
         fence := _claimed.fence;
         number := cardinality(_claimed.tasks);
         schedules := _claimed.schedules;
@@ -51,6 +54,9 @@ BEGIN
             r.histories
         INTO uuids, sources, bodies, policies, lanes, unique_keys, dues, seqs, addeds, states, histories
         FROM records_v1(_claimed.tasks || _claimed.chores) AS r;
+        -- Last, because a heartbeat waits for this row until the commit.
+        UPDATE session AS s SET claim_number = (_claim_request ->> 'number')::bigint
+        WHERE s.app = _app AND s.name = _session AND s.claim_number < (_claim_request ->> 'number')::bigint;
     END IF;
     woken := ARRAY(SELECT DISTINCT source FROM unnest(woken) AS source);
     notification := json_strip_nulls(json_build_object('sources', woken, 'ended', _ended));

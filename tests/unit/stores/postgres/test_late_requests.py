@@ -1,0 +1,57 @@
+"""Requests that the server executes after their caller gave up: here, because its process was paused."""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import signal
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from onthedot.stores.contract import Completed, Lease, NewTask
+from onthedot.stores.postgres.connections import PostgresConnection
+from tests.support.services.postgres import Service
+from tests.support.waits import every_chance, until
+from tests.unit.stores.postgres.shop import LEASE, Worker, opened, states
+
+
+@contextmanager
+def paused_backend(postgres: Service, connection: PostgresConnection) -> Iterator[int]:
+    """The server process of a connection is paused inside the block; gives its pid."""
+    if postgres.server is None:
+        pytest.skip("the server runs elsewhere: its processes cannot be paused")
+    pid = connection.server_pid
+    assert pid is not None
+    os.kill(pid, signal.SIGSTOP)
+    try:
+        yield pid
+    finally:
+        os.kill(pid, signal.SIGCONT)
+
+
+async def gone(postgres: Service, pid: int) -> None:
+    """Waits until a process of the server has executed what it had received, and ended."""
+    await until(lambda: not postgres.ask("SELECT FROM pg_stat_activity WHERE pid = %s", pid))
+
+
+async def test_a_claim_that_is_executed_late_takes_nothing(postgres: Service, named: str) -> None:
+    async with opened(postgres, named) as store:
+        worker = Worker(store, "w")
+        await store.heartbeat("w", b"", LEASE)
+        await worker.claim(total=0)
+        await store.add([NewTask("u1", "a", b"")])
+        with paused_backend(postgres, store.connections.turn) as pid:
+            late = asyncio.create_task(worker.claim())
+            await every_chance()  # it is sent
+            late.cancel()
+            await asyncio.wait([late])
+            worker.number -= 1  # the caller repeats the request that was not answered, and continues
+            claimed = await worker.claim()
+            assert [record.uuid for record in claimed.tasks] == ["u1"]
+            await worker.claim(outcomes=[Completed(Lease("u1", claimed.fence, "w"))])
+            await store.add([NewTask("u2", "a", b"")])
+        await gone(postgres, pid)
+        assert await states(store, "u1", "u2") == ["succeeded", "ready"]
+        assert [record.uuid for record in (await worker.claim()).tasks] == ["u2"]
