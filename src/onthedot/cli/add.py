@@ -14,10 +14,11 @@ from onthedot import App, TaskError
 from onthedot.api.functions import Enqueuer
 from onthedot.cli.options import GlobalOptions, moment, store_command
 from onthedot.cli.output import clean, write_json
-from onthedot.cli.target import target, without_password
+from onthedot.cli.target import target
 from onthedot.errors import suggestion
 from onthedot.model.options import AddOptions
 from onthedot.runtime.settings import store_url
+from onthedot.stores.masked_url import masked
 from onthedot.supervisor.app_loader import load_app
 from onthedot.supervisor.exit_codes import FAILED, TIMEOUT, CommandError
 
@@ -45,7 +46,7 @@ def add(
     try:
         task, given = _call(app, name, arguments, _add_options(more), checked=options.module is not None)
         if not is_known:  # after the checks of the arguments, which hold for every app
-            where = without_password(str(app.runtime.url))
+            where = masked(str(app.runtime.url))
             raise CommandError(f"whose task? {where} has no app yet; say -A app.py, or -n NAME")
         handle = task.delay(**given)
         if wait:

@@ -15,13 +15,14 @@ from pathlib import Path
 
 from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.output import screen, write_json
-from onthedot.cli.target import target, with_operations, without_password
+from onthedot.cli.target import target, with_operations
 from onthedot.errors import OnTheDotError, StoreError, StoreUnavailable
 from onthedot.operations import Operations
 from onthedot.operations.doctor import diagnose
 from onthedot.operations.health import Check
 from onthedot.operations.humanize import plural
 from onthedot.runtime.settings import store_url, version
+from onthedot.stores.masked_url import masked
 from onthedot.stores.schemes import check_schema, driver_of, file_of, file_url
 from onthedot.supervisor.exit_codes import STORE, CommandError
 
@@ -87,7 +88,7 @@ def _store(options: GlobalOptions) -> Iterator[Check]:
     if not name and path is None:  # it has no app yet, but the server can be checked
         options.app_name = "onthedot"
     inside = with_operations(options, _inside)
-    yield Check(True, "store", f"{without_password(url)}, {f'app {name}' if name else 'in which nobody has tasks yet'}")
+    yield Check(True, "store", f"{masked(url)}, {f'app {name}' if name else 'in which nobody has tasks yet'}")
     yield from inside
 
 

@@ -11,13 +11,14 @@ import click
 from onthedot.cli.interrupt import stop_event
 from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.output import Screen, screen, write_json
-from onthedot.cli.target import check_exists, target, without_password
+from onthedot.cli.target import check_exists, target
 from onthedot.clock.system import SystemClock
 from onthedot.operations.humanize import plural
 from onthedot.operations.move import Move, MoveResult, movable
 from onthedot.runtime.settings import store_url
 from onthedot.stores import connect
 from onthedot.stores.contract import Store
+from onthedot.stores.masked_url import masked
 from onthedot.stores.schemes import file_of
 from onthedot.supervisor.exit_codes import CommandError
 
@@ -48,7 +49,7 @@ def move(options: GlobalOptions, source: str, to: str, wait: bool, release: bool
     if options.json:
         write_json(asdict(result))
     else:
-        _report(result, without_password(to))
+        _report(result, masked(to))
     raise SystemExit(int(result.stopped or bool(result.kept or result.arriving or result.unclear or result.busy)))
 
 
@@ -82,7 +83,7 @@ def _print_wait(text: str) -> None:
 def _identity(url: str) -> str:
     """The same text from every folder and with any options: a later run recognizes its own tasks by it."""
     path = file_of(url)
-    return without_password(url).partition("?")[0] if path is None else f"sqlite:///{path.absolute()}"
+    return masked(url) if path is None else f"sqlite:///{path.absolute()}"
 
 
 async def _open(stack: AsyncExitStack, url: str, name: str) -> Store:

@@ -15,6 +15,7 @@ from onthedot.operations.limits import CodeDefinitions
 from onthedot.runtime.settings import store_url
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores import connect
+from onthedot.stores.masked_url import masked
 from onthedot.stores.schemes import apps_in, check_schema, file_of, file_url, has_schema
 from onthedot.supervisor.exit_codes import STORE, CommandError
 
@@ -63,7 +64,7 @@ def _check_server(url: str, name: str | None) -> None:
     if name is not None and has_schema(url):
         _check_schema(url)
     if name == "":
-        raise CommandError(f"nobody has added anything to {without_password(url)} yet", STORE)
+        raise CommandError(f"nobody has added anything to {masked(url)} yet", STORE)
 
 
 def _check_schema(url: str) -> None:
@@ -109,15 +110,6 @@ def _only_app(url: str) -> str:
         return ""
     names = apps_in(url)
     if len(names) > 1:
-        where = path or without_password(url)
+        where = path or masked(url)
         raise CommandError(f"{where} has tasks of several apps: {', '.join(names)}; say which by -n")
     return names[0] if names else ""
-
-
-def without_password(url: str) -> str:
-    """
-    >>> without_password("redis://:secret@cache:6379/0"), without_password("sqlite:///shop.db")
-    ('redis://…@cache:6379/0', 'sqlite:///shop.db')
-    """
-    head, at, tail = url.rpartition("@")
-    return f"{head.partition('://')[0]}://…@{tail}" if at else url

@@ -14,10 +14,11 @@ import msgspec
 from onthedot.cli.interrupt import stop_event
 from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.output import RichScreen, Screen, screen
-from onthedot.cli.target import target, with_operations, without_password
+from onthedot.cli.target import target, with_operations
 from onthedot.cli.top_view import picture
 from onthedot.operations import Operations
 from onthedot.operations.live_view import LiveSnapshot
+from onthedot.stores.masked_url import masked
 
 _FIRST_RATES = 1.0  # seconds until a single picture has rates
 
@@ -34,7 +35,7 @@ def top(options: GlobalOptions, once: bool, frames: int | None, every: float) ->
     q or Ctrl+C leaves, p freezes the picture. --json writes one object per line, until Ctrl+C or for --frames N.
     """
     url, name = target(options)
-    title = f"{name} · {without_password(url)}"
+    title = f"{name} · {masked(url)}"
     out = Screen() if options.json or once or frames else screen()
     if once or not (frames or options.json or out.live):
         frames = 1

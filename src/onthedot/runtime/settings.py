@@ -8,6 +8,7 @@ from difflib import get_close_matches
 from functools import cache
 
 from onthedot.errors import DeclarationError
+from onthedot.stores.masked_url import masked
 from onthedot.stores.schemes import SCHEMES
 
 DEFAULT_STORE = "sqlite:///onthedot.db"
@@ -17,21 +18,21 @@ URL_SCHEMES = tuple(name for scheme in SCHEMES for name in scheme.names)
 def store_url(given: str | None) -> str:
     """Returns the given URL, else ``$ONTHEDOT_STORE``, else a file in the current folder."""
     url = given if given is not None else os.environ.get("ONTHEDOT_STORE") or DEFAULT_STORE
-    scheme = url.partition("://")[0] if isinstance(url, str) and "://" in url else ""
-    if scheme not in URL_SCHEMES:
+    if not isinstance(url, str):
+        raise DeclarationError(f"store is of type {type(url).__name__}; pass a URL as text, as in {DEFAULT_STORE!r}")
+    if "://" not in url or url.partition("://")[0] not in URL_SCHEMES:
         known = ", ".join(f"{each}://" for each in URL_SCHEMES)
-        raise DeclarationError(f"store {url!r} is not a store's URL; known are {known}{_suggestion(url)}")
+        shown = masked(url)
+        raise DeclarationError(f"store {shown!r} is not a store's URL; known are {known}{_suggestion(shown)}")
     return url
 
 
-def _suggestion(url: object) -> str:
+def _suggestion(url: str) -> str:
     """The end of the message about a wrong URL.
 
     >>> _suggestion("sqlit:///shop.db"), _suggestion("shop.db")
     ('; did you mean sqlite:///shop.db?', '; did you mean sqlite:///shop.db?')
     """
-    if not isinstance(url, str):
-        return ""
     scheme, mark, rest = url.rpartition("://")
     close = get_close_matches(scheme, URL_SCHEMES, n=1)
     if mark:

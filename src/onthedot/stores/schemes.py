@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol, cast
 from urllib.parse import quote
 
 from onthedot.errors import StoreRefused
+from onthedot.stores.masked_url import masked
 
 if TYPE_CHECKING:
     from onthedot.clock.protocol import Clock
@@ -116,7 +117,7 @@ _BY_NAME = {name: scheme for scheme in SCHEMES for name in scheme.names}
 def _scheme(url: str) -> Scheme:
     name = url.partition(":")[0]
     if name not in _BY_NAME:
-        raise StoreRefused(f"{name}:// is no store of this version")
+        raise StoreRefused(f"{masked(url).partition(':')[0]}:// is no store of this version")
     return _BY_NAME[name]
 
 

@@ -29,7 +29,7 @@ from tests.unit.cli.conftest import Console, Shop
         ("/var/lib/shop.db", "sqlite:////var/lib/shop.db"),
         ("sqlite:shop.db", "sqlite:///shop.db"),
         ("localhost:6379/0", "redis://localhost:6379/0"),
-        ("me@db:5432/shop", "postgresql://me@db:5432/shop"),
+        ("me@db:5432/shop", "postgresql://…@db:5432/shop"),
     ],
 )
 def test_misspelt_url_gets_a_suggestion(url: str, meant: str) -> None:

@@ -6,6 +6,7 @@ from dataclasses import dataclass, replace
 from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 
 from onthedot.errors import StoreRefused
+from onthedot.stores.masked_url import split_url
 
 _OURS = ("auto_schema", "lease", "listen", "statement_cache_size")
 
@@ -48,7 +49,7 @@ class PostgresAddress:
 
     @classmethod
     def of(cls, url: str) -> PostgresAddress:
-        parts = urlsplit(url)
+        parts = split_url(url)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
         ours = {name: options.pop(name) for name in _OURS if name in options}
         try:

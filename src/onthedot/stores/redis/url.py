@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from typing import NamedTuple
-from urllib.parse import parse_qsl, unquote, urlsplit
+from urllib.parse import parse_qsl, unquote
 
 from onthedot.errors import StoreRefused
+from onthedot.stores.masked_url import split_url
 
 _TLS = ("tls_ca", "tls_cert", "tls_key", "tls_insecure")
 _OPTIONS = ("lease", "max_connections", "wait", "tls", *_TLS, "sentinel_username", "sentinel_password")
@@ -59,7 +60,7 @@ class RedisAddress(NamedTuple):
 
 def parse_url(url: str) -> RedisAddress:
     kind = url.partition("://")[0]
-    parts = urlsplit(url)
+    parts = split_url(url)
     login, _, hosts = parts.netloc.rpartition("@")
     username, _, password = login.partition(":")
     shown = f"{kind}://{hosts}{parts.path}"
