@@ -1,17 +1,15 @@
-"""The steps of the state machine, which a store and the naive store take together, and the comparison of both."""
+"""The steps of the state machine, which a store and the naive store take together."""
 
 from __future__ import annotations
 
-from collections.abc import Coroutine, Mapping, Sequence
-from typing import Any, TypeVar
+from collections.abc import Sequence
+from typing import Any
 
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule
-from msgspec.structs import asdict, replace
+from hypothesis.stateful import initialize, invariant, rule
+from msgspec.structs import replace
 
-from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import (
-    Blocker,
     ClaimRequest,
     ClaimResult,
     Completed,
@@ -27,11 +25,9 @@ from onthedot.stores.contract import (
     Record,
     Requeued,
     Schedule,
-    Store,
 )
-from onthedot.stores.memory import MemoryStore
+from tests.model.comparison import StorePair, blocker_facts, by_name, by_owner, check_equal_records, note_facts
 from tests.model.example_settings import often
-from tests.model.naive import NaiveStore
 from tests.model.strategies import (
     LEASES,
     PAUSES,
@@ -45,91 +41,20 @@ from tests.model.strategies import (
     outcomes,
 )
 
-T = TypeVar("T")
-
 CLIENT = "client"
 TICK = 0.01  # ms; epoch milliseconds in a float are not exact
 
 
-def run_synchronously(coroutine: Coroutine[Any, Any, T]) -> T:
-    """The result of a synchronous store, which does not suspend."""
-    try:
-        coroutine.send(None)
-    except StopIteration as answer:
-        return answer.value  # type: ignore[no-any-return]
-    raise AssertionError("an immediate store has suspended")
-
-
-class Stores(RuleBasedStateMachine):
+class Stores(StorePair):
     def __init__(self) -> None:
         super().__init__()
-        self.clock = ManualClock()
-        self.store: Store = self.made()
-        self.naive = NaiveStore(self.clock)
         self.sessions: list[str] = []
         self.numbers: dict[str, int] = {}
-        self.last_ask: dict[str, ClaimRequest] = {}
-        self.leases: list[Lease] = []  # all leases so far, with the fences of the naive store
+        self.last_request: dict[str, ClaimRequest] = {}
         self.uuids: list[str] = []
         self.next_in = 0.0
         self.looked = 0
         self.rates: dict[tuple[str, str], float | None] = {}
-        self.fences = {0: 0}  # fence of the naive store → fence of the other
-
-    # -- the store
-
-    def made(self) -> Store:
-        return MemoryStore(self.clock)
-
-    def wait(self, coroutine: Coroutine[Any, Any, T]) -> T:
-        return run_synchronously(coroutine)
-
-    # -- calls to both
-
-    def call(self, verb: str, *args: Any) -> tuple[Any, Any]:
-        theirs = self.wait(getattr(self.store, verb)(*(self.translated(arg) for arg in args)))
-        return theirs, getattr(self.naive, verb)(*args)
-
-    def same(self, verb: str, *args: Any) -> Any:
-        theirs, ours = self.call(verb, *args)
-        assert _plain(theirs) == _plain(ours), verb
-        return ours
-
-    def translated(self, arg: Any) -> Any:
-        """The same call with the fences of the other store."""
-        match arg:
-            case Lease():
-                return replace(arg, fence=self.fences.get(arg.fence, -1))
-            case Completed() | Requeued() | Ended() | Note():
-                return replace(arg, lease=self.translated(arg.lease))
-            case list():
-                return [self.translated(each) for each in arg]
-        return arg
-
-    def held(self, theirs: Any, ours: Any, session: str) -> None:
-        """Checks that both claims took something or neither, and that the fence grew."""
-        assert bool(theirs.fence) == bool(ours.fence)
-        if ours.fence and ours.fence not in self.fences:
-            assert theirs.fence > max(self.fences.values())
-            self.fences[ours.fence] = theirs.fence
-        assert self.fences[ours.fence] == theirs.fence
-        records = [*ours.tasks, *getattr(ours, "chores", ())]
-        self.leases += [Lease(record.uuid, ours.fence, session) for record in records]
-
-    def records(self, records: Sequence[Record | None], *, ours: bool) -> list[dict[str, Any]]:
-        """Records in a form that can be compared, without numbers that a store chooses."""
-        plain = []
-        for record in records:
-            if record is not None:
-                history = asdict(record.history)
-                history["settled_fence"] = self.fences[history["settled_fence"]] if ours else history["settled_fence"]
-                history["reason"] = "due" if history["reason"] == "crash" else history["reason"]
-                plain.append(asdict(record) | history | {"history": None})
-        return plain
-
-    def taken(self, records: Sequence[Record], *, ours: bool) -> list[dict[str, Any]]:
-        """Claimed records; a store may or may not show them as running already."""
-        return [record | {"state": "claimed"} for record in self.records(records, ours=ours)]
 
     # -- steps
 
@@ -212,14 +137,14 @@ class Stores(RuleBasedStateMachine):
         if self.store.traits.shared:  # only a private store has strays
             known = None
         self.numbers[session] += 1
-        self.last_ask[session] = ClaimRequest(self.numbers[session], pools, suspects, known)
-        self.turn(session, outcomes, self.last_ask[session])
+        self.last_request[session] = ClaimRequest(self.numbers[session], pools, suspects, known)
+        self.turn(session, outcomes, self.last_request[session])
 
     @rule(data=st.data(), which=st.integers(0, 1), number=st.integers(0, 1))
     def claim_again(self, data: st.DataObject, which: int, number: int) -> None:
         session = self.someone(which)
-        if session in self.last_ask:
-            self.turn(session, self.outcomes(data, number), self.last_ask[session])
+        if session in self.last_request:
+            self.turn(session, self.outcomes(data, number), self.last_request[session])
 
     def outcomes(self, data: st.DataObject, number: int) -> list[Outcome]:
         """Outcomes of leased tasks. Without any, one late outcome is enough."""
@@ -231,17 +156,17 @@ class Stores(RuleBasedStateMachine):
         strangers = [Lease("u00", 0, "w0"), Lease("u01", 99, "w1")]
         lease = data.draw(st.sampled_from([*current * 9, *self.leases[-5:], *strangers]))
         how, keep, after, error, adds = data.draw(outcomes)
-        also = Effects(tuple(self.resolved([data.draw(new_tasks())]))) if adds else None
+        effects = Effects(tuple(self.resolved([data.draw(new_tasks())]))) if adds else None
         match how:
             case "done":
-                return Completed(lease, b"result", keep, also)
+                return Completed(lease, b"result", keep, effects)
             case "failed":
-                return Ended(lease, "failed", b"error", keep, also)
+                return Ended(lease, "failed", b"error", keep, effects)
             case "cancelled":
-                return Ended(lease, "cancelled", b"why", keep, also)
+                return Ended(lease, "cancelled", b"why", keep, effects)
             case "release":
-                return Requeued(lease, None, counted=False, effects=also)
-        return Requeued(lease, after, how == "retry", error, also)
+                return Requeued(lease, None, counted=False, effects=effects)
+        return Requeued(lease, after, how == "retry", error, effects)
 
     def turn(self, session: str, outcomes: list[Outcome], request: ClaimRequest | None) -> None:
         suspects = request.max_suspects if request else 0
@@ -257,11 +182,11 @@ class Stores(RuleBasedStateMachine):
             self.arrive()
 
     def claimed(self, theirs: ClaimResult, ours: ClaimResult, session: str, suspects: int, before: set[str]) -> None:
-        self.held(theirs, ours, session)
-        _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
+        self.record_leases(theirs, ours, session)
+        check_equal_records(self.claimed_records(theirs.tasks, ours=False), self.claimed_records(ours.tasks, ours=True))
         by_uuid = [sorted(names.chores, key=lambda record: record.uuid) for names in (theirs, ours)]
-        _agree(self.taken(by_uuid[0], ours=False), self.taken(by_uuid[1], ours=True))
-        assert _schedules(theirs.schedules) == _schedules(ours.schedules)
+        check_equal_records(self.claimed_records(by_uuid[0], ours=False), self.claimed_records(by_uuid[1], ours=True))
+        assert by_name(theirs.schedules) == by_name(ours.schedules)
         assert theirs.more == ours.more
         self.coming_back(theirs, ours, exact=not self.naive.limit_rules.buckets)
         for source, wait in theirs.idle.items():
@@ -294,26 +219,26 @@ class Stores(RuleBasedStateMachine):
         which = self.some(data, "scheduled", "ready", "parked", "running")
         session = f"{CLIENT}{len(self.leases)}" if who == CLIENT else self.someone(who)
         theirs, ours = self.call("cancel", session, which)
-        self.held(theirs, ours, session)
-        _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
+        self.record_leases(theirs, ours, session)
+        check_equal_records(self.claimed_records(theirs.tasks, ours=False), self.claimed_records(ours.tasks, ours=True))
 
     @often(2, data=st.data(), who=st.sampled_from([0, 1, CLIENT]))
     def lift(self, data: st.DataObject, who: Any) -> None:
         which = self.some(data, "scheduled", "ready", "parked")
         session = f"{CLIENT}{len(self.leases)}" if who == CLIENT else self.someone(who)
         theirs, ours = self.call("lift", session, which)
-        self.held(theirs, ours, session)
-        _agree(self.taken(theirs.tasks, ours=False), self.taken(ours.tasks, ours=True))
+        self.record_leases(theirs, ours, session)
+        check_equal_records(self.claimed_records(theirs.tasks, ours=False), self.claimed_records(ours.tasks, ours=True))
 
-    @rule(tasks=st.lists(new_tasks(), min_size=1, max_size=2), past=histories(), ago=st.sampled_from([0, 600]))
-    def adopt(self, tasks: list[NewTask], past: History, ago: int) -> None:
+    @rule(tasks=st.lists(new_tasks(), min_size=1, max_size=2), history=histories(), ago=st.sampled_from([0, 600]))
+    def adopt(self, tasks: list[NewTask], history: History, ago: int) -> None:
         now = int(self.clock.now())
         self.same(
             "adopt",
             [
                 Record(
                     task.uuid, task.source, task.body, task.policy, task.lane, task.unique,
-                    now if task.at is None else task.at, 7, now - ago, "ready", past,
+                    now if task.at is None else task.at, 7, now - ago, "ready", history,
                 )
                 for task in self.resolved(tasks)
             ],
@@ -363,10 +288,10 @@ class Stores(RuleBasedStateMachine):
     def schedule(self, data: st.DataObject, name: str, how: str, soon: int | None, off: int) -> None:
         now = int(self.clock.now())
         next_at = None if soon is None else now + soon
-        declared = data.draw(st.sampled_from(["", "v1", "v2"]))
+        digest = data.draw(st.sampled_from(["", "v1", "v2"]))
         match how:
             case "declare":
-                self.same("put_schedules", [Schedule(name, declared.encode(), declared, next_at)])
+                self.same("put_schedules", [Schedule(name, digest.encode(), digest, next_at)])
             case "change":
                 new = Schedule(name, b"3", "v3", next_at, 0, data.draw(st.booleans()), last_at=1, runs=2)
                 theirs, ours = (replace(new, rev=max(1, rev + off)) for rev in self.revs(name))
@@ -392,7 +317,7 @@ class Stores(RuleBasedStateMachine):
             assert (theirs is None) == (ours is None), uuid
             if ours is not None:
                 assert theirs.ahead == ours.ahead
-                assert [_hold(lease) for lease in theirs.blockers] == [_hold(lease) for lease in ours.blockers], uuid
+                assert [*map(blocker_facts, theirs.blockers)] == [*map(blocker_facts, ours.blockers)], uuid
                 for their, our in zip(theirs.blockers, ours.blockers, strict=True):
                     assert abs((their.opens_in or 0) - (our.opens_in or 0)) < TICK
 
@@ -424,15 +349,15 @@ class Stores(RuleBasedStateMachine):
     @invariant()
     def nothing_differs(self) -> None:
         theirs, ours = self.call("get", self.uuids)
-        _agree(self.records(theirs, ours=False), self.records(ours, ours=True))
+        check_equal_records(self.records(theirs, ours=False), self.records(ours, ours=True))
         page = self.wait(self.store.find({}, None, 1000))
         ours = self.naive.find({}, None, 1000).rows
-        _agree(self.records(page.rows, ours=False), self.records(ours, ours=True))
+        check_equal_records(self.records(page.rows, ours=False), self.records(ours, ours=True))
         tallies = [{key: number for key, number in some.items() if number} for some in self.call("tally")]
         assert tallies[0] == tallies[1]
         for uuid in self.noted():
             theirs, ours = self.call("notes", uuid, 0, 100)
-            assert [_note(entry) for entry in theirs] == [_note(entry) for entry in ours]
+            assert [note_facts(entry) for entry in theirs] == [note_facts(entry) for entry in ours]
 
     def noted(self) -> list[str]:
         """Tasks with notes, and one of the others per step, because each one costs a call."""
@@ -443,36 +368,8 @@ class Stores(RuleBasedStateMachine):
     @invariant()
     def nothing_differs_in_control(self) -> None:
         theirs, ours = self.call("schedules")
-        assert _schedules(theirs) == _schedules(ours)
+        assert by_name(theirs) == by_name(ours)
         theirs, ours = self.call("limits")
-        assert _by_owner(theirs) == _by_owner(ours)
+        assert by_owner(theirs) == by_owner(ours)
         theirs, ours = self.call("sessions")
         assert dict(theirs) == dict(ours)
-
-
-def _plain(answer: Any) -> Any:
-    return [*answer] if isinstance(answer, Sequence) else answer
-
-
-def _agree(theirs: list[dict[str, Any]], ours: list[dict[str, Any]]) -> None:
-    """Fails with the differences only."""
-    assert [each["uuid"] for each in theirs] == [each["uuid"] for each in ours]
-    for their, our in zip(theirs, ours, strict=True):
-        differ = {name: (their[name], our[name]) for name in our if their[name] != our[name]}
-        assert not differ, f"{our['uuid']}: {differ}"
-
-
-def _hold(lease: Blocker) -> tuple[object, ...]:
-    return replace(lease.limit, owner="code"), lease.reason, lease.running, lease.opens_in is None
-
-
-def _note(entry: tuple[int, Note]) -> tuple[str, str, bytes]:
-    return entry[1].kind, entry[1].name, entry[1].data
-
-
-def _schedules(schedules: Sequence[Schedule]) -> Mapping[str, Schedule]:
-    return {schedule.name: replace(schedule, rev=0) for schedule in schedules}
-
-
-def _by_owner(limits: Sequence[Limit]) -> dict[tuple[str, str], Limit]:
-    return {(limit.name, limit.owner): limit for limit in limits}

@@ -6,7 +6,7 @@ Stores are compared with it. It is slow on purpose, synchronous, and has no hint
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import ceil, floor
+from math import floor
 
 from msgspec.structs import replace
 
@@ -37,12 +37,7 @@ from onthedot.stores.contract import (
     Verdict,
 )
 from tests.model.control import Control
-from tests.model.rows import Row, RowLease, SessionRow
-
-
-def due_after(now: float, after: int) -> int:
-    """The due time, rounded up so that nothing is early; `after=0` is not rounded."""
-    return ceil(now + after) if after > 0 else floor(now)
+from tests.model.rows import Row, RowLease, SessionRow, due_after
 
 
 class NaiveStore(Control):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from math import floor
+from math import ceil, floor
 
 from msgspec.structs import replace
 
@@ -13,6 +13,11 @@ from onthedot.stores.contract import Blocker, Lease, Limit, Note, Record, State
 
 ENDED = ("succeeded", "failed", "cancelled")
 MICROSECOND = 0.001  # ms; epoch milliseconds in a float are not exact
+
+
+def due_after(now: float, after: int) -> int:
+    """The due time, rounded up so that nothing is early; `after=0` is not rounded."""
+    return ceil(now + after) if after > 0 else floor(now)
 
 
 @dataclass

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Coroutine
 from typing import Any, TypeVar
 
 from hypothesis import HealthCheck, given, settings, strategies as st
@@ -11,6 +10,7 @@ from msgspec.structs import replace
 from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, Limit, NewTask, Policy, Position, Record, SlotPool
 from onthedot.stores.memory import MemoryStore
+from tests.model.comparison import run_synchronously
 from tests.model.strategies import limits
 
 T = TypeVar("T")
@@ -38,14 +38,6 @@ steps = st.one_of(
     st.tuples(st.just("done"), st.just(None)),
     st.tuples(st.just("advance"), st.sampled_from([1, 250, 500, 1000])),
 )
-
-
-def run_synchronously(coroutine: Coroutine[Any, Any, T]) -> T:
-    try:
-        coroutine.send(None)
-    except StopIteration as answer:
-        return answer.value  # type: ignore[no-any-return]
-    raise AssertionError("the memory store has suspended")
 
 
 class Steps:
