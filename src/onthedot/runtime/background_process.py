@@ -97,7 +97,9 @@ class BackgroundProcess:
 
     def _describe_end(self) -> str:
         status = self._fork_server.wait_for_exit(1.0)
-        return "has ended" if status is None else describe_exit(status)
+        if status is None:
+            return "has ended"
+        return describe_exit(status)
 
     def ensure_known(self, name: str, module: str) -> None:
         """Makes the process import a task that is declared here; unknown there, it would never run."""
@@ -121,10 +123,14 @@ class BackgroundProcess:
 
     def stop(self, timeout: float | None) -> None:
         """Gives running tasks `timeout` seconds (stop_timeout), then kills the process and all that it has started."""
-        timeout = self._stop_timeout if timeout is None else timeout
+        if timeout is None:
+            timeout = self._stop_timeout
+        kill_after: float | None = None
+        if timeout is not None:
+            kill_after = timeout + _GRACE
         with self._lock, suppress(SchedulerStateError):
             self._send(StopMessage(timeout))
-            while not isinstance(self._receive(None if timeout is None else timeout + _GRACE), StoppedMessage | None):
+            while not isinstance(self._receive(kill_after), StoppedMessage | None):
                 pass
         self.close()
 
@@ -171,8 +177,11 @@ async def _serve(app: Runtime, pipe: socket.socket) -> None:
     stop = asyncio.ensure_future(_answer_until_stop(app, pipe))
     while app.host.status == "running" and not stop.done():
         await asyncio.wait([stop], timeout=1)  # the worker may also end by itself
+    timeout: float | None = None
+    if stop.done():
+        timeout = stop.result()
     stop.cancel()
-    await app.host.stop(stop.result() if stop.done() and not stop.cancelled() else None)
+    await app.host.stop(timeout)
     with suppress(OSError):
         await loop.sock_sendall(pipe, frame(StoppedMessage()))
 

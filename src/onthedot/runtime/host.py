@@ -53,7 +53,9 @@ class WorkerHost:
     def status(self) -> Status:
         if self._process is not None:
             return "running" if self._process.alive() else "stopped"
-        return "stopped" if self._lifecycle is None else self._lifecycle.status
+        if self._lifecycle is not None:
+            return self._lifecycle.status
+        return "stopped"
 
     def after_fork(self) -> None:
         """In the child, the worker of the parent does not run."""
@@ -95,7 +97,9 @@ class WorkerHost:
             return False
         if self.loop is not asyncio.get_running_loop() and self.status != "stopped":
             raise SchedulerStateError("stop() on another event loop than the one it runs on")
-        return await self._lifecycle.stop(self._stop_timeout if timeout is None else timeout)
+        if timeout is None:
+            timeout = self._stop_timeout
+        return await self._lifecycle.stop(timeout)
 
     # -- on a thread
 
@@ -111,6 +115,17 @@ class WorkerHost:
             raise
         self._thread = thread
         return True
+
+    def stop_thread(self, timeout: float | None = None) -> bool:
+        thread = self._thread
+        self._thread = None
+        if thread is None:
+            return False
+        stopping: Future[bool] = thread.submit(self.stop(timeout))
+        try:
+            return stopping.result()
+        finally:
+            thread.close()
 
     def _may_start(self, mode: Mode) -> bool:
         if self.status == "stopped":
@@ -145,17 +160,6 @@ class WorkerHost:
         """Makes a background process import the task's module. Raises DeclarationError if the task is unknown there."""
         if self._process is not None:
             self._process.ensure_known(name, module)
-
-    def stop_thread(self, timeout: float | None = None) -> bool:
-        thread = self._thread
-        self._thread = None
-        if thread is None:
-            return False
-        stopping: Future[bool] = thread.submit(self.stop(timeout))
-        try:
-            return stopping.result()
-        finally:
-            thread.close()
 
     # -- until a signal
 

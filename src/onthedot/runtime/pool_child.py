@@ -99,18 +99,18 @@ class PoolChild:
     def _find(self, call: RunMessage) -> Source:
         """Finds a source in the module that declares it, else in the script, which may declare functions of others."""
         name = call.record.source
-        if (found := self._found.get(name)) is not None:
-            return found
-        if (found := self._known(name)) is None:
-            if call.module != "__main__":
+        if name not in self._found:
+            found = self._known(name)
+            if found is None and call.module != "__main__":
                 load_modules([call.module])
-            if (found := self._known(name)) is None:
+                found = self._known(name)
+            if found is None:
                 load_script(self._boot.code)
                 found = self._known(name)
-        if found is None:
-            raise DeclarationError(not_found(name, call.module, "its process"))
-        self._found[name] = found
-        return found
+            if found is None:
+                raise DeclarationError(not_found(name, call.module, "its process"))
+            self._found[name] = found
+        return self._found[name]
 
     def _known(self, name: str) -> Source | None:
         for app in runtime.runtimes_named(self._boot.app):
@@ -118,7 +118,9 @@ class PoolChild:
                 self._enter(app)
                 return source
         consumer = TaskConsumerRegistry.find(name)  # of a Scheduler, which may not exist in this process
-        return None if consumer is None else ConsumerDefinition(consumer)
+        if consumer is None:
+            return None
+        return ConsumerDefinition(consumer)
 
     # -- running
 
@@ -126,7 +128,7 @@ class PoolChild:
         try:
             source = self._find(call)
         except BaseException as error:  # noqa: BLE001 - sent to the worker, which waits for this task
-            return RefusedMessage(encode_failure(error, call.record.attempt), final=True)
+            return RefusedMessage(encode_failure(error, call.record.attempt))
         run = RunState(source, call.record, call.lease, self)
         run.deadline_ms = call.deadline
         set_current(run)
@@ -158,7 +160,9 @@ class PoolChild:
 
     @property
     def log(self) -> logging.Logger:
-        return logging.getLogger("onthedot.task") if self._runtime is None else self._runtime.logs.task.logger
+        if self._runtime is None:
+            return logging.getLogger("onthedot.task")
+        return self._runtime.logs.task.logger
 
     def progress(self, lease: Lease, done: float, total: float) -> None:  # noqa: ARG002 - one task runs at a time
         self._send(ProgressMessage(done, total))

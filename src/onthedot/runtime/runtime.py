@@ -47,7 +47,7 @@ from onthedot.runtime.status import status_fields
 from onthedot.runtime.user_code import ImportState, current_location, extend_import_deadline, forbid_during_import
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores import connect
-from onthedot.stores.contract import Store
+from onthedot.stores.contract import NewTask, Store
 from onthedot.stores.schemes import absolute
 
 
@@ -143,7 +143,9 @@ class Runtime:
 
     def _retention(self, source: str) -> int:
         known = self.sources.get(source)
-        return NO_CODE.keep(source) if known is None else known.options.keep
+        if known is None:
+            return NO_CODE.keep(source)
+        return known.options.keep
 
     def _before_register(self, source: Source) -> None:
         self.host.ensure_known(source.name, source.module)
@@ -301,7 +303,9 @@ class Runtime:
         return background
 
     def _replace_memory_store(self, url: str, folder: str) -> None:
-        pending = [] if self._store is None else self.portal.run_sync(lambda client: client.operations.pending())
+        pending: list[NewTask] = []
+        if self._store is not None:
+            pending = self.portal.run_sync(lambda client: client.operations.pending())
         self._disconnect()
         self.config = replace(self.config, url=url)
         self._folder = folder

@@ -12,12 +12,15 @@ from onthedot.stores.masked_url import masked
 from onthedot.stores.schemes import SCHEMES
 
 DEFAULT_STORE = "sqlite:///onthedot.db"
+_SCHEMES_BY_PORT = {"6379": "redis", "5432": "postgresql"}
 URL_SCHEMES = tuple(name for scheme in SCHEMES for name in scheme.names)
 
 
 def store_url(given: str | None) -> str:
     """Returns the given URL, else ``$ONTHEDOT_STORE``, else a file in the current folder."""
-    url = given if given is not None else os.environ.get("ONTHEDOT_STORE") or DEFAULT_STORE
+    url = given
+    if url is None:
+        url = os.environ.get("ONTHEDOT_STORE") or DEFAULT_STORE
     if not isinstance(url, str):
         raise DeclarationError(f"store is of type {type(url).__name__}; pass a URL as text, as in {DEFAULT_STORE!r}")
     if "://" not in url or url.partition("://")[0] not in URL_SCHEMES:
@@ -28,22 +31,27 @@ def store_url(given: str | None) -> str:
 
 
 def _suggestion(url: str) -> str:
-    """The end of the message about a wrong URL.
+    """The end of the message about a wrong URL."""
+    if meant := _nearest_url(url):
+        return f"; did you mean {meant}?"
+    return ""
 
-    >>> _suggestion("sqlit:///shop.db"), _suggestion("shop.db")
-    ('; did you mean sqlite:///shop.db?', '; did you mean sqlite:///shop.db?')
+
+def _nearest_url(url: str) -> str:
+    """
+    >>> _nearest_url("sqlit:///shop.db"), _nearest_url("shop.db"), _nearest_url("localhost:6379")
+    ('sqlite:///shop.db', 'sqlite:///shop.db', 'redis://localhost:6379')
     """
     scheme, mark, rest = url.rpartition("://")
-    close = get_close_matches(scheme, URL_SCHEMES, n=1)
     if mark:
-        meant = f"{close[0]}://{rest}" if close else ""
-    elif url.startswith("sqlite:"):
-        meant = f"sqlite:///{url.removeprefix('sqlite:')}"
-    elif (found := re.search(r":(6379|5432)\b", url)) is not None:
-        meant = f"{'redis' if found[1] == '6379' else 'postgresql'}://{url}"
-    else:
-        meant = f"sqlite:///{url}" if url.endswith((".db", ".sqlite", ".sqlite3")) else ""
-    return f"; did you mean {meant}?" if meant else ""
+        return next((f"{close}://{rest}" for close in get_close_matches(scheme, URL_SCHEMES, n=1)), "")
+    if url.startswith("sqlite:"):
+        return f"sqlite:///{url.removeprefix('sqlite:')}"
+    if port := re.search(r":(6379|5432)\b", url):
+        return f"{_SCHEMES_BY_PORT[port[1]]}://{url}"
+    if url.endswith((".db", ".sqlite", ".sqlite3")):
+        return f"sqlite:///{url}"
+    return ""
 
 
 @cache

@@ -22,6 +22,7 @@ from types import CodeType, FrameType, ModuleType
 from onthedot.definitions.sources import SCRIPT_MODULE, module_name
 from onthedot.executors.processes.messages import CodeLocation
 
+_OWN_FRAMES = (str(Path(__file__).parents[1]), "<frozen")
 _TIMEOUT = 2.0  # seconds that a script may run after start() without declaring a task
 
 
@@ -55,8 +56,9 @@ def current_location() -> CodeLocation:
         name = file = None  # `python -m package`: its __main__ is a command line, rarely guarded
     elif name is not None or (file is not None and (Path(file).stem == "ipython" or not Path(file).is_file())):
         file = None
-    where = None if file is None else str(Path(file).absolute())
-    return CodeLocation([os.fspath(each) for each in sys.path], list(sys.argv), str(Path.cwd()), name, where)
+    if file is not None:
+        file = str(Path(file).absolute())
+    return CodeLocation([os.fspath(each) for each in sys.path], list(sys.argv), str(Path.cwd()), name, file)
 
 
 def enter_location(code: CodeLocation) -> None:
@@ -105,9 +107,11 @@ def _script(code: CodeLocation) -> tuple[ModuleType, CodeType]:
 
 def forbid_during_import() -> None:
     """Ends the import, if there is one. Called before anything starts, stores or waits."""
-    if ImportState.marked:
-        # SystemExit ends a thread of the script silently.
-        raise StopImport if threading.current_thread() is threading.main_thread() else SystemExit
+    if not ImportState.marked:
+        return
+    if threading.current_thread() is threading.main_thread():
+        raise StopImport
+    raise SystemExit  # ends a thread of the script silently
 
 
 def extend_import_deadline(*, started: bool = False) -> None:
@@ -123,13 +127,16 @@ def extend_import_deadline(*, started: bool = False) -> None:
 
 @contextmanager
 def _mark() -> Generator[None, None, None]:
-    before = signal.signal(signal.SIGALRM, _alarmed) if hasattr(signal, "setitimer") else None
+    before = None
+    if hasattr(signal, "setitimer"):
+        before = signal.signal(signal.SIGALRM, _alarmed)
     ImportState.marked = True
     try:
         yield
     except StopImport as end:
-        own = [frame for frame in traceback.extract_tb(end.__traceback__) if not _ours(frame.filename)]
-        ImportState.ended = f"{own[0].filename}:{own[0].lineno}" if own else ""
+        frames = traceback.extract_tb(end.__traceback__)
+        lines = (f"{frame.filename}:{frame.lineno}" for frame in frames if not frame.filename.startswith(_OWN_FRAMES))
+        ImportState.ended = next(lines, "")
     finally:
         ImportState.marked = False
         if before is not None:
@@ -139,7 +146,3 @@ def _mark() -> Generator[None, None, None]:
 
 def _alarmed(number: int, frame: FrameType | None) -> None:  # noqa: ARG001
     forbid_during_import()
-
-
-def _ours(file: str) -> bool:
-    return file.startswith((str(Path(__file__).parents[1]), "<frozen"))

@@ -70,10 +70,9 @@ class ReadyMessage(Struct, tag=True):
 
 
 class RefusedMessage(Struct, tag=True):
-    """The child cannot run tasks: the import of its code or lifespan() failed."""
+    """The child cannot run tasks, because the import of its code or lifespan() failed; or it cannot find this one."""
 
     error: bytes
-    final: bool = False  # only this task cannot be found
 
 
 class ProgressMessage(Struct, tag=True):
