@@ -43,6 +43,18 @@ INSERT INTO onthedot_task (seq, app, uuid, source, body, policy, lane, unique_ke
 SELECT ?, ?2, ?3, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM onthedot_recent WHERE app = ?2 AND uuid = ?3 AND until > ?10)
 ON CONFLICT (app, uuid) DO NOTHING;
 
+-- name: default_policy
+UPDATE onthedot_task SET policy = json_object('undecodable', CAST(policy AS TEXT)) WHERE seq = ?;
+
+-- name: leave_ready_by_seq
+DELETE FROM onthedot_ready WHERE seq = ?;
+
+-- name: leave_parked_by_seq
+DELETE FROM onthedot_parked WHERE seq = ?;
+
+-- name: clear_alarm_by_seq
+DELETE FROM onthedot_alarm WHERE seq = ?;
+
 -- name: is_recent
 SELECT 1 FROM onthedot_recent WHERE app = ? AND uuid = ? AND until > ?;
 

@@ -29,7 +29,7 @@ from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, with_history,
 from onthedot.stores.sqlite.limits import SqliteLimitTable
 from onthedot.stores.sqlite.presence import is_gone
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_limit, to_record, to_schedule
+from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_limit, to_readable, to_schedule
 from onthedot.stores.sqlite.transaction_state import Sequences
 
 _MAX_READ = 20_000  # records per call
@@ -89,7 +89,7 @@ class SqliteReads:
             *columns, fence, _ = found
             row = TaskRow(*columns)
             (source,) = self.db.execute(SQL["source_name"], (row.source,)).fetchone()
-            record = to_record(row, source, now)
+            record = to_readable(row, source, now)
             if fence is not None or record.state in ENDED or record.history.reason in UNQUEUED_REASONS:
                 return None
             (running,) = self.db.execute(SQL["tally_of"], (row.source, "running")).fetchone() or (0,)
@@ -140,7 +140,7 @@ class SqliteReads:
 def _as_seen(row: Row, now: float) -> Record:
     """As a reader sees it: with the claim that holds it."""
     *columns, session, claimed_at, source = row
-    record = to_record(TaskRow(*columns), source, now)
+    record = to_readable(TaskRow(*columns), source, now)
     if session is None:
         return record
     return with_state(record, "running", with_history(record.history, session=session, started=claimed_at))

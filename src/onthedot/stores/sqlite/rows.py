@@ -8,6 +8,7 @@ import msgspec
 
 from onthedot.stores.contract import NO_HISTORY, History, Limit, Reason, Record, Schedule, State
 from onthedot.stores.policy_json import policy_of
+from onthedot.stores.rules.records import with_history, with_state
 
 Row = tuple[Any, ...]
 
@@ -57,7 +58,19 @@ class RetentionRow(NamedTuple):
     seqs: str
 
 
+class UndecodableRow(Exception):
+    """The policy of a task cannot be read. The writer makes the task a chore and repeats the call."""
+
+    def __init__(self, seq: int) -> None:
+        super().__init__(seq)
+        self.seq = seq
+
+
 def to_record(row: TaskRow, source: str, now: float) -> Record:
+    try:
+        policy = policy_of(row.policy)
+    except msgspec.DecodeError:
+        raise UndecodableRow(row.seq) from None
     history = NO_HISTORY
     if row.reason is not None:
         result = None if row.result_until is not None and row.result_until <= now else row.result
@@ -66,14 +79,25 @@ def to_record(row: TaskRow, source: str, now: float) -> Record:
             row.session, row.started, row.ended, row.keep_until, result, row.error, row.hops,
         )  # fmt: skip
     return Record(
-        row.uuid, source, row.body, policy_of(row.policy), row.lane, row.unique, row.due, row.seq, row.added,
-        row.state, history,
+        row.uuid, source, row.body, policy, row.lane, row.unique, row.due, row.seq, row.added, row.state, history,
     )  # fmt: skip
+
+
+def to_readable(row: TaskRow, source: str, now: float) -> Record:
+    """For a reader, which cannot change the task: an undecodable policy has its defaults."""
+    try:
+        return to_record(row, source, now)
+    except UndecodableRow:
+        record = to_record(msgspec.structs.replace(row, policy="{}"), source, now)
+        return with_state(record, record.state, with_history(record.history, reason="undecodable"))
 
 
 def is_suspect(row: TaskRow) -> bool:
     crashes = row.crashes if row.reason is not None else 0
-    return crashes + 1 >= policy_of(row.policy).max_crashes
+    try:
+        return crashes + 1 >= policy_of(row.policy).max_crashes
+    except msgspec.DecodeError:
+        raise UndecodableRow(row.seq) from None
 
 
 def to_save(record: Record) -> Row:

@@ -26,8 +26,10 @@ from onthedot.stores.sqlite.notifier import DatagramNotifier
 from onthedot.stores.sqlite.presence import Presence
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer
+from onthedot.stores.sqlite.rows import UndecodableRow
 from onthedot.stores.sqlite.schema import BUSY_MS, app_of, connect, prepare
 from onthedot.stores.sqlite.tables import SqliteTables
+from onthedot.stores.sqlite.undecodable import isolate
 
 _MAX_JOINED = 60.0  # seconds that a caller's transaction may take; later its tasks are found by the poll
 _CHECKPOINT = 4 << 20  # bytes of WAL
@@ -133,7 +135,7 @@ class WriterThread(RequestThread[SqliteTables]):
     def _commit(self, tables: SqliteTables, calls: list[Request[SqliteTables]]) -> list[Notifications]:
         """All in one transaction; if one call fails, nothing has happened, and each call gets its own."""
         try:
-            return self.commit_together(tables, calls)
+            return self._commit_readable(tables, calls)
         except Exception as error:  # noqa: BLE001 - it is the answer of the calls
             if len(calls) == 1:
                 self._fail(calls, error)
@@ -142,10 +144,21 @@ class WriterThread(RequestThread[SqliteTables]):
         for call in calls:
             try:
                 tables.db.execute("BEGIN IMMEDIATE")
-                notifications += self.commit_together(tables, [call])
+                notifications += self._commit_readable(tables, [call])
             except Exception as error:  # noqa: BLE001 - it is the answer of the call
                 self._fail([call], error)
         return notifications
+
+    def _commit_readable(self, tables: SqliteTables, calls: list[Request[SqliteTables]]) -> list[Notifications]:
+        """A task that cannot be read becomes a chore; then the calls are repeated."""
+        isolated: list[Notifications] = []
+        while True:
+            try:
+                return isolated + self.commit_together(tables, calls)
+            except UndecodableRow as found:
+                tables.db.execute("BEGIN IMMEDIATE")
+                isolated += self.commit_together(tables, [Request(partial(isolate, seq=found.seq))])
+                tables.db.execute("BEGIN IMMEDIATE")
 
     def commit_together(self, tables: SqliteTables, calls: list[Request[SqliteTables]]) -> list[Notifications]:
         notifications: list[Notifications] = []
