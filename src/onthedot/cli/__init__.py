@@ -144,10 +144,12 @@ def _errors_printed(ctx: click.Context) -> Generator[None, None, None]:
         code = error.exit_code
     else:
         return
-    text = f"onthedot: {message}"
+    from onthedot.observability.log_format import clean_json, clean_lines  # most calls do not need it
+
+    text = clean_lines(f"onthedot: {message}")
     if ctx.ensure_object(GlobalOptions).json:
         name = CODE_NAMES.get(code, "failed")
-        text = msgspec.json.encode({"error": {"code": name, "message": message}}).decode()
+        text = clean_json(msgspec.json.encode({"error": {"code": name, "message": message}}).decode())
     click.echo(text, err=True)
     ctx.exit(code)
 

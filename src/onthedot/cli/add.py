@@ -13,10 +13,11 @@ import msgspec
 from onthedot import App, TaskError
 from onthedot.api.functions import Enqueuer
 from onthedot.cli.options import GlobalOptions, moment, store_command
-from onthedot.cli.output import clean, write_json
+from onthedot.cli.output import write_json
 from onthedot.cli.target import target
 from onthedot.errors import suggestion
 from onthedot.model.options import AddOptions
+from onthedot.observability.log_format import clean, clean_lines
 from onthedot.runtime.settings import store_url
 from onthedot.stores.masked_url import masked
 from onthedot.supervisor.app_loader import load_app
@@ -61,7 +62,8 @@ def add(
     if options.json:
         write_json({"uuid": handle.uuid, "added": handle.added} | ({"result": result} if wait else {}))
     elif wait:
-        click.echo(result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=str).decode())
+        shown = result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=str).decode()
+        click.echo(clean_lines(shown))
     else:
         click.echo(handle.uuid)
         if not handle.added:

@@ -7,8 +7,9 @@ from datetime import datetime
 import click
 
 from onthedot.cli.options import GlobalOptions, store_command, time_ago
-from onthedot.cli.output import clean, screen, write_json
+from onthedot.cli.output import screen, write_json
 from onthedot.cli.target import with_operations
+from onthedot.observability.log_format import clean
 
 
 @store_command()

@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from onthedot.observability.log_format import clean, clean_json
 from onthedot.operations.humanize import from_now
 
 if TYPE_CHECKING:
@@ -170,9 +171,4 @@ def screen() -> Screen:
 
 
 def write_json(value: object) -> None:
-    click.echo(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode())
-
-
-def clean(text: str) -> str:
-    """Put a text on one line and escape control characters."""
-    return "".join(each if each.isprintable() else repr(each)[1:-1] for each in " ".join(text.split()))
+    click.echo(clean_json(msgspec.json.format(msgspec.json.encode(value, enc_hook=str), indent=2).decode()))

@@ -9,9 +9,10 @@ from typing import Any, TypeVar
 import click
 
 from onthedot.cli.options import GlobalOptions, moment, store_command
-from onthedot.cli.output import Screen, clean, screen, write_json
+from onthedot.cli.output import Screen, screen, write_json
 from onthedot.cli.target import with_operations
 from onthedot.errors import BadSchedule
+from onthedot.observability.log_format import clean
 from onthedot.operations.schedule_preview import PlannedRun
 from onthedot.operations.schedules import ScheduleInfo, ScheduleOperations
 from onthedot.supervisor.exit_codes import FAILED, CommandError

@@ -12,9 +12,10 @@ import msgspec
 from onthedot import TaskError
 from onthedot.cli.bulk import BulkAction, bulk_options, run_bulk
 from onthedot.cli.options import GlobalOptions, filters, store_command, task_filter
-from onthedot.cli.output import Screen, clean, screen, write_json
+from onthedot.cli.output import Screen, screen, write_json
 from onthedot.cli.target import with_operations
 from onthedot.model.task import TaskInfo, TaskState
+from onthedot.observability.log_format import clean, clean_lines
 from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation, ExplanationReason
 from onthedot.operations.task_queries import TaskFilter, TaskPage
@@ -93,11 +94,11 @@ def show(options: GlobalOptions, uuid: str) -> None:
     for name, value in result.items():
         text = value if isinstance(value, str) else _json(value)
         cut = "" if len(text) <= _MAX_RESULT else f"\n… of {len(text):,} characters; --json has all of them"
-        click.echo(f"\n{name}:\n{_clean_lines(text[:_MAX_RESULT])}{cut}")
+        click.echo(f"\n{name}:\n{clean_lines(text[:_MAX_RESULT])}{cut}")
     for error in {error.attempt: error for error in (*info.errors, info.error) if error}.values():
-        click.echo(f"\nattempt {error.attempt}: {error.type}: {clean(error.message)}")
+        click.echo(f"\nattempt {error.attempt}: {clean(error.type)}: {clean(error.message)}")
         if error.traceback:
-            out.code(_clean_lines(error.traceback), "pytb")
+            out.code(clean_lines(error.traceback), "pytb")
 
 
 async def _with_result(operations: Operations, uuid: str) -> tuple[TaskInfo, dict[str, object]]:
@@ -113,12 +114,6 @@ async def _with_result(operations: Operations, uuid: str) -> tuple[TaskInfo, dic
 
 def _json(value: object) -> str:
     return msgspec.json.encode(value, enc_hook=str).decode()
-
-
-def _clean_lines(text: str) -> str:
-    """Clean each line and keep its indentation."""
-    lines = text.splitlines()
-    return "\n".join(line[: len(line) - len(line.lstrip(" "))] + clean(line) for line in lines)
 
 
 @store_command()

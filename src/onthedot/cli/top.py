@@ -16,6 +16,7 @@ from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.output import RichScreen, Screen, screen
 from onthedot.cli.target import target, with_operations
 from onthedot.cli.top_view import picture
+from onthedot.observability.log_format import clean_json
 from onthedot.operations import Operations
 from onthedot.operations.live_view import LiveSnapshot
 from onthedot.stores.masked_url import masked
@@ -43,7 +44,7 @@ def top(options: GlobalOptions, once: bool, frames: int | None, every: float) ->
 
     def write(frame: LiveSnapshot) -> None:
         if options.json:
-            click.echo(msgspec.json.encode(frame, enc_hook=str))
+            click.echo(clean_json(msgspec.json.encode(frame, enc_hook=str).decode()))
         else:
             out.lines_and_tables(*picture(out, title, frame))
 

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.cli.output import Block, Screen, clean
+from onthedot.cli.output import Block, Screen
 from onthedot.cli.source import pauses_text
+from onthedot.observability.log_format import clean
 from onthedot.operations.humanize import from_now
 from onthedot.operations.live_view import LiveSnapshot
 from onthedot.operations.sources import SourceInfo

@@ -1,8 +1,12 @@
-"""Log lines of a worker process, for people or as JSON. Lines written inside a task carry its fields."""
+"""Log lines of a worker process, for people or as JSON. Lines written inside a task carry its fields.
+
+Text of tasks and stores is cleaned here: it cannot move the cursor of a terminal or pass for a line of ours.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import json
 import logging
 import sys
 from datetime import UTC, datetime
@@ -16,6 +20,33 @@ _FIELDS = ("uuid", "source", "attempt", "worker", "error_type")
 _STYLES = {"WARNING": "33", "ERROR": "31", "CRITICAL": "31"}
 
 Format = Literal["console", "json"]
+
+
+def clean(text: str) -> str:
+    """The text on one line, with control characters escaped.
+
+    >>> clean("no order\\n\\x1b[2J 17")
+    'no order \\\\x1b[2J 17'
+    """
+    return _escaped(" ".join(text.split()))
+
+
+def clean_lines(text: str, indent: str = "") -> str:
+    """Each line with control characters escaped. indent: begins all lines but the first."""
+    return f"\n{indent}".join([_escaped(line) for line in text.split("\n")])
+
+
+def clean_json(text: str) -> str:
+    """JSON with control characters escaped; the value is the same."""
+    if text.isprintable():
+        return text
+    return "".join([each if each.isprintable() or each == "\n" else json.dumps(each)[1:-1] for each in text])
+
+
+def _escaped(text: str) -> str:
+    if text.isprintable():
+        return text
+    return "".join([each if each.isprintable() or each == "\t" else repr(each)[1:-1] for each in text])
 
 
 class TaskFields(logging.Filter):
@@ -44,7 +75,13 @@ class JsonFormatter(logging.Formatter):
         line |= {name: getattr(record, name) for name in _FIELDS if hasattr(record, name)}
         if record.exc_info and record.exc_info[0] is not None:
             line["traceback"] = self.formatException(record.exc_info)
-        return msgspec.json.encode(line, enc_hook=str).decode()
+        line = {name: _encodable(value) for name, value in line.items()}
+        return clean_json(msgspec.json.encode(line, enc_hook=lambda value: _encodable(str(value))).decode())
+
+
+def _encodable(value: Any) -> Any:
+    """Lone surrogates, as in names of files, are not JSON."""
+    return value.encode("utf-8", "backslashreplace").decode() if isinstance(value, str) else value
 
 
 class ConsoleFormatter(logging.Formatter):
@@ -60,7 +97,7 @@ class ConsoleFormatter(logging.Formatter):
         return super().formatMessage(record) + (f" ({error_type})" if error_type else "")
 
     def format(self, record: logging.LogRecord) -> str:
-        text = super().format(record)
+        text = clean_lines(super().format(record), indent="  ")
         style = _STYLES.get(record.levelname)
         return f"\x1b[{style}m{text}\x1b[0m" if self._colours and style else text
 
