@@ -16,7 +16,7 @@ from onthedot.client.status_counts import StatusCounts
 from onthedot.clock.protocol import Clock
 from onthedot.codec.untyped import decode_untyped
 from onthedot.errors import StoreError
-from onthedot.observability.logs import LogObserver
+from onthedot.observability.events import Observer
 from onthedot.operations import Operations
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.stores.contract import Added, NewTask, Record, Store
@@ -31,7 +31,7 @@ class ClientConfig:
     """
 
     client: str
-    logs: LogObserver
+    observer: Observer
     clock: Clock
     counts: StatusCounts
     code: CodeDefinitions
@@ -43,10 +43,10 @@ class StoreClient:
 
     def __init__(self, store: Store, config: ClientConfig) -> None:
         self.store = store
-        self.operations: Operations = Operations(store, config.client, config.clock, config.code, config.logs)
+        self.operations: Operations = Operations(store, config.client, config.clock, config.code, config.observer)
         self.lane_router: LaneRouter = LaneRouter(store, config.clock)
-        self.results: ResultWaiter = ResultWaiter(store, config.client, config.logs)
-        self._logs = config.logs
+        self.results: ResultWaiter = ResultWaiter(store, config.client, config.observer)
+        self._observer = config.observer
         self._counts = config.counts
         self._pending_limits = config.pending_limits
         self._pending_gate = PendingGate(store, config.pending_limits)
@@ -90,7 +90,7 @@ class StoreClient:
             (task,) = await self.lane_router.route((task,))
         (added,) = await self._add((task,))
         if added.fresh:
-            self._logs.tasks_added((task,))
+            self._observer.tasks_added((task,))
         else:
             await self._compare((task,), (added,))
         return added
@@ -103,7 +103,7 @@ class StoreClient:
         fresh = [task for task, added in zip(tasks, answers, strict=True) if added.fresh]
         if len(fresh) < len(tasks):
             await self._compare(tasks, answers)
-        self._logs.tasks_added(fresh)
+        self._observer.tasks_added(fresh)
         return answers
 
     async def _routed(self, tasks: Sequence[NewTask], remote: Collection[str]) -> list[NewTask]:
@@ -145,7 +145,7 @@ class StoreClient:
             return
         for task, record in zip(same, records, strict=True):
             if record is not None and _identity(record.source, record.body) != _identity(task.source, task.body):
-                self._logs.differs(task, record)
+                self._observer.task_differs(task, record)
 
     async def wait_for_end(self, uuid: str, timeout: float | None) -> Record:
         """Returns the task when it has ended. TimeoutError: it has not; TaskNotFound: it is unknown or purged."""

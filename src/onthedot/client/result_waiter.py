@@ -7,7 +7,7 @@ from collections import defaultdict
 from contextlib import aclosing
 
 from onthedot.errors import StoreError, TaskNotFound
-from onthedot.observability.logs import LogObserver
+from onthedot.observability.events import Observer
 from onthedot.stores.contract import Record, Store
 
 _ENDED = ("succeeded", "failed", "cancelled")
@@ -17,10 +17,10 @@ _POLL = 1.0  # seconds: a hint may be lost, and tasks of other processes send th
 class ResultWaiter:
     """Waits on hints from the store, and reads a task again every second without one."""
 
-    def __init__(self, store: Store, client: str, logs: LogObserver) -> None:
+    def __init__(self, store: Store, client: str, observer: Observer) -> None:
         self._store = store
         self._client = client
-        self._logs = logs
+        self._observer = observer
         self._waiters: defaultdict[str, list[asyncio.Future[None]]] = defaultdict(list)
         self._listener: asyncio.Task[None] | None = None
 
@@ -58,7 +58,7 @@ class ResultWaiter:
                         for uuid in list(self._waiters) if hint.resync else hint.ended & self._waiters.keys():
                             self._wake(uuid)
             except StoreError as error:  # meanwhile tasks are read every second
-                self._logs.store_failed("listening for ends", error)
+                self._observer.store_failed("listening for ends", error)
                 await asyncio.sleep(_POLL)
 
     def _wake(self, uuid: str) -> None:

@@ -11,7 +11,7 @@ from typing import NamedTuple
 
 from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreError
-from onthedot.observability.logs import LogObserver
+from onthedot.observability.events import Observer
 from onthedot.stores.contract import Added, NewTask, Store
 
 _TIMEOUT = 0.5  # seconds that a start, a stop or a first add waits for a count
@@ -32,9 +32,9 @@ class StatusCounts:
     is discarded and repeated, unless adds never pause. `watched` is False until ``status()`` is used: no counting.
     """
 
-    def __init__(self, clock: Clock, logs: LogObserver, watched: bool) -> None:
+    def __init__(self, clock: Clock, observer: Observer, watched: bool) -> None:
         self._clock = clock
-        self._logs = logs
+        self._observer = observer
         self.watched: bool = watched
         self._last = StatusSnapshot()  # the last count that was not discarded
         self._last_at = float("-inf")
@@ -122,7 +122,7 @@ class StatusCounts:
                 except StoreError:
                     pass  # reported by adds and turns
                 except Exception as error:  # noqa: BLE001 - logged; the last counts stay
-                    self._logs.store_failed("counting", error)
+                    self._observer.store_failed("counting", error)
                 await asyncio.sleep(pause_after(time.monotonic() - began))
         finally:
             self._counters.remove(counter)

@@ -38,6 +38,9 @@ class Observer:
     def tasks_added(self, tasks: Sequence[NewTask]) -> None:
         """Tasks are in the store that were not there before."""
 
+    def task_differs(self, new: NewTask, record: Record) -> None:
+        """A task was added with the uuid of another one, which remains: `record`, with other contents."""
+
     def tasks_started(self, runs: Sequence[StartedRun]) -> None:
         """Claimed tasks were queued for their executors."""
 

@@ -76,7 +76,7 @@ class LogObserver(Observer):
                 fields = {"uuid": task.uuid, "source": task.source, "attempt": 1, "worker": self.worker}
                 self.task.info("[queued] task %s from %s", task.uuid, task.source, extra=fields)
 
-    def differs(self, new: NewTask, record: Record) -> None:
+    def task_differs(self, new: NewTask, record: Record) -> None:
         self.task.warning(
             "task %s was added before with other content; the first one is kept: %s, not %s",
             new.uuid, record.body, new.body, extra=self._fields(record),

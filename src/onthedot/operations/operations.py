@@ -15,7 +15,7 @@ from onthedot.clock.system import SystemClock
 from onthedot.model.failures import decode_moved_to, encode_reason
 from onthedot.model.task import TaskInfo
 from onthedot.model.task_info import public_state
-from onthedot.observability.logs import LogObserver
+from onthedot.observability.events import Observer
 from onthedot.operations.explain import Explanation, explain
 from onthedot.operations.failures import FailureGroup, group_failures
 from onthedot.operations.health import server_info
@@ -43,7 +43,7 @@ class Operations:
         client: str,
         clock: Clock | None = None,
         code: CodeDefinitions = NO_CODE,
-        logs: LogObserver | None = None,
+        observer: Observer | None = None,
     ) -> None:
         self._store = store
         self._client = client
@@ -51,7 +51,7 @@ class Operations:
         self._code = code
         self.tasks: TaskQueries = TaskQueries(store)
         self.limits: LimitOperations = LimitOperations(store, self._clock, code)
-        self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, logs, code.plans)
+        self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.plans)
 
     # -- tasks
 

@@ -18,6 +18,7 @@ from onthedot.codec.body import NO_HEADERS, Headers, Undecodable
 from onthedot.codec.untyped import decode_untyped
 from onthedot.errors import BadSchedule, StoreBusy, TaskNotFound
 from onthedot.model.uuid7 import new_uuid
+from onthedot.observability.events import Observer
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.schedule_preview import HOUR, PlannedRun, coming, count_by_hour, run_at
 from onthedot.operations.workers import WorkerInfo, live_workers
@@ -82,13 +83,13 @@ class ScheduleOperations:
         store: Store,
         client: str,
         clock: Clock | None = None,
-        logs: LogObserver | None = None,
+        observer: Observer | None = None,
         plans: Mapping[str, ScheduleDefinition] | None = None,
     ) -> None:
         self._store = store
         self._client = client
         self._clock = clock or SystemClock()
-        self._logs = logs or LogObserver(None)
+        self._observer: Observer = observer or LogObserver(None)
         self._plans: Mapping[str, ScheduleDefinition] = {} if plans is None else plans
 
     # -- read
@@ -191,7 +192,7 @@ class ScheduleOperations:
             return record
 
         await self._change(name, change)
-        self._logs.windows_skipped(name, "paused", passed)
+        self._observer.windows_skipped(name, "paused", passed)
         return await self.get(name)
 
     async def run(self, name: str) -> RunNowResult:
@@ -203,7 +204,7 @@ class ScheduleOperations:
         new = NewTask(new_uuid(), stored.source, stored.body.encode(), None, 0, stored.lane, key, policy)
         (added,) = await self._store.add([new])
         if added.fresh:
-            self._logs.tasks_added((new,))
+            self._observer.tasks_added((new,))
         return RunNowResult(stored.source, added.uuid, added.fresh)
 
     async def delete(self, name: str) -> None:

@@ -16,6 +16,7 @@ from onthedot.engine.heartbeat import HeartbeatDelegate
 from onthedot.engine.worker import Worker
 from onthedot.executors.contract import Executor
 from onthedot.model.uuid7 import new_uuid
+from onthedot.observability.events import Observer
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import Store
 
@@ -27,6 +28,7 @@ class RuntimeConfig:
     name: of the app or scheduler; several share a store by it
     url: of the store; None: the environment and the default decide when the store is first used
     logs: the observer that writes the log
+    observers: others, which get the same events
     slots: how many tasks run at once, by executor
     one_pool: the slots of "async" are for the tasks of all executors together
     claim_batch: how many tasks one claim takes at most; None: as many as there are free slots
@@ -74,6 +76,7 @@ class RuntimeConfig:
     max_kept: int = 1_000_000
     max_pending: int | None = None
     count_from_start: bool = False
+    observers: tuple[Observer, ...] = ()
 
 
 def check_poll_interval(value: Duration) -> float:

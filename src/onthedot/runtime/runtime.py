@@ -34,7 +34,7 @@ from onthedot.executors.processes import Processes
 from onthedot.executors.processes.messages import BootMessage
 from onthedot.executors.threads import ThreadExecutor
 from onthedot.forks import register_fork_hooks
-from onthedot.observability.events import Observers
+from onthedot.observability.events import Observer, Observers
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.operations.operations import NO_CODE
@@ -101,6 +101,10 @@ class Runtime:
     def logs(self) -> LogObserver:
         return self.config.logs
 
+    def _new_observer(self) -> Observers:
+        """For the events of a worker or a client."""
+        return Observers([self.logs, *self.config.observers], self.logs.scheduler)
+
     @property
     def sources(self) -> Sources:
         return self.registry.sources
@@ -131,15 +135,18 @@ class Runtime:
 
     def _new_client(self) -> StoreClient:
         code = CodeDefinitions(self.registry.limits, self._retention, self.config.max_kept, self.schedules)
+        observer: Observer = self.logs
+        if self.config.observers:  # else an add is two calls shorter
+            observer = self._new_observer()
         return self.config.client_factory(
             self.store,
             ClientConfig(
-                self.registry.owner.client, self.logs, self.clock, self.status_counts, code, self.pending_limits
+                self.registry.owner.client, observer, self.clock, self.status_counts, code, self.pending_limits
             ),
         )
 
     def _new_counts(self, watched: bool) -> StatusCounts:
-        return StatusCounts(self.config.clock, self.config.logs, watched)
+        return StatusCounts(self.config.clock, self._new_observer(), watched)
 
     def _retention(self, source: str) -> int:
         known = self.sources.get(source)
@@ -240,7 +247,7 @@ class Runtime:
             poll_interval=config.poll_interval * 1000,
             max_retained=config.max_kept,
         )
-        observer = Observers([self.logs], self.logs.scheduler)
+        observer = self._new_observer()
         firer = ScheduleFirer(self.store, self.sources, self.schedules, self.clock, observer, self._schedule_failed)
         return config.worker_factory(
             worker_config,

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
+from dataclasses import replace
+from datetime import timedelta
 
 import pytest
 
@@ -11,12 +13,21 @@ from onthedot import App
 from onthedot.clock.manual import ManualClock
 from onthedot.observability.events import Observer, Observers, Settled, StartedRun
 from onthedot.observability.logs import LogObserver, SafeLogger
-from onthedot.stores.contract import Verdict
+from onthedot.stores.contract import NewTask, Record, Verdict
 
 
 class Recorder(Observer):
     def __init__(self) -> None:
         self.events: list[str] = []
+
+    def tasks_added(self, tasks: Sequence[NewTask]) -> None:
+        self.events += [f"added {task.source}" for task in tasks]
+
+    def task_differs(self, new: NewTask, record: Record) -> None:
+        self.events.append(f"differs {record.source}")
+
+    def windows_skipped(self, schedule: str, reason: str, windows: int) -> None:
+        self.events.append(f"skipped {schedule}")
 
     def tasks_started(self, runs: Sequence[StartedRun]) -> None:
         self.events += [f"started {run.record.source}" for run in runs]
@@ -71,14 +82,36 @@ def test_another_store_failure_is_logged_after_ten_seconds(caplog: pytest.LogCap
     assert caplog.messages[1:] == ["heartbeat failed, trying again (1 times more since): gone"]
 
 
-async def test_worker_reports_starts_and_outcomes(app: App, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.fixture
+def recorder(app: App) -> Iterator[Recorder]:
     recorder = Recorder()
-    for event in ("tasks_started", "tasks_settled"):
-        monkeypatch.setattr(LogObserver, event, lambda _, *args, event=event: getattr(recorder, event)(*args))
+    with app.runtime.override(replace(app.runtime.config, observers=(Broken(), recorder))):
+        yield recorder
 
+
+async def test_worker_and_client_report_to_all_observers(app: App, recorder: Recorder) -> None:
     @app.task
-    async def send() -> None: ...
+    async def send(to: str = "") -> None: ...
 
     async with app.running():
-        await (await send.enqueue())
-    assert recorder.events == ["started send", "settled ok"]
+        await (await send.options(uuid="u1").enqueue())
+    assert recorder.events == ["added send", "started send", "settled ok"]
+
+
+def test_adds_and_schedule_changes_of_a_client_reach_all_observers(
+    app: App, recorder: Recorder, clock: ManualClock
+) -> None:
+    @app.task
+    async def send(to: str = "") -> None: ...
+
+    send.options(uuid="u1").delay()
+    send.options(uuid="u1").delay("ann")
+    send.delay_many([{}, {}])
+    assert recorder.events == ["added send", "differs send", "added send", "added send"]
+    recorder.events.clear()
+    app.sync.schedules.put("often", send.s(), timedelta(seconds=10))
+    app.sync.schedules.run("often")
+    app.sync.schedules.pause("often")
+    clock.advance(60_000)
+    app.sync.schedules.resume("often")
+    assert recorder.events == ["added send", "skipped often"]
