@@ -7,11 +7,11 @@ import re
 from collections.abc import Iterator
 from pathlib import Path
 
-from tests.support.source_files import nodes, short_name, source_files
+from tests.support.source_files import all_tests, nodes, short_name, source_files
 
 MAX_FILE = 450
 MAX_FUNCTION = 60
-MAX_CONDITIONALS = 20
+MAX_CONDITIONALS = 12
 """Conditional expressions per 1,000 lines. The goal is 8: lower it with every file that is rewritten."""
 
 
@@ -20,7 +20,7 @@ def line_count(path: Path) -> int:
 
 
 def test_no_file_is_too_long() -> None:
-    lines = {short_name(path): line_count(path) for path in source_files("py", "sql", "lua")}
+    lines = {short_name(path): line_count(path) for path in [*source_files("py", "sql", "lua"), *all_tests()]}
     assert {file: count for file, count in lines.items() if count > MAX_FILE} == {}
 
 

@@ -90,7 +90,9 @@ class CommandGroup(click.Group):
         found = self.lazy.get(cmd_name)
         if isinstance(found, dict):
             return CommandGroup(cmd_name, lazy=found, no_args_is_help=False)
-        return None if found is None else found.load()
+        if found is None:
+            return None
+        return found.load()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
         if ctx.parent is not None and (not args or args[0] not in (*self.lazy, *ctx.help_option_names)):

@@ -44,6 +44,7 @@ def add(
     becomes a number where the signature has one; without -A the worker checks them.
     """
     app, is_known = _app(options)
+    result: object = None
     try:
         task, given = _call(app, name, arguments, _add_options(more), checked=options.module is not None)
         if not is_known:  # after the checks of the arguments, which hold for every app
@@ -52,15 +53,17 @@ def add(
         handle = task.delay(**given)
         if wait:
             _warn_without_worker(app, name)
-        result = handle.result(timeout) if wait else None
+            result = handle.result(timeout)
     except TimeoutError as error:
         raise CommandError(str(error), TIMEOUT) from None
     except TaskError as error:
         raise CommandError(clean(str(error)), FAILED) from None
     finally:
         app.runtime.portal.close()
-    if options.json:
-        write_json({"uuid": handle.uuid, "added": handle.added} | ({"result": result} if wait else {}))
+    if options.json and wait:
+        write_json({"uuid": handle.uuid, "added": handle.added, "result": result})
+    elif options.json:
+        write_json({"uuid": handle.uuid, "added": handle.added})
     elif wait:
         shown = result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=str).decode()
         click.echo(clean_lines(shown))
@@ -75,7 +78,9 @@ def _warn_without_worker(app: App[Any], name: str) -> None:
     workers = app.runtime.portal.run_sync(lambda client: client.operations.present())
     known = {source for worker in workers for source in worker.sources}
     if name not in known:
-        advice = suggestion(name, known) if workers else "; there is none at all: onthedot worker APP starts one"
+        advice = suggestion(name, known)
+        if not workers:
+            advice = "; there is none at all: onthedot worker APP starts one"
         click.echo(f"waiting, but no live worker knows {name!r}{advice}", err=True)
 
 
@@ -115,8 +120,10 @@ def _call(
     source = app.runtime.sources.get(name)
     if checked and source is None:
         raise CommandError(f"app {app.name!r} has no task {name!r}{suggestion(name, app.runtime.sources.known)}")
-    function = getattr(source, "function", None)
-    return task, _parse(arguments, {} if function is None else get_type_hints(function))
+    hints: dict[str, Any] = {}
+    if (function := getattr(source, "function", None)) is not None:
+        hints = get_type_hints(function)
+    return task, _parse(arguments, hints)
 
 
 def _parse(arguments: tuple[str, ...], hints: dict[str, Any]) -> dict[str, Any]:
@@ -129,7 +136,7 @@ def _parse(arguments: tuple[str, ...], hints: dict[str, Any]) -> dict[str, Any]:
         if key in given:
             raise click.UsageError(f"{key} is given twice")
         if operator == "=":
-            given[key] = _convert(value, hints[key]) if key in hints else value
+            given[key] = _convert(value, hints.get(key, str))
             continue
         try:
             given[key] = msgspec.json.decode(value)

@@ -17,7 +17,7 @@ import click
 from onthedot import Rate, StoreError
 from onthedot.cli.interrupt import stop_event
 from onthedot.cli.options import GlobalOptions, filters, task_filter
-from onthedot.cli.output import Screen, screen, write_json
+from onthedot.cli.output import screen, write
 from onthedot.cli.target import with_operations
 from onthedot.operations import Operations
 from onthedot.operations.task_queries import TaskFilter
@@ -56,8 +56,8 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
     named, dry_run, rate, yes = (given.pop(name) for name in ("uuids", "dry_run", "rate", "yes"))
     where = task_filter(given)
     if bool(named) == bool(where):
-        both = ", not both" if named else ""
-        raise click.UsageError(f"say which: uuids, or filters such as --source and --state{both}")
+        problem = "say which: uuids, or filters such as --source and --state"
+        raise click.UsageError(f"{problem}, not both" if named else problem)
     per_second = None if rate is None else Rate(rate).per_second
     uuids = _select(options, named, where, action.states)
     total = len(uuids)
@@ -67,8 +67,7 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
         return
     if not (yes or named or options.json or not uuids or _confirm(f"{action.verb} {total} tasks?")):
         raise CommandError("nothing was done", FAILED)
-    out = Screen() if options.json else screen()
-    with out.progress(done, total) as advance:
+    with screen(plain=options.json).progress(done, total) as advance:
         progress = with_operations(options, lambda operations: _run(operations, uuids, action, per_second, advance))
     changed = progress.changed
     if progress.visited < total:
@@ -84,10 +83,10 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
 def _print(
     options: GlobalOptions, action: BulkAction, found: int, changed: int, text: str, interrupted: bool = False
 ) -> None:
-    if options.json:
-        write_json({"found": found, action.participle: changed} | ({"interrupted": True} if interrupted else {}))
-    else:
-        click.echo(text)
+    answer = {"found": found, action.participle: changed}
+    if interrupted:
+        answer["interrupted"] = True
+    write(text, answer, json=options.json)
 
 
 def _confirm(question: str) -> bool:
@@ -121,7 +120,9 @@ async def _run(
     changed = 0
     visited = 0
     began = time.monotonic()
-    size = _CHUNK if per_second is None else max(1, min(_CHUNK, int(per_second / 10)))
+    size = _CHUNK
+    if per_second is not None:
+        size = max(1, min(_CHUNK, int(per_second / 10)))
     with stop_event() as stop:
         while visited < len(uuids):
             if per_second is not None:

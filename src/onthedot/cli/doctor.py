@@ -79,7 +79,10 @@ def _app(options: GlobalOptions, module: str) -> Check:
 
 
 def _store(options: GlobalOptions) -> Iterator[Check]:
-    url = store_url(options.store) if options.module is None else target(options)[0]
+    if options.module is None:
+        url = store_url(options.store)  # the name of the app may need the driver
+    else:
+        url, _ = target(options)
     yield from _driver(url)
     path = file_of(url)
     if path is not None:
@@ -88,7 +91,8 @@ def _store(options: GlobalOptions) -> Iterator[Check]:
     if not name and path is None:  # it has no app yet, but the server can be checked
         options.app_name = "onthedot"
     inside = with_operations(options, _inside)
-    yield Check(True, "store", f"{masked(url)}, {f'app {name}' if name else 'in which nobody has tasks yet'}")
+    content = f"app {name}" if name else "in which nobody has tasks yet"
+    yield Check(True, "store", f"{masked(url)}, {content}")
     yield from inside
 
 
@@ -100,9 +104,10 @@ def _driver(url: str) -> Iterator[Check]:
 
 def _file(path: Path) -> Iterator[Check]:
     at = sqlite3.sqlite_version_info
-    fixed = at >= _FIXED[0] or any(fix <= at < (*fix[:2], 99) for fix in _FIXED[1:])
-    bug = "" if fixed else ", has the WAL-reset bug; onthedot checkpoints under a lock, so it does not occur"
-    yield Check(at >= (3, 35), "SQLite", f"{sqlite3.sqlite_version}{bug}", "onthedot needs SQLite 3.35 or newer")
+    text = sqlite3.sqlite_version
+    if at < _FIXED[0] and not any(fix <= at < (*fix[:2], 99) for fix in _FIXED[1:]):
+        text += ", has the WAL-reset bug; onthedot checkpoints under a lock, so it does not occur"
+    yield Check(at >= (3, 35), "SQLite", text, "onthedot needs SQLite 3.35 or newer")
     folder = path.absolute().parent
     if not folder.is_dir():
         yield Check(False, "folder", f"there is no folder {folder}", f"mkdir -p {folder}, or name another --store")
@@ -134,8 +139,7 @@ def _schema(path: Path) -> Check:
 
 
 def _wal(path: Path) -> Iterator[Check]:
-    size = path.stat().st_size if path.exists() else 0
-    if size > _MAX_WAL:
+    if path.exists() and (size := path.stat().st_size) > _MAX_WAL:
         remedy = f"a long read keeps it from being written back: find the process with `lsof {path}`"
         yield Check(False, "WAL", f"{path} has {size / 2**20:.0f} MiB", remedy)
 

@@ -10,7 +10,7 @@ import click
 
 from onthedot.cli.interrupt import stop_event
 from onthedot.cli.options import GlobalOptions, shared
-from onthedot.cli.output import Screen, screen, write_json
+from onthedot.cli.output import screen, write_json
 from onthedot.cli.target import check_exists, target
 from onthedot.clock.system import SystemClock
 from onthedot.operations.humanize import plural
@@ -71,7 +71,7 @@ async def _move(options: GlobalOptions, urls: tuple[str, str], name: str, *, wai
         source, destination = [await _open(stack, url, name) for url in urls]
         total = sum((await movable(source)).tasks.values())
         on_wait = None if options.json else _print_wait
-        with (Screen() if options.json else screen()).progress("moving", total) as advance:
+        with screen(plain=options.json).progress("moving", total) as advance:
             moving = Move(source, destination, _identity(urls[1]), on_moved=advance, on_wait=on_wait, stop=stop.is_set)
             return await moving.run(wait=wait, release=release)
 
@@ -83,7 +83,9 @@ def _print_wait(text: str) -> None:
 def _identity(url: str) -> str:
     """The same text from every folder and with any options: a later run recognizes its own tasks by it."""
     path = file_of(url)
-    return masked(url) if path is None else f"sqlite:///{path.absolute()}"
+    if path is not None:
+        return f"sqlite:///{path.absolute()}"
+    return masked(url)
 
 
 async def _open(stack: AsyncExitStack, url: str, name: str) -> Store:
@@ -94,8 +96,10 @@ async def _open(stack: AsyncExitStack, url: str, name: str) -> Store:
 
 
 def _report(result: MoveResult, to: str) -> None:
-    limits = f", {plural(len(result.limits), 'limit')}" if result.limits else ""
-    click.echo(f"moved {plural(result.tasks, 'task')}, {plural(len(result.schedules), 'schedule')}{limits} to {to}")
+    moved = [plural(result.tasks, "task"), plural(len(result.schedules), "schedule")]
+    if result.limits:
+        moved.append(plural(len(result.limits), "limit"))
+    click.echo(f"moved {', '.join(moved)} to {to}")
     if result.cancelled:
         click.echo(f"{result.cancelled} were cancelled on their way")
     if result.running:

@@ -62,10 +62,11 @@ class Screen:
     def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
         cells = [[clean(cell) for cell in row] for row in rows]
         widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-        for row in ([*columns] if any(columns) else None, *cells):
-            if row is not None:
-                padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-                click.echo("  ".join(padded).rstrip())
+        if any(columns):
+            cells.insert(0, [*columns])
+        for row in cells:
+            padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
+            click.echo("  ".join(padded).rstrip())
 
     def lines_and_tables(self, lines: Sequence[str], blocks: Sequence[Block]) -> None:
         for line in lines:
@@ -75,7 +76,9 @@ class Screen:
             self.table(columns, rows)
 
     def when(self, moment: datetime | None) -> str:
-        return "-" if moment is None else moment.astimezone(UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+        if moment is None:
+            return "-"
+        return moment.astimezone(UTC).isoformat(" ", "seconds").removesuffix("+00:00")
 
 
 class RichScreen(Screen):
@@ -158,8 +161,10 @@ class RichScreen(Screen):
         return "-" if moment is None else from_now(moment)
 
 
-def screen() -> Screen:
+def screen(*, plain: bool = False) -> Screen:
     """Return a RichScreen on a terminal, if rich is installed; else a plain one."""
+    if plain:
+        return Screen()
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
         reconfigure(errors="replace")  # a terminal without … shows ? instead
     if sys.stdout.isatty():
@@ -168,6 +173,14 @@ def screen() -> Screen:
         except ImportError:
             pass
     return Screen()
+
+
+def write(text: str, value: object, *, json: bool) -> None:
+    """Write the text, or with --json the value."""
+    if json:
+        write_json(value)
+    else:
+        click.echo(text)
 
 
 def write_json(value: object) -> None:

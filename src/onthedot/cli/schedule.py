@@ -9,7 +9,7 @@ from typing import Any, TypeVar
 import click
 
 from onthedot.cli.options import GlobalOptions, moment, store_command
-from onthedot.cli.output import Screen, screen, write_json
+from onthedot.cli.output import Screen, screen, write, write_json
 from onthedot.cli.target import with_operations
 from onthedot.errors import BadSchedule
 from onthedot.observability.log_format import clean
@@ -37,7 +37,9 @@ def _state(info: ScheduleInfo) -> str:
         return "paused"
     if info.orphan:
         return "orphan"
-    return "over" if info.next_run is None else "enabled"
+    if info.next_run is None:
+        return "over"
+    return "enabled"
 
 
 @store_command("list")
@@ -77,7 +79,9 @@ def plan(options: GlobalOptions, /, name: str | None, **span: Any) -> None:
     """
 
     async def work(schedules: ScheduleOperations) -> tuple[Sequence[PlannedRun], Sequence[tuple[datetime, int]], str]:
-        warning = "" if name is None else _warning(await schedules.get(name))
+        warning = ""
+        if name is not None:
+            warning = _warning(await schedules.get(name))
         return await schedules.plan(name, **span), await schedules.load(name), warning
 
     runs, load, warning = _with_schedules(options, work)
@@ -102,7 +106,9 @@ def _warning(info: ScheduleInfo) -> str:
     state = _state(info)
     if state in ("enabled", "over"):
         return ""
-    return f"{info.name}: {state}" + (f" ({info.reason})" if info.reason else "")
+    if info.reason:
+        state += f" ({info.reason})"
+    return f"{info.name}: {state}"
 
 
 def _wall(at: datetime) -> str:
@@ -120,8 +126,10 @@ def _draw(out: Screen, load: Sequence[tuple[datetime, int]]) -> None:
     block = "█" if out.live else "#"
     out.title("runs per hour (UTC)")
     for hour, count in load:
-        bar = f"  [cyan]{block * max(1, round(40 * count / most))}[/] {count}" if count else ""
-        out.print(f"{hour:%H:%M}{bar}")
+        line = f"{hour:%H:%M}"
+        if count:
+            line += f"  [cyan]{block * max(1, round(40 * count / most))}[/] {count}"
+        out.print(line)
 
 
 @store_command()
@@ -140,13 +148,10 @@ def resume(options: GlobalOptions, name: str) -> None:
 
 
 def _show(options: GlobalOptions, info: ScheduleInfo, verb: str) -> None:
-    if options.json:
-        write_json(info)
-        return
     text = f"{verb} {info.name}"
     if info.enabled:
         text += "; next never" if info.next_run is None else f"; next {_at(info.next_run)}"
-    click.echo(text)
+    write(text, info, json=options.json)
 
 
 @store_command()
@@ -156,10 +161,7 @@ def run(options: GlobalOptions, name: str) -> None:
     ran = _with_schedules(options, lambda schedules: schedules.run(name))
     if not ran.fresh:
         raise CommandError(f"schedule {name} runs already, and its overlap forbids another: {ran.uuid}", FAILED)
-    if options.json:
-        write_json({"uuid": ran.uuid, "source": ran.source})
-    else:
-        click.echo(ran.uuid)
+    write(ran.uuid, {"uuid": ran.uuid, "source": ran.source}, json=options.json)
 
 
 @store_command()
@@ -167,7 +169,4 @@ def run(options: GlobalOptions, name: str) -> None:
 def delete(options: GlobalOptions, name: str) -> None:
     """Delete NAME: one that was put at run time, or an orphan. Tasks that it has added stay."""
     _with_schedules(options, lambda schedules: schedules.delete(name))
-    if options.json:
-        write_json({"deleted": name})
-    else:
-        click.echo(f"deleted {name}")
+    write(f"deleted {name}", {"deleted": name}, json=options.json)

@@ -7,7 +7,7 @@ import re
 import click
 
 from onthedot.cli.options import GlobalOptions, store_command
-from onthedot.cli.output import write_json
+from onthedot.cli.output import write
 from onthedot.cli.target import check_exists, target
 from onthedot.stores.schemes import check_schema, has_schema, rights_text, schema_text
 from onthedot.supervisor.exit_codes import CommandError
@@ -26,11 +26,8 @@ def _database(options: GlobalOptions, *, must_exist: bool = False) -> str:
 
 
 def _print(options: GlobalOptions, ok: bool, message: str) -> None:
-    if options.json:
-        write_json({"ok": ok, "message": message})
-    else:
-        click.echo(message)
-    raise SystemExit(0 if ok else 1)
+    write(message, {"ok": ok, "message": message}, json=options.json)
+    raise SystemExit(int(not ok))
 
 
 @store_command("print")
@@ -38,15 +35,11 @@ def _print(options: GlobalOptions, ok: bool, message: str) -> None:
 def print_schema(options: GlobalOptions, role: str | None) -> None:
     """Print the schema as SQL; with --role the rights of a user, for psql or redis-cli."""
     if role is not None:
-        key = "rights"
-        text = _rights(options, role)
+        rights = _rights(options, role)
+        write(rights.rstrip(), {"rights": rights}, json=options.json)
     else:
-        key = "schema"
-        text = schema_text(_database(options))
-    if options.json:
-        write_json({key: text})
-    else:
-        click.echo(text.rstrip())
+        schema = schema_text(_database(options))
+        write(schema.rstrip(), {"schema": schema}, json=options.json)
 
 
 def _rights(options: GlobalOptions, role: str) -> str:

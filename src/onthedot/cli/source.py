@@ -13,6 +13,7 @@ from onthedot.cli.target import with_operations
 from onthedot.errors import suggestion
 from onthedot.model.limits import rate_text
 from onthedot.operations import Operations
+from onthedot.operations.humanize import suffix
 from onthedot.operations.limits import LimitInfo
 from onthedot.operations.sources import Pause, SourceInfo, SourceLimit
 from onthedot.supervisor.exit_codes import FAILED, CommandError
@@ -56,8 +57,13 @@ def limits_text(each: SourceInfo) -> str:
 
 
 def _limit_text(limit: SourceLimit) -> str:
-    what = rate_text(limit.rate) if limit.rate is not None else f"{limit.cap} at once"
-    return what + _whose(limit.name) + (" (operator)" if limit.by == "operator" else "")
+    text = f"{limit.cap} at once"
+    if limit.rate is not None:
+        text = rate_text(limit.rate)
+    text += _whose(limit.name)
+    if limit.by == "operator":
+        text += " (operator)"
+    return text
 
 
 def _whose(limit: str) -> str:
@@ -68,17 +74,25 @@ def _whose(limit: str) -> str:
 
 
 def pauses_text(out: Screen, each: SourceInfo) -> str:
-    own = [] if each.paused is None else [_pause_text(out, each.paused)]
-    return _shortened([*own, *(_pause_text(out, pause) for pause in each.paused_keys)], len(own) + _MAX_KEYS)
+    keys = [_pause_text(out, pause) for pause in each.paused_keys]
+    if each.paused is None:
+        return _shortened(keys, _MAX_KEYS)
+    return _shortened([_pause_text(out, each.paused), *keys], 1 + _MAX_KEYS)
 
 
 def _pause_text(out: Screen, pause: Pause) -> str:
-    whose = "" if pause.key is None else f"{pause.key}: "
-    return whose + " ".join(filter(None, [out.when(pause.since) if pause.since else "yes", pause.reason]))
+    since = out.when(pause.since) if pause.since else "yes"
+    text = since + suffix(" ", pause.reason)
+    if pause.key is None:
+        return text
+    return f"{pause.key}: {text}"
 
 
 def _shortened(texts: list[str], most: int) -> str:
-    return ", ".join(texts[:most]) + (f", … {len(texts) - most} more" if len(texts) > most else "")
+    shown = ", ".join(texts[:most])
+    if len(texts) > most:
+        shown += f", … {len(texts) - most} more"
+    return shown
 
 
 @store_command()
@@ -144,7 +158,9 @@ def limit(
         raise CommandError("nothing to change: say --at-once, --rate or --burst")
     if at_once not in (None, _CODE) and not at_once.isdecimal():
         raise CommandError(f"--at-once {at_once!r} is no number")
-    changes: dict[str, Any] = {} if burst is None else {"burst": burst}
+    changes: dict[str, Any] = {}
+    if burst is not None:
+        changes["burst"] = burst
     if at_once is not None:
         changes["cap"] = None if at_once == _CODE else int(at_once)
     if rate is not None:
@@ -161,7 +177,9 @@ def limit(
     if options.json:
         write_json({"limit": found})
         return
-    limits = [] if found.cap is None else [f"{found.cap} at once"]
+    limits: list[str] = []
+    if found.cap is not None:
+        limits.append(f"{found.cap} at once")
     if found.rate is not None:
         limits.append(f"{rate_text(found.rate)} (burst {found.burst:g})")
     click.echo(f"{source}{_whose(found.name)}: {', '.join(limits) or 'no limit'}")

@@ -76,7 +76,9 @@ def _check_schema(url: str) -> None:
 def _other_files(path: Path) -> list[Path]:
     """The only other database of onthedot in that folder, as a suggestion."""
     found = [each for each in path.parent.glob("*.db") if apps_in(file_url(each))]
-    return found if len(found) == 1 else []
+    if len(found) > 1:
+        return []
+    return found
 
 
 def target(options: GlobalOptions, *, named: bool = True) -> tuple[str, str]:
@@ -88,9 +90,13 @@ def target(options: GlobalOptions, *, named: bool = True) -> tuple[str, str]:
         from onthedot.supervisor.app_loader import load_app
 
         app = load_app(options.module)
-        return store_url(options.store if options.store is not None else app.runtime.url), app.name
+        if options.store is not None:
+            return store_url(options.store), app.name
+        return store_url(app.runtime.url), app.name
     url = store_url(options.store)
-    return url, options.app_name or (_only_app(url) if named else "")
+    if options.app_name or not named:
+        return url, options.app_name or ""
+    return url, _only_app(url)
 
 
 def _schedules(options: GlobalOptions) -> Mapping[str, ScheduleDefinition]:
@@ -112,4 +118,4 @@ def _only_app(url: str) -> str:
     if len(names) > 1:
         where = path or masked(url)
         raise CommandError(f"{where} has tasks of several apps: {', '.join(names)}; say which by -n")
-    return names[0] if names else ""
+    return next(iter(names), "")

@@ -68,7 +68,9 @@ def _remark(info: TaskInfo) -> str:
     if info.reason:
         return info.reason
     text = info.label or ", ".join(f"{name}={value!r}" for name, value in info.args.items())
-    return text if len(text) <= _MAX_ARGUMENTS else f"{text[: _MAX_ARGUMENTS - 1]}…"
+    if len(text) > _MAX_ARGUMENTS:
+        return f"{text[: _MAX_ARGUMENTS - 1]}…"
+    return text
 
 
 @store_command()
@@ -93,8 +95,9 @@ def show(options: GlobalOptions, uuid: str) -> None:
     out.table(("", ""), [[name, str(value)] for name, value in facts if value not in ("", None, "-")])
     for name, value in result.items():
         text = value if isinstance(value, str) else _json(value)
-        cut = "" if len(text) <= _MAX_RESULT else f"\n… of {len(text):,} characters; --json has all of them"
-        click.echo(f"\n{name}:\n{clean_lines(text[:_MAX_RESULT])}{cut}")
+        click.echo(f"\n{name}:\n{clean_lines(text[:_MAX_RESULT])}")
+        if len(text) > _MAX_RESULT:
+            click.echo(f"… of {len(text):,} characters; --json has all of them")
     for error in {error.attempt: error for error in (*info.errors, info.error) if error}.values():
         click.echo(f"\nattempt {error.attempt}: {clean(error.type)}: {clean(error.message)}")
         if error.traceback:
@@ -134,8 +137,10 @@ def explain(options: GlobalOptions, uuid: str) -> None:
     for each in reasons:
         if not each.by or each.by[0].uuid == found.uuid:
             continue
-        more = each.by_count - len(each.by)
-        click.echo(f"\n{each.reason}{f', these and {more} more' if more > 0 else ''}:")
+        title = each.reason
+        if (more := each.by_count - len(each.by)) > 0:
+            title += f", these and {more} more"
+        click.echo(f"\n{title}:")
         rows = [[by.uuid or "-", by.worker or "-", by.where or "-", out.when(by.since)] for by in each.by]
         out.table(("TASK", "WORKER", "WHERE", "SINCE"), rows)
     if found.estimated_start is not None:
@@ -144,7 +149,9 @@ def explain(options: GlobalOptions, uuid: str) -> None:
 
 def _until(out: Screen, until: datetime | None) -> str:
     """On a terminal: how long it takes until then."""
-    return f" ({out.when(until)})" if until is not None and out.live else ""
+    if until is None or not out.live:
+        return ""
+    return f" ({out.when(until)})"
 
 
 @store_command()

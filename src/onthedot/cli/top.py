@@ -13,7 +13,7 @@ import msgspec
 
 from onthedot.cli.interrupt import stop_event
 from onthedot.cli.options import GlobalOptions, store_command
-from onthedot.cli.output import RichScreen, Screen, screen
+from onthedot.cli.output import RichScreen, screen
 from onthedot.cli.target import target, with_operations
 from onthedot.cli.top_view import picture
 from onthedot.observability.log_format import clean_json
@@ -37,7 +37,7 @@ def top(options: GlobalOptions, once: bool, frames: int | None, every: float) ->
     """
     url, name = target(options)
     title = f"{name} · {masked(url)}"
-    out = Screen() if options.json or once or frames else screen()
+    out = screen(plain=bool(options.json or once or frames))
     if once or not (frames or options.json or out.live):
         frames = 1
         every = _FIRST_RATES
@@ -69,7 +69,8 @@ async def _watch(operations: Operations, draw: Draw, every: float, frames: int |
         if stop.is_set():
             return
         draw(await view.look())
-        frames = None if frames is None else frames - 1
+        if frames is not None:
+            frames -= 1
 
 
 async def _live(operations: Operations, out: RichScreen, title: str, every: float) -> None:
@@ -89,7 +90,8 @@ async def _live(operations: Operations, out: RichScreen, title: str, every: floa
                 stop.set()
             elif key in "pP" and last is not None:
                 frozen = not frozen
-                show(*picture(out, f"{title} · frozen, p goes on" if frozen else title, last, out.height))
+                shown_title = f"{title} · frozen, p goes on" if frozen else title
+                show(*picture(out, shown_title, last, out.height))
 
         with _keys(on_key):
             await _watch(operations, draw, every, None, stop)

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import click
 
 from onthedot.cli.options import GlobalOptions, shared, store_command
-from onthedot.cli.output import screen, write_json
+from onthedot.cli.output import screen, write, write_json
 from onthedot.cli.target import with_operations
 from onthedot.operations.workers import WorkerInfo
 from onthedot.supervisor.exit_codes import FAILED, CommandError
@@ -115,14 +115,13 @@ def drain(options: GlobalOptions, id: str) -> None:  # noqa: A002 - the name in 
     matching = [each for each in workers if each.id.startswith(id) or each.id.endswith(id)]
     if len(matching) != 1:
         ids = ", ".join(each.id for each in workers) or "none"
-        raise CommandError(f"{'more than one' if matching else 'no'} worker {id}; there are: {ids}", FAILED)
+        number = "more than one" if matching else "no"
+        raise CommandError(f"{number} worker {id}; there are: {ids}", FAILED)
     (found,) = matching
     _check_drainable(found)
     os.kill(found.pid, signal.SIGTERM)
-    if options.json:
-        write_json({"drained": found.id, "pid": found.pid})
-    else:
-        click.echo(f"worker {found.id} (pid {found.pid}) finishes {found.running} tasks and stops")
+    text = f"worker {found.id} (pid {found.pid}) finishes {found.running} tasks and stops"
+    write(text, {"drained": found.id, "pid": found.pid}, json=options.json)
 
 
 def _check_drainable(found: WorkerInfo) -> None:

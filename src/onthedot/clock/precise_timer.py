@@ -32,7 +32,9 @@ def timerfd_library() -> _Kernel | None:
     import ctypes
 
     libc = ctypes.CDLL(None)
-    return cast("_Kernel", libc) if hasattr(libc, "timerfd_create") else None
+    if not hasattr(libc, "timerfd_create"):
+        return None
+    return cast("_Kernel", libc)
 
 
 class PreciseTimer:

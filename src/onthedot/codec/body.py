@@ -118,7 +118,9 @@ def _with_headers(body: StoredBody, headers: Headers, name: str, caps: Caps) -> 
 
 def read_headers(stored: Any) -> Headers:
     """The headers of a body that was read."""
-    metadata: dict[str, Any] | None = None if stored.metadata is None else from_tagged(stored.metadata)
+    metadata = stored.metadata
+    if metadata is not None:
+        metadata = from_tagged(metadata)
     if not isinstance(metadata, dict | None):
         raise TypeError("the metadata is no object")
     headers = Headers(at=stored.at, scheduled_for=stored.scheduled_for, label=stored.label, metadata=metadata)
@@ -159,7 +161,9 @@ def load_result(data: bytes, read: Callable[[bytes], Any], classes: Classes | No
         return None
     try:
         stored = read(data)
-        value = stored.value if stored.open is ABSENT else from_tagged(stored.open, classes)
+        value = stored.value
+        if stored.open is not ABSENT:
+            value = from_tagged(stored.open, classes)
     except Exception as error:
         raise Undecodable(f"the stored result cannot be read: {error}") from error
     if value is ABSENT:

@@ -60,7 +60,9 @@ class _SignatureCodec:
         typed = {codec.read is not None for codec in self.values.values()}
         self.mixed = len(typed) == 2  # typed and untyped arguments belong into two objects
         self.untyped = typed == {False}
-        self.read = None if False in typed else _body_reader(self.bound, strict=True)
+        self.read: Callable[[bytes], Any] | None = None
+        if False not in typed:
+            self.read = _body_reader(self.bound, strict=True)
         self.round_trips = RoundTripCache([self.values[name] for name in self.bound.__struct_fields__])
 
 
@@ -113,8 +115,9 @@ class FunctionCodec:
     def _suggestion(self, kwargs: Mapping[str, object], problem: str) -> str:
         for keyword in kwargs:
             if keyword not in self.parameters and (close := get_close_matches(keyword, self.parameters, n=1)):
-                wrong = "" if repr(keyword) in problem else f"{keyword!r}: "  # bind reports a missing argument first
-                return f" ({wrong}did you mean {close[0]!r}?)"
+                if repr(keyword) in problem:
+                    return f" (did you mean {close[0]!r}?)"
+                return f" ({keyword!r}: did you mean {close[0]!r}?)"  # bind reports a missing argument first
         return ""
 
     def encode(self, args: tuple[object, ...], kwargs: Mapping[str, object], headers: Headers = NO_HEADERS) -> bytes:

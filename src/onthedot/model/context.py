@@ -230,7 +230,9 @@ def current_task() -> TaskContext:
 def running_task() -> TaskContext | None:
     """The context of the task that runs here; None outside of a task."""
     run = current_run()
-    return None if run is None else run.context
+    if run is None:
+        return None
+    return run.context
 
 
 def current_run() -> RunState | None:

@@ -82,7 +82,9 @@ class Rate:
     @property
     def capacity(self) -> float:
         """The burst, given or by default."""
-        return max(1.0, self.per_second) if self.burst is None else float(self.burst)
+        if self.burst is None:
+            return max(1.0, self.per_second)
+        return float(self.burst)
 
 
 def rate_text(per_second: float) -> str:
@@ -225,7 +227,9 @@ class LimitDefinitions:
 
     def lane(self, arguments: Mapping[str, object]) -> tuple[str | None, float]:
         """The lane of a call with these arguments, and its cost there."""
-        return (None, 1.0) if self._rule is None else self._rule.of(self.source, arguments)
+        if self._rule is None:
+            return None, 1.0
+        return self._rule.of(self.source, arguments)
 
 
 def check_shared_lanes(lanes: dict[str, Limit], source: str, limits: Iterable[Limit]) -> None:
@@ -331,9 +335,12 @@ def _one_lane(source: str, keyed: Sequence[Rate | AtMost]) -> tuple[str | None, 
         raise BadLimit(
             f"{source}: limits on two lanes, {' and '.join(map(repr, lanes.values()))}; a task takes one lane"
         )
-    for by, name in lanes:
-        return by, source if name is None else f"@{name}"
-    return None, None
+    if not lanes:
+        return None, None
+    ((by, name),) = lanes
+    if name is None:
+        return by, source
+    return by, f"@{name}"
 
 
 def _record(name: str, limits: Sequence[Rate | AtMost]) -> Limit:
@@ -384,5 +391,6 @@ def _number(value: object, what: str, least: float = 1e-9) -> float:
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise BadLimit(f"{what}: {value!r} is of type {type(value).__name__}, and must be a number")
     if not isfinite(value) or value < least:
-        raise BadLimit(f"{what}: {value!r} is out of range: a number {'from' if not least else 'above'} 0")
+        above = "above" if least else "from"
+        raise BadLimit(f"{what}: {value!r} is out of range: a number {above} 0")
     return float(value)

@@ -228,13 +228,15 @@ def _limits(value: Sequence[Any]) -> tuple[Rate | AtMost, ...]:
 
 
 def _optional(options: Mapping[str, Any], name: str, check: Callable[[Any, str], Any]) -> Any:
-    value = options.get(name)
-    return None if value is None else check(value, name)
+    if options.get(name) is None:
+        return None
+    return check(options[name], name)
 
 
 def _keep(options: Mapping[str, Any], name: str, default: int) -> int:
-    value = options.get(name)
-    return default if value is None else to_duration_ms(value, name)
+    if options.get(name) is None:
+        return default
+    return to_duration_ms(options[name], name)
 
 
 def _positive(value: Any, what: str) -> int:

@@ -51,7 +51,9 @@ class ScheduleDefinition:
 
     def limits(self) -> list[Limit]:
         """One run at a time; windows that come meanwhile wait in their order."""
-        return [Limit(self._lane, cap=1)] if self.task.lane == self._lane else []
+        if self.task.lane != self._lane:
+            return []
+        return [Limit(self._lane, cap=1)]
 
     @cached_property
     def digest(self) -> str:
@@ -73,7 +75,9 @@ class ScheduleDefinition:
         new = replace(new, reason=before.reason, skipped=before.skipped)
         if old.definition_digest == digest and (not data or _identity(before) == _identity(new)):
             rule = encode_rule(replace(new, rule=before.rule))  # keeps the anchor of an interval
-            return None if rule == old.rule else replace(old, rule=rule)
+            if rule == old.rule:
+                return None
+            return replace(old, rule=rule)
         return contract.Schedule(self.name, encode_rule(new), digest, self._first(now))
 
     def _first(self, now: float) -> int | None:

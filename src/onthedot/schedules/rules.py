@@ -90,7 +90,9 @@ class IntervalSchedule(_Common):
 
     def with_anchor(self, moment: datetime) -> IntervalSchedule:
         """The schedule with this moment as its anchor, unless it has a start or an anchor."""
-        return self if self.start or self.anchor else replace(self, anchor=moment)
+        if self.start or self.anchor:
+            return self
+        return replace(self, anchor=moment)
 
     def next_after(self, moment: datetime) -> datetime | None:
         moment = to_utc(moment)
@@ -132,7 +134,8 @@ class CronSchedule(_Bounded):
 
     def __post_init__(self) -> None:
         _check(self)
-        _set(self, "tz", None if self.tz is None else zone_name(self.tz))
+        if self.tz is not None:
+            _set(self, "tz", zone_name(self.tz))
         cached_cron(self.expr, "UTC")  # raises if it cannot be read
         if self.tz and self.start and self.end and self.next_after(self.start - TICK) is None:
             raise BadSchedule(f"CronSchedule: {self.expr!r} never fires between {self.start} and {self.end}")
@@ -176,7 +179,8 @@ class DailySchedule(_Bounded):
         zone = self.tz
         if zone is None and isinstance(self.at, time):
             zone = self.at.tzinfo
-        _set(self, "tz", None if zone is None else zone_name(zone))
+        if zone is not None:
+            _set(self, "tz", zone_name(zone))
         at, weekdays, expr = parse_daily(self.at, self.weekdays)
         for name, value in (("at", at), ("weekdays", weekdays), ("expr", expr)):
             _set(self, name, value)
@@ -309,7 +313,10 @@ def from_data(data: Mapping[str, Any], args: Mapping[str, object] | None = None)
     if kind is None:
         raise BadSchedule(f"stored schedule {data!r} is of no known type: {', '.join(_KINDS)}")
     try:
-        for name in ("start", "end", "anchor") + (("at",) if kind is OnceSchedule else ()):
+        moments = ["start", "end", "anchor"]
+        if kind is OnceSchedule:
+            moments.append("at")
+        for name in moments:
             if options.get(name) is not None:
                 options[name] = datetime.fromisoformat(options[name])
         return kind(**options, args=args)
@@ -357,7 +364,9 @@ def to_utc(moment: datetime) -> datetime:
 
 def _from(start: datetime | None, moment: datetime) -> datetime:
     moment = to_utc(moment)
-    return max(moment, start - TICK) if start else moment
+    if start is None:
+        return moment
+    return max(moment, start - TICK)
 
 
 def until_end(end: datetime | None, found: datetime | None) -> datetime | None:

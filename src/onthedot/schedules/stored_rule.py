@@ -98,7 +98,9 @@ def with_skipped(stored: StoredRule, reason: str, windows: int) -> StoredRule:
 
 def store_now(store: Store, clock: Clock) -> float:
     """Now by the store's clock, as precisely as it is known without a call."""
-    return clock.now() + (clock.wall_clock_jump() if store.traits.shared else 0.0)
+    if not store.traits.shared:
+        return clock.now()
+    return clock.now() + clock.wall_clock_jump()
 
 
 _UNITS = (("day", 86_400.0), ("h", 3600.0), ("min", 60.0))
@@ -120,15 +122,20 @@ def rule_text(stored: StoredRule) -> str:
         case "cron":
             text = f"{data['expr']} ({data.get('tz', 'UTC')})"
         case "daily":
-            days = f" {', '.join(data['weekdays'])}" if data.get("weekdays") else ""
-            text = f"daily {data['at']}{days} ({data.get('tz', 'UTC')})"
+            at = " ".join(filter(None, (data["at"], ", ".join(data.get("weekdays") or ()))))
+            text = f"daily {at} ({data.get('tz', 'UTC')})"
         case "once":
             text = f"once {data['at']}"
         case kind:
             raise BadSchedule(f"{kind!r} is no kind of schedule rule")
-    bounds = [f"{word} {data[name]}" for name, word in (("start", "from"), ("end", "until")) if name in data]
-    jitter = [f"up to {_span(float(data['jitter']))} later"] if "jitter" in data else []
-    return ", ".join([text, *bounds, *jitter])
+    parts = [text]
+    if "start" in data:
+        parts.append(f"from {data['start']}")
+    if "end" in data:
+        parts.append(f"until {data['end']}")
+    if "jitter" in data:
+        parts.append(f"up to {_span(float(data['jitter']))} later")
+    return ", ".join(parts)
 
 
 def _span(seconds: float) -> str:

@@ -210,8 +210,10 @@ class TestApp(DriverLimits):
         source = self._added.source(task)
         wanted = {**(arguments or {}), **more}
         found = self._added.matching(source, wanted)
-        if not found or (times is not None and len(found) != times):
-            count = "was not added" if not found else f"was added {len(found)} times, not {times}"
+        if not found:
+            raise AssertionError(f"{call_text(source, wanted)} was not added; {self._added.describe(source)}")
+        if times is not None and len(found) != times:
+            count = f"was added {len(found)} times, not {times}"
             raise AssertionError(f"{call_text(source, wanted)} {count}; {self._added.describe(source)}")
         return found[-1]
 

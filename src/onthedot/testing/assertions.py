@@ -37,8 +37,9 @@ class AddedTasks:
     def matching(self, source: str, wanted: Mapping[str, Any]) -> list[TaskInfo]:
         """Returns the tasks with these arguments, whatever their others are. Defaults count as given."""
         parameters = self._parameters(source)
-        unknown = wanted.keys() - parameters.keys() if parameters else ()
-        if unknown and not any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values()):
+        unknown = wanted.keys() - parameters.keys()
+        takes_any = not parameters or any(each.kind is Parameter.VAR_KEYWORD for each in parameters.values())
+        if unknown and not takes_any:
             # With a misspelt name, refute_added() would always pass.
             raise ArgumentError(f"{source}() has no parameter {', '.join(unknown)}; it has {', '.join(parameters)}")
         defaults = {name: each.default for name, each in parameters.items() if each.default is not Parameter.empty}
@@ -58,7 +59,9 @@ class AddedTasks:
         if not isinstance(name, str):
             raise TypeError(f"pass a task function, a consumer or a name, not {task!r}")
         source = self._runtime.sources.get(name)
-        return name if source is None else source.name
+        if source is None:
+            return name
+        return source.name
 
     def describe(self, source: str) -> str:
         """Describes the tasks there are, for the message of a failed assertion."""
@@ -76,7 +79,9 @@ class AddedTasks:
 
     def _parameters(self, source: str) -> Mapping[str, Parameter]:
         definition = self._runtime.sources.get(source)
-        return signature(definition.function).parameters if isinstance(definition, FunctionDefinition) else {}
+        if not isinstance(definition, FunctionDefinition):
+            return {}
+        return signature(definition.function).parameters
 
     async def _read(self, client: StoreClient) -> list[TaskInfo]:
         infos: list[TaskInfo] = []
@@ -113,7 +118,9 @@ def call_text(source: str, args: Mapping[str, Any]) -> str:
 
 
 def _short(text: str) -> str:
-    return text if len(text) <= 200 else f"{text[:150]}…{text[-40:]}"
+    if len(text) > 200:
+        return f"{text[:150]}…{text[-40:]}"
+    return text
 
 
 def _has(args: Mapping[str, Any], wanted: Mapping[str, Any]) -> bool:

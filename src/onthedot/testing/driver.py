@@ -45,8 +45,10 @@ class BoundedClient(StoreClient):
         self._limits = limits
 
     async def wait_for_end(self, uuid: str, timeout: float | None) -> Record:
+        if timeout is None:
+            timeout = self._limits.give_up
         try:
-            return await super().wait_for_end(uuid, self._limits.give_up if timeout is None else timeout)
+            return await super().wait_for_end(uuid, timeout)
         except TimeoutError as error:
             how = "in a test tasks run inside advance(), run_until_idle() and drain(): call one of them first"
             raise TimeoutError(f"{error}; {how}") from None  # a note would get lost on the way from another thread
@@ -121,9 +123,10 @@ class ClockDriver:
             if now - since >= self._limits.give_up
         ]
         if stuck:
-            due = self._next_alarm()
-            later = "" if due is None else f". The next alarm is at {from_ms(due)}: advance() that far in one call"
-            raise TimeoutError(f"still running after {self._limits.give_up:g} real seconds: {', '.join(stuck)}{later}")
+            text = f"still running after {self._limits.give_up:g} real seconds: {', '.join(stuck)}"
+            if (due := self._next_alarm()) is not None:
+                text += f". The next alarm is at {from_ms(due)}: advance() that far in one call"
+            raise TimeoutError(text)
 
     async def _has_changed(self) -> bool:
         before = self._cursor
@@ -154,7 +157,9 @@ class ClockDriver:
         """The next alarm, in whole milliseconds: that of a limit may lie between two."""
         now = self._clock.now()
         due = self._clock.next_timer()
-        return None if due is None or due > now + _FAR else max(ceil(due), int(now) + 1)
+        if due is None or due > now + _FAR:
+            return None
+        return max(ceil(due), int(now) + 1)
 
     def _set_clock(self, moment: int) -> None:
         self._clock.advance(moment - self._clock.now())
