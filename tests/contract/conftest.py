@@ -55,8 +55,17 @@ STORES: dict[str, MakeStore] = {
 }
 SERVERS = ("postgres", "pooled")  # started by fixtures; pooled: as a role with minimal rights, through PgBouncer
 WITHOUT = {
-    "naive": ("capabilities", "batch_bounds", "hints", "changes", "handoff_offer", "identity", "undecodable"),
-    "memory": ("undecodable",),  # it keeps objects, which are always readable
+    "naive": (
+        "capabilities",
+        "batch_bounds",
+        "hints",
+        "changes",
+        "handoff_offer",
+        "identity",
+        "undecodable",
+        "claim_entries",
+    ),
+    "memory": ("undecodable", "claim_entries"),  # it keeps objects, which are always readable
 }  # facets that a kind does not implement
 PENDING = {  # rules that a kind does not implement yet; empty when the issue is done
     "test_claim_request_with_an_older_number_takes_nothing": ("redis", "limited"),

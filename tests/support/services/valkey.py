@@ -222,6 +222,10 @@ def forget(prefix: str) -> None:
         client.unlink(*keys)
 
 
+def hash_length(key: str) -> int:
+    return int(_client(url()).hlen(key))
+
+
 def connections(at: str | None = None) -> list[str]:
     """The addresses of the connections of stores, which are found by their client name."""
     if at is None:

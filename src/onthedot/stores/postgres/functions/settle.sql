@@ -135,7 +135,7 @@ END $$;
 -- Settle the outcome at one position: of a task with a lane or key, of a chore, with effects, or a requeue.
 CREATE FUNCTION settle_one_v1(
     _app integer, _outcomes json, _position bigint, _now double precision, _in_transaction boolean,
-    OUT verdict text, OUT woken text[], OUT ended json
+    OUT verdict text, OUT chore boolean, OUT woken text[], OUT ended json
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _outcome record;
@@ -155,6 +155,7 @@ BEGIN
         RETURN;
     END IF;
     verdict := 'ok';
+    chore := _claim.chore;
     IF _outcome.state IS NULL THEN
         woken := requeue_outcome_v1(_task, _outcome.fence, _outcome.session, _claim.at, _claim.chore, _outcome.after,
             _outcome.counted, _outcome.data, _now);
@@ -169,6 +170,16 @@ BEGIN
     END IF;
 END $$;
 
+-- name: drop_claims_of_chores_v1
+-- Delete the claims of which the last chore was settled. A client that cancels sends no claim request, whose turn would
+-- delete them.
+CREATE FUNCTION drop_claims_of_chores_v1(_app integer, _outcomes json) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    DELETE FROM claim AS c WHERE c.app = _app AND c.chore
+        AND c.fence = ANY (ARRAY(SELECT o.fence FROM json_to_recordset(_outcomes) AS o (fence bigint)))
+        AND NOT EXISTS (SELECT FROM task AS t WHERE t.seq = ANY (c.seqs) AND t.settled_fence < c.fence OFFSET 0);
+END $$;
+
 -- name: settle_v1
 -- Settle outcomes; one verdict each.
 CREATE FUNCTION settle_v1(
@@ -180,6 +191,7 @@ DECLARE
     _settled record;
     _position bigint;
     _others bigint[] := '{}';
+    _chores boolean := false;
 BEGIN
     -- The lock keeps these sessions from being reaped meanwhile.
     PERFORM FROM session WHERE app = _app AND name = ANY (_sessions) ORDER BY name FOR KEY SHARE;
@@ -202,11 +214,15 @@ BEGIN
     FOREACH _position IN ARRAY _others LOOP
         SELECT * INTO _settled FROM settle_one_v1(_app, _outcomes, _position, _now, _in_transaction);
         verdicts[_position] := _settled.verdict;
+        _chores := _chores OR coalesce(_settled.chore, false);
         woken := woken || _settled.woken;
         IF _settled.ended IS NOT NULL THEN
             ended := (coalesce(ended, '[]')::jsonb || _settled.ended::jsonb)::json;
         END IF;
     END LOOP;
+    IF _chores THEN
+        PERFORM drop_claims_of_chores_v1(_app, _outcomes);
+    END IF;
 END $$;
 
 -- name: settle_in_v1
