@@ -11,6 +11,7 @@ from contextlib import contextmanager
 import pytest
 
 from onthedot.stores.contract import Completed, Lease, NewTask
+from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.connections import PostgresConnection
 from tests.support.services.postgres import Service
 from tests.support.waits import every_chance, until
@@ -55,3 +56,28 @@ async def test_a_claim_that_is_executed_late_takes_nothing(postgres: Service, na
         await gone(postgres, pid)
         assert await states(store, "u1", "u2") == ["succeeded", "ready"]
         assert [record.uuid for record in (await worker.claim()).tasks] == ["u2"]
+
+
+@pytest.mark.parametrize(
+    "new", [NewTask("u1", "b", b""), NewTask("u1", "b", b"", after=60_000)], ids=["ready", "later"]
+)
+async def test_a_repeated_add_hints_tasks_that_are_still_pending(postgres: Service, named: str, new: NewTask) -> None:
+    """The hint follows the answer. A call whose answer was lost has sent none."""
+    async with opened(postgres, named) as store, opened(postgres, named) as other:
+        hints = other.hints("w")
+        assert (await anext(hints)).resync
+        await store.add([NewTask("u0", "a", b"")])
+        lost = asyncio.create_task(store.add([new]))
+        await every_chance()
+        lost.cancel()
+        await asyncio.wait([lost])
+        await until(lambda: _is_stored(store, "u1"))
+        assert [added.fresh for added in await store.add([new])] == [False]
+        async with asyncio.timeout(5):
+            while "b" not in (await anext(hints)).sources:
+                pass
+        await hints.aclose()
+
+
+async def _is_stored(store: PostgresStore, uuid: str) -> bool:
+    return await states(store, uuid) != [None]

@@ -146,16 +146,29 @@ BEGIN
     END LOOP;
 END $$;
 
+-- name: pending_sources_v1
+-- The sources of tasks that are ready or have an alarm.
+CREATE FUNCTION pending_sources_v1(_app integer, _uuids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ARRAY(SELECT DISTINCT p.source::text FROM unnest(_uuids) AS given (uuid)
+        CROSS JOIN LATERAL (SELECT seq FROM task WHERE uuid = given.uuid AND app = _app OFFSET 0) AS t
+        CROSS JOIN LATERAL (SELECT source FROM place WHERE seq = t.seq AND kind IN ('r', 's') OFFSET 0) AS p);
+END $$;
+
 -- name: add_v1
 -- {"app", "now", "in_transaction", "tasks": […]} → per task its uuid or the holder's, and whether it is new; sources
 -- that may have work.
 CREATE FUNCTION add_v1(_request json, OUT uuids text[], OUT fresh boolean[], OUT sources text[]) LANGUAGE plpgsql AS $$
 DECLARE
+    _app integer := app_v1(_request ->> 'app');
     _now double precision := now_v1((_request ->> 'now')::double precision);
     _in_transaction boolean := coalesce((_request ->> 'in_transaction')::boolean, false);
 BEGIN
     SELECT a.uuids, a.fresh, a.sources INTO uuids, fresh, sources
-    FROM add_tasks_v1(app_v1(_request ->> 'app'), _request -> 'tasks', _now, _in_transaction) AS a;
+    FROM add_tasks_v1(_app, _request -> 'tasks', _now, _in_transaction) AS a;
+    IF false = ANY (fresh) THEN  -- a repeat: the hint of the first call may be lost with its answer
+        sources := sources || pending_sources_v1(_app, uuids);
+    END IF;
     IF _in_transaction AND sources <> '{}' THEN
         PERFORM notify_v1(_request ->> 'app', json_build_object('sources', sources));
     END IF;
