@@ -84,9 +84,9 @@ PENDING |= dict.fromkeys(  # the damage of each kind is in damage.py
         "test_unreadable_record_can_be_cancelled",
         "test_unreadable_record_in_a_lane_does_not_block_it",
     ),
-    ("redis", "limited", "postgres", "pooled"),
+    ("redis", "limited"),
 )
-PENDING["test_field_of_a_newer_version_is_ignored"] = ("redis", "limited", "postgres", "pooled")
+PENDING["test_field_of_a_newer_version_is_ignored"] = ("redis", "limited")
 VERSIONED = (
     "add",
     "claim_repeat",

@@ -6,7 +6,9 @@ import sqlite3
 from contextlib import closing
 
 from onthedot.stores.contract import Store
+from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.sqlite import SqliteStore
+from tests.support.services.postgres import Service
 
 
 async def damage_policy(store: Store, uuid: str) -> None:
@@ -14,6 +16,8 @@ async def damage_policy(store: Store, uuid: str) -> None:
     match store:
         case SqliteStore():
             _run_on_file(store, "UPDATE onthedot_task SET policy = 'not a policy' WHERE uuid = ?", uuid)
+        case PostgresStore():
+            Service.current.ask("UPDATE onthedot.task SET policy = 'not a policy' WHERE uuid = %s", uuid)
         case _:
             raise NotImplementedError(type(store))
 
@@ -23,6 +27,9 @@ async def add_policy_field(store: Store, uuid: str) -> None:
     match store:
         case SqliteStore():
             _run_on_file(store, "UPDATE onthedot_task SET policy = json_set(policy, '$.newer', 1) WHERE uuid = ?", uuid)
+        case PostgresStore():
+            newer = "policy::jsonb || jsonb_build_object('newer', 1)"
+            Service.current.ask(f"UPDATE onthedot.task SET policy = {newer} WHERE uuid = %s", uuid)
         case _:
             raise NotImplementedError(type(store))
 

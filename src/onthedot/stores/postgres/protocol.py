@@ -12,6 +12,7 @@ from msgspec.json import Decoder
 from msgspec.structs import replace
 
 from onthedot.stores.contract import (
+    DEFAULT,
     NO_HISTORY,
     Added,
     ClaimRequest,
@@ -28,8 +29,10 @@ from onthedot.stores.contract import (
     Record,
     Requeued,
     Schedule,
+    State,
 )
 from onthedot.stores.policy_json import policy_of, policy_text
+from onthedot.stores.rules.records import UNQUEUED_REASONS
 
 _MAX_POLICIES = 10_000
 
@@ -204,9 +207,22 @@ def _to_history(text: str | None) -> History:
     return NO_HISTORY if text is None else _decode_history(text)
 
 
+def _readable(policy: str, history: str | None) -> tuple[Policy, History]:
+    """Both, decoded. If one cannot be, it has its defaults, and the task must end; the row keeps the text."""
+    known_policy = DEFAULT
+    known_history = NO_HISTORY
+    try:
+        known_history = _to_history(history)
+        known_policy = policy_of(policy)
+    except msgspec.DecodeError:
+        if known_history.reason not in UNQUEUED_REASONS:
+            known_history = replace(known_history, reason="undecodable")
+    return known_policy, known_history
+
+
 def to_record(row: Any) -> Record:
     """From the columns of `record_columns`: with the claim that leases it, and its result."""
-    history = _to_history(row["history"])
+    policy, history = _readable(row["policy"], row["history"])
     if row["result"] is not None:
         history = replace(history, result=row["result"])
     if row["holder"] is not None:
@@ -215,7 +231,7 @@ def to_record(row: Any) -> Record:
         row["uuid"],
         row["source"],
         row["body"],
-        policy_of(row["policy"]),
+        policy,
         row["lane"],
         row["unique_key"],
         row["due"],
@@ -230,7 +246,37 @@ def to_records(row: Any) -> list[Record]:
     """From the arrays of `records_v1`. A task that was just claimed has no state: it was ready."""
     if not row["uuids"]:
         return []
-    columns = zip(
+    try:
+        return [
+            Record(
+                uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state or "ready",
+                _to_history(history),
+            )
+            for uuid, source, body, policy, lane, unique, due, seq, added, state, history in _columns(row)
+        ]  # fmt: skip
+    except msgspec.DecodeError:  # of one of them
+        return [_readable_record(*columns) for columns in _columns(row)]
+
+
+def _readable_record(
+    uuid: str,
+    source: str,
+    body: bytes,
+    stored_policy: str,
+    lane: str | None,
+    unique: str | None,
+    due: int,
+    seq: int,
+    added: int,
+    state: State | None,
+    stored_history: str | None,
+) -> Record:
+    policy, history = _readable(stored_policy, stored_history)
+    return Record(uuid, source, body, policy, lane, unique, due, seq, added, state or "ready", history)
+
+
+def _columns(row: Any) -> Iterable[Any]:
+    return zip(
         row["uuids"],
         row["sources"],
         row["bodies"],
@@ -244,21 +290,20 @@ def to_records(row: Any) -> list[Record]:
         row["histories"],
         strict=True,
     )
-    return [
-        Record(
-            uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state or "ready", _to_history(history)
-        )
-        for uuid, source, body, policy, lane, unique, due, seq, added, state, history in columns
-    ]
 
 
 def to_claim_result(row: Any) -> ClaimResult:
     records = to_records(row)
     number = row["number"]
+    tasks = records[:number]
+    chores = records[number:]
+    if any(record.history.reason == "undecodable" for record in tasks):  # leased as runs: the database reads no policy
+        chores += [record for record in tasks if record.history.reason == "undecodable"]
+        tasks = [record for record in tasks if record.history.reason != "undecodable"]
     return ClaimResult(
         fence=row["fence"],
-        tasks=records[:number],
-        chores=records[number:],
+        tasks=tasks,
+        chores=chores,
         schedules=_decode_schedules(row["schedules"]) if row["schedules"] else [],
         idle=_decode_idle(row["idle"]),
         woken=frozenset(row["woken"]),

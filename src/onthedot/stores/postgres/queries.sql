@@ -24,7 +24,7 @@ LEFT JOIN LATERAL (
 ($5::text IS NULL OR starts_with(t.uuid, $5))
 AND ($6::text IS NULL OR t.source = $6)
 AND ($7::text IS NULL OR $7 = {visible_state})
-AND ($8::text IS NULL OR t.policy::jsonb -> 'tags' ? $8)
+AND ($8::text IS NULL OR onthedot.has_tag_v1(t.policy, $8))
 AND ($9::text IS NULL OR t.unique_key = $9)
 AND ($10::text IS NULL OR t.lane = $10)
 AND ($11::bigint IS NULL OR t.added >= $11)

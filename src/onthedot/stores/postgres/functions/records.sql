@@ -26,6 +26,18 @@ CREATE FUNCTION history_v1(_task task) RETURNS text LANGUAGE sql STABLE AS $$
             'hops', _task.hops)::text END
 $$;
 
+-- name: has_tag_v1
+-- Whether a policy has a tag. A policy that cannot be read has none.
+CREATE FUNCTION has_tag_v1(_policy text, _tag text) RETURNS boolean LANGUAGE plpgsql STABLE AS $$
+BEGIN
+    IF strpos(_policy, '"tags"') = 0 THEN
+        RETURN false;
+    END IF;
+    RETURN _policy::jsonb -> 'tags' ? _tag;
+EXCEPTION WHEN data_exception THEN
+    RETURN false;
+END $$;
+
 -- name: save_v1
 -- Write back what changes when a task is requeued, ended or revived.
 CREATE FUNCTION save_v1(_task task) RETURNS void LANGUAGE plpgsql AS $$
