@@ -20,7 +20,7 @@ T = TypeVar("T")
 Fault = Literal["cut", "swallow", "late", "delay"]
 Direction = Literal["to the server", "to the client"]
 _CHUNK = 65_536
-_EXECUTION = 0.5  # seconds in which the server executes what it got before its connection is closed
+_EXECUTION = 0.1  # seconds in which the server executes what it got before its connection is closed
 
 
 @dataclass(frozen=True)
@@ -75,6 +75,7 @@ class Proxy:
         self._blocked: frozenset[Direction] = frozenset()
         self._is_cut_off = False
         self._swallow_from: int | None = None  # the size of the next reply that is swallowed
+        self._passes_before_swallow = 0
         self._blocks_after_swallow = False
         self.rates: FaultRates = NO_FAULTS
         self.counts: Counter[str] = Counter()
@@ -124,13 +125,20 @@ class Proxy:
 
         _run(restore)
 
-    def swallow_reply(self, least: int, *, then_block: bool = False) -> None:
+    def swallow_reply(self, least: int = 1, *, after: int = 0, then_block: bool = False) -> None:
         """Drops the next reply that has at least this many bytes in one read, and cuts its connection.
 
-        then_block: no other reply passes either, until `restore`, so that also repeats of the call get no answer.
+        after: so many such replies pass before. then_block: no other reply passes either, until `restore`, so that also repeats of the call get no answer.
         """
         self._blocks_after_swallow = then_block
+        self._passes_before_swallow = after
         self._swallow_from = least
+
+    def stop_swallowing(self) -> bool:
+        """Whether the reply of the last `swallow_reply` has not come."""
+        waiting = self._swallow_from is not None
+        self._swallow_from = None
+        return waiting
 
     def close(self) -> None:
         async def close() -> None:
@@ -216,11 +224,7 @@ class Proxy:
                 return
             if link.drops_replies or "to the client" in self._blocked:
                 continue
-            if self._swallow_from is not None and len(data) >= self._swallow_from:
-                self._swallow_from = None
-                if self._blocks_after_swallow:
-                    self._blocked = frozenset({"to the client"})
-                self.counts["swallow"] += 1
+            if self._swallows(data):
                 return
             if self.rates is not NO_FAULTS:
                 fault = self.rates.draw(self._random)
@@ -232,6 +236,18 @@ class Proxy:
                     await asyncio.sleep(self._random.uniform(*self.rates.delay_seconds))
             link.client.write(data)
             await link.client.drain()
+
+    def _swallows(self, reply: bytes) -> bool:
+        if self._swallow_from is None or len(reply) < self._swallow_from:
+            return False
+        if self._passes_before_swallow:
+            self._passes_before_swallow -= 1
+            return False
+        self._swallow_from = None
+        if self._blocks_after_swallow:
+            self._blocked = frozenset({"to the client"})
+        self.counts["swallow"] += 1
+        return True
 
 
 @functools.cache

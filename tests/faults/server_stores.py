@@ -35,6 +35,10 @@ class ServerStore:
         """Forbids the server to deliver hints, or allows it again."""
         raise NotImplementedError
 
+    def leftovers(self) -> list[str]:
+        """Places, lanes, alarms, claims and chores. There are none when all tasks have ended."""
+        raise NotImplementedError
+
     def commits(self) -> CommitLog:
         """A log of the commits from now on. The store must exist."""
         return CommitLog()
@@ -58,6 +62,24 @@ class RedisServer(ServerStore):
 
     def drop_hints(self, drop: bool = True) -> None:
         assert self._server.ask("ACL", "SETUSER", "default", "-publish" if drop else "+publish") == b"+OK"
+
+    def leftovers(self) -> list[str]:
+        import redis
+
+        with redis.Redis.from_url(self._server.url) as client:
+            keys = [key.decode(errors="replace") for key in client.scan_iter("*", count=1000)]
+            kinds = [(key, key.rpartition("}")[2].lstrip(":").partition(":")[0]) for key in keys]
+            left = [key for key, kind in kinds if kind in _TRANSIENT_KEYS]
+            leases = [key for key, kind in kinds if kind == "leased" and client.hlen(key) > 1]  # 1: a placeholder
+            return left + leases
+
+
+_TRANSIENT_KEYS = frozenset(
+    {
+        "ready", "suspect", "parked", "parked_lanes", "alarms", "chores", "claims", "claim_remaining",
+        "cancel_requests", "lane", "lane_refills",
+    }
+)  # fmt: skip
 
 
 class PostgresServer(ServerStore):
@@ -96,6 +118,13 @@ class PostgresServer(ServerStore):
 
         with psycopg.connect(self._server.url) as connection:
             return [call for (call,) in connection.execute("SELECT call FROM watch.ended ORDER BY number")]
+
+    def leftovers(self) -> list[str]:
+        import psycopg
+
+        with psycopg.connect(self._server.url) as connection:
+            return [f"{table}: {row}" for table in ("place", "claim", "lane_check") for row in connection.execute(
+                f"SELECT * FROM onthedot.{table} LIMIT 20")]  # fmt: skip
 
     def drop_hints(self, drop: bool = True) -> None:
         verb, preposition = ("REVOKE", "FROM") if drop else ("GRANT", "TO")

@@ -43,3 +43,23 @@ def test_tasks_of_a_claim_whose_reply_is_lost_run_within_ten_seconds(
         wait_for(lambda: counts() == {"succeeded": tasks}, 10)
     begun = [entry.uuid for entry in run_log.entries() if entry.event == "begin"]
     assert len(begun) == len(set(begun)) == tasks
+
+
+@pytest.mark.parametrize("server_store", ["redis", "postgres"], indirect=True)
+def test_outcomes_of_a_turn_that_was_not_delivered_are_settled_later(
+    server_store: ServerStore, run_log: RunLog, run_log_path: Path
+) -> None:
+    """The worker gives the turn up and sends its outcomes with the next one."""
+    with (
+        proxy(server_store.port) as link,
+        task_app.app.override(store=server_store.url(LEASE)),
+        worker_processes(server_store.url(LEASE, link.port), run_log_path, 1) as workers,
+    ):
+        wait_for(lambda: sessions() == 1, 30)
+        handles = task_app.slow.delay_many([{"seconds": 1}] * task_app.SLOTS)
+        wait_for(lambda: len(run_log.entries()) == task_app.SLOTS, 10)
+        link.block("to the server")
+        wait_for(lambda: "the loop failed, trying again" in workers.log.read_text(), 20)
+        link.restore()
+        wait_for(lambda: counts() == {"succeeded": len(handles)}, 10)
+    assert len(run_log.entries()) == 2 * len(handles), "each ran once"
