@@ -9,6 +9,7 @@ import asyncio
 import contextlib
 import functools
 import threading
+import time
 from collections import Counter
 from collections.abc import Callable, Coroutine, Iterator
 from concurrent.futures import Future
@@ -76,6 +77,7 @@ class Proxy:
         self._is_cut_off = False
         self._swallow_from: int | None = None  # the size of the next reply that is swallowed
         self._passes_before_swallow = 0
+        self._last_reply = 0.0
         self._blocks_after_swallow = False
         self.rates: FaultRates = NO_FAULTS
         self.counts: Counter[str] = Counter()
@@ -128,7 +130,8 @@ class Proxy:
     def swallow_reply(self, least: int = 1, *, after: int = 0, then_block: bool = False) -> None:
         """Drops the next reply that has at least this many bytes in one read, and cuts its connection.
 
-        after: so many such replies pass before. then_block: no other reply passes either, until `restore`, so that also repeats of the call get no answer.
+        after: so many such replies pass before. then_block: no other reply passes either, until `restore`, so that also
+        repeats of the call get no answer.
         """
         self._blocks_after_swallow = then_block
         self._passes_before_swallow = after
@@ -149,6 +152,10 @@ class Proxy:
             await asyncio.gather(*self._tasks, return_exceptions=True)
 
         _call(close())
+
+    def quiet_for(self) -> float:
+        """Seconds since the last reply."""
+        return time.monotonic() - self._last_reply
 
     # -- on the loop
 
@@ -220,6 +227,7 @@ class Proxy:
 
     async def _forward_replies(self, reader: asyncio.StreamReader, link: _Link) -> None:
         while data := await reader.read(_CHUNK):
+            self._last_reply = time.monotonic()
             if link.is_silent:
                 return
             if link.drops_replies or "to the client" in self._blocked:
