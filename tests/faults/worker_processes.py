@@ -17,15 +17,21 @@ from tests.support.process_guard import start_guarded
 ROOT = Path(__file__).parents[2]
 
 
-def environment(store: str, run_log: Path) -> dict[str, str]:
-    path = os.pathsep.join([str(ROOT / "src"), str(ROOT)])  # this tree, also in a copy of it (tests/mutants)
+SOURCE = ROOT / "src"
+
+
+def environment(store: str, run_log: Path, source: Path = SOURCE) -> dict[str, str]:
+    """source: where the package is; by default this tree, also in a copy of it (tests/mutants)."""
+    path = os.pathsep.join([str(source), str(ROOT)])
     return {**os.environ, "STORE": store, "RUN_LOG": str(run_log), "PYTHONPATH": path}
 
 
 class WorkerProcesses:
-    def __init__(self, store: str, run_log: Path, size: int, program: str = "tests.faults.task_app") -> None:
+    def __init__(
+        self, store: str, run_log: Path, size: int, program: str = "tests.faults.task_app", source: Path = SOURCE
+    ) -> None:
         self._program = program
-        self.environment = environment(store, run_log)
+        self.environment = environment(store, run_log, source)
         self.log = run_log.with_suffix(".log")
         self.workers: list[subprocess.Popen[bytes]] = [self.start() for _ in range(size)]
 
@@ -68,9 +74,9 @@ class WorkerProcesses:
 
 @contextlib.contextmanager
 def worker_processes(
-    store: str, run_log: Path, size: int, program: str = "tests.faults.task_app"
+    store: str, run_log: Path, size: int, program: str = "tests.faults.task_app", source: Path = SOURCE
 ) -> Iterator[WorkerProcesses]:
-    workers = WorkerProcesses(store, run_log, size, program)
+    workers = WorkerProcesses(store, run_log, size, program, source)
     try:
         yield workers
     finally:
@@ -130,11 +136,11 @@ def run_forked(number: int, run: Callable[[], object]) -> None:
         children.remove(os.wait()[0])
 
 
-def run_clients(store: str, run_log: Path, size: int, work: str) -> list[str]:
+def run_clients(store: str, run_log: Path, size: int, work: str, source: Path = SOURCE) -> list[str]:
     """The results of this many client processes; `work` is the body of a function of the client's number."""
     script = CLIENTS.replace("    WORK", textwrap.indent(textwrap.dedent(work).strip(), "    "))
     command = [sys.executable, "-c", script, str(size)]
-    clients = start_guarded(command, env=environment(store, run_log), cwd=ROOT)
+    clients = start_guarded(command, env=environment(store, run_log, source), cwd=ROOT)
     assert clients.wait(600) == 0
     return [run_log.with_suffix(f".{number}").read_text() for number in range(size)]
 

@@ -1,0 +1,107 @@
+"""Two versions of the package on one store: both add, both run, and a rolling restart replaces one by the other.
+
+The older one is a revision of this repository: ``ONTHEDOT_PREVIOUS``, by default the one before this.
+"""
+
+from __future__ import annotations
+
+import signal
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from tests.faults import LONG, scaled, task_app
+from tests.faults.run_log import RunLog
+from tests.faults.server_stores import ServerStore
+from tests.faults.test_killed_workers import counts, done, sessions
+from tests.faults.worker_processes import (
+    SOURCE,
+    WorkerProcesses,
+    run_clients,
+    wait_for,
+    wait_for_progress,
+    worker_processes,
+)
+from tests.support.fault_report import report_faults
+from tests.support.previous_tree import REVISION, layout, previous_tree
+from tests.support.services.programs import Missing, give_up
+
+pytestmark = [pytest.mark.fault, pytest.mark.timeout(1200 if LONG else 180)]
+
+LEASE = 10  # seconds
+TASKS = scaled(300, 10_000)
+
+
+@pytest.fixture(scope="module")
+def previous(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    try:
+        return previous_tree(tmp_path_factory.mktemp("previous"))
+    except Missing as missing:
+        give_up(missing)
+
+
+def add(url: str, run_log: Path, source: Path, number: int) -> set[str]:
+    """Tasks that a process with the package of this folder adds, of several kinds."""
+    (uuids,) = run_clients(
+        url, run_log, 1,
+        f"""
+        uuids = []
+        for start in range(0, {number}, 100):
+            numbers = range(start, min(start + 100, {number}))
+            uuids += task_app.work.delay_many([{{"number": n}} for n in numbers if n % 4 == 0])
+            uuids += task_app.limited.delay_many([{{"number": n}} for n in numbers if n % 4 == 1])
+            uuids += task_app.keyed.delay_many([{{"key": n % 7}} for n in numbers if n % 4 == 2])
+            uuids += task_app.work.options(after=0.5).delay_many([{{"number": n}} for n in numbers if n % 4 == 3])
+        return " ".join(handle.uuid for handle in uuids)
+        """,
+        source,
+    )  # fmt: skip
+    found = set(uuids.split())
+    assert len(found) == number
+    return found
+
+
+def restart_with(workers: WorkerProcesses, others: WorkerProcesses) -> None:
+    """One by one: a worker of the first kind stops in order, and one of the second kind starts."""
+    for worker in list(workers.workers):
+        worker.send_signal(signal.SIGTERM)
+        assert worker.wait(20) == 0
+        workers.workers.remove(worker)
+        others.workers.append(others.start())
+
+
+@pytest.mark.parametrize("server_store", ["sqlite", "redis", "postgres"], indirect=True)
+def test_two_versions_run_each_others_tasks_once(
+    server_store: ServerStore, run_log: RunLog, run_log_path: Path, previous: Path
+) -> None:
+    """The older one creates the store. It runs what the newer one adds, the newer one what the older one adds."""
+    layouts = [layout(source, server_store.name) for source in (previous, SOURCE)]
+    if layouts[0] != layouts[1]:
+        pytest.skip(f"{server_store.name}: the layout {layouts[0]} of {REVISION} is another one than {layouts[1]}")
+    url = server_store.url(LEASE)
+    third = TASKS // 3
+    with task_app.app.override(store=url):
+        uuids = add(url, run_log_path, previous, third)
+        with worker_processes(url, run_log_path, 1, source=SOURCE):
+            wait_for_progress(done, len(uuids))
+        uuids |= add(url, run_log_path, SOURCE, third)
+        with worker_processes(url, run_log_path, 1, source=previous):
+            wait_for_progress(done, len(uuids))
+        with (
+            worker_processes(url, run_log_path, 2, source=previous) as older,
+            worker_processes(url, run_log_path, 0, source=SOURCE) as newer,
+        ):
+            wait_for(lambda: sessions() == 2, 30)
+            for source in (previous, SOURCE):
+                uuids |= add(url, run_log_path, source, third // 2)
+            restart_with(older, newer)
+            uuids |= add(url, run_log_path, previous, third // 2)
+            wait_for_progress(done, len(uuids))
+        assert counts() == {"succeeded": len(uuids)}
+        report = report_faults(
+            f"two versions, {server_store.name}, {REVISION}", task_app.app, uuids, run_log.entries(), []
+        )
+        report.check(most_extra_runs=0)
+    begun = Counter(entry.uuid for entry in run_log.entries() if entry.event == "end")
+    assert begun == Counter(dict.fromkeys(uuids, 1))
