@@ -1,51 +1,80 @@
-"""`./dev sim`: runs seeds, replays one with a trace, or runs a planted bug until it is found."""
+"""`./dev sim`: runs seeds, replays one with a trace, or plants bugs and looks whether they are found."""
 
 from __future__ import annotations
 
 import argparse
+import gc
 import logging
 import os
 import sys
 import warnings
+from dataclasses import replace
 
-from tests.sim.planted_bugs import PLANTED
+from tests.sim.planted_bugs import NO_BUG, PLANTED
 from tests.sim.scenario import Options, run_seed
+from tests.sim.search import find_bug, known_seeds, options_text, run_all, shrink
 
 
 def main() -> int:
+    given = arguments()
+    if given.seed is not None:
+        return replay(Options(given.seed, store=given.store), given.bug, trace=given.trace)
+    if given.bug:
+        return plant(list(PLANTED) if given.bug == "all" else [given.bug], given)
+    known = [options for options, _ in known_seeds() if options.store == given.store]
+    new = [Options(seed, store=given.store) for seed in range(given.first, given.first + given.seeds)]
+    return search([*known, *new], given.processes)
+
+
+def arguments() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="./dev sim", description=__doc__)
-    parser.add_argument("--seeds", type=int, default=150, help="how many seeds, from --first on")
-    parser.add_argument("--first", type=int, default=1)
-    parser.add_argument("--seed", type=int, help="one seed only")
-    parser.add_argument("--bug", choices=[*PLANTED, "all"], help="plant a bug; it must be found")
-    parser.add_argument("--trace", action="store_true", help="print every call, fault and run")
-    given = parser.parse_args()
-    seeds = [given.seed] if given.seed is not None else range(given.first, given.first + given.seeds)
-    if given.bug is not None:
-        return find_bugs([given.bug] if given.bug != "all" else list(PLANTED), given)
-    failed = 0
-    for seed in seeds:
-        result = run_seed(Options(seed), trace=given.trace)
-        if given.trace:
-            print("\n".join(result.trace))
+    parser.add_argument("--seeds", type=int, default=150, help="how many seeds, after those of seeds.txt")
+    parser.add_argument("--first", type=int, default=1, help="the first seed")
+    parser.add_argument("--store", choices=["memory", "sqlite"], default="memory")
+    parser.add_argument("--bug", choices=[*PLANTED, "all"], help="plant a bug: it must be found")
+    parser.add_argument("--seed", type=int, help="replay one seed")
+    parser.add_argument("--trace", action="store_true", help="print every call, fault and run of the seed")
+    parser.add_argument("--processes", type=int, default=os.cpu_count() or 1)
+    return parser.parse_args()
+
+
+def search(seeds: list[Options], processes: int) -> int:
+    """Runs seeds, and shrinks those that fail."""
+    failed: list[Options] = []
+    steps = 0
+    digest = 0
+    for options, result in run_all(seeds, processes):
+        steps += result.steps
+        digest ^= result.digest
         if result.violation is not None:
-            failed += 1
-        print(f"seed {seed}: {result.violation or 'ok'} ({result.steps} steps, digest {result.digest:08x})", flush=True)
-    return min(failed, 1)
+            failed.append(options)
+            print(f"seed {options.seed} failed: {result.violation}", flush=True)
+    for options in failed[:3]:
+        print(f"for seeds.txt: {options_text(shrink(options))} # ", flush=True)
+    print(f"{len(seeds)} seeds, {len(failed)} failed, {steps:,} steps, digest {digest:08x}")
+    return min(len(failed), 1)
 
 
-def find_bugs(names: list[str], given: argparse.Namespace) -> int:
-    """Runs seeds with each bug until one fails."""
+def replay(options: Options, bug: str | None, *, trace: bool) -> int:
+    result = run_seed(options, PLANTED[bug] if bug else NO_BUG, trace=trace)
+    for line in result.trace:
+        print(line)
+    print(f"seed {options.seed}: {result.violation or 'ok'} ({result.steps:,} steps, digest {result.digest:08x})")
+    return int(result.violation is not None)
+
+
+def plant(names: list[str], given: argparse.Namespace) -> int:
+    """Every bug must be found within the seeds."""
     missed = 0
     for name in names:
-        for seed in [given.seed] if given.seed is not None else range(given.first, given.first + given.seeds):
-            result = run_seed(Options(seed), PLANTED[name], trace=given.trace)
-            if result.violation is not None:
-                print("\n".join([*result.trace, f"{name}: found by seed {seed}: {result.violation}"]), flush=True)
-                break
-        else:
+        store = PLANTED[name].store
+        seeds = [replace(Options(seed), store=store) for seed in range(given.first, given.first + given.seeds)]
+        found = find_bug(name, seeds)
+        if found is None:
             missed += 1
-            print(f"{name}: not found", flush=True)
+            print(f"{name}: not found by {given.seeds} seeds", flush=True)
+        else:
+            print(f"{name}: seed {found[0].seed}: {found[1].violation}", flush=True)
     return min(missed, 1)
 
 
@@ -53,6 +82,7 @@ if __name__ == "__main__":
     if os.environ.get("PYTHONHASHSEED") != "0":  # sets have the same order in every process
         os.environ["PYTHONHASHSEED"] = "0"
         os.execv(sys.executable, [sys.executable, "-m", "tests.sim", *sys.argv[1:]])
+    gc.freeze()  # modules are not looked at after every seed
     logging.disable()
     warnings.simplefilter("ignore")  # coroutines of crashed nodes are never awaited
     sys.exit(main())

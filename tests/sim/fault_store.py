@@ -56,7 +56,7 @@ class Network:
         if self.trace is not None:
             self.trace(node, f"{verb} {fate.kind}{shown(*args)}")
         if fate.kind == "refused":
-            error = StoreUnavailable(f"{verb}: the server is not reached")
+            error = StoreUnavailable(f"{verb}: the server is not reached", stored=False)
             self.loop.call_as(NETWORK, fate.request, partial(_fail, reply, error))
             return
         deliver = partial(self._execute, node, verb, args, kwargs, reply, fate.kind, fate.reply)

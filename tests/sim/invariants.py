@@ -32,7 +32,6 @@ class Violation(Exception):
 
     def __init__(self, invariant: str, text: str) -> None:
         super().__init__(f"{invariant}: {text}")
-        self.invariant = invariant
 
 
 Report = Callable[[str, str], None]
@@ -62,6 +61,7 @@ class StoreCheck:
         self.first_window: dict[str, int] = {}
         self.children: list[NewTask] = []  # of settled parents
         self._expected: list[bool] = []
+        self._absent: set[str] = set()  # tasks whose add has raised, and that were not stored then
 
     # -- around a call
 
@@ -141,6 +141,8 @@ class StoreCheck:
             self._check_limits()
 
     def _transition(self, uuid: str, source: str, state: str) -> None:
+        if uuid in self._absent:
+            self.report("I12", f"{source} {uuid} was stored after its add had raised")
         self.states[uuid] = state
         self.sources[uuid] = source
         if state == "running":
@@ -173,6 +175,13 @@ class StoreCheck:
                     self.report("I10", f"{len(self._starts) - index} starts of rated in {last - start:.3f} s")
 
     # -- adds and schedules
+
+    def refused(self, uuid: str, stored: bool | None) -> None:
+        """The add of a task has raised."""
+        if uuid not in self.states:
+            self._absent.add(uuid)
+        elif stored is False:
+            self.report("I12", f"{uuid} is stored, and its add has raised that it is not")
 
     def _check_added(self, tasks: Sequence[NewTask], answers: Sequence[Added]) -> None:
         for task, added in zip(tasks, answers, strict=True):

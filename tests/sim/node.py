@@ -49,11 +49,11 @@ class World:
     store_clock: SimClock
     run_log: RunLog
     on_error: Callable[[str, str, BaseException], None]
+    on_refused: Callable[[str, bool | None], None]  # an add has raised; None: it may be stored
     note: Callable[[str, str], None]  # a line of the trace
     worker_factory: Callable[..., Worker] = Worker
     poll_interval: float = 5.0
     acknowledged: dict[str, str] = field(default_factory=dict)  # uuid → source
-    refused: dict[str, float] = field(default_factory=dict)  # uuid → when the add has raised
     cancelled: set[str] = field(default_factory=set)
     adding: bool = True
 
@@ -170,7 +170,6 @@ class Node:
     async def add(self, source: str, argument: Any, after: float | None = None) -> str | None:
         """Adds a task; its uuid is returned if the store has acknowledged it."""
         world = self._world
-        uuid = ""
         enqueuer: Any = self.tasks[source]
         if after is not None:
             uuid = self.app.runtime.config.new_uuid()
@@ -178,9 +177,9 @@ class Node:
             enqueuer = enqueuer.options(uuid=uuid, after=after)
         try:
             handle = await enqueuer.enqueue(argument)
-        except StoreError:
-            if uuid:
-                world.refused[uuid] = world.loop.time()
+        except StoreError as error:
+            for each in error.uuids:
+                world.on_refused(each, error.stored)
             return None
         world.acknowledged[handle.uuid] = source
         return str(handle.uuid)

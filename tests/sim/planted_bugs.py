@@ -267,6 +267,7 @@ class PlantedBug:
     client: Wrap | None = None
     worker_factory: Callable[..., Worker] = Worker
     poll_interval: float = POLL
+    store: str = "memory"
 
 
 def _on_tables(tables: type[MemoryTables]) -> Wrap:
@@ -285,6 +286,7 @@ PLANTED = {
         PlantedBug("alarms-early", server=EarlyAlarms),
         PlantedBug("rescue-by-time-alone", server=RescueByTimeAlone),
         PlantedBug("limits-forgotten", server=LimitsForgotten),
+        PlantedBug("late-add-accepted", server=LateAddAccepted),
         PlantedBug("unreadable-record-repeated", server=UnreadableRecordRepeated),
         PlantedBug("settled-before-it-ran", client=SettledBeforeItRan),
         PlantedBug("no-self-fencing", client=NoSelfFencing),
