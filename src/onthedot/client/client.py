@@ -14,6 +14,7 @@ from onthedot.client.pending_gate import PendingGate, PendingLimits
 from onthedot.client.result_waiter import ResultWaiter
 from onthedot.client.status_counts import StatusCounts
 from onthedot.clock.protocol import Clock
+from onthedot.codec.body import Undecodable
 from onthedot.codec.untyped import decode_untyped
 from onthedot.errors import StoreError
 from onthedot.observability.events import Observer
@@ -144,16 +145,29 @@ class StoreClient:
         except StoreError:  # the add was acknowledged, and this only informs
             return
         for task, record in zip(same, records, strict=True):
-            if record is not None and _identity(record.source, record.body) != _identity(task.source, task.body):
-                self._observer.task_differs(task, record)
+            if record is not None and (fields := _differences(task, record)):
+                self._observer.task_differs(record, fields)
 
     async def wait_for_end(self, uuid: str, timeout: float | None) -> Record:
         """Returns the task when it has ended. TimeoutError: it has not; TaskNotFound: it is unknown or purged."""
         return await self.results.wait(uuid, timeout)
 
 
-def _identity(source: str, body: bytes) -> tuple[object, ...]:
-    """The parts that must be equal in two adds of one uuid: an instant is the same in every zone."""
+def _differences(task: NewTask, record: Record) -> list[str]:
+    """What an add differs in from the task that has its uuid; the names only, since values may be secret."""
+    if task.source != record.source:
+        return ["source"]
+    try:
+        before = _contents(record.body)
+    except Undecodable:
+        return ["undecodable"]
+    now = _contents(task.body)
+    return [name for name in {**now, **before} if name not in now or name not in before or now[name] != before[name]]
+
+
+def _contents(body: bytes) -> dict[str, object]:
+    """By name: an instant is the same in every zone."""
     arguments, headers = decode_untyped(body)
     at = None if headers.at is None else datetime.fromisoformat(headers.at)
-    return source, arguments, at, headers.label, headers.metadata
+    named = {f"argument {name!r}": value for name, value in arguments.items()}
+    return named | {"at": at, "label": headers.label, "metadata": headers.metadata}

@@ -197,8 +197,11 @@ def _result(future: Future[T]) -> T:
 
 def _named(error: StoreError, adds: Adds) -> StoreError:
     """The error with the tasks that were to be added. Those that were sent have been named by the client."""
-    tasks = (adds,) if isinstance(adds, NewTask) else adds
-    return for_add(error, tasks, sent=False) if tasks else error
+    if isinstance(adds, NewTask):
+        adds = (adds,)
+    if not adds:
+        return error
+    return for_add(error, adds, sent=False)
 
 
 async def _close(client: StoreClient) -> None:

@@ -9,7 +9,7 @@ from onthedot.errors import ArgumentError
 _MAX_BYTES = 512  # a B-tree row of Postgres has at most 2,704
 
 
-def stored_key(text: str, option: str, source: str = "") -> str:
+def stored_key(text: str, option: str, source: str | None = None) -> str:
     """The key itself; a digest of one that is too long for the index of a database.
 
     option, source: named in the error
@@ -22,16 +22,17 @@ def stored_key(text: str, option: str, source: str = "") -> str:
     try:
         data = text.encode()
     except UnicodeEncodeError as error:
-        raise _refused(text, option, source, f"a lone surrogate at {error.start}") from None
+        raise _refused(option, source, f"a lone surrogate at {error.start}") from None
     if "\0" in text:
-        raise _refused(text, option, source, f"a NUL at {text.index(chr(0))}")
+        raise _refused(option, source, f"a NUL at {text.index(chr(0))}")
     if len(data) > _MAX_BYTES:
         return f"sha256:{sha256(data).hexdigest()}"
     return text
 
 
-def _refused(text: str, option: str, source: str, problem: str) -> ArgumentError:
+def _refused(option: str, source: str | None, problem: str) -> ArgumentError:
+    """Without the text, which may be made of secret arguments."""
+    named = ": ".join(filter(None, (source, option)))
     return ArgumentError(
-        f"{source}{': ' if source else ''}{option}={text[:100]!r} has {problem}, which no store can keep; "
-        "decode it with errors='replace', or use a digest of it"
+        f"{named} has {problem}, which no store can keep; decode it with errors='replace', or use a digest of it"
     )

@@ -38,8 +38,8 @@ class Observer:
     def tasks_added(self, tasks: Sequence[NewTask]) -> None:
         """Tasks are in the store that were not there before."""
 
-    def task_differs(self, new: NewTask, record: Record) -> None:
-        """A task was added with the uuid of another one, which remains: `record`, with other contents."""
+    def task_differs(self, record: Record, fields: Sequence[str]) -> None:
+        """A task was added with the uuid of `record`, which remains; `fields` names what is different."""
 
     def tasks_started(self, runs: Sequence[StartedRun]) -> None:
         """Claimed tasks were queued for their executors."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import re
 import sys
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
@@ -15,6 +16,7 @@ from onthedot.clock.system import SystemClock
 from onthedot.codec.body import Undecodable
 from onthedot.errors import StoreError
 from onthedot.model.failures import decode_failure, error_message, is_a, printable_exc_info
+from onthedot.model.redaction import redacted
 from onthedot.model.task import TaskFailure
 from onthedot.model.task_info import task_from_record
 from onthedot.observability.events import Observer, Settled
@@ -22,6 +24,8 @@ from onthedot.stores.contract import Completed, Ended, NewTask, Outcome, Record,
 
 _SAME_FAILURE = 60_000.0  # ms between two lines about the same failure
 _ANY_FAILURE = 10_000.0  # ms between two lines about any failure
+_MAX_SHOWN = 1000  # characters of a task
+_JSON_PATH = re.compile(r"- at `(\$[^`]*)`")  # at the end of an error of msgspec
 _MAX_FAILURES = 100  # that are counted separately
 
 
@@ -76,10 +80,10 @@ class LogObserver(Observer):
                 fields = {"uuid": task.uuid, "source": task.source, "attempt": 1, "worker": self.worker}
                 self.task.info("[queued] task %s from %s", task.uuid, task.source, extra=fields)
 
-    def task_differs(self, new: NewTask, record: Record) -> None:
+    def task_differs(self, record: Record, fields: Sequence[str]) -> None:
         self.task.warning(
-            "task %s was added before with other content; the first one is kept: %s, not %s",
-            new.uuid, record.body, new.body, extra=self._fields(record),
+            "task %s from %s was added before with other content (%s); the first one is kept",
+            record.uuid, record.source, ", ".join(fields), extra=self._fields(record),
         )  # fmt: skip
 
     def tasks_settled(self, settled: Sequence[Settled], verdicts: Sequence[Verdict], now: float) -> None:
@@ -110,10 +114,11 @@ class LogObserver(Observer):
                     record.uuid, record.source, _at(outcome.after or 0), record.history.retries + 1, max_retries,
                     failure.type, failure.message, extra=self._fields(record),
                 )  # fmt: skip
-            case Ended(state="failed") if is_a(error, Undecodable):  # a traceback would show our code only
+            case Ended(state="failed") if is_a(error, Undecodable):  # its text has values of arguments
                 self.task.error(
-                    "[fail] task %s from %s: %s", record.uuid, record.source, error, extra=self._fields(record)
-                )
+                    "[fail] task %s from %s: its stored arguments cannot be read%s; `onthedot task show %s` gives the "
+                    "reason", record.uuid, record.source, _path(error), record.uuid, extra=self._fields(record),
+                )  # fmt: skip
             case Ended(state="failed"):
                 failure = _failure(outcome)
                 shown = failure.message
@@ -135,8 +140,9 @@ class LogObserver(Observer):
     def _chore_ended(self, record: Record) -> None:
         match record.history.reason:
             case "stray":
-                shown = task_from_record(record).to_dict()
-                self.task.error("[drop] Unknown task source: %s %s", record.source, shown, extra=self._fields(record))
+                self.task.error(
+                    "[drop] Unknown task source: %s %s", record.source, _shown(record), extra=self._fields(record)
+                )
             case "expired":
                 self.task.warning(
                     "[expired] task %s from %s did not start in time",
@@ -241,6 +247,25 @@ def _failure(outcome: Requeued | Ended) -> TaskFailure:
 class _LoggedFailure:
     logged: float = -_SAME_FAILURE  # ms
     repeats: int = 0  # since then
+
+
+def _shown(record: Record) -> str:
+    """The task without secrets, and of bounded length."""
+    task = task_from_record(record).to_dict()
+    if "undecodable" in task["args"]:
+        task["args"] = {"undecodable": f"{len(record.body)} bytes"}
+    text = str(redacted(task))
+    if len(text) > _MAX_SHOWN:
+        return f"{text[:_MAX_SHOWN]}…"
+    return text
+
+
+def _path(error: BaseException) -> str:
+    """Where the arguments are wrong, without a value of them."""
+    found = _JSON_PATH.search(str(error))
+    if found is None:
+        return ""
+    return f" at {found[1]}"
 
 
 def _at(after: int) -> str:

@@ -16,10 +16,10 @@ from tests.support.waits import SOON
 SURROGATE = "scan-\udcff.pdf"  # a file name that is no UTF-8, as os.listdir returns it
 NUL = "scan\0.pdf"
 BAD: dict[str, tuple[dict[str, Any], str]] = {
-    "unique, surrogate": ({"unique": SURROGATE}, "child: unique='scan-\\\\udcff.pdf' has a lone surrogate at 5"),
-    "unique, NUL": ({"unique": NUL}, "child: unique='scan\\\\x00.pdf' has a NUL at 4"),
-    "tags, surrogate": ({"tags": ["ok", SURROGATE]}, r"child.options\(\): tags=.*lone surrogate at 5"),
-    "tags, NUL": ({"tags": [NUL]}, r"child.options\(\): tags=.*NUL at 4"),
+    "unique, surrogate": ({"unique": SURROGATE}, "child: unique has a lone surrogate at 5"),
+    "unique, NUL": ({"unique": NUL}, "child: unique has a NUL at 4"),
+    "tags, surrogate": ({"tags": ["ok", SURROGATE]}, r"child.options\(\): tags has a lone surrogate at 5"),
+    "tags, NUL": ({"tags": [NUL]}, r"child.options\(\): tags has a NUL at 4"),
     "label": ({"label": SURROGATE}, "label.*lone surrogate"),
     "metadata": ({"metadata": {"file": SURROGATE}}, "metadata.*lone surrogate"),
     "name of metadata": ({"metadata": {SURROGATE: 1}}, "metadata.*lone surrogate"),
@@ -110,14 +110,14 @@ async def test_task_is_found_by_a_tag_of_any_length(app_store: AppStore, size: i
         task = await app.named("child").options(tags=[tag]).enqueue()
         assert [found.uuid for found in await app.find(tag=tag)] == [task.uuid]
         assert len(await app.find(tag=tag[:-1] + " ")) == 0
-        with pytest.raises(ArgumentError, match=r"tag=.*lone surrogate"):
+        with pytest.raises(ArgumentError, match="tag has a lone surrogate"):
             await app.find(tag=SURROGATE)
         await app.cancel(task.uuid)
 
 
 def test_tag_of_a_definition_is_checked_where_it_is_declared() -> None:
     app: App[Any] = App(store="memory://")
-    with pytest.raises(DeclarationError, match=r"task 'send'.*tags.*NUL"):
+    with pytest.raises(DeclarationError, match=r"task 'send'.*tags has a NUL"):
 
         @app.task(name="send", tags=[NUL])
         def send() -> None: ...

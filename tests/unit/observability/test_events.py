@@ -23,8 +23,8 @@ class Recorder(Observer):
     def tasks_added(self, tasks: Sequence[NewTask]) -> None:
         self.events += [f"added {task.source}" for task in tasks]
 
-    def task_differs(self, new: NewTask, record: Record) -> None:
-        self.events.append(f"differs {record.source}")
+    def task_differs(self, record: Record, fields: Sequence[str]) -> None:
+        self.events.append(f"differs {record.source}: {', '.join(fields)}")
 
     def windows_skipped(self, schedule: str, reason: str, windows: int) -> None:
         self.events.append(f"skipped {schedule}")
@@ -107,7 +107,7 @@ def test_adds_and_schedule_changes_of_a_client_reach_all_observers(
     send.options(uuid="u1").delay()
     send.options(uuid="u1").delay("ann")
     send.delay_many([{}, {}])
-    assert recorder.events == ["added send", "differs send", "added send", "added send"]
+    assert recorder.events == ["added send", "differs send: argument 'to'", "added send", "added send"]
     recorder.events.clear()
     app.sync.schedules.put("often", send.s(), timedelta(seconds=10))
     app.sync.schedules.run("often")
