@@ -148,6 +148,8 @@ class Enqueuer(Generic[P, R]):
         return self._portal.in_transaction(lambda store: store.add_in(self._call_options.get("connection"), news))
 
     async def _add_in_transaction_awaited(self, news: Sequence[NewTask]) -> Sequence[Added]:
+        if self._definition.is_remote:
+            news = await self._portal.run(lambda client: client.lane_router.route(news))
         return await self._portal.in_transaction_awaited(
             lambda store: store.add_awaited(self._call_options.get("connection"), news)
         )

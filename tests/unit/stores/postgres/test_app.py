@@ -13,7 +13,7 @@ import psycopg
 import pytest
 from click.testing import CliRunner
 
-from onthedot import App, StoreRefused, TaskNotFound, current_task
+from onthedot import App, AtMost, StoreRefused, TaskNotFound, current_task
 from onthedot.cli import main
 from tests.support.services.postgres import Service
 from tests.support.waits import wait_until
@@ -203,3 +203,20 @@ async def test_two_event_loops_of_one_process_have_their_own_connections(app: Ap
     async with app:
         handles = await asyncio.gather(*(double.enqueue(number) for number in range(20)))
         assert [await handle.result(timeout=20) for handle in handles] == [number * 2 for number in range(20)]
+
+
+async def test_task_added_by_name_in_a_transaction_gets_its_lane(postgres: Service, named: str) -> None:
+    app: App[None] = App(named, store=postgres.url)
+
+    @app.task(limits=[AtMost(1, by="customer")])
+    async def bill(customer: str) -> None: ...
+
+    async with app.running():
+        await app.pause("bill")
+        adder: App[None] = App(named, store=postgres.url)
+        async with adder, connected(postgres) as connection, connection.transaction():
+            joined = adder.named("bill").options(connection=connection)
+            one = await joined.enqueue(customer="acme")
+            many = await joined.enqueue_many([{"customer": "acme"}, {"customer": "bolt"}])
+        lanes = [(await app.get(handle.uuid)).lane for handle in (one, *many)]
+        assert lanes == ["bill/acme", "bill/acme", "bill/bolt"]
