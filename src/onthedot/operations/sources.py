@@ -55,7 +55,7 @@ def source_infos(
     tally: Mapping[tuple[str, State], int], limits: Sequence[Limit], workers: Sequence[WorkerInfo]
 ) -> list[SourceInfo]:
     """Return all sources that have tasks, limits or a worker, by name; shared lanes last."""
-    counts: defaultdict[str, dict[str, int]] = defaultdict(dict)
+    counts: defaultdict[str, Counter[State]] = defaultdict(Counter[State])
     for (source, state), number in tally.items():
         counts[source][state] = number
     own: defaultdict[str, list[Limit]] = defaultdict(list)
@@ -65,10 +65,17 @@ def source_infos(
     found: list[SourceInfo] = []
     for name in sorted({*counts, *own, *known}, key=lambda name: (name.startswith("@"), name)):
         pauses = [_pause(limit) for limit in own[name] if limit.paused]
+        states = counts[name]
         found.append(
             SourceInfo(
                 name,
-                **counts[name],
+                ready=states["ready"],
+                parked=states["parked"],
+                scheduled=states["scheduled"],
+                running=states["running"],
+                succeeded=states["succeeded"],
+                failed=states["failed"],
+                cancelled=states["cancelled"],
                 workers=known[name],
                 limits=tuple(_in_force(own[name])),
                 paused=next((pause for pause in pauses if pause.key is None), None),
