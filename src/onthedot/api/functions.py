@@ -87,7 +87,9 @@ class Enqueuer(Generic[P, R]):
             (added,) = self._add_in_transaction([new])
         else:
             added = self._portal.run_sync(lambda client: client.add(new, remote=self._definition.is_remote), adds=new)
-        return TaskHandle(self._portal, added.uuid, self._definition.decode_result, self._check_added(new, added))
+        if added.uuid != new.uuid:
+            self._check_added(new, added)
+        return TaskHandle(self._portal, added.uuid, self._definition.decode_result, added.fresh)
 
     async def enqueue(self, *args: P.args, **kwargs: P.kwargs) -> AsyncTaskHandle[R]:
         """Adds a call; it is stored when this returns."""
@@ -98,7 +100,9 @@ class Enqueuer(Generic[P, R]):
             added = await self._add_remote(new)
         else:  # the lambda holds `new` alone: a cell more per pending call doubles the garbage collections of a burst
             added = await self._portal.run(lambda client: client.add(new), adds=new)
-        return AsyncTaskHandle(self._portal, added.uuid, self._definition.decode_result, self._check_added(new, added))
+        if added.uuid != new.uuid:
+            self._check_added(new, added)
+        return AsyncTaskHandle(self._portal, added.uuid, self._definition.decode_result, added.fresh)
 
     def delay_many(self, calls: Iterable[Mapping[str, Any]]) -> list[TaskHandle[R]]:
         """Adds many calls, each a dict of arguments; all are checked before the first is stored."""

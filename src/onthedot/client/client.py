@@ -112,7 +112,8 @@ class StoreClient:
         return [next(routed) if task.source in remote else task for task in tasks]
 
     def _add(self, tasks: Sequence[NewTask]) -> Coroutine[Any, Any, Sequence[Added]]:
-        if self._pending_limits.apply():
+        limits = self._pending_limits
+        if limits.by_source or limits.for_all:
             return self._add_limited(tasks)
         return self._add_counted(tasks) if self._is_counted else self._batcher.add(tasks)
 

@@ -26,19 +26,13 @@ class PendingLimits:
     sources: Sources
     all: int | None = None
     other: int | None = None
-    _seen: frozenset[str] | None = None
-    _by_source: dict[str, int] | None = None
 
-    def apply(self) -> bool:
-        """Whether there is any limit."""
-        if self.sources.known is not self._seen:  # a new object after every change of the sources
-            limits = {name: source.options.max_pending for name, source in self.sources.items()}
-            self._by_source = {name: most for name, most in limits.items() if most is not None}
-            self._seen = self.sources.known
-        return bool(self._by_source) or self.all is not None or self.other is not None
+    def __post_init__(self) -> None:
+        self.by_source: dict[str, int] = self.sources.max_pending
+        self.for_all: bool = self.all is not None or self.other is not None
 
     def of(self, source: str) -> int | None:
-        return (self._by_source or {}).get(source) if source in self.sources.known else self.other
+        return self.by_source.get(source) if source in self.sources.known else self.other
 
 
 class PendingGate:

@@ -63,6 +63,7 @@ class Portal:
             weakref.WeakKeyDictionary()
         )
         self._lock = threading.Lock()
+        self._is_synchronous: bool | None = None  # a trait of the store; None: not read yet
         self._inline: StoreClient | None = None
         self._thread: LoopThread | None = None
         self._clients: weakref.WeakKeyDictionary[LoopThread, StoreClient] = weakref.WeakKeyDictionary()
@@ -103,7 +104,7 @@ class Portal:
             connected = self._by_loop.get(asyncio.get_running_loop())
             if connected is not None:
                 return await work(connected[0])
-            if not waits and self._store().traits.synchronous:
+            if not waits and self._answers_at_once():
                 return await work(self._inline_client())
             return await asyncio.wrap_future(self._submit(work))
         except StoreError as error:
@@ -114,7 +115,7 @@ class Portal:
     def run_sync(self, work: Work[T], *, waits: bool = False, adds: Adds = ()) -> T:
         """Runs work from sync code and waits for it. waits, adds: as in `run`."""
         try:
-            if not waits and self._store().traits.synchronous:
+            if not waits and self._answers_at_once():
                 return run_without_loop(work(self._inline_client()))
             return _result(self._submit(work))
         except StoreError as error:
@@ -145,6 +146,11 @@ class Portal:
             self._opening = self._submit(StoreClient.ready)
         return self._opening
 
+    def _answers_at_once(self) -> bool:
+        if self._is_synchronous is None:
+            self._is_synchronous = self._store().traits.synchronous
+        return self._is_synchronous
+
     def _inline_client(self) -> StoreClient:
         """The client of a synchronous store, which needs no loop and no thread."""
         if self._inline is None:
@@ -173,6 +179,7 @@ class Portal:
             thread = self._thread
             self._thread = None
             self._inline = None
+            self._is_synchronous = None
         if thread is not None:
             client = self._clients.pop(thread, None)
             if client is not None:
@@ -184,7 +191,7 @@ class Portal:
         self._lock = threading.Lock()
         self._by_loop = weakref.WeakKeyDictionary()
         self._clients = weakref.WeakKeyDictionary()
-        self._inline = self._thread = self._opening = self.worker_loop = None
+        self._inline = self._thread = self._opening = self.worker_loop = self._is_synchronous = None
 
 
 def _result(future: Future[T]) -> T:

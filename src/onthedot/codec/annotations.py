@@ -64,13 +64,7 @@ def _read_hook(kind: Any, value: Any) -> object:
 
 _encoder = msgspec.json.Encoder(enc_hook=_write_hook)
 write: Callable[[Any], bytes] = _encoder.encode
-
-
-def write_exact(value: object) -> bytes:
-    """As `write`, without spare memory behind the bytes: a store may keep a million of them."""
-    buffer = bytearray()
-    _encoder.encode_into(value, buffer)
-    return bytes(buffer)
+write_into: Callable[[Any, bytearray], None] = _encoder.encode_into
 
 
 def reader(kind: Any) -> Callable[[bytes], Any]:

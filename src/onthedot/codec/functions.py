@@ -21,7 +21,7 @@ from onthedot.codec.annotations import (
     hints_of,
     reader,
     signature_of,
-    write_exact,
+    write_into,
 )
 from onthedot.codec.body import (
     DEFAULT_CAPS,
@@ -133,7 +133,9 @@ class FunctionCodec:
         floats = signature.round_trips[tuple(map(type, values))]
         if floats is not None and headers is NO_HEADERS and not signature.mixed and (args or kwargs):
             try:
-                body = write_exact(StoredBody(ABSENT, given) if signature.untyped else StoredBody(given))
+                buffer = bytearray()
+                write_into(StoredBody(ABSENT, given) if signature.untyped else StoredBody(given), buffer)
+                body = bytes(buffer)  # without spare memory behind it: a store may keep a million of them
                 if len(body) <= self.caps.arguments and (not floats or all(isfinite(values[at]) for at in floats)):
                     return body
             except ValueError:

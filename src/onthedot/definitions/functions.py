@@ -14,7 +14,7 @@ from onthedot.definitions.sources import module_of
 from onthedot.errors import DeclarationError
 from onthedot.model.limits import LimitDefinitions
 from onthedot.model.options import AddOptions, ResolvedOptions
-from onthedot.stores.contract import Limit, NewTask
+from onthedot.stores.contract import Limit, NewTask, Policy
 
 
 class FunctionDefinition:
@@ -33,6 +33,7 @@ class FunctionDefinition:
         self.decode: Callable[[bytes], tuple[dict[str, Any], Headers]] = self.codec.decode
         self.call: Callable[[dict[str, Any]], object] = self.codec.call
         self.encode: Callable[[object], bytes] = self.codec.encode_result
+        self.decode_result: Callable[[bytes], Any] = self.codec.decode_result
         self.is_async: bool = inspect.iscoroutinefunction(function)
         self._owner = owner
         self._defaults = {
@@ -45,6 +46,7 @@ class FunctionDefinition:
         )
         self._template = TaskTemplate(owner, name, options, self._limits, caps)
         has_lane = any(limit.name != name for limit in self._limits.records())
+        self._plain_policy: Policy | None = None  # without call options, for the current client
         self._is_plain = not (options.unique or options.label or has_lane)
         self._check()
 
@@ -77,15 +79,14 @@ class FunctionDefinition:
     def bind(self, args: tuple[Any, ...], kwargs: Mapping[str, Any]) -> dict[str, Any]:
         return self.codec.bind(args, kwargs)
 
-    def decode_result(self, data: bytes) -> Any:
-        return self.codec.decode_result(data)
-
     def new_task(
         self, args: tuple[Any, ...], kwargs: Mapping[str, Any], call_options: AddOptions = NO_OPTIONS
     ) -> NewTask:
         """Binds, checks and encodes, before anything is stored."""
         if self._is_plain and not call_options:  # no key, lane, label or time to compute
-            policy = task_policy(self._template, call_options)
+            policy = self._plain_policy
+            if policy is None or policy.reply_to is not self._owner.client:
+                policy = self._plain_policy = task_policy(self._template, NO_OPTIONS)
             return NewTask(self._owner.new_uuid(), self.name, self.codec.encode(args, kwargs), policy=policy)
         arguments = {**self._defaults, **self.codec.bind(args, kwargs)}
         return new_task(

@@ -45,20 +45,23 @@ class Sources:
 
     def __init__(self) -> None:
         self.by_name: dict[str, Source] = {}
+        self.get: Callable[[str], Source | None] = self.by_name.get
+        self.max_pending: dict[str, int] = {}  # of the sources that have one
         self._watchers: list[Callable[[], None]] = []
         self.known: frozenset[str] = frozenset()
 
     def put(self, source: Source, *aliases: str) -> None:
         for name in (source.name, *aliases):
             self.by_name[name] = source
+            self.max_pending.pop(name, None)
+            if source.options.max_pending is not None:
+                self.max_pending[name] = source.options.max_pending
         self._changed()
 
     def remove(self, name: str) -> None:
         self.by_name.pop(name, None)
+        self.max_pending.pop(name, None)
         self._changed()
-
-    def get(self, name: str) -> Source | None:
-        return self.by_name.get(name)
 
     def items(self) -> list[tuple[str, Source]]:
         return list(self.by_name.items())

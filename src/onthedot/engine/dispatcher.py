@@ -72,7 +72,7 @@ class Dispatcher:
             if source is None or executor is None or self.slots.closed:
                 self.outcomes.add((Requeued(lease, None, counted=False), None))
             elif not self.runner.adopt_lease(lease):
-                runs.append(Run(source, record, lease, self.reports, executor, now))
+                runs.append(Run(source, record, lease, self.reports, executor=executor, started=now))
         self.slots.take([run.record.source for run in runs])
         self.runner.start(runs)
         self.observer.tasks_started(runs)

@@ -37,7 +37,8 @@ class HintListener:
                 async with aclosing(self.store.hints(self.session.id)) as hints:
                     async for hint in hints:
                         self.receive(hint)
-                        delay.reset()
+                        if hint.resync:  # it listens
+                            delay.reset()
             except Exception as error:  # noqa: BLE001 - reported, and repeated
                 self.observer.store_failed("listening for hints", error)
             await WakeUp(self.clock).wait(delay.next())

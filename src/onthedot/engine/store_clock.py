@@ -32,7 +32,10 @@ class StoreClock:
         """
         low = store - answered
         high = store - sent
-        self._report_step(low, high)
+        if self._low is not None:
+            step = max(low - self._high, 0.0) or min(high - self._low, 0.0)
+            if abs(step) >= _MIN_STEP:
+                self._observer.clock_stepped(step)
         self._low = low
         self._high = high
         self._offset += _DRIFT * (sent - self._sent)
@@ -40,10 +43,3 @@ class StoreClock:
             self._offset = high
         self._sent = sent
         return store - self._offset
-
-    def _report_step(self, low: float, high: float) -> None:
-        if self._low is None:
-            return
-        step = max(low - self._high, 0.0) or min(high - self._low, 0.0)
-        if abs(step) >= _MIN_STEP:
-            self._observer.clock_stepped(step)

@@ -20,7 +20,7 @@ class TaskReports:
         self._store = store
         self._runner = runner
         self._wakeup = wakeup
-        self._notes: dict[str, Note] = {}  # by uuid
+        self.notes: dict[str, Note] = {}  # by uuid
         self._lock = threading.Lock()
         self.log: logging.Logger = log
 
@@ -28,16 +28,14 @@ class TaskReports:
         """From any thread. Only the last report between two turns is written."""
         note = Note(lease, "progress", "", msgspec.json.encode((done, total)))
         with self._lock:
-            self._notes[lease.uuid] = note
+            self.notes[lease.uuid] = note
         self._wakeup.set_threadsafe()
 
     async def flush(self) -> None:
         """Writes the notes; runs whose lease is lost end."""
-        if not self._notes:
-            return
         with self._lock:
-            notes = self._notes
-            self._notes = {}
+            notes = self.notes
+            self.notes = {}
         for lease in await self._store.note(list(notes.values())):
             self._runner.cancel(lease.uuid, "lost")
 

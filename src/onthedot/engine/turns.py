@@ -59,7 +59,8 @@ class Turns:
         """When the worker stops and nothing has ended, there is no call."""
         outcomes = self.outcomes.take()
         try:
-            await self.reports.flush()  # after take(): a later note would follow its settled run and be refused
+            if self.reports.notes:  # after take(): a later note would follow its settled run and be refused
+                await self.reports.flush()
             request = self._request()
             if request is None and not outcomes:
                 return TurnResult(())

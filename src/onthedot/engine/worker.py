@@ -69,7 +69,6 @@ class Worker:
         self._declare = declare
         self._clock = clock
         self._observer = observer
-        self._on_turn = on_turn
         self._on_fatal = on_fatal
         self._loop_task: asyncio.Task[None] | None = None
         self._listener_task: asyncio.Task[None] | None = None
@@ -174,6 +173,10 @@ class Worker:
         self._slots.refresh()
         self.wakeup.set()
 
+    def watch_turns(self, on_turn: Callable[[], object]) -> None:
+        """Sets `on_turn`."""
+        self._turns.on_turn = on_turn
+
     def stop_purging(self) -> None:
         """Keeps ended tasks: a test asserts on them."""
         self._maintenance.stop_purging()
@@ -239,8 +242,8 @@ class Worker:
         """The loop sleeps meanwhile; it wakes up with the first outcome."""
         self.idle.clear()
         self._dispatcher.start(leased)
-        if self._on_turn is not None:
-            self._on_turn()
+        if self._turns.on_turn is not None:
+            self._turns.on_turn()
 
     def _on_sources_changed(self) -> None:
         """From any thread."""

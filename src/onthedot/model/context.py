@@ -9,6 +9,8 @@ from datetime import datetime
 from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
+from msgspec import Struct
+
 from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.codec.body import NO_HEADERS, Headers
 from onthedot.errors import TaskCancelled
@@ -37,12 +39,13 @@ class ReportSink(Protocol):
     async def settle_in(self, connection: object, outcome: Outcome) -> Verdict: ...
 
 
-class RunState:
-    """One run, in the process that calls the function. Its `TaskContext` is created on first use.
+class RunState(Struct, eq=False):
+    """One run, in the process that calls the function. Its `TaskContext` is created on first use."""
 
-    Attributes that few runs need are class attributes until they are set, because every run creates a `RunState`.
-    """
-
+    source: Source
+    record: Record
+    lease: Lease
+    reports: ReportSink
     thread: str = ""  # name of the thread that calls the function
     cancel_reason: str = ""  # set: the run shall end
     deadline_ms: float | None = None
@@ -53,12 +56,6 @@ class RunState:
     arguments: Mapping[str, Any] = MappingProxyType({})  # until the body is decoded
     headers: Headers = NO_HEADERS
     _context: TaskContext | None = None
-
-    def __init__(self, source: Source, record: Record, lease: Lease, reports: ReportSink) -> None:
-        self.source: Source = source
-        self.record: Record = record
-        self.lease: Lease = lease
-        self.reports: ReportSink = reports
 
     @property
     def context(self) -> TaskContext:

@@ -97,25 +97,33 @@ class Observers(Observer):
     """Passes each event to several observers. One that raises is switched off after one ERROR."""
 
     def __init__(self, observers: Sequence[Observer], log: logging.LoggerAdapter[logging.Logger]) -> None:
-        self._active = tuple(observers)
         self._log = log
+        self._activate(observers)
 
-    def notify(self, event: str, *args: object) -> None:
-        for observer in self._active:
-            try:
-                getattr(observer, event)(*args)
-            except Exception as error:  # noqa: BLE001 - an observer never ends a task
-                self._active = tuple(each for each in self._active if each is not observer)
-                name = type(observer).__name__
-                self._log.error("observer %s is switched off: %s failed: %s", name, event, error, exc_info=error)
+    def _activate(self, observers: Sequence[Observer]) -> None:
+        self._active = tuple(observers)
+        self.by_event: dict[str, list[Observer]] = {  # those that override it
+            event: [each for each in observers if getattr(type(each), event) is not getattr(Observer, event)]
+            for event in EVENTS
+        }
+
+    def switch_off(self, observer: Observer, event: str, error: Exception) -> None:
+        self._activate([each for each in self._active if each is not observer])
+        name = type(observer).__name__
+        self._log.error("observer %s is switched off: %s failed: %s", name, event, error, exc_info=error)
 
 
 def _passed_on(event: str) -> Callable[..., None]:
     def pass_on(self: Observers, *args: object) -> None:
-        self.notify(event, *args)
+        for observer in self.by_event[event]:
+            try:
+                getattr(observer, event)(*args)
+            except Exception as error:  # noqa: BLE001 - an observer never ends a task
+                self.switch_off(observer, event, error)
 
     return pass_on
 
 
-for _event in [name for name in vars(Observer) if not name.startswith("_")]:
+EVENTS: tuple[str, ...] = tuple(name for name in vars(Observer) if not name.startswith("_"))
+for _event in EVENTS:
     setattr(Observers, _event, _passed_on(_event))

@@ -265,7 +265,7 @@ class Runtime:
             heartbeat_runner=HeartbeatThread() if self.clock.is_system else TaskHeartbeatRunner(),
             heartbeat_delegate=config.heartbeat_delegate,
             middleware=tuple(self.middleware),
-            on_turn=self.status_counts.mark_stale,
+            on_turn=self.status_counts.mark_stale if self.status_counts.watched else None,
             on_fatal=self.host.on_failed,
         )
 
@@ -371,6 +371,8 @@ class Runtime:
             return self.portal.run_sync(lambda client: self.status_counts.refresh(client.store))
         if not self.status_counts.watched:
             self.status_counts.watched = True
+            if self.worker is not None:
+                self.worker.watch_turns(self.status_counts.mark_stale)
             self.portal.run_sync(StoreClient.watch)
         elif not self.status_counts.mark_stale() and status == "running":
             self.portal.ensure_open()  # the worker is in another process, so no client is open here

@@ -10,8 +10,8 @@ from pathlib import Path
 
 import pytest
 
-from onthedot.clock import precise_timer
-from onthedot.clock.precise_timer import PreciseTimer
+from onthedot.clock import system
+from onthedot.clock.system import PreciseTimer
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has timerfd")
 
@@ -63,7 +63,7 @@ async def test_a_fired_or_cancelled_timer_leaves_no_descriptor(seconds: float) -
 
 
 async def test_asyncio_times_where_the_kernel_has_no_timerfd(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(precise_timer, "timerfd_library", lambda: None)
+    monkeypatch.setattr(system, "timerfd_library", lambda: None)
     assert await lateness(0.03) >= 0
     PreciseTimer(0.001, lambda: pytest.fail("it was cancelled")).cancel()
     await lateness(0.005)  # a later timer has fired

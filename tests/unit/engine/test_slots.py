@@ -4,13 +4,18 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import cast
 
 from hypothesis import given, strategies as st
 
 from onthedot.definitions.sources import Source, Sources
 from onthedot.engine.slots import Slots
+
+
+@dataclass
+class FakeOptions:
+    max_pending: int | None = None
 
 
 @dataclass(eq=False)
@@ -20,6 +25,7 @@ class FakeSource:
     name: str
     executor: str = "async"
     own: int | None = None
+    options: FakeOptions = field(default_factory=FakeOptions)
 
     def max_running(self) -> int | None:
         return self.own

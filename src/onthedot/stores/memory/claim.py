@@ -90,6 +90,7 @@ class MemoryPicker:
         queue.capacity[queue.source] -= count
         if queue.suspect:
             self.suspects -= count
-        tables.limits.spend(queue.source, count, tables.now)
+        if tables.limits.has_limits:
+            tables.limits.spend(queue.source, count, tables.now)
         tables.changes.started += taken
         self._taken += taken

@@ -28,8 +28,8 @@ from onthedot.stores.memory.side_tables import MemorySideTables, ResultTable
 from onthedot.stores.rules.insert import add, new_record
 from onthedot.stores.rules.lanes import release_capacity
 from onthedot.stores.rules.notifications import Notifications
-from onthedot.stores.rules.places import end_as_chore
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, alarm_of, due_in, ended, with_history, with_state
+from onthedot.stores.rules.places import due_in, end_as_chore
+from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, alarm_of, ended, with_history, with_state
 from onthedot.stores.rules.settle import late_verdict, requeue_outcome
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
 

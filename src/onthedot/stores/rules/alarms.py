@@ -2,15 +2,16 @@
 
 from __future__ import annotations
 
-from onthedot.stores.contract import BATCH, Record
+from collections.abc import Sequence
+
+from onthedot.stores.contract import Record
 from onthedot.stores.rules.places import arrive, end_as_chore
 from onthedot.stores.rules.records import expiry
 from onthedot.stores.rules.task_tables import TaskTables
 
 
-def promote(tables: TaskTables) -> bool:
-    """Handle the alarms that have come, at most BATCH; False: there may be more."""
-    popped = tables.pop_due(BATCH)
+def promote(tables: TaskTables, popped: Sequence[Record]) -> None:
+    """Handle alarms that have come and were taken out."""
     due: list[Record] = []
     for record in popped:
         expires_at = expiry(record)
@@ -24,4 +25,3 @@ def promote(tables: TaskTables) -> bool:
         else:  # another task of its lane may have admitted it since, which sets its alarm again
             end_as_chore(tables, tables.load(record.uuid) or record, "expired")
     arrive(tables, due)
-    return len(popped) < BATCH

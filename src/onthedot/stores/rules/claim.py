@@ -4,27 +4,30 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from onthedot.stores.contract import CHORES, ClaimRequest, ClaimResult, Outcome, Record, TurnResult
+from onthedot.stores.contract import BATCH, CHORES, ClaimRequest, ClaimResult, Outcome, Record, TurnResult
 from onthedot.stores.rules.alarms import promote
 from onthedot.stores.rules.lanes import refill_lanes
 from onthedot.stores.rules.limits import count_admitted
 from onthedot.stores.rules.places import park
-from onthedot.stores.rules.sessions import find_worker, reap_overdue
+from onthedot.stores.rules.sessions import reap_overdue
 from onthedot.stores.rules.task_tables import SessionEntry, TaskTables
 
 
 def turn(tables: TaskTables, name: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
     """Settle, then claim."""
     verdicts = tables.settle(outcomes) if outcomes else []
-    if request is None:
-        return TurnResult(verdicts, alive=find_worker(tables, name) is not None)
-    reap_overdue(tables)
-    session = find_worker(tables, name)
-    if session is None:
+    if request is not None and tables.overdue_sessions():
+        reap_overdue(tables)
+    session = tables.find_session(name)
+    if session is None or session.info is None:  # it was reaped, or it is no worker
         return TurnResult(verdicts, alive=False)
-    refilled = refill_lanes(tables)
-    promoted = promote(tables)
-    return TurnResult(verdicts, claim(tables, session, request, more=not (refilled and promoted)))
+    if request is None:
+        return TurnResult(verdicts)
+    more = tables.limits.has_limits and not refill_lanes(tables)
+    due = tables.pop_due(BATCH)
+    if due:
+        promote(tables, due)
+    return TurnResult(verdicts, claim(tables, session, request, more=more or len(due) == BATCH))
 
 
 def claim(tables: TaskTables, session: SessionEntry, request: ClaimRequest, *, more: bool) -> ClaimResult:

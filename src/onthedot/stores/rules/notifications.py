@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+from msgspec import Struct, field
+
 
 class CancelRequest(NamedTuple):
     """A running task that is to be cancelled, and the session that runs it."""
@@ -13,19 +15,16 @@ class CancelRequest(NamedTuple):
     reason: str
 
 
-class Notifications:
+class Notifications(Struct):
     """Collected by the rules during a call; the store sends it as hints."""
 
-    __slots__ = ("alarmed", "caller", "cancel_requests", "ended", "recheck", "session_joined", "woken")
-
-    def __init__(self) -> None:
-        self.woken: set[str] = set()  # sources that got ready tasks or capacity in this call
-        self.alarmed: set[str] = set()  # sources that got an alarm
-        self.recheck: bool = False  # a chore or a schedule, which belong to no source
-        self.caller: str | None = None  # this session needs no hint: it sees the effects itself
-        self.cancel_requests: list[CancelRequest] = []
-        self.ended: dict[str, list[str]] = {}  # policy.reply_to → uuids
-        self.session_joined: bool = False  # other processes must watch it
+    woken: set[str] = field(default_factory=set[str])  # sources that got ready tasks or capacity in this call
+    alarmed: set[str] = field(default_factory=set[str])  # sources that got an alarm
+    recheck: bool = False  # a chore or a schedule, which belong to no source
+    caller: str | None = None  # this session needs no hint: it sees the effects itself
+    cancel_requests: list[CancelRequest] = []
+    ended: dict[str, list[str]] = {}  # policy.reply_to → uuids
+    session_joined: bool = False  # other processes must watch it
 
     def __bool__(self) -> bool:
         return bool(

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from math import ceil
 
 from onthedot.stores.contract import History, Reason, Record, State
 from onthedot.stores.rules.lanes import admit, has_capacity
 from onthedot.stores.rules.limits import count_admitted
-from onthedot.stores.rules.records import UNQUEUED_REASONS, due_in, rescheduled, with_history, with_state
+from onthedot.stores.rules.records import UNQUEUED_REASONS, rescheduled, with_history, with_state
 from onthedot.stores.rules.task_tables import TaskTables
 
 
 def must_end(history: History) -> bool:
     """A chore, or lifted: in no order."""
     return history.cancel_requested or history.reason in UNQUEUED_REASONS
+
+
+def due_in(after: float, now: float) -> int:
+    """Rounded up, so that nothing is early; now is now."""
+    return ceil(now + after) if after > 0 else int(now)
 
 
 def next_place(due: int, lane: str | None, now: float, *, capacity: bool | None = None) -> State:

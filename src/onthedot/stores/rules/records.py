@@ -2,18 +2,11 @@
 
 from __future__ import annotations
 
-from math import ceil
-
 from onthedot.stores.contract import History, Lease, Reason, Record, State
 
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
 UNQUEUED_REASONS: frozenset[Reason] = frozenset({"cancel", "expired", "crashed", "stray", "undecodable", "lifted"})
 """Reasons of tasks that are in no queue: of chores, which must end, and of lifted tasks, which may be requeued."""
-
-
-def due_in(after: float, now: float) -> int:
-    """Rounded up, so that nothing is early; now is now."""
-    return ceil(now + after) if after > 0 else int(now)
 
 
 def with_state(record: Record, state: State, history: History | None = None) -> Record:

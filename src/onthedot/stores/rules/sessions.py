@@ -12,12 +12,6 @@ from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, after_crash, 
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry, TaskTables
 
 
-def find_worker(tables: TaskTables, name: str) -> SessionEntry | None:
-    """A live session that has sent a heartbeat."""
-    session = tables.find_session(name)
-    return session if session is not None and session.info is not None else None
-
-
 def heartbeat(tables: TaskTables, name: str, info: bytes, lease_ms: int) -> HeartbeatResult:
     """Open or renew a session. A dead one stays dead."""
     if tables.is_dead(name):

@@ -5,6 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple, Protocol
 
+from msgspec import Struct
+
 from onthedot.stores.contract import (
     Lease,
     NewTask,
@@ -37,28 +39,16 @@ class LeasedRecord(NamedTuple):
     chore: bool
 
 
-class SessionEntry:
+class SessionEntry(Struct):
     """A session as the store keeps it."""
 
-    __slots__ = ("fence", "info", "name", "number", "process", "suspects", "until")
-
-    def __init__(
-        self,
-        name: str,
-        process: str = "",
-        info: bytes | None = None,
-        until: float = 0,
-        suspects: int = 0,
-        number: int = 0,
-        fence: int = 0,
-    ) -> None:
-        self.name: str = name
-        self.process: str = process
-        self.info: bytes | None = info  # None: it has only cancelled or lifted, it is no worker
-        self.until: float = until
-        self.suspects: int = suspects  # how many suspects it runs
-        self.number: int = number  # of its last claim request
-        self.fence: int = fence  # of that claim; 0: it took nothing
+    name: str
+    process: str = ""
+    info: bytes | None = None  # None: it has only cancelled or lifted, it is no worker
+    until: float = 0
+    suspects: int = 0  # how many suspects it runs
+    number: int = 0  # of its last claim request
+    fence: int = 0  # of that claim; 0: it took nothing
 
 
 class TaskTables(Protocol):

@@ -84,7 +84,7 @@ class SqlitePicker:
                 if row.reason is not None:
                     row = TaskRow(*tables.db.execute(SQL["by_seq"], (row.seq,)).fetchone())
                 record = to_record(row, source, now)
-                rank = record.rank
+                rank = row.due - record.policy.boost  # `Record.rank`, without a call per task
                 seq = row.seq
                 yield rank, seq, suspect, record, row
             if len(rows) < page:
@@ -98,5 +98,6 @@ class SqlitePicker:
         for source, number in Counter(record.source for record in taken).items():
             tables.count(source, "ready", -number)
             tables.count(source, "running", +number)
-            tables.limits.spend(source, number, tables.now)
+            if tables.limits.has_limits:
+                tables.limits.spend(source, number, tables.now)
         tables.transitions["running"] += [record.seq for record in taken]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import errno
-import os
 import sqlite3
 
 from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
@@ -19,14 +18,6 @@ def translate(error: Exception, path: str) -> Exception:
     code = getattr(error, "sqlite_errorcode", sqlite3.SQLITE_ERROR)
     kind, advice = _ADVICE.get(code) or _ADVICE.get(code & 0xFF, (StoreUnavailable, "nothing was acknowledged"))
     return kind(f"{path}: {error}; {advice}")
-
-
-def inode(path: str) -> int:
-    """Checked in every transaction: tasks that are added to a deleted file would be lost."""
-    try:
-        return os.stat(path).st_ino  # noqa: PTH116 - a third of the time that Path takes
-    except FileNotFoundError:
-        return 0
 
 
 def is_busy(error: sqlite3.Error) -> bool:

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import astuple
 
 from onthedot.stores.contract import Limit
-from onthedot.stores.rules.limits import SLACK_MS, SWEEP, Lane, LimitTable, TokenBucket, is_effective
+from onthedot.stores.rules.limits import SLACK_MS, SWEEP, Lane, LimitTable, TokenBucket
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_limit
 
@@ -29,7 +29,7 @@ class SqliteLimitTable(LimitTable):
         rows = self._db.execute(SQL["limits"], (self._app,))
         limits = [to_limit(row) for row in rows]
         self._records = {(limit.name, limit.owner): limit for limit in limits}
-        self.has_limits: bool = any(map(is_effective, limits))
+        self.has_limits: bool = bool(limits)
 
     def put_all(self, limits: Sequence[Limit], now: float) -> list[Limit]:
         """Store limits; return those that have changed. Their lanes with parked tasks admit again."""

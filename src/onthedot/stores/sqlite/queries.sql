@@ -247,7 +247,7 @@ SELECT {record} FROM onthedot_task AS task LEFT JOIN onthedot_history AS history
 DELETE FROM onthedot_ready WHERE source = ? AND suspect = ? AND (rank, seq) <= (?, ?);
 
 -- name: any_ready
-SELECT 1 FROM onthedot_ready WHERE source = ? AND suspect = ? LIMIT 1;
+SELECT 1 FROM onthedot_ready WHERE source = ? AND suspect <= ? LIMIT 1;
 
 -- name: suspect_sources
 SELECT name FROM onthedot_source AS source WHERE app = ?

@@ -1,16 +1,18 @@
-"""Reads, on a connection of their own: a slow page never stops the queue."""
+"""Reads, on a thread and connection of their own: a slow page never stops the queue."""
 
 from __future__ import annotations
 
 import sqlite3
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Literal
 
 import msgspec
 
+from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     MAX_AHEAD,
+    NO_HISTORY,
     ChangeEntry,
     ChangePage,
     Lease,
@@ -25,11 +27,14 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.rules.filters import FILTERS, check
 from onthedot.stores.rules.position import blockers
-from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, with_history, with_state
+from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS
+from onthedot.stores.sqlite.errors import translate
 from onthedot.stores.sqlite.limits import SqliteLimitTable
 from onthedot.stores.sqlite.presence import is_gone
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_limit, to_readable, to_schedule
+from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer, inode
+from onthedot.stores.sqlite.rows import TASK_COLUMNS, Row, TaskRow, json_list, to_limit, to_readable, to_schedule
+from onthedot.stores.sqlite.schema import connect
 from onthedot.stores.sqlite.transaction_state import Sequences
 
 _MAX_READ = 20_000  # records per call
@@ -41,27 +46,28 @@ class SqliteReads:
         self.db = db
         self._app = app
         self._presences = presences
+        self.now: float = 0.0  # of the current request
 
-    def get(self, uuids: Sequence[str], now: float) -> list[Record | None]:
+    def get(self, uuids: Sequence[str]) -> list[Record | None]:
         rows = self.db.execute(SQL["get"], (json_list(uuids), self._app))
-        found = {record.uuid: record for record in (_as_seen(row, now) for row in rows)}
+        found = {record.uuid: record for record in (_as_seen(row, self.now) for row in rows)}
         return [found.get(uuid) for uuid in uuids]
 
-    def find(self, where: Mapping[str, str], after: str | None, limit: int, now: float) -> Page:
+    def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         check(where)
         before = int(after) if after else _END
         parameters: dict[str, Any] = dict.fromkeys(FILTERS) | dict(where)
         parameters |= {name: int(where[name]) for name in ("since", "until") if name in where}
         parameters |= {"app": self._app, "before": before, "limit": limit}
         if where.get("state") == "running":  # they are few, and known from the leases
-            rows = [_as_seen(row, now) for row in self.db.execute(SQL["find_running"], parameters)]
+            rows = [_as_seen(row, self.now) for row in self.db.execute(SQL["find_running"], parameters)]
             return Page(rows, str(rows[-1].seq) if len(rows) == limit else None)
         newest = self._before(before)
         if newest is None:
             return Page([], None)
         low = newest + 1 - _MAX_READ
         parameters |= {"before": newest + 1, "low": low}
-        rows = [_as_seen(row, now) for row in self.db.execute(SQL["find"], parameters)]
+        rows = [_as_seen(row, self.now) for row in self.db.execute(SQL["find"], parameters)]
         last = rows[-1].seq if len(rows) == limit else low
         return Page(rows, None if self._before(last) is None else str(last))
 
@@ -80,7 +86,7 @@ class SqliteReads:
     def tally(self) -> dict[tuple[str, State], int]:
         return {(source, state): number for source, state, number in self.db.execute(SQL["tally"], (self._app,))}
 
-    def position(self, uuid: str, now: float) -> Position | None:
+    def position(self, uuid: str) -> Position | None:
         self.db.execute("BEGIN")  # one snapshot for all reads
         try:
             found = self.db.execute(SQL["leased_task"], (self._app, uuid)).fetchone()
@@ -89,13 +95,13 @@ class SqliteReads:
             *columns, fence, _ = found
             row = TaskRow(*columns)
             (source,) = self.db.execute(SQL["source_name"], (row.source,)).fetchone()
-            record = to_readable(row, source, now)
+            record = to_readable(row, source, self.now)
             if fence is not None or record.state in ENDED or record.history.reason in UNQUEUED_REASONS:
                 return None
             (running,) = self.db.execute(SQL["tally_of"], (row.source, "running")).fetchone() or (0,)
             limits = SqliteLimitTable(self.db, self._app)  # what the rules change in it is never saved
             limits.load()
-            return Position(blockers(limits, record, running, now), self._ahead(record, row.source))
+            return Position(blockers(limits, record, running, self.now), self._ahead(record, row.source))
         finally:
             self.db.execute("COMMIT")
 
@@ -113,8 +119,8 @@ class SqliteReads:
     def limits(self) -> list[Limit]:
         return [to_limit(row) for row in self.db.execute(SQL["limits"], (self._app,))]
 
-    def sessions(self, now: float) -> dict[str, bytes]:
-        workers = self.db.execute(SQL["workers"], (self._app, now)).fetchall()
+    def sessions(self) -> dict[str, bytes]:
+        workers = self.db.execute(SQL["workers"], (self._app, self.now)).fetchall()
         processes = {process for _, process, _ in workers}
         dead = {process for process in processes if is_gone(self._presences, process)}
         return {name: info for name, process, info in workers if process not in dead}
@@ -137,10 +143,61 @@ class SqliteReads:
                 yield Transition(at, uuid, source, state)
 
 
+class ReaderThread(RequestThread[SqliteReads]):
+    def __init__(self, path: str, name: str, now: Callable[[], float]) -> None:
+        super().__init__("onthedot-sqlite-reader", path)
+        self._name = name
+        self._now = now
+        self._reads: SqliteReads | None = None
+        self._inode = 0
+
+    def work(self, calls: list[Request[SqliteReads]]) -> None:
+        for call in calls:
+            if not call.take():
+                continue
+            try:
+                reads = self._opened()
+                reads.now = self._now()
+                call.answer = call.work(reads)
+            except Exception as error:  # noqa: BLE001 - it is the answer of the call
+                call.error = translate(error, self.path)
+        answer(calls)
+
+    def _opened(self) -> SqliteReads:
+        if self._reads is not None and inode(self.path) != self._inode:
+            self.close()
+        if self._reads is None:
+            if not inode(self.path):  # a connection would create an empty file
+                raise StoreUnavailable(f"{self.path} does not exist any more; the next add creates a new one")
+            db = connect(self.path)
+            db.execute("PRAGMA query_only = 1")
+            app = db.execute(SQL["app"], (self._name,)).fetchone()
+            if app is None:
+                db.close()
+                raise StoreUnavailable(f"{self.path} is not open")
+            (number,) = app
+            self._reads = SqliteReads(db, number, Path(f"{self.path}-sessions"))
+            self._inode = inode(self.path)
+        return self._reads
+
+    def disconnect(self) -> None:
+        self.close()
+
+    def close(self) -> None:
+        if self._reads is not None:
+            self._reads.db.close()
+            self._reads = None
+
+
 def _as_seen(row: Row, now: float) -> Record:
     """As a reader sees it: with the claim that holds it."""
     *columns, session, claimed_at, source = row
-    record = to_readable(TaskRow(*columns), source, now)
-    if session is None:
-        return record
-    return with_state(record, "running", with_history(record.history, session=session, started=claimed_at))
+    task = TaskRow(*columns)
+    if session is not None:
+        if task.reason is None:  # it has no history yet, so these columns are null
+            task = TaskRow(*columns[:TASK_COLUMNS])
+            task.reason = NO_HISTORY.reason
+        task.state = "running"
+        task.session = session
+        task.started = claimed_at
+    return to_readable(task, source, now)

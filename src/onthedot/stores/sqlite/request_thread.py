@@ -22,18 +22,27 @@ T = TypeVar("T")
 _log = logging.getLogger("onthedot.store")
 _MAX_REQUESTS = 500  # in one transaction: other processes want to write, too
 PATIENCE = 4.0  # seconds that a request waits; then it expires without effect
+_SYNC_PATIENCE = 1.0  # seconds more for the disk; then it is unknown whether an add is stored
 
 
 class Request(Generic[A]):
     """One call. It is taken once: by the thread that runs it, or by the loop when it expires."""
 
-    __slots__ = ("_token", "answer", "at_commit", "error", "future", "loop", "work")
+    __slots__ = ("_token", "answer", "at_commit", "caller", "error", "future", "is_add", "loop", "work")
 
     def __init__(
-        self, work: Callable[[A], Any], loop: asyncio.AbstractEventLoop | None = None, *, at_commit: bool = True
+        self,
+        work: Callable[[A], Any],
+        loop: asyncio.AbstractEventLoop | None = None,
+        *,
+        caller: str | None = None,
+        at_commit: bool = True,
+        is_add: bool = False,
     ) -> None:
         self.work: Callable[[A], Any] = work
+        self.caller: str | None = caller  # the session that asks
         self.at_commit: bool = at_commit  # answered before the fsync
+        self.is_add: bool = is_add  # its caller does not wait for a disk that hangs
         self.loop: asyncio.AbstractEventLoop | None = loop  # None: the thread's own request
         self.future: asyncio.Future[Any] | None = None if loop is None else loop.create_future()
         self.answer: Any = None
@@ -52,9 +61,19 @@ class Request(Generic[A]):
 
     def expire(self, path: str) -> None:
         """Called on its loop."""
-        if self.take() and self.future is not None and not self.future.done():
+        if self.future is None or self.future.done():
+            return
+        if self.take():
             message = f"{path}: others held the database for {PATIENCE:g} s; nothing was written, try again"
             self.future.set_exception(StoreBusy(message))
+        elif self.is_add:
+            self.future.get_loop().call_later(_SYNC_PATIENCE, self.give_up, path)
+
+    def give_up(self, path: str) -> None:
+        """Called on its loop."""
+        if self.future is not None and not self.future.done():
+            message = f"{path}: the disk did not answer within {PATIENCE + _SYNC_PATIENCE:g} s"
+            self.future.set_exception(StoreUnavailable(message))
 
     def settle(self) -> None:
         """Called on its loop."""
@@ -87,9 +106,11 @@ class RequestThread(ABC, Generic[A]):
     def start(self) -> None:
         self._thread.start()
 
-    async def ask(self, work: Callable[[A], T], *, at_commit: bool = False) -> T:
+    async def ask(
+        self, work: Callable[[A], T], *, caller: str | None = None, at_commit: bool = False, is_add: bool = False
+    ) -> T:
         loop = asyncio.get_running_loop()
-        call: Request[A] = Request(work, loop, at_commit=at_commit)
+        call: Request[A] = Request(work, loop, caller=caller, at_commit=at_commit, is_add=is_add)
         if self._stopping:
             raise StoreUnavailable(f"{self.path} is closed")
         timer = loop.call_later(PATIENCE, call.expire, self.path)
@@ -162,7 +183,9 @@ class RequestThread(ABC, Generic[A]):
         if not self._calls:
             self._wait(self.patience())
             return
-        calls = [self._calls.popleft() for _ in range(min(len(self._calls), _MAX_REQUESTS))]
+        calls: list[Request[A]] = []
+        while self._calls and len(calls) < _MAX_REQUESTS:
+            calls.append(self._calls.popleft())
         self.work(calls)
 
     def _wait(self, ms: float | None) -> None:
@@ -204,6 +227,14 @@ class RequestThread(ABC, Generic[A]):
 
     def on_readable(self, fd: int) -> None:
         """A watched descriptor is readable."""
+
+
+def inode(path: str) -> int:
+    """Checked in every transaction: tasks that are added to a deleted file would be lost."""
+    try:
+        return os.stat(path).st_ino  # noqa: PTH116 - a third of the time that Path takes
+    except FileNotFoundError:
+        return 0
 
 
 def answer(calls: list[Request[A]]) -> None:

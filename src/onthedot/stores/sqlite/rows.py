@@ -11,6 +11,7 @@ from onthedot.stores.policy_json import policy_of
 from onthedot.stores.rules.records import with_history, with_state
 
 Row = tuple[Any, ...]
+TASK_COLUMNS = 10  # of a TaskRow, before those of its history
 
 
 class TaskRow(msgspec.Struct, gc=False):

@@ -129,6 +129,7 @@ class SqliteSideTables(TransactionState):
         pass  # `limits.save` drops the row of a lane of which nothing has to be kept
 
     def next_times(self) -> Iterable[float | None]:
-        self.limits.save()
+        if self.limits.lanes:
+            self.limits.save()
         times: tuple[float | None, ...] = self._run(SQL["next_times"], {"app": self.app, "now": self.now}).fetchone()
         return times

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
 
@@ -45,8 +45,7 @@ from onthedot.stores.rules import (
     transfer as transfer_rules,
 )
 from onthedot.stores.sqlite.notifier import DatagramNotifier
-from onthedot.stores.sqlite.reader_thread import ReaderThread
-from onthedot.stores.sqlite.reads import SqliteReads
+from onthedot.stores.sqlite.reads import ReaderThread, SqliteReads
 from onthedot.stores.sqlite.schema import is_ready
 from onthedot.stores.sqlite.tables import SqliteTables
 from onthedot.stores.sqlite.transactions import join
@@ -74,7 +73,7 @@ class SqliteStore:
     [Added(uuid='u1', fresh=True)]
     """
 
-    traits: StoreTraits = StoreTraits(shared=True)
+    traits: StoreTraits = StoreTraits(shared=True, cancel_safe=True)
 
     def __init__(
         self, path: str | Path, clock: Clock | None = None, name: str = "onthedot", *, auto_schema: bool = True
@@ -110,7 +109,7 @@ class SqliteStore:
     def _ensure_started(self) -> _Threads:
         if self._threads is None:
             writer = WriterThread(self.path, self._name, self._now, self._notifier, auto_schema=self._auto_schema)
-            reader = ReaderThread(self.path, self._name)
+            reader = ReaderThread(self.path, self._name, self._now)
             self._notifier.attach(writer)
             writer.start()
             reader.start()
@@ -131,20 +130,15 @@ class SqliteStore:
         """By the wall clock, also after it jumped: all processes of the file share it."""
         return self._clock.now() + self._clock.wall_clock_jump()
 
-    async def _write(
+    def _write(
         self, work: Callable[[SqliteTables], T], session: str | None = None, *, at_commit: bool = False
-    ) -> T:
+    ) -> Awaitable[T]:
         """at_commit: answered before the fsync, since a worker repeats the call if a power cut reverts it."""
+        return self._open_threads.writer.ask(work, caller=session, at_commit=at_commit)
 
-        def call(tables: SqliteTables) -> T:
-            tables.notifications.caller = session
-            return work(tables)
-
-        return await self._open_threads.writer.ask(call, at_commit=at_commit)
-
-    async def read(self, work: Callable[[SqliteReads, float], T]) -> T:
+    def read(self, work: Callable[[SqliteReads], T]) -> Awaitable[T]:
         """Run work on the reader thread."""
-        return await self._open_threads.reader.ask(lambda reads: work(reads, self._now()))
+        return self._open_threads.reader.ask(work)
 
     @property
     def _open_threads(self) -> _Threads:
@@ -172,7 +166,7 @@ class SqliteStore:
             tables.now = now
             return insert_rules.add(tables, tasks)
 
-        return await self._write(write)
+        return await self._open_threads.writer.ask(write, is_add=True)
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         def write(tables: SqliteTables) -> TurnResult:
@@ -232,31 +226,31 @@ class SqliteStore:
     # -- reads
 
     async def get(self, uuids: Sequence[str]) -> Sequence[Record | None]:
-        return await self.read(lambda reads, now: reads.get(uuids, now))
+        return await self.read(lambda reads: reads.get(uuids))
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        return await self.read(lambda reads, now: reads.find(where, after, limit, now))
+        return await self.read(lambda reads: reads.find(where, after, limit))
 
     async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
-        return await self.read(lambda reads, _: reads.notes(uuid, after, limit))
+        return await self.read(lambda reads: reads.notes(uuid, after, limit))
 
     async def tally(self) -> Mapping[tuple[str, State], int]:
-        return await self.read(lambda reads, _: reads.tally())
+        return await self.read(lambda reads: reads.tally())
 
     async def schedules(self) -> Sequence[Schedule]:
-        return await self.read(lambda reads, _: reads.schedules())
+        return await self.read(lambda reads: reads.schedules())
 
     async def limits(self) -> Sequence[Limit]:
-        return await self.read(lambda reads, _: reads.limits())
+        return await self.read(lambda reads: reads.limits())
 
     async def sessions(self) -> Mapping[str, bytes]:
-        return await self.read(lambda reads, now: reads.sessions(now))
+        return await self.read(lambda reads: reads.sessions())
 
     async def position(self, uuid: str) -> Position | None:
-        return await self.read(lambda reads, now: reads.position(uuid, now))
+        return await self.read(lambda reads: reads.position(uuid))
 
     async def changes(self, after: str, limit: int) -> ChangePage:
-        return await self.read(lambda reads, _: reads.changes(after, limit))
+        return await self.read(lambda reads: reads.changes(after, limit))
 
     # -- inside the caller's transaction
 

@@ -7,7 +7,8 @@ from collections.abc import Iterable, Sequence
 from onthedot.stores.contract import NewTask, Outcome, Record, SlotPool, StoreIdentity, Verdict
 from onthedot.stores.policy_json import policy_text
 from onthedot.stores.rules.insert import new_record
-from onthedot.stores.rules.records import alarm_of, due_in
+from onthedot.stores.rules.places import due_in
+from onthedot.stores.rules.records import alarm_of
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
 from onthedot.stores.sqlite import retention
 from onthedot.stores.sqlite.claim import SqlitePicker
@@ -99,8 +100,9 @@ class SqliteTables(SqliteSideTables):
             source = self.source_id(record.source)
             self.counts[source, state] += 1
             self.transitions[state].append(seq)
-            if state == "ready":
-                ready.append((source, record.is_suspect, record.rank, seq))
+            if state == "ready":  # `Record.is_suspect` and `rank`, without calls per task
+                suspect = record.history.crashes + 1 >= record.policy.max_crashes
+                ready.append((source, suspect, record.due - record.policy.boost, seq))
                 notifications.woken.add(record.source)
             elif state == "parked":
                 parked.append((self.app, record.lane, record.rank, seq))
@@ -160,9 +162,7 @@ class SqliteTables(SqliteSideTables):
     # -- claims and leases
 
     def has_ready(self, source: str, *, suspects: bool) -> bool:
-        kinds = (False, True) if suspects else (False,)
-        queues = ((self.source_id(source), suspect) for suspect in kinds)
-        return any(self._run(SQL["any_ready"], queue).fetchone() is not None for queue in queues)
+        return self._run(SQL["any_ready"], (self.source_id(source), suspects)).fetchone() is not None
 
     def suspect_sources(self) -> Iterable[str]:
         return [name for (name,) in self._run(SQL["suspect_sources"], (self.app,))]

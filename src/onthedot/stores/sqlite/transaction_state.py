@@ -53,18 +53,17 @@ class TransactionState:
             self.limits.load()
 
     def flush(self) -> None:
-        """Write what was counted in memory, before the commit."""
+        """Write what was counted in memory, just before the commit; if that fails, `forget` follows."""
         self.save_tally()
-        self.limits.save()
+        if self.limits.lanes:
+            self.limits.save()
+            self.limits.forget()
         if self.transition_count != self._stored.transitions:
             self._run(SQL["trim_changes"], (self.transition_count - _MAX_TRANSITIONS,))
         sequences = Sequences(self.seq, self.fence, self.transition_count, self.control)
         if sequences != self._stored:
             self._run(SQL["save_sequences"], sequences)
-
-    def on_commit(self) -> None:
         self._loaded_control = self.control
-        self.limits.forget()
 
     def forget(self) -> None:
         """After a rollback: nothing that was cached can be trusted."""
@@ -80,9 +79,9 @@ class TransactionState:
 
     # -- one call
 
-    def start_call(self, now: float) -> None:
+    def start_call(self, now: float, caller: str | None = None) -> None:
         self.now: float = now
-        self.notifications: Notifications = Notifications()
+        self.notifications: Notifications = Notifications(caller=caller)
         self.transitions: defaultdict[str, list[Any]] = defaultdict(list)  # state → seqs; "gone" → uuid, source, state
 
     def end_call(self) -> Notifications:
@@ -124,8 +123,7 @@ class TransactionState:
 
     def save_tally(self) -> None:
         if self.counts:
-            rows = [(*key, number) for key, number in self.counts.items() if number]
-            self.db.executemany(SQL["add_tally"], rows)
+            self.db.executemany(SQL["add_tally"], ((*key, number) for key, number in self.counts.items() if number))
             self.counts.clear()
 
     # -- records
@@ -139,7 +137,6 @@ class TransactionState:
 
     def delete(self, seqs: list[Row]) -> None:
         """Tasks, with their history and journal."""
-        if seqs:
-            self.db.executemany(SQL["delete_task"], seqs)
-            self.db.executemany(SQL["delete_history"], seqs)
-            self.db.executemany(SQL["delete_notes"], seqs)
+        self.db.executemany(SQL["delete_task"], seqs)
+        self.db.executemany(SQL["delete_history"], seqs)
+        self.db.executemany(SQL["delete_notes"], seqs)

@@ -20,12 +20,12 @@ from typing import NamedTuple
 from onthedot.errors import StoreError, StoreUnavailable
 from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.rules.sessions import close_session, reap_session
-from onthedot.stores.sqlite.errors import inode, is_busy, translate
+from onthedot.stores.sqlite.errors import is_busy, translate
 from onthedot.stores.sqlite.fsync_thread import FsyncThread
 from onthedot.stores.sqlite.notifier import DatagramNotifier
 from onthedot.stores.sqlite.presence import Presence
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer
+from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer, inode
 from onthedot.stores.sqlite.rows import UndecodableRow
 from onthedot.stores.sqlite.schema import BUSY_MS, app_of, connect, prepare
 from onthedot.stores.sqlite.tables import SqliteTables
@@ -75,11 +75,12 @@ class WriterThread(RequestThread[SqliteTables]):
         taken: list[Request[SqliteTables]] = []
         try:
             with self._write_lock():
-                reaps = self.reap_dead_peers()  # their tasks can be claimed by the calls that follow
+                calls = self.reap_dead_peers() + calls  # their tasks can be claimed by the calls that follow
                 tables = self._begin(calls)
-                taken = [call for call in (*reaps, *calls) if call.take()]
+                taken = [call for call in calls if call.take()]
                 notifications = self._commit(tables, taken)
-                self._update_peers(tables)
+                if tables.control != self._known_control:
+                    self._update_peers(tables)
         except Exception as error:  # noqa: BLE001 - it is the answer of the calls
             if not taken:
                 taken = [call for call in calls if call.take()]
@@ -165,7 +166,7 @@ class WriterThread(RequestThread[SqliteTables]):
         try:
             tables.begin()
             for call in calls:
-                tables.start_call(self._now())
+                tables.start_call(self._now(), call.caller)
                 call.answer = call.work(tables)
                 notifications.append(tables.end_call())
             tables.flush()
@@ -176,7 +177,6 @@ class WriterThread(RequestThread[SqliteTables]):
             tables.forget()
             self._known_control = -1  # what it has read of the sessions is not committed
             raise
-        tables.on_commit()
         return notifications
 
     # -- what is written in a caller's transaction
@@ -203,8 +203,6 @@ class WriterThread(RequestThread[SqliteTables]):
 
     def _update_peers(self, tables: SqliteTables) -> None:
         """The sessions have changed: to which to send, and which processes to watch."""
-        if tables.control == self._known_control:
-            return
         self._known_control = tables.control
         rows = tables.db.execute(SQL["sessions"], (tables.app,)).fetchall()
         self._workers = [name for name, _, info in rows if info is not None]

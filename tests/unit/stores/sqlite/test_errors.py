@@ -54,10 +54,10 @@ async def test_add_fails_in_time_while_another_program_locks_the_file(tmp_path: 
 async def test_expired_add_has_no_effect(tmp_path: Path) -> None:
     store = await opened(tmp_path / "t.db")
     with locked(tmp_path / "t.db"), pytest.raises(StoreUnavailable):
-        await AddBatcher(store, timeout=0.2).add([NewTask("u1", "a", b"")])
-    assert list(await store.get(["u1"])) == [None]
-    await store.add([NewTask("u2", "a", b"")])
-    assert list(await store.get(["u1"])) == [None]
+        await AddBatcher(store, timeout=0.2).add([NewTask("u1", "a", b""), NewTask("u2", "a", b"")])
+    assert list(await store.get(["u1", "u2"])) == [None, None]
+    await store.add([NewTask("u3", "a", b"")])
+    assert list(await store.get(["u1", "u2"])) == [None, None]
     await store.close()
 
 
