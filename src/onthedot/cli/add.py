@@ -75,7 +75,7 @@ def add(
 
 def _warn_without_worker(app: App[Any], name: str) -> None:
     """A task that no worker knows would be awaited without a sign."""
-    workers = app.runtime.portal.run_sync(lambda client: client.operations.present())
+    workers = app.runtime.portal.run_sync(lambda client: client.operations.live_workers())
     known = {source for worker in workers for source in worker.sources}
     if name not in known:
         advice = suggestion(name, known)

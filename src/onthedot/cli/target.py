@@ -31,7 +31,7 @@ def with_operations(options: GlobalOptions, work: Callable[[Operations], Awaitab
         store = connect(url, SystemClock(), name)
         await store.open()
         try:
-            return await work(Operations(store, new_uuid(), code=CodeDefinitions(plans=_schedules(options))))
+            return await work(Operations(store, new_uuid(), code=CodeDefinitions(schedules=_schedules(options))))
         finally:
             await store.close()
 

@@ -17,7 +17,7 @@ from onthedot.errors import ArgumentError, DuplicateTask
 from onthedot.model.options import AddOptions, Priority
 from onthedot.model.task import TaskInfo, check_name, check_uuid
 from onthedot.mq.config import MQConfig
-from onthedot.operations.health import HealthReport, examine, read_vitals
+from onthedot.operations.health import HealthReport, read_health, read_vitals
 from onthedot.operations.monitor import HealthMonitor
 from onthedot.operations.task_queries import TaskFilter
 
@@ -183,7 +183,7 @@ class MessageQueue:
     async def health_check(self) -> HealthReport:
         """Checks the store and the workers. The report is false if a check failed; ``.checks`` has them all."""
         runtime = self._runtime
-        return await examine(runtime.portal.run(lambda client: read_vitals(client.store, runtime.clock.now())))
+        return await read_health(runtime.portal.run(lambda client: read_vitals(client.store, runtime.clock.now())))
 
     async def metrics(self) -> dict[str, dict[str, int]]:
         """Returns the number of messages in the store, by topic and state."""

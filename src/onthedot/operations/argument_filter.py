@@ -25,7 +25,8 @@ def matches(wanted: Mapping[str, object], *values: Mapping[str, object]) -> bool
     (True, False)
     """
     return all(
-        any(_equal(found, value) for each in values for found in _at(each, path)) for path, value in wanted.items()
+        any(_equal(found, value) for each in values for found in _values_at(each, path))
+        for path, value in wanted.items()
     )
 
 
@@ -35,7 +36,7 @@ def check_conditions(wanted: object) -> None:
     raise ArgumentError(f'where={wanted!r} is not a dict of paths and values, as in {{"customer": "acme"}}')
 
 
-def _at(value: object, path: str) -> Iterator[object]:
+def _values_at(value: object, path: str) -> Iterator[object]:
     """Yield all values that the path may name: a key may contain dots."""
     head, dot, rest = path.partition(".")
     if isinstance(value, Mapping):
@@ -43,12 +44,12 @@ def _at(value: object, path: str) -> Iterator[object]:
         if path in within:
             yield within[path]
         if dot and head in within:
-            yield from _at(within[head], rest)
+            yield from _values_at(within[head], rest)
     elif isinstance(value, list | tuple) and head.isdecimal():
         items = cast("list[object]", value)
         for item in items[int(head) : int(head) + 1]:
             if dot:
-                yield from _at(item, rest)
+                yield from _values_at(item, rest)
             else:
                 yield item
 

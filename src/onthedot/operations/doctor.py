@@ -16,8 +16,8 @@ from onthedot.operations.health import (
     MAX_FAILED,
     MAX_UNSERVED,
     Check,
-    clock,
-    memory,
+    check_clock,
+    check_memory,
 )
 from onthedot.operations.humanize import ago, from_now, suffix
 from onthedot.operations.schedules import ScheduleInfo
@@ -37,7 +37,7 @@ _MAX_FINDINGS = 5  # of a kind
 async def diagnose(operations: Operations) -> list[Check]:
     """Return the results of all checks."""
     sources = await operations.sources()
-    workers = await operations.present()
+    workers = await operations.live_workers()
     hosts = ", ".join(sorted({each.host for each in workers if each.host}))
     found = await _server(operations)
     found.append(Check(True, "workers", f"{len(workers)}{suffix(' on ', hosts)}"))
@@ -57,7 +57,7 @@ async def _server(operations: Operations) -> list[Check]:
     if server is None:
         return []
     now = min(max(server.now, sent), time.time() * 1000)  # it read its clock between request and answer
-    return [Check(True, "server", server.program), clock(server, now), *memory(server)]
+    return [Check(True, "server", server.program), check_clock(server, now), *check_memory(server)]
 
 
 # -- pending tasks

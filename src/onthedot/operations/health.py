@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Awaitable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import TypeAlias
 
 from onthedot.errors import StoreError
 from onthedot.operations.workers import WorkerInfo, live_workers
@@ -19,6 +20,7 @@ MAX_MEMORY = 0.8  # share of the server's limit
 FIX_CLOCKS = "let the machines keep their time (timedatectl, chronyc tracking): due times and leases go by it"
 
 PAGE = 1000
+Tally: TypeAlias = Mapping[tuple[str, State], int]
 _MAX_READS = 10  # for the oldest ready task of a source
 
 
@@ -47,7 +49,7 @@ class Vitals:
     """The figures that the checks use, read at one time."""
 
     now: float  # ms, by the clock of this process
-    tally: Mapping[tuple[str, State], int]
+    tally: Tally
     workers: Sequence[WorkerInfo]
     unserved: Mapping[str, int]  # by source that no live worker knows: due time of its oldest ready task
     server: ServerInfo | None = None  # None: the store has no server
@@ -70,13 +72,13 @@ async def server_info(store: Store) -> ServerInfo | None:
     return await server.server()
 
 
-async def examine(reading: Awaitable[Vitals]) -> HealthReport:
+async def read_health(reading: Awaitable[Vitals]) -> HealthReport:
     """Check the vitals; a store that cannot be read is a failed check."""
     try:
         vitals = await reading
     except StoreError as error:
         return HealthReport((Check(False, "store", str(error)),))
-    return HealthReport((Check(True, "store", "answers"), *checks(vitals)))
+    return HealthReport((Check(True, "store", "answers"), *check_vitals(vitals)))
 
 
 async def _oldest_due(store: Store, source: str, now: int) -> int:
@@ -92,22 +94,22 @@ async def _oldest_due(store: Store, source: str, now: int) -> int:
     return due
 
 
-def checks(vitals: Vitals, before: Vitals | None = None) -> list[Check]:
+def check_vitals(vitals: Vitals, before: Vitals | None = None) -> list[Check]:
     """before: earlier vitals; then only failures since then are counted."""
     found = [
-        *unserved(vitals.unserved, vitals.now),
-        crowded(vitals.tally, vitals.workers),
-        failing(vitals.tally, None if before is None else before.tally),
+        *check_served(vitals.unserved, vitals.now),
+        check_running(vitals.tally, vitals.workers),
+        check_failures(vitals.tally, None if before is None else before.tally),
     ]
     if vitals.server is not None:
-        found += [clock(vitals.server, vitals.now), *memory(vitals.server)]
+        found += [check_clock(vitals.server, vitals.now), *check_memory(vitals.server)]
     return found
 
 
-def unserved(since: Mapping[str, int], now: float) -> list[Check]:
+def check_served(since: Mapping[str, int], now: float) -> list[Check]:
     """Ready tasks that no live worker knows, for more than a minute.
 
-    >>> [check.text for check in unserved({"email": 0, "report": 50_000}, now=75_000)]
+    >>> [check.text for check in check_served({"email": 0, "report": 50_000}, now=75_000)]
     ['ready for 75 s, and no live worker knows it: start one that does']
     """
     late = {source: now - due for source, due in since.items() if now - due > MAX_UNSERVED}
@@ -117,10 +119,10 @@ def unserved(since: Mapping[str, int], now: float) -> list[Check]:
     return [Check(False, source, text.format(waits / 1000)) for source, waits in late.items()]
 
 
-def crowded(tally: Mapping[tuple[str, State], int], workers: Sequence[WorkerInfo]) -> Check:
+def check_running(tally: Tally, workers: Sequence[WorkerInfo]) -> Check:
     """More running tasks than the live workers could have: those of dead workers have not been reaped.
 
-    >>> crowded({("email", "running"): 11}, [WorkerInfo("w1", concurrency={"async": 5})]).ok
+    >>> check_running({("email", "running"): 11}, [WorkerInfo("w1", concurrency={"async": 5})]).ok
     False
     """
     running = sum(count for (_, state), count in tally.items() if state == "running")
@@ -131,10 +133,10 @@ def crowded(tally: Mapping[tuple[str, State], int], workers: Sequence[WorkerInfo
     return Check(False, "running", f"{text}: what dead workers held is not reaped; is a worker alive?")
 
 
-def failing(tally: Mapping[tuple[str, State], int], before: Mapping[tuple[str, State], int] | None = None) -> Check:
+def check_failures(tally: Tally, before: Tally | None = None) -> Check:
     """More than one in a hundred runs have failed. before: count only runs that have ended since.
 
-    >>> failing({("email", "succeeded"): 97, ("email", "failed"): 3}).text
+    >>> check_failures({("email", "succeeded"): 97, ("email", "failed"): 3}).text
     '3 of 100 runs failed, most of them of email; see `onthedot failed`'
     """
     ended: Counter[tuple[str, State]] = Counter()
@@ -151,9 +153,9 @@ def failing(tally: Mapping[tuple[str, State], int], before: Mapping[tuple[str, S
     return Check(failed <= MAX_FAILED * runs, "failures", text)
 
 
-def clock(server: ServerInfo, now: float) -> Check:
+def check_clock(server: ServerInfo, now: float) -> Check:
     """
-    >>> clock(ServerInfo(now=10_000), now=12_500).text
+    >>> check_clock(ServerInfo(now=10_000), now=12_500).text
     "this machine's clock is 2.5 s ahead of the store's: due times go by the store's; fix one of them"
     """
     offset = now - server.now
@@ -163,10 +165,10 @@ def clock(server: ServerInfo, now: float) -> Check:
     return Check(False, "clock", f"{text}: due times go by the store's; fix one of them", FIX_CLOCKS)
 
 
-def memory(server: ServerInfo) -> list[Check]:
+def check_memory(server: ServerInfo) -> list[Check]:
     """No check without a limit.
 
-    >>> memory(ServerInfo(now=0, memory=900, memory_limit=1000))[0].text
+    >>> check_memory(ServerInfo(now=0, memory=900, memory_limit=1000))[0].text
     '90 % of what the server may use; when it is full, nothing can be added'
     """
     if not server.memory_limit:

@@ -27,7 +27,7 @@ class CodeDefinitions:
     limits: Callable[[], Iterable[Limit]] = tuple[Limit, ...]
     keep: Callable[[str], int] = lambda _: _WEEK  # by source: ms that a cancelled task is kept
     most_kept: int = 1_000_000  # ended tasks
-    plans: Mapping[str, ScheduleDefinition] = field(default_factory=dict[str, ScheduleDefinition])  # its schedules
+    schedules: Mapping[str, ScheduleDefinition] = field(default_factory=dict[str, ScheduleDefinition])
 
 
 @dataclass(frozen=True, slots=True)

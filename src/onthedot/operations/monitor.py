@@ -10,7 +10,7 @@ from typing import Protocol
 from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
 from onthedot.observability.logs import LogObserver
-from onthedot.operations.health import Vitals, checks, read_vitals
+from onthedot.operations.health import Vitals, check_vitals, read_vitals
 from onthedot.stores.contract import Store
 
 QUIET = 600_000  # ms for which the same problem is logged once
@@ -68,7 +68,7 @@ class HealthMonitor:
         oldest = min((worker.id for worker in vitals.workers), default=None)
         if before is None or self._runtime.worker is None or self._runtime.worker.session_id != oldest:
             return
-        for problem in (check for check in checks(vitals, before) if not check.ok):
+        for problem in (check for check in check_vitals(vitals, before) if not check.ok):
             if vitals.now - self._logged_at.get(problem.what, -QUIET) >= QUIET:
                 self._logged_at[problem.what] = vitals.now
                 self._runtime.logs.scheduler.warning("[monitor] %s: %s", problem.what, problem.text)

@@ -51,7 +51,7 @@ class Operations:
         self._code = code
         self.tasks: TaskQueries = TaskQueries(store)
         self.limits: LimitOperations = LimitOperations(store, self._clock, code)
-        self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.plans)
+        self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
 
     # -- tasks
 
@@ -130,7 +130,7 @@ class Operations:
 
     async def sources(self) -> list[SourceInfo]:
         """Return every source with its tasks by state, its limits and pauses, and the number of its workers."""
-        return source_infos(await self._store.tally(), await self._store.limits(), await self.present())
+        return source_infos(await self._store.tally(), await self._store.limits(), await self.live_workers())
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> bool:
         """Start no more tasks of a source, or of one key of it; running ones go on. Return if it was paused before."""
@@ -159,9 +159,9 @@ class Operations:
     async def workers(self) -> list[WorkerInfo]:
         """Return the live workers, the oldest first, with the number of tasks that each runs."""
         running = Counter([record.history.session async for record in self.tasks.in_state("running")])
-        return [replace(worker, running=running[worker.id]) for worker in await self.present()]
+        return [replace(worker, running=running[worker.id]) for worker in await self.live_workers()]
 
-    async def present(self) -> list[WorkerInfo]:
+    async def live_workers(self) -> list[WorkerInfo]:
         """Return the live workers without the number of their tasks, which costs a query."""
         return await live_workers(self._store)
 

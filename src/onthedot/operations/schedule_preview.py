@@ -28,7 +28,7 @@ class PlannedRun:
     mark: ClockChange = ""  # gap: its hour does not exist, so it runs right after · first, second: its hour comes twice
 
 
-def run_at(name: str, rule: ScheduleRule | None, at: datetime) -> PlannedRun:
+def planned_run(name: str, rule: ScheduleRule | None, at: datetime) -> PlannedRun:
     due = at
     if rule is not None and rule.jitter:
         due += timedelta(milliseconds=jitter_ms(name, to_ms(at), rule.jitter))
@@ -38,7 +38,7 @@ def run_at(name: str, rule: ScheduleRule | None, at: datetime) -> PlannedRun:
     return PlannedRun(name, at, at.astimezone(parse_zone(zone)), due, cached_cron(rule.expr, zone).mark(at))
 
 
-def coming(record: contract.Schedule, rule: ScheduleRule, now: float) -> Iterator[datetime]:
+def coming_windows(record: contract.Schedule, rule: ScheduleRule, now: float) -> Iterator[datetime]:
     """Yield the windows that are still to run; of a paused schedule, as if it were resumed now."""
     if record.next_at is None:
         return
@@ -62,18 +62,18 @@ def count_by_hour(record: contract.Schedule, rule: ScheduleRule, now: float, hou
     """Return the number of windows per hour, from the current hour on."""
     begin = from_ms(now).replace(minute=0, second=0, microsecond=0)
     counts = [0] * hours
-    for at in islice(coming(record, rule, now), _MAX_WINDOWS):
+    for at in islice(coming_windows(record, rule, now), _MAX_WINDOWS):
         if at < begin:
             continue
         if isinstance(rule, IntervalSchedule):
-            return _on_grid(rule, at, begin, counts)
+            return _count_on_grid(rule, at, begin, counts)
         if (hour := (at - begin) // HOUR) >= hours:
             break
         counts[hour] += 1
     return counts
 
 
-def _on_grid(rule: IntervalSchedule, first: datetime, begin: datetime, counts: list[int]) -> list[int]:
+def _count_on_grid(rule: IntervalSchedule, first: datetime, begin: datetime, counts: list[int]) -> list[int]:
     """The windows of an interval are computed, not iterated: there may be millions."""
 
     def before(moment: datetime) -> int:

@@ -20,7 +20,7 @@ from onthedot.errors import BadSchedule, StoreBusy, TaskNotFound
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.observability.logs import LogObserver
-from onthedot.operations.schedule_preview import HOUR, PlannedRun, coming, count_by_hour, run_at
+from onthedot.operations.schedule_preview import HOUR, PlannedRun, coming_windows, count_by_hour, planned_run
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.schedules.definition import ScheduleDefinition, resolve_rule
 from onthedot.schedules.rules import ScheduleRule
@@ -76,7 +76,7 @@ _Change: TypeAlias = Callable[[contract.Schedule], contract.Schedule]
 
 
 class ScheduleOperations:
-    """plans: the schedules whose code is in this process, so that custom rules can be computed."""
+    """definitions: the schedules whose code is in this process, so that custom rules can be computed."""
 
     def __init__(
         self,
@@ -84,13 +84,13 @@ class ScheduleOperations:
         client: str,
         clock: Clock | None = None,
         observer: Observer | None = None,
-        plans: Mapping[str, ScheduleDefinition] | None = None,
+        definitions: Mapping[str, ScheduleDefinition] | None = None,
     ) -> None:
         self._store = store
         self._client = client
         self._clock = clock or SystemClock()
         self._observer: Observer = observer or LogObserver(None)
-        self._plans: Mapping[str, ScheduleDefinition] = {} if plans is None else plans
+        self._definitions: Mapping[str, ScheduleDefinition] = {} if definitions is None else definitions
 
     # -- read
 
@@ -113,7 +113,7 @@ class ScheduleOperations:
         records = await self._planned(name)
         now = self._now()
         end = until or from_ms(now) + timedelta(hours=hours)
-        each = [self._coming(record, now, alone=name is not None) for record in records]
+        each = [self._coming_runs(record, now, alone=name is not None) for record in records]
         merged = merge(*each, key=lambda run: (run.at, run.name))
         return [*islice(takewhile(lambda run: run.at <= end, merged), limit)]
 
@@ -136,28 +136,28 @@ class ScheduleOperations:
             return [_find(records, name)]
         return [each for each in records if not each.paused and not (workers and _is_orphan(each, workers))]
 
-    def _coming(self, record: contract.Schedule, now: float, *, alone: bool) -> Iterator[PlannedRun]:
+    def _coming_runs(self, record: contract.Schedule, now: float, *, alone: bool) -> Iterator[PlannedRun]:
         rule = self._rule(record, alone=alone)
         if rule is not None:
-            yield from (run_at(record.name, rule, at) for at in coming(record, rule, now))
+            yield from (planned_run(record.name, rule, at) for at in coming_windows(record, rule, now))
         elif alone:
             raise self._no_code(record.name, "plan")
         elif record.next_at is not None:
-            yield run_at(record.name, None, from_ms(record.next_at))
+            yield planned_run(record.name, None, from_ms(record.next_at))
 
     # -- change
 
-    async def put(self, plan: ScheduleDefinition) -> ScheduleInfo:
+    async def put(self, definition: ScheduleDefinition) -> ScheduleInfo:
         """Create or change a schedule that is data. The same again changes nothing; a new rule starts anew."""
-        name = plan.name
+        name = definition.name
         for _ in range(_MAX_TRIES):
             old = next((each for each in (await self._store.schedules()) if each.name == name), None)
-            if name in self._plans or (old is not None and old.definition_digest):
+            if name in self._definitions or (old is not None and old.definition_digest):
                 raise BadSchedule(f"schedule {name!r} is declared by code: change it there, or take another name")
-            new = plan.merged_with(old, self._now(), data=True)
+            new = definition.merged_with(old, self._now(), data=True)
             if new is not None and new.next_at is None and new.rev == 0:
-                raise BadSchedule(f"schedule {name!r} would never run: {plan.schedule!r} has no moment to come")
-            await self._store.put_limits(plan.limits())
+                raise BadSchedule(f"schedule {name!r} would never run: {definition.schedule!r} has no moment to come")
+            await self._store.put_limits(definition.limits())
             if new is None or (await self._store.put_schedules([new]))[0]:
                 return await self.get(name)
         raise _busy(name)
@@ -211,7 +211,7 @@ class ScheduleOperations:
         """Delete a schedule that is data, or an orphan. Tasks that it has added run."""
         records, workers = await self._read()
         record = _find(records, name)
-        if record.definition_digest and (name in self._plans or not _is_orphan(record, workers)):
+        if record.definition_digest and (name in self._definitions or not _is_orphan(record, workers)):
             raise BadSchedule(
                 f"schedule {name!r} is declared by code and would come back with the next start: "
                 "take it out of the code, or pause it"
@@ -239,7 +239,7 @@ class ScheduleOperations:
     def _rule(self, record: contract.Schedule, *, alone: bool = True) -> ScheduleRule | None:
         """alone: raise if it cannot be read; among others it is left out."""
         try:
-            return resolve_rule(record.name, decode_rule(record), self._plans)
+            return resolve_rule(record.name, decode_rule(record), self._definitions)
         except BadSchedule:
             if alone:
                 raise

@@ -20,24 +20,24 @@ _NOTHING: Counter[tuple[str, Step]] = Counter()
 
 
 class Throughput:
-    """Folds entries of the change feed. It has no store and no clock: the caller passes the time, in ms of any clock.
+    """Folds entries of the change feed. It has no store and no clock: the caller passes its time in ms, by any clock.
 
     Entries carry the store's time. The newest entry gives the difference between both clocks, so that two machines need
     not agree on the time, and late entries are counted in their second.
     """
 
-    def __init__(self, clock: float, seconds: int = 60) -> None:
+    def __init__(self, now: float, seconds: int = 60) -> None:
         self._seconds = seconds
-        self._began = clock
-        self._clock = clock
-        self._ahead: float | None = None
+        self._began = now
+        self._now = now
+        self._ahead: float | None = None  # ms by which the clock of the store is ahead
         self._by_second: dict[int, Counter[tuple[str, Step]]] = {}
         self.running: dict[str, None] = {}  # an ordered set
         self.failures: deque[tuple[int, str]] = deque(maxlen=20)  # when, uuid; the newest last
 
-    def fold(self, entries: Iterable[ChangeEntry], clock: float) -> int:
+    def fold(self, entries: Iterable[ChangeEntry], now: float) -> int:
         """Return the number of transitions."""
-        self._clock = clock
+        self._now = now
         transitions = [transition for entry in entries for transition in entry.transitions]
         if transitions:
             self._set_time(max(transition.at for transition in transitions))
@@ -47,12 +47,12 @@ class Throughput:
                 self._by_second.setdefault(transition.at // 1000, Counter())[transition.source, step] += 1
             if step == "failed":
                 self.failures.append((transition.at, transition.uuid))
-        first = self._now() // 1000 - self._seconds
+        first = self._store_now() // 1000 - self._seconds
         self._by_second = {second: steps for second, steps in self._by_second.items() if second > first}
         return len(transitions)
 
     def _set_time(self, newest: int) -> None:
-        ahead = newest - self._clock
+        ahead = newest - self._now
         stepped_back = self._ahead is not None and ahead < self._ahead - self._seconds * 1000
         if self._ahead is None or stepped_back:
             self._ahead = ahead
@@ -68,15 +68,15 @@ class Throughput:
             return "retried"
         return _STEPS.get(state)
 
-    def _now(self) -> int:
+    def _store_now(self) -> int:
         """The store's time; 0 if no entry was read yet."""
         if self._ahead is None:
             return 0
-        return int(self._clock + self._ahead)
+        return int(self._now + self._ahead)
 
     def rates(self, seconds: int = 10) -> Mapping[tuple[str, Step], float]:
         """Return steps per second by source, over the last seconds, or over all since the start if these are fewer."""
-        now = self._now()
+        now = self._store_now()
         began = self._began + (self._ahead or 0)
         first = now // 1000 - seconds + 1
         total: Counter[tuple[str, Step]] = Counter()
@@ -88,7 +88,7 @@ class Throughput:
 
     def history(self, *steps: Step) -> list[int]:
         """Return the number of these steps per second, the oldest first, without the current second."""
-        last = self._now() // 1000
+        last = self._store_now() // 1000
         return [
             sum(number for (_, step), number in self._by_second.get(second, _NOTHING).items() if step in steps)
             for second in range(last - self._seconds + 1, last)

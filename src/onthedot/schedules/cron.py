@@ -113,7 +113,9 @@ class Cron:
             wall = self._change(wall, before, after) + before - _SECOND
         found = self._matcher.after(wall)
         before, after = self._offsets(found)
-        return self._change(found, before, after) if before < after else found - before
+        if before < after:
+            return self._change(found, before, after)
+        return found - before
 
     def _next_starred(self, wall: datetime) -> datetime:
         found = self._matcher.after(wall)
@@ -226,9 +228,14 @@ def _time_of_day(at: str | time) -> time | None:
 
 
 def _weekdays(days: str | Iterable[str | int]) -> tuple[str, ...]:
+    if isinstance(days, str):
+        days = days.split(",")
     chosen: set[int] = set()
-    for day in days.split(",") if isinstance(days, str) else days:
-        first, _, last = day.partition("-") if isinstance(day, str) else (day, "", "")
+    for day in days:
+        first: str | int = day
+        last = ""
+        if isinstance(day, str):
+            first, _, last = day.partition("-")
         start = _weekday(first)
         chosen.update((start + i) % 7 for i in range((_weekday(last or first) - start) % 7 + 1))
     if not chosen:
@@ -326,7 +333,9 @@ class _Matcher(CronSim):
         known = [*fields[:_DAY], "1" if self.nearest else fields[_DAY], *fields[_DAY + 1 :]]
         super().__init__(" ".join(known), datetime.combine(_SEARCH_START, time()))
         if self.nearest:
-            self.days = cast("set[int]", Field.DAY.parse(",".join(plain))) if plain else set[int]()
+            self.days: set[int] = set()
+            if plain:
+                self.days = cast("set[int]", Field.DAY.parse(",".join(plain)))
             self.day_and = fields[_DAY].startswith("*") or fields[_WEEKDAY].startswith("*")
         self._times = sorted(self.hours), sorted(self.minutes), sorted(self.seconds)
 

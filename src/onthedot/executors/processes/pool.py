@@ -89,10 +89,10 @@ class Processes(Executor):
         self._boot: Callable[[], BootMessage] | None = None
         self._entry_point = ""
         self._numbers = count(1)
-        self._forget()
+        self._reset()
         register_fork_hooks(self)
 
-    def _forget(self) -> None:
+    def _reset(self) -> None:
         self._fork_server: ForkServer | None = None
         self._children: dict[int, ChildConnection] = {}
         self._idle: list[ChildConnection] = []  # the last one has worked most recently
@@ -197,10 +197,10 @@ class Processes(Executor):
             case ReturnedMessage() if queued is not None:
                 if not queued.answer.done():
                     queued.answer.set_result(message)
-                self._next(child)
+                self._on_free(child)
             case RaisedMessage() | RefusedMessage() if queued is not None:
                 queued.fail(error_from_reply(queued.run, message))
-                self._next(child)
+                self._on_free(child)
             case ProgressMessage() if queued is not None:
                 queued.run.context.progress(message.done, message.total)
             case ReadyMessage():
@@ -217,7 +217,7 @@ class Processes(Executor):
             case _:
                 pass  # its run was cancelled
 
-    def _next(self, child: ChildConnection) -> None:
+    def _on_free(self, child: ChildConnection) -> None:
         """Gives a free child its next run, puts it aside, or retires it."""
         if child.current is not None:
             child.current = None
@@ -317,7 +317,7 @@ class Processes(Executor):
         with suppress(RuntimeError):  # the loop is closed
             asyncio.get_running_loop().remove_reader(self._fork_server)
         self._fork_server.finish(_GRACE)
-        self._forget()
+        self._reset()
 
     def after_fork(self) -> None:
         """In a fork of the worker: the pool stays the parent's."""
@@ -325,7 +325,7 @@ class Processes(Executor):
             child.after_fork()
         if self._fork_server is not None:
             self._fork_server.after_fork()
-        self._forget()
+        self._reset()
 
 
 def _check_code(boot: BootMessage) -> None:

@@ -14,7 +14,7 @@ from onthedot import App, AtMost, Rate, current_task
 from onthedot.cli import main
 from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreRefused
-from onthedot.operations.health import examine, read_vitals
+from onthedot.operations.health import read_health, read_vitals
 from onthedot.stores.capabilities import HasServerInfo
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.grants import called_functions, rights_text
@@ -94,7 +94,7 @@ async def test_the_role_can_read_the_server_info(limited: str) -> None:
     here = SystemClock().now()
     assert isinstance(store, HasServerInfo)
     assert abs((await store.server()).now - here) < 10_000
-    assert {check.what for check in (await examine(read_vitals(store, here))).checks} >= {"store", "clock"}
+    assert {check.what for check in (await read_health(read_vitals(store, here))).checks} >= {"store", "clock"}
     await store.close()
 
 
