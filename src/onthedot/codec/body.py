@@ -118,9 +118,9 @@ def _with_headers(body: StoredBody, headers: Headers, name: str, caps: Caps) -> 
 
 def read_headers(stored: Any) -> Headers:
     """The headers of a body that was read."""
-    metadata = stored.metadata
-    if metadata is not None:
-        metadata = from_tagged(metadata)
+    metadata: dict[str, Any] | None = None
+    if stored.metadata is not None:
+        metadata = from_tagged(stored.metadata)
     if not isinstance(metadata, dict | None):
         raise TypeError("the metadata is no object")
     headers = Headers(at=stored.at, scheduled_for=stored.scheduled_for, label=stored.label, metadata=metadata)
