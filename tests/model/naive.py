@@ -20,15 +20,12 @@ from onthedot.stores.contract import (
     ClaimRequest,
     ClaimResult,
     Completed,
-    DeadlinePassed,
     Ended,
     HeartbeatResult,
     Lease,
     LeasedTasks,
-    NewTask,
     Note,
     Outcome,
-    Reason,
     Record,
     Requeued,
     SlotPool,
@@ -36,150 +33,19 @@ from onthedot.stores.contract import (
     TurnResult,
     Verdict,
 )
-from tests.model.control import Control
+from tests.model.naive_places import NaivePlaces
 from tests.model.rows import Row, RowLease, SessionRow, due_after
 
 
-class NaiveStore(Control):
+class NaiveStore(NaivePlaces):
     private = True
     immediate = True
     direct = True
 
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
-        self.keys: dict[tuple[str, str], tuple[str, int | None]] = {}  # holder and end (None: end of the task)
         self.dead_sessions: set[str] = set()
-        self.fence = self.seq = 0
-        self.woken: set[str] = set()
-        self.recent: dict[str, int] = {}  # uuids of tasks that ended with keep=0, and until when they are known
-
-    # -- adding
-
-    def earliest_now(self) -> float:
-        return self.clock.now()
-
-    def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> list[Added]:
-        if deadline is not None and self.clock.now() > deadline:
-            raise DeadlinePassed(self.clock.now())
-        return [self._add(task) for task in tasks]
-
-    def _add(self, task: NewTask) -> Added:
-        now = self.clock.now()
-        due = task.at if task.at is not None else due_after(now, task.after)
-        if task.uuid in self.rows or self.recent.get(task.uuid, 0) > now:
-            return Added(task.uuid, fresh=False)
-        if (holder := self._holder(task.source, task.unique)) is not None:
-            if task.policy.on_conflict == "replace":
-                self._replace(holder, task, due)
-            return Added(holder, fresh=False)
-        self.seq += 1
-        row = self.rows[task.uuid] = Row(
-            Record(
-                task.uuid, task.source, task.body, task.policy, task.lane, task.unique, due, self.seq, floor(now),
-                "scheduled",
-            )
-        )  # fmt: skip
-        self._hold_key(row.record)
-        self._enter(row)
-        return Added(task.uuid, fresh=True)
-
-    def _replace(self, uuid: str, task: NewTask, due: int) -> None:
-        row = self.rows.get(uuid)
-        if row is None or not row.live or row.lease is not None or row.chore is not None or row.lifted:
-            return
-        lane = row.in_lane
-        row.record = replace(row.record, body=task.body, lane=task.lane, policy=task.policy, due=due)
-        self._hold_key(row.record)
-        self._enter(row)
-        self._admit(lane)
-
-    def _holder(self, source: str, unique: str | None) -> str | None:
-        uuid, until = self.keys.get((source, unique), (None, None)) if unique is not None else (None, None)
-        return uuid if until is None or self.clock.now() < until else None
-
-    def _hold_key(self, record: Record) -> None:
-        if record.unique is not None:
-            held_ms = record.policy.unique_for
-            self.keys[record.source, record.unique] = (record.uuid, None if held_ms is None else record.added + held_ms)
-
-    def revive(self, uuids: Sequence[str]) -> list[str]:
-        for row in self._known(uuids):
-            record = row.record
-            other = self._holder(record.source, record.unique) not in (None, record.uuid)
-            if record.state not in ("failed", "cancelled") or other:
-                continue
-            row.change(
-                reason="due", earlier=record.attempt, retries=0, crashes=0, cancel_requested=False,
-                ended=None, keep_until=None, result=None, error=None,
-            )  # fmt: skip
-            row.record = replace(row.record, due=due_after(self.clock.now(), 0))
-            self._hold_key(row.record)
-            self._enter(row)
-        return [uuid for uuid in uuids if uuid in self.rows and self.rows[uuid].live]
-
-    def _known(self, uuids: Sequence[str]) -> list[Row]:
-        return [self.rows[uuid] for uuid in uuids if uuid in self.rows]
-
-    # -- the place of a row that is not leased
-
-    def _enter(self, row: Row) -> None:
-        """Places a new, replaced or revived row; its lane is checked at its alarm."""
-        if row.record.lane is None and row.record.due <= self.clock.now():
-            self._arrive(row)
-        else:
-            row.move("scheduled", row.record.due)
-
-    def _requeue(self, row: Row) -> None:
-        """Places a row that is not leased any more."""
-        if row.record.history.cancel_requested:
-            row.move("ready", None)
-            self._make_chore(row, "cancel")
-        elif row.record.due > self.clock.now():
-            row.move("scheduled", row.record.due)
-        else:
-            self._arrive(row)
-
-    def _arrive(self, row: Row) -> None:
-        """A row with a lane is parked; `_admit` admits it by rank, together with the parked ones."""
-        if row.record.lane is None:
-            row.move("ready", row.expiry)
-            self.woken.add(row.record.source)
-        else:
-            row.move("parked", row.expiry)
-
-    def _admit(self, lane: str | None, arrived: Sequence[Row] = ()) -> None:
-        """Admits parked rows by rank while the lane has capacity, then those that have just arrived."""
-        for row in self.limit_rules.in_lane(lane, "parked"):
-            if not self._admit_one(row):
-                break
-        for row in sorted(arrived, key=lambda row: row.place):
-            if row.waits("parked"):
-                self._admit_one(row)
-
-    def _admit_one(self, row: Row) -> bool:
-        assert row.record.lane is not None
-        if not self.limit_rules.has_capacity(row.record.lane, row.record.policy.cost):
-            return False
-        row.move("ready", row.alarm)
-        self.woken.add(row.record.source)
-        return True
-
-    def _make_chore(self, row: Row, reason: Reason) -> None:
-        row.change(reason=reason)
-        row.alarm, row.chore = None, self._count()
-
-    def _promote(self) -> int:
-        now = self.clock.now()
-        rows = [row for row in self.rows.values() if row.alarm is not None and row.alarm <= now]
-        rows = sorted(rows, key=lambda row: (row.alarm, row.record.seq))[:BATCH]
-        for row in rows:
-            if row.expiry is not None and row.expiry <= now:
-                self._make_chore(row, "expired")
-                self._admit(row.record.lane)
-            else:
-                self._arrive(row)
-                self._admit(row.record.lane, [row])
-        return len(rows)
+        self.fence = 0
 
     # -- settling
 

@@ -41,8 +41,8 @@ async def test_hostile_error_fails_its_task_and_frees_its_slot(
             assert [type(error) for error in errors] == [TaskFailed] * 2, name
             assert await (await good.enqueue()).result(SOON) == "good"
             lines = [record for record in caplog.records if record.levelno >= logging.WARNING]
-            said = sorted(record.getMessage().partition(":")[0] for record in lines)
-            assert said == sorted(f"[fail] task {handle.uuid} from {task.name}" for handle in handles), name
+            messages = sorted(record.getMessage().partition(":")[0] for record in lines)
+            assert messages == sorted(f"[fail] task {handle.uuid} from {task.name}" for handle in handles), name
             for record in lines:
                 assert logging.Formatter().format(record)
         await until(lambda: not worker.runs)
