@@ -17,8 +17,8 @@ from onthedot.errors import ArgumentError, DuplicateTask
 from onthedot.model.options import AddOptions, Priority
 from onthedot.model.task import TaskInfo, check_name, check_uuid
 from onthedot.mq.config import MQConfig
+from onthedot.mq.monitor import HealthMonitor
 from onthedot.operations.health import HealthReport, read_health, read_vitals
-from onthedot.operations.monitor import HealthMonitor
 from onthedot.operations.task_queries import TaskFilter
 
 H = TypeVar("H", bound=Callable[[Any], Any])

@@ -8,7 +8,7 @@ is finished by the next run.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, NamedTuple, TypeAlias
 
@@ -18,7 +18,7 @@ from onthedot.model.failures import decode_moved_to, encode_reason
 from onthedot.model.uuid7 import new_uuid
 from onthedot.operations.humanize import plural
 from onthedot.operations.move_schedules import move_schedules
-from onthedot.operations.task_queries import PENDING
+from onthedot.operations.task_queries import PENDING, find_pages
 from onthedot.stores.contract import CLIENT_LEASE, Added, Ended, Lease, Outcome, Record, Requeued, Store
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, is_superseded
 
@@ -129,7 +129,7 @@ class Move:
             self._result.busy = 0
             self._result.arriving = 0
             for state in PENDING:
-                async for records in _pages(self._source, state):
+                async for records in find_pages(self._source, {"state": state}, _BATCH):
                     if self._stop():
                         return
                     await self._move_batch([record for record in records if record.uuid not in self._result.kept])
@@ -242,7 +242,7 @@ class Move:
         """Requeue what a killed move has left lifted in the target. Tasks that are alive here are moved like others."""
         self._result.unclear.clear()
         self._not_requeued = 0
-        async for copies in _pages(self._target, "scheduled"):
+        async for copies in find_pages(self._target, {"state": "scheduled"}, _BATCH):
             arriving = [copy for copy in copies if copy.is_arriving]
             here = await self._source.get([copy.uuid for copy in arriving])
             found: dict[_Copy, list[str]] = {"alive": [], "ours": [], "outdated": [], "unclear": []}
@@ -275,17 +275,6 @@ class Move:
         error = encode_reason("it has ended in the store it was to be moved from")
         # Not kept: it was never active there, and if it is revived here it may be moved there again.
         await self._target.turn(self._session, [Ended(lease, "cancelled", error, 0) for lease in leases], None)
-
-
-async def _pages(store: Store, state: str) -> AsyncIterator[Sequence[Record]]:
-    cursor: str | None = None
-    while True:
-        page = await store.find({"state": state}, cursor, _BATCH)
-        if page.rows:
-            yield page.rows
-        cursor = page.after
-        if cursor is None:
-            return
 
 
 class Movable(NamedTuple):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping
+from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
@@ -63,6 +63,18 @@ class TaskFilter(TypedDict, total=False):
 class _RecordPage(NamedTuple):
     records: list[Record]
     cursor: str | None
+
+
+async def find_pages(store: Store, where: Mapping[str, str], size: int) -> AsyncIterator[Sequence[Record]]:
+    """Yield all records that match the filter of the store, page by page; no empty page."""
+    cursor: str | None = None
+    while True:
+        page = await store.find(where, cursor, size)
+        if page.rows:
+            yield page.rows
+        cursor = page.after
+        if cursor is None:
+            return
 
 
 class TaskQueries:

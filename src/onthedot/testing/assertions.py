@@ -17,6 +17,7 @@ from onthedot.definitions.remote import RemoteDefinition
 from onthedot.errors import ArgumentError
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.model.task_info import task_info
+from onthedot.operations.task_queries import find_pages
 from onthedot.runtime.runtime import Runtime
 from onthedot.stores.contract import Note, Record
 
@@ -84,14 +85,11 @@ class AddedTasks:
         return signature(definition.function).parameters
 
     async def _read(self, client: StoreClient) -> list[TaskInfo]:
+        store = client.store
         infos: list[TaskInfo] = []
-        cursor: str | None = None
-        while True:
-            page = await client.store.find({}, cursor, 1000)
-            infos += [self._info(record, await client.store.notes(record.uuid, 0, 1000)) for record in page.rows]
-            cursor = page.after
-            if cursor is None:
-                return infos[::-1]
+        async for records in find_pages(store, {}, 1000):
+            infos += [self._info(record, await store.notes(record.uuid, 0, 1000)) for record in records]
+        return infos[::-1]
 
     def _info(self, record: Record, notes: Sequence[tuple[int, Note]]) -> TaskInfo:
         info = task_info(record, [note for _, note in notes])

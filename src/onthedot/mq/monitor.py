@@ -5,39 +5,18 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncGenerator
 from contextlib import asynccontextmanager
-from typing import Protocol
 
-from onthedot.clock.protocol import Clock
 from onthedot.clock.wakeup import WakeUp
-from onthedot.observability.logs import LogObserver
 from onthedot.operations.health import Vitals, check_vitals, read_vitals
-from onthedot.stores.contract import Store
+from onthedot.runtime.runtime import Runtime
 
 QUIET = 600_000  # ms for which the same problem is logged once
-
-
-class MonitoredRuntime(Protocol):
-    """The part of a runtime that a monitor needs."""
-
-    @property
-    def logs(self) -> LogObserver: ...
-    @property
-    def clock(self) -> Clock: ...
-    @property
-    def store(self) -> Store: ...
-    @property
-    def worker(self) -> MonitoredWorker | None: ...
-
-
-class MonitoredWorker(Protocol):
-    @property
-    def session_id(self) -> str: ...
 
 
 class HealthMonitor:
     """Only the oldest worker logs problems, so no leader is elected."""
 
-    def __init__(self, runtime: MonitoredRuntime) -> None:
+    def __init__(self, runtime: Runtime) -> None:
         self._runtime = runtime
         self._logged_at: dict[str, float] = {}
         self._before: Vitals | None = None
