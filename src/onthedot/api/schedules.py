@@ -121,7 +121,7 @@ class Schedules(_ScheduleBuilder):
 
         Args:
             name: The name of the schedule.
-            call: What it adds: ``send.s("ann")``, or a Task of a consumer.
+            call: The call to add: ``send.s("ann")``, or a Task of a consumer.
             schedule: A cron str, timedelta, time, aware datetime, or a rule such as `CronSchedule`.
             tz: Time zone of a cron str or a time; by default that of the app.
             options: See `ScheduleOptions`.

@@ -1,7 +1,7 @@
 """Imports user code in a process that was started to run its tasks.
 
 The import must have no side effects, so it happens under a mark: ``start(auto=True)`` does nothing, and the first call
-that adds, reads or blocks ends the import silently. What was declared so far is known.
+that adds, reads or blocks ends the import silently. Tasks that were declared before it are known.
 """
 
 from __future__ import annotations

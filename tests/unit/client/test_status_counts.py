@@ -119,7 +119,7 @@ async def test_slow_count_does_not_replace_a_newer_one(store: Slow, kept: Status
 
 async def test_counts_are_refreshed_when_marked_stale(store: Slow, kept: StatusCounts) -> None:
     assert kept.mark_stale() is False, "nobody is there to look"
-    keeper = asyncio.ensure_future(kept.run(store))
+    counting = asyncio.ensure_future(kept.run(store))
     await until(kept.mark_stale)
     await until(lambda: store.asked)
     await store.add([task(1)])
@@ -128,6 +128,6 @@ async def test_counts_are_refreshed_when_marked_stale(store: Slow, kept: StatusC
     await until(lambda: len(store.asked) == 2)
     store.asked[1].set()
     await until(lambda: kept.now() == StatusSnapshot(ready=1))
-    keeper.cancel()
-    await asyncio.wait([keeper])
+    counting.cancel()
+    await asyncio.wait([counting])
     assert kept.mark_stale() is False

@@ -106,7 +106,7 @@ def test_waiting_results_return_at_shutdown() -> None:
         app.shutdown()
         for each in waiting:
             each.join(5)
-        app.shutdown()  # who asked after the first made a new bridge
+        app.shutdown()  # a result() after the first shutdown opened the portal again
         assert got == ["TaskCancelled"] * 4, "every waiting result() returns"
 
 
