@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from onthedot.stores.contract import NO_HISTORY, History, Limit, Reason, Record, Schedule, State
+from onthedot.stores.contract import NO_HISTORY, History, Limit, Policy, Reason, Record, Schedule, State
 from onthedot.stores.policy_json import policy_of
 from onthedot.stores.rules.records import with_history, with_state
 
@@ -67,11 +67,15 @@ class UndecodableRow(Exception):
         self.seq = seq
 
 
-def to_record(row: TaskRow, source: str, now: float) -> Record:
+def row_policy(row: TaskRow) -> Policy:
     try:
-        policy = policy_of(row.policy)
+        return policy_of(row.policy)
     except msgspec.DecodeError:
         raise UndecodableRow(row.seq) from None
+
+
+def to_record(row: TaskRow, source: str, now: float) -> Record:
+    policy = row_policy(row)
     history = NO_HISTORY
     if row.reason is not None:
         result = None if row.result_until is not None and row.result_until <= now else row.result
@@ -95,10 +99,7 @@ def to_readable(row: TaskRow, source: str, now: float) -> Record:
 
 def is_suspect(row: TaskRow) -> bool:
     crashes = row.crashes if row.reason is not None else 0
-    try:
-        return crashes + 1 >= policy_of(row.policy).max_crashes
-    except msgspec.DecodeError:
-        raise UndecodableRow(row.seq) from None
+    return crashes + 1 >= row_policy(row).max_crashes
 
 
 def to_save(record: Record) -> Row:

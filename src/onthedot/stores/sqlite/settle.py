@@ -10,15 +10,12 @@ from collections import defaultdict
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from msgspec import DecodeError
-
 from onthedot.stores.contract import NO_HISTORY, RECENT_MS, Completed, Ended, Lease, Outcome, Requeued, State, Verdict
-from onthedot.stores.policy_json import policy_of
 from onthedot.stores.rules.insert import add
 from onthedot.stores.rules.lanes import release_capacity
 from onthedot.stores.rules.settle import late_verdict, requeue_outcome
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import ClaimRow, Row, TaskRow, UndecodableRow, is_suspect, json_list
+from onthedot.stores.sqlite.rows import ClaimRow, Row, TaskRow, is_suspect, json_list, row_policy
 
 if TYPE_CHECKING:
     from onthedot.stores.sqlite.tables import SqliteTables
@@ -168,10 +165,7 @@ class SettleBatch:
         retained: defaultdict[tuple[str, int], list[int]] = defaultdict(list)  # what, for how long → seqs
         for row, state, lease, started, keep, result, error, keep_result in self._ends:
             seq = row.seq
-            try:
-                policy = policy_of(row.policy)
-            except DecodeError:
-                raise UndecodableRow(seq) from None
+            policy = row_policy(row)
             if row.unique is not None and policy.unique_for is None:
                 tables.db.execute(SQL["free_key"], (row.source, row.unique, row.uuid))
             if policy.reply_to is not None:
