@@ -76,17 +76,6 @@ PENDING = {  # rules that a kind does not implement yet; empty when the issue is
     "test_identity_has_the_last_fence_of_all_sessions": ("redis", "limited", "postgres", "pooled"),
     "test_cancel_raises_the_last_fence": ("redis", "limited", "postgres", "pooled"),
 }
-PENDING |= dict.fromkeys(  # the damage of each kind is in damage.py
-    (
-        "test_record_that_cannot_be_read_ends_as_failed_and_others_run",
-        "test_unreadable_record_does_not_hide_the_alarms_of_others",
-        "test_unreadable_record_can_be_seen",
-        "test_unreadable_record_can_be_cancelled",
-        "test_unreadable_record_in_a_lane_does_not_block_it",
-    ),
-    ("redis", "limited"),
-)
-PENDING["test_field_of_a_newer_version_is_ignored"] = ("redis", "limited")
 VERSIONED = (
     "add",
     "claim_repeat",

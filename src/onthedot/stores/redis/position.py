@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from onthedot.stores.contract import Limit, Position
-from onthedot.stores.redis.record_format import decode, remember_policy, to_record
+from onthedot.stores.redis.policy_format import remember_policy
+from onthedot.stores.redis.record_format import decode, to_record
 from onthedot.stores.rules.limits import LimitTable, TokenBucket
 from onthedot.stores.rules.position import blockers
 
@@ -30,7 +31,7 @@ class PositionAnswer(NamedTuple):
 
 def to_position(answer: PositionAnswer) -> Position:
     now = float(answer.now)
-    remember_policy(answer.digest, answer.policy)
+    remember_policy(answer.digest.decode(), answer.policy)
     record = to_record(answer.seq, answer.task, answer.history, answer.state.decode(), now)
     limits = LimitTable()
     for field, packed in zip(answer.limits[::2], answer.limits[1::2], strict=True):
@@ -50,7 +51,7 @@ def to_position(answer: PositionAnswer) -> Position:
 
 def to_limit(field: bytes, packed: bytes) -> Limit:
     name, _, owner = field.decode().rpartition("|")
-    cap, rate, burst, paused, reason, since, lane_rule = decode(packed)
+    cap, rate, burst, paused, reason, since, lane_rule = decode(packed)[:7]  # others are of a newer version
     return Limit(
         name, None if cap is False else cap, None if rate is False else rate, burst, paused, reason,
         "operator" if owner == "operator" else "code", None if since is False else since,

@@ -24,8 +24,9 @@ from onthedot.stores.contract import (
     Transition,
 )
 from onthedot.stores.redis.client import info_fields
+from onthedot.stores.redis.policy_format import remember_policy
 from onthedot.stores.redis.position import PositionAnswer, to_limit, to_position
-from onthedot.stores.redis.record_format import remember_policy, seq_bytes, to_record, to_schedule, unpack_message
+from onthedot.stores.redis.record_format import seq_bytes, to_schedules, to_seen_record, unpack_message
 from onthedot.stores.redis.uuid_format import pack_uuid, to_uuid, to_uuids
 from onthedot.stores.rules.filters import check, fits
 from onthedot.stores.rules.records import with_history, with_state
@@ -72,9 +73,13 @@ class RedisReads(ABC):
         """The index of each name that exists, and its record."""
         answer, now, policies = await self._call("get", by, *names)
         for digest, text in zip(policies[::2], policies[1::2], strict=True):
-            remember_policy(digest, text)
-        rows = [_SeenRow(*fields) for fields in answer]
-        return [(row.number - 1, _as_seen(row, float(now))) for row in rows]
+            remember_policy(digest.decode(), text)
+        found: list[tuple[int, Record]] = []
+        for row in (_SeenRow(*fields) for fields in answer):
+            record = _as_seen(row, float(now))
+            if record is not None:
+                found.append((row.number - 1, record))
+        return found
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         check(where)
@@ -123,7 +128,7 @@ class RedisReads(ABC):
     async def schedules(self) -> list[Schedule]:
         schedules, rules = await self._call("schedules")
         rule = dict(_pairs(rules))
-        return [to_schedule(name, packed, rule[name]) for name, packed in _pairs(schedules)]
+        return to_schedules((name, packed, rule.get(name, b"")) for name, packed in _pairs(schedules))
 
     async def limits(self) -> list[Limit]:
         return [to_limit(field, packed) for field, packed in _pairs(await self._command("HGETALL", "limits"))]
@@ -207,9 +212,9 @@ def _pairs(answer: Any) -> Iterator[tuple[bytes, bytes]]:
         yield from zip(answer[::2], answer[1::2], strict=True)
 
 
-def _as_seen(row: _SeenRow, now: float) -> Record:
-    record = to_record(row.seq, row.task, row.history, row.state.decode(), now)
-    if row.state != b"running":
+def _as_seen(row: _SeenRow, now: float) -> Record | None:
+    record = to_seen_record(row.seq, row.task, row.history, row.state.decode(), now)
+    if record is None or row.state != b"running":
         return record
     history = with_history(record.history, session=row.session.decode(), started=row.started)
     return with_state(record, "running", history)

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from base64 import b64encode
+import logging
+import struct
 from collections.abc import Callable, Iterable, Sequence
-from hashlib import sha256
 from itertools import repeat
 from struct import Struct
-from typing import Any, NamedTuple, cast
+from typing import Any, NamedTuple, TypeVar, cast
 
 import msgspec
 
@@ -19,35 +19,33 @@ from onthedot.stores.contract import (
     History,
     NewTask,
     Outcome,
-    Policy,
     Reason,
     Record,
     Requeued,
     Schedule,
     State,
 )
+from onthedot.stores.redis.policy_format import (
+    UNKNOWN_SOURCE,
+    UnknownPolicy,
+    known_policies,
+    pack_policy,
+    unreadable_policies,
+)
 from onthedot.stores.redis.uuid_format import pack_uuid, pack_uuids, uuid_at
+from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, with_history
 
-_KEYS = {
-    "priority": "p", "boost": "b", "cost": "c", "on_conflict": "k", "unique_for": "u", "expires": "x",
-    "max_crashes": "m", "tags": "t", "reply_to": "r",
-}  # fmt: skip
-assert tuple(_KEYS) == Policy.__struct_fields__, "a field of Policy without a key would not be stored"
-_NAMES = {key: name for name, key in _KEYS.items()}
-_MAX_POLICIES = 10_000  # remembered; a definition has one, and its tasks share it
 _TASK = Struct(">q6sH")  # due, added, length of the head
 _HISTORY = Struct(">HI")  # lengths of head and error
 _HEAD_LENGTH = Struct(">H")
+_log = logging.getLogger("onthedot.store")
+_reported_schedules: set[bytes] = set()  # each is due in every turn
 _number = int.from_bytes  # looked up once: every record has two
-_digests: dict[tuple[str, Policy], PackedPolicy] = {}
-known_policies: dict[str, tuple[str, Policy]] = {}  # with the source of its tasks
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
 
 
-class PackedPolicy(NamedTuple):
-    digest: str
-    text: str
+T = TypeVar("T")
 
 
 class _Head(msgspec.Struct, array_like=True, gc=False):
@@ -101,35 +99,9 @@ class OutcomeGroup(msgspec.Struct, array_like=True):
     new_tasks: int = 0
 
 
+_UNREADABLE = (struct.error, LookupError, ValueError, TypeError, msgspec.MsgspecError)  # of a damaged record
 _decode_head = msgspec.msgpack.Decoder(_Head).decode
 _decode_history_head = msgspec.msgpack.Decoder(_HistoryHead).decode
-
-
-class UnknownPolicy(LookupError):
-    """Another process has stored this policy: its text must be read first."""
-
-
-def pack_policy(source: str, policy: Policy) -> PackedPolicy:
-    """The digest, by which tasks of the source refer to it, and JSON with the source, without default values."""
-    known = _digests.get((source, policy))
-    if known is None:
-        if len(_digests) >= _MAX_POLICIES:
-            _digests.clear()
-        changed = {_KEYS[name]: value for name in _KEYS if (value := getattr(policy, name)) != getattr(DEFAULT, name)}
-        text = msgspec.json.encode({"s": source, **changed})
-        digest = b64encode(sha256(text).digest()[:6]).decode()
-        known = PackedPolicy(digest, text.decode())
-        _digests[source, policy] = known
-    return known
-
-
-def remember_policy(digest: bytes, text: bytes) -> None:
-    if len(known_policies) >= _MAX_POLICIES:
-        known_policies.clear()
-    fields = msgspec.json.decode(text)
-    source = fields.pop("s")
-    policy = msgspec.convert({_NAMES[key]: value for key, value in fields.items()}, Policy)
-    known_policies[digest.decode()] = source, policy
 
 
 def group_tasks(tasks: Iterable[NewTask], policies: dict[str, str]) -> list[TaskGroup]:
@@ -217,11 +189,83 @@ def to_record(seq: bytes, task: bytes, packed_history: bytes | None, state: str 
     )  # fmt: skip
 
 
-def to_records(rows: Sequence[Any]) -> list[Record]:
+def to_seen_record(
+    seq: bytes, task: bytes, history: bytes | None, state: str = "ready", now: float = 0
+) -> Record | None:
+    """One that cannot be read has the reason "undecodable", and its defaults; None: its uuid cannot be read."""
+    try:
+        return to_record(seq, task, history, state, now)
+    except UnknownPolicy as unknown:
+        if unknown.digest not in unreadable_policies:
+            raise
+    except _UNREADABLE:
+        pass
+    try:
+        return _to_damaged_record(seq, task, history, state, now)
+    except _UNREADABLE:
+        return None
+
+
+def _to_damaged_record(seq: bytes, task: bytes, packed_history: bytes | None, state: str, now: float) -> Record:
+    due, added, length = _TASK.unpack_from(task)
+    uuid, end = uuid_at(task, 16 + length)
+    head = _read_or(lambda: _decode_head(task[16 : 16 + length]), _Head(""))
+    source = unreadable_policies.get(head.policy, UNKNOWN_SOURCE)
+    known = known_policies.get(head.policy)
+    if known is not None:
+        source = known[0]
+    history = NO_HISTORY
+    if packed_history is not None:
+        head_length, error_length = _HISTORY.unpack_from(packed_history.ljust(6, b"\0"))
+        start = 6 + head_length
+        changed = _read_or(lambda: _decode_history_head(packed_history[6:start]), None)
+        if changed is not None:
+            history = _unpack_history(packed_history, changed, start, error_length, now)
+            state = changed.state or state
+    if history.reason not in UNQUEUED_REASONS and state not in ENDED:
+        history = with_history(history, reason="undecodable")
+    return Record(
+        uuid, source, task[end:], DEFAULT, head.lane, head.unique, due, _number(seq), _number(added),
+        cast("State", state), history,
+    )  # fmt: skip
+
+
+def _read_or(read: Callable[[], T], default: T) -> T:
+    try:
+        return read()
+    except _UNREADABLE:
+        return default
+
+
+class RecordRows(NamedTuple):
+    """Of the answer of a claim."""
+
+    records: list[Record]
+    undecodable: list[Record]
+    unnamed: list[bytes]  # seqs of records whose uuid cannot be read
+
+
+def to_records(rows: Sequence[Any]) -> RecordRows:
     """Of the seqs in one, the tasks, and the histories if there are any."""
     seqs, tasks, histories = rows
     numbers = [seqs[start : start + 6] for start in range(0, len(seqs), 6)]
-    return list(map(to_record, numbers, tasks, histories or repeat(None)))
+    try:
+        return RecordRows(list(map(to_record, numbers, tasks, histories or repeat(None))), [], [])
+    except UnknownPolicy as unknown:
+        if unknown.digest not in unreadable_policies:
+            raise
+    except _UNREADABLE:
+        pass
+    found = RecordRows([], [], [])
+    for seq, task, history in zip(numbers, tasks, histories or repeat(None), strict=False):
+        record = to_seen_record(seq, task or b"", history)
+        if record is None:
+            found.unnamed.append(seq)
+        elif record.history.reason == "undecodable":
+            found.undecodable.append(record)
+        else:
+            found.records.append(record)
+    return found
 
 
 def seq_bytes(seqs: Iterable[int]) -> list[bytes]:
@@ -229,12 +273,25 @@ def seq_bytes(seqs: Iterable[int]) -> list[bytes]:
 
 
 def to_schedule(name: bytes, packed: bytes, rule: bytes) -> Schedule:
-    digest, next_at, rev, paused, last_at, runs, incoming = decode(packed)
+    digest, next_at, rev, paused, last_at, runs, incoming = decode(packed)[:7]  # others are of a newer version
     nothing = (False, None)
     return Schedule(
         name.decode(), rule, digest, None if next_at in nothing else next_at, rev, bool(paused),
         None if last_at in nothing else last_at, runs, bool(incoming),
     )  # fmt: skip
+
+
+def to_schedules(rows: Iterable[Sequence[Any]]) -> list[Schedule]:
+    """One that cannot be read is left out, and the others fire."""
+    found: list[Schedule] = []
+    for name, packed, rule in rows:
+        try:
+            found.append(to_schedule(name, packed, rule))
+        except _UNREADABLE:
+            if name not in _reported_schedules:
+                _reported_schedules.add(name)
+                _log.error("schedule %s cannot be read: it does not fire until it is declared again", name.decode())
+    return found
 
 
 def pack_schedule(schedule: Schedule) -> tuple[object, ...]:

@@ -62,7 +62,7 @@ def _include(name: str, parts: dict[str, str]) -> None:
 
 
 VERBS = (
-    "add", "turn", "note", "cancel", "lift", "adopt", "revive", "heartbeat", "close_session",
+    "add", "turn", "set_aside", "note", "cancel", "lift", "adopt", "revive", "heartbeat", "close_session",
     "put_schedules", "put_limits", "fire", "delete_schedules", "purge", "get", "resolve_ids", "position", "schedules",
     "sessions", "server_info",
 )  # fmt: skip

@@ -9,7 +9,6 @@ from struct import Struct
 from typing import Any, TypeVar, cast
 
 from onthedot.clock.protocol import Clock
-from onthedot.errors import StoreUnavailable
 from onthedot.forks import keep_over_fork, register_fork_hooks
 from onthedot.stores.contract import (
     CLIENT_LEASE,
@@ -34,10 +33,10 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.redis.client import RedisClient, closed
 from onthedot.stores.redis.hints import RedisHintStream
+from onthedot.stores.redis.policy_format import UnknownPolicy, forget_missing, remember_policy
 from onthedot.stores.redis.position import pack_limit
 from onthedot.stores.redis.reads import RedisReads
 from onthedot.stores.redis.record_format import (
-    UnknownPolicy,
     decode,
     encode,
     group_tasks,
@@ -45,9 +44,8 @@ from onthedot.stores.redis.record_format import (
     pack_outcomes,
     pack_schedule,
     pack_tasks,
-    remember_policy,
     to_records,
-    to_schedule,
+    to_schedules,
 )
 from onthedot.stores.redis.subscription import RedisSubscription
 from onthedot.stores.redis.url import RedisAddress, parse_url
@@ -117,18 +115,18 @@ class RedisStore(RedisReads):
 
     async def _with_policies(self, read: Callable[[], T]) -> T:
         """Policies of other processes are read when a record needs them."""
+        missing: list[str] = []
         while True:
             try:
-                return read()
+                found = read()
             except UnknownPolicy as unknown:
-                digest = str(unknown.args[0]).encode()
-                text = await self._command("HGET", "policies", digest)
+                text = await self._command("HGET", "policies", unknown.digest)
+                remember_policy(unknown.digest, text)
                 if text is None:
-                    raise StoreUnavailable(
-                        f"{self._address.shown}: the claimed tasks are gone, with the lease or with the server's data; "
-                        "the same call again does no harm"
-                    ) from None
-                remember_policy(digest, text)
+                    missing.append(unknown.digest)
+            else:
+                forget_missing(missing)
+                return found
 
     # -- tasks
 
@@ -154,7 +152,10 @@ class RedisStore(RedisReads):
         verdicts: list[Verdict] = [_VERDICTS[letter] for letter in cast("bytes", letters)]
         if request is None or answer is None:
             return TurnResult(verdicts, alive=bool(alive))
-        return TurnResult(verdicts, await self._with_policies(partial(_unpack_claim, answer)))
+        claimed, unnamed = await self._with_policies(partial(_unpack_claim, answer))
+        if unnamed:
+            await self._call("set_aside", session, claimed.fence, *unnamed)
+        return TurnResult(verdicts, claimed)
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
         args: list[Any] = []
@@ -166,11 +167,13 @@ class RedisStore(RedisReads):
 
     async def cancel(self, session: str, uuids: Sequence[str], reason: str = "") -> LeasedTasks:
         fence, records = await self._call("cancel", session, reason, CLIENT_LEASE, *map(pack_uuid, uuids))
-        return LeasedTasks(fence, await self._with_policies(partial(to_records, records)))
+        rows = await self._with_policies(partial(to_records, records))
+        return LeasedTasks(fence, [*rows.records, *rows.undecodable])
 
     async def lift(self, session: str, uuids: Sequence[str]) -> LeasedTasks:
         fence, records = await self._call("lift", session, CLIENT_LEASE, *map(pack_uuid, uuids))
-        return LeasedTasks(fence, await self._with_policies(partial(to_records, records)))
+        rows = await self._with_policies(partial(to_records, records))
+        return LeasedTasks(fence, [*rows.records, *rows.undecodable])
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
         policies: dict[str, str] = {}
@@ -267,11 +270,15 @@ def _pack_offer(request: ClaimRequest) -> bytes:
     return _OFFER.pack(offer.valid_ms, request.number + 1) + b"".join(sources)
 
 
-def _unpack_claim(answer: Sequence[Any]) -> ClaimResult:
-    summary, tasks, chores, schedules = answer
+def _unpack_claim(answer: Sequence[Any]) -> tuple[ClaimResult, list[bytes]]:
+    """A task that cannot be read is a chore; the seqs of those whose uuid cannot be read are apart."""
+    summary, task_rows, chore_rows, schedules = answer
     fence, idle, woken, next_in, more, now = decode(summary)
-    return ClaimResult(
-        fence, to_records(tasks), to_records(chores), [to_schedule(*each) for each in schedules],
+    tasks = to_records(task_rows)
+    chores = to_records(chore_rows)
+    claimed = ClaimResult(
+        fence, tasks.records, [*chores.records, *chores.undecodable, *tasks.undecodable], to_schedules(schedules),
         {source: None if wait is False else wait for source, wait in idle}, frozenset(woken),
         None if next_in is False else next_in, more, now,
     )  # fmt: skip
+    return claimed, [*tasks.unnamed, *chores.unnamed]

@@ -51,9 +51,10 @@ def to_uuids(packed: bytes) -> Iterator[str]:
 def uuid_at(packed: bytes, start: int) -> tuple[str, int]:
     """The uuid, and where it ends."""
     length = packed[start]
+    end = start + (1 + length if length else _USUAL_LENGTH)
+    if end > len(packed):
+        raise ValueError("a uuid is cut off")
     if length:
-        end = start + 1 + length
         return packed[start + 1 : end].decode(), end
-    end = start + _USUAL_LENGTH
     fours = packed[start + 1 : end].hex("-", 2)  # with three dashes too many
     return f"{fours[:4]}{fours[5:29]}{fours[30:34]}{fours[35:]}", end

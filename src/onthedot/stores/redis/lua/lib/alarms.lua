@@ -1,36 +1,53 @@
 -- Due alarms: a due time or an expiry. One batch per call.
 -- uses: places
-local function pop_due()
-  local due = {}
-  while #due < BATCH do
-    local name = call('ZRANGE', ALARMS, 0, 0)[1]
-    if not name or name * WIDTH > now then break end
-    local key = BUCKET .. name
-    local found = call('ZRANGEBYSCORE', key, '-inf', now, 'LIMIT', 0, BATCH - #due)
-    if #found > 0 then call('ZREMRANGEBYRANK', key, 0, #found - 1) end
-    for _, seq in ipairs(found) do due[#due + 1] = seq end
-    if call('EXISTS', key) == 1 then break end
-    call('ZREM', ALARMS, name)
+local function find_due() -- seqs; {bucket, number of due alarms} each
+  local due, found = {}, {}
+  for _, name in ipairs(call('ZRANGEBYSCORE', ALARMS, '-inf', math.floor(now / WIDTH), 'LIMIT', 0, 100)) do
+    if #due >= BATCH then break end
+    local seqs = call('ZRANGEBYSCORE', BUCKET .. name, '-inf', now, 'LIMIT', 0, BATCH - #due)
+    for _, seq in ipairs(seqs) do due[#due + 1] = seq end
+    found[#found + 1] = {name, #seqs}
   end
-  return due
+  return due, found
+end
+
+local function remove_alarms(found)
+  for _, each in ipairs(found) do
+    local key = BUCKET .. each[1]
+    if each[2] > 0 then call('ZREMRANGEBYRANK', key, 0, each[2] - 1) end
+    if call('EXISTS', key) == 0 then call('ZREM', ALARMS, each[1]) end
+  end
+end
+
+local function end_damaged(r)
+  if r.ended or UNQUEUED_REASONS[r.reason] or call('HEXISTS', LEASED, r.seq) == 1 then return end
+  r.state = find_place(r) or 'scheduled'
+  leave(r, r.state)
+  queue_chore(r, 'undecodable')
+end
+
+local function wake(r) -- its alarm is due
+  local expires = expiry(r)
+  if r.policy.undecodable then
+    end_damaged(r)
+  elseif expires and expires <= now then
+    r.state = find_place(r) or 'scheduled'
+    leave(r, r.state)
+    queue_chore(r, 'expired')
+  else
+    count(r.source, 'scheduled', -1)
+    arrive(r)
+  end
 end
 
 local function promote() -- move due tasks to ready, or park them if their lane has no capacity; true: there may be more
   flush()
-  local due = pop_due()
-  if #due == 0 then return false end
-  local tasks, histories = read_fields(TASK, due), read_fields(HISTORY, due)
+  local due, found = find_due()
+  local tasks, histories, records = read_fields(TASK, due), read_fields(HISTORY, due), {}
   for i, seq in ipairs(due) do
-    local r = to_record(seq, tasks[i], histories[i])
-    local expires = expiry(r)
-    if expires and expires <= now then
-      r.state = find_place(r) or 'scheduled'
-      leave(r, r.state)
-      queue_chore(r, 'expired')
-    else
-      count(r.source, 'scheduled', -1)
-      arrive(r)
-    end
+    if tasks[i] then records[#records + 1] = to_record(seq, tasks[i], histories[i]) end
   end
-  return #due == BATCH
+  remove_alarms(found)
+  for _, r in ipairs(records) do wake(r) end
+  return #due == BATCH or #found == 100
 end

@@ -31,7 +31,8 @@ end
 local function repeat_claim(fence) -- the tasks still leased under it
   local tasks, chores, seqs = {}, {}, leased_under(fence)
   for i, history in ipairs(read_fields(HISTORY, seqs)) do
-    local is_chore = history and UNQUEUED_REASONS[select(2, cmsgpack.unpack_one(history, 6))[3]] -- [3]: reason, see history_of
+    local read, _, head = pcall(cmsgpack.unpack_one, history or '', 6)
+    local is_chore = read and type(head) == 'table' and UNQUEUED_REASONS[head[3]] -- [3]: reason, see history_of
     local list = is_chore and chores or tasks
     list[#list + 1] = seqs[i]
   end

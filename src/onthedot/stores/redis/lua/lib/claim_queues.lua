@@ -16,8 +16,21 @@ local function peek(q) -- the next member of a queue, read by pages
   return q.member
 end
 
+local function end_unreadable(r) -- it was ready
+  if r.lane then add_admitted(lane(r.lane), r, -1) end
+  clear_alarm(r, 'ready')
+  count(r.source, 'ready', -1)
+  r.state = 'ready'
+  queue_chore(r, 'undecodable')
+end
+
 local function check_start(marked) -- of a member with lane or alarm; false: its lane has no capacity any more, it is parked
   local r = load(marked:sub(1, 6))
+  if not r then return false end
+  if r.policy.undecodable then
+    end_unreadable(r)
+    return false
+  end
   if not r.lane then
     clear_alarm(r, 'ready')
     return true
@@ -33,7 +46,8 @@ local function check_start(marked) -- of a member with lane or alarm; false: its
   clear_alarm(r, 'ready')
   add_running(l, 1)
   local first = call('ZRANGE', PARKED .. r.lane, 0, 0)[1]
-  if first then has_capacity(l, cost(load(first))) end -- sets the refill for the first parked task
+  local waiting = first and load(first)
+  if waiting then has_capacity(l, cost(waiting)) end -- sets the refill for the first parked task
   return true
 end
 

@@ -3,12 +3,13 @@
 local retained, results = {}, {} -- time → seqs: tasks, and results that are dropped before their tasks
 
 local function forget_task(r)
-  buffer(deletions, IDS, r.uuid)
+  if r.uuid then buffer(deletions, IDS, r.uuid) end
   buffer(deletions, TASK, r.seq)
   buffer(deletions, HISTORY, r.seq)
   local number = number_of(r.seq)
   call('DEL', P .. 'journal:' .. number)
-  count_records(r.digest, number, number, -1)
+  if r.reason == 'undecodable' then call('HDEL', P .. 'undecodable', r.seq) end
+  if r.digest then count_records(r.digest, number, number, -1) end
 end
 
 local function free_key(r, uuid)

@@ -1,6 +1,6 @@
 -- Lanes: running and admitted tasks, parked tasks, and the time at which a rate gives capacity again.
 -- uses: limits tallies
-local enter -- places.lua defines it
+local enter, queue_chore -- places.lua defines them
 
 local function set_refill(l, time)
   if not l.refill or time < l.refill then
@@ -59,8 +59,18 @@ local function admit(name) -- parked tasks of a lane, by rank, while it has capa
       return done
     end
     local r = load(seq)
-    if not has_capacity(l, cost(r)) then return done end
-    admit_one(r)
+    if not r then
+      call('ZREM', PARKED .. name, seq) -- its record is gone
+    elseif r.policy.undecodable then
+      count(r.source, 'parked', -1)
+      call('ZREM', PARKED .. name, seq)
+      r.state = 'parked'
+      queue_chore(r, 'undecodable')
+    elseif has_capacity(l, cost(r)) then
+      admit_one(r)
+    else
+      return done
+    end
   end
   set_refill(l, now)
   return BATCH

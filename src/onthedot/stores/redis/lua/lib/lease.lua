@@ -1,5 +1,7 @@
 -- Lease tasks to a session, under one fence. Apart from leases.lua: a hand-off needs no more than this.
 -- uses: prelude
+local CLAIMS, CLAIM_REMAINING, CLAIMS_OF = P .. 'claims', P .. 'claim_remaining', P .. 'claims:'
+
 local function lease(fence, session, seqs)
   local leased, text = {}, tostring(fence) -- formatted once
   for i = 1, #seqs do

@@ -36,9 +36,26 @@ function enter(r, place)
   set_alarm(r, place)
 end
 
+local function ready_entries(r) -- {queue, member} each: where it is, if it is ready
+  if not r.policy.undecodable then return {{queue(r), member(r)}} end
+  local entries, sources = {}, {r.source}
+  if r.source == UNKNOWN_SOURCE then
+    for _, field in ipairs(call('HKEYS', TALLY)) do sources[#sources + 1] = field:match('^(.*):ready$') end
+  end
+  for _, source in ipairs(sources) do
+    for _, key in ipairs({READY .. source, SUSPECT .. source}) do
+      entries[#entries + 1] = {key, r.seq}
+      entries[#entries + 1] = {key, r.seq .. 'x'}
+    end
+  end
+  return entries
+end
+
 local function find_place(r) -- nil: it is leased
   flush()
-  if call('ZSCORE', queue(r), member(r)) then return 'ready' end
+  for _, entry in ipairs(ready_entries(r)) do
+    if call('ZSCORE', entry[1], entry[2]) then return 'ready' end
+  end
   if r.lane and call('ZSCORE', PARKED .. r.lane, r.seq) then return 'parked' end
   return call('ZSCORE', BUCKET .. bucket_of(r.due), r.seq) and 'scheduled' or nil
 end
@@ -47,7 +64,9 @@ local function leave(r, place) -- not by a claim
   flush()
   count(r.source, place, -1)
   clear_alarm(r, place)
-  if place == 'ready' then call('ZREM', queue(r), member(r)) end
+  if place == 'ready' then
+    for _, entry in ipairs(ready_entries(r)) do call('ZREM', entry[1], entry[2]) end
+  end
   if not r.lane or place == 'scheduled' then return end
   if place == 'ready' then
     add_admitted(lane(r.lane), r, -1)
@@ -78,7 +97,12 @@ local function end_as_chore(r, reason) -- it is counted where it was, until its 
   log_transition(r.state, r.seq, 1)
 end
 
-local function queue_chore(r, reason) -- a lifted task stays until it is lifted again, unless it is to be cancelled
+function queue_chore(r, reason) -- a lifted task stays until it is lifted again, unless it is to be cancelled
+  if r.raw then
+    -- here: undecodable
+    keep_bytes(r)
+    if not r.uuid then return set_aside(r) end
+  end
   if reason == 'lifted' and r.cancel_requested then reason = 'cancel' end
   end_as_chore(r, reason)
   if reason == 'lifted' then return end

@@ -9,9 +9,7 @@ local at = math.floor(now)
 local call, pack, unpacked = redis.call, cmsgpack.pack, cmsgpack.unpack
 local BATCH, CHORES = 1000, 100
 local SEQUENCES, IDS, TASK, HISTORY, LEASED = P .. 'sequences', P .. 'ids', P .. 'task', P .. 'history', P .. 'leased'
-local CLAIMS, CLAIM_REMAINING, CLAIMS_OF = P .. 'claims', P .. 'claim_remaining', P .. 'claims:'
-local READY, SUSPECT, PARKED, PARKED_LANES = P .. 'ready:', P .. 'suspect:', P .. 'parked:', P .. 'parked_lanes'
-local ALARMS, CHORE, TALLY, SEQ_BLOCKS = P .. 'alarms', P .. 'chores', P .. 'tally', P .. 'seq_blocks'
+local READY, ALARMS, TALLY, SEQ_BLOCKS = P .. 'ready:', P .. 'alarms', P .. 'tally', P .. 'seq_blocks'
 local BUCKET, WIDTH = P .. 'alarms:', 131072 -- ms per bucket, see alarm_buckets.lua
 local IDLE_WORKERS = P .. 'idle_workers'
 
@@ -34,7 +32,9 @@ end
 
 local function uuid_at(text, start) -- the first byte is the length of the text, or 0 before sixteen bytes (uuid_format.py)
   local length = text:byte(start)
-  return text:sub(start, start + (length == 0 and 16 or length))
+  local last = start + (length == 0 and 16 or length)
+  if last > #text then error('a uuid is cut off') end
+  return text:sub(start, last)
 end
 
 local function uuids_in(text)

@@ -4,7 +4,7 @@
 -- uses: records
 local heads = {} -- packed → unpacked: most tasks of a call have the same
 
-local function to_request(seq, task) -- without its times: enough for a task that ends at its first attempt
+local function read_head(seq, task) -- without times and uuid, which begins at the second result
   local body = 17 + struct.unpack('>I2', task, 15)
   local packed = task:sub(17, body - 1)
   local head = heads[packed]
@@ -14,20 +14,22 @@ local function to_request(seq, task) -- without its times: enough for a task tha
   end
   local digest = head[1]
   local policy = policies[digest] or policy_of(digest)
-  local r = {seq = seq, uuid = uuid_at(task, body), source = policy.s, digest = digest, policy = policy}
+  local r = {seq = seq, source = policy.s, digest = digest, policy = policy}
   if head[2] then r.lane = head[2] end
   if head[3] then r.unique = head[3] end
-  return setmetatable(r, NO_HISTORY)
+  return setmetatable(r, NO_HISTORY), body
 end
 
-local function to_record(seq, task, history)
-  local r = to_request(seq, task)
+local function read_record(seq, task, history)
+  local r, body = read_head(seq, task)
+  r.uuid = uuid_at(task, body)
   r.due, r.added = struct.unpack('>i8I6', task)
   if not history then return r end
   local head_length, error_length = struct.unpack('>I2I4', history)
   local _, head = cmsgpack.unpack_one(history, 6)
   local state, due, reason, retries, crashes, earlier, cancel_requested, settled_fence, session, started, ended,
     keep_until, result_until, stored, hops = unpack(head, 1, 15)
+  local _ = #reason + retries + crashes + earlier + settled_fence + stored + hops -- raises, unless they have these types
   r.fresh = false
   r.state = state
   r.due = due or r.due
@@ -42,6 +44,26 @@ local function to_record(seq, task, history)
   if stored >= 2 then r.error = history:sub(7 + head_length, 6 + head_length + error_length) end
   if stored % 2 == 1 then r.result = history:sub(7 + head_length + error_length) end
   return r
+end
+
+local function to_damaged(seq, task, history) -- what can be read of it; without a uuid, only its bytes can be kept
+  local has_head, r = pcall(read_head, seq, task)
+  if not has_head then r = setmetatable({seq = seq, source = UNKNOWN_SOURCE, policy = {}}, NO_HISTORY) end
+  local has_uuid, uuid = pcall(uuid_at, task, #task >= 16 and 17 + struct.unpack('>I2', task, 15))
+  if has_uuid then r.uuid = uuid end
+  local policy = {undecodable = true}
+  for field, value in pairs(r.policy) do policy[field] = value end
+  r.policy = policy
+  r.fresh = false
+  r.due, r.added = at, at
+  if #task >= 14 then r.due, r.added = struct.unpack('>i8I6', task) end
+  r.raw = pack({task, history or ''})
+  return r
+end
+
+local function to_record(seq, task, history) -- never raises: one bad record must not stop the others
+  local ok, r = pcall(read_record, seq, task, history)
+  return ok and r or to_damaged(seq, task or '', history)
 end
 
 local function history_of(r, due) -- due: nil if it has not changed

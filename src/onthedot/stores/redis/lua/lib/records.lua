@@ -1,6 +1,7 @@
 -- Records: a task and its history as one table. See record_format.lua for how both are stored.
 -- uses: policies
-local UNQUEUED_REASONS = {cancel = true, expired = true, crashed = true, lifted = true} -- the task is in no queue
+local SUSPECT, PARKED, PARKED_LANES, CHORE = P .. 'suspect:', P .. 'parked:', P .. 'parked_lanes', P .. 'chores'
+local UNQUEUED_REASONS = {cancel = true, expired = true, crashed = true, lifted = true, undecodable = true} -- the task is in no queue
 local NO_HISTORY = {reason = 'due', retries = 0, crashes = 0, earlier = 0, settled_fence = 0, hops = 0, fresh = true}
 NO_HISTORY.__index = NO_HISTORY -- defaults by metatable: small tables are cheap to create
 

@@ -14,7 +14,8 @@ local function requeue(r, after)
   if place == 'chore' then
     r.due = due_before
     r.state = 'ready'
-    return queue_chore(r, r.cancel_requested and 'cancel' or r.reason)
+    local damaged = r.policy.undecodable and not UNQUEUED_REASONS[r.reason]
+    return queue_chore(r, r.cancel_requested and 'cancel' or damaged and 'undecodable' or r.reason)
   end
   save(r)
   enter(r, place)

@@ -24,8 +24,8 @@ local function drop_retained(order, limit, time, most_checked) -- tasks that wer
     local tasks, histories = read_fields(TASK, seqs), read_fields(HISTORY, seqs)
     while i <= #seqs and dropped < limit and checked < most_checked do
       local r = tasks[i] and to_record(seqs[i], tasks[i], histories[i])
-      if r and r.ended == ended_at and r.keep_until == keep_until then
-        count(r.source, r.state, -1)
+      if r and (r.raw or (r.ended == ended_at and r.keep_until == keep_until)) then
+        if r.state then count(r.source, r.state, -1) end
         forget_task(r)
         dropped = dropped + 1
       end

@@ -3,9 +3,9 @@
 local SCHEDULES, SCHEDULE_RULES, SCHEDULE_DUE = P .. 'schedules', P .. 'schedule_rules', P .. 'schedule_due'
 
 local function load_schedule(name)
-  local packed = call('HGET', SCHEDULES, name)
-  if not packed then return nil end
-  local digest, next_at, rev, paused, last_at, runs, incoming = unpack(unpacked(packed), 1, 7)
+  local read, fields = pcall(unpacked, call('HGET', SCHEDULES, name))
+  if not read or type(fields) ~= 'table' then return nil end -- missing or undecodable: the next declaration writes it anew
+  local digest, next_at, rev, paused, last_at, runs, incoming = unpack(fields, 1, 7)
   return {
     definition_digest = digest, next_at = next_at, rev = rev, paused = paused, last_at = last_at, runs = runs,
     incoming = incoming,

@@ -57,10 +57,10 @@ local function shapes_of(o, held, tasks, histories) -- lists of indexes
   local shapes, by_head, last = {}, {}, nil
   for j = 1, #held do
     local i = held[j]
-    if histories[i] or not o.state then
+    local task = tasks[i] or ''
+    if histories[i] or not o.state or #task < 16 then
       shapes[#shapes + 1] = {i}
     else
-      local task = tasks[i]
       if not last or task:sub(15, last.head_end) ~= last.head then
         local head_end = 16 + struct.unpack('>I2', task, 15)
         local head = task:sub(15, head_end)
@@ -92,8 +92,7 @@ local function settle(o, verdicts)
   local shapes = shapes_of(o, held, tasks, histories)
   for _, shape in ipairs(shapes) do
     local i = shape[1]
-    local is_first = o.state and not histories[i]
-    shape.record = is_first and to_request(seqs[i], tasks[i]) or to_record(seqs[i], tasks[i], histories[i])
+    shape.record = to_record(seqs[i], tasks[i], histories[i])
   end
   if #held > 0 then release_leases(o.fence, o.session, chosen(seqs, held)) end
   for _, shape in ipairs(shapes) do

@@ -49,6 +49,8 @@ local function add_up(key, amounts, prefix)
 end
 
 local function write_tallies()
+  local unknown = counts[UNKNOWN_SOURCE] -- where such a task was counted before is not known
+  if unknown then counts[UNKNOWN_SOURCE] = {failed = unknown.failed, cancelled = unknown.cancelled} end
   for source, states in pairs(counts) do add_up(TALLY, states, source .. ':') end
   add_up(SEQ_BLOCKS, blocks)
   add_up(P .. 'policy_uses', policy_uses)

@@ -24,7 +24,7 @@ local INHERITED = {
 
 local function replace(seq, new, body)
   local old = load(seq)
-  if not old or old.ended or UNQUEUED_REASONS[old.reason] or call('HEXISTS', LEASED, seq) == 1 then return end
+  if not old or old.ended or UNQUEUED_REASONS[old.reason] or old.policy.undecodable or call('HEXISTS', LEASED, seq) == 1 then return end
   leave(old, find_place(old))
   for _, field in ipairs(INHERITED) do new[field] = old[field] end
   local number = number_of(seq)

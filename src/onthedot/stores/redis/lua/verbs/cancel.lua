@@ -10,6 +10,7 @@ for i = 5, #ARGV do
   local seq = call('HGET', IDS, ARGV[i])
   local r = seq and not mine[seq] and load(seq)
   local fence = r and call('HGET', LEASED, seq)
+  if r then r.uuid = ARGV[i] end -- that of an undecodable record may be unreadable
   if fence then
     r.cancel_requested = true
     save(r)
@@ -23,7 +24,7 @@ for i = 5, #ARGV do
       r.reason = 'cancel'
       save(r)
     else
-      r.state = find_place(r)
+      r.state = find_place(r) or 'scheduled'
       leave(r, r.state)
       end_as_chore(r, 'cancel')
     end

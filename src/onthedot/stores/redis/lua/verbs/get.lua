@@ -2,9 +2,10 @@
 -- KEYS[1]: prefix. ARGV: now, "uuids" or "seqs", then these.
 -- Returns: for each that exists: its index in the request, seq, task, history, state, session and start if it runs;
 --   now; digest and text of their policies in turn.
--- uses: record_format
+-- uses: record_format lease
 local function place_of(r)
   if call('ZSCORE', queue(r), member(r)) then return 'ready' end
+  if r.policy.undecodable and call('ZSCORE', queue(r), r.seq .. 'x') then return 'ready' end
   return r.lane and call('ZSCORE', PARKED .. r.lane, r.seq) and 'parked' or 'scheduled'
 end
 

@@ -10,7 +10,7 @@ call('ZADD', SESSION_LEASES, now + lease_ms, session)
 for _, seq in ipairs(call('SMEMBERS', CANCEL_REQUESTS .. session)) do
   local fence = tonumber(call('HGET', LEASED, seq) or nil)
   local claim, r = fence and claim_of(fence), fence and load(seq)
-  if claim and claim[1] == session and r.cancel_requested and not UNQUEUED_REASONS[r.reason] then
+  if claim and claim[1] == session and r and r.uuid and r.cancel_requested and not UNQUEUED_REASONS[r.reason] then
     cancel_requests[#cancel_requests + 1] = r.uuid
     cancel_requests[#cancel_requests + 1] = fence
   else

@@ -11,7 +11,9 @@ ensure_session(session, ARGV[3])
 for i = 4, #ARGV do
   local seq = call('HGET', IDS, ARGV[i])
   local r = seq and not mine[seq] and call('HEXISTS', LEASED, seq) == 0 and load(seq)
-  if r and not r.ended and not UNQUEUED_REASONS[r.reason] then
+  if r and r.policy.undecodable then
+    r = nil -- a worker ends it here
+  elseif r and not r.ended and not UNQUEUED_REASONS[r.reason] then
     r.state = find_place(r)
     leave(r, r.state)
     end_as_chore(r, 'lifted')

@@ -1,7 +1,7 @@
 -- note: write into the journals of tasks, under their leases.
 -- KEYS[1]: prefix. ARGV: now, then uuid, fence, session, kind, name, data of each note.
 -- Returns: for each note 1 if the lease is valid, else 0.
--- uses: journal
+-- uses: journal lease
 call('HDEL', SEQUENCES, '') -- after a deletion, even of nothing, a full server allows the other writes
 local answers = {}
 for i = 2, #ARGV, 6 do

@@ -7,7 +7,7 @@
 local seq, most = call('HGET', IDS, ARGV[2]), tonumber(ARGV[3])
 local task = seq and call('HGET', TASK, seq)
 local r = task and to_record(seq, task, call('HGET', HISTORY, seq))
-if not r or r.state or call('HEXISTS', LEASED, seq) == 1 then return false end
+if not r or r.state or r.policy.undecodable or call('HEXISTS', LEASED, seq) == 1 then return false end
 
 local function before(key, own) -- by (rank, seq): members of one rank are in the order of their seqs
   if call('ZSCORE', key, own) then return call('ZRANK', key, own) end

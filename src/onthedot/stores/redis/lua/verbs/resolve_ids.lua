@@ -5,7 +5,7 @@
 local seqs, names = {}, {}
 for i = 2, #ARGV do seqs[#seqs + 1] = ARGV[i] end
 for i, task in ipairs(read_fields(TASK, seqs)) do
-  local r = task and to_request(seqs[i], task)
+  local r = task and to_record(seqs[i], task)
   names[2 * i - 1], names[2 * i] = r and r.uuid or '', r and r.source or ''
 end
 return names

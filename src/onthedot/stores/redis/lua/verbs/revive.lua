@@ -21,7 +21,7 @@ local live = {}
 for i = 2, #ARGV do
   local seq = call('HGET', IDS, ARGV[i])
   local r = seq and load(seq)
-  if r and r.state ~= 'succeeded' and (not r.ended or revive(r)) then live[#live + 1] = r.uuid end
+  if r and not r.policy.undecodable and r.state ~= 'succeeded' and (not r.ended or revive(r)) then live[#live + 1] = r.uuid end
 end
 commit()
 return live
