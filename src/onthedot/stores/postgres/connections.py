@@ -19,7 +19,11 @@ Connection: TypeAlias = Any  # asyncpg has no type information
 CONNECT_TIMEOUT = 5.0  # seconds
 ANSWER_TIMEOUT = 6.0  # seconds; a dead connection must not block a worker, and locks are given up after 4 s
 READ_TIMEOUT = 15.0  # seconds; a read may be large
+BRIDGED_OUTAGE = 4.0  # seconds that a call waits for a server that was reached before; an add is given up after 5 s
 _TRIES = 5  # of a call that the server withdrew
+_TRIES_LOST = 3  # of a call whose connection broke: the call itself may be the cause
+_FIRST_PAUSE = 0.02  # seconds between two attempts to connect
+_LONGEST_PAUSE = 0.25
 
 
 async def connect(address: PostgresAddress, timeout: float = READ_TIMEOUT) -> Connection:
@@ -46,15 +50,26 @@ def _connect_error(error: Exception, address: PostgresAddress) -> Exception:
     return translate(error, address.where)
 
 
+class Reachability:
+    """Whether the server was reached by the last attempt, for all connections of one event loop."""
+
+    def __init__(self) -> None:
+        self.is_reached = False
+
+
 class PostgresConnection:
     """One connection, one call at a time."""
 
-    def __init__(self, address: PostgresAddress, timeout: float = ANSWER_TIMEOUT) -> None:
+    def __init__(
+        self, address: PostgresAddress, timeout: float = ANSWER_TIMEOUT, reachability: Reachability | None = None
+    ) -> None:
         self._address = address
         self._timeout = timeout
+        self._reachability = reachability or Reachability()
         self.on_timeout: Callable[[], object] | None = None
         self._lock = asyncio.Lock()
         self._connection: Connection | None = None
+        self._is_closed = False
 
     @property
     def server_pid(self) -> int | None:
@@ -74,13 +89,17 @@ class PostgresConnection:
         return answer
 
     async def _call(self, call: Callable[[Any], Any]) -> Any:
-        """Every call can be repeated: once if the connection proves broken, more often if the server withdrew it."""
+        """Every call can be repeated: if the connection proves broken, or if the server withdrew it."""
         async with self._lock:
-            for tries_left in reversed(range(_TRIES)):
-                is_new = await self._open()
-                assert self._connection is not None
+            give_up_at = asyncio.get_running_loop().time() + BRIDGED_OUTAGE
+            for sent in range(_TRIES):
                 try:
-                    return await call(self._connection)
+                    connection = await self._open(give_up_at)
+                except StoreUnavailable as error:
+                    error.stored = None if sent else False
+                    raise
+                try:
+                    return await call(connection)
                 except TimeoutError as error:
                     self.drop()
                     if self.on_timeout is not None:
@@ -90,19 +109,33 @@ class PostgresConnection:
                     lost = is_lost(error)
                     if lost:
                         self.drop()
-                    if not tries_left or not (is_withdrawn(error) or (lost and not is_new)):
+                    if sent + 1 == (_TRIES_LOST if lost else _TRIES) or not (lost or is_withdrawn(error)):
                         raise translate(error, self._address.where) from error
                 except BaseException:  # cancelled during the call: its answer must not reach the next caller
                     self.drop()
                     raise
         raise StoreUnavailable(f"{self._address.where}: no answer")
 
-    async def _open(self) -> bool:
-        """True: it is a new connection."""
-        if self._connection is not None and not self._connection.is_closed():
-            return False
-        self._connection = await connect(self._address, self._timeout)
-        return True
+    async def _open(self, give_up_at: float) -> Connection:
+        """The connection. A server that was there a moment ago, as one that restarts, is awaited until `give_up_at`."""
+        pause = _FIRST_PAUSE
+        while self._connection is None or self._connection.is_closed():
+            try:
+                connection = await connect(self._address, self._timeout)
+            except StoreUnavailable:
+                is_over = asyncio.get_running_loop().time() + pause >= give_up_at
+                if is_over or self._is_closed or not self._reachability.is_reached:
+                    self._reachability.is_reached = False
+                    raise
+                await asyncio.sleep(pause)
+                pause = min(pause * 2, _LONGEST_PAUSE)
+                continue
+            if self._is_closed:
+                connection.terminate()
+                raise StoreUnavailable(f"{self._address.where} is closed")
+            self._connection = connection
+            self._reachability.is_reached = True
+        return self._connection
 
     def drop(self) -> None:
         if self._connection is not None:
@@ -114,6 +147,7 @@ class PostgresConnection:
             self.drop()
 
     async def close(self) -> None:
+        self._is_closed = True
         connection = self._connection
         self._connection = None
         if connection is not None and not connection.is_closed():
@@ -125,10 +159,11 @@ class PostgresConnections:
     """The connections of one event loop: a slow read never delays the queue, and nothing delays a heartbeat."""
 
     def __init__(self, address: PostgresAddress) -> None:
-        self.turn: PostgresConnection = PostgresConnection(address)
-        self.add: PostgresConnection = PostgresConnection(address)
-        self.heartbeat: PostgresConnection = PostgresConnection(address)  # also sends hints, which are as short
-        self.reads: PostgresConnection = PostgresConnection(address, READ_TIMEOUT)
+        reachability = Reachability()
+        self.turn: PostgresConnection = PostgresConnection(address, reachability=reachability)
+        self.add: PostgresConnection = PostgresConnection(address, reachability=reachability)
+        self.heartbeat: PostgresConnection = PostgresConnection(address, reachability=reachability)  # and short hints
+        self.reads: PostgresConnection = PostgresConnection(address, READ_TIMEOUT, reachability)
         self.all: tuple[PostgresConnection, ...] = (self.turn, self.add, self.heartbeat, self.reads)
 
     def on_timeout(self, callback: Callable[[], object]) -> None:

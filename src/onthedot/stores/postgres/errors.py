@@ -45,7 +45,7 @@ def translate(error: BaseException, where: str) -> Exception:
     if code.startswith(_DATA):
         return ArgumentError(f"Postgres cannot store it: {_text(error)} ({code})")
     if code and not is_lost(error):
-        return StoreUnavailable(f"{where}: {_text(error)} ({code}); nothing was written, try again")
+        return StoreUnavailable(f"{where}: {_text(error)} ({code}); nothing was written, try again", stored=False)
     if isinstance(error, OSError | TimeoutError) or is_lost(error):
         question = "nothing was acknowledged; is it running, and is the address right?"
         return StoreUnavailable(f"{where}: {_text(error) or 'no answer'}; {question}")
