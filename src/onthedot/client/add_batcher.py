@@ -20,6 +20,7 @@ class _PendingAdd(Struct, frozen=True, gc=False):
     answer: asyncio.Future[Sequence[Added]]
 
 
+_STORE_TIMEOUT = 4.0  # seconds; no store gives up on a request of its own earlier
 _GRACE = 0.05  # seconds after the timeout for a reply that arrived while other code blocked the loop
 
 
@@ -124,11 +125,14 @@ class AddBatcher:
 
     async def _send(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """The store refuses what it gets after this caller has given up: then "not stored" stays true."""
-        patience = self._timeout * 1000
+        loop = asyncio.get_running_loop()
+        sent = loop.time()
+        patience = min(self._timeout, _STORE_TIMEOUT)
         try:
-            return await self._store.add(tasks, self._store.earliest_now() + patience)
+            return await self._store.add(tasks, self._store.earliest_now() + patience * 1000)
         except DeadlinePassed as refused:  # nobody has given up yet, so the store's clock has jumped ahead
-            return await self._store.add(tasks, refused.now + patience)
+            left = sent + patience - loop.time()
+            return await self._store.add(tasks, refused.now + left * 1000)
 
     def _fail(self, batch: list[_PendingAdd], error: StoreError | ArgumentError) -> None:
         for add in batch:
