@@ -49,6 +49,7 @@ class StoreClient:
         self.results: ResultWaiter = ResultWaiter(store, config.client, config.observer)
         self._observer = config.observer
         self._counts = config.counts
+        self._is_counted = not store.traits.synchronous  # such a store is read at once instead
         self._pending_limits = config.pending_limits
         self._pending_gate = PendingGate(store, config.pending_limits)
         self._batcher = AddBatcher(store)
@@ -56,7 +57,7 @@ class StoreClient:
 
     async def open(self) -> None:
         await self.store.open()
-        if self._is_counted:
+        if self._counts.watched and self._is_counted:
             try:
                 await self.watch()
             except BaseException:
@@ -68,10 +69,6 @@ class StoreClient:
         await self._counts.count_now(self.store)  # first: later adds are counted on top of it
         if self._counting is None:
             self._counting = asyncio.create_task(self._counts.run(self.store))
-
-    @property
-    def _is_counted(self) -> bool:
-        return self._counts.watched and not self.store.traits.synchronous
 
     async def ready(self) -> None:
         """Returns when a client is open, which the caller of this method has seen to."""
@@ -115,12 +112,16 @@ class StoreClient:
         limits = self._pending_limits
         if limits.by_source or limits.for_all:
             return self._add_limited(tasks)
-        return self._add_counted(tasks) if self._is_counted else self._batcher.add(tasks)
+        if self._counts.watched and self._is_counted:
+            return self._add_counted(tasks)
+        return self._batcher.add(tasks)
 
     async def _add_limited(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
         coming = await self._pending_gate.reserve(tasks)
         try:
-            return await (self._add_counted(tasks) if self._is_counted else self._batcher.add(tasks))
+            if self._counts.watched and self._is_counted:
+                return await self._add_counted(tasks)
+            return await self._batcher.add(tasks)
         finally:
             self._pending_gate.release(coming)
 

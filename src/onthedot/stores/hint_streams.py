@@ -82,6 +82,9 @@ class HintHub:
     def __contains__(self, session: object) -> bool:
         return session in self._by_session
 
+    def __len__(self) -> int:
+        return len(self._by_session)
+
     def notify(
         self,
         session: str,

@@ -36,7 +36,7 @@ class ChangeLog:
         self._number += 1
         row = _Row(self._number, int(now), tuple(changes.entered), tuple(changes.started), tuple(changes.ended))
         self._rows.append(row)
-        self._transitions += len(row)
+        self._transitions += len(row.entered) + len(row.started) + len(row.ended)
         while self._transitions > _MAX_TRANSITIONS and len(self._rows) > 1:
             self._transitions -= len(self._rows.popleft())
 

@@ -207,8 +207,6 @@ class MemoryStore:
         self._lock.acquire()
         tables = self._tables
         tables.now = self._clock.now()
-        if tables.notifications:
-            tables.notifications.clear()
         tables.notifications.caller = session
         return tables
 
@@ -221,12 +219,13 @@ class MemoryStore:
                 tables.changes.clear()
             if tables.notifications:
                 self._send(tables.notifications)
+                tables.notifications.clear()
         finally:
             self._lock.release()
 
     def _send(self, notifications: Notifications) -> None:
         sources = notifications.woken | notifications.alarmed
-        if sources or notifications.recheck:
+        if self._hints and (sources or notifications.recheck):
             for worker in self._tables.workers():
                 if worker != notifications.caller:
                     self._hints.notify(worker, sources, recheck=notifications.recheck)

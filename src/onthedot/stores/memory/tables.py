@@ -8,6 +8,7 @@ from math import ceil
 from typing import assert_never
 
 from onthedot.stores.contract import (
+    Added,
     Completed,
     Ended,
     History,
@@ -104,21 +105,22 @@ class MemoryTables(MemorySideTables):
     def due_time(self, new: NewTask) -> int:
         return due_in(new.after, self.now) if new.at is None else ceil(new.at - self._wall_clock_jump())
 
-    def insert(self, tasks: Sequence[NewTask]) -> Sequence[bool]:
-        fresh: list[bool] = []
+    def insert(self, tasks: Sequence[NewTask]) -> list[Added]:
+        answers: list[Added] = []
         records: list[Record] = []
         now = self.now
         added = int(now)  # one object for all of them
         for new in tasks:
             is_new = new.uuid not in self.records and not (self._recent and self.is_recent(new.uuid))
-            fresh.append(is_new)
+            answers.append(Added(new.uuid, is_new))
             if is_new:
                 self._seq += 1
-                record = new_record(new, self._seq, self.due_time(new), added, now)
+                due = added if new.at is None and new.after <= 0 else self.due_time(new)
+                record = new_record(new, self._seq, due, added, now)
                 self.records[new.uuid] = record
                 records.append(record)
         self.enter(records)
-        return fresh
+        return answers
 
     def insert_copy(self, record: Record) -> int:  # noqa: ARG002 - `enter_chores` stores it
         self._seq += 1
@@ -168,12 +170,16 @@ class MemoryTables(MemorySideTables):
             elif state == "parked":
                 assert record.lane is not None
                 self.limits.parked_in(record.lane).push(record.rank, record)
-            alarm = alarm_of(record)
-            if alarm is not None:
-                self._alarms.push(alarm, record)
-                self.notifications.alarmed.add(record.source)
-                self.has_expiring = self.has_expiring or record.policy.expires is not None
+            if state == "scheduled" or record.policy.expires is not None:
+                self._set_alarm(record)
         self.changes.entered += records
+
+    def _set_alarm(self, record: Record) -> None:
+        alarm = alarm_of(record)
+        if alarm is not None:
+            self._alarms.push(alarm, record)
+            self.notifications.alarmed.add(record.source)
+            self.has_expiring = self.has_expiring or record.policy.expires is not None
 
     def leave(self, record: Record) -> None:
         self.counts(record.source)[record.state] -= 1

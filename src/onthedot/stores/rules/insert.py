@@ -16,7 +16,7 @@ def add(tables: TaskTables, tasks: Sequence[NewTask]) -> list[Added]:
     for new in tasks:
         if new.unique is not None:
             return _add_in_order(tables, tasks)
-    return _insert(tables, tasks)
+    return tables.insert(tasks) if tasks else []
 
 
 def _add_in_order(tables: TaskTables, tasks: Sequence[NewTask]) -> list[Added]:
@@ -26,16 +26,11 @@ def _add_in_order(tables: TaskTables, tasks: Sequence[NewTask]) -> list[Added]:
         if new.unique is None:
             plain.append(new)
             continue
-        answers += _insert(tables, plain)
-        plain.clear()
+        if plain:
+            answers += tables.insert(plain)
+            plain.clear()
         answers.append(_add_unique(tables, new, new.unique))
-    return answers + _insert(tables, plain)
-
-
-def _insert(tables: TaskTables, tasks: Sequence[NewTask]) -> list[Added]:
-    if not tasks:
-        return []
-    return [Added(new.uuid, fresh) for new, fresh in zip(tasks, tables.insert(tasks), strict=True)]
+    return answers + tables.insert(plain) if plain else answers
 
 
 def _add_unique(tables: TaskTables, new: NewTask, unique: str) -> Added:
@@ -47,7 +42,7 @@ def _add_unique(tables: TaskTables, new: NewTask, unique: str) -> Added:
             replace(tables, holder, new)
         return Added(holder, fresh=False)
     take_key(tables, new.uuid, new, int(tables.now))
-    return _insert(tables, [new])[0]
+    return tables.insert([new])[0]
 
 
 def new_record(new: NewTask, seq: int, due: int, added: int, now: float) -> Record:

@@ -8,6 +8,7 @@ from typing import NamedTuple, Protocol
 from msgspec import Struct
 
 from onthedot.stores.contract import (
+    Added,
     Lease,
     NewTask,
     Note,
@@ -65,11 +66,8 @@ class TaskTables(Protocol):
 
     def load(self, uuid: str) -> Record | None: ...
 
-    def insert(self, tasks: Sequence[NewTask]) -> Sequence[bool]:
-        """Number and store the tasks whose uuid is new and not recent, in the place that `new_record` names.
-
-        True: it was new.
-        """
+    def insert(self, tasks: Sequence[NewTask]) -> list[Added]:
+        """Number and store the tasks whose uuid is new and not recent, in the place that `new_record` names."""
         ...
 
     def insert_copy(self, record: Record) -> int:

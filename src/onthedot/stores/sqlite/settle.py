@@ -193,9 +193,8 @@ class SettleBatch:
         for shared, seqs in plain.items():
             tables.db.execute(SQL["save_plain_ends"], (*shared, json_list(seqs)))
         tables.db.executemany(SQL["save_history"], saves)
-        if deleted:
-            tables.delete(deleted)
-            tables.db.executemany(SQL["remember"], recent)
+        tables.delete(deleted)
+        tables.db.executemany(SQL["remember"], recent)
         for (what, keep), seqs in retained.items():
             tables.db.execute(SQL["retain"], (tables.app, what, now + keep, now, json_list(seqs)))
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 
-from onthedot.stores.contract import NewTask, Outcome, Record, SlotPool, StoreIdentity, Verdict
+from onthedot.stores.contract import Added, NewTask, Outcome, Record, SlotPool, StoreIdentity, Verdict
 from onthedot.stores.policy_json import policy_text
 from onthedot.stores.rules.insert import new_record
 from onthedot.stores.rules.places import due_in
@@ -28,15 +28,15 @@ class SqliteTables(SqliteSideTables):
     def due_time(self, new: NewTask) -> int:
         return new.at if new.at is not None else due_in(new.after, self.now)
 
-    def insert(self, tasks: Sequence[NewTask]) -> Sequence[bool]:
+    def insert(self, tasks: Sequence[NewTask]) -> list[Added]:
         """All at once; if some exist already, one by one, since only a new task gets a number."""
         records = self._new_records(tasks)
         if self.db.executemany(SQL["insert"], map(self._request, records)).rowcount == len(records):
             self.seq: int = records[-1].seq
             self._enqueue(records)
-            return [True] * len(records)
+            return [Added(new.uuid, fresh=True) for new in tasks]
         self._run(SQL["undo_insert"], (records[0].seq,))
-        return [self._insert_one(new) for new in tasks]
+        return [Added(new.uuid, self._insert_one(new)) for new in tasks]
 
     def _insert_one(self, new: NewTask) -> bool:
         records = self._new_records([new])

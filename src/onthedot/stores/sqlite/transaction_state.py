@@ -137,6 +137,7 @@ class TransactionState:
 
     def delete(self, seqs: list[Row]) -> None:
         """Tasks, with their history and journal."""
-        self.db.executemany(SQL["delete_task"], seqs)
-        self.db.executemany(SQL["delete_history"], seqs)
-        self.db.executemany(SQL["delete_notes"], seqs)
+        if seqs:
+            self.db.executemany(SQL["delete_task"], seqs)
+            self.db.executemany(SQL["delete_history"], seqs)
+            self.db.executemany(SQL["delete_notes"], seqs)

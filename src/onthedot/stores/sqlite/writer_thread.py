@@ -136,7 +136,9 @@ class WriterThread(RequestThread[SqliteTables]):
     def _commit(self, tables: SqliteTables, calls: list[Request[SqliteTables]]) -> list[Notifications]:
         """All in one transaction; if one call fails, nothing has happened, and each call gets its own."""
         try:
-            return self._commit_readable(tables, calls)
+            return self.commit_together(tables, calls)
+        except UndecodableRow:
+            pass  # of one of the calls
         except Exception as error:  # noqa: BLE001 - it is the answer of the calls
             if len(calls) == 1:
                 self._fail(calls, error)
