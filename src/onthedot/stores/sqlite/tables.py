@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 
-from onthedot.stores.contract import Added, NewTask, Outcome, Record, SlotPool, StoreIdentity, Verdict
+from onthedot.stores.contract import Added, NewTask, Outcome, Policy, Record, SlotPool, StoreIdentity, Verdict
 from onthedot.stores.policy_json import policy_text
 from onthedot.stores.rules.insert import new_record
 from onthedot.stores.rules.places import due_in
@@ -31,7 +31,7 @@ class SqliteTables(SqliteSideTables):
     def insert(self, tasks: Sequence[NewTask]) -> list[Added]:
         """All at once; if some exist already, one by one, since only a new task gets a number."""
         records = self._new_records(tasks)
-        if self.db.executemany(SQL["insert"], map(self._request, records)).rowcount == len(records):
+        if self.db.executemany(SQL["insert"], self._requests(records)).rowcount == len(records):
             self.seq: int = records[-1].seq
             self._enqueue(records)
             return [Added(new.uuid, fresh=True) for new in tasks]
@@ -40,7 +40,7 @@ class SqliteTables(SqliteSideTables):
 
     def _insert_one(self, new: NewTask) -> bool:
         records = self._new_records([new])
-        is_new = self._run(SQL["insert"], self._request(records[0])).rowcount > 0
+        is_new = self.db.executemany(SQL["insert"], self._requests(records)).rowcount > 0
         if is_new:
             self.seq += 1
             self._enqueue(records)
@@ -49,19 +49,35 @@ class SqliteTables(SqliteSideTables):
     def _new_records(self, tasks: Sequence[NewTask]) -> list[Record]:
         now = self.now
         added = int(now)
-        return [new_record(new, seq, self.due_time(new), added, now) for seq, new in enumerate(tasks, self.seq + 1)]
+        records: list[Record] = []
+        for seq, new in enumerate(tasks, self.seq + 1):
+            due = added if new.at is None and new.after <= 0 else self.due_time(new)
+            records.append(new_record(new, seq, due, added, now))
+        return records
 
-    def _request(self, record: Record) -> Row:
-        """The parameters of `insert`."""
-        return (
-            record.seq, self.app, record.uuid, self.source_id(record.source), record.body, policy_text(record.policy),
-            record.lane, record.unique, record.due, record.added, record.state,
-        )  # fmt: skip
+    def _requests(self, records: Sequence[Record]) -> Iterator[Row]:
+        """The parameters of `insert`. Tasks that are added together usually share source and policy."""
+        app = self.app
+        source = ""
+        source_id = 0
+        policy: Policy | None = None
+        text = ""
+        for record in records:
+            if record.source != source:
+                source = record.source
+                source_id = self.source_id(source)
+            if record.policy is not policy:
+                policy = record.policy
+                text = policy_text(policy)
+            yield (
+                record.seq, app, record.uuid, source_id, record.body, text, record.lane, record.unique, record.due,
+                record.added, record.state,
+            )  # fmt: skip
 
     def insert_copy(self, record: Record) -> int:
         self.seq += 1
-        _, *request = self._request(record)
-        self._run(SQL["insert"], (self.seq, *request))
+        for _, *request in self._requests([record]):
+            self._run(SQL["insert"], (self.seq, *request))
         return self.seq
 
     def save(self, record: Record, *, leased: bool = False) -> None:
@@ -94,10 +110,14 @@ class SqliteTables(SqliteSideTables):
         parked: list[Row] = []
         alarms: list[Row] = []
         notifications = self.notifications
+        name = ""
+        source = 0
         for record in records:
             state = record.state
             seq = record.seq
-            source = self.source_id(record.source)
+            if record.source != name:
+                name = record.source
+                source = self.source_id(name)
             self.counts[source, state] += 1
             self.transitions[state].append(seq)
             if state == "ready":  # `Record.is_suspect` and `rank`, without calls per task
