@@ -75,6 +75,7 @@ class Proxy:
         self._tasks: set[asyncio.Task[None]] = set()
         self._blocked: frozenset[Direction] = frozenset()
         self._is_cut_off = False
+        self._unanswered = b""
         self._swallow_from: int | None = None  # the size of the next reply that is swallowed
         self._passes_before_swallow = 0
         self._last_reply = 0.0
@@ -117,12 +118,13 @@ class Proxy:
         self._blocked = frozenset({direction})
 
     def restore(self) -> None:
-        """Ends `cut_off` and `block`. Connections that have lost bytes are cut."""
+        """Ends `cut_off`, `block` and `drop_replies_to`. Connections that have lost bytes are cut."""
 
         def restore() -> None:
             self._is_cut_off = False
-            if self._blocked:
+            if self._blocked or self._unanswered:
                 self._blocked = frozenset()
+                self._unanswered = b""
                 self._close(self._links)
 
         _run(restore)
@@ -142,6 +144,15 @@ class Proxy:
         waiting = self._swallow_from is not None
         self._swallow_from = None
         return waiting
+
+    def drop_replies_to(self, marker: bytes) -> None:
+        """Cuts all connections. From now on one that sends these bytes gets no reply any more, until `restore`."""
+
+        def drop() -> None:
+            self._unanswered = marker
+            self._close(self._links)
+
+        _run(drop)
 
     def close(self) -> None:
         async def close() -> None:
@@ -208,6 +219,9 @@ class Proxy:
                 return
             if fault == "delay":
                 await asyncio.sleep(self._random.uniform(*self.rates.delay_seconds))
+            if self._unanswered and self._unanswered in data:
+                self.counts["unanswered"] += 1
+                link.drops_replies = True
             link.drops_replies = link.drops_replies or fault == "swallow"
             link.server.write(data)
             await link.server.drain()

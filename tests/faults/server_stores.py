@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from onthedot.stores.redis.scripts import SCRIPTS
 from tests.faults import LONG
 from tests.faults.commit_log import CommitLog
 from tests.support.services import valkey
@@ -24,6 +25,8 @@ class ServerStore:
     def url(self, lease: float, port: int | None = None) -> str:
         """The URL of the store; `port` is that of a proxy, if there is one."""
         raise NotImplementedError
+
+    heartbeat: bytes  # what a connection that sends heartbeats sends first
 
     def stop(self) -> None:
         raise NotImplementedError
@@ -46,6 +49,7 @@ class ServerStore:
 
 class RedisServer(ServerStore):
     name = "redis"
+    heartbeat = SCRIPTS["heartbeat"].sha.encode()
 
     def __init__(self, server: valkey.Server) -> None:
         self._server = server
@@ -86,6 +90,7 @@ class PostgresServer(ServerStore):
     """Workers are not superusers, so that rights can be revoked from them."""
 
     name = "postgres"
+    heartbeat = b"onthedot.heartbeat_v1"
 
     def __init__(self, server: Server) -> None:
         self._server = server

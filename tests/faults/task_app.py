@@ -93,6 +93,19 @@ async def slow(seconds: float) -> str:
     return "slow"
 
 
+@app.task(max_crashes=1000)
+async def tracked(seconds: float) -> None:
+    """Logs its end also when it is cancelled."""
+    context = current_task()
+    run_log = RunLog(Path(os.environ["RUN_LOG"]))
+    run_log.write("begin", context.uuid, context.attempt, context.fence)
+    try:
+        await asyncio.sleep(seconds)
+    finally:
+        run_log.write("end", context.uuid, context.attempt, context.fence)
+        run_log.close()
+
+
 @app.task
 async def hold_gil(seconds: int) -> str:
     """Holds the GIL, so that no other thread of this process runs."""

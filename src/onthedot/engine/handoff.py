@@ -64,14 +64,14 @@ class Handoff:
         While a claim is in flight they wait: its answer contains the same tasks.
 
         Tasks for an earlier claim were delivered before, or come from a server that has lost its last writes. Nobody
-        else would end them, so they are requeued unless they run here. A worker whose lease may have run out makes a
-        turn first, because other workers may have the tasks by now.
+        else would end them, so they are requeued unless they run here. A fenced worker starts nothing, because other
+        workers may have the tasks by now.
         """
         message = self._message
         if message is None or self.session.is_claiming:
             return
         self._message = None
-        if message.number == self.session.claim_number + 1 and self.session.is_confirmed():
+        if message.number == self.session.claim_number + 1 and not self.session.is_fenced():
             self.session.claim_number = message.number
             self.start(message.leased)
             if self.outcomes:  # a source is gone, or the worker stops: these tasks are requeued

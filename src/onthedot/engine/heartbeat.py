@@ -70,8 +70,9 @@ class Heartbeat:
     """Opens the session, then sends three heartbeats per lease.
 
     Without an answer for one lease, by the monotonic clock, other workers may run the same tasks, so the session is
-    fenced: its runs end. In production the loop runs in a thread with its own event loop and connection, so a task that
-    blocks the worker's loop does not lose the session; only a call that holds the GIL for a lease does.
+    fenced: it claims nothing more, and its runs end. In production the loop runs in a thread with its own event loop
+    and connection, so a task that blocks the worker's loop does not lose the session; only a call that holds the GIL
+    for a lease does.
 
     With a delegate it sends its own heartbeats only after half a lease without a report: the delegate is stopped or
     disconnected then.
@@ -101,7 +102,9 @@ class Heartbeat:
         self._is_store_open = not runner.own_loop  # on the runner's loop
         self._delegate_started = WakeUp(clock)
         self._wakeup: WakeUp | None = None  # on the runner's loop
+        self._is_open = False  # the first heartbeat was answered
         self._alive = True
+        self._fenced = False
         self._confirmed_at = 0.0  # when the last answered heartbeat was sent
         self._next = 0.0  # when to send one
         self._on_cancel: OnCancel | None = None
@@ -120,19 +123,33 @@ class Heartbeat:
             loop.call_soon_threadsafe(on_lost)
 
         self._on_cancel = cancel_threadsafe
-        self._confirmed_at = self._clock.now()
-        self._next = self._confirmed_at + self._lease / 3
+        sent = self._clock.now()
+        self._next = sent + self._lease / 3
         self._inform_delegate()  # first: if this process dies now, the delegate knows which session to close
         await self._store.heartbeat(self._session, self._info, self._lease)
+        self._confirmed_at = sent  # without an answer the session may exist, and nothing would renew it
+        self._is_open = True
         if not self._is_leased:
             return
         self._runner.start(self._run(lost_threadsafe))
         if self._delegate is not None and self._runner.own_loop:
             await self._delegate_started.wait(_DELEGATE_WAIT)  # otherwise the first task could cost the session
 
-    def is_confirmed(self) -> bool:
-        """A heartbeat that was sent less than a lease ago was answered."""
-        return self._alive and self._clock.now() < self._confirmed_at + self._lease
+    def is_fenced(self) -> bool:
+        """The session may not act: it is dead, or no heartbeat of the last lease was answered. Then it stays fenced.
+
+        From any thread. The process may have been stopped, so the delegate's reports are read first.
+        """
+        if not self._is_open:
+            return True
+        if not self._fenced and self._time_left() <= 0 and self._delegate is not None:
+            self._delegate.look()
+        if self._time_left() <= 0 or not self._alive:
+            self._fenced = True
+        return self._fenced
+
+    def _time_left(self) -> float:
+        return self._confirmed_at + self._lease - self._clock.now()
 
     async def update_info(self, info: bytes) -> None:
         """Writes the description of the worker if it has changed."""
@@ -182,15 +199,14 @@ class Heartbeat:
         while True:
             self._wakeup.clear()
             if self._delegate is not None:
-                self._delegate.look()  # this process may have been stopped while the delegate continued
-            now = self._clock.now()
-            left = self._confirmed_at + self._lease - now
-            if left <= 0 or not self._alive:
+                self._delegate.look()  # before it sends a heartbeat of its own
+            if self.is_fenced():
                 return
+            now = self._clock.now()
             if now < self._next:
-                await self._wakeup.wait(min(self._next - now, left))
+                await self._wakeup.wait(min(self._next - now, self._time_left()))
             else:
-                await self._send_heartbeat(now, left)
+                await self._send_heartbeat(now, self._time_left())
 
     async def _send_heartbeat(self, sent: float, left: float) -> None:
         try:
@@ -225,7 +241,7 @@ class Heartbeat:
     async def close(self) -> None:
         await self._runner.stop()
         try:
-            await self._store.close_session(self._session)
+            await self._store.close_session(self._session, crashed=self._fenced)
         finally:
             if self._delegate is not None:
                 self._delegate.leave(self._session)  # also if the store was not reached: the delegate tries again

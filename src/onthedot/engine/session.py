@@ -19,7 +19,7 @@ from onthedot.stores.contract import Store
 
 @dataclass(eq=False)
 class WorkerSession:
-    """One presence in the store at a time. A session that the store has declared dead is replaced by a new one."""
+    """One presence in the store at a time. A fenced session is replaced by a new one."""
 
     config: WorkerConfig
     store: Store
@@ -60,14 +60,14 @@ class WorkerSession:
         await self._heartbeat.close()
 
     async def replace(self) -> None:
-        """Continues as a new session after the store has declared this one dead."""
+        """Continues as a new session."""
         await self._heartbeat.close()
         self._renew()
         await self._heartbeat.open(self._on_cancel, self._on_lost)
 
-    def is_confirmed(self) -> bool:
-        """The session is alive for certain: its lease has not run out by this process's clock."""
-        return self._heartbeat.is_confirmed()
+    def is_fenced(self) -> bool:
+        """The session may no longer act: it is dead, or its lease has run out by this process's clock."""
+        return self._heartbeat.is_fenced()
 
     async def update_info(self) -> None:
         await self._heartbeat.update_info(self.describe())

@@ -209,9 +209,12 @@ class Worker:
 
     async def _step(self) -> None:
         self.wakeup.clear()  # clear, then look: no hint is lost
+        if self.session.is_fenced():
+            await self._replace_session()
+            return
         await self._maintenance.update_definitions()
         turn = await self._turns.next()  # settle + claim in one call
-        if not turn.alive:
+        if not turn.alive or self.session.is_fenced():  # other workers may have the tasks of the answer by now
             await self._replace_session()
         elif await self._dispatcher.dispatch(turn.claim) or await self._maintenance.purge_if_due():
             await asyncio.sleep(0)  # more work now; other coroutines run first
@@ -258,10 +261,11 @@ class Worker:
 
     async def _replace_session(self) -> None:
         assert self._listener_task is not None
-        self._observer.session_lost(self.session.id)
+        lost = self.session.id
         self._on_session_lost()
         if self.handoff is not None:
             self.handoff.discard()
         await self.session.replace()
+        self._observer.session_lost(lost)
         self._listener_task.cancel()
         self._listener_task = asyncio.create_task(self.hint_listener.run())

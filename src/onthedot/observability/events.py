@@ -33,7 +33,7 @@ class Observer:
         """The worker has a new session; later events belong to it."""
 
     def session_lost(self, session: str) -> None:
-        """The store has declared the session dead; the worker continues with a new one."""
+        """The session is dead or fenced; the worker continues with a new one."""
 
     def tasks_added(self, tasks: Sequence[NewTask]) -> None:
         """Tasks are in the store that were not there before."""

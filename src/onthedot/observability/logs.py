@@ -70,7 +70,10 @@ class LogObserver(Observer):
         self.worker = session
 
     def session_lost(self, session: str) -> None:
-        self.scheduler.error("session %s was declared dead by the store; going on as a new one", session)
+        self.scheduler.error(
+            "session %s is lost: the store declared it dead, or no heartbeat was answered for a lease; "
+            "going on as a new one", session,
+        )  # fmt: skip
 
     # -- tasks
 

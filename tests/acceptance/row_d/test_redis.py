@@ -215,7 +215,7 @@ async def test_settle_of_a_stopped_process_is_refused(server: valkey.Server, sta
         process.send_signal(signal.SIGTERM)
         assert process.communicate(timeout=SOON)[0] == "stopped stopped\n"
     assert [(tmp_path / name).read_text() for name in ("stopped", "other")] == ["1\n", "1\n"], "at least once"
-    assert "was declared dead by the store" in (tmp_path / "stopped.log").read_text()
+    assert "is lost: the store declared it dead" in (tmp_path / "stopped.log").read_text()
 
 
 async def is_state(mq: MessageQueue, uuid: str, wanted: str) -> bool:

@@ -28,10 +28,10 @@ class FakeSession:
     id: str = "w"
     claim_number: int = 4
     is_claiming: bool = False
-    confirmed: bool = True
+    fenced: bool = False
 
-    def is_confirmed(self) -> bool:
-        return self.confirmed
+    def is_fenced(self) -> bool:
+        return self.fenced
 
 
 class Idle:
@@ -104,9 +104,9 @@ async def test_tasks_of_an_earlier_claim_are_requeued_unless_they_run_here(held:
     assert [outcome for outcome, _ in idle.outcomes.take()] == [Requeued(lease, None, counted=False)] * released
 
 
-async def test_worker_with_an_expired_lease_makes_a_turn_before_it_starts_tasks() -> None:
+async def test_fenced_worker_accepts_no_handoff() -> None:
     idle = Idle()
-    idle.session.confirmed = False
+    idle.session.fenced = True
     idle.handoff.receive(message(5))
     assert (idle.started, len(idle.outcomes), idle.session.claim_number) == ([], 0, 4)
     await idle.wakeup.wait(None)  # returns at once: the loop is awake

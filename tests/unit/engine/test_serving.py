@@ -68,4 +68,5 @@ def run(uuid: str, *, fails: bool) -> Run:
     source = SimpleNamespace(options=options, call=call, decode=lambda _: ({}, NO_HEADERS))
     record = Record(uuid, "send", b"", DEFAULT, None, None, 0, 1, 0, "running")
     lease = Lease(uuid, 1, "w")
-    return Run(cast("Any", source), record, lease, cast("Any", None), EventLoopExecutor(), 0)
+    executor = EventLoopExecutor()
+    return Run(cast("Any", source), record, lease, cast("Any", None), executor=executor, started=0)

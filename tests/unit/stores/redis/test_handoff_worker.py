@@ -300,7 +300,7 @@ async def test_worker_without_a_heartbeat_for_a_lease_confirms_before_it_starts(
 
         def after_a_stop(hint: Hint) -> None:
             with pytest.MonkeyPatch.context() as patch:
-                patch.setattr(worker.session, "is_confirmed", lambda: False)
+                patch.setattr(worker.session, "is_fenced", lambda: True)
                 hinted(hint)
             if hint.handoff is not None:
                 leased.append(len(worker.runs))
@@ -330,7 +330,7 @@ def test_worker_stopped_beyond_its_lease_does_not_start_a_handoff(server: valkey
             handle.result(timeout=SOON)
         finally:
             stopped.send_signal(signal.SIGCONT)
-        wait_until(lambda: "was declared dead by the store" in workers.log.read_text())
+        wait_until(lambda: "is lost: the store declared it dead" in workers.log.read_text())
         wait_until(lambda: _waiting(server) == 2)
     begun = [entry.pid for entry in run_log.entries() if entry.event == "begin"]
     run_log.close()
