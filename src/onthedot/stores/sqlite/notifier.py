@@ -145,12 +145,12 @@ class DatagramNotifier(HintHub):
                     message = msgspec.json.decode(receiver.recv(65536), type=SessionNotification)
                     joined = joined or message.session_joined
                     if message.has_hint:
-                        self._notify(session, message)
+                        self.notify_session(session, message)
             except (OSError, msgspec.DecodeError):
                 pass  # nothing more, closed meanwhile, or a stranger's datagram
         return joined
 
-    def _notify(self, session: str, message: SessionNotification) -> None:
+    def notify_session(self, session: str, message: SessionNotification) -> None:
         self.notify(session, message.sources, message.cancel_requests, message.ended, recheck=message.recheck)
 
     # -- send
@@ -171,12 +171,16 @@ class DatagramNotifier(HintHub):
                 by_session[session].ended += uuids
         for session, message in by_session.items():
             if session not in self:
-                name = self._name(session)
-                if os.access(self.folder / name, os.F_OK):
-                    self._unsent += [(name, datagram) for datagram in message.datagrams()]
+                self.send_to(session, message)
             elif message.has_hint:
-                self._notify(session, message)
+                self.notify_session(session, message)
         self.send()
+
+    def send_to(self, session: str, message: SessionNotification) -> None:
+        """To a session of another process."""
+        name = self._name(session)
+        if os.access(self.folder / name, os.F_OK):
+            self._unsent += [(name, datagram) for datagram in message.datagrams()]
 
     def send(self) -> bool:
         """True: the queue of some receiver is full; its datagrams are kept for a moment."""

@@ -20,9 +20,14 @@ def schema_text() -> str:
     return Path(__file__).with_name("schema.sql").read_text("utf-8")
 
 
-def connect(path: str) -> sqlite3.Connection:
+def connect(path: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
     db = sqlite3.connect(
-        path, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False, cached_statements=256
+        path,
+        timeout=BUSY_MS / 1000,
+        isolation_level=None,
+        check_same_thread=False,
+        factory=factory,
+        cached_statements=256,
     )
     try:
         db.execute("PRAGMA wal_autocheckpoint = 0")  # only the writer thread checkpoints, under its lock

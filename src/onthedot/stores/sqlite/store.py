@@ -54,6 +54,17 @@ from onthedot.stores.sqlite.writer_thread import WriterThread
 T = TypeVar("T")
 
 
+class SqliteParts(NamedTuple):
+    """The parts of a store that use threads, locks and sockets; a simulation has others."""
+
+    writer: Callable[..., WriterThread] = WriterThread
+    reader: Callable[..., ReaderThread] = ReaderThread
+    notifier: Callable[[Path, str], DatagramNotifier] = DatagramNotifier
+
+
+_PARTS = SqliteParts()
+
+
 class _Threads(NamedTuple):
     writer: WriterThread
     reader: ReaderThread
@@ -76,13 +87,20 @@ class SqliteStore:
     traits: StoreTraits = StoreTraits(shared=True, cancel_safe=True)
 
     def __init__(
-        self, path: str | Path, clock: Clock | None = None, name: str = "onthedot", *, auto_schema: bool = True
+        self,
+        path: str | Path,
+        clock: Clock | None = None,
+        name: str = "onthedot",
+        *,
+        auto_schema: bool = True,
+        parts: SqliteParts = _PARTS,
     ) -> None:
         self.path: str = str(Path(path).resolve())  # locks and sockets are beside the file itself, not beside a link
         self._clock = clock or SystemClock()
         self._name = name
         self._auto_schema = auto_schema
-        self._notifier = DatagramNotifier(Path(f"{self.path}-sessions"), name)
+        self._parts = parts
+        self._notifier = parts.notifier(Path(f"{self.path}-sessions"), name)
         self._lock = threading.Lock()
         self._users = 0
         self._threads: _Threads | None = None
@@ -108,8 +126,8 @@ class SqliteStore:
 
     def _ensure_started(self) -> _Threads:
         if self._threads is None:
-            writer = WriterThread(self.path, self._name, self._now, self._notifier, auto_schema=self._auto_schema)
-            reader = ReaderThread(self.path, self._name, self._now)
+            writer = self._parts.writer(self.path, self._name, self._now, self._notifier, auto_schema=self._auto_schema)
+            reader = self._parts.reader(self.path, self._name, self._now)
             self._notifier.attach(writer)
             writer.start()
             reader.start()
@@ -285,7 +303,7 @@ class SqliteStore:
         """Threads, locks and sockets are the parent's; the connections were closed before the fork."""
         self._lock = threading.Lock()
         self._notifier.after_fork()
-        self._notifier = DatagramNotifier(self._notifier.folder, self._name)
+        self._notifier = self._parts.notifier(self._notifier.folder, self._name)
         if self._threads is not None:
             for thread in self._threads:
                 thread.after_fork()

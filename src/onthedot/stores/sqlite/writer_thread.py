@@ -68,6 +68,14 @@ class WriterThread(RequestThread[SqliteTables]):
         self._wal = Path(f"{path}-wal")
         self._checkpoint_at = _CHECKPOINT
 
+    # -- of the machine; a simulation has others
+
+    def monotonic(self) -> float:
+        return time.monotonic()
+
+    def connect(self) -> sqlite3.Connection:
+        return connect(self.path)
+
     # -- one transaction
 
     def work(self, calls: list[Request[SqliteTables]]) -> None:
@@ -185,11 +193,11 @@ class WriterThread(RequestThread[SqliteTables]):
 
     def await_commit(self, number: int, notifications: Notifications) -> None:
         """From any thread: send the notifications of a joined call when its transaction is committed."""
-        self._joined.append(_JoinedCall(number, notifications, time.monotonic() + _MAX_JOINED))
+        self._joined.append(_JoinedCall(number, notifications, self.monotonic() + _MAX_JOINED))
         self.wake()
 
     def _publish_joined(self, tables: SqliteTables) -> None:
-        now = time.monotonic()
+        now = self.monotonic()
         committed: list[Notifications] = []
         for call in list(self._joined):
             is_committed = tables.db.execute(SQL["change_exists"], (call.number,)).fetchone() is not None
@@ -220,7 +228,7 @@ class WriterThread(RequestThread[SqliteTables]):
 
     def reap_dead_peers(self) -> list[Request[SqliteTables]]:
         """Requests that reap the sessions of dead processes: checked after a sign of a death, and every second."""
-        now = time.monotonic()
+        now = self.monotonic()
         if not self._peers or now - self._checked_peers < 1:
             return []
         self._checked_peers = now
@@ -251,7 +259,7 @@ class WriterThread(RequestThread[SqliteTables]):
             return 20
         if None not in self._peers.values():
             return None
-        if time.monotonic() - self._checked_peers >= 0.1:
+        if self.monotonic() - self._checked_peers >= 0.1:
             self._checked_peers = 0.0
             self._calls.append(Request(lambda _: None))
         return 100
@@ -272,7 +280,7 @@ class WriterThread(RequestThread[SqliteTables]):
             raise StoreUnavailable(
                 f"{self.path} was deleted or replaced while it was open; tasks in it are gone, a new one is made next"
             )
-        db = connect(self.path)
+        db = self.connect()
         try:
             prepare(db, self.path, auto=self._auto_schema)
             db.execute("PRAGMA synchronous = NORMAL")  # the fsync thread syncs
