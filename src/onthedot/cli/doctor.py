@@ -13,6 +13,8 @@ import time
 from collections.abc import Iterator
 from pathlib import Path
 
+import click
+
 from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.output import screen, write_json
 from onthedot.cli.target import target, with_operations
@@ -34,14 +36,15 @@ _NETWORK = ("nfs", "cifs", "smb", "fuse.sshfs", "9p", "afs", "ceph", "glusterfs"
 
 
 @store_command()
-def doctor(options: GlobalOptions) -> None:
+@click.option("--repair", is_flag=True, help="Requeue tasks that an aborted script has left in no place (Redis).")
+def doctor(options: GlobalOptions, repair: bool) -> None:
     """Check this machine, the store and the workers. Exit code 1: something is wrong; 3: no store."""
     findings = list(_machine())
     code = 0
     if options.module is not None:
         findings.append(_app(options, options.module))
     try:
-        for finding in _store(options):
+        for finding in _store(options, repair=repair):
             findings.append(finding)  # noqa: PERF402 - findings before an error are shown, too
     except OnTheDotError as error:
         findings.append(Check(False, "store", str(error), "name the right one by --store or ONTHEDOT_STORE"))
@@ -78,7 +81,7 @@ def _app(options: GlobalOptions, module: str) -> Check:
     return Check(True, "app", f"{app.name} in {module}, {plural(len(app.runtime.sources.known), 'source')}")
 
 
-def _store(options: GlobalOptions) -> Iterator[Check]:
+def _store(options: GlobalOptions, *, repair: bool) -> Iterator[Check]:
     if options.module is None:
         url = store_url(options.store)  # the name of the app may need the driver
     else:
@@ -90,7 +93,7 @@ def _store(options: GlobalOptions) -> Iterator[Check]:
     url, name = target(options)
     if not name and path is None:  # it has no app yet, but the server can be checked
         options.app_name = "onthedot"
-    inside = with_operations(options, _inside)
+    inside = with_operations(options, lambda operations: _inside(operations, repair=repair))
     content = f"app {name}" if name else "in which nobody has tasks yet"
     yield Check(True, "store", f"{masked(url)}, {content}")
     yield from inside
@@ -155,13 +158,14 @@ def _file_system(folder: Path) -> str:
     return max(above, key=lambda fields: len(fields[1]), default=["", "", "unknown"])[2]
 
 
-async def _inside(operations: Operations) -> list[Check]:
+async def _inside(operations: Operations, *, repair: bool) -> list[Check]:
     began = time.monotonic()
     try:
         async with asyncio.timeout(_TIMEOUT):
             counts = await operations.counts()
             took = (time.monotonic() - began) * 1000
             states = ", ".join(f"{count} {state}" for state, count in sorted(counts.items()) if count) or "no tasks"
-            return [Check(True, "reachable", f"answers in {took:.1f} ms; {states}"), *await diagnose(operations)]
+            reachable = Check(True, "reachable", f"answers in {took:.1f} ms; {states}")
+            return [reachable, *await diagnose(operations, repair=repair)]
     except TimeoutError:
         raise StoreUnavailable(f"it did not answer everything within {_TIMEOUT:.0f} s: somebody blocks it") from None

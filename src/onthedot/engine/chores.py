@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from onthedot.definitions.sources import Source
-from onthedot.model.failures import encode_reason
+from onthedot.model.failures import UNDECODABLE_RECORD, encode_reason
 from onthedot.stores.contract import Ended, Lease, Record
 
 _KEEP = 7 * 86_400_000  # ms, for sources that this process does not know
@@ -26,7 +26,7 @@ def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> En
             return Ended(lease, "failed", error, keep_failed)
         case "undecodable":
             reason = "its record cannot be read; `onthedot doctor` shows what the store has of it"
-            return Ended(lease, "failed", encode_reason(reason, error_type="UndecodableRecord"), keep_failed)
+            return Ended(lease, "failed", encode_reason(reason, error_type=UNDECODABLE_RECORD), keep_failed)
         case "expired":
             return Ended(lease, "cancelled", encode_reason("expired"), keep)
         case _:

@@ -28,6 +28,7 @@ from onthedot.stores.contract import Record
 
 E = TypeVar("E", bound=BaseException)
 _PACKAGE = str(Path(__file__).parents[1])
+UNDECODABLE_RECORD = "UndecodableRecord"  # the type of the error of a task whose record cannot be read
 NOT_STORED = b"!"  # in place of a result that could not be encoded
 _MAX_TEXT = 32_768  # characters of a message or a traceback; the middle is left out
 

@@ -9,6 +9,8 @@ from datetime import UTC, datetime, timedelta
 from difflib import get_close_matches
 from typing import TYPE_CHECKING
 
+from onthedot.model.failures import UNDECODABLE_RECORD
+from onthedot.operations.failures import FailureGroup
 from onthedot.operations.health import (
     FIX_CLOCKS,
     MAX_CLOCK_OFFSET,
@@ -19,7 +21,7 @@ from onthedot.operations.health import (
     check_clock,
     check_memory,
 )
-from onthedot.operations.humanize import ago, from_now, suffix
+from onthedot.operations.humanize import ago, from_now, plural, suffix
 from onthedot.operations.schedules import ScheduleInfo
 from onthedot.operations.sources import Pause, SourceInfo
 from onthedot.operations.workers import WorkerInfo
@@ -34,17 +36,21 @@ MAX_READY = 10_000  # ready tasks that are read
 _MAX_FINDINGS = 5  # of a kind
 
 
-async def diagnose(operations: Operations) -> list[Check]:
-    """Return the results of all checks."""
+async def diagnose(operations: Operations, *, repair: bool = False) -> list[Check]:
+    """Return the results of all checks. repair: Requeue tasks that no worker can find."""
     sources = await operations.sources()
     workers = await operations.live_workers()
     hosts = ", ".join(sorted({each.host for each in workers if each.host}))
     found = await _server(operations)
     found.append(Check(True, "workers", f"{len(workers)}{suffix(' on ', hosts)}"))
+    found += _data_loss(workers)
+    found += _unplaced(await operations.unplaced(requeue=repair), repaired=repair)
     found += _late(await _oldest(operations, sources), {each.name: each for each in sources}, workers)
     found += _paused(sources)
     found += _running(Counter([each.history.session async for each in operations.tasks.in_state("running")]), workers)
-    found.append(await _failed(operations, sources))
+    groups = await operations.failures(datetime.now(UTC) - _WEEK)
+    found += _undecodable(groups, await operations.set_aside())
+    found.append(_failed(groups, sources))
     found += _schedules(await operations.schedules.list(), workers)
     found += await _clocks(operations, workers)
     return found
@@ -58,6 +64,48 @@ async def _server(operations: Operations) -> list[Check]:
         return []
     now = min(max(server.now, sent), time.time() * 1000)  # it read its clock between request and answer
     return [Check(True, "server", server.program), check_clock(server, now), *check_memory(server)]
+
+
+# -- lost and damaged data
+
+
+def _data_loss(workers: Sequence[WorkerInfo]) -> Iterator[Check]:
+    """Workers record it in their sessions, so it is shown until they are restarted."""
+    noticed = sorted(each.data_lost for each in workers if each.data_lost is not None)
+    if noticed:
+        remedy = (
+            "tasks added before that may be gone: compare with your own records, and add them again; find out why the "
+            "server had no data (persistence, failover, a restored copy); a restart of the workers ends this message"
+        )
+        text = f"{plural(len(noticed), 'worker')} found {from_now(noticed[0])} that the store had lost data"
+        yield Check(False, "data loss", text, remedy)
+
+
+def _unplaced(uuids: Sequence[str], *, repaired: bool) -> Iterator[Check]:
+    if not uuids:
+        return
+    shown = ", ".join([*uuids[:_MAX_FINDINGS], "…"][: len(uuids)])
+    if repaired:
+        yield Check(True, "no place", f"requeued {plural(len(uuids), 'task')}: {shown}")
+        return
+    text = f"{plural(len(uuids), 'task')} in no queue, lease or end, after an aborted script: {shown}"
+    yield Check(False, "no place", text, "onthedot doctor --repair requeues them")
+
+
+def _undecodable(groups: Sequence[FailureGroup], set_aside: Sequence[bytes]) -> Iterator[Check]:
+    if set_aside:
+        text = (
+            f"{plural(len(set_aside), 'record')} without a readable uuid, the first begins with {set_aside[0][:40]!r}"
+        )
+        remedy = "their bytes are kept in the hash `undecodable` of the app; delete it there when you have seen them"
+        yield Check(False, "undecodable", text, remedy)
+    for group in [each for each in groups if each.type == UNDECODABLE_RECORD][:_MAX_FINDINGS]:
+        text = f"{plural(group.count, 'record')} of {group.source} could not be read, and ended as failed"
+        remedy = (
+            f"see `onthedot task show {group.example}`; a newer version wrote it? Then update the workers and retry: "
+            f"onthedot task retry --group {group.group}"
+        )
+        yield Check(False, "undecodable", text, remedy)
 
 
 # -- pending tasks
@@ -148,8 +196,7 @@ def _running(leased: Mapping[str | None, int], workers: Sequence[WorkerInfo]) ->
         yield Check(True, "running", f"{running} on {slots} slots")
 
 
-async def _failed(operations: Operations, sources: Iterable[SourceInfo]) -> Check:
-    groups = await operations.failures(datetime.now(UTC) - _WEEK)
+def _failed(groups: Sequence[FailureGroup], sources: Iterable[SourceInfo]) -> Check:
     failed = sum(group.count for group in groups)
     succeeded = sum(source.succeeded for source in sources)
     if not failed:

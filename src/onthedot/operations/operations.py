@@ -25,7 +25,7 @@ from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.task_queries import BATCH, PENDING, TaskFilter, TaskPage, TaskQueries
 from onthedot.operations.workers import WorkerInfo, live_workers
-from onthedot.stores.capabilities import ServerInfo
+from onthedot.stores.capabilities import Repairable, ServerInfo, find_capability
 from onthedot.stores.contract import Ended, Lease, NewTask, Record, Store
 
 NO_CODE = CodeDefinitions()
@@ -164,6 +164,20 @@ class Operations:
     async def live_workers(self) -> list[WorkerInfo]:
         """Return the live workers without the number of their tasks, which costs a query."""
         return await live_workers(self._store)
+
+    async def unplaced(self, *, requeue: bool = False) -> Sequence[str]:
+        """Return tasks that no worker can find, as an aborted script leaves them; requeue: put them back."""
+        store = find_capability(self._store, Repairable)
+        if store is None:
+            return ()
+        return await store.unplaced(requeue=requeue)
+
+    async def set_aside(self) -> Sequence[bytes]:
+        """Return the bytes of records whose uuid cannot be read."""
+        store = find_capability(self._store, Repairable)
+        if store is None:
+            return ()
+        return await store.set_aside()
 
     async def server(self) -> ServerInfo | None:
         """Return facts about the store's server; None if the store is part of this process."""

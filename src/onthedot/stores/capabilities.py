@@ -57,10 +57,27 @@ class HasHandoff(Protocol):
     max_handoff_sources: int  # more in one offer would make the request slow
 
 
+@runtime_checkable
+class Repairable(Protocol):
+    """Stores whose verbs are scripts: one that is aborted is not rolled back, and may leave tasks in no place."""
+
+    async def unplaced(self, *, requeue: bool = False) -> Sequence[str]:
+        """The uuids of tasks that are in no queue, lane, alarm, lease or end, among the newest 200,000 records.
+
+        requeue: They get an alarm at their due time, so that a worker finds them.
+        """
+        ...
+
+    async def set_aside(self) -> Sequence[bytes]:
+        """The bytes of records whose uuid cannot be read. They count as failed, and nothing else is left of them."""
+        ...
+
+
 _MISSING: dict[type, str] = {
     SyncTransactions: "memory:// and redis:// have no transaction to join; sqlite:/// and postgresql:// do",
     AsyncTransactions: "only postgresql:// joins the transaction of an async connection",
     HasHandoff: "only redis:// has it",
+    Repairable: "the verbs of the other stores are transactions, so there is nothing to repair; redis:// needs it",
     HasServerInfo: "memory:// and sqlite:/// have no server; redis:// and postgresql:// do",
 }
 

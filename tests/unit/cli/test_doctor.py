@@ -23,7 +23,9 @@ from onthedot import App
 from onthedot.cli import main
 from onthedot.clock.epoch import to_ms
 from onthedot.clock.manual import ManualClock
-from onthedot.stores.contract import ClaimRequest, Limit, Schedule, SlotPool, Store
+from onthedot.engine.chores import outcome_for_chore
+from onthedot.stores.contract import ClaimRequest, History, Lease, Limit, Schedule, SlotPool, Store
+from onthedot.stores.rules.records import with_state
 from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Console, Shop
 
@@ -121,6 +123,38 @@ def test_doctor_finds_a_long_pause(console: Console, key: str | None) -> None:
     assert what == "paused"
     assert text == ("greet, 3 h ago: deploy; 1 ready ones wait" if key is None else "greet for a b, 3 h ago: deploy")
     assert remedy == "onthedot source resume greet" + ("" if key is None else " --key 'a b'")
+
+
+# -- lost and damaged data
+
+
+def test_doctor_names_data_loss_that_workers_found(console: Console) -> None:
+    async def found(store: Store) -> None:
+        for number in range(2):
+            info = {"host": "h", "pid": number, "sources": [], "data_lost": to_ms(LONG_AGO)}
+            await store.heartbeat(f"w{number}", json.dumps(info).encode(), 10**9)
+
+    on(console, found)
+    what, text, remedy = only(console)
+    assert (what, text) == ("data loss", "2 workers found 3 h ago that the store had lost data")
+    assert "compare with your own records" in remedy
+
+
+def test_doctor_shows_records_that_could_not_be_read(console: Console) -> None:
+    async def end(store: Store) -> None:
+        await store.heartbeat("w", b"", 10**9)
+        turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(1, {"greet": 1})]))
+        assert turn.claim is not None
+        record = with_state(turn.claim.tasks[0], "ready", History(reason="undecodable"))
+        lease = Lease(record.uuid, turn.claim.fence, "w")
+        await store.turn("w", [outcome_for_chore(record, lease, None)], None)
+        await store.close_session("w")
+
+    uuid = console.add("greet", name="ann")
+    on(console, end)
+    what, text, remedy = next((each["what"], each["text"], each["remedy"]) for each in ill(console))
+    assert (what, text) == ("undecodable", "1 record of greet could not be read, and ended as failed")
+    assert f"onthedot task show {uuid}" in remedy
 
 
 # -- what runs, and how it ended

@@ -33,6 +33,7 @@ from onthedot.stores.rules.records import with_history, with_state
 
 _PIECE = 200  # records per script
 _MOST_CHECKED = 5_000  # records per find
+_MOST_REPAIRED = 200_000  # records that are searched for tasks in no place
 _BLOCK = 1_000  # seqs per field of `seq_blocks`
 _RESOLVED = 1_000  # seqs per script
 _END = 2**40  # above all seqs
@@ -104,6 +105,23 @@ class RedisReads(ABC):
         blocks = sorted((int(name) * _BLOCK for name in await self._command("HKEYS", "seq_blocks")), reverse=True)
         ranges = (range(min(block + _BLOCK, before) - 1, block - 1, -1) for block in blocks)
         return (piece for numbers in ranges for piece in _in_pieces(numbers))
+
+    async def unplaced(self, *, requeue: bool = False) -> list[str]:
+        """See `Repairable`."""
+        found: list[str] = []
+        checked = 0
+        for piece in await self._candidates({}, _END):
+            checked += len(piece)
+            if checked > _MOST_REPAIRED:
+                break
+            uuids = await self._call("repair", "requeue" if requeue else "list", *seq_bytes(piece))
+            found += [to_uuid(uuid) for uuid in uuids]
+        return found
+
+    async def set_aside(self) -> list[bytes]:
+        """See `Repairable`."""
+        kept = dict(_pairs(await self._command("HGETALL", "undecodable")))
+        return [data for seq, data in kept.items() if await self._command("HGET", "task", seq) is None]
 
     async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
         seq = await self._command("HGET", "ids", pack_uuid(uuid))
