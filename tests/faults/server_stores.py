@@ -13,7 +13,7 @@ from onthedot.stores.redis.scripts import SCRIPTS
 from tests.faults import LONG
 from tests.faults.commit_log import CommitLog
 from tests.support.services import valkey
-from tests.support.services.postgres_server import Missing, Server
+from tests.support.services.postgres_server import SETTINGS, Missing, Server
 
 
 class ServerStore:
@@ -97,6 +97,10 @@ class PostgresServer(ServerStore):
         self.port = server.port
         self._execute("CREATE ROLE worker LOGIN", "GRANT CREATE ON DATABASE postgres TO worker")
 
+    @property
+    def admin_url(self) -> str:
+        return self._server.url
+
     def _execute(self, *statements: str) -> None:
         import psycopg
 
@@ -158,9 +162,10 @@ def on_redis() -> Iterator[RedisServer]:
 
 
 @contextlib.contextmanager
-def on_postgres() -> Iterator[PostgresServer]:
+def on_postgres(**settings: str) -> Iterator[PostgresServer]:
+    """settings: of the server, instead of those that make tests fast."""
     with tempfile.TemporaryDirectory(prefix="postgres-", ignore_cleanup_errors=True) as folder:
-        server = Server(Path(folder))
+        server = Server(Path(folder), {**SETTINGS, **settings})
         try:
             server.make()
             server.start()
