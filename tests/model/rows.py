@@ -134,7 +134,7 @@ class Limits:
             return 0
         now = self.clock.now()
         bucket = self.buckets.setdefault(limit.name, Bucket(limit.burst, now))
-        bucket.tokens = min(limit.burst, bucket.tokens + (now - bucket.at) * limit.rate / 1000)
+        bucket.tokens = min(limit.burst, bucket.tokens + max(0, now - bucket.at) * limit.rate / 1000)
         bucket.at = now
         slack = limit.rate * MICROSECOND / 1000
         return 0 if bucket.tokens >= cost - slack else cost - bucket.tokens

@@ -43,9 +43,13 @@ class MemoryLimitTable(LimitTable):
 
     def pop_refilled(self, limit: int, now: float) -> list[str]:
         names: list[str] = []
-        while len(names) < limit and self._refills and self._refills[0][0] <= now + SLACK_MS:
-            when, name = heappop(self._refills)
+        while len(names) < limit and self._refills:
+            when, name = self._refills[0]
             lane = self.lanes.get(name)
+            is_ahead = lane is not None and lane.bucket is not None and lane.bucket.is_ahead(now)
+            if when > now + SLACK_MS and not is_ahead:
+                break
+            heappop(self._refills)
             if lane is not None and lane.refill_at == when:
                 lane.refill_at = None
                 names.append(name)

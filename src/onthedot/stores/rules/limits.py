@@ -10,6 +10,7 @@ from onthedot.stores.contract import Limit, Record
 
 SWEEP = 5_000  # lanes that a purge checks
 SLACK_MS = 1e-3  # what a moment may lose to rounding: the tokens of this time are lent, and stay owed
+CLOCK_STEP_MS = 2_000.0  # a bucket that is further ahead than this continues from the clock's new time
 
 
 class TokenBucket:
@@ -26,11 +27,17 @@ class TokenBucket:
         if now > self.at:
             self.tokens += limit.rate * (now - self.at) / 1000
             self.at = now
+        elif self.is_ahead(now):
+            self.at = now
         self.tokens = min(self.tokens, limit.burst)
         return self.tokens
 
     def spend(self, cost: float) -> None:
         self.tokens -= cost
+
+    def is_ahead(self, now: float) -> bool:
+        """The clock was set back. Clocks of processes differ by less than CLOCK_STEP_MS."""
+        return self.at - now > CLOCK_STEP_MS
 
 
 class Lane:

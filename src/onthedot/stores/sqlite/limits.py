@@ -8,7 +8,7 @@ from collections.abc import Sequence
 from msgspec.structs import astuple
 
 from onthedot.stores.contract import Limit
-from onthedot.stores.rules.limits import SLACK_MS, SWEEP, Lane, LimitTable, TokenBucket
+from onthedot.stores.rules.limits import CLOCK_STEP_MS, SLACK_MS, SWEEP, Lane, LimitTable, TokenBucket
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, to_limit
 
@@ -74,7 +74,15 @@ class SqliteLimitTable(LimitTable):
 
     def pop_refilled(self, limit: int, now: float) -> list[str]:
         self.save()
-        names = [name for (name,) in self._db.execute(SQL["refilled"], (self._app, now + SLACK_MS, limit))]
+        first = self._db.execute(SQL["first_refill"], (self._app,)).fetchone()
+        if first is None:
+            return []
+        first_name, refill_at, filled_at = first
+        names: list[str] = []
+        if refill_at <= now + SLACK_MS:
+            names = [name for (name,) in self._db.execute(SQL["refilled"], (self._app, now + SLACK_MS, limit))]
+        elif filled_at is not None and filled_at - now > CLOCK_STEP_MS:
+            names = [first_name]
         for name in names:
             self.lane(name).refill_at = None
         return names

@@ -138,6 +138,9 @@ SELECT running, admitted, reserved, tokens, at, refill_at FROM onthedot_lane WHE
 -- name: save_lane
 INSERT OR REPLACE INTO onthedot_lane VALUES (?, ?, ?, ?, ?, ?, ?, ?);
 
+-- name: first_refill
+SELECT name, refill_at, at FROM onthedot_lane WHERE app = ? AND refill_at IS NOT NULL ORDER BY refill_at LIMIT 1;
+
 -- name: refilled
 SELECT name FROM onthedot_lane WHERE app = ? AND refill_at <= ? ORDER BY refill_at LIMIT ?;
 

@@ -111,7 +111,9 @@ BEGIN
     ON CONFLICT (app, name) DO UPDATE SET refill_at = _now;
     WHILE _done < 1000 LOOP
         UPDATE token_bucket SET refill_at = NULL WHERE app = _app AND name = (
-            SELECT name FROM token_bucket WHERE app = _app AND refill_at <= _now + 1e-3 ORDER BY refill_at LIMIT 1
+            SELECT name FROM (
+                SELECT * FROM token_bucket WHERE app = _app AND refill_at IS NOT NULL ORDER BY refill_at LIMIT 1
+            ) AS first WHERE refill_at <= _now + 1e-3 OR at > _now + 2000  -- the server's clock was set back
         ) RETURNING name INTO _lane;
         EXIT WHEN _lane IS NULL;
         _admitted := admit_v1(_app, _lane, _now);

@@ -36,6 +36,10 @@ DECLARE
     _bucket token_bucket;
 BEGIN
     SELECT * INTO _bucket FROM token_bucket WHERE app = _app AND name = _name;
+    IF _bucket.at > _now + 2000 THEN  -- the server's clock was set back: the bucket continues from there
+        UPDATE token_bucket SET at = _now WHERE app = _app AND name = _name;
+        _bucket.at := _now;
+    END IF;
     RETURN coalesce(least(_burst, _bucket.tokens + _rate * greatest(_now - _bucket.at, 0) / 1000), _burst);
 END $$;
 

@@ -97,10 +97,11 @@ end
 local function refill_lanes() -- true: there may be more
   local more, done = has_limits() and check_parked_lanes(), 0
   while done < BATCH do
-    local name = call('ZRANGEBYSCORE', LANE_REFILLS, '-inf', now + SLACK, 'LIMIT', 0, 1)[1]
+    local name, refill_at = unpack(call('ZRANGE', LANE_REFILLS, 0, 0, 'WITHSCORES'))
     if not name then return more end
-    call('ZREM', LANE_REFILLS, name)
     local l = lane(name)
+    if tonumber(refill_at) > now + SLACK and not is_ahead(l) then return more end
+    call('ZREM', LANE_REFILLS, name)
     l.refill, l.changed = nil, true
     done = done + 1 + admit(name)
   end

@@ -2,6 +2,7 @@
 -- uses: record_format
 local LIMITS, LANE, LANE_REFILLS, IDLE_LANES = P .. 'limits', P .. 'lane:', P .. 'lane_refills', P .. 'idle_lanes'
 local SLACK = 1e-3 -- ms that a time may lose to rounding: the tokens of that time are lent and stay owed
+local CLOCK_STEP = 2000 -- ms; a bucket that is further ahead continues from the clock's new time
 local effective_limits, any_limits, lanes = {}, nil, {}
 
 local function has_limits()
@@ -46,9 +47,17 @@ local function lane(name) -- of a source only the token bucket is used
   return l
 end
 
+local function is_ahead(l) -- the server's clock was set back
+  return l.at and l.at - now > CLOCK_STEP
+end
+
 local function level(l, limit)
   if not l.tokens then l.tokens, l.at = limit.burst, now end
-  if now > l.at then l.tokens, l.at = l.tokens + limit.rate * (now - l.at) / 1000, now end
+  if now > l.at then
+    l.tokens, l.at = l.tokens + limit.rate * (now - l.at) / 1000, now
+  elseif is_ahead(l) then
+    l.at, l.changed = now, true
+  end
   l.tokens = math.min(l.tokens, limit.burst)
   return l.tokens
 end
