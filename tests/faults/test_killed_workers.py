@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import os
 import random
+import signal
 import time
+from collections.abc import Collection
 from pathlib import Path
 
 import pytest
@@ -11,7 +14,7 @@ import pytest
 from tests.faults import LONG, scaled, task_app
 from tests.faults.run_log import RunEntry, RunLog, max_concurrent, takeover_times, takeovers
 from tests.faults.server_stores import ServerStore
-from tests.faults.worker_processes import WorkerProcesses, wait_for, wait_for_progress, worker_processes
+from tests.faults.worker_processes import WorkerProcesses, forked_workers, wait_for, wait_for_progress, worker_processes
 from tests.support.app_access import call_store, session_count, worker_pids
 from tests.support.fault_report import report_faults
 
@@ -47,18 +50,17 @@ def test_killed_workers_lose_no_task(server_store: ServerStore, run_log: RunLog,
     acknowledged: set[str] = set()
     deaths: dict[int, float] = {}
     with task_app.app.override(store=url):
-        with worker_processes(url, run_log_path, WORKERS) as workers:
-            wait_for(lambda: sessions() == WORKERS, 60)
+        with forked_workers(url, run_log_path, WORKERS):
             for _ in range(kills):
+                wait_for(lambda: len(alive(deaths)) == WORKERS, 60)
                 for task in (task_app.work, task_app.limited):
                     added = task.delay_many([{"number": number} for number in range(PER_KILL // 2)])
                     acknowledged |= {handle.uuid for handle in added}
-                wait_for(lambda: counts().get("running", 0) >= task_app.SLOTS, 60)
+                wait_for(lambda: counts().get("running", 0) > 0, 60)
                 time.sleep(rng.uniform(0.0, 0.1))  # the random moment
-                index = rng.choice(with_session(workers))
-                pid, died = workers.kill(index)
-                deaths[pid] = died
-                workers.replace(index)
+                pid = rng.choice(sorted(alive(deaths)))
+                deaths[pid] = time.monotonic()
+                os.kill(pid, signal.SIGKILL)  # its parent starts another one
             wait_for_progress(done, len(acknowledged))
             extra = task_app.fill_limit()
             wait_for_progress(done, len(acknowledged) + len(extra))
@@ -75,15 +77,9 @@ def test_killed_workers_lose_no_task(server_store: ServerStore, run_log: RunLog,
     assert max_concurrent(entries, extra) == 12, "the limit is fully used after the kills, and never exceeded"
 
 
-def with_session(workers: WorkerProcesses) -> list[int]:
-    """The indexes of the workers that have begun to work; one that is killed earlier proves little."""
-
-    def found() -> list[int]:
-        pids = worker_pids(task_app.app)
-        return [index for index, worker in enumerate(workers.workers) if worker.pid in pids]
-
-    wait_for(lambda: bool(found()), 60)
-    return found()
+def alive(deaths: Collection[int]) -> set[int]:
+    """The workers that have a session. A dead one has it until its lease is over."""
+    return worker_pids(task_app.app) - set(deaths)
 
 
 def test_another_process_takes_over_within_100_ms(store: str, run_log: RunLog, run_log_path: Path) -> None:
