@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import signal
 import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -116,6 +117,10 @@ class PostgresServer(ServerStore):
 
     def start(self) -> None:
         self._server.start()
+
+    def die(self, how: signal.Signals) -> None:
+        """SIGQUIT: an immediate shutdown. SIGKILL: of the server and all its processes, as in a power cut."""
+        self._server.die(how)
 
     def commits(self) -> CommitLog:
         """The change feed is in the order in which transactions began. A trigger records the order of their commits."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import shutil
 import signal
@@ -12,7 +13,9 @@ from dataclasses import dataclass, field
 from importlib.util import find_spec
 from pathlib import Path
 
+from tests.support.processes import lives
 from tests.support.services.programs import Missing, Program
+from tests.support.waits import wait_until
 
 PATIENCE = 30.0  # seconds for a server to start
 SETTINGS = {
@@ -124,6 +127,22 @@ class Server:
                 self.process.kill()
                 self.process.wait()
             self.process = None
+
+    def die(self, how: int) -> None:
+        """By this signal, without an orderly end; returns when all its processes are gone."""
+        from tests.support.leak_check import descendants
+
+        assert self.process is not None
+        family = [self.process.pid, *descendants(self.process.pid)]
+        if how == signal.SIGKILL:
+            for pid in family:
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(pid, signal.SIGKILL)
+        else:
+            self.process.send_signal(how)
+        self.process.wait(20)
+        wait_until(lambda: not any(lives(pid) for pid in family))
+        self.process = None
 
     @property
     def url(self) -> str:
