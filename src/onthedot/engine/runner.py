@@ -98,14 +98,15 @@ class Runner:
         self._early_cancels.clear()
 
     def cancel(self, uuid: str, cause: StopCause, reason: str = "") -> None:
-        """Ends a run from outside: at once if the executor can, otherwise by a request to the function."""
+        """Ends a run from outside: at once if the executor can, otherwise by a request to the function.
+
+        A stronger cause ends a run that is being ended for a weaker one: its clean-up may take too long.
+        """
         run = self.runs.get(uuid)
         if run is None and cause == "cancel":
             self._early_cancels[uuid] = reason
-        if run is None or run.stop_cause or run.ended:
+        if run is None or not run.stop(cause, reason or _CANCEL_REASONS[cause]):
             return
-        run.stop_cause = cause
-        run.cancel_reason = reason or _CANCEL_REASONS[cause]
         if run.serving_task is None:
             self._queue.remove(run)
             self._finish(run, self._outcome_of_stop(run))
@@ -132,7 +133,7 @@ class Runner:
         for run in list(self.runs.values()):
             if not run.ended:
                 self.observer.cancel_ignored(run.record)
-                run.stop_cause = "shutdown"
+                run.stop("shutdown", _CANCEL_REASONS["shutdown"])
                 self._abandon(run)
 
     # -- serving
@@ -275,7 +276,7 @@ class Runner:
         return outcome
 
     def _outcome_of_stop(self, run: Run) -> Outcome:
-        match run.stop_cause:
+        match run.first_stop_cause:
             case "timeout":
                 seconds = (run.source.options.timeout or 0) / 1000
                 error = TaskTimeout(run.record.uuid, "onthedot.TaskTimeout", f"no result after {seconds:g} s")

@@ -168,7 +168,7 @@ class LogObserver(Observer):
 
     def cancel_ignored(self, record: Record) -> None:
         self.task.warning(
-            "task %s from %s was cancelled and goes on: it swallows CancelledError; it is abandoned and requeued",
+            "task %s from %s was cancelled and goes on: it swallows CancelledError; it is abandoned",
             record.uuid, record.source, extra=self._fields(record),
         )  # fmt: skip
 
