@@ -13,6 +13,7 @@ from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import Hint, Store, StoreTraits
 from tests.sim.clock import SimClock
 from tests.sim.faults import Faults
+from tests.sim.invariants import ExecutedCall, StoreCheck
 from tests.sim.loop import SimLoop
 
 NETWORK = "network"
@@ -36,16 +37,15 @@ class Reply(NamedTuple):
 
 
 class Network:
-    """Delivers calls to the server. `before` and `after` are called around each call that the server executes."""
+    """Delivers calls to the server, and reports each one that the server has executed."""
 
-    def __init__(self, loop: SimLoop, clock: SimClock, faults: Faults, server: Store) -> None:
+    def __init__(self, loop: SimLoop, clock: SimClock, faults: Faults, server: Store, check: StoreCheck) -> None:
         """clock: the server's."""
         self.loop = loop
         self.clock = clock
         self.faults = faults
         self.server = server
-        self.before: Callable[[str, tuple[Any, ...]], None] | None = None
-        self.after: Callable[[str, tuple[Any, ...], Any], None] | None = None
+        self._check = check
         self.trace: Callable[[str, str], None] | None = None
         self._streams: list[FaultHints] = []
 
@@ -73,8 +73,7 @@ class Network:
         delay: float,
     ) -> None:
         answer: Callable[[], None]
-        if self.before is not None:
-            self.before(verb, args)
+        expected = self._check.holds(args[1]) if verb == "turn" else ()
         try:
             result = run_without_loop(getattr(self.server, verb)(*args, **kwargs))
         except Exception as error:
@@ -82,8 +81,7 @@ class Network:
         else:
             if self.trace is not None:
                 self.trace(NETWORK, f"{verb} of {node} executed:{shown(result)}")
-            if self.after is not None:
-                self.after(verb, args, result)
+            self._check.committed([ExecutedCall(verb, args, result, expected)])
             answer = partial(_succeed, reply, Reply(result, self.clock.now()))
         if kind == "reset":
             answer = partial(_fail, reply, StoreUnavailable(f"{verb}: connection reset before the reply"))

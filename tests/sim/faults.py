@@ -17,7 +17,18 @@ refused: not executed. reset, lost: executed, and the caller gets an error at on
 HINT_KINDS = ("dropped", "doubled", "delayed")
 NODE_KINDS = {"crash": 8.0, "pause": 8.0, "cut": 8.0, "mute": 12.0, "stop": 12.0, "clock": 10.0}
 """Kinds of faults of a node, and the mean number of seconds between two. mute: heartbeats get no reply."""
-KINDS = (*CALL_KINDS, *HINT_KINDS, *NODE_KINDS)
+FILE_KINDS = {"abort": 8.0, "locked": 12.0, "slow": 12.0, "power": 30.0}
+"""Kinds of faults of a node or of the machine, over a file.
+
+abort: the process dies before one of its next statements. locked: another program holds the file. slow: an fsync takes
+long. power: all processes die, and what was not synced may be lost.
+"""
+KINDS = (*CALL_KINDS, *HINT_KINDS, *NODE_KINDS, *FILE_KINDS)
+OF_STORE = {
+    "memory": frozenset({*CALL_KINDS, *HINT_KINDS, *NODE_KINDS}),
+    "sqlite": frozenset({*HINT_KINDS, "crash", "pause", "stop", *FILE_KINDS}),
+}
+"""The kinds that apply to each store. Processes of one machine share its clock, and no network is between them."""
 
 _LATE = frozenset({"turn", "heartbeat", "add", "cancel", "close_session", "fire", "put_schedules", "put_limits"})
 MAX_LATE = 12.0  # seconds
@@ -90,7 +101,7 @@ class Faults:
     def of_nodes(self, nodes: int, seconds: float) -> list[NodeFault]:
         """All faults of nodes, in order of time."""
         faults: list[NodeFault] = []
-        for kind, interval in NODE_KINDS.items():
+        for kind, interval in (NODE_KINDS | FILE_KINDS).items():
             chance = stream(self._seed, kind)
             at = chance.expovariate(1 / interval)
             while at < seconds:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections import Counter, defaultdict
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, NamedTuple
 
 from onthedot.client.portal import run_without_loop
 from onthedot.stores.contract import (
@@ -38,6 +38,15 @@ Report = Callable[[str, str], None]
 """Takes the name of an invariant that does not hold, and the reason. It does not raise: the engine would catch it."""
 
 
+class ExecutedCall(NamedTuple):
+    """A call that a store has executed."""
+
+    verb: str
+    args: tuple[Any, ...]
+    result: Any
+    expected: Sequence[bool] = ()  # of a turn: whether each outcome has the current lease of its task
+
+
 @dataclass(eq=False)
 class StoreCheck:
     """Follows the change feed commit by commit, and compares it with what the store has answered."""
@@ -59,54 +68,67 @@ class StoreCheck:
         self._ends: Counter[str] = Counter()
         self.windows: dict[str, set[str]] = defaultdict(set)  # uuids of the tasks of fired windows, by schedule
         self.first_window: dict[str, int] = {}
-        self.children: list[NewTask] = []  # of settled parents
-        self._expected: list[bool] = []
         self._absent: set[str] = set()  # tasks whose add has raised, and that were not stored then
 
-    # -- around a call
+    # -- after a commit
 
-    def before(self, verb: str, args: tuple[Any, ...]) -> None:
-        if verb == "turn":
-            outcomes: Sequence[Outcome] = args[1]
-            self._expected = [self._holders.get(outcome.lease.uuid) == outcome.lease for outcome in outcomes]
-        elif verb == "add":
-            self._note_tasks(args[0])
+    def holds(self, outcomes: Sequence[Outcome]) -> list[bool]:
+        """Whether each outcome has the lease under which its task is held now."""
+        return [self._holders.get(outcome.lease.uuid) == outcome.lease for outcome in outcomes]
 
-    def after(self, verb: str, args: tuple[Any, ...], result: Any) -> None:
-        match verb:
-            case "turn":
-                self._check_verdicts(args[1], result)
-                self._follow()
-                self._note_claim(args[0], result.claim)
-            case "cancel" | "lift":
-                self._follow()
-                self._note_leases(args[0], result)
-            case "fire":
-                self._check_fires(args[0], result)
-                self._follow()
-            case "add":
-                self._follow()
-                self._check_added(args[0], result)
-            case _:
-                self._follow()
-        if verb in ("fire", "put_schedules"):
-            self._check_schedules()
+    def committed(self, calls: Sequence[ExecutedCall]) -> None:
+        """The calls of one transaction are visible."""
+        for call in calls:
+            match call.verb:
+                case "turn":
+                    self._check_verdicts(call.args[1], call.result, call.expected)
+                case "fire":
+                    self._check_fires(call.args[0], call.result)
+                case "add":
+                    self._note_tasks(call.args[0])
+        self._follow()
+        for call in calls:
+            match call.verb:
+                case "turn":
+                    self._note_claim(call.args[0], call.result.claim)
+                case "cancel" | "lift":
+                    self._note_leases(call.args[0], call.result)
+                case "add":
+                    self._check_added(call.args[0], call.result)
+                case "fire" | "put_schedules":
+                    self._check_schedules()
+
+    def reload(self, store: Store) -> None:
+        """The store has gone back to an older state: forget what is lost, and who held what."""
+        self.store = store
+        self._cursor = run_without_loop(store.changes("", 1)).cursor
+        self._holders.clear()
+        self._running.clear()
+        self._schedules = {schedule.name: schedule for schedule in run_without_loop(store.schedules())}
+        self.states.clear()
+        after: str | None = ""
+        while after is not None:
+            page = run_without_loop(store.find({}, after or None, 500))
+            self.states.update({record.uuid: record.state for record in page.rows})
+            self.sources.update({record.uuid: record.source for record in page.rows})
+            after = page.after
+        self._ends = Counter(uuid for uuid, state in self.states.items() if state in ENDED)
+        self.windows["tick"] &= self.states.keys()
 
     # -- settle
 
-    def _check_verdicts(self, outcomes: Sequence[Outcome], turn: TurnResult) -> None:
-        for outcome, verdict, expected in zip(outcomes, turn.verdicts, self._expected, strict=True):
+    def _check_verdicts(self, outcomes: Sequence[Outcome], turn: TurnResult, expected: Sequence[bool]) -> None:
+        for outcome, verdict, is_held in zip(outcomes, turn.verdicts, expected, strict=True):
             uuid = outcome.lease.uuid
-            if verdict == "ok" and not expected:
+            if verdict == "ok" and not is_held:
                 holder = self._holders.get(uuid)
                 self.report("I3", f"a stale lease has settled: {outcome.lease}, held by {holder}")
-            if verdict != "ok" and expected:
+            if verdict != "ok" and is_held:
                 self.report("I3", f"the holder of a lease was refused ({verdict}): {outcome.lease}")
             if verdict == "ok":
-                del self._holders[uuid]
+                self._holders.pop(uuid, None)
                 if outcome.effects is not None:
                     self._note_tasks(outcome.effects.tasks)
-                    self.children += outcome.effects.tasks
 
     def _note_tasks(self, tasks: Sequence[NewTask]) -> None:
         for task in tasks:
@@ -276,6 +298,10 @@ class RunLog:
             self._active[uuid] = left
         if len(left) < 2:
             self._overlaps.pop(uuid, None)
+
+    def forget_leases(self) -> None:
+        """The store has gone back to an older state: its fences are given out again."""
+        self._leases.clear()
 
     def forget(self, node: str) -> None:
         """The node has died: its runs never end."""

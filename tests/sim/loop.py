@@ -155,7 +155,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self._now
 
     def call_soon(self, callback: Callable[..., object], *args: Any, context: Context | None = None) -> Any:
-        handle = SimHandle(self._now, callback, args, context or copy_context())
+        handle = SimHandle(self._now, callback, args, _given(context))
         self._enqueue(handle)
         return handle
 
@@ -165,7 +165,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         return self.call_at(self._now + delay, callback, *args, context=context)
 
     def call_at(self, when: float, callback: Callable[..., object], *args: Any, context: Any = None) -> Any:
-        handle = SimHandle(when, callback, args, context or copy_context())
+        handle = SimHandle(when, callback, args, _given(context))
         self._order += 1
         heappush(self._timers, (when, self._order, handle))
         return handle
@@ -188,3 +188,7 @@ class SimLoop(asyncio.AbstractEventLoop):
     def call_exception_handler(self, context: dict[str, Any]) -> None:
         if self.on_error is not None:
             self.on_error(context)
+
+
+def _given(context: Context | None) -> Context:
+    return copy_context() if context is None else context  # an empty context is false

@@ -53,6 +53,7 @@ class World:
     note: Callable[[str, str], None]  # a line of the trace
     worker_factory: Callable[..., Worker] = Worker
     poll_interval: float = 5.0
+    max_skew: float = 60_000.0  # ms between the clock of a node and that of the store
     acknowledged: dict[str, str] = field(default_factory=dict)  # uuid → source
     cancelled: set[str] = field(default_factory=set)
     adding: bool = True
@@ -84,8 +85,8 @@ class Node:
         self._life += 1
         self.is_up = True
         self.is_stopping = False
-        skew = self._chance.uniform(-60_000, 60_000) if self._index else 0.0
-        self.clock = SimClock(self._world.loop, skew)
+        skew = self._chance.uniform(-1, 1) if self._index else 0.0  # the first one declares the first window
+        self.clock = SimClock(self._world.loop, skew * self._world.max_skew)
         self._world.loop.spawn(self.name, self._live(self.name))
 
     def crash(self) -> None:

@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from math import inf
 from typing import Any
 
@@ -268,6 +268,7 @@ class PlantedBug:
     worker_factory: Callable[..., Worker] = Worker
     poll_interval: float = POLL
     store: str = "memory"
+    parts: Mapping[str, Any] = field(default_factory=dict)  # of the SQLite store, by name
 
 
 def _on_tables(tables: type[MemoryTables]) -> Wrap:

@@ -6,8 +6,9 @@ import asyncio
 import gc
 import sys
 from collections import Counter
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, NamedTuple
 
 from onthedot.errors import StoreError
@@ -16,12 +17,13 @@ from onthedot.stores.memory.store import MemoryStore
 from tests.sim.app import CAPS, INTERVAL, LANE_CAP
 from tests.sim.clock import SimClock
 from tests.sim.fault_store import PATIENCE, FaultStore, Network
-from tests.sim.faults import KINDS, MAX_LATE, Faults, NodeFault
+from tests.sim.faults import KINDS, MAX_LATE, OF_STORE, Faults, NodeFault
 from tests.sim.ids import stream
 from tests.sim.invariants import ENDED, RunLog, RunStart, StoreCheck, Violation
 from tests.sim.loop import SimLoop
 from tests.sim.node import Node, World
 from tests.sim.planted_bugs import NO_BUG, POLL, PlantedBug
+from tests.sim.sqlite import SqliteFile
 
 _EXPIRING = frozenset({"single"})
 
@@ -61,20 +63,19 @@ class Scenario:
         self._cancel_safe = chance.random() < 0.5
         nodes = options.nodes or chance.choice((2, 3, 3, 4))
         self.loop = SimLoop(stream(options.seed, "steps"))
-        self.faults = Faults(options.seed, self.loop, options.kinds)
+        self.faults = Faults(options.seed, self.loop, sorted(OF_STORE[options.store] & set(options.kinds)))
         self._violations: list[Violation] = []
         self._trace: list[str] | None = [] if trace else None
         self._disturbed_until: dict[str, float] = {}
         self._is_quiet = False
         self._faults_ended_at = 0.0
         self.store_clock = SimClock(self.loop)
-        server: Store = MemoryStore(self.store_clock)
-        if bug.server is not None:
-            server = bug.server(server, self.store_clock, self.lease)
-        self._network = Network(self.loop, self.store_clock, self.faults, server)
-        self.check = StoreCheck(server, self.store_clock, self.report)
-        self._network.before = self.check.before
-        self._network.after = self.check.after
+        self._network: Network | None = None
+        self._file: SqliteFile | None = None
+        if options.store == "memory":
+            self.check = self._new_server()
+        else:
+            self.check = self._new_file()
         self.run_log = RunLog(
             self.loop.time, self.store_clock, self.loop.is_live, self._is_justified, self.check.fence_of, self.report
         )
@@ -90,10 +91,51 @@ class Scenario:
             self._note,
             bug.worker_factory,
             bug.poll_interval,
+            max_skew=60_000.0 if self._file is None else 0.0,
         )
         self.nodes = [Node(self.world, index) for index in range(nodes)]
-        if trace:
-            self._network.trace = self._note
+
+    def _new_server(self) -> StoreCheck:
+        server: Store = MemoryStore(self.store_clock)
+        if self._bug.server is not None:
+            server = self._bug.server(server, self.store_clock, self.lease)
+        check = StoreCheck(server, self.store_clock, self.report)
+        self._network = Network(self.loop, self.store_clock, self.faults, server, check)
+        self._network.trace = self._tracer
+        return check
+
+    def _new_file(self) -> StoreCheck:
+        self._file = SqliteFile(self._options.seed, self.loop, self.store_clock, self.faults, self._bug.parts)
+        self._file.on_killed = self._on_killed
+        check = StoreCheck(self._file.view(), self.store_clock, self.report)
+        self._file.check = check
+        self._file.trace = self._tracer
+        return check
+
+    def _on_killed(self, name: str) -> None:
+        """A process died between two statements."""
+        (node,) = [node for node in self.nodes if node.name == name]
+        self._note(name, "died between two statements")
+        self._crash(node, 1.0)
+
+    def _crash(self, node: Node, pause: float) -> None:
+        name = node.name
+        node.crash()
+        if self._file is not None:
+            self._file.kill(name)
+        self._disturb(name, 0.0)
+        self.loop.call_as("world", pause, partial(self._revive, node))
+
+    def _cut_power(self, pause: float) -> None:
+        assert self._file is not None
+        up = [node for node in self.nodes if node.is_up]
+        for node in up:
+            self._crash(node, pause)
+        self.check.reload(self._file.cut_power())
+        self.run_log.forget_leases()
+        lost = [uuid for uuid in self.world.acknowledged if uuid not in self.check.states]
+        if lost:
+            self.report("I1", f"{len(lost)} acknowledged tasks are gone after a power cut: {lost[:3]}")
 
     def run(self) -> Result:
         self.loop.on_step = self._after_step
@@ -106,6 +148,8 @@ class Scenario:
         except RuntimeError as error:
             violation = f"progress: {error}"
         runs = sum(map(len, self.run_log.starts.values()))
+        if self._file is not None:
+            self._file.close()
         trace = self._trace or []
         return Result(self.loop.digest, self.loop.steps, len(self.check.states), runs, violation, trace)
 
@@ -129,12 +173,21 @@ class Scenario:
     def _on_unhandled(self, context: dict[str, Any]) -> None:
         self.report("engine", f"{context.get('message')}: {context.get('exception')!r}")
 
+    @property
+    def _tracer(self) -> Callable[[str, str], None] | None:
+        return None if self._trace is None else self._note
+
     def _note(self, node: str, text: str) -> None:
         if self._trace is not None:
             self._trace.append(f"{self.loop.time() - 1000:9.4f} {node:8} {text}")
 
     def _store_of(self, node: str, clock: SimClock) -> Store:
-        store: Any = FaultStore(self._network, node, int(self.lease * 1000), cancel_safe=self._cancel_safe)
+        store: Any
+        if self._file is not None:
+            store = self._file.store_of(node, clock)
+        else:
+            assert self._network is not None
+            store = FaultStore(self._network, node, int(self.lease * 1000), cancel_safe=self._cancel_safe)
         if self._bug.client is not None:
             store = self._bug.client(store, clock, self.lease)
         return store
@@ -168,25 +221,35 @@ class Scenario:
             return
         self._note(node.name, f"fault: {fault}")
         span = fault.size * 3 * self.lease
-        now = self.loop.time()
         match fault.kind:
             case "crash":
-                node.crash()
-                self.loop.call_later(fault.size * 5, self._revive, node)
+                self._crash(node, fault.size * 5)
             case "pause":
                 self.loop.pause(node.name)
                 self.loop.call_later(span, self.loop.resume, node.name)
+                if self._file is None:  # the lock of a paused process shows that it lives
+                    self._disturb(node.name, span)
             case "cut":
                 self.faults.cut(node.name, span)
+                self._disturb(node.name, span)
             case "mute":
                 self.faults.mute(node.name, span)
+                self._disturb(node.name, span)
             case "stop":
+                self._disturb(node.name, 15.0)
                 self._restart(node, fault.size * 2)
-            case _:
+            case "clock":
                 node.clock.jump += (fault.size - 0.5) * 120_000
-                return
-        span = max(span, 15.0) if fault.kind == "stop" else span
-        self._disturbed_until[node.name] = max(self._disturbed_until.get(node.name, 0), now + span + 0.01)
+            case "power":
+                self._cut_power(fault.size * 3)
+            case _:
+                assert self._file is not None
+                self._file.apply(fault, node.name)
+
+    def _disturb(self, node: str, seconds: float) -> None:
+        """Until then, what this node runs may have to run again."""
+        until = self.loop.time() + seconds + 0.01
+        self._disturbed_until[node] = max(self._disturbed_until.get(node, 0), until)
 
     def _revive(self, node: Node) -> None:
         if not node.is_up:
@@ -200,6 +263,8 @@ class Scenario:
         self._note("world", "the faults end")
         self._faults_ended_at = self.loop.time()
         self.faults.end()
+        if self._file is not None:
+            self._file.end_faults()
         self.world.adding = False
         for node in self.nodes:
             self.loop.resume(node.name)
