@@ -28,7 +28,9 @@ from onthedot.stores.contract import (
 from onthedot.stores.memory.store import MemoryStore
 from onthedot.stores.memory.tables import MemoryTables
 from onthedot.stores.rules.task_tables import LeasedRecord
+from onthedot.stores.sqlite.request_thread import Request, answer
 from tests.sim.clock import SimClock
+from tests.sim.sqlite import SimFsync, SimPresence, SimWriter
 
 
 class WrappedStore:
@@ -236,6 +238,51 @@ class ChildrenApart(WrappedStore):
         return result
 
 
+class ReplyBeforeCommit(WrappedStore):
+    """An add is acknowledged, and written afterwards."""
+
+    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
+        self._seen[tasks[0].uuid] = asyncio.create_task(self._inner.add(tasks, deadline))
+        return [Added(task.uuid, fresh=True) for task in tasks]
+
+
+# -- bugs of the SQLite store
+
+
+class ReplyBeforeSync(SimFsync):
+    def sync(self, calls: list[Request[Any]]) -> None:
+        answer(calls)
+        super().sync([])
+
+
+class SequencesAfterCommit(SimWriter):
+    """Two statements in the wrong order: the tasks are committed, then the counts and the last numbers."""
+
+    def commit_together(self, tables: Any, calls: Any) -> Any:
+        flush = tables.flush
+
+        def commit_first() -> None:
+            tables.db.execute("COMMIT")
+            tables.db.execute("BEGIN IMMEDIATE")
+            flush()
+
+        tables.flush = commit_first
+        try:
+            return super().commit_together(tables, calls)
+        finally:
+            tables.flush = flush
+
+
+class DeadProcessNotReaped(SimPresence):
+    def is_dead(self, process: str) -> bool:
+        return False
+
+
+class PausedProcessReaped(SimPresence):
+    def is_dead(self, process: str) -> bool:
+        return super().is_dead(process) or not self._file.loop.is_live(process)
+
+
 # -- bugs of the worker
 
 
@@ -296,6 +343,11 @@ PLANTED = {
         PlantedBug("claim-not-repeated", client=ClaimNotRepeated),
         PlantedBug("due-by-client-clock", client=DueByClientClock),
         PlantedBug("children-apart", client=ChildrenApart),
+        PlantedBug("reply-before-commit", client=ReplyBeforeCommit, store="sqlite"),
+        PlantedBug("reply-before-sync", parts={"fsync": ReplyBeforeSync}, store="sqlite"),
+        PlantedBug("sequences-after-commit", parts={"writer": SequencesAfterCommit}, store="sqlite"),
+        PlantedBug("dead-process-not-reaped", parts={"presence": DeadProcessNotReaped}, store="sqlite"),
+        PlantedBug("paused-process-reaped", parts={"presence": PausedProcessReaped}, store="sqlite"),
         PlantedBug("wake-up-cleared-late", worker_factory=clears_wake_up_late),
         PlantedBug("hints-without-poll", poll_interval=100_000.0),
     )

@@ -147,10 +147,11 @@ class Scenario:
             violation = str(error)
         except RuntimeError as error:
             violation = f"progress: {error}"
+        finally:
+            if self._file is not None:
+                self._file.close()
         runs = sum(map(len, self.run_log.starts.values()))
-        if self._file is not None:
-            self._file.close()
-        trace = self._trace or []
+        trace = list(self._trace or [])
         return Result(self.loop.digest, self.loop.steps, len(self.check.states), runs, violation, trace)
 
     # -- what the parts report

@@ -62,7 +62,7 @@ class SqliteFile:
     """One file, and what its processes would get from the machine."""
 
     def __init__(self, seed: int, loop: SimLoop, clock: SimClock, faults: Faults, parts: Mapping[str, Any]) -> None:
-        """parts: classes instead of `SimWriter` and `SimFsync`, by "writer" and "fsync"."""
+        """parts: classes instead of `SimWriter`, `SimFsync` and `SimPresence`, by "writer", "fsync" and "presence"."""
         self._parts = parts
         self._folder = Path(tempfile.mkdtemp(prefix="onthedot-sim-"))
         self.path = str(self._folder / "tasks.db")
@@ -105,6 +105,10 @@ class SqliteFile:
     def new_fsync(self) -> SimFsync:
         fsync: SimFsync = self._parts.get("fsync", SimFsync)(self)
         return fsync
+
+    def new_presence(self, node: str) -> SimPresence:
+        presence: SimPresence = self._parts.get("presence", SimPresence)(self, node)
+        return presence
 
     def apply(self, fault: NodeFault, node: str) -> None:
         match fault.kind:
@@ -235,7 +239,7 @@ class SimWriter(InlineThread, WriterThread):
         self.drive(file)
         self._node = node
         self._fsync = file.new_fsync()
-        self._presence = SimPresence(file, node)
+        self._presence = file.new_presence(node)
         self._executed: list[ExecutedCall] = []
         self._connection: CrashingConnection | None = None
 
