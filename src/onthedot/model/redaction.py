@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from typing import cast
 
 HIDDEN = "…"
 _WORD_START = re.compile(r"(?<=[a-z0-9])(?=[A-Z])")
@@ -24,9 +25,10 @@ def redacted(value: object) -> object:
     if isinstance(value, str):
         return _BEARER.sub(rf"\1 {HIDDEN}", _LOGIN.sub(rf"\1{HIDDEN}@", value))
     if isinstance(value, Mapping):
-        return {key: HIDDEN if _is_secret(key) else redacted(item) for key, item in value.items()}
+        items = cast(Mapping[object, object], value).items()
+        return {key: HIDDEN if _is_secret(key) else redacted(item) for key, item in items}
     if isinstance(value, list | tuple):
-        return [redacted(item) for item in value]
+        return [redacted(item) for item in cast(Sequence[object], value)]
     return value
 
 
