@@ -103,6 +103,12 @@ def test_names_of_tests_are_no_metaphors() -> None:
     assert sorted(found for found in names if words(found[1]) & METAPHORS) == []
 
 
+def test_docstrings_name_their_subject_first() -> None:
+    opening = re.compile(r'"""(What|Who|Whoever|Whom) ')
+    files = [short_name(path) for path in source_files("py") if opening.search(path.read_text("utf-8"))]
+    assert files == []
+
+
 def test_no_class_name_is_used_twice() -> None:
     files: dict[str, list[str]] = defaultdict(list)
     for path in source_files("py"):

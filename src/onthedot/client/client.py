@@ -156,7 +156,7 @@ class StoreClient:
 
 
 def _differences(task: NewTask, record: Record) -> list[str]:
-    """What an add differs in from the task that has its uuid; the names only, since values may be secret."""
+    """The names of what differs between an add and the task that has its uuid; values may be secret."""
     if task.source != record.source:
         return ["source"]
     try:
