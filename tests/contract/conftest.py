@@ -69,8 +69,8 @@ WITHOUT = {
 }  # facets that a kind does not implement
 PENDING = {  # rules that a kind does not implement yet; empty when the issue is done
     "test_claim_request_with_an_older_number_takes_nothing": ("redis", "limited"),
-    "test_add_after_its_deadline_is_refused": ("redis", "limited", "postgres", "pooled"),
-    "test_earliest_now_is_not_after_the_store_s_time": ("redis", "limited", "postgres", "pooled"),
+    "test_add_after_its_deadline_is_refused": ("redis", "limited"),
+    "test_earliest_now_is_not_after_the_store_s_time": ("redis", "limited"),
     "test_repeated_add_of_an_ended_task_without_retention_is_not_fresh": ("redis", "limited", "postgres", "pooled"),
     "test_identity_is_the_same_for_all_sessions": ("redis", "limited", "postgres", "pooled"),
     "test_identity_has_the_last_fence_of_all_sessions": ("redis", "limited", "postgres", "pooled"),

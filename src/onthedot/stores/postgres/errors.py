@@ -6,11 +6,13 @@ import asyncio
 from typing import Any
 
 from onthedot.errors import ArgumentError, StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
+from onthedot.stores.contract import DeadlinePassed
 from onthedot.stores.postgres.tls import NEEDS_TLS, NO_TLS, TLS_ADVICE
 from onthedot.stores.tls_advice import tls_advice
 
 _WITHDRAWN = ("40001", "40P01")  # serialization failure, deadlock: the call can be repeated
 _LOST = ("57P", "08", "25006")  # the server closes the connection; or it only reads now, after a failover
+_LATE = "OTD01"  # raised by `refuse_late_v1`, with the time as its detail
 _DATA = ("22", "23", "54")  # data exception, constraint violation, limit of the server: the value is the cause
 
 
@@ -37,6 +39,8 @@ def translate(error: BaseException, where: str) -> Exception:
     code that is not listed is worth another attempt.
     """
     code = code_of(error)
+    if code == _LATE:
+        return DeadlinePassed(float(getattr(error, "detail", None) or 0))
     if advice := _tls_advice(str(error)):
         return StoreRefused(f"{where}: {_text(error)}; {advice}")
     for known, (kind, advice) in _ADVICE.items():

@@ -81,12 +81,12 @@ WITH quick AS MATERIALIZED (SELECT set_config('synchronous_commit', 'off', true)
 SELECT pg_notify($1, hint) FROM quick CROSS JOIN unnest($2::text[]) AS hint;
 
 -- name: app
--- The id of an app.
-SELECT id FROM onthedot.app WHERE name = $1;
+-- The id of an app, and the time.
+SELECT id, onthedot.now_v1(NULL) AS moment FROM onthedot.app WHERE name = $1;
 
 -- name: new_app
--- The id of an app, which gets one if it has none.
-SELECT set_config('search_path', 'onthedot', true), onthedot.app_v1($1) AS id;
+-- The id of an app, which gets one if it has none, and the time.
+SELECT set_config('search_path', 'onthedot', true), onthedot.app_v1($1) AS id, onthedot.now_v1(NULL) AS moment;
 
 -- name: apps
 -- The apps that have tasks, sessions or schedules.

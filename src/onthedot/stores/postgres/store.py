@@ -80,6 +80,7 @@ class PostgresStore(PostgresReads):
         self._lock = threading.Lock()
         self._by_loop: weakref.WeakKeyDictionary[asyncio.AbstractEventLoop, PostgresLoop]
         self._by_loop = weakref.WeakKeyDictionary()
+        self._clock_lag = 0.0  # ms from this process's clock to the server's, at least
         self._prepared = False
         register_fork_hooks(self, store=True)
 
@@ -102,6 +103,7 @@ class PostgresStore(PostgresReads):
                 if row is None:
                     row = await here.connections.add.row(SQL["new_app"], self._name)
                 here.app_id = row["id"]
+                self._observe_clock(row["moment"])
         except BaseException:
             await self.close()
             raise
@@ -160,6 +162,10 @@ class PostgresStore(PostgresReads):
             return None
         return self._clock.now() + self._clock.wall_clock_jump()
 
+    def _observe_clock(self, moment: float) -> None:
+        """The server's time was `moment` before this reply arrived, so it is not before the sum in `earliest_now`."""
+        self._clock_lag = moment - self._clock.now()
+
     def _request(self, **fields: Any) -> str:
         return protocol.encode({"app": self._name, "now": self._now(), **fields})
 
@@ -170,12 +176,15 @@ class PostgresStore(PostgresReads):
     # -- tasks
 
     def earliest_now(self) -> float:
-        return 0.0
+        now = self._now()
+        return self._clock.now() + self._clock_lag if now is None else now
 
-    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:  # noqa: ARG002
+    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
         if not tasks:
             return []
-        row = await self.connections.add.row(SQL["add"], self._request(tasks=protocol.encode_tasks(tasks)))
+        request = self._request(tasks=protocol.encode_tasks(tasks), deadline=deadline)
+        row = await self.connections.add.row(SQL["add"], request)
+        self._observe_clock(row["moment"])
         self._notify(Notification(sorted(set(row["sources"]))))
         return protocol.to_added(row)
 
@@ -190,6 +199,7 @@ class PostgresStore(PostgresReads):
             protocol.encode(protocol.encode_outcomes(outcomes)),
         )
         self._notify(decode_notification(row["notification"], session))
+        self._observe_clock(row["moment"])
         if request is None or not row["alive"]:
             return TurnResult(row["verdicts"] or [], alive=row["alive"])
         return TurnResult(row["verdicts"] or [], protocol.to_claim_result(row))

@@ -8,14 +8,19 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 
+import asyncpg
 import pytest
 
-from onthedot.stores.contract import Completed, Lease, NewTask
+from onthedot import App, TaskNotFound
+from onthedot.errors import StoreUnavailable
+from onthedot.stores.contract import Completed, DeadlinePassed, Lease, NewTask
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.connections import PostgresConnection
 from tests.support.services.postgres import Service
 from tests.support.waits import every_chance, until
 from tests.unit.stores.postgres.shop import LEASE, Worker, opened, states
+
+BACKENDS = "SELECT pid FROM pg_stat_activity WHERE application_name = 'onthedot' AND pid <> ALL (%s)"
 
 
 @contextmanager
@@ -58,11 +63,75 @@ async def test_a_claim_that_is_executed_late_takes_nothing(postgres: Service, na
         assert [record.uuid for record in (await worker.claim()).tasks] == ["u2"]
 
 
-@pytest.mark.parametrize(
-    "new", [NewTask("u1", "b", b""), NewTask("u1", "b", b"", after=60_000)], ids=["ready", "later"]
-)
-async def test_a_repeated_add_hints_tasks_that_are_still_pending(postgres: Service, named: str, new: NewTask) -> None:
+async def test_an_add_that_is_executed_after_its_deadline_stores_nothing(postgres: Service, named: str) -> None:
+    async with opened(postgres, named) as store:
+        await store.add([NewTask("u0", "a", b"")])
+        with paused_backend(postgres, store.connections.add) as pid:
+            deadline = store.earliest_now() + 50
+            late = asyncio.create_task(store.add([NewTask("u1", "a", b"")], deadline))
+            await every_chance()  # it is sent
+            late.cancel()
+            await asyncio.wait([late])
+            await until(lambda: store.earliest_now() > deadline)
+        await gone(postgres, pid)
+        assert await states(store, "u1") == [None]
+
+
+async def test_an_add_that_waits_for_a_lock_until_its_deadline_stores_nothing(postgres: Service, named: str) -> None:
+    """The deadline is checked again at the end: the wait is inside the statement that inserts."""
+    async with opened(postgres, named) as store:
+        await store.add([NewTask("u0", "a", b"")])
+        locking = await asyncpg.connect(postgres.url)
+        try:
+            await locking.execute("BEGIN; LOCK TABLE onthedot.place IN ACCESS EXCLUSIVE MODE")
+            deadline = store.earliest_now() + 200
+            late = asyncio.create_task(store.add([NewTask("u1", "a", b"")], deadline))
+            await until(lambda: store.earliest_now() > deadline)
+        finally:
+            await locking.close()
+        with pytest.raises(DeadlinePassed) as refused:
+            await late
+        assert refused.value.now > deadline
+        assert refused.value.stored is False
+        assert await states(store, "u1") == [None]
+
+
+async def test_a_task_of_an_add_to_a_paused_server_does_not_appear_later(postgres: Service, named: str) -> None:
+    """The error leaves open whether it was stored. When the server runs again it is absent; a repeat runs once."""
+    app: App[None] = App(named, store=postgres.url)
+    ran: list[int] = []
+
+    @app.task
+    async def note(number: int) -> None:
+        ran.append(number)
+
+    async with app:
+        await note.enqueue(1)
+        pids = [pid for (pid,) in postgres.ask(BACKENDS, postgres.kept_pids())]
+        for pid in pids:
+            os.kill(pid, signal.SIGSTOP)
+        try:
+            with pytest.raises(StoreUnavailable) as unknown:
+                await note.enqueue(2)
+        finally:
+            for pid in pids:
+                os.kill(pid, signal.SIGCONT)
+        uuid = unknown.value.uuid
+        assert unknown.value.stored is None
+        assert uuid is not None
+        await until(lambda: len(postgres.ask("SELECT FROM pg_stat_activity WHERE pid = ANY (%s)", pids)) < len(pids))
+        with pytest.raises(TaskNotFound):
+            await app.get(uuid)
+        again = await note.options(uuid=uuid).enqueue(2)
+        async with app.running():
+            await again.result(timeout=20)
+        assert sorted(ran) == [1, 2]
+
+
+@pytest.mark.parametrize("after", [0, 60_000])
+async def test_a_repeated_add_hints_tasks_that_are_still_pending(postgres: Service, named: str, after: int) -> None:
     """The hint follows the answer. A call whose answer was lost has sent none."""
+    new = NewTask("u1", "b", b"", after=after)
     async with opened(postgres, named) as store, opened(postgres, named) as other:
         hints = other.hints("w")
         assert (await anext(hints)).resync

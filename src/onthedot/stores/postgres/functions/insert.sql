@@ -155,15 +155,29 @@ BEGIN
         CROSS JOIN LATERAL (SELECT source FROM place WHERE seq = t.seq AND kind IN ('r', 's') OFFSET 0) AS p);
 END $$;
 
+-- name: refuse_late_v1
+-- Roll an add back whose caller has given up. The client reads the time from the detail.
+CREATE FUNCTION refuse_late_v1(_now double precision) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    RAISE EXCEPTION 'the add arrived after its deadline' USING ERRCODE = 'OTD01', DETAIL = _now;
+END $$;
+
 -- name: add_v1
--- {"app", "now", "in_transaction", "tasks": […]} → per task its uuid or the holder's, and whether it is new; sources
--- that may have work.
-CREATE FUNCTION add_v1(_request json, OUT uuids text[], OUT fresh boolean[], OUT sources text[]) LANGUAGE plpgsql AS $$
+-- {"app", "now", "in_transaction", "deadline", "tasks": […]} → per task its uuid or the holder's, and whether it is new;
+-- sources that may have work; the time. The deadline is checked first, and again after everything that may wait.
+CREATE FUNCTION add_v1(
+    _request json, OUT uuids text[], OUT fresh boolean[], OUT sources text[], OUT moment double precision
+) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
-    _now double precision := now_v1((_request ->> 'now')::double precision);
+    _given double precision := (_request ->> 'now')::double precision;
+    _now double precision := now_v1(_given);
+    _deadline double precision := (_request ->> 'deadline')::double precision;
     _in_transaction boolean := coalesce((_request ->> 'in_transaction')::boolean, false);
 BEGIN
+    IF _now > _deadline THEN
+        PERFORM refuse_late_v1(_now);
+    END IF;
     SELECT a.uuids, a.fresh, a.sources INTO uuids, fresh, sources
     FROM add_tasks_v1(_app, _request -> 'tasks', _now, _in_transaction) AS a;
     IF false = ANY (fresh) THEN  -- a repeat: the hint of the first call may be lost with its answer
@@ -171,5 +185,9 @@ BEGIN
     END IF;
     IF _in_transaction AND sources <> '{}' THEN
         PERFORM notify_v1(_request ->> 'app', json_build_object('sources', sources));
+    END IF;
+    moment := now_v1(_given);
+    IF moment > _deadline THEN
+        PERFORM refuse_late_v1(moment);
     END IF;
 END $$;
