@@ -30,6 +30,7 @@ from onthedot.stores.contract import (
     Requeued,
     Schedule,
     State,
+    StoreIdentity,
 )
 from onthedot.stores.policy_json import policy_of, policy_text
 from onthedot.stores.rules.records import UNQUEUED_REASONS
@@ -310,6 +311,7 @@ def to_claim_result(row: Any) -> ClaimResult:
         next_in=row["next_in"],
         more=row["more"],
         now=row["moment"],
+        identity=StoreIdentity(row["data_set"], row["last_fence"]),
     )
 
 

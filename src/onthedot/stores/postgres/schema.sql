@@ -12,7 +12,10 @@ CREATE DOMAIN label AS text COLLATE "C";
 
 CREATE TABLE version (number integer NOT NULL);
 INSERT INTO version VALUES (1);
-CREATE TABLE app (id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name label NOT NULL UNIQUE);
+CREATE TABLE app (  -- data_set: random, so that a worker notices another database behind the same URL
+    id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name label NOT NULL UNIQUE,
+    data_set uuid NOT NULL DEFAULT gen_random_uuid()
+);
 
 CREATE SEQUENCE seq;  -- the order of adding
 CREATE SEQUENCE fence;  -- claims, store-wide

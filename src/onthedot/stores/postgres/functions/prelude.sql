@@ -30,6 +30,14 @@ BEGIN
     RETURN _id;
 END $$;
 
+-- name: identity_v1
+-- The data set of an app and the last fence of the database: a lower one than before is an older state of the data.
+CREATE FUNCTION identity_v1(_app integer, OUT data_set text, OUT last_fence bigint) LANGUAGE plpgsql AS $$
+BEGIN
+    SELECT a.data_set, CASE WHEN f.is_called THEN f.last_value ELSE 0 END INTO data_set, last_fence
+    FROM app AS a CROSS JOIN fence AS f WHERE a.id = _app;
+END $$;
+
 -- name: notify_v1
 -- Notify at the commit of this transaction. One that is too long for NOTIFY becomes {}: listeners check everything.
 CREATE FUNCTION notify_v1(_app text, _notification json) RETURNS void LANGUAGE plpgsql AS $$

@@ -8,7 +8,7 @@ CREATE FUNCTION turn_v1(
     OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[], OUT lanes text[],
     OUT unique_keys text[], OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[],
     OUT histories text[], OUT schedules json, OUT idle json, OUT woken text[], OUT next_in double precision,
-    OUT more boolean, OUT moment double precision, OUT notification json
+    OUT more boolean, OUT moment double precision, OUT data_set text, OUT last_fence bigint, OUT notification json
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
@@ -54,6 +54,7 @@ BEGIN
             r.histories
         INTO uuids, sources, bodies, policies, lanes, unique_keys, dues, seqs, addeds, states, histories
         FROM records_v1(_claimed.tasks || _claimed.chores) AS r;
+        SELECT i.data_set, i.last_fence INTO data_set, last_fence FROM identity_v1(_app) AS i;
         -- Last, because a heartbeat waits for this row until the commit.
         UPDATE session AS s SET claim_number = (_claim_request ->> 'number')::bigint
         WHERE s.app = _app AND s.name = _session AND s.claim_number < (_claim_request ->> 'number')::bigint;
