@@ -1,4 +1,7 @@
-"""Unique keys and tags as all stores keep them. Filters apply the same rule, so that a task is found by what it got."""
+"""Texts as all stores keep them: unique keys, tags, uuids and the words of an operator.
+
+Filters apply the same rules, so that a task is found by what it got.
+"""
 
 from __future__ import annotations
 
@@ -28,6 +31,15 @@ def stored_key(text: str, option: str, source: str | None = None) -> str:
     if len(data) > _MAX_BYTES:
         return f"sha256:{sha256(data).hexdigest()}"
     return text
+
+
+def stored_text(text: str) -> str:
+    """A text for people, such as a reason: what a store cannot keep is escaped.
+
+    >>> stored_text("scan-\\udcff.pdf")
+    'scan-\\\\udcff.pdf'
+    """
+    return str(text).encode("utf-8", "backslashreplace").decode().replace("\0", "\\x00")
 
 
 def _refused(option: str, source: str | None, problem: str) -> ArgumentError:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from enum import StrEnum
@@ -190,3 +190,8 @@ def check_uuid(uuid: object) -> str:
     if not isinstance(uuid, str) or not NAME.fullmatch(uuid):
         raise ValueError(f"uuid {uuid!r} is not an id: 1 to 200 of A-Z a-z 0-9 _ . : -")
     return uuid
+
+
+def possible_uuids(uuids: Sequence[str]) -> tuple[str, ...]:
+    """Those that a task can have; stores need not take others."""
+    return tuple([uuid for uuid in uuids if NAME.fullmatch(uuid)])

@@ -13,6 +13,7 @@ from msgspec.structs import replace
 from onthedot.clock.protocol import Clock
 from onthedot.errors import ArgumentError, BadLimit
 from onthedot.model.limits import AtMost, Rate, lane_key, lane_rule
+from onthedot.model.stored_keys import stored_text
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores.contract import Limit, Store
 
@@ -105,7 +106,7 @@ class LimitOperations:
         """Start no more tasks of a source, or of one key of it; running ones go on. Return if it was paused before."""
         _, current, _ = await self._operator_limit(source, key)
         since = current.paused_since if current.paused else int(self._clock.now())
-        await self._store.put_limits([replace(current, paused=True, reason=reason, paused_since=since)])
+        await self._store.put_limits([replace(current, paused=True, reason=stored_text(reason), paused_since=since)])
         return current.paused
 
     async def resume(self, source: str, key: str | None = None) -> bool:

@@ -13,7 +13,8 @@ from onthedot.clock.epoch import to_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.model.failures import decode_moved_to, encode_reason
-from onthedot.model.task import TaskInfo
+from onthedot.model.stored_keys import stored_text
+from onthedot.model.task import TaskInfo, possible_uuids
 from onthedot.model.task_info import public_state
 from onthedot.observability.events import Observer
 from onthedot.operations.explain import Explanation, explain
@@ -82,6 +83,8 @@ class Operations:
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """End pending tasks at once and ask workers to cancel running ones. Return how many were alive."""
+        uuids = possible_uuids(uuids)
+        reason = stored_text(reason)
         alive = [r for r in await self._store.get(uuids) if r is not None and r.history.ended is None]
         leased = await self._store.cancel(self._client, uuids, reason)
         error = encode_reason(reason)
@@ -97,6 +100,7 @@ class Operations:
 
         A task that was moved to another store is left out: it would run in both.
         """
+        uuids = possible_uuids(uuids)
         found = await self._store.get(uuids)
         moved = {record.uuid for record in found if record is not None and decode_moved_to(record)}
         return await self._store.revive([uuid for uuid in uuids if uuid not in moved])

@@ -15,7 +15,7 @@ from onthedot.errors import ArgumentError, TaskNotFound
 from onthedot.model.error_fingerprint import fingerprint
 from onthedot.model.failures import decode_failure, read_result
 from onthedot.model.stored_keys import stored_key
-from onthedot.model.task import TaskInfo, TaskState
+from onthedot.model.task import TaskInfo, TaskState, possible_uuids
 from onthedot.model.task_info import decode_body, task_info
 from onthedot.operations.argument_filter import check_conditions, matches
 from onthedot.stores.contract import Page, Record, State, Store
@@ -90,12 +90,17 @@ class TaskQueries:
         return task_info(record, [note for _, note in notes])
 
     async def record(self, uuid: str) -> Record:
+        return await self._whole(uuid) or await self._by_prefix(uuid)
+
+    async def _whole(self, uuid: str) -> Record | None:
+        if not possible_uuids((uuid,)):
+            raise _not_found(uuid)
         (record,) = await self._store.get((uuid,))
-        return record or await self._by_prefix(uuid)
+        return record
 
     async def result(self, uuid: str) -> Any:
         """Return the result of a succeeded task as plain values. Raises ResultExpired or ResultNotStored."""
-        (record,) = await self._store.get((uuid,))
+        record = await self._whole(uuid)
         if record is None:
             raise _not_found(uuid)
         return read_result(record, decode_untyped_result)
