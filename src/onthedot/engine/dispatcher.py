@@ -50,10 +50,12 @@ class Dispatcher:
             self.outcomes.add((outcome_for_chore(record, lease, self.sources.get(record.source)), None))
         if claim.chores:
             self.observer.chores_ended(claim.chores)
-        fired = False
+        has_fired = False
         if claim.schedules and not self.slots.closed:
             fired = await self.firer.fire(claim.schedules, claim.now)
-        return bool(fired or claim.more or claim.chores or self.slots.has_work())
+            has_fired = fired.changed
+            self.slots.wake(fired.sources)
+        return bool(has_fired or claim.more or claim.chores or self.slots.has_work())
 
     def start(self, leased: ClaimResult | LeasedTasks) -> None:
         """Starts leased tasks, or requeues them if their source is gone or the worker stops."""

@@ -31,6 +31,17 @@ class _Decision:
     missed: int  # windows that were too late to run
 
 
+@dataclass(frozen=True)
+class FireResult:
+    """changed: schedules have changed, here or by another worker, so another turn is due.
+
+    sources: they may have ready tasks. A worker that fired first may have died before its hint was sent.
+    """
+
+    changed: bool
+    sources: frozenset[str]
+
+
 @dataclass(eq=False)
 class ScheduleFirer:
     """Writes the limits and schedules of code to the store, and fires the schedules that are due."""
@@ -101,18 +112,19 @@ class ScheduleFirer:
         ours = [limit for limit in stored if limit.name.partition("/")[0] in self.sources.known]
         return [Limit(limit.name) for limit in ours if limit.name not in names and limit != Limit(limit.name)]
 
-    async def fire(self, due: Sequence[Schedule], now: float) -> bool:
-        """`now` is the store's time. True: a schedule has changed, so another turn is due."""
+    async def fire(self, due: Sequence[Schedule], now: float) -> FireResult:
+        """`now` is the store's time."""
         decisions = [decision for record in due if (decision := self._try_decide(record, now)) is not None]
         if not decisions:
-            return False
+            return FireResult(changed=False, sources=frozenset())
         written = await self.store.fire([decision.fire for decision in decisions])
         fired = [decision for decision, is_written in zip(decisions, written, strict=True) if is_written]
         for decision in fired:
             if decision.fire.last_at is not None:
                 self.observer.schedule_fired(decision.fire.name, decision.fire.last_at)
         await self._account(fired)
-        return True
+        sources = frozenset(task.source for decision in decisions for task in decision.fire.tasks)
+        return FireResult(changed=True, sources=sources)
 
     def _try_decide(self, record: Schedule, now: float) -> _Decision | None:
         try:

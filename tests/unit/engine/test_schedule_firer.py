@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import logging
+from collections.abc import Sequence
 from datetime import datetime, timedelta
 from typing import Any
 
@@ -11,6 +12,8 @@ import pytest
 
 from onthedot import App, AtMost, BadSchedule, IntervalSchedule, current_task
 from onthedot.clock.manual import ManualClock
+from onthedot.stores.contract import FireRequest, Hint, Hints
+from onthedot.stores.memory import MemoryStore
 from onthedot.testing import TestApp
 from tests.support.consumers import Work, scheduler_of
 from tests.support.waits import every_chance, until
@@ -45,6 +48,51 @@ async def test_schedule_declared_after_the_start_fires(app: App, clock: ManualCl
         await until(lambda: app.status()["scheduled_count"] == 1)
         clock.advance(5_000)
         await until(lambda: ran == [1])
+
+
+class SilentHints:
+    """Only the first hint arrives."""
+
+    def __init__(self) -> None:
+        self._is_open = False
+
+    def __aiter__(self) -> Hints:
+        return self
+
+    async def __anext__(self) -> Hint:
+        if self._is_open:
+            await asyncio.Event().wait()
+        self._is_open = True
+        return Hint(resync=True)
+
+    async def aclose(self) -> None: ...
+
+
+class FiredByAnother(MemoryStore):
+    """Another worker fires just before this one, and dies before its hints are sent."""
+
+    async def fire(self, fires: Sequence[FireRequest]) -> Sequence[bool]:
+        await super().fire(fires)
+        return await super().fire(fires)
+
+    def hints(self, session: str) -> Hints:
+        return SilentHints()
+
+
+async def test_window_that_another_worker_fired_before_it_died_runs_at_once(app: App, clock: ManualClock) -> None:
+    ran: list[float] = []
+
+    @app.schedule(schedule=IntervalSchedule(interval=3600))
+    async def tick() -> None:
+        ran.append(clock.now())
+
+    app.runtime.use_store(FiredByAnother(clock))
+    async with app.running():
+        await every_chance()
+        clock.advance(3_600_000)
+        due = clock.now()
+        await until(lambda: ran)
+    assert ran == [due], "it does not wait for the poll interval"
 
 
 # -- windows during a run
