@@ -71,7 +71,7 @@ PENDING = {  # rules that a kind does not implement yet; empty when the issue is
     "test_claim_request_with_an_older_number_takes_nothing": ("redis", "limited"),
     "test_add_after_its_deadline_is_refused": ("redis", "limited"),
     "test_earliest_now_is_not_after_the_store_s_time": ("redis", "limited"),
-    "test_repeated_add_of_an_ended_task_without_retention_is_not_fresh": ("redis", "limited", "postgres", "pooled"),
+    "test_repeated_add_of_an_ended_task_without_retention_is_not_fresh": ("redis", "limited"),
     "test_identity_is_the_same_for_all_sessions": ("redis", "limited"),
     "test_identity_has_the_last_fence_of_all_sessions": ("redis", "limited"),
     "test_cancel_raises_the_last_fence": ("redis", "limited"),

@@ -64,6 +64,10 @@ CREATE TABLE dead_session (
     number bigint GENERATED ALWAYS AS IDENTITY, app integer, name label, PRIMARY KEY (app, name)
 );
 
+CREATE TABLE recent_uuid (  -- of tasks that ended with keep=0: a repeated add finds them
+    uuid label, app integer, until bigint NOT NULL, PRIMARY KEY (uuid, app)
+);
+CREATE INDEX recent_uuid_until ON recent_uuid (until);
 CREATE TABLE unique_key (
     app integer, source label, name label, uuid label NOT NULL, until bigint, PRIMARY KEY (app, source, name)
 );

@@ -13,7 +13,10 @@ BEGIN
                     boost bigint, cost double precision, expires bigint, max_crashes integer, unique_for bigint,
                     reply_to text, policy text, body text)) WITH ORDINALITY ORDER BY uuid COLLATE "C", ordinality
             ) AS once
-            WHERE (SELECT seq FROM task AS t WHERE t.app = _app AND t.uuid = once.uuid) IS NULL ORDER BY ordinality
+            WHERE (SELECT seq FROM task AS t WHERE t.app = _app AND t.uuid = once.uuid) IS NULL
+                AND (SELECT until FROM recent_uuid AS r WHERE r.app = _app AND r.uuid = once.uuid AND r.until > _now)
+                    IS NULL
+            ORDER BY ordinality
         ) AS ordered
     ), fresh AS (
         INSERT INTO task (
@@ -78,7 +81,9 @@ BEGIN
     uuid := _new ->> 'uuid';
     fresh := false;
     sources := '{}';
-    IF EXISTS (SELECT FROM task AS t WHERE t.app = _app AND t.uuid = _new ->> 'uuid') THEN
+    IF EXISTS (SELECT FROM task AS t WHERE t.app = _app AND t.uuid = _new ->> 'uuid') OR EXISTS (
+        SELECT FROM recent_uuid AS r WHERE r.app = _app AND r.uuid = _new ->> 'uuid' AND r.until > _now)
+    THEN
         RETURN;
     END IF;
     uuid := take_key_v1(_app, _new, floor(_now)::bigint, _now);

@@ -23,7 +23,8 @@ BEGIN
 END $$;
 
 -- name: purge_leftovers_v1
--- Sum up tallies, and delete old changes, keys past their time, old names of dead sessions and full token buckets.
+-- Sum up tallies, and delete old changes, keys and recent uuids past their time, old names of dead sessions and full
+-- token buckets.
 CREATE FUNCTION purge_leftovers_v1(_app integer, _now double precision) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     WITH old AS (
@@ -37,6 +38,7 @@ BEGIN
             WHERE app = _app
         ) AS log WHERE newer > 100000 ORDER BY call DESC LIMIT 1);
     DELETE FROM unique_key WHERE until <= floor(_now)::bigint;
+    DELETE FROM recent_uuid WHERE app = _app AND until <= floor(_now)::bigint;
     DELETE FROM dead_session WHERE app = _app AND number <= (SELECT max(number) FROM dead_session) - 10000;
     DELETE FROM token_bucket AS b USING (
         SELECT name, effective_limit_v1(_app, name) AS rule FROM token_bucket WHERE app = _app AND refill_at IS NULL

@@ -41,20 +41,18 @@ BEGIN
             result = CASE h.state WHEN 'succeeded' THEN h.data END, result_until = _at + h.keep_result,
             error = CASE h.state WHEN 'succeeded' THEN t.error ELSE h.data END
         FROM leased AS h WHERE t.ctid = h.task_ctid AND t.settled_fence < h.fence AND h.keep > 0
-        RETURNING h.position, h.keep, h.keep_result, t.seq, t.uuid, t.source, t.state, t.unique_key, t.unique_for,
-            t.reply_to, is_suspect_v1(t) AS suspect
+        RETURNING h.position, h.keep, h.keep_result, t.seq, t.uuid, t.source, t.state, t.added, t.reply_to,
+            is_suspect_v1(t) AS suspect
     ), deleted AS (
         DELETE FROM task AS t USING leased AS h
         WHERE t.ctid = h.task_ctid AND t.settled_fence < h.fence AND h.keep <= 0
-        RETURNING h.position, h.keep, h.keep_result, t.seq, t.uuid, t.source, h.state, t.unique_key, t.unique_for,
-            t.reply_to, is_suspect_v1(t) AS suspect
+        RETURNING h.position, h.keep, h.keep_result, t.seq, t.uuid, t.source, h.state, t.added, t.reply_to,
+            is_suspect_v1(t) AS suspect
     ), finished AS (
         SELECT * FROM retained UNION ALL SELECT * FROM deleted
-    ), freed_keys AS (
-        DELETE FROM unique_key AS k USING finished AS f
-        WHERE k.name = ANY (ARRAY(SELECT unique_key FROM finished WHERE unique_key IS NOT NULL))
-            AND k.app = _app AND k.source = f.source AND k.name = f.unique_key AND k.uuid = f.uuid
-            AND f.unique_for IS NULL
+    ), remembered AS (  -- for 10 s after their adds (RECENT_MS): later nobody repeats them
+        INSERT INTO recent_uuid SELECT uuid, _app, added + 10000 FROM deleted WHERE added + 10000 > _at
+        ON CONFLICT (uuid, app) DO UPDATE SET until = excluded.until
     ), deleted_notes AS (
         DELETE FROM note WHERE seq = ANY (ARRAY(SELECT seq FROM deleted))
     ), retentions AS (
@@ -163,6 +161,10 @@ BEGIN
         SELECT * INTO _finished FROM finish_v1(
             _app, _outcomes, _now, _position, CASE WHEN _claim.chore THEN _task.state END);
         ended := _finished.ended;
+        IF _task.unique_key IS NOT NULL AND _task.unique_for IS NULL THEN
+            DELETE FROM unique_key WHERE app = _app AND source = _task.source AND name = _task.unique_key
+                AND uuid = _task.uuid;
+        END IF;
     END IF;
     woken := woken || release_capacity_v1(_task, _now, _in_transaction);
     IF _outcome.tasks IS NOT NULL THEN
