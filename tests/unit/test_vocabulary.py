@@ -64,22 +64,17 @@ def python_names(path: Path) -> Iterator[str]:
 
 def lua_names(path: Path) -> Iterator[str]:
     text = re.sub(r"--.*", "", path.read_text("utf-8"))
-    for listed in re.findall(
-        r"\blocal\s+(?!function\b)([\w, ]+)|\bfor\s+([\w, ]+)\bin\b|\bfunction\s*[\w.]*\(([^)]*)\)", text
-    ):
-        yield from re.findall(r"\w+", " ".join(listed))
-    yield from re.findall(r"\bfunction\s+([\w.]+)", text)
+    for pattern in LUA_NAMES:
+        for listed in re.findall(pattern, text):
+            yield from re.findall(r"\w+", listed)
 
 
 def sql_names(path: Path) -> Iterator[str]:
     text = path.read_text("utf-8")
     yield from re.findall(r"^-- name: (\w+)", text, re.MULTILINE)
     text = re.sub(r"--.*", "", text)
-    yield from re.findall(r"CREATE (?:UNLOGGED )?(?:TABLE|FUNCTION|INDEX|UNIQUE INDEX|TYPE)\s+(\w+)", text)
-    yield from re.findall(
-        r"^    (\w+) (?:integer|bigint|text|boolean|bytea|json|double|smallint|INTEGER|TEXT|BLOB)", text, re.MULTILINE
-    )
-    yield from re.findall(r"[(,]\s*(?:OUT )?(_\w+) \w+", text)
+    for pattern in SQL_NAMES:
+        yield from re.findall(pattern, text, re.MULTILINE | re.IGNORECASE)
 
 
 READERS = {".py": python_names, ".lua": lua_names, ".sql": sql_names}

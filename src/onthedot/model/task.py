@@ -29,7 +29,7 @@ class TaskState(StrEnum):
     RUNNING = "running"
     """A worker runs it."""
     WAITING = "waiting"
-    """It waits for a counter, which ends of other tasks and signals raise, and holds no slot."""
+    """It waits for a counter, which ends of other tasks and signals raise, and holds no slot. No task does so yet."""
     SUCCEEDED = "succeeded"
     """Its function returned."""
     FAILED = "failed"

@@ -1,4 +1,4 @@
-"""How records, outcomes and messages are packed; the Lua side is `lua/lib/records.lua`."""
+"""How records, outcomes and messages are packed; the Lua side is `lua/lib/record_format.lua`."""
 
 from __future__ import annotations
 

@@ -1,1 +1,1 @@
-"""The rules of the contract in Python, for the memory and SQLite stores."""
+"""The rules of the contract in Python: the verbs of memory and SQLite; filters, positions and records of all stores."""
