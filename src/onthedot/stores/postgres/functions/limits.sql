@@ -8,6 +8,14 @@ BEGIN
     PERFORM pg_advisory_xact_lock(1869897844, _app);
 END $$;
 
+-- name: keep_limits_v1
+-- Let no limit be stored until the end of this transaction. A turn decides by the limits whether it takes the limits
+-- lock; one that does not is not counted by others before it commits.
+CREATE FUNCTION keep_limits_v1(_app integer) RETURNS void LANGUAGE plpgsql AS $$
+BEGIN
+    PERFORM pg_advisory_xact_lock_shared(1869897845, _app);
+END $$;
+
 -- name: effective_limit_v1
 -- The limit of a name, field by field: its own before its star's, the operator's before code's.
 CREATE FUNCTION effective_limit_v1(
@@ -103,6 +111,7 @@ DECLARE
     _limit record;
     _woken text[] := '{}';
 BEGIN
+    PERFORM pg_advisory_xact_lock(1869897845, _app);  -- wait for the turns that keep the limits
     FOR _limit IN SELECT * FROM json_to_recordset(_request -> 'limits') AS l (
         name text, owner text, cap integer, rate double precision, burst double precision, paused boolean, reason text,
         paused_since bigint, lane_rule text)

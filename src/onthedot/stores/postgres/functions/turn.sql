@@ -24,6 +24,7 @@ BEGIN
     woken := '{}';
     IF _claim_request IS NOT NULL THEN  -- a repeat, or a late request, waits for the call that is still running
         PERFORM pg_advisory_xact_lock(hashtextextended(_session, _app));
+        PERFORM keep_limits_v1(_app);
     END IF;
     PERFORM FROM session WHERE app = _app AND name = _session FOR KEY SHARE;
     IF json_array_length(_outcomes) > 0 THEN
