@@ -106,10 +106,22 @@ class DatagramNotifier(HintHub):
         try:
             path.unlink(missing_ok=True)
             self._with_short_path(path, receiver.bind)
+            path.chmod(self.folder.stat().st_mode & 0o666)  # whatever the umask
         except OSError:
             receiver.close()
             return None
         return receiver
+
+    def restore(self) -> None:
+        """Bind the sockets again whose addresses were removed."""
+        for session, lost in list(self._sockets.items()):
+            if (self.folder / self._name(session)).exists() or (receiver := self._bind(session)) is None:
+                continue
+            self._sockets[session] = receiver
+            if self._watcher is not None:
+                self._watcher.unwatch(lost.fileno())
+                self._watcher.watch(receiver.fileno())
+            lost.close()
 
     def sweep(self) -> None:
         """Delete the addresses of listeners that died."""

@@ -9,6 +9,7 @@ from pathlib import Path
 
 from onthedot.errors import StoreRefused
 from onthedot.stores.sqlite.errors import translate
+from onthedot.stores.sqlite.files import create_database
 from onthedot.stores.sqlite.queries import SQL
 
 VERSION = 1
@@ -21,6 +22,7 @@ def schema_text() -> str:
 
 
 def connect(path: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -> sqlite3.Connection:
+    create_database(path)
     db = sqlite3.connect(
         path,
         timeout=BUSY_MS / 1000,

@@ -21,6 +21,7 @@ from onthedot.errors import StoreError, StoreUnavailable
 from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.rules.sessions import close_session, reap_session
 from onthedot.stores.sqlite.errors import is_busy, translate
+from onthedot.stores.sqlite.files import create_folder, open_side_file, side_mode
 from onthedot.stores.sqlite.fsync_thread import FsyncThread
 from onthedot.stores.sqlite.notifier import DatagramNotifier
 from onthedot.stores.sqlite.presence import Presence
@@ -52,6 +53,7 @@ class WriterThread(RequestThread[SqliteTables]):
         super().__init__("onthedot-sqlite-writer", path)
         self._notifier = notifier
         self._presence: Presence | None = None
+        self._has_sessions = True  # this process may have sessions in the file
         self._workers: list[str] = []
         self._peers: dict[str, int | None] = {}  # other processes → pidfd, where there is one
         self._known_control = -1  # the control number whose sessions are known
@@ -61,6 +63,7 @@ class WriterThread(RequestThread[SqliteTables]):
         self._now = now
         self._auto_schema = auto_schema
         self._lock_fd = -1
+        self._lock_inode = 0
         self.tables: SqliteTables | None = None
         self._fsync = FsyncThread(path)
         self._changes = 0
@@ -275,6 +278,8 @@ class WriterThread(RequestThread[SqliteTables]):
     def _opened(self) -> SqliteTables:
         if self.tables is not None:
             if inode(self.path) == self._inode:
+                if inode(self.presence.path) != self.presence.inode:
+                    self._restore_side_files()
                 return self.tables
             self.close()
             raise StoreUnavailable(
@@ -286,8 +291,9 @@ class WriterThread(RequestThread[SqliteTables]):
             db.execute("PRAGMA synchronous = NORMAL")  # the fsync thread syncs
             tables = SqliteTables(db, app_of(db, self._name))
             if self._presence is None:
-                self._notifier.folder.mkdir(exist_ok=True)
-                self._presence = Presence(self._notifier.folder)
+                mode = side_mode(self.path)
+                create_folder(self._notifier.folder, mode)
+                self._presence = Presence(self._notifier.folder, mode)
             self._fsync.open()
         except BaseException:
             db.close()
@@ -299,6 +305,12 @@ class WriterThread(RequestThread[SqliteTables]):
         self.tables = tables
         self._changes = db.total_changes
         return tables
+
+    def _restore_side_files(self) -> None:
+        """Another program has removed them. Other processes see from the pid that this one lives."""
+        create_folder(self._notifier.folder, side_mode(self.path))
+        self.presence.restore()
+        self._notifier.restore()
 
     @property
     def presence(self) -> Presence:
@@ -325,12 +337,13 @@ class WriterThread(RequestThread[SqliteTables]):
         if self._presence is not None:
             with suppress(StoreError):  # then the other processes reap the sessions
                 await self.ask(partial(_close_process, process=self.presence.process), at_commit=True)
+                self._has_sessions = False
         await super().stop()
 
     def close(self) -> None:
         self.disconnect()
         if self._presence is not None:
-            self._presence.close()
+            self._presence.close(has_sessions=self._has_sessions)
             self._presence = None
             for process in self._peers:
                 self._close_pidfd(process)
@@ -353,9 +366,16 @@ class WriterThread(RequestThread[SqliteTables]):
 
     @contextmanager
     def _write_lock(self) -> Generator[None]:
-        if self._lock_fd < 0:
-            self._lock_fd = os.open(f"{self.path}-write", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o666)
-        fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
+        path = f"{self.path}-write"
+        while True:
+            if self._lock_fd < 0:
+                self._lock_fd = open_side_file(Path(path), side_mode(self.path))
+                self._lock_inode = os.fstat(self._lock_fd).st_ino
+            fcntl.flock(self._lock_fd, fcntl.LOCK_EX)
+            if inode(path) == self._lock_inode:
+                break
+            os.close(self._lock_fd)  # it was removed: other processes use another file
+            self._lock_fd = -1
         try:
             yield
         finally:

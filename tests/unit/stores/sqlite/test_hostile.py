@@ -85,7 +85,7 @@ def test_unreadable_lock_file_does_not_mean_death(tmp_path: Path, monkeypatch: p
     monkeypatch.setattr(os, "open", denied)
     assert not presence.is_dead("1-2-3")
     monkeypatch.undo()
-    presence.close()
+    presence.close(has_sessions=False)
 
 
 async def test_symbolic_link_opens_the_same_store(tmp_path: Path) -> None:
