@@ -192,7 +192,16 @@ class Heartbeat:
                 await self._report_death()
         finally:
             if self._runner.own_loop and self._is_store_open:
-                await self._store.close()
+                await self._close_store()
+
+    async def _close_store(self) -> None:
+        """Also if the runner is stopped meanwhile: otherwise connections would stay open."""
+        closing = asyncio.create_task(self._store.close())
+        try:
+            await asyncio.shield(closing)
+        except asyncio.CancelledError:
+            await closing
+            raise
 
     async def _send_heartbeats(self) -> None:
         self._wakeup = WakeUp(self._clock)

@@ -10,7 +10,6 @@ from onthedot.clock.wakeup import WakeUp
 from onthedot.engine.handoff import Handoff
 from onthedot.engine.retry_delay import RetryDelay
 from onthedot.engine.runner import Runner
-from onthedot.engine.session import WorkerSession
 from onthedot.engine.slots import Slots
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import Hint, Store
@@ -21,7 +20,6 @@ class HintListener:
     """Passes hints to slots, runner and hand-off. While it cannot listen, the poll interval is the fallback."""
 
     store: Store
-    session: WorkerSession
     slots: Slots
     runner: Runner
     handoff: Handoff | None
@@ -29,12 +27,12 @@ class HintListener:
     clock: Clock
     observer: Observer
 
-    async def run(self) -> None:
-        """Listens until it is cancelled, for the session of this moment."""
+    async def run(self, session: str) -> None:
+        """Listens for a session until it is cancelled."""
         delay = RetryDelay()
         while True:
             try:
-                async with aclosing(self.store.hints(self.session.id)) as hints:
+                async with aclosing(self.store.hints(session)) as hints:
                     async for hint in hints:
                         self.receive(hint)
                         if hint.resync:  # it listens

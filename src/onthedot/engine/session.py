@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import asyncio
 import os
 import platform
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from dataclasses import dataclass
+from typing import Any, TypeAlias
 
 import msgspec
 
@@ -15,6 +17,8 @@ from onthedot.engine.config import WorkerConfig
 from onthedot.engine.heartbeat import Heartbeat, HeartbeatDelegate, HeartbeatRunner, OnCancel, OnLost
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import Store
+
+Listen: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
 
 
 @dataclass(eq=False)
@@ -32,6 +36,7 @@ class WorkerSession:
     delegate: HeartbeatDelegate | None
 
     def __post_init__(self) -> None:
+        self._listening: asyncio.Task[None] | None = None
         self._renew()
 
     def _renew(self) -> None:
@@ -51,19 +56,29 @@ class WorkerSession:
         )
         self.observer.session_opened(self.id)
 
-    async def open(self, on_cancel: OnCancel, on_lost: OnLost) -> None:
+    async def open(self, on_cancel: OnCancel, on_lost: OnLost, listen: Listen) -> None:
+        """listen: receives the hints of a session until it is cancelled."""
         self._on_cancel = on_cancel
         self._on_lost = on_lost
-        await self._heartbeat.open(on_cancel, on_lost)
+        self._listen = listen
+        await self._open()
+
+    async def _open(self) -> None:
+        await self._heartbeat.open(self._on_cancel, self._on_lost)
+        self._listening = asyncio.create_task(self._listen(self.id))
 
     async def close(self) -> None:
+        if self._listening is not None:
+            self._listening.cancel()
+            await asyncio.wait([self._listening])
+            self._listening = None
         await self._heartbeat.close()
 
     async def replace(self) -> None:
         """Continues as a new session."""
-        await self._heartbeat.close()
+        await self.close()
         self._renew()
-        await self._heartbeat.open(self._on_cancel, self._on_lost)
+        await self._open()
 
     def is_fenced(self) -> bool:
         """The session may no longer act: it is dead, or its lease has run out by this process's clock."""

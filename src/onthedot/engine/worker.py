@@ -71,7 +71,6 @@ class Worker:
         self._observer = observer
         self._on_fatal = on_fatal
         self._loop_task: asyncio.Task[None] | None = None
-        self._listener_task: asyncio.Task[None] | None = None
         self._unwatch: Callable[[], None] | None = None
         self.last_error: BaseException | None = None
         self.idle: asyncio.Event = asyncio.Event()  # nothing to do before the next alarm
@@ -99,21 +98,19 @@ class Worker:
         self.wakeup: WakeUp = wakeup
         self.session: WorkerSession = session
         self.handoff: Handoff | None = handoff
-        self.hint_listener: HintListener = HintListener(store, session, slots, runner, handoff, wakeup, clock, observer)
+        self.hint_listener: HintListener = HintListener(store, slots, runner, handoff, wakeup, clock, observer)
 
     # -- start and stop
 
     async def start(self) -> None:
         await self._declare()
-        await self.session.open(self._cancel, self._on_session_lost)
+        await self.session.open(self._cancel, self._on_session_lost, self.hint_listener.run)
         self._unwatch = self._sources.watch(self._on_sources_changed)
         self._loop_task = asyncio.create_task(self._loop())
-        self._listener_task = asyncio.create_task(self.hint_listener.run())
 
     async def stop(self, timeout: float | None) -> None:
         """Runs finish, or are requeued uncounted after `timeout` seconds."""
         assert self._loop_task is not None
-        assert self._listener_task is not None
         loop = self._loop_task
         self.stop_claiming()
         done, _ = await asyncio.wait([loop], timeout=timeout)
@@ -127,8 +124,6 @@ class Worker:
             self._observer.outcomes_dropped(len(self._outcomes))
             loop.cancel()
             await asyncio.wait([loop])
-        self._listener_task.cancel()
-        await asyncio.wait([self._listener_task])
         try:
             await self.session.close()
         except Exception as error:  # noqa: BLE001 - reported; its tasks are requeued when the lease runs out
@@ -260,12 +255,9 @@ class Worker:
         self._runner.cancel_all("lost")
 
     async def _replace_session(self) -> None:
-        assert self._listener_task is not None
         lost = self.session.id
         self._on_session_lost()
         if self.handoff is not None:
             self.handoff.discard()
         await self.session.replace()
         self._observer.session_lost(lost)
-        self._listener_task.cancel()
-        self._listener_task = asyncio.create_task(self.hint_listener.run())

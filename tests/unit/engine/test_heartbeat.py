@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -24,6 +25,15 @@ class RecordingStore(MemoryStore):
         self.clock = clock
         self.heartbeats: list[float] = []
         self.crashed: list[str] = []
+        self.opened = 0  # less the number of closes
+
+    async def open(self) -> None:
+        self.opened += 1
+
+    async def close(self) -> None:
+        for _ in range(10):  # it takes a while
+            await asyncio.sleep(0)
+        self.opened -= 1
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
         self.heartbeats.append(self.clock.now())
@@ -159,3 +169,26 @@ async def test_delegate_gets_only_changed_info(clock: ManualClock) -> None:
         await it.heartbeat.update_info(b"second")
         await it.heartbeat.update_info(b"second")
     assert delegate.infos == [b"first", b"second"]
+
+
+class OwnLoopRunner(TaskHeartbeatRunner):
+    """Heartbeats use connections of their own, as those in a thread do."""
+
+    own_loop = True
+
+
+async def test_connections_of_heartbeats_are_closed_also_if_they_are_stopped_meanwhile(clock: ManualClock) -> None:
+    store = RecordingStore(clock)
+    logs = LogObserver(logging.getLogger("onthedot"))
+    heartbeat = Heartbeat(store, "w", b"", clock, logs, OwnLoopRunner(), LEASE)
+    lost = asyncio.Event()
+    await heartbeat.open(lambda _: None, lost.set)
+    await every_chance()
+    clock.advance(LEASE / 3)
+    await until(lambda: len(store.heartbeats) == 2)
+    assert store.opened == 1
+    await store.close_session("w", crashed=True)
+    clock.advance(LEASE / 3)
+    await lost.wait()
+    await heartbeat.close()
+    assert store.opened == 0
