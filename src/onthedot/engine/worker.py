@@ -190,7 +190,9 @@ class Worker:
                 if self._on_fatal is not None:
                     self._on_fatal(error)
                 return
-            except Exception as error:  # noqa: BLE001 - reported, and repeated
+            except BaseException as error:
+                if not self._may_continue_after(error):
+                    raise
                 self.last_error = error
                 failed = True
                 self._observer.store_failed("the loop", error)
@@ -201,6 +203,12 @@ class Worker:
                     failed = False
                     delay.reset()
                     self._observer.store_recovered("the loop")
+
+    def _may_continue_after(self, error: BaseException) -> bool:
+        """A cancel that this task did not get comes from inside a store, and must not end the worker."""
+        if isinstance(error, asyncio.CancelledError):
+            return self._loop_task is not None and not self._loop_task.cancelling()
+        return isinstance(error, Exception)
 
     async def _step(self) -> None:
         self.wakeup.clear()  # clear, then look: no hint is lost
