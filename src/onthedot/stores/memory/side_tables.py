@@ -61,12 +61,12 @@ class MemorySideTables:
         self._first_death = min((session.until for session in self._sessions.values()), default=None)
 
     def workers(self) -> list[str]:
-        return [name for name, session in self._sessions.items() if session.info is not None]
+        return [name for name, session in self._sessions.items() if session.role == "worker"]
 
     def infos(self, now: float) -> Mapping[str, bytes]:
         """Of live workers; a session that is overdue is left out before it is reaped, too."""
         live = [session for session in self._sessions.values() if session.until > now]
-        return {session.name: session.info for session in live if session.info is not None}
+        return {session.name: session.info for session in live if session.role == "worker"}
 
     # -- unique keys
 

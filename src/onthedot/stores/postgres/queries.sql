@@ -160,7 +160,7 @@ SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FR
 
 -- name: sessions
 -- Live sessions that have sent a heartbeat.
-SELECT name, info FROM onthedot.session WHERE app = $1 AND info IS NOT NULL AND until > onthedot.now_v1($2);
+SELECT name, info FROM onthedot.session WHERE app = $1 AND role = 'worker' AND until > onthedot.now_v1($2);
 
 -- name: last_change
 -- The end of the change feed.

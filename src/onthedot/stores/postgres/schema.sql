@@ -55,8 +55,10 @@ CREATE INDEX claim_session ON claim (app, session);
 CREATE INDEX claim_source ON claim (app, source);
 CREATE INDEX claim_lane ON claim (app, lane) WHERE lane IS NOT NULL;
 
-CREATE TABLE session (  -- info is null: a client that cancels or lifts. The row is locked by calls for the session
-    app integer, name label, info bytea, until double precision NOT NULL,
+CREATE TABLE session (  -- the row is locked by calls for the session
+    app integer, name label,
+    role text NOT NULL,  -- worker, or client: it cancels or lifts
+    info bytea NOT NULL, until double precision NOT NULL,
     claim_number bigint NOT NULL DEFAULT 0,  -- of the last claim request
     PRIMARY KEY (app, name)
 ) WITH (fillfactor = 50);

@@ -19,7 +19,7 @@ def turn(tables: TaskTables, name: str, outcomes: Sequence[Outcome], request: Cl
     if request is not None and tables.overdue_sessions():
         reap_overdue(tables)
     session = tables.find_session(name)
-    if session is None or session.info is None:  # it was reaped, or it is no worker
+    if session is None or session.role == "client":  # reaped, or no worker
         return TurnResult(verdicts, alive=False)
     if request is None:
         return TurnResult(verdicts)

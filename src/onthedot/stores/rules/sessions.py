@@ -17,7 +17,8 @@ def heartbeat(tables: TaskTables, name: str, info: bytes, lease_ms: int) -> Hear
     if tables.is_dead(name):
         return HeartbeatResult(alive=False)
     session = tables.find_session(name) or SessionEntry(name, tables.process)
-    joined = session.info is None
+    joined = session.role == "client"
+    session.role = "worker"
     session.info = info
     session.until = tables.now + lease_ms
     tables.save_session(session, joined=joined)
@@ -103,7 +104,7 @@ def open_client_session(tables: TaskTables, name: str) -> None:
     session = tables.find_session(name)
     joined = session is None
     session = session or SessionEntry(name, tables.process)
-    if session.info is None:
+    if session.role == "client":
         session.until = tables.now + CLIENT_LEASE
         tables.save_session(session, joined=joined)
 

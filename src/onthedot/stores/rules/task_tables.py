@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
-from typing import NamedTuple, Protocol
+from typing import Literal, NamedTuple, Protocol
 
 from msgspec import Struct
 
@@ -45,7 +45,8 @@ class SessionEntry(Struct):
 
     name: str
     process: str = ""
-    info: bytes | None = None  # None: it has only cancelled or lifted, it is no worker
+    role: Literal["worker", "client"] = "client"  # a client has only cancelled or lifted; a heartbeat makes a worker
+    info: bytes = b""  # of a worker
     until: float = 0
     suspects: int = 0  # how many suspects it runs
     number: int = 0  # of its last claim request

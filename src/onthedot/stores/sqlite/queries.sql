@@ -277,11 +277,11 @@ SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incom
 WHERE app = ? AND next_at <= ? AND NOT paused;
 
 -- name: session
-SELECT process, info, until, suspects, number, fence FROM onthedot_session WHERE app = ? AND name = ?;
+SELECT process, role, info, until, suspects, number, fence FROM onthedot_session WHERE app = ? AND name = ?;
 
 -- name: save_session
-INSERT OR REPLACE INTO onthedot_session (app, name, process, info, until, suspects, number, fence)
-VALUES (?, ?, ?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO onthedot_session (app, name, process, role, info, until, suspects, number, fence)
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: fewer_suspects
 UPDATE onthedot_session SET suspects = suspects - 1 WHERE app = ? AND name = ?;
@@ -293,7 +293,7 @@ SELECT name FROM onthedot_session WHERE app = ? AND until <= ?;
 SELECT name FROM onthedot_session WHERE app = ? AND process = ?;
 
 -- name: sessions
-SELECT name, process, info FROM onthedot_session WHERE app = ?;
+SELECT name, process, role FROM onthedot_session WHERE app = ?;
 
 -- name: claims_of
 SELECT fence, at FROM onthedot_claim WHERE app = ? AND session = ? ORDER BY fence;
@@ -416,7 +416,7 @@ JOIN onthedot_source AS source ON source.id = tally.source
 WHERE source.app = ? AND tally.number != 0;
 
 -- name: workers
-SELECT name, process, info FROM onthedot_session WHERE app = ? AND info IS NOT NULL AND until > ?;
+SELECT name, process, info FROM onthedot_session WHERE app = ? AND role = 'worker' AND until > ?;
 
 -- name: ready_before
 SELECT count(*) FROM (

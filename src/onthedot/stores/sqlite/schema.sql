@@ -41,7 +41,7 @@ CREATE TABLE onthedot_lease (
     touched INTEGER NOT NULL  -- its history was written while it was leased
 );
 CREATE TABLE onthedot_session (  -- number, fence: its last claim that took something
-    app INTEGER, name TEXT, info BLOB, until REAL NOT NULL, suspects INTEGER NOT NULL,
+    app INTEGER, name TEXT, role TEXT NOT NULL, info BLOB NOT NULL, until REAL NOT NULL, suspects INTEGER NOT NULL,
     number INTEGER NOT NULL, fence INTEGER NOT NULL, process TEXT NOT NULL, PRIMARY KEY (app, name)
 ) WITHOUT ROWID;
 CREATE TABLE onthedot_dead_session (number INTEGER PRIMARY KEY, app INTEGER NOT NULL, name TEXT NOT NULL, UNIQUE (app, name));

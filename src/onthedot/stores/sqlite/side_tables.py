@@ -35,7 +35,7 @@ class SqliteSideTables(TransactionState):
         if joined:
             self.control += 1
             self.notifications.session_joined = True
-        row = (session.process, session.info, session.until, session.suspects, session.number, session.fence)
+        _, *row = astuple(session)
         self._run(SQL["save_session"], (self.app, session.name, *row))
 
     def save_claim(self, session: SessionEntry) -> None:

@@ -218,7 +218,7 @@ class WriterThread(RequestThread[SqliteTables]):
         """The sessions have changed: to which to send, and which processes to watch."""
         self._known_control = tables.control
         rows = tables.db.execute(SQL["sessions"], (tables.app,)).fetchall()
-        self._workers = [name for name, _, info in rows if info is not None]
+        self._workers = [name for name, _, role in rows if role == "worker"]
         processes = {process for _, process, _ in rows} - {self.presence.process}
         for process in self._peers.keys() - processes:
             self._close_pidfd(process)

@@ -90,9 +90,10 @@ DECLARE
     _written boolean;
 BEGIN
     INSERT INTO session AS s
-    SELECT _app, _session, _info, _until
+    SELECT _app, _session, 'worker', _info, _until
     WHERE NOT EXISTS (SELECT FROM dead_session WHERE app = _app AND name = _session)
     ON CONFLICT (app, name) DO UPDATE SET until = excluded.until,
+        role = CASE WHEN _renew_info THEN excluded.role ELSE s.role END,
         info = CASE WHEN _renew_info THEN excluded.info ELSE s.info END;
     _written := FOUND;
     IF NOT EXISTS (SELECT FROM dead_session WHERE app = _app AND name = _session) THEN
@@ -108,8 +109,8 @@ END $$;
 -- Open or renew the session of a caller that cancels or lifts. Its lease does not shorten that of a worker.
 CREATE FUNCTION open_client_v1(_app integer, _session text, _now double precision) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-    INSERT INTO session VALUES (_app, _session, NULL, _now + 10000)
-    ON CONFLICT (app, name) DO UPDATE SET until = excluded.until WHERE session.info IS NULL;
+    INSERT INTO session VALUES (_app, _session, 'client', '', _now + 10000)
+    ON CONFLICT (app, name) DO UPDATE SET until = excluded.until WHERE session.role = 'client';
 END $$;
 
 -- name: heartbeat_v1

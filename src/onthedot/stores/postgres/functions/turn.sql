@@ -38,7 +38,7 @@ BEGIN
         woken := woken || reap_overdue_v1(_app, _now);
     END IF;
     SELECT s.claim_number INTO _last_number FROM session AS s
-    WHERE s.app = _app AND s.name = _session AND s.info IS NOT NULL;
+    WHERE s.app = _app AND s.name = _session AND s.role = 'worker';
     alive := FOUND;
     IF alive AND _claim_request IS NOT NULL THEN
         DELETE FROM claim AS c WHERE c.app = _app AND c.session = _session AND NOT EXISTS (
