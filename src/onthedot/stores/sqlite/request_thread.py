@@ -112,7 +112,7 @@ class RequestThread(ABC, Generic[A]):
         loop = asyncio.get_running_loop()
         call: Request[A] = Request(work, loop, caller=caller, at_commit=at_commit, is_add=is_add)
         if self._stopping:
-            raise StoreUnavailable(f"{self.path} is closed")
+            raise StoreUnavailable(f"{self.path} is closed", stored=False)
         timer = loop.call_later(PATIENCE, call.expire, self.path)
         self._calls.append(call)
         if not self._is_woken:

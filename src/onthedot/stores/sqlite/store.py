@@ -161,7 +161,7 @@ class SqliteStore:
     @property
     def _open_threads(self) -> _Threads:
         if self._threads is None:
-            raise StoreUnavailable(f"{self.path} is not open")
+            raise StoreUnavailable(f"{self.path} is not open", stored=False)
         return self._threads
 
     @property

@@ -283,7 +283,8 @@ class WriterThread(RequestThread[SqliteTables]):
                 return self.tables
             self.close()
             raise StoreUnavailable(
-                f"{self.path} was deleted or replaced while it was open; tasks in it are gone, a new one is made next"
+                f"{self.path} was deleted or replaced while it was open; tasks in it are gone, a new one is made next",
+                stored=False,
             )
         db = self.connect()
         try:

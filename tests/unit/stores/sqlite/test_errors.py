@@ -91,8 +91,9 @@ async def test_deleted_file_is_noticed_while_open(tmp_path: Path) -> None:
     await store.add([NewTask("u1", "a", b"")])
     for name in ("t.db", "t.db-wal", "t.db-shm"):
         os.unlink(tmp_path / name)  # noqa: PTH108
-    with pytest.raises(StoreUnavailable, match="deleted or replaced"):
+    with pytest.raises(StoreUnavailable, match="deleted or replaced") as refused:
         await store.add([NewTask("u2", "a", b"")])
+    assert refused.value.stored is False
     await store.add([NewTask("u3", "a", b"")])
     assert [record and record.uuid for record in await store.get(["u1", "u2", "u3"])] == [None, None, "u3"]
     await store.close()
@@ -179,8 +180,9 @@ def test_url_with_an_unknown_option_is_refused() -> None:
 
 async def test_closed_store_is_unavailable(tmp_path: Path) -> None:
     store = SqliteStore(tmp_path / "t.db")
-    with pytest.raises(StoreUnavailable, match="not open"):
+    with pytest.raises(StoreUnavailable, match="not open") as refused:
         await store.add([])
+    assert refused.value.stored is False
     await store.open()
     await store.open()
     await store.close()
