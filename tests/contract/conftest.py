@@ -67,15 +67,6 @@ WITHOUT = {
     ),
     "memory": ("undecodable", "claim_entries"),  # it keeps objects, which are always readable
 }  # facets that a kind does not implement
-PENDING = {  # rules that a kind does not implement yet; empty when the issue is done
-    "test_claim_request_with_an_older_number_takes_nothing": ("redis", "limited"),
-    "test_add_after_its_deadline_is_refused": ("redis", "limited"),
-    "test_earliest_now_is_not_after_the_store_s_time": ("redis", "limited"),
-    "test_repeated_add_of_an_ended_task_without_retention_is_not_fresh": ("redis", "limited"),
-    "test_identity_is_the_same_for_all_sessions": ("redis", "limited"),
-    "test_identity_has_the_last_fence_of_all_sessions": ("redis", "limited"),
-    "test_cancel_raises_the_last_fence": ("redis", "limited"),
-}
 VERSIONED = (
     "add",
     "claim_repeat",
@@ -98,20 +89,10 @@ def _is_same_on_every_python(kind: str, facet: str) -> bool:
     return kind in ONLY or (kind in ("redis", *SERVERS) and facet not in VERSIONED)
 
 
-def _marks(kind: str, facet: str, *, pending: bool) -> list[pytest.MarkDecorator]:
-    marks = []
-    if _is_same_on_every_python(kind, facet):
-        marks.append(pytest.mark.once)
-    if pending:
-        marks.append(pytest.mark.xfail(strict=True))
-    return marks
-
-
 def pytest_generate_tests(metafunc: pytest.Metafunc) -> None:
     facet = metafunc.module.__name__.rpartition("test_")[2]
-    pending = PENDING.get(metafunc.function.__name__, ())
     kinds = [
-        pytest.param(kind, marks=_marks(kind, facet, pending=kind in pending))
+        pytest.param(kind, marks=[pytest.mark.once] if _is_same_on_every_python(kind, facet) else [])
         for kind in (*STORES, *SERVERS)
         if facet not in WITHOUT.get(kind, ()) and (LONG or facet in ONLY.get(kind, (facet,)))
     ]

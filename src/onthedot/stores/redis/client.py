@@ -16,8 +16,9 @@ from onthedot.stores.redis import tls
 from onthedot.stores.redis.connection import RedisConnection
 from onthedot.stores.redis.connections import RedisConnections
 from onthedot.stores.redis.connector import Connector, no_retry
-from onthedot.stores.redis.errors import explained, is_unknown_script, may_pass
+from onthedot.stores.redis.errors import explained, is_refusal, is_unknown_script, may_pass
 from onthedot.stores.redis.scripts import SCRIPTS, TEXTS
+from onthedot.stores.redis.server_clock import ServerClock
 from onthedot.stores.redis.subscription import RedisSubscription
 from onthedot.stores.redis.tls_probe import read_alert
 from onthedot.stores.redis.url import RedisAddress, parse_url
@@ -26,7 +27,7 @@ PATIENCE = 4.0  # seconds for an answer, with all repeats; a caller of add waits
 _ALERT_TIMEOUT = 1.0  # seconds for the TLS alert of a server that has closed the connection
 REPLICA_TIMEOUT = 2.0  # seconds for replicas to confirm
 _WAITING_VERBS = ("add", "adopt")  # a lost call of these is not repaired by a retry or a crash
-_PUSHING_VERB = "add"  # it may hand a task off
+_ADD = "add"  # it may hand a task off, and its error tells whether the tasks are stored
 _SCAN_TIMEOUT = 10.0  # seconds for a scan of all keys of a server
 _SEQUENCES = "onthedot:{*}:sequences"  # every app has one
 _OLDEST_VERSION = (6, 2)
@@ -43,21 +44,27 @@ class RedisClient:
         self._connector = _connector(address)
         self.connections: RedisConnections | None = None  # None: a cluster
         self._closed = False
+        self._connect_error: Exception | None = None  # the last one: a request that raises it was not sent
+        self.clock = ServerClock()
         self._waiting_verbs = _WAITING_VERBS if address.wait else ()
         self._subscriptions: weakref.WeakSet[RedisSubscription] = weakref.WeakSet()
         if address.kind == "redis+cluster":
             self._redis = _cluster(address)
             self._request: _Request = self._redis.execute_command
-            self._request_after_ping = self._request
+            self._request_add = self._request
         else:
             self.connections = RedisConnections(self._connect, address.connections)
             self._request = self.connections.request
-            self._request_after_ping = partial(self.connections.request, after_ping=True)
+            self._request_add = partial(self.connections.request, clock=self.clock)
 
     async def _connect(self) -> RedisConnection:
         if self._closed:
             raise closed(self._address)
-        return await self._connector.connect(partial(RedisConnection, PATIENCE, self._drop_idle))
+        try:
+            return await self._connector.connect(partial(RedisConnection, PATIENCE, self._drop_idle))
+        except Exception as error:
+            self._connect_error = error
+            raise
 
     async def check(self, prefix: str) -> None:
         """Refuse a server on which tasks could get lost."""
@@ -66,6 +73,7 @@ class RedisClient:
             target["target_nodes"] = await self._until_answered(self._node, prefix)
         server = info_fields(await self.command("INFO", "server", **target))
         memory = info_fields(await self.command("INFO", "memory", **target))
+        self.clock.set_by_reply(await self.command("TIME", **target))
         version = tuple(map(int, server.get("redis_version", "99.0").split(".")[:2]))
         if version < _OLDEST_VERSION:
             raise StoreRefused(f"{self._address.shown} has version {version[0]}.{version[1]}; 6.2 or newer is needed")
@@ -82,7 +90,7 @@ class RedisClient:
 
     async def call(self, verb: str, prefix: str, *args: Any) -> Any:
         """One script, which is one transaction."""
-        request = self._request_after_ping if verb == _PUSHING_VERB else self._request
+        request = self._request_add if verb == _ADD else self._request
         if verb in self._waiting_verbs:
             request = partial(self._request_and_wait, prefix)
         return await self._until_answered(request, "EVALSHA", SCRIPTS[verb].sha, 1, prefix, *args)
@@ -109,6 +117,7 @@ class RedisClient:
     async def _until_answered(self, request: Any, *args: Any) -> Any:
         deadline = time.monotonic() + PATIENCE
         pause = 0.01
+        may_be_stored = False
         has_timer = self._has_shared_timer(request)
         while True:
             try:
@@ -118,6 +127,7 @@ class RedisClient:
                     return await request(*args)
             except Exception as error:
                 has_timer = False  # a repeat has less time
+                may_be_stored = may_be_stored or not (error is self._connect_error or is_refusal(error))
                 if isinstance(error, TimeoutError) and self._redis is not None:
                     self._drop_idle()
                 if is_unknown_script(error):  # a new server, or its scripts were flushed
@@ -127,13 +137,16 @@ class RedisClient:
                     await asyncio.sleep(pause * random.uniform(0.5, 1))
                     pause = min(pause * 2, 0.5)
                     continue
-                raise explained(await self._explain_disconnect(error), self._address.shown) from error
+                explanation = explained(await self._explain_disconnect(error), self._address.shown)
+                if isinstance(explanation, StoreUnavailable) and not may_be_stored:
+                    explanation.stored = False
+                raise explanation from error
 
     def _has_shared_timer(self, request: Any) -> bool:
         """A ready connection has one timer for all its calls, which is cheaper than a timer per call."""
         if self.connections is None or not self.connections.ready:
             return False
-        return request in (self._request, self._request_after_ping)
+        return request in (self._request, self._request_add)
 
     async def _explain_disconnect(self, error: Exception) -> Exception:
         """The server may have closed the connection because it requires a client certificate."""

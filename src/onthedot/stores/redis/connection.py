@@ -11,7 +11,7 @@ from typing import Any, NamedTuple, cast
 from onthedot.stores.redis.errors import ServerError
 
 CLOSE_TIMEOUT = 1.0  # seconds: with TLS both sides close
-_PING = b"*1\r\n$4\r\nPING\r\n"
+_TIME = b"*1\r\n$4\r\nTIME\r\n"
 _GRACE = 0.05  # seconds to read data that arrived while the event loop was blocked
 
 
@@ -50,15 +50,14 @@ class RedisConnection(asyncio.Protocol):
         self._write(self._pack(command))  # first: a command that cannot be packed has no reply
         return self._expect()
 
-    def request_after_ping(self, *command: Any) -> asyncio.Future[Any]:
-        """The same, after a PING.
+    def request_after_time(self, *command: Any) -> tuple[asyncio.Future[Any], asyncio.Future[Any]]:
+        """The replies of TIME and of the command behind it.
 
-        A server that has data for several clients writes to the one first that it had to answer last. With a PING
-        before it, an add that hands a task off reaches the worker before its caller gets the reply.
+        A server that has data for several clients writes to the one first that it had to answer last. With another
+        command before it, an add that hands a task off reaches the worker before its caller gets the reply.
         """
-        self._write(_PING + self._pack(command))
-        _pong = self._expect()
-        return self._expect()
+        self._write(_TIME + self._pack(command))
+        return self._expect(), self._expect()
 
     async def request_all(self, *commands: tuple[Any, ...]) -> list[Any]:
         """In one write. After all replies, the first error is raised."""

@@ -8,6 +8,7 @@ from typing import Any
 
 from onthedot.stores.redis.connection import RedisConnection
 from onthedot.stores.redis.errors import is_answer
+from onthedot.stores.redis.server_clock import ServerClock
 
 
 class RedisConnections:
@@ -31,14 +32,17 @@ class RedisConnections:
         """Replies are outstanding on the shared connection."""
         return self.shared is not None and self.shared.has_pending
 
-    async def request(self, *command: Any, after_ping: bool = False) -> Any:
+    async def request(self, *command: Any, clock: ServerClock | None = None) -> Any:
+        """clock: it is set by a TIME before the command."""
         connection = self.shared
         if connection is None or not connection.ready:
             connection = await self._ready_connection()
-        if after_ping:
-            reply = await connection.request_after_ping(*command)
-        else:
+        if clock is None:
             reply = await connection.request(*command)
+        else:
+            server_time, answer = connection.request_after_time(*command)
+            reply = await answer
+            clock.set_by_reply(server_time.result())
         if isinstance(reply, Exception):
             _drop_unless_answer(connection, reply)
             raise reply
@@ -76,7 +80,13 @@ class RedisConnections:
         if self._opening is None:
             self._opening = asyncio.create_task(self._connect())
             self._opening.add_done_callback(self._opened)
-        return await asyncio.shield(self._opening)
+        opening = self._opening
+        try:
+            return await asyncio.shield(opening)
+        except asyncio.CancelledError:
+            if self._closed and opening.cancelled():  # by close(), and not this caller
+                raise ConnectionAbortedError("the store was closed") from None
+            raise
 
     def _opened(self, opening: asyncio.Task[RedisConnection]) -> None:
         self._opening = None

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from onthedot.errors import StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
+from onthedot.errors import ArgumentError, StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
 from onthedot.stores.tls_advice import TlsAdvice, tls_advice
 
 _DOUBTS = "is it running, is the address right, and is TLS on both sides or on neither?"
@@ -47,6 +47,8 @@ def explained(error: Exception, where: str) -> Exception:
     for kind, pattern, ours, advice in _ADVICE:
         if pattern in text or (kind and _is(error, kind)):
             return ours(f"{where}: {text.partition(' : ')[0]}; {advice}")  # the rest describes objects of the driver
+    if "DIGESTCLASH" in text:
+        return ArgumentError(f"{where}: another source or policy has the same digest; change a tag or the task's name")
     if is_answer(error):
         return StoreRefused(f"{where}: {text}")
     if isinstance(error, OSError | TimeoutError) or _is(error, "RedisError", "HiredisError", _CLUSTER):
@@ -84,6 +86,11 @@ def is_answer(error: BaseException) -> bool:
 
 def _needs_other_server(error: BaseException) -> bool:
     return any(text in str(error) for text in _OTHER_SERVER)
+
+
+def is_refusal(error: BaseException) -> bool:
+    """An error reply: the script was not run, or not to its end."""
+    return isinstance(error, ServerError) or (_is(error, "ResponseError") and not _is(error, "ConnectionError"))
 
 
 def is_unknown_script(error: BaseException) -> bool:

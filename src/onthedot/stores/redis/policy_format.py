@@ -18,6 +18,7 @@ _KEYS = {
 assert tuple(_KEYS) == Policy.__struct_fields__, "a field of Policy without a key would not be stored"
 _NAMES = {key: name for name, key in _KEYS.items()}
 _MAX_POLICIES = 10_000  # remembered; a definition has one, and its tasks share it
+DIGEST_BYTES = 12  # a multiple of 3: base64 without padding. The scripts refuse a second text of a digest
 UNKNOWN_SOURCE = "?"  # of tasks whose policy cannot be read; no source has this name
 
 
@@ -47,7 +48,7 @@ def pack_policy(source: str, policy: Policy) -> PackedPolicy:
             _digests.clear()
         changed = {_KEYS[name]: value for name in _KEYS if (value := getattr(policy, name)) != getattr(DEFAULT, name)}
         text = msgspec.json.encode({"s": source, **changed})
-        digest = b64encode(sha256(text).digest()[:6]).decode()
+        digest = b64encode(sha256(text).digest()[:DIGEST_BYTES]).decode()
         known = PackedPolicy(digest, text.decode())
         _digests[source, policy] = known
     return known

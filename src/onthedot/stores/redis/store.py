@@ -15,6 +15,7 @@ from onthedot.stores.contract import (
     Added,
     ClaimRequest,
     ClaimResult,
+    DeadlinePassed,
     FireRequest,
     HeartbeatResult,
     Hints,
@@ -27,11 +28,12 @@ from onthedot.stores.contract import (
     Record,
     Schedule,
     SlotPool,
+    StoreIdentity,
     StoreTraits,
     TurnResult,
     Verdict,
 )
-from onthedot.stores.redis.client import RedisClient, closed
+from onthedot.stores.redis.client import PATIENCE, RedisClient, closed
 from onthedot.stores.redis.hints import RedisHintStream
 from onthedot.stores.redis.policy_format import UnknownPolicy, forget_missing, remember_policy
 from onthedot.stores.redis.position import pack_limit
@@ -131,14 +133,22 @@ class RedisStore(RedisReads):
     # -- tasks
 
     def earliest_now(self) -> float:
-        return 0.0
+        return self._client.clock.earliest_now() if self._clock is None else self._clock.now()
 
-    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:  # noqa: ARG002
+    async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
         if not tasks:
             return []
         policies: dict[str, str] = {}
         groups = encode(group_tasks(tasks, policies))
-        return _added(tasks, await self._call("add", encode(policies), groups, *pack_tasks(tasks)))
+        until = b""
+        if deadline is not None:  # the client gives up after PATIENCE, with an error that must stay true
+            until = b"%.3f" % min(deadline, self.earliest_now() + PATIENCE * 1000)
+        answer = await self._call("add", until, encode(policies), groups, *pack_tasks(tasks))
+        if isinstance(answer, bytes):
+            now = float(answer)
+            self._client.clock.set(now)
+            raise DeadlinePassed(now)
+        return _added(tasks, answer)
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         claim = offer = b""
@@ -153,6 +163,7 @@ class RedisStore(RedisReads):
         if request is None or answer is None:
             return TurnResult(verdicts, alive=bool(alive))
         claimed, unnamed = await self._with_policies(partial(_unpack_claim, answer))
+        self._client.clock.set(claimed.now)
         if unnamed:
             await self._call("set_aside", session, claimed.fence, *unnamed)
         return TurnResult(verdicts, claimed)
@@ -273,12 +284,12 @@ def _pack_offer(request: ClaimRequest) -> bytes:
 def _unpack_claim(answer: Sequence[Any]) -> tuple[ClaimResult, list[bytes]]:
     """A task that cannot be read is a chore; the seqs of those whose uuid cannot be read are apart."""
     summary, task_rows, chore_rows, schedules = answer
-    fence, idle, woken, next_in, more, now = decode(summary)
+    fence, idle, woken, next_in, more, now, identity, last_fence = decode(summary)
     tasks = to_records(task_rows)
     chores = to_records(chore_rows)
     claimed = ClaimResult(
         fence, tasks.records, [*chores.records, *chores.undecodable, *tasks.undecodable], to_schedules(schedules),
         {source: None if wait is False else wait for source, wait in idle}, frozenset(woken),
-        None if next_in is False else next_in, more, now,
+        None if next_in is False else next_in, more, now, StoreIdentity(identity or "", last_fence),
     )  # fmt: skip
     return claimed, [*tasks.unnamed, *chores.unnamed]

@@ -52,7 +52,8 @@ async def test_limited_user_can_do_all_that_a_worker_does(server: valkey.Server,
     clock = ManualClock()
     store = RedisStore(limited, clock, "shop")
     await store.open()
-    await _life(store, clock, lambda: None)
+    with redis.Redis.from_url(server.url) as admin:
+        await _life(store, clock, admin, lambda: None)
     await store.schedules()
     await store.find({}, None, 10)
     await store.put_limits([Limit("a/*", cap=0)])

@@ -19,6 +19,7 @@ from onthedot.stores.redis import RedisStore, client, subscription
 from onthedot.stores.redis.client import RedisClient
 from onthedot.stores.redis.connection import RedisConnection
 from onthedot.stores.redis.errors import may_pass
+from onthedot.stores.redis.server_clock import ServerClock
 from onthedot.stores.redis.url import parse_url
 from tests.support.services import valkey
 from tests.support.waits import SOON, until
@@ -80,10 +81,10 @@ async def test_replies_stay_matched_after_a_cancelled_call(server: valkey.Server
 
 
 @pytest.mark.parametrize("command", [b"PUBLISH news x", b"EVAL \"redis.call('PUBLISH', 'news', 'x')\" 0"])
-def test_after_a_ping_the_subscriber_gets_its_message_before_the_caller_its_reply(
+def test_after_another_command_the_subscriber_gets_its_message_before_the_caller_its_reply(
     server: valkey.Server, command: bytes
 ) -> None:
-    """The reason for `request_after_ping`: when the reply has come, so has the message."""
+    """The reason for `request_after_time`: when the reply has come, so has the message."""
     with (
         socket.create_connection(("127.0.0.1", server.port)) as here,
         socket.create_connection(("127.0.0.1", server.port)) as subscriber,
@@ -92,17 +93,18 @@ def test_after_a_ping_the_subscriber_gets_its_message_before_the_caller_its_repl
         assert subscriber.recv(100).startswith(b"*3")
         subscriber.setblocking(False)
         for _ in range(500):
-            here.sendall(b"PING\r\n" + command + b"\r\n")
-            assert here.recv(100).startswith(b"+PONG")
+            here.sendall(b"TIME\r\n" + command + b"\r\n")
+            assert here.recv(100).startswith(b"*2")
             assert subscriber.recv(100).endswith(b"x\r\n")
 
 
-async def test_replies_after_a_ping_stay_matched(server: valkey.Server) -> None:
+async def test_replies_after_a_time_stay_matched(server: valkey.Server) -> None:
     async with to(server.url) as here:
         await here.command("PING")
-        found = await asyncio.gather(
-            *(here.connections.request("ECHO", str(n), after_ping=bool(n % 3)) for n in range(100))
-        )
+        clock = ServerClock()
+        requests = [here.connections.request("ECHO", str(n), clock=clock if n % 3 else None) for n in range(100)]
+        found = await asyncio.gather(*requests)
+        assert clock.earliest_now() == pytest.approx(time.time() * 1000, abs=1000)
         assert found == [str(number).encode() for number in range(100)]
 
 

@@ -12,7 +12,7 @@ import redis
 
 from onthedot.clock.manual import ManualClock
 from onthedot.model.uuid7 import new_uuid
-from onthedot.stores.contract import HandoffOffer, Limit, NewTask, Policy
+from onthedot.stores.contract import HandoffOffer, Limit, NewTask, Policy, Schedule
 from onthedot.stores.redis import RedisStore
 from tests.contract.steps import Worker, add, look, names, state, states, task, tasks
 from tests.contract.test_hints import Listener, listening
@@ -211,3 +211,15 @@ async def test_full_server_accepts_claim_requests_and_offers(server: valkey.Serv
         assert server.ask("CONFIG", "SET", "maxmemory", "0") == b"+OK"
         (uuid,) = await add(at.store, task())
         assert await state(at.store, uuid) == "running"
+
+
+async def test_due_schedule_that_no_worker_declares_does_not_end_the_hand_off(url: str) -> None:
+    """An orphan stays due: idle workers are registered all the same."""
+    async with place(url) as at:
+        await at.store.put_schedules([Schedule("orphan", b"rule", "digest", int(at.clock.now()))])
+        at.clock.advance(1000)
+        await at.waits()
+        (uuid,) = await add(at.store, task("a"))
+        hint = await at.listener.hears(lambda hint: hint.handoff)
+        assert hint.handoff is not None
+        assert names(hint.handoff.leased.tasks) == [uuid]

@@ -24,6 +24,7 @@ from onthedot.stores.contract import (
     SlotPool,
 )
 from onthedot.stores.redis import RedisStore
+from onthedot.stores.redis.uuid_format import pack_uuid
 from tests.support.services import valkey
 
 PAGE = Path(__file__).parents[4] / "docs" / "redis.md"
@@ -58,7 +59,7 @@ async def test_keys_are_those_of_the_documentation() -> None:
             nonlocal seen
             seen |= kinds(client, store.prefix)
 
-        await _life(store, clock, look)
+        await _life(store, clock, client, look)
         assert seen <= documented()
         assert documented() <= seen, "documented, and never seen"
         assert all(client.ttl(key) == -1 for key in client.scan_iter(f"{store.prefix}*"))
@@ -72,7 +73,7 @@ async def test_keys_are_those_of_the_documentation() -> None:
     valkey.forget(store.prefix)
 
 
-async def _life(store: RedisStore, clock: ManualClock, look: Callable[[], None]) -> None:
+async def _life(store: RedisStore, clock: ManualClock, client: redis.Redis, look: Callable[[], None]) -> None:
     """Uses every kind of key, and calls `look` in between."""
     await store.heartbeat("w", b"info", 10**6)
     await store.put_schedules([Schedule("s", b"rule", "v", int(clock.now()))])
@@ -83,6 +84,8 @@ async def _life(store: RedisStore, clock: ManualClock, look: Callable[[], None])
     await store.add([NewTask("old", "b", b"", policy=Policy(expires=1))])
     await store.add([NewTask("bad", "c", b"", policy=Policy(max_crashes=1))])
     await store.add([NewTask(f"slow{number}", "a", b"", lane="b/k") for number in range(2)])
+    await store.add([NewTask("damaged", "a", b"", after=1)])
+    client.hset(f"{store.prefix}history", client.hget(f"{store.prefix}ids", pack_uuid("damaged")), b"x")
     look()
     clock.advance(1)
     turn = await store.turn("w", [], ClaimRequest(1, []))
@@ -97,7 +100,9 @@ async def _life(store: RedisStore, clock: ManualClock, look: Callable[[], None])
     look()
     await store.fire([FireRequest("s", (await store.schedules())[0].rev, (), None)])
     ends = [Ended(Lease(record.uuid, fence, "w"), "cancelled", b"expired") for record in chores]
-    await store.turn("w", [*ends, Completed(first, b"x", keep_result=10), *(Completed(lease) for lease in rest)], None)
+    await store.turn(
+        "w", [*ends, Completed(first, b"x", keep_result=10), *(Completed(lease, keep=0) for lease in rest)], None
+    )
     look()
     await store.heartbeat("idle", b"", 10**6)
     await store.turn("idle", [], ClaimRequest(1, [], offer=HandoffOffer({"d": 1}, 1000)))

@@ -70,20 +70,21 @@ local function claim(session, request, more)
   local fence, tasks, chores = 0, {}, {}
   last = tonumber(last) or 0
   suspects_left = request.max_suspects - (tonumber(suspects) or 0)
-  if request.number >= last then call('HDEL', IDLE_WORKERS, session) end -- first: after a deletion a full server takes writes
+  local late = request.number < last -- a later request has been answered already
+  if not late then call('HDEL', IDLE_WORKERS, session) end -- first: after a deletion a full server takes writes
   local lapse = request.number > last + 1 -- numbers grow by one: the server has lost the requests in between, and their effects
   if request.number > last then
     fence, tasks, chores = (lapse and reclaim or take)(session, request)
     if fence == 0 then call('HSET', SESSION .. session, 'last_number', request.number) end
-  elseif tonumber(number) == request.number then
+  elseif not late and tonumber(number) == request.number then
     fence, tasks, chores = repeat_claim(tonumber(last_fence))
   end
   flush()
   local idle, least = idle_sources(request.pools, suspects_left)
   local schedules = due_schedules()
-  local late = request.number < last -- a later request has been answered already
   more = more or #chores == CHORES or parked_now >= BATCH or lapse or late
-  if not late and fence == 0 and not more and #schedules == 0 and request.offer ~= '' then store_offer(session, request.offer) end
-  local summary = pack({fence, idle, keys_of(woken), next_in(least), more, now})
+  if not late and fence == 0 and not more and request.offer ~= '' then store_offer(session, request.offer) end
+  local identity = call('HMGET', SEQUENCES, 'identity', 'fence')
+  local summary = pack({fence, idle, keys_of(woken), next_in(least), more, now, identity[1], tonumber(identity[2]) or 0})
   return {summary, records_of(tasks), records_of(chores), schedules}
 end

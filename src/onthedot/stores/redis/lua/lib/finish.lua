@@ -1,5 +1,6 @@
 -- The end of a task: it is retained for a time, or deleted at once.
 -- uses: unique_keys
+local RECENT, RECENT_UUIDS = 10000, P .. 'recent_uuids' -- ms after its add
 local retained, results = {}, {} -- time → seqs: tasks, and results that are dropped before their tasks
 
 local function forget_task(r)
@@ -52,12 +53,22 @@ local function ended_with_errors(r, seqs, errors)
   return list
 end
 
-local function forget_ended(r, o, seqs, uuids)
-  log_transition('gone:' .. o.state .. ':' .. r.source, table.concat(uuids), #uuids)
-  for i = 1, #seqs do
-    r.seq, r.uuid = seqs[i], uuids[i]
+local function forget_ended(r, o, tasks) -- a repeated add is recognised for a time: the uuids stay until then
+  local recent, latest = {}, 0
+  log_transition('gone:' .. o.state .. ':' .. r.source, table.concat(tasks.uuids), #tasks.uuids)
+  for i = 1, #tasks.seqs do
+    local uuid, task = tasks.uuids[i], tasks.tasks[i] or ''
+    local known_until = (#task >= 14 and struct.unpack('>I6', task, 9) or 0) + RECENT
+    r.seq, r.uuid = tasks.seqs[i], uuid
+    if known_until > now then
+      r.uuid = nil
+      buffer(sets, IDS, uuid, text_of(known_until))
+      recent[#recent + 1] = uuid
+      latest = math.max(latest, known_until)
+    end
     forget_task(r)
   end
+  if #recent > 0 then call('ZADD', RECENT_UUIDS, latest, table.concat(recent)) end
 end
 
 local function finish(r, o, started, tasks) -- o, tasks: see settle.lua; r: the record that the tasks share, but for seq and uuid
@@ -66,7 +77,7 @@ local function finish(r, o, started, tasks) -- o, tasks: see settle.lua; r: the 
     for i = 1, #uuids do free_key(r, uuids[i]) end
   end
   if r.policy.r then append(ended, r.policy.r, table.concat(uuids)) end
-  if o.keep <= 0 then return forget_ended(r, o, seqs, uuids) end
+  if o.keep <= 0 then return forget_ended(r, o, tasks) end
   local all = table.concat(seqs)
   count(r.source, o.state, #seqs)
   log_transition(o.state, all, #seqs)

@@ -91,7 +91,7 @@ local function add(groups, uuids, bodies) -- for each task "" or the uuid of the
   flush()
   local known, holders, start, fresh = {}, {}, 0, 0
   for i, seq in ipairs(read_fields(IDS, uuids)) do
-    if seq then known[uuids[i]] = true end
+    if seq and is_known(seq) then known[uuids[i]] = true end
   end
   for _, group in ipairs(groups) do
     local number, new = add_group(group, uuids, bodies, start, known, holders)

@@ -4,10 +4,13 @@
 -- Expects: group, policy, policy_texts, uuids. Returns from the verb.
 -- uses: prelude
 local source, digest = policy.s, group[2]
+local stored_policy = call('HGET', P .. 'policies', digest)
+if stored_policy and stored_policy ~= policy_texts[digest] then error('DIGESTCLASH ' .. digest) end
 local found, known, holders, new = read_fields(IDS, uuids), {}, {}, {}
 for i = 1, #uuids do
   local uuid = uuids[i]
-  if found[i] or known[uuid] then
+  local id = found[i]
+  if known[uuid] or (id and (#id == 6 or tonumber(id) > now)) then -- as is_known in policies.lua
     holders[i] = uuid
   else
     known[uuid], holders[i] = true, ''
@@ -33,7 +36,7 @@ for i = 1, number do
   local uuid, seq = uuids[new[i]], struct.pack('>I6', before + i)
   seqs[i] = seq
   ids[2 * i - 1], ids[2 * i] = uuid, seq
-  tasks[2 * i - 1], tasks[2 * i] = seq, prefix .. uuid .. ARGV[4 + new[i]]
+  tasks[2 * i - 1], tasks[2 * i] = seq, prefix .. uuid .. ARGV[5 + new[i]]
   order[2 * i - 1], order[2 * i] = score, seq
 end
 call_in_parts('HSET', IDS, ids) -- a full server refuses the call here, before a message is sent
@@ -57,9 +60,8 @@ call('HINCRBY', TALLY, source .. ':' .. (handed_off and 'running' or place), num
 for block = math.floor((before + 1) / 1000), math.floor(last / 1000) do
   call('HINCRBY', SEQ_BLOCKS, block, math.min(last, block * 1000 + 999) - math.max(before + 1, block * 1000) + 1)
 end
-if call('HINCRBY', P .. 'policy_uses', digest, number) == number then
-  call('HSET', P .. 'policies', digest, policy_texts[digest])
-end
+call('HINCRBY', P .. 'policy_uses', digest, number)
+if not stored_policy then call('HSET', P .. 'policies', digest, policy_texts[digest]) end
 local transitions = call('HINCRBY', SEQUENCES, 'transitions', handed_off and 2 * number or number)
 local run = seqs[1] .. seqs[number] -- the first and the last of consecutive seqs
 local row = {'at', at, 'run:' .. place, run}

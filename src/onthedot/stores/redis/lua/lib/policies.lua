@@ -5,6 +5,10 @@ local POLICIES, policies, policy_uses, policy_texts = P .. 'policies', {}, {}, {
 
 local function number_of(seq) return (struct.unpack('>I6', seq)) end -- Lua compares strings by the server's locale
 
+local function is_known(id) -- a seq; or, of an ended task that is not retained, the time until which its uuid is known
+  return #id == 6 or tonumber(id) > now
+end
+
 local function seqs_in(text)
   local seqs = {}
   for i = 1, #text, 6 do seqs[#seqs + 1] = text:sub(i, i + 5) end
@@ -22,6 +26,13 @@ local function to_policy(text) -- one that cannot be read is marked; its tasks b
     if POLICY_TYPES[field] and type(value) ~= POLICY_TYPES[field] then return {s = policy.s, undecodable = true} end
   end
   return policy
+end
+
+local function check_policies() -- those of the call, before the first write: a digest has one text
+  for digest, text in pairs(policy_texts) do
+    local stored = call('HGET', POLICIES, digest)
+    if stored and stored ~= text then error('DIGESTCLASH ' .. digest) end
+  end
 end
 
 local function policy_of(digest)

@@ -58,3 +58,14 @@ local function ended_in(state)
   end
   return number
 end
+
+local function forget_recent_uuids(limit) -- see forget_ended; a uuid may have been added again since
+  for _, packed in ipairs(call('ZRANGEBYSCORE', RECENT_UUIDS, '-inf', now, 'LIMIT', 0, limit)) do
+    local uuids, over = uuids_in(packed), {}
+    for i, id in ipairs(read_fields(IDS, uuids)) do
+      if id and not is_known(id) then over[#over + 1] = uuids[i] end
+    end
+    call_in_parts('HDEL', IDS, over)
+    call('ZREM', RECENT_UUIDS, packed)
+  end
+end

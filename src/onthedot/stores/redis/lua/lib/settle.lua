@@ -19,7 +19,7 @@ local function requeue_outcome(r, o, started, error)
   requeue(r, o.after)
 end
 
-local function settle_shape(r, o, started, tasks) -- tasks: seqs, uuids and data; r: the record that they share
+local function settle_shape(r, o, started, tasks) -- tasks: seqs, uuids, data and, if not retained, tasks; r: the record that they share
   local number = #tasks.seqs
   local chore = release(r, number)
   local was_suspect = not chore and is_suspect(r)
@@ -97,6 +97,7 @@ local function settle(o, verdicts)
   if #held > 0 then release_leases(o.fence, o.session, chosen(seqs, held)) end
   for _, shape in ipairs(shapes) do
     local settled = {seqs = chosen(seqs, shape), uuids = chosen(o.uuids, shape), data = chosen(o.data, shape)}
+    if o.keep <= 0 then settled.tasks = chosen(tasks, shape) end
     settle_shape(shape.record, o, claim[2], settled)
   end
   for j = 1, #held do verdicts[before + held[j]] = 'o' end

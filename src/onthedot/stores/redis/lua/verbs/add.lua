@@ -1,11 +1,13 @@
 -- add: store new tasks, or hand them off to an idle worker.
--- KEYS[1]: prefix. ARGV: now, policies (msgpack {digest: text}), groups (msgpack, see insert.lua), all uuids in one, then the
---   body of each task.
--- Returns: nothing if all are new; else for each task "" if it is new, or the uuid of the existing one.
+-- KEYS[1]: prefix. ARGV: now, time at which the caller gives up ("": never), policies (msgpack {digest: text}), groups (msgpack,
+--   see insert.lua), all uuids in one, then the body of each task.
+-- Returns: nothing if all are new; else for each task "" if it is new, or the uuid of the existing one. The time as a text: it
+--   is too late, and nothing was stored.
 -- uses: prelude
-local groups, uuids = unpacked(ARGV[3]), uuids_in(ARGV[4])
+if ARGV[2] ~= '' and now > tonumber(ARGV[2]) then return string.format('%.17g', now) end
+local groups, uuids = unpacked(ARGV[4]), uuids_in(ARGV[5])
 if #groups == 1 and not groups[1][5] and not groups[1][6] then
-  local group, policy_texts = groups[1], unpacked(ARGV[2])
+  local group, policy_texts = groups[1], unpacked(ARGV[3])
   local policy = cjson.decode(policy_texts[group[2]])
   if not policy.x and (policy.m or 3) > 1 then
     -- here: insert_plain
@@ -14,8 +16,9 @@ end
 
 -- here: unique_keys
 local bodies = {}
-policy_texts = unpacked(ARGV[2])
-for i = 5, #ARGV do bodies[i - 4] = ARGV[i] end
+policy_texts = unpacked(ARGV[3])
+check_policies()
+for i = 6, #ARGV do bodies[i - 5] = ARGV[i] end
 local holders, fresh = add(groups, uuids, bodies)
 commit()
 return fresh < #uuids and holders

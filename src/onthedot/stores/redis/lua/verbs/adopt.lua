@@ -28,6 +28,7 @@ end
 
 local holders = {}
 policy_texts = unpacked(ARGV[2])
+check_policies()
 for i, copy in ipairs(unpacked(ARGV[3])) do
   local group, added, retries, crashes, earlier, started, hops, has_error = unpack(copy, 1, 8)
   local r = to_new_record(group)

@@ -20,6 +20,7 @@ end
 local answers = {}
 payload = 3
 policy_texts = unpacked(ARGV[3])
+check_policies()
 for i, request in ipairs(unpacked(ARGV[2])) do answers[i] = fire(request) end
 commit()
 return answers

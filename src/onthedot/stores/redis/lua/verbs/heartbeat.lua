@@ -6,6 +6,7 @@ local session, lease_ms, cancel_requests = ARGV[2], tonumber(ARGV[4]), {}
 if call('ZSCORE', DEAD_SESSIONS, session) then return {0} end
 call('ZREM', SESSION_LEASES, session) -- first: after a deletion a full server allows the other writes
 call('HSET', WORKERS, session, ARGV[3])
+call('HSETNX', SEQUENCES, 'identity', redis.sha1hex(session .. string.format('%.17g', now))) -- names of sessions are random
 call('ZADD', SESSION_LEASES, now + lease_ms, session)
 for _, seq in ipairs(call('SMEMBERS', CANCEL_REQUESTS .. session)) do
   local fence = tonumber(call('HGET', LEASED, seq) or nil)

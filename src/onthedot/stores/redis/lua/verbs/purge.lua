@@ -17,6 +17,7 @@ for _, field in ipairs(call('ZRANGEBYSCORE', UNIQUE_KEY_UNTIL, '-inf', now, 'LIM
   call('HDEL', UNIQUE_KEYS, field)
   call('ZREM', UNIQUE_KEY_UNTIL, field)
 end
+forget_recent_uuids(limit)
 for _, name in ipairs(call('ZRANGEBYSCORE', IDLE_LANES, '-inf', now, 'LIMIT', 0, limit)) do
   call('ZREM', IDLE_LANES, name)
   lane(name).changed = true -- saving it deletes it, unless it is in use again

@@ -5,13 +5,14 @@
 --   insert.lua), number of new tasks], …]: runs of equal outcomes. Payloads of each: its uuids in one, the result or error of
 --   each task (one, if all have the same), and of its effects all uuids in one and the body of each new task.
 -- Returns: verdicts (one letter each: ok, repeat, lost), alive, and with a request of a live session: msgpack [fence, idle
---   sources, woken, next_in, more, now], tasks and chores as [seqs in one, tasks, histories if any], schedules as [name,
+--   sources, woken, next_in, more, now, identity, last fence], tasks and chores as [seqs in one, tasks, histories if any], schedules as [name,
 --   packed, rule].
 -- uses: settle payloads alarms reap claim
 local session, verdicts = ARGV[2], {}
 caller = session
 payload = 6
 policy_texts = unpacked(ARGV[6])
+check_policies()
 
 local function next_outcomes(packed)
   local fence, owner, state, keep, keep_result, after, counted_retry, number, same, groups, new = unpack(packed, 1, 11)
