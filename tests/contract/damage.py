@@ -23,7 +23,7 @@ async def damage_policy(store: Store, uuid: str) -> None:
     """Make the policy of one task unreadable."""
     match store:
         case SqliteStore():
-            _run_on_file(store, "UPDATE onthedot_task SET policy = 'not a policy' WHERE uuid = ?", uuid)
+            run_on_file(store, "UPDATE onthedot_task SET policy = 'not a policy' WHERE uuid = ?", uuid)
         case PostgresStore():
             Service.current.ask("UPDATE onthedot.task SET policy = 'not a policy' WHERE uuid = %s", uuid)
         case RedisStore():
@@ -36,7 +36,7 @@ async def add_policy_field(store: Store, uuid: str) -> None:
     """Add a field to the policy of one task, as a newer version could have written it."""
     match store:
         case SqliteStore():
-            _run_on_file(store, "UPDATE onthedot_task SET policy = json_set(policy, '$.newer', 1) WHERE uuid = ?", uuid)
+            run_on_file(store, "UPDATE onthedot_task SET policy = json_set(policy, '$.newer', 1) WHERE uuid = ?", uuid)
         case PostgresStore():
             newer = "policy::jsonb || jsonb_build_object('newer', 1)"
             Service.current.ask(f"UPDATE onthedot.task SET policy = {newer} WHERE uuid = %s", uuid)
@@ -46,7 +46,7 @@ async def add_policy_field(store: Store, uuid: str) -> None:
             raise NotImplementedError(type(store))
 
 
-def _run_on_file(store: SqliteStore, statement: str, *parameters: object) -> None:
+def run_on_file(store: SqliteStore, statement: str, *parameters: object) -> None:
     with closing(sqlite3.connect(store.path)) as db, db:
         assert db.execute(statement, parameters).rowcount == 1
 

@@ -58,7 +58,15 @@ class _Failure(msgspec.Struct, omit_defaults=True):
 
 
 _encode = msgspec.json.Encoder().encode
-_decode = msgspec.json.Decoder(_Failure).decode
+_decoder = msgspec.json.Decoder(_Failure)
+
+
+def _decode(data: bytes) -> _Failure:
+    """A failure that cannot be read is shown as such: it must not hide the other tasks of a list."""
+    try:
+        return _decoder.decode(data)
+    except msgspec.DecodeError:
+        return _Failure("", f"the stored error cannot be read ({len(data)} bytes)")
 
 
 def is_a(error: BaseException, kind: type[E]) -> TypeGuard[E]:
