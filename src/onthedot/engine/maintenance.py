@@ -8,8 +8,11 @@ from math import inf
 
 from onthedot.clock.protocol import Clock
 from onthedot.engine.config import WorkerConfig
+from onthedot.engine.retry_delay import RetryDelay
 from onthedot.engine.session import WorkerSession
 from onthedot.engine.slots import Slots
+from onthedot.errors import StoreRefused
+from onthedot.observability.events import Observer
 from onthedot.stores.contract import Store
 
 _PURGE_INTERVAL = 60_000.0  # ms
@@ -25,25 +28,38 @@ class Maintenance:
     session: WorkerSession
     slots: Slots
     clock: Clock
+    observer: Observer
     declare: Callable[[], Awaitable[None]]
 
     def __post_init__(self) -> None:
         self._definitions_changed = False
+        self._retry_delay = RetryDelay()
+        self.retry_at: float | None = None  # set while a declaration has failed
         self._purged_at = self.clock.now()
 
     def mark_definitions_changed(self) -> None:
         self._definitions_changed = True
 
-    async def update_definitions(self) -> None:
+    async def update_definitions(self) -> bool:
+        """Whether the store has what code declares. Otherwise a claim could exceed a limit."""
         if not self._definitions_changed:
-            return
+            return True
+        if self.retry_at is not None and self.clock.now() < self.retry_at:
+            return False
         self._definitions_changed = False  # before the call: a change during the call sets it again
         try:
             await self.declare()
             await self.session.update_info()
-        except BaseException:
+        except BaseException as error:
             self._definitions_changed = True
-            raise
+            if isinstance(error, StoreRefused) or not isinstance(error, Exception):
+                raise
+            self.observer.store_failed("declaring limits and schedules", error)
+            self.retry_at = self.clock.now() + self._retry_delay.next()
+            return False
+        self.retry_at = None
+        self._retry_delay.reset()
+        return True
 
     async def purge_if_due(self) -> bool:
         """Deletes ended tasks whose retention is over, few per turn because other callers wait for the store.

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import asyncio
 import logging
 import threading
 
@@ -9,6 +10,8 @@ import msgspec
 
 from onthedot.clock.wakeup import WakeUp
 from onthedot.engine.runner import Runner
+from onthedot.errors import StoreError
+from onthedot.observability.events import Observer
 from onthedot.stores.capabilities import AsyncTransactions, SyncTransactions, capability, find_capability
 from onthedot.stores.contract import Lease, Note, Outcome, Store, Verdict
 
@@ -16,8 +19,9 @@ from onthedot.stores.contract import Lease, Note, Outcome, Store, Verdict
 class TaskReports:
     """Gathers notes between two turns. Implements `ReportSink`."""
 
-    def __init__(self, store: Store, runner: Runner, wakeup: WakeUp, log: logging.Logger) -> None:
+    def __init__(self, store: Store, runner: Runner, wakeup: WakeUp, observer: Observer, log: logging.Logger) -> None:
         self._store = store
+        self._observer = observer
         self._runner = runner
         self._wakeup = wakeup
         self.notes: dict[str, Note] = {}  # by uuid
@@ -32,11 +36,23 @@ class TaskReports:
         self._wakeup.set_threadsafe()
 
     async def flush(self) -> None:
-        """Writes the notes; runs whose lease is lost end."""
+        """Writes the notes; runs whose lease is lost end.
+
+        While the store cannot be reached, notes are kept. Those that it cannot store are dropped: they only inform.
+        """
         with self._lock:
             notes = self.notes
             self.notes = {}
-        for lease in await self._store.note(list(notes.values())):
+        try:
+            lost = await self._store.note(list(notes.values()))
+        except (StoreError, asyncio.CancelledError):
+            with self._lock:
+                self.notes = notes | self.notes
+            raise
+        except Exception as error:  # noqa: BLE001 - reported
+            self._observer.store_failed("writing the progress of tasks", error)
+            return
+        for lease in lost:
             self._runner.cancel(lease.uuid, "lost")
 
     async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:

@@ -44,24 +44,24 @@ class Turns:
         self._polled_at = self.clock.now()
         self.next_alarm: float | None = None  # of any kind, by this process's clock
 
-    async def next(self) -> TurnResult:
-        """Settles and claims. If an outcome cannot be stored, its task ends as failed, and the turn is repeated."""
+    async def next(self, *, claims: bool) -> TurnResult:
+        """Settles and, if it may, claims. An outcome that cannot be stored fails its task, and the turn is repeated."""
         while True:
             try:
-                return await self._settle_and_claim()
+                return await self._settle_and_claim(claims)
             except StoreError:
                 raise
             except Exception:
                 if not await self._isolation.settle():  # no outcome is the cause
                     raise
 
-    async def _settle_and_claim(self) -> TurnResult:
-        """When the worker stops and nothing has ended, there is no call."""
+    async def _settle_and_claim(self, claims: bool) -> TurnResult:
+        """When the worker may not claim and nothing has ended, there is no call."""
         outcomes = self.outcomes.take()
         try:
             if self.reports.notes:  # after take(): a later note would follow its settled run and be refused
                 await self.reports.flush()
-            request = self._request()
+            request = self._request() if claims and not self.slots.closed else None
             if request is None and not outcomes:
                 return TurnResult(())
             return await self._send(outcomes, request)
@@ -71,9 +71,7 @@ class Turns:
                 self.handoff.accept()
             raise
 
-    def _request(self) -> ClaimRequest | None:
-        if self.slots.closed:
-            return None
+    def _request(self) -> ClaimRequest:
         now = self.clock.now()
         is_poll = now - self._polled_at >= self.config.poll_interval
         if is_poll:

@@ -78,7 +78,7 @@ class Worker:
         outcomes = OutcomeBuffer()
         slots = Slots(sources, config.slots, one_pool=config.one_pool, claim_batch=config.claim_batch)
         runner = Runner(middleware, clock, random, observer, wakeup, slots, outcomes)
-        reports = TaskReports(store, runner, wakeup, task_log)
+        reports = TaskReports(store, runner, wakeup, observer, task_log)
         session = WorkerSession(
             config, store, sources, schedules, clock, observer, new_uuid, heartbeat_runner, heartbeat_delegate
         )
@@ -94,7 +94,7 @@ class Worker:
         self._dispatcher = Dispatcher(
             sources, executors, session, slots, runner, outcomes, reports, handoff, firer, clock, observer
         )
-        self._maintenance = Maintenance(config, store, session, slots, clock, declare)
+        self._maintenance = Maintenance(config, store, session, slots, clock, observer, declare)
         self.wakeup: WakeUp = wakeup
         self.session: WorkerSession = session
         self.handoff: Handoff | None = handoff
@@ -215,8 +215,8 @@ class Worker:
         if self.session.is_fenced():
             await self._replace_session()
             return
-        await self._maintenance.update_definitions()
-        turn = await self._turns.next()  # settle + claim in one call
+        may_claim = await self._maintenance.update_definitions()
+        turn = await self._turns.next(claims=may_claim)  # settle + claim in one call
         if not turn.alive or self.session.is_fenced():  # other workers may have the tasks of the answer by now
             await self._replace_session()
         elif await self._dispatcher.dispatch(turn.claim) or await self._maintenance.purge_if_due():
@@ -230,17 +230,23 @@ class Worker:
             if not self.is_drained():  # otherwise nothing would wake it
                 await self.wakeup.wait(None)
             return
+        if self.is_drained():
+            self.idle.set()
+        await self.wakeup.wait(self._time_to_next_turn())
+        self.idle.clear()
+
+    def _time_to_next_turn(self) -> float:
+        """ms"""
         now = self._clock.now()
+        if self._maintenance.retry_at is not None:  # nothing is claimed before
+            return max(0.0, self._maintenance.retry_at - now)
         waits = [self._config.poll_interval]
         if self._turns.next_alarm is not None:
             waits.append(max(0.0, self._turns.next_alarm - now))
         idle_for = self._slots.next_in(now)
         if idle_for is not None:
             waits.append(idle_for)
-        if self.is_drained():
-            self.idle.set()
-        await self.wakeup.wait(min(waits))
-        self.idle.clear()
+        return min(waits)
 
     # -- events
 
