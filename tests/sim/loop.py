@@ -46,7 +46,7 @@ class SimHandle:
 class SimLoop(asyncio.AbstractEventLoop):
     """One queue per node, since asyncio promises order within a process. It has no selector: sockets and threads raise.
 
-    on_step: called after every step, with the node that took it
+    on_step: called after every step
     on_error: called with what asyncio reports as unhandled
     """
 
@@ -62,7 +62,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._steps_at_once = 0
         self.digest: int = 0  # of node and time of every step
         self.steps: int = 0
-        self.on_step: Callable[[str], object] | None = None
+        self.on_step: Callable[[], object] | None = None
         self.on_error: Callable[[dict[str, Any]], object] | None = None
 
     # -- for the scenario
@@ -127,7 +127,7 @@ class SimLoop(asyncio.AbstractEventLoop):
         self.digest = crc32(node.encode() + pack("d", self._now), self.digest)
         handle.run()
         if self.on_step is not None:
-            self.on_step(node)
+            self.on_step()
 
     def _advance(self) -> None:
         """Nothing is ready: time jumps to the next timer."""

@@ -71,9 +71,13 @@ class Turns:
                 self.handoff.accept()
             raise
 
+    def next_poll_in(self, now: float) -> float:
+        """ms; turns that are no polls do not delay it, since a hint may have been lost."""
+        return max(0.0, self._polled_at + self.config.poll_interval - now)
+
     def _request(self) -> ClaimRequest:
         now = self.clock.now()
-        is_poll = now - self._polled_at >= self.config.poll_interval
+        is_poll = self.next_poll_in(now) <= 0
         if is_poll:
             self._polled_at = now
         alarm_due = self.next_alarm is not None and now >= self.next_alarm

@@ -64,7 +64,6 @@ class Worker:
         on_turn: Callable[[], object] | None = None,
         on_fatal: Callable[[BaseException], object] | None = None,
     ) -> None:
-        self._config = config
         self._sources = sources
         self._declare = declare
         self._clock = clock
@@ -240,7 +239,7 @@ class Worker:
         now = self._clock.now()
         if self._maintenance.retry_at is not None:  # nothing is claimed before
             return max(0.0, self._maintenance.retry_at - now)
-        waits = [self._config.poll_interval]
+        waits = [self._turns.next_poll_in(now)]
         if self._turns.next_alarm is not None:
             waits.append(max(0.0, self._turns.next_alarm - now))
         idle_for = self._slots.next_in(now)
