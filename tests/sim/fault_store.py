@@ -108,8 +108,9 @@ class Network:
                 self.loop.call_as(NETWORK, delay, partial(stream.push, hint))
         await hints.aclose()
 
-    def disconnect(self) -> None:
-        """All streams of hints break: the server was replaced."""
+    def replace(self, server: Store) -> None:
+        """Another server answers from now on; all streams of hints break."""
+        self.server = server
         for stream in self._streams:
             stream.push(None)
         self._streams.clear()

@@ -23,7 +23,9 @@ FILE_KINDS = {"abort": 8.0, "locked": 12.0, "slow": 12.0, "power": 30.0}
 abort: the process dies before one of its next statements. locked: another program holds the file. slow: an fsync takes
 long. power: all processes die, and what was not synced may be lost.
 """
-KINDS = (*CALL_KINDS, *HINT_KINDS, *NODE_KINDS, *FILE_KINDS)
+SERVER_KINDS = {"loss": 60.0, "older": 60.0}
+"""Kinds of faults of a server: its data are replaced by none, or by an older copy."""
+KINDS = (*CALL_KINDS, *HINT_KINDS, *NODE_KINDS, *FILE_KINDS, *SERVER_KINDS)
 OF_STORE = {
     "memory": frozenset({*CALL_KINDS, *HINT_KINDS, *NODE_KINDS}),
     "sqlite": frozenset({*HINT_KINDS, "crash", "pause", "stop", *FILE_KINDS}),
@@ -101,7 +103,7 @@ class Faults:
     def of_nodes(self, nodes: int, seconds: float) -> list[NodeFault]:
         """All faults of nodes, in order of time."""
         faults: list[NodeFault] = []
-        for kind, interval in (NODE_KINDS | FILE_KINDS).items():
+        for kind, interval in (NODE_KINDS | FILE_KINDS | SERVER_KINDS).items():
             chance = stream(self._seed, kind)
             at = chance.expovariate(1 / interval)
             while at < seconds:

@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 from onthedot.client.portal import run_without_loop
 from onthedot.stores.contract import (
     Added,
+    ChangePage,
     ClaimResult,
     FireRequest,
     Lease,
     LeasedTasks,
     NewTask,
     Outcome,
+    Page,
     Record,
     Schedule,
-    Store,
     TurnResult,
 )
 from tests.sim.app import CAPS, LANE_CAP, RATE
@@ -38,6 +39,14 @@ Report = Callable[[str, str], None]
 """Takes the name of an invariant that does not hold, and the reason. It does not raise: the engine would catch it."""
 
 
+class Inspected(Protocol):
+    """What the checks read of a store, without suspending."""
+
+    async def changes(self, after: str, limit: int) -> ChangePage: ...
+    async def schedules(self) -> Sequence[Schedule]: ...
+    async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page: ...
+
+
 class ExecutedCall(NamedTuple):
     """A call that a store has executed."""
 
@@ -51,7 +60,7 @@ class ExecutedCall(NamedTuple):
 class StoreCheck:
     """Follows the change feed commit by commit, and compares it with what the store has answered."""
 
-    store: Store
+    store: Inspected
     clock: SimClock  # the store's
     report: Report
 
@@ -86,6 +95,7 @@ class StoreCheck:
                     self._check_fires(call.args[0], call.result)
                 case "add":
                     self._note_tasks(call.args[0])
+                    self._check_added(call.args[0], call.result)
         self._follow()
         for call in calls:
             match call.verb:
@@ -93,12 +103,10 @@ class StoreCheck:
                     self._note_claim(call.args[0], call.result.claim)
                 case "cancel" | "lift":
                     self._note_leases(call.args[0], call.result)
-                case "add":
-                    self._check_added(call.args[0], call.result)
                 case "fire" | "put_schedules":
                     self._check_schedules()
 
-    def reload(self, store: Store) -> None:
+    def reload(self, store: Inspected) -> None:
         """The store has gone back to an older state: forget what is lost, and who held what."""
         self.store = store
         self._cursor = run_without_loop(store.changes("", 1)).cursor
@@ -231,8 +239,8 @@ class StoreCheck:
                 self.first_window[schedule.name] = schedule.next_at
             self._schedules[schedule.name] = schedule
 
-    def schedule(self, name: str) -> Schedule:
-        return self._schedules[name]
+    def schedule(self, name: str) -> Schedule | None:
+        return self._schedules.get(name)
 
     def fence_of(self, uuid: str) -> int | None:
         """The fence of the lease under which a task runs now."""

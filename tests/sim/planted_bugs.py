@@ -11,6 +11,7 @@ from typing import Any
 
 from msgspec.structs import replace
 
+from onthedot.engine.session import WorkerSession
 from onthedot.engine.worker import Worker
 from onthedot.errors import StoreError
 from onthedot.stores.contract import (
@@ -25,11 +26,11 @@ from onthedot.stores.contract import (
     TurnResult,
     Verdict,
 )
-from onthedot.stores.memory.store import MemoryStore
 from onthedot.stores.memory.tables import MemoryTables
 from onthedot.stores.rules.task_tables import LeasedRecord
 from onthedot.stores.sqlite.request_thread import Request, answer
 from tests.sim.clock import SimClock
+from tests.sim.memory import SimMemoryStore
 from tests.sim.sqlite import SimFsync, SimPresence, SimWriter
 
 
@@ -95,12 +96,6 @@ class KeyHoldingTables(MemoryTables):
         record = self.records.get(uuid)
         if record is None or record.history.reason != "expired":
             super().free_key(source, key, uuid)
-
-
-class BuggyMemoryStore(MemoryStore):
-    def __init__(self, clock: SimClock, tables: type[MemoryTables]) -> None:
-        super().__init__(clock)
-        self._tables = tables("sim", clock.wall_clock_jump)
 
 
 class FireWithoutCompareAndSet(WrappedStore):
@@ -297,6 +292,27 @@ def clears_wake_up_late(*args: Any, **kwargs: Any) -> Worker:
     return worker
 
 
+class NeverFenced:
+    """A session that does not notice that its lease has run out."""
+
+    def __init__(self, session: WorkerSession) -> None:
+        self._session = session
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._session, name)
+
+    def is_fenced(self) -> bool:
+        return False
+
+
+def claims_after_fencing(*args: Any, **kwargs: Any) -> Worker:
+    """B5: the worker goes on under a session that has ended its runs."""
+    worker = Worker(*args, **kwargs)
+    session: Any = NeverFenced(worker.session)
+    worker.session = session
+    return worker
+
+
 # -- all of them
 
 POLL = 5.0  # seconds between looks at the store without a hint
@@ -319,7 +335,7 @@ class PlantedBug:
 
 
 def _on_tables(tables: type[MemoryTables]) -> Wrap:
-    return lambda _, clock, __: BuggyMemoryStore(clock, tables)
+    return lambda _, clock, __: SimMemoryStore(clock, tables)
 
 
 NO_BUG = PlantedBug("none")
@@ -349,6 +365,7 @@ PLANTED = {
         PlantedBug("dead-process-not-reaped", parts={"presence": DeadProcessNotReaped}, store="sqlite"),
         PlantedBug("paused-process-reaped", parts={"presence": PausedProcessReaped}, store="sqlite"),
         PlantedBug("wake-up-cleared-late", worker_factory=clears_wake_up_late),
+        PlantedBug("claim-after-fencing", worker_factory=claims_after_fencing),
         PlantedBug("hints-without-poll", poll_interval=100_000.0),
     )
 }

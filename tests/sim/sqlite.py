@@ -13,7 +13,6 @@ from pathlib import Path
 from random import Random
 from typing import Any
 
-from onthedot.stores.contract import Store
 from onthedot.stores.sqlite.fsync_thread import FsyncThread
 from onthedot.stores.sqlite.notifier import DatagramNotifier, SessionNotification
 from onthedot.stores.sqlite.presence import Presence
@@ -26,7 +25,7 @@ from tests.sim.clock import SimClock
 from tests.sim.fault_store import NETWORK, VERBS, shown
 from tests.sim.faults import Faults, NodeFault
 from tests.sim.ids import stream
-from tests.sim.invariants import ExecutedCall, StoreCheck
+from tests.sim.invariants import ExecutedCall, Report, StoreCheck
 from tests.sim.loop import NODE, SimLoop
 
 _CALL: ContextVar[tuple[str, tuple[Any, ...]] | None] = ContextVar("call", default=None)
@@ -61,7 +60,11 @@ class CrashingConnection(sqlite3.Connection):
 class SqliteFile:
     """One file, and what its processes would get from the machine."""
 
-    def __init__(self, seed: int, loop: SimLoop, clock: SimClock, faults: Faults, parts: Mapping[str, Any]) -> None:
+    max_skew = 0.0  # the processes of a machine share its clock
+
+    def __init__(
+        self, seed: int, loop: SimLoop, clock: SimClock, faults: Faults, parts: Mapping[str, Any], report: Report
+    ) -> None:
         """parts: classes instead of `SimWriter`, `SimFsync` and `SimPresence`, by "writer", "fsync" and "presence"."""
         self._parts = parts
         self._folder = Path(tempfile.mkdtemp(prefix="onthedot-sim-"))
@@ -70,7 +73,6 @@ class SqliteFile:
         self.clock = clock
         self.faults = faults
         self.chance: Random = stream(seed, "disk")
-        self.check: StoreCheck | None = None
         self.trace: Callable[[str, str], None] | None = None
         self.on_killed: Callable[[str], None] | None = None
         self.notifiers: dict[str, SimNotifier] = {}  # by session
@@ -79,21 +81,19 @@ class SqliteFile:
         self.synced: int = 0  # bytes of the WAL
         self.locked_until: float = 0.0  # by another program
         self.sync_delay: float = 0.0  # seconds, while the disk is slow
-        self._view: SqliteView | None = None
+        self.is_checked: bool = False
+        self.loop.run(_open_and_close(self.store_of("setup", clock)))
+        self._view = SqliteView(self.path)
+        self.check: StoreCheck = StoreCheck(self._view, clock, report)
+        self.is_checked = True
+
+    def trace_to(self, trace: Callable[[str, str], None]) -> None:
+        self.trace = trace
 
     def store_of(self, node: str, clock: SimClock) -> Any:
         writer = self._parts.get("writer", SimWriter)
         parts = SqliteParts(partial(writer, self, node), partial(SimReader, self), partial(SimNotifier, self))
         return TracedStore(SqliteStore(self.path, clock, "sim", parts=parts), self, node)
-
-    def view(self) -> Store:
-        """Reads what is committed, for the checks."""
-        if self._view is None:
-            store = self.store_of("view", self.clock)
-            self.loop.run(_open_and_close(store))
-            self._view = SqliteView(self.path)
-        view: Any = self._view
-        return view
 
     def kill(self, node: str) -> None:
         """The kernel closes the files of a process that has died; what it has not committed is rolled back."""
@@ -131,7 +131,7 @@ class SqliteFile:
         for writer in self.writers.values():
             writer.crash_after(None)
 
-    def cut_power(self) -> Store:
+    def cut_power(self) -> SqliteView:
         """All processes have died, and the WAL ends somewhere after its last fsync."""
         base = Path(self.path)
         data = base.read_bytes()
@@ -139,9 +139,7 @@ class SqliteFile:
         first = max(0, -(-(self.synced - _HEADER) // _FRAME))
         last = max(first, (len(wal) - _HEADER) // _FRAME)
         kept = self.chance.randint(first, last)
-        if self._view is not None:
-            self._view.close()
-            self._view = None
+        self._view.close()
         for path in self._folder.glob("tasks.db*"):
             if path.is_file():
                 path.unlink()
@@ -149,14 +147,12 @@ class SqliteFile:
         Path(f"{self.path}-wal").write_bytes(wal[: _HEADER + kept * _FRAME])
         self._view = SqliteView(self.path)
         self.synced = _HEADER + kept * _FRAME
-        view: Any = self._view
-        return view
+        return self._view
 
     def close(self) -> None:
         for node in list(self.writers):
             self.kill(node)
-        if self._view is not None:
-            self._view.close()
+        self._view.close()
         shutil.rmtree(self._folder)
 
 
@@ -309,7 +305,7 @@ class SimWriter(InlineThread, WriterThread):
         if self._file.trace is not None:
             for call in self._executed:
                 self._file.trace(self._node, f"{call.verb} committed:{shown(call.result)}")
-        if self._file.check is not None:
+        if self._file.is_checked:
             self._file.check.committed(self._executed)
         return notifications
 

@@ -1,0 +1,91 @@
+"""A server with a memory store, behind the network. Its data may be lost, or go back to an older state."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from copy import deepcopy
+from typing import Any
+
+from onthedot.stores.contract import Store
+from onthedot.stores.memory.store import MemoryStore
+from onthedot.stores.memory.tables import MemoryTables
+from tests.sim.clock import SimClock
+from tests.sim.fault_store import NETWORK, FaultStore, Network
+from tests.sim.faults import Faults, NodeFault
+from tests.sim.invariants import Report, StoreCheck
+from tests.sim.loop import SimLoop
+
+
+class SimMemoryStore(MemoryStore):
+    """A memory store that can be copied."""
+
+    def __init__(self, clock: SimClock, tables: type[MemoryTables] | MemoryTables = MemoryTables) -> None:
+        super().__init__(clock)
+        if isinstance(tables, type):
+            tables = tables("sim", clock.wall_clock_jump)
+        self._tables = tables
+        self._sim_clock = clock
+
+    def copy(self) -> SimMemoryStore:
+        clock = self._sim_clock
+        return SimMemoryStore(clock, deepcopy(self._tables, {id(clock): clock}))
+
+
+class MemoryServer:
+    max_skew = 60_000.0  # ms between the clocks of the server and a node
+
+    def __init__(
+        self,
+        loop: SimLoop,
+        clock: SimClock,
+        faults: Faults,
+        lease: float,
+        wrap: Callable[[Any, SimClock, float], Any] | None,
+        report: Report,
+        *,
+        cancel_safe: bool,
+    ) -> None:
+        """wrap: plants a bug in the store. cancel_safe: as in `StoreTraits`."""
+        self._loop = loop
+        self._clock = clock
+        self._lease = lease
+        self._wrap = wrap
+        self._cancel_safe = cancel_safe
+        self._store = SimMemoryStore(clock)
+        server = self._wrapped()
+        self.check: StoreCheck = StoreCheck(server, clock, report)
+        self.network = Network(loop, clock, faults, server, self.check)
+        self.on_lost: Callable[[Store], None] | None = None
+
+    def _wrapped(self) -> Any:
+        return self._store if self._wrap is None else self._wrap(self._store, self._clock, self._lease)
+
+    def trace_to(self, trace: Callable[[str, str], None]) -> None:
+        self.network.trace = trace
+
+    def store_of(self, node: str, clock: SimClock) -> Any:
+        return FaultStore(self.network, node, int(self._lease * 1000), cancel_safe=self._cancel_safe)
+
+    def kill(self, node: str) -> None:
+        """A server notices nothing but missing heartbeats."""
+
+    def apply(self, fault: NodeFault, node: str) -> None:
+        """The data are replaced by none, or by a copy that was made a moment before."""
+        if fault.kind == "loss":
+            self._replace(SimMemoryStore(self._clock))
+        else:
+            copy = self._store.copy()
+            self._loop.call_as(NETWORK, fault.size * 5, lambda: self._replace(copy))
+
+    def _replace(self, store: SimMemoryStore) -> None:
+        assert self.on_lost is not None
+        self._store = store
+        server = self._wrapped()
+        self.network.replace(server)
+        self.on_lost(server)
+
+    def end_faults(self) -> None:
+        pass
+
+    def close(self) -> None:
+        pass
