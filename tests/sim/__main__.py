@@ -41,17 +41,19 @@ def arguments() -> argparse.Namespace:
 def search(seeds: list[Options], processes: int) -> int:
     """Runs seeds, and shrinks those that fail."""
     failed: list[Options] = []
-    steps = 0
+    tasks = 0
+    runs = 0
     digest = 0
     for options, result in run_all(seeds, processes):
-        steps += result.steps
+        tasks += result.tasks
+        runs += result.runs
         digest ^= result.digest
         if result.violation is not None:
             failed.append(options)
             print(f"seed {options.seed} failed: {result.violation}", flush=True)
     for options in failed[:3]:
         print(f"for seeds.txt: {options_text(shrink(options))} # ", flush=True)
-    print(f"{len(seeds)} seeds, {len(failed)} failed, {steps:,} steps, digest {digest:08x}")
+    print(f"{len(seeds)} seeds, {len(failed)} failed, {tasks:,} tasks, {runs:,} runs, digest {digest:08x}")
     return min(len(failed), 1)
 
 

@@ -39,6 +39,8 @@ class Options:
 class Result:
     digest: int
     steps: int
+    tasks: int
+    runs: int
     violation: str | None = None
     trace: list[str] = field(default_factory=list)
 
@@ -119,7 +121,8 @@ class Scenario:
             violation = f"progress: {error}"
         finally:
             self._stores.close()
-        return Result(self.loop.digest, self.loop.steps, violation, self._trace.copy())
+        runs = sum(map(len, self.run_log.starts.values()))
+        return Result(self.loop.digest, self.loop.steps, len(self.check.sources), runs, violation, self._trace.copy())
 
     # -- what the parts report
 
