@@ -350,8 +350,10 @@ class SimPresence(Presence):
     def __init__(self, file: SqliteFile, node: str) -> None:
         self._file = file
         self.process = node
+        self.path = ""  # no file, and no inode: nothing that another program could remove
+        self.inode = 0
 
-    def close(self) -> None:
+    def close(self, *, has_sessions: bool) -> None:  # noqa: ARG002 - a dead process is reaped in any case
         self._file.dead.add(self.process)
 
     def after_fork(self) -> None:
