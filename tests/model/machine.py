@@ -146,6 +146,22 @@ class Stores(StorePair):
         if session in self.last_request:
             self.turn(session, self.outcomes(data, number), self.last_request[session])
 
+    @rule(data=st.data(), which=st.integers(0, 1), late=st.integers(1, 3))
+    def claim_late(self, data: st.DataObject, which: int, late: int) -> None:
+        """An earlier request is delivered after later ones."""
+        session = self.someone(which)
+        if self.numbers[session] > late:
+            request = replace(self.last_request[session], number=self.numbers[session] - late)
+            self.turn(session, self.outcomes(data, 1), request)
+
+    @rule(data=st.data(), new=new_tasks())
+    def add_again(self, data: st.DataObject, new: NewTask) -> None:
+        """The repeated add of a task that has ended and was not retained."""
+        recent = [uuid for uuid, until in self.naive.recent.items() if until > self.clock.now()]
+        if recent:
+            uuid = data.draw(st.sampled_from(recent))
+            self.same("add", [replace(task, uuid=uuid) for task in self.resolved([replace(new, uuid="")])])
+
     def outcomes(self, data: st.DataObject, number: int) -> list[Outcome]:
         """Outcomes of leased tasks. Without any, one late outcome is enough."""
         rows = self.naive.rows

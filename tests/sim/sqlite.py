@@ -353,7 +353,7 @@ class SimPresence(Presence):
         self.path = ""  # no file, and no inode: nothing that another program could remove
         self.inode = 0
 
-    def close(self, *, has_sessions: bool) -> None:  # noqa: ARG002 - a dead process is reaped in any case
+    def close(self, *, has_sessions: bool) -> None:
         self._file.dead.add(self.process)
 
     def after_fork(self) -> None:
