@@ -12,7 +12,7 @@ _CLIENT = (  # sent by the client itself, not by scripts
     "auth", "client|setname", "select", "ping", "info", "time", "eval", "evalsha", "hget", "hgetall", "hkeys", "xrange",
     "subscribe",
 )  # fmt: skip
-_CLUSTER = ("asking", "cluster|slots", "command")
+_CLUSTER = ("cluster|slots", "command")
 
 
 def commands(*, cluster: bool = False, wait: bool = False) -> list[str]:

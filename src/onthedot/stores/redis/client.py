@@ -12,10 +12,10 @@ from importlib import import_module
 from typing import Any, TypeAlias
 
 from onthedot.errors import StoreRefused, StoreUnavailable
-from onthedot.stores.redis import tls
+from onthedot.stores.redis.cluster import ClusterNodes
 from onthedot.stores.redis.connection import RedisConnection
 from onthedot.stores.redis.connections import RedisConnections
-from onthedot.stores.redis.connector import Connector, no_retry
+from onthedot.stores.redis.connector import Connector
 from onthedot.stores.redis.errors import explained, is_refusal, is_unknown_script, may_pass
 from onthedot.stores.redis.scripts import SCRIPTS, TEXTS
 from onthedot.stores.redis.server_clock import ServerClock
@@ -40,7 +40,7 @@ class RedisClient:
 
     def __init__(self, address: RedisAddress) -> None:
         self._address = address
-        self._redis: Any = None
+        self._cluster: ClusterNodes | None = None
         self._connector = _connector(address)
         self.connections: RedisConnections | None = None  # None: a cluster
         self._closed = False
@@ -49,8 +49,8 @@ class RedisClient:
         self._waiting_verbs = _WAITING_VERBS if address.wait else ()
         self._subscriptions: weakref.WeakSet[RedisSubscription] = weakref.WeakSet()
         if address.kind == "redis+cluster":
-            self._redis = _cluster(address)
-            self._request: _Request = self._redis.execute_command
+            self._cluster = _cluster(address)
+            self._request: _Request = self._cluster.request
             self._request_add = self._request
         else:
             self.connections = RedisConnections(self._connect, address.connections)
@@ -68,12 +68,12 @@ class RedisClient:
 
     async def check(self, prefix: str) -> None:
         """Refuse a server on which tasks could get lost."""
-        target: dict[str, Any] = {}
-        if self._redis is not None:
-            target["target_nodes"] = await self._until_answered(self._node, prefix)
-        server = info_fields(await self.command("INFO", "server", **target))
-        memory = info_fields(await self.command("INFO", "memory", **target))
-        self.clock.set_by_reply(await self.command("TIME", **target))
+        request = self._request
+        if self._cluster is not None:
+            request = (await self._until_answered(self._cluster.node_of, prefix)).execute_command
+        server = info_fields(await self._until_answered(request, "INFO", "server"))
+        memory = info_fields(await self._until_answered(request, "INFO", "memory"))
+        self.clock.set_by_reply(await self._until_answered(request, "TIME"))
         version = tuple(map(int, server.get("redis_version", "99.0").split(".")[:2]))
         if version < _OLDEST_VERSION:
             raise StoreRefused(f"{self._address.shown} has version {version[0]}.{version[1]}; 6.2 or newer is needed")
@@ -84,10 +84,6 @@ class RedisClient:
                 "use noeviction, or one that begins with volatile-"
             )
 
-    async def _node(self, prefix: str) -> Any:
-        await self._redis.initialize()
-        return self._redis.get_node_from_key(prefix)
-
     async def call(self, verb: str, prefix: str, *args: Any) -> Any:
         """One script, which is one transaction."""
         request = self._request_add if verb == _ADD else self._request
@@ -95,9 +91,9 @@ class RedisClient:
             request = partial(self._request_and_wait, prefix)
         return await self._until_answered(request, "EVALSHA", SCRIPTS[verb].sha, 1, prefix, *args)
 
-    async def command(self, *args: Any, **options: Any) -> Any:
+    async def command(self, *args: Any) -> Any:
         """One command that only reads."""
-        return await self._until_answered(partial(self._request, **options) if options else self._request, *args)
+        return await self._until_answered(self._request, *args)
 
     async def _request_and_wait(self, prefix: str, *args: Any) -> Any:
         """WAIT confirms the last write of its connection. A repeated call may write nothing: a PUBLISH does."""
@@ -128,7 +124,7 @@ class RedisClient:
             except Exception as error:
                 has_timer = False  # a repeat has less time
                 may_be_stored = may_be_stored or not (error is self._connect_error or is_refusal(error))
-                if isinstance(error, TimeoutError) and self._redis is not None:
+                if isinstance(error, TimeoutError) and self._cluster is not None:
                     self._drop_idle()
                 if is_unknown_script(error):  # a new server, or its scripts were flushed
                     args = ("EVAL", TEXTS[args[1]], *args[2:])
@@ -165,8 +161,8 @@ class RedisClient:
     async def listen(self, prefix: str, *channels: str) -> RedisSubscription:
         """A subscription on a connection of its own."""
         at = None
-        if self._redis is not None:  # any node of a cluster gets all messages
-            node = await self._until_answered(self._node, prefix)
+        if self._cluster is not None:  # any node of a cluster gets all messages
+            node = await self._until_answered(self._cluster.node_of, prefix)
             at = (node.host, node.port)
         try:
             async with asyncio.timeout(PATIENCE):
@@ -199,8 +195,8 @@ class RedisClient:
         return sorted(key.removeprefix("onthedot:{").removesuffix("}:sequences") for key in keys)
 
     async def _keys(self, pattern: str) -> AsyncIterator[bytes]:
-        if self._redis is not None:
-            async for key in self._redis.scan_iter(match=pattern, count=1000):
+        if self._cluster is not None:
+            async for key in self._cluster.driver.scan_iter(match=pattern, count=1000):
                 yield key
             return
         cursor = b"0"
@@ -225,8 +221,8 @@ class RedisClient:
             await self.connections.close()
         await asyncio.gather(*(subscription.close() for subscription in list(self._subscriptions)))
         await self._connector.close()
-        if self._redis is not None:
-            await self._redis.aclose()
+        if self._cluster is not None:
+            await self._cluster.close()
 
 
 def apps_in(url: str) -> list[str]:
@@ -257,16 +253,11 @@ def _connector(address: RedisAddress) -> Connector:
         raise _without_drivers(address) from None
 
 
-def _cluster(address: RedisAddress) -> Any:
+def _cluster(address: RedisAddress) -> ClusterNodes:
     try:
-        from redis.asyncio.cluster import ClusterNode, RedisCluster
+        return ClusterNodes(address)
     except ImportError:
         raise _without_drivers(address) from None
-    settings: dict[str, Any] = {  # no socket_timeout: it creates a task per call and may swallow a cancel
-        "username": address.username, "password": address.password, "socket_timeout": None, "client_name": "onthedot",
-        "protocol": 2, "max_connections": address.connections, **no_retry(), **tls.settings(address),
-    }  # fmt: skip
-    return RedisCluster(startup_nodes=[ClusterNode(host, port) for host, port in address.hosts], **settings)
 
 
 def _without_drivers(address: RedisAddress) -> StoreRefused:

@@ -25,6 +25,7 @@ _ADVICE: tuple[tuple[str, str, type[StoreError], str], ...] = (  # class of the 
     ("MasterNotFoundError", "No master found", StoreUnavailable, f"no sentinel knows the master; {_DOUBTS}"),
     ("ClusterDownError", "CLUSTERDOWN", StoreUnavailable, "the cluster is down"),
     ("TryAgainError", "TRYAGAIN", StoreUnavailable, "the cluster is moving our slot"),
+    ("AskError", "-ASK ", StoreUnavailable, "the cluster is moving our slot: calls wait until it has moved"),
     ("", "MISCONF", StoreUnavailable, "it cannot save to its disk and takes no writes"),
     ("", "NOREPLICAS", StoreUnavailable, "too few replicas answer it"),
     ("AuthenticationError", "WRONGPASS", StoreRefused, _LOGIN),
@@ -73,7 +74,7 @@ _OTHER_SERVER = (
 )  # or the same server, later
 _PASSING = (
     "ConnectionError", "TimeoutError", "ReadOnlyError", "MasterDownError",
-    "TryAgainError", "ClusterDownError", _CLUSTER,
+    "TryAgainError", "ClusterDownError", "AskError", _CLUSTER,
 )  # fmt: skip
 
 
@@ -91,6 +92,17 @@ def _needs_other_server(error: BaseException) -> bool:
 def is_refusal(error: BaseException) -> bool:
     """An error reply: the script was not run, or not to its end."""
     return isinstance(error, ServerError) or (_is(error, "ResponseError") and not _is(error, "ConnectionError"))
+
+
+def is_moved(error: BaseException) -> bool:
+    """Another node of the cluster has the slot now."""
+    return _is(error, "MovedError")
+
+
+def is_node_lost(error: BaseException) -> bool:
+    """Another node of the cluster may have become the master of the slot."""
+    lost = isinstance(error, OSError) or _is(error, "ConnectionError", "TimeoutError", "ClusterDownError", _CLUSTER)
+    return lost and not _is(error, "MaxConnectionsError")
 
 
 def is_unknown_script(error: BaseException) -> bool:
