@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 import threading
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from pathlib import Path
 from typing import NamedTuple, TypeVar
@@ -145,7 +146,9 @@ class SqliteStore:
         await threads.writer.stop()
 
     def _now(self) -> float:
-        """By the wall clock, also after it jumped: all processes of the file share it."""
+        """By the wall clock, which all processes of the file share; a clock that was read at a start is not shared."""
+        if self._clock.is_system:
+            return time.time_ns() / 1e6
         return self._clock.now() + self._clock.wall_clock_jump()
 
     def _write(

@@ -220,9 +220,12 @@ class WriterThread(RequestThread[SqliteTables]):
         rows = tables.db.execute(SQL["sessions"], (tables.app,)).fetchall()
         self._workers = [name for name, _, role in rows if role == "worker"]
         processes = {process for _, process, _ in rows} - {self.presence.process}
-        for process in self._peers.keys() - processes:
+        ended = self._peers.keys() - processes
+        for process in ended:
             self._close_pidfd(process)
             del self._peers[process]
+        if ended:
+            self._notifier.resync()  # a process that died after a commit may not have sent its hints
         for process in processes - self._peers.keys():
             pidfd = self._peers[process] = self.presence.pidfd(process)
             if pidfd is not None:

@@ -5,16 +5,19 @@ from __future__ import annotations
 import asyncio
 import json
 import os
+import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, Policy, SlotPool
+from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.sqlite.notifier import DatagramNotifier
 
 ROOT = Path(__file__).parents[4]
 FOREVER = 10**12
@@ -59,6 +62,12 @@ def peers(path: Path, *sessions: str) -> Iterator[list[Peer]]:
                 pass
 
 
+def die_instead(_: DatagramNotifier, calls: Sequence[Notifications], __: Iterable[str]) -> None:
+    """After the commit, before the hints are sent."""
+    if any(call.woken for call in calls):
+        os.kill(os.getpid(), signal.SIGKILL)
+
+
 async def live(path: str, session: str) -> None:
     """The peer process."""
     store = SqliteStore(path)
@@ -74,6 +83,9 @@ async def live(path: str, session: str) -> None:
             case ["add", *names]:
                 new = [NewTask(name, "a", b"", policy=Policy(reply_to=session)) for name in names]
                 answer = [added.fresh for added in await store.add(new)]
+            case ["add and die", name]:
+                DatagramNotifier.publish = die_instead  # type: ignore[method-assign]
+                await store.add([NewTask(name, "a", b"")])
             case ["claim", most]:
                 number += 1
                 turn = await store.turn(session, [], ClaimRequest(number, [SlotPool(most, {"a": most})]))

@@ -6,6 +6,7 @@ import asyncio
 import os
 import signal
 import time
+from itertools import count
 from pathlib import Path
 
 import pytest
@@ -121,6 +122,43 @@ async def test_many_ends_are_sent_in_several_datagrams(tmp_path: Path) -> None:
             ended |= (await asyncio.wait_for(anext(hints), 5)).ended
         await hints.aclose()
     await leave(store, "me")
+
+
+async def test_process_that_dies_before_it_sends_its_hints_wakes_the_others(tmp_path: Path) -> None:
+    store = await open_store(tmp_path / "t.db", "me")
+    hints = store.hints("me")
+    await anext(hints)
+    with peers(tmp_path / "t.db", "p1", "p2") as (victim, other):
+        assert other.ask("claim", 1) == []
+        victim.say("add and die", "u1")
+        while not (await asyncio.wait_for(anext(hints), 5)).resync:
+            pass
+        assert other.ask("claim", 1) == ["u1"]
+    await hints.aclose()
+    await leave(store, "me")
+
+
+async def test_step_of_the_wall_clock_between_two_starts_makes_no_task_early(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A step below one second, which a clock does not tell from drift."""
+    early = await open_store(tmp_path / "t.db", "early")
+    wall_clock = time.time_ns
+    monkeypatch.setattr(time, "time_ns", lambda: wall_clock() + 900_000_000)
+    late = SqliteStore(tmp_path / "t.db")
+    monkeypatch.undo()  # the clock is set back
+    await late.open()
+    await late.heartbeat("late", b"", FOREVER)
+    for number, (adder, worker, session) in enumerate([(early, late, "late"), (late, early, "early")]):
+        added = time.time()
+        await adder.add([NewTask(f"u{number}", "a", b"", after=1000)])
+        for claimed in count(1):
+            if await claim(worker, session, claimed):
+                break
+            await asyncio.sleep(0.02)
+        assert 1 <= time.time() - added < 1.5
+    await leave(early, "early")
+    await leave(late, "late")
 
 
 @pytest.mark.parametrize("number", [1, 3])
