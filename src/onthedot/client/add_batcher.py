@@ -21,6 +21,7 @@ class _PendingAdd(Struct, frozen=True, gc=False):
 
 
 _STORE_TIMEOUT = 4.0  # seconds; no store gives up on a request of its own earlier
+_RETRY = 1.0  # seconds for a request that was late because other code blocked the loop
 _GRACE = 0.05  # seconds after the timeout for a reply that arrived while other code blocked the loop
 
 
@@ -100,7 +101,7 @@ class AddBatcher:
             async with asyncio.timeout(None) as patience:
                 timer = asyncio.get_running_loop().call_later(self._timeout, _grant_grace, patience)
                 try:
-                    answers = await self._send([task for add in batch for task in add.tasks])
+                    answers = await self._send([task for add in batch for task in add.tasks], patience)
                 finally:
                     timer.cancel()
         except TimeoutError:
@@ -123,15 +124,22 @@ class AddBatcher:
                     add.answer.set_result(answers[start : start + len(add.tasks)])
                 start += len(add.tasks)
 
-    async def _send(self, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        """The store refuses what it gets after this caller has given up: then "not stored" stays true."""
+    async def _send(self, tasks: Sequence[NewTask], timeout: asyncio.Timeout | None = None) -> Sequence[Added]:
+        """The store refuses what it gets after this caller has given up: then "not stored" stays true.
+
+        timeout: of the caller; None: the store's own
+        """
         loop = asyncio.get_running_loop()
         sent = loop.time()
         patience = min(self._timeout, _STORE_TIMEOUT)
         try:
             return await self._store.add(tasks, self._store.earliest_now() + patience * 1000)
-        except DeadlinePassed as refused:  # nobody has given up yet, so the store's clock has jumped ahead
+        except DeadlinePassed as refused:  # nobody has given up yet: the store's clock has jumped ahead,
             left = sent + patience - loop.time()
+            if left <= 0:  # or other code has blocked this loop
+                left = _RETRY
+                if timeout is not None:
+                    timeout.reschedule(loop.time() + _RETRY + _GRACE)
             return await self._store.add(tasks, refused.now + left * 1000)
 
     def _fail(self, batch: list[_PendingAdd], error: StoreError | ArgumentError) -> None:
@@ -141,7 +149,7 @@ class AddBatcher:
 
 
 def _grant_grace(patience: asyncio.Timeout) -> None:
-    patience.reschedule(asyncio.get_running_loop().time() + _GRACE)
+    patience.reschedule(max(patience.when() or 0.0, asyncio.get_running_loop().time() + _GRACE))
 
 
 def for_add(error: StoreError, tasks: Sequence[NewTask], *, sent: bool = True) -> StoreError:

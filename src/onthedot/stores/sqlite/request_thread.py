@@ -12,6 +12,7 @@ from abc import ABC, abstractmethod
 from collections import deque
 from collections.abc import Callable
 from contextlib import suppress
+from math import inf
 from typing import Any, Generic, TypeVar
 
 from onthedot.errors import StoreBusy, StoreUnavailable
@@ -22,6 +23,7 @@ T = TypeVar("T")
 _log = logging.getLogger("onthedot.store")
 _MAX_REQUESTS = 500  # in one transaction: other processes want to write, too
 PATIENCE = 4.0  # seconds that a request waits; then it expires without effect
+_BLOCKED = 0.5  # seconds by which a timer is late if other code has blocked the loop
 _SYNC_PATIENCE = 1.0  # seconds more for the disk; then it is unknown whether an add is stored
 
 
@@ -59,15 +61,18 @@ class Request(Generic[A]):
     def waits(self) -> bool:
         return bool(self._token)
 
-    def expire(self, path: str) -> None:
-        """Called on its loop."""
+    def expire(self, path: str, due: float) -> None:
+        """Called on its loop, at `due` or later."""
         if self.future is None or self.future.done():
             return
-        if self.take():
+        loop = self.future.get_loop()
+        if loop.time() > due + _BLOCKED:  # the loop was blocked, perhaps before the thread was woken
+            loop.call_later(_BLOCKED, self.expire, path, inf)
+        elif self.take():
             message = f"{path}: others held the database for {PATIENCE:g} s; nothing was written, try again"
             self.future.set_exception(StoreBusy(message))
         elif self.is_add:
-            self.future.get_loop().call_later(_SYNC_PATIENCE, self.give_up, path)
+            loop.call_later(_SYNC_PATIENCE, self.give_up, path)
 
     def give_up(self, path: str) -> None:
         """Called on its loop."""
@@ -113,7 +118,7 @@ class RequestThread(ABC, Generic[A]):
         call: Request[A] = Request(work, loop, caller=caller, at_commit=at_commit, is_add=is_add)
         if self._stopping:
             raise StoreUnavailable(f"{self.path} is closed", stored=False)
-        timer = loop.call_later(PATIENCE, call.expire, self.path)
+        timer = loop.call_later(PATIENCE, call.expire, self.path, loop.time() + PATIENCE)
         self._calls.append(call)
         if not self._is_woken:
             loop.call_soon(self.wake)  # later in this iteration of the loop, together with its other requests

@@ -51,6 +51,16 @@ async def test_add_fails_in_time_while_another_program_locks_the_file(tmp_path: 
     await store.close()
 
 
+async def test_adds_return_after_their_event_loop_was_blocked(tmp_path: Path) -> None:
+    store = await opened(tmp_path / "t.db")
+    batcher = AddBatcher(store)
+    adds = [asyncio.create_task(batcher.add([NewTask(f"u{number}", "a", b"")])) for number in range(4)]
+    await asyncio.sleep(0)  # the first request is sent
+    time.sleep(5.5)  # noqa: ASYNC251 - longer than a caller waits for the store
+    assert [added.fresh for (added,) in await asyncio.gather(*adds)] == [True] * 4
+    await store.close()
+
+
 async def test_expired_add_has_no_effect(tmp_path: Path) -> None:
     store = await opened(tmp_path / "t.db")
     with locked(tmp_path / "t.db"), pytest.raises(StoreUnavailable):

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 
+from onthedot.client.add_batcher import AddBatcher
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, SlotPool
 from onthedot.stores.sqlite import SqliteStore, fsync_thread, request_thread
@@ -80,6 +81,21 @@ async def test_add_waits_for_the_fsync_and_claim_does_not(tmp_path: Path, slow: 
         assert not adding.done()
         slow.spins.set()
         assert [one.fresh for one in await adding] == [True]
+
+
+@pytest.mark.parametrize("size", [1, 2])
+async def test_add_on_a_disk_that_hangs_may_be_stored(tmp_path: Path, slow: Slow, size: int) -> None:
+    tasks = [NewTask(f"u{number}", "a", b"") for number in range(size)]
+    async with opened(tmp_path, slow) as store:
+        slow.spins.clear()
+        with pytest.raises(StoreUnavailable) as unknown:
+            await AddBatcher(store).add(tasks)
+        assert (list(unknown.value.uuids), unknown.value.stored) == ([task.uuid for task in tasks], None)
+        slow.spins.set()
+        assert [added.fresh for added in await AddBatcher(store).add(tasks)] == [False] * size
+        turn = await store.turn("w", [], ClaimRequest(1, [SlotPool(9, {"a": 9})]))
+        assert turn.claim is not None
+        assert [record.uuid for record in turn.claim.tasks] == [task.uuid for task in tasks]
 
 
 async def test_last_outcomes_wait_for_the_fsync(tmp_path: Path, slow: Slow) -> None:
