@@ -13,6 +13,7 @@ class WorkerConfig:
     slots: Mapping[str, int]  # by executor
     lease_ms: int | None = None  # of the session; None: the store notices a death by itself
     app: str = ""
+    store: str = ""  # its URL without a password, for log lines
     version: str = ""
     one_pool: bool = False  # all executors share the slots of "async"
     claim_batch: int | None = None  # most tasks per claim; None: as many as there are free slots

@@ -42,7 +42,7 @@ class Maintenance:
 
     async def update_definitions(self) -> bool:
         """Whether the store has what code declares. Otherwise a claim could exceed a limit."""
-        if not self._definitions_changed:
+        if not self._definitions_changed or self.slots.closed:
             return True
         if self.retry_at is not None and self.clock.now() < self.retry_at:
             return False

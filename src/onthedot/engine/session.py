@@ -14,9 +14,10 @@ import msgspec
 from onthedot.clock.protocol import Clock
 from onthedot.definitions.sources import Sources
 from onthedot.engine.config import WorkerConfig
+from onthedot.engine.data_loss import DataLoss, KnownIdentity
 from onthedot.engine.heartbeat import Heartbeat, HeartbeatDelegate, HeartbeatRunner, OnCancel, OnLost
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import Store
+from onthedot.stores.contract import ClaimResult, Store
 
 Listen: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
 
@@ -37,6 +38,8 @@ class WorkerSession:
 
     def __post_init__(self) -> None:
         self._listening: asyncio.Task[None] | None = None
+        self._known_identity = KnownIdentity()
+        self._data_lost: int | None = None  # ms
         self._renew()
 
     def _renew(self) -> None:
@@ -84,13 +87,20 @@ class WorkerSession:
         """The session may no longer act: it is dead, or its lease has run out by this process's clock."""
         return self._heartbeat.is_fenced()
 
+    def find_data_loss(self, claim: ClaimResult | None) -> DataLoss | None:
+        """Compares the identity of the store with that of earlier claims; the list of workers shows a loss."""
+        loss = None if claim is None else self._known_identity.observe(claim.identity)
+        if loss is not None:
+            self._data_lost = int(self.clock.now())
+        return loss
+
     async def update_info(self) -> None:
         await self._heartbeat.update_info(self.describe())
 
     def describe(self) -> bytes:
         """The session's line in the list of workers, as JSON."""
         sources = sorted(self.sources.items())
-        info = {
+        info: dict[str, object] = {
             "host": platform.node(),
             "pid": os.getpid(),
             "app": self.config.app,
@@ -101,4 +111,6 @@ class WorkerSession:
             "schedules": sorted(self.schedules),
             "max_retries": {name: most for name, source in sources if (most := source.options.max_retries)},
         }
+        if self._data_lost is not None:
+            info["data_lost"] = self._data_lost
         return msgspec.json.encode(info)

@@ -29,7 +29,7 @@ from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
 from onthedot.observability.events import Observer
 from onthedot.stores.capabilities import HasHandoff
-from onthedot.stores.contract import LeasedTasks, Store
+from onthedot.stores.contract import ClaimResult, LeasedTasks, Store
 
 _GRACE = 1.0  # seconds for the clean-up of cancelled tasks when the time to stop is over
 LAST_TURN = 5.0  # seconds in which the store must take the last outcomes
@@ -64,6 +64,7 @@ class Worker:
         on_turn: Callable[[], object] | None = None,
         on_fatal: Callable[[BaseException], object] | None = None,
     ) -> None:
+        self._config = config
         self._sources = sources
         self._declare = declare
         self._clock = clock
@@ -216,8 +217,8 @@ class Worker:
             return
         may_claim = await self._maintenance.update_definitions()
         turn = await self._turns.next(claims=may_claim)  # settle + claim in one call
-        if not turn.alive or self.session.is_fenced():  # other workers may have the tasks of the answer by now
-            await self._replace_session()
+        if not turn.alive or self.session.is_fenced() or self._has_other_data(turn.claim):
+            await self._replace_session()  # tasks of the answer are released: other workers may have them by now
         elif await self._dispatcher.dispatch(turn.claim) or await self._maintenance.purge_if_due():
             await asyncio.sleep(0)  # more work now; other coroutines run first
         else:
@@ -267,10 +268,23 @@ class Worker:
         """Other workers may run the same tasks, so the runs end."""
         self._runner.cancel_all("lost")
 
+    def _has_other_data(self, claim: ClaimResult | None) -> bool:
+        """The store was replaced, so nothing that runs here is known to it.
+
+        If it went back to an older state that knows this session, the runs continue: it leases them again.
+        """
+        loss = self.session.find_data_loss(claim)
+        if loss is None:
+            return False
+        self._observer.data_lost(self._config.store, loss.before, loss.after)
+        self._maintenance.mark_definitions_changed()
+        return loss.is_complete
+
     async def _replace_session(self) -> None:
         lost = self.session.id
         self._on_session_lost()
         if self.handoff is not None:
             self.handoff.discard()
         await self.session.replace()
+        self._maintenance.mark_definitions_changed()  # the store may have lost them together with the session
         self._observer.session_lost(lost)

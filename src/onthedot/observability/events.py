@@ -6,7 +6,7 @@ import logging
 from collections.abc import Callable, Sequence
 from typing import Literal, Protocol, TypeAlias
 
-from onthedot.stores.contract import NewTask, Outcome, Record, Verdict
+from onthedot.stores.contract import NewTask, Outcome, Record, StoreIdentity, Verdict
 
 
 class StartedRun(Protocol):
@@ -34,6 +34,9 @@ class Observer:
 
     def session_lost(self, session: str) -> None:
         """The session is dead or fenced; the worker continues with a new one."""
+
+    def data_lost(self, store: str, before: StoreIdentity, after: StoreIdentity) -> None:
+        """The store has another data set, or an older state of the same."""
 
     def tasks_added(self, tasks: Sequence[NewTask]) -> None:
         """Tasks are in the store that were not there before."""

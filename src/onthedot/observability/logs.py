@@ -20,7 +20,7 @@ from onthedot.model.redaction import redacted
 from onthedot.model.task import TaskFailure
 from onthedot.model.task_info import task_from_record
 from onthedot.observability.events import Observer, Settled
-from onthedot.stores.contract import Completed, Ended, NewTask, Outcome, Record, Requeued, Verdict
+from onthedot.stores.contract import Completed, Ended, NewTask, Outcome, Record, Requeued, StoreIdentity, Verdict
 
 _SAME_FAILURE = 60_000.0  # ms between two lines about the same failure
 _ANY_FAILURE = 10_000.0  # ms between two lines about any failure
@@ -70,9 +70,19 @@ class LogObserver(Observer):
         self.worker = session
 
     def session_lost(self, session: str) -> None:
-        self.scheduler.error(
+        self.scheduler.warning(
             "session %s is lost: the store declared it dead, or no heartbeat was answered for a lease; "
             "going on as a new one", session,
+        )  # fmt: skip
+
+    def data_lost(self, store: str, before: StoreIdentity, after: StoreIdentity) -> None:
+        what = "went back to an older state"
+        if after.id != before.id:
+            what = "has lost its data"
+        self.scheduler.error(
+            "store %s %s: it was %s at fence %d and is %s at fence %d; tasks added since may be gone; limits and "
+            "schedules are declared again",
+            store, what, before.id, before.last_fence, after.id, after.last_fence,
         )  # fmt: skip
 
     # -- tasks

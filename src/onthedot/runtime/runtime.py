@@ -48,6 +48,7 @@ from onthedot.runtime.user_code import ImportState, current_location, extend_imp
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores import connect
 from onthedot.stores.contract import NewTask, Store
+from onthedot.stores.masked_url import masked
 from onthedot.stores.schemes import absolute
 
 
@@ -241,6 +242,7 @@ class Runtime:
             slots={**config.slots, **{name: self.slots_of(each) for name, each in config.executors.items()}},
             lease_ms=lease_ms,
             app=self.name,
+            store=masked(self.url),
             version=version(),
             one_pool=config.one_pool,
             claim_batch=config.claim_batch,

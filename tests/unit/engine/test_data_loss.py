@@ -1,0 +1,218 @@
+"""A store that has lost its data, or went back to an older state, while a worker runs on it."""
+
+from __future__ import annotations
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterator, Sequence
+from datetime import timedelta
+from pathlib import Path
+from typing import Any
+
+import pytest
+import redis
+from msgspec.structs import replace
+
+from onthedot import App
+from onthedot.engine.data_loss import DataLoss, KnownIdentity
+from onthedot.operations.workers import live_workers
+from onthedot.stores.contract import ClaimRequest, Limit, Outcome, StoreIdentity, TurnResult
+from onthedot.stores.memory import MemoryStore
+from tests.support.services import valkey
+from tests.support.services.postgres import TABLES
+from tests.support.waits import until
+
+TICK = 0.2  # seconds
+
+
+class ReplacedStore:
+    """A memory store that can be replaced by an empty one."""
+
+    def __init__(self, make: Callable[[], MemoryStore]) -> None:
+        self._make = make
+        self._store = make()
+
+    def lose(self) -> None:
+        self._store = self._make()
+
+    def __getattr__(self, name: str) -> Any:
+        return getattr(self._store, name)
+
+
+class Shop:
+    """An app, and how its store loses all data."""
+
+    def __init__(self, url: str) -> None:
+        self.app = App("shop", store=url, stop_timeout=0, poll_interval=0.2)
+        self.lose: Callable[[], object] = lambda: None
+        self.ticks = 0
+        self.running = 0
+        self.most = 0
+
+        @self.app.task(schedule=timedelta(seconds=TICK))
+        async def tick() -> None:
+            self.ticks += 1
+
+        @self.app.task(concurrency=1)
+        async def single() -> None:
+            self.running += 1
+            self.most = max(self.most, self.running)
+            await asyncio.sleep(0.02)
+            self.running -= 1
+
+        self.single = single
+
+
+@pytest.fixture(params=["memory", "sqlite", "redis", "postgres"])
+def shop(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Shop]:
+    match request.param:
+        case "memory":
+            shop = Shop("memory://")
+            store = ReplacedStore(lambda: MemoryStore(shop.app.runtime.clock))
+            shop.app.runtime.use_store(store)  # type: ignore[arg-type]
+            shop.lose = store.lose
+            yield shop
+        case "sqlite":
+            shop = Shop(f"sqlite:///{tmp_path}/shop.db")
+            shop.lose = lambda: [path.unlink() for path in tmp_path.glob("shop.db*") if path.is_file()]
+            yield shop
+        case "redis":
+            with valkey.server() as server:
+                shop = Shop(server.url)
+                shop.lose = lambda: server.ask("FLUSHALL")
+                yield shop
+        case _:
+            import psycopg
+
+            with request.getfixturevalue("postgres").database() as url:
+                shop = Shop(url)
+
+                def forget() -> None:
+                    with psycopg.connect(url) as connection:
+                        connection.execute(f"TRUNCATE {', '.join(f'onthedot.{name}' for name in TABLES)}")
+                        connection.execute("UPDATE onthedot.app SET data_set = gen_random_uuid()")
+
+                shop.lose = forget
+                yield shop
+
+
+async def test_worker_declares_limits_and_schedules_again_after_a_loss(
+    shop: Shop, caplog: pytest.LogCaptureFixture
+) -> None:
+    app = shop.app
+    async with app.running():
+        await until(lambda: shop.ticks > 0)
+        shop.lose()
+        before = shop.ticks
+        await until(lambda: shop.ticks >= before + 3)
+        handles = await shop.single.enqueue_many([{}] * 5)
+        await asyncio.gather(*handles)
+        assert shop.most == 1
+        (worker,) = await live_workers(app.runtime.store)
+        assert worker.data_lost is not None
+    _assert_one_error(caplog, "has lost its data")
+
+
+class RevertedStore(MemoryStore):
+    """Shows lower fences than before while `behind` is set, and counts declarations."""
+
+    behind = 0
+    declarations = 0
+
+    async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
+        turn = await super().turn(session, outcomes, request)
+        if turn.claim is None or turn.claim.identity is None:
+            return turn
+        last_fence = turn.claim.identity.last_fence - self.behind
+        identity = StoreIdentity(turn.claim.identity.id, last_fence)
+        return replace(turn, claim=replace(turn.claim, identity=identity))
+
+    async def put_limits(self, limits: Sequence[Limit]) -> None:
+        self.declarations += 1
+        await super().put_limits(limits)
+
+
+async def test_worker_keeps_its_runs_if_the_store_went_back_and_knows_its_session(
+    caplog: pytest.LogCaptureFixture,
+) -> None:
+    shop = Shop("memory://")
+    store = RevertedStore(shop.app.runtime.clock)
+    shop.app.runtime.use_store(store)
+    runs, go_on = _add_long_task(shop.app)
+    async with shop.app.running():
+        worker = shop.app.runtime.worker
+        assert worker is not None
+        session = worker.session_id
+        handle = await shop.app.named("long").enqueue()
+        await until(lambda: runs)
+        declarations = store.declarations
+        store.behind = 1
+        await until(lambda: store.declarations == declarations + 1)
+        before = shop.ticks
+        await until(lambda: shop.ticks > before)
+        go_on.set()
+        await handle
+        assert worker.session_id == session
+    assert runs == ["began"]
+    _assert_one_error(caplog, "went back to an older state")
+
+
+async def test_worker_keeps_its_runs_if_an_older_copy_of_redis_is_restored(caplog: pytest.LogCaptureFixture) -> None:
+    with valkey.server() as server:
+        shop = Shop(server.url)
+        runs, go_on = _add_long_task(shop.app)
+        async with shop.app.running():
+            handle = await shop.app.named("long").enqueue()
+            await until(lambda: runs)
+            with redis.Redis.from_url(server.url) as client:
+                copy = [(key, client.dump(key)) for key in client.scan_iter()]
+                await asyncio.gather(*await shop.single.enqueue_many([{}] * 5))
+                with client.pipeline(transaction=True) as restore:
+                    restore.flushall()
+                    for key, value in copy:
+                        restore.restore(key, 0, value)
+                    restore.execute()
+            before = shop.ticks
+            await until(lambda: shop.ticks >= before + 2)
+            go_on.set()
+            await handle
+            (worker,) = await live_workers(shop.app.runtime.store)
+            assert worker.data_lost is not None
+    assert runs == ["began"]
+    _assert_one_error(caplog, "went back to an older state")
+
+
+def _add_long_task(app: App) -> tuple[list[str], asyncio.Event]:
+    runs: list[str] = []
+    go_on = asyncio.Event()
+
+    @app.task
+    async def long() -> None:
+        runs.append("began")
+        await go_on.wait()
+
+    return runs, go_on
+
+
+def _assert_one_error(caplog: pytest.LogCaptureFixture, words: str) -> None:
+    errors = [record.getMessage() for record in caplog.records if record.levelno >= logging.ERROR]
+    (error,) = [line for line in errors if "tasks added since may be gone" in line]
+    assert words in error
+
+
+def test_identity_that_stays_or_grows_is_no_loss() -> None:
+    known = KnownIdentity()
+    assert known.observe(StoreIdentity("a", 5)) is None
+    assert known.observe(StoreIdentity("a", 5)) is None
+    assert known.observe(None) is None
+    assert known.observe(StoreIdentity("a", 7)) is None
+
+
+def test_other_identity_is_a_complete_loss_and_a_lower_fence_a_partial_one() -> None:
+    known = KnownIdentity()
+    known.observe(StoreIdentity("a", 7))
+    assert known.observe(StoreIdentity("a", 6)) == DataLoss(StoreIdentity("a", 7), StoreIdentity("a", 6))
+    assert known.observe(StoreIdentity("a", 6)) is None, "it is reported once"
+    loss = known.observe(StoreIdentity("b", 9))
+    assert loss is not None
+    assert loss.is_complete
