@@ -13,6 +13,7 @@ from onthedot import App, AtMost, IntervalSchedule, TaskContext, TaskFunction, c
 LANE_CAP = 2
 CAPS = {"limited": 2, "single": 1}
 RATE = 5.0  # of `rated`, per second, and its burst
+UNSTORABLE = "a result that the store cannot keep"
 INTERVAL = 1.0  # seconds between two windows of `tick`
 
 
@@ -83,6 +84,14 @@ def new_app(lease: float, events: RunEvents) -> tuple[App, Tasks]:  # noqa: C901
     async def failing(number: int) -> None:
         raise Boom(number)
 
+    @app.task
+    async def unstorable(number: int) -> str:
+        return UNSTORABLE
+
+    @app.task
+    async def unreadable(number: int) -> None:
+        pass
+
     schedule = IntervalSchedule(INTERVAL, overlap="allow", catch_up="all", grace=3600)
 
     @app.task(schedule=schedule)
@@ -101,5 +110,19 @@ def new_app(lease: float, events: RunEvents) -> tuple[App, Tasks]:  # noqa: C901
         finally:
             events.ended(task, raised)
 
-    tasks: Any = [short, long, laned, limited, rated, single, child, parent, flaky, failing, tick]
+    tasks: Any = [
+        short,
+        long,
+        laned,
+        limited,
+        rated,
+        single,
+        child,
+        parent,
+        flaky,
+        failing,
+        unstorable,
+        unreadable,
+        tick,
+    ]
     return app, {task.name: task for task in tasks}

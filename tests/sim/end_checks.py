@@ -24,6 +24,7 @@ class EndChecks:
 
     world: World
     check: StoreCheck
+    bad_sources: frozenset[str]  # tasks that cannot be stored or read
 
     async def await_ends(self, uuids: Mapping[str, str]) -> None:
         """uuids: with their sources."""
@@ -40,7 +41,9 @@ class EndChecks:
     def check_ends(self) -> None:
         for uuid, state in self.check.states.items():
             source = self.check.sources[uuid]
-            if state == "failed" and source != "failing":
+            if state == "succeeded" and source in self.bad_sources:
+                self.check.report("I11", f"{source} {uuid} has succeeded")
+            if state == "failed" and source != "failing" and source not in self.bad_sources:
                 self.check.report("I1", f"{source} {uuid} has failed, and was not made to")
             if state == "cancelled" and uuid not in self.world.cancelled and source not in _EXPIRING:
                 self.check.report("I1", f"{source} {uuid} was cancelled by nobody")

@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from typing import Any
 
-from onthedot.stores.contract import Store
+from msgspec.structs import replace
+
+from onthedot.stores.contract import ClaimRequest, Completed, Outcome, Store, TurnResult
 from onthedot.stores.memory.store import MemoryStore
 from onthedot.stores.memory.tables import MemoryTables
+from tests.sim.app import UNSTORABLE
 from tests.sim.clock import SimClock
 from tests.sim.fault_store import NETWORK, FaultStore, Network
 from tests.sim.faults import Faults, NodeFault
@@ -17,7 +20,7 @@ from tests.sim.loop import SimLoop
 
 
 class SimMemoryStore(MemoryStore):
-    """A memory store that can be copied."""
+    """A memory store that can be copied, cannot keep one outcome and cannot read one record (I11)."""
 
     def __init__(self, clock: SimClock, tables: type[MemoryTables] | MemoryTables = MemoryTables) -> None:
         super().__init__(clock)
@@ -26,6 +29,18 @@ class SimMemoryStore(MemoryStore):
         self._tables = tables
         self._sim_clock = clock
 
+    async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
+        for outcome in outcomes:
+            if isinstance(outcome, Completed) and UNSTORABLE.encode() in outcome.result:
+                raise ValueError("this outcome cannot be stored")
+        result = await super().turn(session, outcomes, request)
+        if result.claim is None:
+            return result
+        tasks = [record for record in result.claim.tasks if record.source != "unreadable"]
+        unreadable = [record for record in result.claim.tasks if record.source == "unreadable"]
+        chores = [replace(each, history=replace(each.history, reason="undecodable")) for each in unreadable]
+        return replace(result, claim=replace(result.claim, tasks=tasks, chores=[*result.claim.chores, *chores]))
+
     def copy(self) -> SimMemoryStore:
         clock = self._sim_clock
         return SimMemoryStore(clock, deepcopy(self._tables, {id(clock): clock}))
@@ -33,6 +48,7 @@ class SimMemoryStore(MemoryStore):
 
 class MemoryServer:
     max_skew = 60_000.0  # ms between the clocks of the server and a node
+    bad_sources = frozenset({"unstorable", "unreadable"})  # their tasks fail, alone
 
     def __init__(
         self,

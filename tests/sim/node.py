@@ -197,5 +197,5 @@ class Node:
 
 _ADDED = (
     "short", "short", "long", "laned", "laned", "limited", "rated", "rated", "single", "single", "parent", "parent",
-    "flaky", "failing",
+    "flaky", "failing", "unstorable", "unreadable",
 )  # fmt: skip

@@ -13,7 +13,7 @@ from msgspec.structs import replace
 
 from onthedot.engine.session import WorkerSession
 from onthedot.engine.worker import Worker
-from onthedot.errors import StoreError
+from onthedot.errors import StoreError, StoreUnavailable
 from onthedot.stores.contract import (
     Added,
     ClaimRequest,
@@ -233,6 +233,17 @@ class ChildrenApart(WrappedStore):
         return result
 
 
+class OutcomeNotIsolated(WrappedStore):
+    """B1: an outcome that cannot be stored is repeated, with all others of its turn."""
+
+    async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
+        try:
+            result: TurnResult = await self._inner.turn(session, outcomes, request)
+        except ValueError as error:
+            raise StoreUnavailable(str(error)) from error
+        return result
+
+
 class ReplyBeforeCommit(WrappedStore):
     """An add is acknowledged, and written afterwards."""
 
@@ -359,6 +370,7 @@ PLANTED = {
         PlantedBug("claim-not-repeated", client=ClaimNotRepeated),
         PlantedBug("due-by-client-clock", client=DueByClientClock),
         PlantedBug("children-apart", client=ChildrenApart),
+        PlantedBug("outcome-not-isolated", client=OutcomeNotIsolated),
         PlantedBug("reply-before-commit", client=ReplyBeforeCommit, store="sqlite"),
         PlantedBug("reply-before-sync", parts={"fsync": ReplyBeforeSync}, store="sqlite"),
         PlantedBug("sequences-after-commit", parts={"writer": SequencesAfterCommit}, store="sqlite"),

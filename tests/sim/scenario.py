@@ -167,7 +167,7 @@ class Scenario:
         await asyncio.sleep(max(0.0, began + self._options.seconds - self.loop.time()))
         self._end_faults()
         ended_at = self.loop.time()
-        ends = EndChecks(self.world, self.check)
+        ends = EndChecks(self.world, self.check, self._stores.bad_sources)
         await ends.await_ends(self.world.acknowledged)
         ends.check_ends()
         # Calls from the time of the faults may still be executed, or wait for a reply.

@@ -61,6 +61,7 @@ class SqliteFile:
     """One file, and what its processes would get from the machine."""
 
     max_skew = 0.0  # the processes of a machine share its clock
+    bad_sources: frozenset[str] = frozenset()
 
     def __init__(
         self, seed: int, loop: SimLoop, clock: SimClock, faults: Faults, parts: Mapping[str, Any], report: Report
