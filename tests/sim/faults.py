@@ -17,7 +17,7 @@ refused: not executed. reset, lost: executed, and the caller gets an error at on
 HINT_KINDS = ("dropped", "doubled", "delayed")
 NODE_KINDS = {"crash": 8.0, "pause": 8.0, "cut": 8.0, "mute": 12.0, "stop": 12.0, "clock": 10.0}
 """Kinds of faults of a node, and the mean number of seconds between two. mute: heartbeats get no reply."""
-FILE_KINDS = {"abort": 8.0, "locked": 12.0, "slow": 12.0, "power": 30.0}
+FILE_KINDS = {"abort": 8.0, "locked": 12.0, "slow": 12.0, "power": 15.0}
 """Kinds of faults of a node or of the machine, over a file.
 
 abort: the process dies before one of its next statements. locked: another program holds the file. slow: an fsync takes
