@@ -21,10 +21,12 @@ def store_url(given: str | None) -> str:
     url = given
     if url is None:
         url = os.environ.get("ONTHEDOT_STORE") or DEFAULT_STORE
+    known = ", ".join(f"{each}://" for each in URL_SCHEMES)
     if not isinstance(url, str):
-        raise DeclarationError(f"store is of type {type(url).__name__}; pass a URL as text, as in {DEFAULT_STORE!r}")
+        raise DeclarationError(
+            f"store {masked(repr(url))} is not a store's URL, but of type {type(url).__name__}; known are {known}"
+        )
     if "://" not in url or url.partition("://")[0] not in URL_SCHEMES:
-        known = ", ".join(f"{each}://" for each in URL_SCHEMES)
         shown = masked(url)
         raise DeclarationError(f"store {shown!r} is not a store's URL; known are {known}{_suggestion(shown)}")
     return url
