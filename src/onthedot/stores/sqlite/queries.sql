@@ -10,13 +10,10 @@ history.hops
 SELECT name FROM sqlite_master WHERE name IN ('onthedot_app', 'onthedot_sequence');
 
 -- name: sequences
-SELECT seq, fence, moves, control FROM onthedot_sequence;
-
--- name: identity
-SELECT identity FROM onthedot_sequence;
+SELECT seq, fence, moves, control, identity FROM onthedot_sequence;
 
 -- name: save_sequences
-UPDATE onthedot_sequence SET seq = ?, fence = ?, moves = ?, control = ?;
+UPDATE onthedot_sequence SET seq = ?, fence = ?, moves = ?, control = ?, identity = ?;
 
 -- name: app
 SELECT id FROM onthedot_app WHERE name = ?;

@@ -25,6 +25,7 @@ class Sequences(NamedTuple):
     fence: int
     transitions: int
     control: int
+    data_set: str  # the random id of the file's data
 
 
 class TransactionState:
@@ -34,7 +35,7 @@ class TransactionState:
         self.app = app
         self.process: str = ""  # the writer sets it when it has one
         self.limits: SqliteLimitTable = SqliteLimitTable(db, self.app)
-        self.data_set: str = ""  # the random id of the file's data
+        self.data_set: str = ""
         self.seq: int = 0
         self.fence: int = 0
         self.transition_count: int = 0
@@ -46,9 +47,9 @@ class TransactionState:
 
     def begin(self) -> None:
         self._stored = Sequences(*self._run(SQL["sequences"]).fetchone())
-        self.seq, self.fence, self.transition_count, self.control = self._stored
-        if not self.data_set:
-            (self.data_set,) = self._run(SQL["identity"]).fetchone()
+        if self._stored.fence < self.fence or self._stored.data_set != self.data_set:
+            self.forget()  # other data were restored into the file
+        self.seq, self.fence, self.transition_count, self.control, self.data_set = self._stored
         if self.control != self._loaded_control:
             self.limits.load()
 
@@ -60,7 +61,7 @@ class TransactionState:
             self.limits.forget()
         if self.transition_count != self._stored.transitions:
             self._run(SQL["trim_changes"], (self.transition_count - _MAX_TRANSITIONS,))
-        sequences = Sequences(self.seq, self.fence, self.transition_count, self.control)
+        sequences = Sequences(self.seq, self.fence, self.transition_count, self.control, self.data_set)
         if sequences != self._stored:
             self._run(SQL["save_sequences"], sequences)
         self._loaded_control = self.control
@@ -68,7 +69,6 @@ class TransactionState:
     def forget(self) -> None:
         """After a rollback: nothing that was cached can be trusted."""
         self._loaded_control = -1
-        self.data_set = ""
         self._source_ids: dict[str, int] = {}
         self._source_names: dict[int, str] = {}
         self.counts: defaultdict[tuple[int, str], int] = defaultdict(int)  # by source and state: the difference
