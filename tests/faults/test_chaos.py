@@ -54,6 +54,7 @@ class Chaos:
         self.random = random
         self.node_faults: list[NodeFault] = []
         self.pids_of: list[Callable[[], set[int]]] = []
+        self.stop_producer: Callable[[], None] | None = None
 
     def run(self) -> None:
         for link in self.links:
@@ -102,15 +103,19 @@ def started(server_store: ServerStore, run_log: Path, seed: int) -> Iterator[Cha
             [sys.executable, "-m", "tests.faults.chaos_app", "produce"],
             env={**environment(urls[-1], run_log), "DIRECT": direct, "SEED": str(seed)}, cwd=ROOT,
         )  # fmt: skip
+
+        def stop_producer() -> None:
+            """Its adds in flight end before."""
+            run_log.with_suffix(".stop").touch()
+            assert producer.wait(60) == 0
+
+        chaos.stop_producer = stop_producer
         try:
             wait_for(run_log.with_suffix(".acknowledged").exists, 30)
             yield chaos
         finally:
-            run_log.with_suffix(".stop").touch()
-            try:
-                assert producer.wait(60) == 0
-            finally:
-                producer.kill()
+            producer.kill()
+            producer.wait()
 
 
 @pytest.mark.parametrize("seed", range(1, scaled(1, 10) + 1))
@@ -118,8 +123,9 @@ def started(server_store: ServerStore, run_log: Path, seed: int) -> Iterator[Cha
 def test_chaos_loses_and_doubles_nothing(server_store: ServerStore, run_log: RunLog, seed: int) -> None:
     with started(server_store, run_log.path, seed) as chaos:
         chaos.run()
-        run_log.path.with_suffix(".stop").touch()
         stopped = time.monotonic()
+        assert chaos.stop_producer is not None
+        chaos.stop_producer()
         try:
             wait_for(all_ended, STUCK)
             wait_for(lambda: not server_store.leftovers(), 20)  # the session of a client that cancels lives for 10 s

@@ -50,11 +50,18 @@ class Table(Struct, frozen=True):
     mutant: tuple[Mutant, ...]
 
 
+def read_table() -> tuple[Mutant, ...]:
+    text = (Path(__file__).parent / "table.toml").read_text("utf-8")
+    return convert(tomllib.loads(text), Table).mutant
+
+
 class Tree:
     """A copy of the tree, which mutants are applied to."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.output = ""  # of the last run
+        self._originals: dict[Path, str] = {}
         for name in COPIED:
             if (ROOT / name).is_dir():
                 shutil.copytree(ROOT / name, folder / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -70,13 +77,14 @@ class Tree:
             text = path.read_text("utf-8") if path.exists() else ""
             if text.count(edit.old) != 1:
                 return False
+            self._originals.setdefault(path, text)
             path.write_text(text.replace(edit.old, edit.new), "utf-8")
         return True
 
-    def restore(self, mutant: Mutant) -> None:
-        for edit in mutant.edit:
-            if (ROOT / edit.file).exists():
-                shutil.copy2(ROOT / edit.file, self.folder / edit.file)
+    def restore(self) -> None:
+        for path, text in self._originals.items():
+            path.write_text(text, "utf-8")
+        self._originals.clear()
 
     def run(self, test: str, seconds: float) -> int | None:
         """The exit code of pytest; None: it took too long."""
@@ -110,7 +118,7 @@ def check(tree: Tree, mutant: Mutant, passed: dict[str, bool]) -> Verdict:
             return "DOES NOT FIT"
         code = tree.run(mutant.test, mutant.seconds)
     finally:
-        tree.restore(mutant)
+        tree.restore()
     verdicts: dict[int | None, Verdict] = {0: "SURVIVED", 1: "killed", None: "TOO SLOW"}
     return verdicts.get(code, "BROKEN TEST")
 
@@ -146,7 +154,7 @@ def run_generated(part: str, number: int, seed: int) -> int:
             mutant = Mutant(place.text, tests, limit, (Edit(place.file, old, new),))
             tree.apply(mutant)
             code = tree.run(tests, limit)
-            tree.restore(mutant)
+            tree.restore()
             if code == 0:
                 survived += 1
                 print(f"SURVIVED {place.text}", flush=True)
@@ -164,10 +172,9 @@ def main() -> int:
     options = parser.parse_args()
     if options.generate:
         return run_generated(options.generate, options.number, options.seed)
-    table = convert(tomllib.loads((Path(__file__).parent / "table.toml").read_text("utf-8")), Table)
     mutants = [
         mutant
-        for mutant in table.mutant
+        for mutant in read_table()
         if (mutant.short or not options.short)
         and (not options.words or any(word in mutant.name for word in options.words))
     ]
