@@ -11,6 +11,8 @@ pytest.importorskip("benchmarks", reason="not in a source distribution")
 from benchmarks.limits import aging_waits
 from benchmarks.plots import AGING as PLOT, DRAIN, DRAINED, aging_svg, drain_svg
 from onthedot.definitions.new_task import AGING
+from tests.soak.__main__ import FIGURES, PLOT as SOAK
+from tests.soak.plot import soak_svg
 
 
 def test_plot_of_aging_is_up_to_date() -> None:
@@ -24,3 +26,9 @@ def test_plot_of_draining_is_up_to_date() -> None:
     report = json.loads(DRAINED.read_text())
     assert (report["scale"], report["rounds"] >= 3) == (1, True)
     assert DRAIN.read_text() == drain_svg(report["rows"]), "./dev bench drain draws it"
+
+
+def test_plot_of_the_soak_run_is_up_to_date() -> None:
+    report = json.loads(FIGURES.read_text())
+    assert set(report["runs"]) == {"sqlite", "redis", "postgres"}
+    assert SOAK.read_text() == soak_svg(report["runs"]), "./dev soak --docs draws it"
