@@ -259,6 +259,7 @@ class Worker:
 
     def _on_sources_changed(self) -> None:
         """From any thread."""
+        self._maintenance.mark_definitions_changed()  # not later: a turn that begins before could exceed a new limit
         self.wakeup.call_soon(self.recheck)
 
     def _cancel(self, uuid: str) -> None:
