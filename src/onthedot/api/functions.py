@@ -5,6 +5,7 @@ from __future__ import annotations
 import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from operator import methodcaller
 from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
 
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
@@ -98,8 +99,8 @@ class Enqueuer(Generic[P, R]):
             (added,) = await self._add_in_transaction_awaited([new])
         elif self._definition.is_remote:
             added = await self._add_remote(new)
-        else:  # the lambda holds `new` alone: a cell more per pending call doubles the garbage collections of a burst
-            added = await self._portal.run(lambda client: client.add(new), adds=new)
+        else:  # no lambda: its cell is one tracked object more per pending call, and a burst would run the collector
+            added = await self._portal.run(methodcaller("add", new), adds=new)
         if added.uuid != new.uuid:
             self._check_added(new, added)
         return AsyncTaskHandle(self._portal, added.uuid, self._definition.decode_result, added.fresh)
