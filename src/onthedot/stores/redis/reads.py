@@ -116,6 +116,8 @@ class RedisReads(ABC):
                 break
             uuids = await self._call("repair", "requeue" if requeue else "list", *seq_bytes(piece))
             found += [to_uuid(uuid) for uuid in uuids]
+        if requeue:
+            await self._call("repair", "lanes")
         return found
 
     async def set_aside(self) -> list[bytes]:

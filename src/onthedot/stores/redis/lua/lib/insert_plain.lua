@@ -39,8 +39,8 @@ for i = 1, number do
   tasks[2 * i - 1], tasks[2 * i] = seq, prefix .. uuid .. ARGV[5 + new[i]]
   order[2 * i - 1], order[2 * i] = score, seq
 end
-call_in_parts('HSET', IDS, ids) -- a full server refuses the call here, before a message is sent
-call_in_parts('HSET', TASK, tasks)
+call_in_parts('HSET', TASK, tasks) -- a full server refuses the call here, before a message is sent
+call_in_parts('HSET', IDS, ids) -- second: a known uuid has a record, also if the script is aborted
 
 local notify, handed_off = false, false
 if place == 'ready' then

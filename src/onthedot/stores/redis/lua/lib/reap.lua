@@ -5,10 +5,12 @@ local function take_leased(session, most) -- {record, start} each
   for _, fence in ipairs(call('SMEMBERS', CLAIMS_OF .. session)) do
     fence = tonumber(fence)
     local seqs = leased_under(fence)
+    if #seqs == 0 then drop_claim(fence, session) end -- as an aborted script leaves it
     while #seqs > most - #taken do seqs[#seqs] = nil end
     local tasks, histories = read_fields(TASK, seqs), read_fields(HISTORY, seqs)
-    local started = claim_of(fence)[2]
-    for i, seq in ipairs(seqs) do taken[#taken + 1] = {record = to_record(seq, tasks[i], histories[i]), started = started} end
+    for i, seq in ipairs(seqs) do
+      taken[#taken + 1] = {record = to_record(seq, tasks[i], histories[i]), started = claim_of(fence)[2]}
+    end
     if #seqs > 0 then release_leases(fence, session, seqs) end
   end
   return taken

@@ -45,7 +45,10 @@ end
 local function flush() -- deletions first: after one, a full server allows the other writes of the script
   if not dirty then return end
   for key, list in pairs(deletions) do call_in_parts('HDEL', key, list) end
+  local ids = sets[IDS]
+  sets[IDS] = nil
   for key, list in pairs(sets) do call_in_parts('HSET', key, list) end
+  if ids then call_in_parts('HSET', IDS, ids) end -- last: a known uuid has a record, also if the script is aborted
   if first_alarm then
     -- here: alarm_buckets
     if is_first_alarm(first_alarm) then notified[first_alarm_source] = true end

@@ -5,10 +5,10 @@
 local session, crashed = ARGV[2], ARGV[3] == '1'
 caller = session
 if crashed then
-  local function is_reaping() return call('HEXISTS', SESSION .. session, 'reaping') == 1 end
-  if not call('ZSCORE', DEAD_SESSIONS, session) or is_reaping() then reap_session(session, false, BATCH) end
+  local function is_left() return call('ZSCORE', SESSION_LEASES, session) end -- until all its tasks are requeued
+  if not call('ZSCORE', DEAD_SESSIONS, session) or is_left() then reap_session(session, false, BATCH) end
   commit()
-  return is_reaping() and 1 or 0
+  return is_left() and 1 or 0
 end
 if call('ZSCORE', SESSION_LEASES, session) then reap_session(session, true, BATCH) end
 commit()
