@@ -59,6 +59,27 @@ def test_every_window_has_one_task(run_log: RunLog, tmp_path: Path) -> None:
     check_every_window(run_log, f"sqlite:///{tmp_path}/schedules.db", 4, scaled(4, 100))
 
 
+def test_last_worker_fires_in_time_while_others_are_killed(run_log: RunLog, tmp_path: Path) -> None:
+    """A killed worker is replaced later, so that only the other one can fire the next windows."""
+    rng = random.Random(5)
+    url = f"sqlite:///{tmp_path}/schedules.db"
+    latest = 0.0
+    with app.override(store=url), worker_processes(url, run_log.path, 2, "tests.faults.schedule_app") as workers:
+        for _ in range(scaled(4, 60)):
+            wait_for(lambda: session_count(app) == 2 and info().last_run is not None, 60)
+            window = wait_for_the_next_window(rng)
+            index = rng.randrange(2)
+            workers.kill(index)
+            for _ in range(3):
+                after = window
+                wait_for(lambda after=after: (info().last_run or after - SECOND) >= after, 20)
+                latest = max(latest, (datetime.now(UTC) - after).total_seconds())
+                window = after + SECOND
+            workers.replace(index)
+    print(f"\nlatest window: {latest:.2f} s")
+    assert latest < 2
+
+
 @pytest.mark.parametrize("server_store", ["sqlite", "redis", "postgres"], indirect=True)
 def test_window_that_two_workers_fire_at_once_advances_the_schedule_once(
     server_store: ServerStore, run_log: RunLog

@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import asyncio
 import shutil
 import sqlite3
 from contextlib import closing
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
 
+from onthedot import App, IntervalSchedule
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import ClaimRequest, NewTask, SlotPool, StoreIdentity
 from onthedot.stores.sqlite import SqliteStore
+from tests.support.waits import until
 from tests.unit.stores.sqlite.peer import FOREVER
 
 
@@ -19,6 +23,11 @@ def copy_data(source: Path, target: Path) -> None:
     """As `sqlite3 source ".backup target"` does; the target stays the same file."""
     with closing(sqlite3.connect(source)) as old, closing(sqlite3.connect(target)) as new:
         old.backup(new)
+
+
+def remove_database(path: Path) -> None:
+    for side in ("", "-wal", "-shm"):
+        Path(f"{path}{side}").unlink()
 
 
 async def identity(store: SqliteStore, session: str, number: int) -> StoreIdentity | None:
@@ -67,8 +76,8 @@ async def test_older_copy_has_the_same_identity_and_a_lower_fence(tmp_path: Path
     else:
         shutil.copy(tmp_path / "copy.db", tmp_path / "new.db")
         (tmp_path / "new.db").rename(path)
-        for side in ("t.db-wal", "t.db-shm"):
-            (tmp_path / side).unlink()
+        (tmp_path / "t.db-wal").unlink()
+        (tmp_path / "t.db-shm").unlink()
         with pytest.raises(StoreUnavailable, match="replaced"):
             await identity(store, "w", 3)
         await store.heartbeat("w2", b"", FOREVER)
@@ -84,3 +93,37 @@ async def test_older_copy_has_the_same_identity_and_a_lower_fence(tmp_path: Path
     await store.add([NewTask("b2", "b", b"")])
     assert [record and record.source for record in await store.get(["a1", "b1", "b2"])] == ["a", None, "b"]
     await store.close()
+
+
+async def test_worker_declares_again_after_its_file_was_replaced(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """The session is unknown in the new file, and so are limits and schedules."""
+    path = tmp_path / "t.db"
+    app = App("shop", store=f"sqlite:///{path}", poll_interval=1)
+    runs: list[datetime] = []
+    most = 0
+    running = 0
+
+    @app.schedule(IntervalSchedule(0.5))
+    async def tick() -> None:
+        runs.append(datetime.now(UTC))
+
+    @app.task(concurrency=1)
+    async def alone() -> None:
+        nonlocal running, most
+        running += 1
+        most = max(most, running)
+        await asyncio.sleep(0.05)
+        running -= 1
+
+    async with app, app.running():
+        await until(lambda: len(runs) >= 2)
+        remove_database(path)
+        replaced = datetime.now(UTC)
+        await until(lambda: sum(run > replaced for run in runs) >= 2)
+        for handle in [await alone.enqueue() for _ in range(5)]:
+            await handle
+    assert most == 1
+    errors = [record.getMessage() for record in caplog.records if record.levelname == "ERROR"]
+    assert len([message for message in errors if "may be gone" in message]) == 1, errors
