@@ -1,8 +1,8 @@
 -- settle: the only end. Plain ends are written in one statement, other outcomes one by one, in order.
 
 -- name: final_outcomes_v1
--- The outcomes of a list that end their tasks: those without effects and not repeated, or the one at position `only`.
-CREATE FUNCTION final_outcomes_v1(_outcomes json, _only bigint) RETURNS TABLE (
+-- The outcomes of a list that end their tasks; without `single`, only those without effects that are not repeated.
+CREATE FUNCTION final_outcomes_v1(_outcomes json, _single boolean) RETURNS TABLE (
     "position" bigint, uuid text, fence bigint, session text, state text, keep bigint, data bytea, keep_result bigint
 ) LANGUAGE sql STABLE AS $$
     SELECT o.ordinality, o.uuid, o.fence, o.session, o.state, o.keep, decode(o.data, 'base64'),
@@ -10,15 +10,14 @@ CREATE FUNCTION final_outcomes_v1(_outcomes json, _only bigint) RETURNS TABLE (
     FROM ROWS FROM (json_to_recordset(_outcomes) AS (
         uuid text, fence bigint, session text, state text, data text, keep bigint, keep_result bigint, tasks json,
         repeated boolean)) WITH ORDINALITY AS o
-    WHERE o.state IS NOT NULL
-        AND CASE WHEN _only IS NULL THEN o.repeated IS NULL AND o.tasks IS NULL ELSE o.ordinality = _only END
+    WHERE o.state IS NOT NULL AND (_single OR o.repeated IS NULL AND o.tasks IS NULL)
 $$;
 
 -- name: finish_v1
--- End tasks in one statement: all that have no lane, key or effects and are no chores; or the one outcome `only`, whose
+-- End tasks in one statement: all that have no lane, key or effects and are no chores; single: the one of the list, whose
 -- state was `was`. Returns the positions in the list that it ended, their sources, and the waiting sessions.
 CREATE FUNCTION finish_v1(
-    _app integer, _outcomes json, _now double precision, _only bigint, _was text,
+    _app integer, _outcomes json, _now double precision, _single boolean, _was text,
     OUT positions bigint[], OUT sources text[], OUT suspect boolean, OUT ended json
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -26,7 +25,7 @@ DECLARE
     _call bigint := pg_current_xact_id()::text::bigint;
 BEGIN
     WITH final AS (
-        SELECT * FROM final_outcomes_v1(_outcomes, _only)
+        SELECT * FROM final_outcomes_v1(_outcomes, _single)
     ), leased AS MATERIALIZED (
         SELECT f.*, t.ctid AS task_ctid, c.at, c.chore FROM final AS f
         CROSS JOIN LATERAL (SELECT ctid, seq, settled_fence, lane, unique_key FROM task
@@ -34,7 +33,7 @@ BEGIN
         JOIN claim AS c ON c.app = _app AND c.session = ANY (ARRAY(SELECT DISTINCT session FROM final))
             AND c.session = f.session AND c.fence = f.fence AND t.seq = ANY (c.seqs)
         WHERE t.settled_fence < f.fence
-            AND (_only IS NOT NULL OR NOT c.chore AND t.lane IS NULL AND t.unique_key IS NULL)
+            AND (_single OR NOT c.chore AND t.lane IS NULL AND t.unique_key IS NULL)
     ), retained AS (
         UPDATE task AS t SET state = h.state, settled_fence = h.fence, session = h.session, ended = _at,
             started = CASE WHEN h.chore THEN t.started ELSE h.at END, keep_until = _at + h.keep,
@@ -130,9 +129,9 @@ BEGIN
 END $$;
 
 -- name: settle_one_v1
--- Settle the outcome at one position: of a task with a lane or key, of a chore, with effects, or a requeue.
+-- Settle one outcome: of a task with a lane or key, of a chore, with effects, or a requeue.
 CREATE FUNCTION settle_one_v1(
-    _app integer, _outcomes json, _position bigint, _now double precision, _in_transaction boolean,
+    _app integer, _given json, _now double precision, _in_transaction boolean,
     OUT verdict text, OUT chore boolean, OUT woken text[], OUT ended json
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -142,7 +141,7 @@ DECLARE
     _finished record;
 BEGIN
     woken := '{}';
-    SELECT * INTO _outcome FROM json_to_record(_outcomes -> (_position - 1)::integer) AS o (
+    SELECT * INTO _outcome FROM json_to_record(_given) AS o (
         uuid text, fence bigint, session text, state text, data text, after bigint, counted boolean, tasks json);
     SELECT * INTO _task FROM task WHERE app = _app AND uuid = _outcome.uuid FOR NO KEY UPDATE;
     SELECT * INTO _claim FROM claim WHERE fence = _outcome.fence AND app = _app AND session = _outcome.session
@@ -159,7 +158,7 @@ BEGIN
             _outcome.counted, _outcome.data, _now);
     ELSE
         SELECT * INTO _finished FROM finish_v1(
-            _app, _outcomes, _now, _position, CASE WHEN _claim.chore THEN _task.state END);
+            _app, json_build_array(_given), _now, true, CASE WHEN _claim.chore THEN _task.state END);
         ended := _finished.ended;
         IF _task.unique_key IS NOT NULL AND _task.unique_for IS NULL THEN
             DELETE FROM unique_key WHERE app = _app AND source = _task.source AND name = _task.unique_key
@@ -190,14 +189,14 @@ CREATE FUNCTION settle_v1(
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _plain record;
+    _next record;
     _settled record;
-    _position bigint;
     _others bigint[] := '{}';
     _chores boolean := false;
 BEGIN
     -- The lock keeps these sessions from being reaped meanwhile.
     PERFORM FROM session WHERE app = _app AND name = ANY (_sessions) ORDER BY name FOR KEY SHARE;
-    SELECT * INTO _plain FROM finish_v1(_app, _outcomes, _now, NULL, NULL);
+    SELECT * INTO _plain FROM finish_v1(_app, _outcomes, _now, false, NULL);
     verdicts := array_fill('ok'::text, ARRAY[json_array_length(_outcomes)]);
     IF cardinality(_plain.positions) < cardinality(verdicts) THEN
         _others := ARRAY(
@@ -209,13 +208,17 @@ BEGIN
     IF _plain.suspect THEN
         woken := woken || ARRAY(SELECT DISTINCT source FROM place WHERE app = _app AND kind = 'r' AND suspect);
     END IF;
-    IF _others <> '{}' THEN  -- everything that has to be waited for, before the limits lock
-        PERFORM FROM task WHERE app = _app AND uuid = ANY (ARRAY(
-            SELECT o.uuid FROM json_to_recordset(_outcomes) AS o (uuid text))) ORDER BY seq FOR NO KEY UPDATE;
+    IF _others = '{}' THEN
+        RETURN;
     END IF;
-    FOREACH _position IN ARRAY _others LOOP
-        SELECT * INTO _settled FROM settle_one_v1(_app, _outcomes, _position, _now, _in_transaction);
-        verdicts[_position] := _settled.verdict;
+    -- Everything that has to be waited for, before the limits lock.
+    PERFORM FROM task WHERE app = _app AND uuid = ANY (ARRAY(
+        SELECT o.uuid FROM json_to_recordset(_outcomes) AS o (uuid text))) ORDER BY seq FOR NO KEY UPDATE;
+    FOR _next IN SELECT o.value, o.nth FROM json_array_elements(_outcomes) WITH ORDINALITY AS o (value, nth)
+        WHERE o.nth = ANY (_others) ORDER BY o.nth
+    LOOP
+        SELECT * INTO _settled FROM settle_one_v1(_app, _next.value, _now, _in_transaction);
+        verdicts[_next.nth] := _settled.verdict;
         _chores := _chores OR coalesce(_settled.chore, false);
         woken := woken || _settled.woken;
         IF _settled.ended IS NOT NULL THEN
