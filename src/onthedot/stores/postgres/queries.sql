@@ -86,7 +86,8 @@ SELECT id, onthedot.now_v1(NULL) AS moment FROM onthedot.app WHERE name = $1;
 
 -- name: new_app
 -- The id of an app, which gets one if it has none, and the time.
-SELECT set_config('search_path', 'onthedot', true), onthedot.app_v1($1) AS id, onthedot.now_v1(NULL) AS moment;
+SELECT set_config('search_path', 'onthedot', true), onthedot.app_v1($1) AS id,
+    (extract(epoch FROM clock_timestamp()) * 1000)::double precision AS moment;
 
 -- name: apps
 -- The apps that have tasks, sessions or schedules.
