@@ -59,7 +59,7 @@ class Maintenance:
             return False
         self.retry_at = None
         self._retry_delay.reset()
-        return True
+        return not self._definitions_changed
 
     async def purge_if_due(self) -> bool:
         """Deletes ended tasks whose retention is over, few per turn because other callers wait for the store.

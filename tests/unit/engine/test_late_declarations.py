@@ -5,12 +5,19 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Sequence
+from types import SimpleNamespace
+from typing import Any, cast
 
 import pytest
 
 from onthedot import App
 from onthedot.clock.manual import ManualClock
+from onthedot.definitions.sources import Sources
+from onthedot.engine.config import WorkerConfig
+from onthedot.engine.maintenance import Maintenance
+from onthedot.engine.slots import Slots
 from onthedot.errors import StoreRefused, StoreUnavailable
+from onthedot.observability.events import Observer
 from onthedot.stores.contract import Limit
 from onthedot.stores.memory import MemoryStore
 from tests.support.waits import every_chance, until
@@ -89,3 +96,23 @@ async def test_refused_declaration_ends_the_worker(app: App, clock: ManualClock)
         app.task(name="late")(lambda: None)
         await until(lambda: worker.last_error is store.error)
         await until(lambda: app.runtime.host.status == "stopped")
+
+
+async def test_turn_does_not_claim_if_code_has_declared_more_meanwhile(clock: ManualClock) -> None:
+    calls: list[str] = []
+
+    async def declare() -> None:
+        calls.append("once more")
+        if len(calls) == 1:
+            maintenance.mark_definitions_changed()
+
+    async def update_info() -> None: ...
+
+    session = cast("Any", SimpleNamespace(update_info=update_info))
+    slots = Slots(Sources(), {"async": 1})
+    maintenance = Maintenance(WorkerConfig({}), MemoryStore(clock), session, slots, clock, Observer(), declare)
+    assert await maintenance.update_definitions()
+    maintenance.mark_definitions_changed()
+    assert not await maintenance.update_definitions()
+    assert await maintenance.update_definitions()
+    assert len(calls) == 2
