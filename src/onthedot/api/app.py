@@ -25,6 +25,7 @@ from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.engine.runner import Around
 from onthedot.errors import BadSchedule, SchedulerStateError
 from onthedot.executors.contract import Executor
+from onthedot.model.executor_names import PROCESS, THREAD
 from onthedot.model.options import TaskOptions, parse_bound
 from onthedot.model.task import TaskInfo, check_name
 from onthedot.observability.logs import LogObserver
@@ -291,7 +292,7 @@ class App(Generic[S]):
             extend_import_deadline(started=True)
             return True
         if self.runtime.host.status == "stopped":
-            self._registry.owner.sync_executor = "thread" if threading else "process"
+            self._registry.owner.sync_executor = THREAD if threading else PROCESS
         if not auto:
             self.run()
             return True

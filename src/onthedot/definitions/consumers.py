@@ -16,6 +16,7 @@ from onthedot.definitions.remote import RemoteDefinition
 from onthedot.definitions.sources import module_of
 from onthedot.errors import DeclarationError, DuplicateTask
 from onthedot.model.context import current_run
+from onthedot.model.executor_names import ASYNC, BUILT_IN, THREAD
 from onthedot.model.limits import LimitDefinitions, check_shared_lanes
 from onthedot.model.options import ResolvedOptions, TaskOptions, resolve
 from onthedot.model.task import Task, check_name
@@ -73,9 +74,9 @@ class ConsumerDefinition:
             self.name, self.options.concurrency, self.options.rate_limit, self.options.limits, None
         )
         self._is_async = inspect.iscoroutinefunction(consumer.consume)
-        if self._is_async and self.options.executor == "thread":
+        if self._is_async and self.options.executor == THREAD:
             raise DeclarationError(f"consumer {self.name!r}: an async consume runs on the event loop, not in a thread")
-        if not self._is_async and self.options.executor == "async":
+        if not self._is_async and self.options.executor == ASYNC:
             raise DeclarationError(
                 f"consumer {self.name!r}: executor='async' takes an `async def consume`; a plain one would hold up the "
                 "event loop and all that runs on it: leave executor out, and it runs in a thread"
@@ -86,7 +87,7 @@ class ConsumerDefinition:
 
     @property
     def executor(self) -> str:
-        return self.options.executor or ("async" if self._is_async else "thread")
+        return self.options.executor or (ASYNC if self._is_async else THREAD)
 
     def max_running(self) -> int:
         """Reads `concurrent_count` at each claim, so that it can be changed while running."""
@@ -184,7 +185,7 @@ class TaskConsumerRegistry:
                 f"{name!r} is taken by {type(known).__qualname__}: {type(consumer).__qualname__} needs another"
             )
         source = ConsumerDefinition(consumer)  # refuses impossible options
-        if source.options.executor not in (None, "async", "thread", "process"):
+        if source.options.executor not in (None, *BUILT_IN):
             raise DeclarationError(f"consumer {name!r}: no executor {source.options.executor!r}")
         cls._check_lanes(source)
         cls.sources[name] = consumer

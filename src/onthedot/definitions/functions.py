@@ -12,6 +12,7 @@ from onthedot.codec.functions import FunctionCodec
 from onthedot.definitions.new_task import NO_OPTIONS, TaskOwner, TaskTemplate, new_task, task_policy
 from onthedot.definitions.sources import module_of
 from onthedot.errors import DeclarationError
+from onthedot.model.executor_names import ASYNC, THREAD
 from onthedot.model.limits import LimitDefinitions
 from onthedot.model.options import AddOptions, ResolvedOptions
 from onthedot.stores.contract import Limit, NewTask, Policy
@@ -51,9 +52,9 @@ class FunctionDefinition:
         self._check()
 
     def _check(self) -> None:
-        if self.is_async and self.options.executor == "thread":
+        if self.is_async and self.options.executor == THREAD:
             raise DeclarationError(f"task {self.name!r}: an async function runs on the event loop, not in a thread")
-        if not self.is_async and self.options.executor == "async":
+        if not self.is_async and self.options.executor == ASYNC:
             raise DeclarationError(
                 f"task {self.name!r}: executor='async' takes an `async def`; a plain function would hold up the event "
                 "loop and all that runs on it: leave executor out, and it runs in a thread"
@@ -66,7 +67,7 @@ class FunctionDefinition:
 
     @property
     def executor(self) -> str:
-        return self.options.executor or ("async" if self.is_async else self._owner.sync_executor)
+        return self.options.executor or (ASYNC if self.is_async else self._owner.sync_executor)
 
     def max_running(self) -> int | None:
         return None

@@ -12,6 +12,7 @@ from onthedot.clock.epoch import to_ms
 from onthedot.codec.body import NO_HEADERS, Caps, Headers
 from onthedot.codec.untyped import encode_untyped
 from onthedot.errors import ArgumentError, DuplicateTask
+from onthedot.model.executor_names import THREAD
 from onthedot.model.limits import LimitDefinitions
 from onthedot.model.options import AddOptions, ResolvedOptions, parse_priority, parse_tags
 from onthedot.model.stored_keys import stored_key
@@ -29,7 +30,7 @@ class TaskOwner:
     """The app or scheduler that tasks belong to, as far as definitions need it."""
 
     new_uuid: Callable[[], str] = new_uuid
-    sync_executor: str = "thread"  # of functions that are not async and name no executor
+    sync_executor: str = THREAD  # of functions that are not async and name no executor
 
     def __post_init__(self) -> None:
         self.renew_client()

@@ -13,6 +13,7 @@ from onthedot.definitions.new_task import TaskOwner
 from onthedot.definitions.remote import RemoteDefinition
 from onthedot.definitions.sources import Source, Sources
 from onthedot.errors import BadLimit, BadSchedule, DeclarationError, DuplicateTask
+from onthedot.model.executor_names import BUILT_IN
 from onthedot.model.limits import check_shared_lanes
 from onthedot.model.options import ResolvedOptions, TaskOptions, resolve
 from onthedot.model.task import check_name
@@ -50,7 +51,7 @@ class DefinitionRegistry:
         self._defaults: TaskOptions = defaults or {}
         self.default_options: ResolvedOptions = resolve("App(defaults=…)", self._defaults)
         self._caps = caps
-        self._executors = ("async", "thread", "process", *executors)
+        self._executors = (*BUILT_IN, *executors)
         self._remotes: dict[str, RemoteDefinition] = {}
         self._locations: dict[str, str] = {}
         self._shared_lanes: dict[str, Limit] = {}  # as the first source that uses one defines it

@@ -244,7 +244,7 @@ class Runner:
     def _finish(self, run: Run, outcome: Outcome | None) -> None:
         if self.runs.get(run.record.uuid) is run:  # otherwise it was abandoned, and the next run may be here
             del self.runs[run.record.uuid]
-        self.slots.free(run.record.source)
+        self.slots.release(run.record.source)
         if run.timer is not None:
             run.timer.cancel()
         if not run.ended and outcome is not None:

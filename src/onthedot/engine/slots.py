@@ -6,6 +6,7 @@ from collections import defaultdict
 from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from onthedot.definitions.sources import Source, Sources
+from onthedot.model.executor_names import ASYNC
 from onthedot.stores.contract import SlotPool
 
 _MAX_EXTRA_SOURCES = 20  # a claim for so many idle sources costs no more than another turn
@@ -22,12 +23,12 @@ class Slots:
     ) -> None:
         self._sources = sources
         self._claim_batch = claim_batch  # most tasks of a pool per claim; None: as many as there are free slots
-        self._totals = {"": totals["async"]} if one_pool else dict(totals)
+        self._totals = {"": totals[ASYNC]} if one_pool else dict(totals)
         self._one_pool = one_pool
         self._busy: defaultdict[str, int] = defaultdict(int)  # by pool
         self._running: defaultdict[str, int] = defaultdict(int)  # by source
         self._freed: list[str] = []  # sources of runs that have ended since the last claim
-        self.free: Callable[[str], None] = self._freed.append  # a run of this source has ended
+        self.release: Callable[[str], None] = self._freed.append  # a run of this source has ended
         self._pools: dict[str, str] = {}  # by source
         self._active: dict[str, Source] = {}
         self._idle_until: dict[str, float] = {}

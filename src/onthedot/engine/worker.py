@@ -28,7 +28,7 @@ from onthedot.engine.turns import Turns
 from onthedot.errors import StoreRefused
 from onthedot.executors.contract import Executor
 from onthedot.observability.events import Observer
-from onthedot.stores.capabilities import HasHandoff
+from onthedot.stores.capabilities import HasHandoff, find_capability
 from onthedot.stores.contract import ClaimResult, LeasedTasks, Store
 
 _GRACE = 1.0  # seconds for the clean-up of cancelled tasks when the time to stop is over
@@ -83,8 +83,19 @@ class Worker:
             config, store, sources, schedules, clock, observer, new_uuid, heartbeat_runner, heartbeat_delegate
         )
         handoff: Handoff | None = None
-        if isinstance(store, HasHandoff):
-            handoff = Handoff(config, store, sources, session, slots, runner, outcomes, wakeup, self._start_handed_off)
+        store_with_handoff = find_capability(store, HasHandoff)
+        if store_with_handoff is not None:
+            handoff = Handoff(
+                config,
+                store_with_handoff,
+                sources,
+                session,
+                slots,
+                runner,
+                outcomes,
+                wakeup,
+                self._start_handed_off,
+            )
         self._outcomes = outcomes
         self._slots = slots
         self._runner = runner

@@ -14,6 +14,7 @@ from onthedot.api.app import App
 from onthedot.api.functions import with_parameter
 from onthedot.clock.durations import to_duration_ms
 from onthedot.errors import ArgumentError, DuplicateTask
+from onthedot.model.executor_names import ASYNC
 from onthedot.model.options import AddOptions, Priority
 from onthedot.model.task import TaskInfo, check_name, check_uuid
 from onthedot.mq.config import MQConfig
@@ -58,7 +59,7 @@ class MessageQueue:
         self._runtime.use(
             replace(
                 self._runtime.config,
-                slots={"async": self.config.max_workers},
+                slots={ASYNC: self.config.max_workers},
                 one_pool=True,  # sync and async handlers share them
                 claim_batch=self.config.batch_size,
                 keep_pending_on_stop=True,  # also in a memory store

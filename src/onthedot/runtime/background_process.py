@@ -30,6 +30,7 @@ from onthedot.executors.processes.messages import (
     read_from_child,
     read_to_child,
 )
+from onthedot.model.executor_names import PROCESS
 from onthedot.model.failures import decode_failure, encode_failure
 from onthedot.runtime.user_code import load_modules
 
@@ -161,7 +162,7 @@ def require_importable(boot: BootMessage) -> None:
 
 def run_hosted(app: Runtime, pipe: socket.socket) -> None:
     """Runs the app until a stop message or the end of the pipe."""
-    app.registry.owner.sync_executor = "process"
+    app.registry.owner.sync_executor = PROCESS
     asyncio.run(_serve(app, pipe))
 
 

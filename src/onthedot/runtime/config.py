@@ -15,6 +15,7 @@ from onthedot.clock.system import SystemClock
 from onthedot.engine.heartbeat import HeartbeatDelegate
 from onthedot.engine.worker import Worker
 from onthedot.executors.contract import Executor
+from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.events import Observer
 from onthedot.observability.logs import LogObserver
@@ -100,7 +101,7 @@ def slots_by_executor(
         if total is not None and (not isinstance(total, int) or isinstance(total, bool) or total < 1):
             raise ValueError(f"{name} must be a whole number from 1, not {total!r}")
     return {
-        "async": concurrency,
-        "thread": threads or max_workers or min(32, cores + 4),
-        "process": processes or max_workers or cores,
+        ASYNC: concurrency,
+        THREAD: threads or max_workers or min(32, cores + 4),
+        PROCESS: processes or max_workers or cores,
     }

@@ -34,6 +34,7 @@ from onthedot.executors.processes import Processes
 from onthedot.executors.processes.messages import BootMessage
 from onthedot.executors.threads import ThreadExecutor
 from onthedot.forks import register_fork_hooks
+from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
 from onthedot.observability.events import Observer, Observers
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.limits import CodeDefinitions
@@ -277,9 +278,9 @@ class Runtime:
 
     def _open_executors(self, stack: AsyncExitStack) -> dict[str, Executor]:
         own: dict[str, Executor] = {
-            "async": EventLoopExecutor(),
-            "thread": ThreadExecutor(f"onthedot-{self.name}"),
-            "process": Processes(),
+            ASYNC: EventLoopExecutor(),
+            THREAD: ThreadExecutor(f"onthedot-{self.name}"),
+            PROCESS: Processes(),
         }
         for executor in own.values():
             stack.callback(executor.close)
@@ -292,7 +293,7 @@ class Runtime:
 
     def slots_of(self, executor: Executor) -> int:
         """How many tasks one of the user's own executors runs at once."""
-        return executor.slots or self.config.slots["process" if isinstance(executor, Processes) else "async"]
+        return executor.slots or self.config.slots[PROCESS if isinstance(executor, Processes) else ASYNC]
 
     def start_process(self) -> BackgroundProcess:
         """Runs this app in another process. A memory store is replaced by a file that this process removes at exit."""
@@ -333,7 +334,7 @@ class Runtime:
 
     def boot_message(self) -> BootMessage:
         """The first message to a pool child."""
-        modules = {source.module for source in self.sources if source.executor not in ("async", "thread")}
+        modules = {source.module for source in self.sources if source.executor not in (ASYNC, THREAD)}
         return BootMessage(self.name, self.url, current_location(), sorted(modules.union(self.config.include)))
 
     async def _stop(self, timeout: float | None) -> None:

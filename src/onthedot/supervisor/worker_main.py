@@ -15,6 +15,7 @@ from typing import Any
 import msgspec
 
 from onthedot import App, OnTheDotError
+from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
 from onthedot.observability import log_format
 from onthedot.runtime.config import RuntimeConfig
 from onthedot.runtime.runtime import Runtime
@@ -57,7 +58,7 @@ def _configured(runtime: Runtime, options: LaunchOptions, parent: ParentChannel)
         config = replace(config, url=url)
     if options.concurrency is not None:
         count = options.concurrency
-        slots = {"async": count, "thread": count, "process": min(count, config.slots["process"])}
+        slots = {ASYNC: count, THREAD: count, PROCESS: min(count, config.slots[PROCESS])}
         config = replace(config, slots=slots, one_pool=count == 1)
     runtime.import_included()
     if options.only:

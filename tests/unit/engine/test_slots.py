@@ -94,7 +94,7 @@ class Bench:
     def end(self, name: str) -> None:
         if self.running[name]:
             self.running[name] -= 1
-            self.slots.free(name)
+            self.slots.release(name)
 
 
 NAMES = "abcdefgh"
@@ -159,7 +159,7 @@ def test_alarm_takes_no_slot_from_active_sources() -> None:
         "five of six would have to be chosen"
     )
     assert not bench.slots.has_work(), "and no other turn follows"
-    bench.slots.free("a")
+    bench.slots.release("a")
     assert [set(pool.capacity) for pool in bench.slots.pools(0, alarm_due=True)] == [set("abcdef")]
     bench.fill()
     bench.add({"a": 1000})
@@ -177,7 +177,7 @@ def test_poll_includes_all_idle_sources_in_one_claim() -> None:
     bench.slots.mark_idle(dict.fromkeys("bcdefgh"), 0)
     bench.slots.take(["a", "a"])
     assert [pool.capacity for pool in bench.slots.pools(0, is_poll=True)] == [{}]
-    bench.slots.free("a")
+    bench.slots.release("a")
     assert set(bench.slots.pools(0)[0].capacity) & set("bcdefgh"), "they are in the next claim, since no slot was free"
 
 
