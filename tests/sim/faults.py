@@ -23,11 +23,11 @@ FILE_KINDS = {"abort": 8.0, "locked": 12.0, "slow": 12.0, "power": 15.0}
 abort: the process dies before one of its next statements. locked: another program holds the file. slow: an fsync takes
 long. power: all processes die, and what was not synced may be lost.
 """
-SERVER_KINDS = {"loss": 60.0, "older": 60.0}
-"""Kinds of faults of a server: its data are replaced by none, or by an older copy."""
+SERVER_KINDS = {"loss": 0.4, "older": 0.4}
+"""Kinds of faults of a server, and how likely they are: its data are replaced by none, or by an older copy."""
 KINDS = (*CALL_KINDS, *HINT_KINDS, *NODE_KINDS, *FILE_KINDS, *SERVER_KINDS)
 OF_STORE = {
-    "memory": frozenset({*CALL_KINDS, *HINT_KINDS, *NODE_KINDS}),
+    "memory": frozenset({*CALL_KINDS, *HINT_KINDS, *NODE_KINDS, "loss"}),
     "sqlite": frozenset({*HINT_KINDS, "crash", "pause", "stop", *FILE_KINDS}),
 }
 """The kinds that apply to each store. Processes of one machine share its clock, and no network is between them."""
@@ -103,12 +103,17 @@ class Faults:
     def of_nodes(self, nodes: int, seconds: float) -> list[NodeFault]:
         """All faults of nodes, in order of time."""
         faults: list[NodeFault] = []
-        for kind, interval in (NODE_KINDS | FILE_KINDS | SERVER_KINDS).items():
+        for kind, interval in (NODE_KINDS | FILE_KINDS).items():
             chance = stream(self._seed, kind)
             at = chance.expovariate(1 / interval)
             while at < seconds:
                 faults.append(NodeFault(kind, at, chance.randrange(nodes), chance.random()))
                 at += chance.expovariate(1 / interval)
+        for kind, likelihood in SERVER_KINDS.items():
+            chance = stream(self._seed, kind)
+            if chance.random() < likelihood:
+                at = seconds * chance.uniform(0.85, 1)  # late: a node that starts again would declare everything
+                faults.append(NodeFault(kind, at, chance.randrange(nodes), chance.random()))
         return sorted((fault for fault in faults if fault.kind in self._kinds), key=lambda fault: fault.at)
 
     def cut(self, node: str, seconds: float) -> None:

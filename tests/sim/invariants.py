@@ -77,6 +77,7 @@ class StoreCheck:
         self._ends: Counter[str] = Counter()
         self.windows: dict[str, set[str]] = defaultdict(set)  # uuids of the tasks of fired windows, by schedule
         self.first_window: dict[str, int] = {}
+        self._has_limits = True  # False: they are lost, until code declares them again
         self._absent: set[str] = set()  # tasks whose add has raised, and that were not stored then
 
     # -- after a commit
@@ -105,13 +106,18 @@ class StoreCheck:
                     self._note_leases(call.args[0], call.result)
                 case "fire" | "put_schedules":
                     self._check_schedules()
+                case "put_limits":
+                    self._has_limits = True
 
-    def reload(self, store: Inspected) -> None:
-        """The store has gone back to an older state: forget what is lost, and who held what."""
+    def holders(self) -> dict[str, Lease]:
+        return self._holders.copy()
+
+    def reload(self, store: Inspected, holders: Mapping[str, Lease], *, has_limits: bool = True) -> None:
+        """The store has gone back to an older state, in which tasks were held as given."""
         self.store = store
         self._cursor = run_without_loop(store.changes("", 1)).cursor
-        self._holders.clear()
-        self._running.clear()
+        self._holders = dict(holders)
+        self._has_limits = has_limits
         self._schedules = {schedule.name: schedule for schedule in run_without_loop(store.schedules())}
         self.states.clear()
         after: str | None = ""
@@ -120,6 +126,7 @@ class StoreCheck:
             self.states.update({record.uuid: record.state for record in page.rows})
             self.sources.update({record.uuid: record.source for record in page.rows})
             after = page.after
+        self._running = {uuid: self.sources[uuid] for uuid, state in self.states.items() if state == "running"}
         self._ends = Counter(uuid for uuid, state in self.states.items() if state in ENDED)
         self.windows["tick"] &= self.states.keys()
 
@@ -167,7 +174,7 @@ class StoreCheck:
         for entry in page.entries:
             for each in entry.transitions:
                 self._transition(each.uuid, each.source, each.state)
-        if page.entries:
+        if page.entries and self._has_limits:
             self._check_limits()
 
     def _transition(self, uuid: str, source: str, state: str) -> None:
@@ -242,6 +249,10 @@ class StoreCheck:
     def schedule(self, name: str) -> Schedule | None:
         return self._schedules.get(name)
 
+    def is_lost(self, uuid: str) -> bool:
+        """It was stored before the data were replaced."""
+        return uuid in self.sources and uuid not in self.states
+
     def fence_of(self, uuid: str) -> int | None:
         """The fence of the lease under which a task runs now."""
         holder = self._holders.get(uuid)
@@ -266,7 +277,7 @@ class RunLog:
     clock: SimClock  # the store's
     is_live: Callable[[str], bool]
     is_justified: Callable[[RunStart], bool]  # a fault explains why this run did not end its task
-    fence_of: Callable[[str], int | None]  # of the lease that the store knows
+    check: StoreCheck
     report: Report
     starts: dict[str, list[RunStart]] = field(default_factory=lambda: defaultdict(list))
     promised: dict[str, float] = field(default_factory=dict)  # uuid → the store's time in ms
@@ -274,6 +285,7 @@ class RunLog:
     def __post_init__(self) -> None:
         self.ended_at: dict[str, float] = {}  # uuid → when its last run ended
         self._leases: set[tuple[str, int]] = set()
+        self._forgotten_at = 0.0
         self._active: dict[str, list[RunStart]] = defaultdict(list)
         self._overlaps: dict[str, float] = {}  # uuid → since when two live nodes run it
 
@@ -281,7 +293,7 @@ class RunLog:
         if (run.uuid, run.fence) in self._leases:
             self.report("I4", f"{run.source} {run.uuid}: the lease with fence {run.fence} began twice")
         self._leases.add((run.uuid, run.fence))
-        if run.fence != self.fence_of(run.uuid):
+        if run.fence != self.check.fence_of(run.uuid) and not self.check.is_lost(run.uuid):
             self.report("I3", f"{run.source} {run.uuid} began on {run.node} under a lease that is over: {run.fence}")
         early = self.promised.get(run.uuid, 0) - self.clock.now()
         if early > 0.001:
@@ -310,6 +322,7 @@ class RunLog:
     def forget_leases(self) -> None:
         """The store has gone back to an older state: its fences are given out again."""
         self._leases.clear()
+        self._forgotten_at = self.now()
 
     def forget(self, node: str) -> None:
         """The node has died: its runs never end."""
@@ -322,7 +335,8 @@ class RunLog:
     def check_overlaps(self) -> None:
         """No two live nodes run one task for more than a second."""
         for uuid, since in self._overlaps.items():
-            live = [run for run in self._active[uuid] if self.is_live(run.node)]
+            known = [run for run in self._active[uuid] if run.at >= self._forgotten_at]  # not those of lost leases
+            live = [run for run in known if self.is_live(run.node)]
             if len({run.node for run in live}) < 2:
                 self._overlaps[uuid] = self.now()
             elif self.now() - since > 1.0:

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from copy import deepcopy
+from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from onthedot.stores.contract import ClaimRequest, Completed, Outcome, Store, TurnResult
+from onthedot.stores.contract import ClaimRequest, Completed, Lease, Outcome, TurnResult
 from onthedot.stores.memory.store import MemoryStore
 from onthedot.stores.memory.tables import MemoryTables
 from tests.sim.app import UNSTORABLE
@@ -24,9 +25,10 @@ class SimMemoryStore(MemoryStore):
 
     def __init__(self, clock: SimClock, tables: type[MemoryTables] | MemoryTables = MemoryTables) -> None:
         super().__init__(clock)
-        if isinstance(tables, type):
-            tables = tables("sim", clock.wall_clock_jump)
-        self._tables = tables
+        if isinstance(tables, MemoryTables):
+            self._tables = tables
+        elif tables is not MemoryTables:
+            self._tables = tables("sim", clock.wall_clock_jump)
         self._sim_clock = clock
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
@@ -71,7 +73,7 @@ class MemoryServer:
         server = self._wrapped()
         self.check: StoreCheck = StoreCheck(server, clock, report)
         self.network = Network(loop, clock, faults, server, self.check)
-        self.on_lost: Callable[[Store], None] | None = None
+        self.on_lost: Callable[[], None] | None = None
 
     def _wrapped(self) -> Any:
         return self._store if self._wrap is None else self._wrap(self._store, self._clock, self._lease)
@@ -88,17 +90,19 @@ class MemoryServer:
     def apply(self, fault: NodeFault, node: str) -> None:
         """The data are replaced by none, or by a copy that was made a moment before."""
         if fault.kind == "loss":
-            self._replace(SimMemoryStore(self._clock))
+            self._replace(SimMemoryStore(self._clock), {}, has_limits=False)
         else:
             copy = self._store.copy()
-            self._loop.call_as(NETWORK, fault.size * 5, lambda: self._replace(copy))
+            restore = partial(self._replace, copy, self.check.holders(), has_limits=True)
+            self._loop.call_as(NETWORK, fault.size * 5, restore)
 
-    def _replace(self, store: SimMemoryStore) -> None:
+    def _replace(self, store: SimMemoryStore, holders: Mapping[str, Lease], *, has_limits: bool) -> None:
         assert self.on_lost is not None
         self._store = store
         server = self._wrapped()
         self.network.replace(server)
-        self.on_lost(server)
+        self.check.reload(server, holders, has_limits=has_limits)
+        self.on_lost()
 
     def end_faults(self) -> None:
         pass

@@ -50,6 +50,7 @@ class World:
     run_log: RunLog
     on_error: Callable[[str, str, BaseException], None]
     on_refused: Callable[[str, bool | None], None]  # an add has raised; None: it may be stored
+    is_lost: Callable[[str], bool]  # the data were replaced while the reply of its add was under way
     note: Callable[[str, str], None]  # a line of the trace
     worker_factory: Callable[..., Worker] = Worker
     poll_interval: float = 5.0
@@ -182,7 +183,8 @@ class Node:
             for each in error.uuids:
                 world.on_refused(each, error.stored)
             return None
-        world.acknowledged[handle.uuid] = source
+        if not world.is_lost(handle.uuid):
+            world.acknowledged[handle.uuid] = source
         return str(handle.uuid)
 
     def _began(self, task: TaskContext) -> None:

@@ -66,7 +66,7 @@ class Scenario:
         if trace:
             self._stores.trace_to(self._note)
         self.run_log = RunLog(
-            self.loop.time, self.store_clock, self.loop.is_live, self._is_justified, self.check.fence_of, self.report
+            self.loop.time, self.store_clock, self.loop.is_live, self._is_justified, self.check, self.report
         )
         self.world = World(
             options.seed,
@@ -77,6 +77,7 @@ class Scenario:
             self.run_log,
             self._on_error,
             self.check.refused,
+            self.check.is_lost,
             self._note,
             bug.worker_factory,
             bug.poll_interval,
@@ -252,21 +253,21 @@ class Scenario:
         for node in self.nodes:
             if node.is_up:
                 self._crash(node, pause)
-        self.check.reload(self._stores.cut_power())
+        self.check.reload(self._stores.cut_power(), {})
         self.run_log.forget_leases()
         lost = [uuid for uuid in self.world.acknowledged if uuid not in self.check.states]
         if lost:
             self.report("I1", f"{len(lost)} acknowledged tasks are gone after a power cut: {lost[:3]}")
 
-    def _on_lost(self, store: Store) -> None:
+    def _on_lost(self) -> None:
         """Tasks are gone that the old data had; workers must notice, and continue with what is there."""
         self._note("world", "the data were replaced")
-        self.check.reload(store)
         self.run_log.forget_leases()
         for node in self.nodes:
             self._disturb(node.name, self.lease)
-        for uuid in self.world.acknowledged.keys() - self.check.states.keys():
-            del self.world.acknowledged[uuid]
+        for uuid in list(self.world.acknowledged):
+            if uuid not in self.check.states:
+                del self.world.acknowledged[uuid]
 
 
 def run_seed(options: Options, bug: PlantedBug = NO_BUG, *, trace: bool = False) -> Result:

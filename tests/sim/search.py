@@ -8,7 +8,7 @@ from dataclasses import replace
 from multiprocessing import get_context
 from pathlib import Path
 
-from tests.sim.faults import KINDS
+from tests.sim.faults import KINDS, OF_STORE
 from tests.sim.planted_bugs import NO_BUG, PLANTED
 from tests.sim.scenario import Options, Result, run_seed
 
@@ -37,7 +37,7 @@ def parse_options(text: str) -> Options:
 
 def options_text(options: Options) -> str:
     """The text of which `parse_options` makes the same options."""
-    left_out = [kind for kind in KINDS if kind not in options.kinds]
+    left_out = [kind for kind in KINDS if kind in OF_STORE[options.store] and kind not in options.kinds]
     text = f"{options.seed} store={options.store} nodes={options.nodes} seconds={options.seconds:g}"
     return f"{text} without={','.join(left_out)}" if left_out else text
 
@@ -87,12 +87,13 @@ def _attempts(options: Options) -> Sequence[Callable[[Options], Options]]:
         return lambda current: replace(current, kinds=tuple(each for each in current.kinds if each != kind))
 
     def with_nodes(nodes: int) -> Callable[[Options], Options]:
-        return lambda current: replace(current, nodes=nodes)
+        return lambda current: current if current.nodes else replace(current, nodes=nodes)
 
     def shorter(current: Options) -> Options:
         return replace(current, seconds=current.seconds / 2)
 
-    return [*map(without, options.kinds), with_nodes(2), with_nodes(3), shorter, shorter, shorter]
+    kinds = [kind for kind in options.kinds if kind in OF_STORE[options.store]]
+    return [*map(without, kinds), with_nodes(2), with_nodes(3), shorter, shorter, shorter]
 
 
 def _invariant(result: Result) -> str:
