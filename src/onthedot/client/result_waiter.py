@@ -7,7 +7,7 @@ from collections import defaultdict
 from contextlib import aclosing
 
 from onthedot.errors import StoreError, TaskNotFound
-from onthedot.model.task import possible_uuids
+from onthedot.model.task import NAME
 from onthedot.observability.events import Observer
 from onthedot.stores.contract import Record, Store
 
@@ -40,7 +40,7 @@ class ResultWaiter:
             hinted = asyncio.get_running_loop().create_future()
             self._waiters[uuid].append(hinted)  # before the read: an end after it sends a hint
             try:
-                (record,) = await self._store.get(possible_uuids((uuid,))) or (None,)
+                (record,) = await self._store.get((uuid,)) if NAME.fullmatch(uuid) else (None,)
                 if record is None:
                     raise TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
                 if record.state in _ENDED:

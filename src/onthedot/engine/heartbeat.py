@@ -102,7 +102,7 @@ class Heartbeat:
         self._is_store_open = not runner.own_loop  # on the runner's loop
         self._delegate_started = WakeUp(clock)
         self._wakeup: WakeUp | None = None  # on the runner's loop
-        self._is_open = False  # the first heartbeat was answered
+        self.is_open = False  # the first heartbeat was answered
         self._alive = True
         self._fenced = False
         self._confirmed_at = 0.0  # when the last answered heartbeat was sent
@@ -128,7 +128,7 @@ class Heartbeat:
         self._inform_delegate()  # first: if this process dies now, the delegate knows which session to close
         await self._store.heartbeat(self._session, self._info, self._lease)
         self._confirmed_at = sent  # without an answer the session may exist, and nothing would renew it
-        self._is_open = True
+        self.is_open = True
         if not self._is_leased:
             return
         self._runner.start(self._run(lost_threadsafe))
@@ -140,7 +140,7 @@ class Heartbeat:
 
         From any thread. The process may have been stopped, so the delegate's reports are read first.
         """
-        if not self._is_open:
+        if not self.is_open:
             return True
         if not self._fenced and self._time_left() <= 0 and self._delegate is not None:
             self._delegate.look()

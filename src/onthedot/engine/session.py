@@ -14,12 +14,40 @@ import msgspec
 from onthedot.clock.protocol import Clock
 from onthedot.definitions.sources import Sources
 from onthedot.engine.config import WorkerConfig
-from onthedot.engine.data_loss import DataLoss, KnownIdentity
 from onthedot.engine.heartbeat import Heartbeat, HeartbeatDelegate, HeartbeatRunner, OnCancel, OnLost
 from onthedot.observability.events import Observer
-from onthedot.stores.contract import ClaimResult, Store
+from onthedot.stores.contract import ClaimResult, Store, StoreIdentity
 
 Listen: TypeAlias = Callable[[str], Coroutine[Any, Any, None]]
+
+
+class DataLoss(msgspec.Struct, frozen=True):
+    """The identity of a store as it was known, and as it is now."""
+
+    before: StoreIdentity
+    after: StoreIdentity
+
+    @property
+    def is_complete(self) -> bool:
+        """It is another data set. Otherwise the store went back to an older state of the same."""
+        return self.before.id != self.after.id
+
+
+class KnownIdentity:
+    """The identity of the store in the last claim. Its fence is the highest known, because fences only grow."""
+
+    def __init__(self) -> None:
+        self._last: StoreIdentity | None = None
+
+    def observe(self, identity: StoreIdentity | None) -> DataLoss | None:
+        """The loss since the last claim, if there was one; each is returned once."""
+        before = self._last
+        if identity is None:
+            return None
+        self._last = identity
+        if before is None or (identity.id == before.id and identity.last_fence >= before.last_fence):
+            return None
+        return DataLoss(before, identity)
 
 
 @dataclass(eq=False)
@@ -85,6 +113,8 @@ class WorkerSession:
 
     def is_fenced(self) -> bool:
         """The session may no longer act: it is dead, or its lease has run out by this process's clock."""
+        if self.config.lease_ms is None:  # the store notices a death by itself
+            return not self._heartbeat.is_open
         return self._heartbeat.is_fenced()
 
     def find_data_loss(self, claim: ClaimResult | None) -> DataLoss | None:

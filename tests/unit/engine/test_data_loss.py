@@ -14,7 +14,7 @@ import redis
 from msgspec.structs import replace
 
 from onthedot import App
-from onthedot.engine.data_loss import DataLoss, KnownIdentity
+from onthedot.engine.session import DataLoss, KnownIdentity
 from onthedot.operations.workers import live_workers
 from onthedot.stores.contract import ClaimRequest, Limit, Outcome, StoreIdentity, TurnResult
 from onthedot.stores.memory import MemoryStore

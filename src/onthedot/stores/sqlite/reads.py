@@ -35,7 +35,7 @@ from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer, inode
 from onthedot.stores.sqlite.rows import TASK_COLUMNS, Row, TaskRow, json_list, to_limit, to_readable, to_schedule
 from onthedot.stores.sqlite.schema import connect
-from onthedot.stores.sqlite.transaction_state import Sequences
+from onthedot.stores.sqlite.side_tables import Sequences
 
 _MAX_READ = 20_000  # records per call
 _END = 2**62

@@ -127,8 +127,10 @@ class SqliteStore:
 
     def _ensure_started(self) -> _Threads:
         if self._threads is None:
-            writer = self._parts.writer(self.path, self._name, self._now, self._notifier, auto_schema=self._auto_schema)
-            reader = self._parts.reader(self.path, self._name, self._now)
+            writer = self._parts.writer(
+                self.path, self._name, self.earliest_now, self._notifier, auto_schema=self._auto_schema
+            )
+            reader = self._parts.reader(self.path, self._name, self.earliest_now)
             self._notifier.attach(writer)
             writer.start()
             reader.start()
@@ -145,7 +147,7 @@ class SqliteStore:
         await threads.reader.stop()
         await threads.writer.stop()
 
-    def _now(self) -> float:
+    def earliest_now(self) -> float:
         """By the wall clock, which all processes of the file share; a clock that was read at a start is not shared."""
         if self._clock.is_system:
             return time.time_ns() / 1e6
@@ -174,12 +176,9 @@ class SqliteStore:
 
     # -- tasks
 
-    def earliest_now(self) -> float:
-        return self._now()
-
     async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
         """As of now, however long others hold the file: a delay counts from here."""
-        now = self._now()
+        now = self.earliest_now()
 
         def write(tables: SqliteTables) -> list[Added]:
             if deadline is not None and tables.now > deadline:
@@ -284,7 +283,7 @@ class SqliteStore:
         return self._join(connection, lambda tables: tables.settle([outcome])[0])
 
     def _join(self, connection: sqlite3.Connection, work: Callable[[SqliteTables], T]) -> T:
-        answer, notifications, number = join(connection, self.path, self._name, self._now(), work)
+        answer, notifications, number = join(connection, self.path, self._name, self.earliest_now(), work)
         with self._lock:
             threads = self._ensure_started()  # the next open finds them started
         threads.writer.await_commit(number, notifications)

@@ -281,7 +281,7 @@ class WriterThread(RequestThread[SqliteTables]):
     def _opened(self) -> SqliteTables:
         if self.tables is not None:
             if inode(self.path) == self._inode:
-                if inode(self.presence.path) != self.presence.inode:
+                if self._presence is not None and inode(self._presence.path) != self._presence.inode:
                     self._restore_side_files()
                 return self.tables
             self.close()
