@@ -83,19 +83,9 @@ class Worker:
             config, store, sources, schedules, clock, observer, new_uuid, heartbeat_runner, heartbeat_delegate
         )
         handoff: Handoff | None = None
-        store_with_handoff = find_capability(store, HasHandoff)
-        if store_with_handoff is not None:
-            handoff = Handoff(
-                config,
-                store_with_handoff,
-                sources,
-                session,
-                slots,
-                runner,
-                outcomes,
-                wakeup,
-                self._start_handed_off,
-            )
+        found = find_capability(store, HasHandoff)
+        if found is not None:
+            handoff = Handoff(config, found, sources, session, slots, runner, outcomes, wakeup, self._start_handed_off)
         self._outcomes = outcomes
         self._slots = slots
         self._runner = runner
