@@ -38,6 +38,13 @@ class EndChecks:
                 self.check.report("I1", text)
             await asyncio.sleep(0.5)
 
+    async def await_schedule(self) -> None:
+        """After a loss of data the workers declare it again."""
+        loop = self.world.loop
+        until = loop.time() + 4 * self.world.lease + 40
+        while self.check.schedule("tick") is None and loop.time() < until:
+            await asyncio.sleep(0.5)
+
     def check_ends(self) -> None:
         for uuid, state in self.check.states.items():
             source = self.check.sources[uuid]

@@ -170,6 +170,7 @@ class Scenario:
         ended_at = self.loop.time()
         ends = EndChecks(self.world, self.check, self._stores.bad_sources)
         await ends.await_ends(self.world.acknowledged)
+        await ends.await_schedule()
         ends.check_ends()
         # Calls from the time of the faults may still be executed, or wait for a reply.
         await asyncio.sleep(max(0.0, ended_at + MAX_LATE + PATIENCE - self.loop.time()))
