@@ -173,7 +173,7 @@ class StoreUnavailable(StoreError):
 
     def __init__(self, message: str = "", *, stored: Literal[False] | None = None) -> None:
         super().__init__(message)
-        self.stored = stored
+        self.stored: Literal[False] | None = stored
 
     def __str__(self) -> str:
         message = super().__str__()

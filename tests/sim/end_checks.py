@@ -42,7 +42,9 @@ class EndChecks:
         """After a loss of data the workers declare it again."""
         loop = self.world.loop
         until = loop.time() + 4 * self.world.lease + 40
-        while self.check.schedule("tick") is None and loop.time() < until:
+        while self.check.schedule("tick") is None:
+            if loop.time() > until:
+                self.check.report("I5", "no worker has declared the schedule tick again")
             await asyncio.sleep(0.5)
 
     def check_ends(self) -> None:

@@ -102,7 +102,7 @@ class Heartbeat:
         self._is_store_open = not runner.own_loop  # on the runner's loop
         self._delegate_started = WakeUp(clock)
         self._wakeup: WakeUp | None = None  # on the runner's loop
-        self.is_open = False  # the first heartbeat was answered
+        self.is_open: bool = False  # the first heartbeat was answered
         self._alive = True
         self._fenced = False
         self._confirmed_at = 0.0  # when the last answered heartbeat was sent

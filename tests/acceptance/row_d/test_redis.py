@@ -197,7 +197,8 @@ async def test_settle_of_a_stopped_process_is_refused(server: valkey.Server, sta
     stopped = start("stopped", seconds=1, options="?lease=1")
     async with MessageQueue(server.url) as mq:
         message = await mq.produce("burst", 1)
-        await until(lambda: is_state(mq, message, "running"))
+        begun = tmp_path / "stopped"
+        await until(lambda: begun.exists() and begun.read_text() == "1\n")
         stopped.send_signal(signal.SIGSTOP)
         try:
             assert await is_state(mq, message, "running")

@@ -1,4 +1,4 @@
-"""A process that handles messages until SIGTERM: mq_worker.py URL FILE. The file gets one line per message."""
+"""A process that handles messages until SIGTERM: mq_worker.py URL FILE. The file gets one line per begun message."""
 
 from __future__ import annotations
 
@@ -13,13 +13,11 @@ mq = MessageQueue(MQConfig(url=sys.argv[1], max_workers=int(os.environ.get("WORK
 
 @mq.register_handler("burst")
 async def handle(number: int) -> None:
-    handled.append(number)
+    file.write(f"{number}\n")
     await asyncio.sleep(float(os.environ.get("SECONDS", "0")))
 
 
 if __name__ == "__main__":
-    handled: list[int] = []
-    asyncio.run(mq.run())
-    with open(sys.argv[2], "w") as file:  # noqa: PTH123 - one file per process
-        file.writelines(f"{number}\n" for number in handled)
+    with open(sys.argv[2], "w", buffering=1) as file:  # noqa: PTH123 - one file per process, written line by line
+        asyncio.run(mq.run())
     print("stopped", mq.status["status"])

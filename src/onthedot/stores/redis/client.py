@@ -45,7 +45,7 @@ class RedisClient:
         self.connections: RedisConnections | None = None  # None: a cluster
         self._closed = False
         self._connect_error: Exception | None = None  # the last one: a request that raises it was not sent
-        self.clock = ServerClock()
+        self.clock: ServerClock = ServerClock()
         self._waiting_verbs = _WAITING_VERBS if address.wait else ()
         self._subscriptions: weakref.WeakSet[RedisSubscription] = weakref.WeakSet()
         if address.kind == "redis+cluster":
