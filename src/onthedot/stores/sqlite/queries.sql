@@ -37,8 +37,9 @@ INSERT INTO onthedot_source (app, name) VALUES (?, ?) RETURNING id;
 
 -- name: insert
 INSERT INTO onthedot_task (seq, app, uuid, source, body, policy, lane, unique_key, due, added, state)
-SELECT ?, ?2, ?3, ?, ?, ?, ?, ?, ?, ?, ? WHERE NOT EXISTS (SELECT 1 FROM onthedot_recent WHERE app = ?2 AND uuid = ?3 AND until > ?10)
-ON CONFLICT (app, uuid) DO NOTHING;
+SELECT * FROM (SELECT ?, ? AS app, ? AS uuid, ?, ?, ?, ?, ?, ?, ? AS added, ?) AS new WHERE NOT EXISTS (
+    SELECT 1 FROM onthedot_recent AS r WHERE r.app = new.app AND r.uuid = new.uuid AND r.until > new.added
+) ON CONFLICT (app, uuid) DO NOTHING;
 
 -- name: default_policy
 UPDATE onthedot_task SET policy = json_object('undecodable', CAST(policy AS TEXT)) WHERE seq = ?;
