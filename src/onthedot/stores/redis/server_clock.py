@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import time
+from collections.abc import Sequence
+from typing import cast
 
 
 class ServerClock:
@@ -20,7 +22,7 @@ class ServerClock:
     def set_by_reply(self, reply: object) -> None:
         """Of TIME. An error, as of a server that forbids it, changes nothing."""
         if isinstance(reply, list | tuple):
-            seconds, microseconds = reply
+            seconds, microseconds = cast("Sequence[bytes]", reply)
             self.set(int(seconds) * 1000 + int(microseconds) / 1000)
 
     def earliest_now(self) -> float:
