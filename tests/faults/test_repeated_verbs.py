@@ -58,7 +58,7 @@ class Verb(NamedTuple):
 
 
 def plain(answer: Any) -> Any:
-    """What of an answer is the same in all stores: no fences, no times."""
+    """The part of an answer that is the same in all stores: no fences, no times."""
     match answer:
         case LeasedTasks():
             return [record.uuid for record in answer.tasks]

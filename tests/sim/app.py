@@ -18,12 +18,12 @@ INTERVAL = 1.0  # seconds between two windows of `tick`
 
 
 class Boom(Exception):
-    """What tasks raise that are made to fail."""
+    """Raised by tasks that are made to fail."""
 
 
 @dataclass(frozen=True)
 class RunEvents:
-    """What the run log is told of every run."""
+    """Receives the start and the end of every run, for the run log."""
 
     began: Callable[[TaskContext], None]
     ended: Callable[[TaskContext, bool], None]  # True: it has raised an error

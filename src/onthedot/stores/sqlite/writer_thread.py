@@ -149,7 +149,7 @@ class WriterThread(RequestThread[SqliteTables]):
         try:
             return self.commit_together(tables, calls)
         except UndecodableRow:
-            pass  # of one of the calls
+            pass  # below, the call that meets it makes the task a chore and is repeated
         except Exception as error:  # noqa: BLE001 - it is the answer of the calls
             if len(calls) == 1:
                 self._fail(calls, error)
