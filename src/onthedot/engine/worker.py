@@ -267,8 +267,9 @@ class Worker:
         self._runner.cancel(uuid, "cancel")
 
     def _on_session_lost(self) -> None:
-        """Other workers may run the same tasks, so the runs end."""
+        """Other workers may run the same tasks, so the runs end. The loop wakes up and replaces the session."""
         self._runner.cancel_all("lost")
+        self.wakeup.set()  # a run may ignore its cancel, and a loop that stops has no poll interval
 
     def _has_other_data(self, claim: ClaimResult | None) -> bool:
         """The store was replaced, so nothing that runs here is known to it.
