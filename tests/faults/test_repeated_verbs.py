@@ -190,14 +190,19 @@ async def test_verb_whose_reply_is_swallowed_has_one_effect(link: tuple[ServerSt
         assert plain(await verb.call(it)) == verb.first
         once = await state(it.store)
     answers: list[Any] = []
-    for phase in range(PHASES):
-        async with opened(server_store, way, f"{name}-{phase}") as it:
+    phase = 0
+    for attempt in range(PHASES):
+        async with opened(server_store, way, f"{name}-{attempt}") as it:
             way.swallow_reply(after=phase)
             answer = plain(await verb.call(it))
-            if way.stop_swallowing():
+            if not way.stop_swallowing():
+                answers.append(answer)
+                assert answer in (verb.first, verb.repeat)
+                assert await state(it.store) == once
+                phase += 1
+            elif verb.repeat in answers:
                 break
-            answers.append(answer)
-            assert answer in (verb.first, verb.repeat)
-            assert await state(it.store) == once
+            else:  # two replies came as one packet this time
+                phase = max(0, phase - 1)
     assert answers, "no reply was swallowed"
     assert verb.repeat in answers, "the reply after the effect was not swallowed"
