@@ -99,11 +99,12 @@ class Worker:
         known: frozenset[str] | None = None,
         repeat: bool = False,
         number: int | None = None,
+        lost: int = 0,
         **waits: Any,
     ) -> TurnResult:
-        """number: of a request that is delivered late."""
+        """number: of a request that is delivered late. lost: how many requests before this one the store has lost."""
         if number is None:
-            self.number += not repeat
+            self.number += lost + (not repeat)
             number = self.number
         if pools is None:
             pools = [SlotPool(total, room or dict.fromkeys(sources or ("a",), total))]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Store
-from tests.contract.steps import Worker, add, look, names, state, states, task, tasks
+from tests.contract.steps import Worker, add, limit, look, names, state, states, task, tasks
 
 
 async def test_repeated_request_returns_the_same_tasks(store: Store, worker: Worker) -> None:
@@ -169,3 +169,63 @@ async def test_outcomes_of_a_late_request_are_settled(store: Store, worker: Work
     await worker.turn(outcomes=[worker.done(second)], total=0)
     late = await worker.turn(outcomes=[worker.done(first)], number=1)
     assert list(late.verdicts) == ["ok"]
+
+
+async def test_gap_in_the_numbers_returns_the_leases_of_the_session(
+    store: Store, worker: Worker, clock: ManualClock
+) -> None:
+    """The store went back to an older state: it has lost the requests in between, and their outcomes."""
+    await worker.heartbeat()
+    chore, first, second, third, waiting = await add(store, task("b", expires=10), *tasks(4))
+    clock.advance(10)
+    before = await worker.claim(total=2)
+    assert (names(before.chores), names(before.tasks)) == ([chore], [first, second])
+    assert await worker.runs(total=1) == [third]
+    await worker.settle(worker.done(second))
+    late = worker.done(first)
+    renewed = await worker.claim(total=1, lost=2)
+    assert (names(renewed.chores), sorted(names(renewed.tasks))) == ([chore], sorted([first, third]))
+    assert renewed.more
+    assert renewed.fence > before.fence
+    assert await worker.settle(late) == ["lost"]
+    again = await worker.claim(total=1, repeat=True)
+    assert (again.fence, names(again.tasks)) == (renewed.fence, names(renewed.tasks))
+    assert await worker.settle(worker.done(first), worker.done(third), worker.cancelled(chore)) == ["ok"] * 3
+    assert await worker.runs() == [waiting]
+
+
+async def test_gap_in_the_numbers_without_leases_claims(store: Store, worker: Worker, other: Worker) -> None:
+    await worker.heartbeat()
+    await other.heartbeat()
+    first, second = await add(store, *tasks(2))
+    assert await other.runs(total=1) == [first]
+    claimed = await worker.claim(lost=2)
+    assert (names(claimed.tasks), claimed.more) == ([second], True)
+    assert await other.settle(other.done(first)) == ["ok"]
+
+
+async def test_renewed_leases_keep_counts_and_lanes(store: Store, worker: Worker, other: Worker) -> None:
+    await limit(store, "one", cap=1)
+    await worker.heartbeat()
+    await other.heartbeat()
+    first, second = await add(store, *tasks(2, lane="one"))
+    assert await worker.runs() == [first]
+    assert await worker.runs(lost=1) == [first]
+    assert await other.runs() == []
+    tally = await store.tally()
+    assert (tally["a", "running"], tally["a", "parked"]) == (1, 1)
+    assert await worker.settle(worker.done(first)) == ["ok"]
+    assert await other.runs() == [second]
+
+
+async def test_session_that_dies_after_its_leases_were_renewed_is_reaped(
+    store: Store, worker: Worker, other: Worker, clock: ManualClock
+) -> None:
+    await worker.heartbeat(5000)
+    await other.heartbeat()
+    (uuid,) = await add(store, task())
+    assert await worker.runs() == [uuid]
+    assert await worker.runs(lost=2) == [uuid]
+    clock.advance(5000)
+    assert await other.runs() == [uuid]
+    assert (await look(store, uuid)).history.crashes == 1

@@ -51,6 +51,7 @@ class Stores(StorePair):
         self.sessions: list[str] = []
         self.numbers: dict[str, int] = {}
         self.last_request: dict[str, ClaimRequest] = {}
+        self.renewed: set[str] = set()  # sessions whose last request followed a gap in the numbers
         self.uuids: list[str] = []
         self.next_in = 0.0
         self.looked = 0
@@ -137,6 +138,7 @@ class Stores(StorePair):
         if self.store.traits.shared:  # only a private store has strays
             known = None
         self.numbers[session] += 1
+        self.renewed.discard(session)
         self.last_request[session] = ClaimRequest(self.numbers[session], pools, suspects, known)
         self.turn(session, outcomes, self.last_request[session])
 
@@ -153,6 +155,16 @@ class Stores(StorePair):
         if self.numbers[session] > late:
             request = replace(self.last_request[session], number=self.numbers[session] - late)
             self.turn(session, self.outcomes(data, 1), request)
+
+    @rule(data=st.data(), which=st.integers(0, 1), lost=st.integers(1, 3))
+    def claim_after_a_loss(self, data: st.DataObject, which: int, lost: int) -> None:
+        """The store has lost requests of this session."""
+        session = self.someone(which)
+        if session in self.last_request:
+            self.numbers[session] += lost + 1
+            self.renewed.add(session)
+            self.last_request[session] = replace(self.last_request[session], number=self.numbers[session])
+            self.turn(session, self.outcomes(data, 1), self.last_request[session])
 
     @rule(data=st.data(), new=new_tasks())
     def add_again(self, data: st.DataObject, new: NewTask) -> None:
@@ -199,7 +211,10 @@ class Stores(StorePair):
 
     def claimed(self, theirs: ClaimResult, ours: ClaimResult, session: str, suspects: int, before: set[str]) -> None:
         self.record_leases(theirs, ours, session)
-        check_equal_records(self.claimed_records(theirs.tasks, ours=False), self.claimed_records(ours.tasks, ours=True))
+        in_order = [names.tasks for names in (theirs, ours)]
+        if session in self.renewed:  # of several claims
+            in_order = [sorted(tasks, key=lambda record: record.uuid) for tasks in in_order]
+        check_equal_records(self.claimed_records(in_order[0], ours=False), self.claimed_records(in_order[1], ours=True))
         by_uuid = [sorted(names.chores, key=lambda record: record.uuid) for names in (theirs, ours)]
         check_equal_records(self.claimed_records(by_uuid[0], ours=False), self.claimed_records(by_uuid[1], ours=True))
         assert by_name(theirs.schedules) == by_name(ours.schedules)

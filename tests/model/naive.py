@@ -121,8 +121,13 @@ class NaiveStore(NaivePlaces):
         claims = self.session_rows[session].claims
         is_late = request.number < max(claims, default=0)
         fresh = request.number not in claims and not is_late
+        has_gap = request.number > max(claims, default=0) + 1
         fence = self.fence + 1 if fresh or is_late else claims[request.number]
-        if fresh:
+        held = self._held(session)
+        if has_gap and held:
+            for row in held:
+                row.lease = RowLease(fence, session, self.clock.now(), chore=not row.running)
+        elif fresh:
             self._take_chores(session, fence, request.known_sources)
             for pool in request.pools:
                 self._take(session, fence, pool, request.max_suspects)
@@ -145,7 +150,7 @@ class NaiveStore(NaivePlaces):
             idle=idle,
             woken=frozenset(self.woken),
             next_in=self._next_in([wait for wait in idle.values() if wait is not None]),
-            more=promoted == BATCH or len(chores) == CHORES or is_late,
+            more=promoted == BATCH or len(chores) == CHORES or is_late or has_gap,
             now=self.clock.now(),
         )
 

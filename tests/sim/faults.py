@@ -27,7 +27,7 @@ SERVER_KINDS = {"loss": 0.4, "older": 0.4}
 """Kinds of faults of a server, and how likely they are: its data are replaced by none, or by an older copy."""
 KINDS = (*CALL_KINDS, *HINT_KINDS, *NODE_KINDS, *FILE_KINDS, *SERVER_KINDS)
 OF_STORE = {
-    "memory": frozenset({*CALL_KINDS, *HINT_KINDS, *NODE_KINDS, "loss"}),
+    "memory": frozenset({*CALL_KINDS, *HINT_KINDS, *NODE_KINDS, *SERVER_KINDS}),
     "sqlite": frozenset({*HINT_KINDS, "crash", "pause", "stop", *FILE_KINDS}),
 }
 """The kinds that apply to each store. Processes of one machine share its clock, and no network is between them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence, Set as AbstractSet
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
 
@@ -57,6 +57,16 @@ class ExecutedCall(NamedTuple):
 
 
 @dataclass(eq=False)
+class StoreCopy:
+    """What the checks know of a copy of the store."""
+
+    holders: Mapping[str, Lease]
+    windows: AbstractSet[str]
+    first_window: Mapping[str, int]
+    has_limits: bool
+
+
+@dataclass(eq=False)
 class StoreCheck:
     """Follows the change feed commit by commit, and compares it with what the store has answered."""
 
@@ -69,6 +79,8 @@ class StoreCheck:
         self.states: dict[str, str] = {}
         self.sources: dict[str, str] = {}
         self._holders: dict[str, Lease] = {}
+        self._restored: set[Lease] = set()  # of an older state: the store may renew them
+        self._forgotten: set[Lease] = set()  # that a store had when its data were replaced
         self._lanes: dict[str, str | None] = {}
         self._running: dict[str, str] = {}  # uuid → source
         self.ended_at: dict[str, float] = {}  # ms
@@ -109,15 +121,18 @@ class StoreCheck:
                 case "put_limits":
                     self._has_limits = True
 
-    def holders(self) -> dict[str, Lease]:
-        return self._holders.copy()
+    def copy(self) -> StoreCopy:
+        """What is known of the store now, for a later `reload`."""
+        return StoreCopy(self._holders.copy(), set(self.windows["tick"]), self.first_window.copy(), self._has_limits)
 
-    def reload(self, store: Inspected, holders: Mapping[str, Lease], *, has_limits: bool = True) -> None:
-        """The store has gone back to an older state, in which tasks were held as given."""
+    def reload(self, store: Inspected, copy: StoreCopy) -> None:
+        """The store has gone back to an older state."""
         self.store = store
         self._cursor = run_without_loop(store.changes("", 1)).cursor
-        self._holders = dict(holders)
-        self._has_limits = has_limits
+        self._forgotten.update(self._holders.values())
+        self._holders = dict(copy.holders)
+        self._restored = set(copy.holders.values())
+        self._has_limits = copy.has_limits
         self._schedules = {schedule.name: schedule for schedule in run_without_loop(store.schedules())}
         self.states.clear()
         after: str | None = ""
@@ -128,7 +143,8 @@ class StoreCheck:
             after = page.after
         self._running = {uuid: self.sources[uuid] for uuid, state in self.states.items() if state == "running"}
         self._ends = Counter(uuid for uuid, state in self.states.items() if state in ENDED)
-        self.windows["tick"] &= self.states.keys()
+        self.windows["tick"] = copy.windows & self.states.keys()
+        self.first_window = dict(copy.first_window)
 
     # -- settle
 
@@ -162,7 +178,8 @@ class StoreCheck:
 
     def _hold(self, record: Record, lease: Lease) -> None:
         holder = self._holders.get(record.uuid)
-        if holder is not None and holder != lease:
+        is_renewed = holder in self._restored and holder.session == lease.session
+        if holder is not None and holder != lease and not is_renewed:
             self.report("I3", f"leased twice: {lease}, held by {holder}")
         self._holders[record.uuid] = lease
 
@@ -258,6 +275,10 @@ class StoreCheck:
         holder = self._holders.get(uuid)
         return None if holder is None else holder.fence
 
+    def was_forgotten(self, uuid: str, fence: int) -> bool:
+        """When the data were replaced, the task was held under this fence. It may be given out again."""
+        return any(lease.uuid == uuid and lease.fence == fence for lease in self._forgotten)
+
 
 @dataclass(eq=False)
 class RunStart:
@@ -290,11 +311,8 @@ class RunLog:
         self._overlaps: dict[str, float] = {}  # uuid → since when two live nodes run it
 
     def began(self, run: RunStart) -> None:
-        if (run.uuid, run.fence) in self._leases:
-            self.report("I4", f"{run.source} {run.uuid}: the lease with fence {run.fence} began twice")
-        self._leases.add((run.uuid, run.fence))
-        if run.fence != self.check.fence_of(run.uuid) and not self.check.is_lost(run.uuid):
-            self.report("I3", f"{run.source} {run.uuid} began on {run.node} under a lease that is over: {run.fence}")
+        if not self.check.was_forgotten(run.uuid, run.fence):
+            self._check_lease(run)
         early = self.promised.get(run.uuid, 0) - self.clock.now()
         if early > 0.001:
             self.report("I9", f"{run.source} {run.uuid} started {early:.3f} ms early")
@@ -305,6 +323,13 @@ class RunLog:
         self._active[run.uuid].append(run)
         if len(self._active[run.uuid]) > 1:
             self._overlaps.setdefault(run.uuid, self.now())
+
+    def _check_lease(self, run: RunStart) -> None:
+        if (run.uuid, run.fence) in self._leases:
+            self.report("I4", f"{run.source} {run.uuid}: the lease with fence {run.fence} began twice")
+        self._leases.add((run.uuid, run.fence))
+        if run.fence != self.check.fence_of(run.uuid) and not self.check.is_lost(run.uuid):
+            self.report("I3", f"{run.source} {run.uuid} began on {run.node} under a lease that is over: {run.fence}")
 
     def ended(self, uuid: str, fence: int, *, raised: bool = False) -> None:
         self.ended_at[uuid] = self.now()

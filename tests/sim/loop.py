@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import asyncio
-from collections import deque
+from collections import defaultdict, deque
 from collections.abc import Callable, Coroutine
 from contextvars import Context, ContextVar, copy_context
 from heapq import heappop, heappush
@@ -58,8 +58,10 @@ class SimLoop(asyncio.AbstractEventLoop):
         self._order = 0
         self._stopped: set[str] = set()  # killed or paused
         self._killed: set[str] = set()
+        self._paused_at: dict[str, float] = {}
         self._retained: list[object] = []  # what killed nodes held: collecting it would run their `finally` clauses
         self._steps_at_once = 0
+        self.pauses: defaultdict[str, float] = defaultdict(float)  # seconds that each node was paused
         self.digest: int = 0  # of node and time of every step
         self.steps: int = 0
         self.on_step: Callable[[], object] | None = None
@@ -100,8 +102,11 @@ class SimLoop(asyncio.AbstractEventLoop):
 
     def pause(self, node: str) -> None:
         self._stopped.add(node)
+        self._paused_at.setdefault(node, self._now)
 
     def resume(self, node: str) -> None:
+        if node in self._paused_at:
+            self.pauses[node] += self._now - self._paused_at.pop(node)
         if node not in self._killed:
             self._stopped.discard(node)
 

@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from copy import deepcopy
 from functools import partial
 from typing import Any
 
 from msgspec.structs import replace
 
-from onthedot.stores.contract import ClaimRequest, Completed, Lease, Outcome, TurnResult
+from onthedot.stores.contract import ClaimRequest, Completed, Outcome, TurnResult
 from onthedot.stores.memory.store import MemoryStore
 from onthedot.stores.memory.tables import MemoryTables
 from tests.sim.app import UNSTORABLE
 from tests.sim.clock import SimClock
 from tests.sim.fault_store import NETWORK, FaultStore, Network
 from tests.sim.faults import Faults, NodeFault
-from tests.sim.invariants import Report, StoreCheck
+from tests.sim.invariants import Report, StoreCheck, StoreCopy
 from tests.sim.loop import SimLoop
 
 
@@ -90,18 +90,17 @@ class MemoryServer:
     def apply(self, fault: NodeFault, node: str) -> None:
         """The data are replaced by none, or by a copy that was made a moment before."""
         if fault.kind == "loss":
-            self._replace(SimMemoryStore(self._clock), {}, has_limits=False)
+            self._replace(SimMemoryStore(self._clock), StoreCopy({}, set(), {}, has_limits=False))
         else:
-            copy = self._store.copy()
-            restore = partial(self._replace, copy, self.check.holders(), has_limits=True)
+            restore = partial(self._replace, self._store.copy(), self.check.copy())
             self._loop.call_as(NETWORK, fault.size * 5, restore)
 
-    def _replace(self, store: SimMemoryStore, holders: Mapping[str, Lease], *, has_limits: bool) -> None:
+    def _replace(self, store: SimMemoryStore, copy: StoreCopy) -> None:
         assert self.on_lost is not None
         self._store = store
         server = self._wrapped()
         self.network.replace(server)
-        self.check.reload(server, holders, has_limits=has_limits)
+        self.check.reload(server, copy)
         self.on_lost()
 
     def end_faults(self) -> None:

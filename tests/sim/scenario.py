@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import gc
 import sys
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any
 
@@ -254,7 +254,7 @@ class Scenario:
         for node in self.nodes:
             if node.is_up:
                 self._crash(node, pause)
-        self.check.reload(self._stores.cut_power(), {})
+        self.check.reload(self._stores.cut_power(), replace(self.check.copy(), holders={}))
         self.run_log.forget_leases()
         lost = [uuid for uuid in self.world.acknowledged if uuid not in self.check.states]
         if lost:

@@ -42,9 +42,11 @@ class ClaimRequest(Struct, frozen=True):
     """At most one request per session is in flight.
 
     Repeating a number returns the tasks still leased under it and claims nothing new. A request with a number below
-    the session's last was delivered late: it takes nothing and returns ``more=True``. A pool with ``total=0`` is legal:
-    the turn still promotes, reaps, expires and reports due schedules. If the claim takes nothing, the store may lease
-    tasks under the *next* number and send them as `Hint.handoff`; the offer allows it.
+    the session's last was delivered late: it takes nothing and returns ``more=True``. Numbers grow by one, so a gap
+    shows that the store went back to an older state and has lost outcomes of this session: the claim returns all tasks
+    leased to the session, under a new fence, if there are any, and ``more=True``. A pool with ``total=0`` is legal: the
+    turn still promotes, reaps, expires and reports due schedules. If the claim takes nothing, the store may lease tasks
+    under the *next* number and send them as `Hint.handoff`; the offer allows it.
     """
 
     number: int  # from 1, one more after each answered request

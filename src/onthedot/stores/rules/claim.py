@@ -10,7 +10,7 @@ from onthedot.stores.rules.lanes import refill_lanes
 from onthedot.stores.rules.limits import count_admitted
 from onthedot.stores.rules.places import park
 from onthedot.stores.rules.sessions import reap_overdue
-from onthedot.stores.rules.task_tables import SessionEntry, TaskTables
+from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry, TaskTables
 
 
 def turn(tables: TaskTables, name: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
@@ -31,12 +31,18 @@ def turn(tables: TaskTables, name: str, outcomes: Sequence[Outcome], request: Cl
 
 
 def claim(tables: TaskTables, session: SessionEntry, request: ClaimRequest, *, more: bool) -> ClaimResult:
-    """A repeated number returns the tasks still leased under it and claims nothing new; an older one takes nothing."""
+    """A repeated number returns the tasks still leased under it and claims nothing new; an older one takes nothing.
+
+    After a gap in the numbers, the leases of the session are renewed and returned.
+    """
     tasks: list[Record] = []
     chores: list[Record] = []
     is_late = request.number < session.number
+    has_gap = request.number > session.number + 1
     if request.number == session.number:
         tasks, chores = tables.leased_under(session)
+    elif has_gap and (leased := tables.leased_by(session.name)):
+        tasks, chores = _renew_leases(tables, session, request.number, leased)
     elif not is_late:
         tasks, chores = _take(tables, session, request)
     idle = idle_sources(tables, request, suspects=request.max_suspects > session.suspects)
@@ -48,7 +54,7 @@ def claim(tables: TaskTables, session: SessionEntry, request: ClaimRequest, *, m
         idle,
         frozenset(tables.notifications.woken),
         next_in(tables, idle),
-        more or is_late or len(chores) == CHORES,
+        more or is_late or has_gap or len(chores) == CHORES,
         tables.now,
         tables.identity(),
     )
@@ -64,6 +70,19 @@ def _take(tables: TaskTables, session: SessionEntry, request: ClaimRequest) -> t
         tasks += picked
         session.suspects += suspects
     session.number = request.number
+    session.fence = tables.lease(session.name, tasks, chores)
+    tables.save_claim(session)
+    return tasks, chores
+
+
+def _renew_leases(
+    tables: TaskTables, session: SessionEntry, number: int, leased: Sequence[LeasedRecord]
+) -> tuple[list[Record], list[Record]]:
+    """The store has lost the requests in between and what was settled with them: the worker may not run these tasks."""
+    tasks = [each.record for each in leased if not each.chore]
+    chores = [each.record for each in leased if each.chore]
+    tables.release(leased, session.name)
+    session.number = number
     session.fence = tables.lease(session.name, tasks, chores)
     tables.save_claim(session)
     return tasks, chores

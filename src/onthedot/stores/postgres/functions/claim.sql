@@ -272,6 +272,23 @@ BEGIN
     WHERE c.fence = _fence AND t.settled_fence < c.fence;
 END $$;
 
+-- name: renew_leases_v1
+-- Lease the tasks of a session again, under a new fence: the store has lost outcomes of it. fence = NULL: there are none.
+CREATE FUNCTION renew_leases_v1(
+    _app integer, _session text, _number bigint, _now double precision, OUT fence bigint
+) LANGUAGE plpgsql AS $$
+DECLARE
+    _new_fence bigint := nextval('fence');
+BEGIN
+    UPDATE claim AS c SET fence = _new_fence, number = _number, at = floor(_now), seqs = ARRAY(
+        SELECT leased.seq FROM unnest(c.seqs) WITH ORDINALITY AS leased (seq, nth)
+        CROSS JOIN LATERAL (SELECT * FROM task WHERE task.seq = leased.seq OFFSET 0) AS t
+        WHERE t.settled_fence < c.fence ORDER BY leased.nth)
+    WHERE c.app = _app AND c.session = _session;
+    DELETE FROM claim AS c WHERE c.app = _app AND c.session = _session AND c.seqs = '{}';
+    SELECT max(c.fence) INTO fence FROM claim AS c WHERE c.app = _app AND c.session = _session;
+END $$;
+
 -- name: idle_sources_v1
 -- Requested sources without work, each with the ms until it is worth asking again (null: on a hint).
 CREATE FUNCTION idle_sources_v1(_app integer, _pools json, _with_suspects boolean, _now double precision) RETURNS json
@@ -317,7 +334,7 @@ END $$;
 
 -- name: claim_v1
 -- Refill lanes, promote alarms, then claim. The last number of the session again claims nothing new; a lower number is a
--- request that was delivered late, and takes nothing.
+-- request that was delivered late, and takes nothing; after a gap in the numbers, the leases of the session are renewed.
 CREATE FUNCTION claim_v1(
     _app integer, _session text, _claim_request json, _last_number bigint, _now double precision,
     OUT fence bigint, OUT tasks bigint[], OUT chores bigint[], OUT schedules json, OUT idle json, OUT woken text[],
@@ -333,12 +350,12 @@ DECLARE
     _free_suspects integer;
 BEGIN
     woken := '{}';
-    more := false;
+    more := _number > _last_number + 1;
     IF _limits_locked THEN
         PERFORM lock_limits_v1(_app);
         SELECT * INTO _step FROM refill_lanes_v1(_app, _now);
         woken := _step.woken;
-        more := _step.more;
+        more := more OR _step.more;
     END IF;
     SELECT * INTO _step FROM promote_v1(_app, _now, _limits_locked);
     woken := woken || _step.woken;
@@ -346,9 +363,13 @@ BEGIN
     _free_suspects := free_suspects_v1(_app, _session, (_claim_request ->> 'max_suspects')::integer);
     tasks := '{}';
     chores := '{}';
-    IF _number = _last_number THEN
+    IF _number > _last_number + 1 THEN
+        fence := renew_leases_v1(_app, _session, _number, _now);
+    ELSIF _number = _last_number THEN
         SELECT max(c.fence) INTO fence FROM claim AS c
         WHERE c.app = _app AND c.session = _session AND c.number = _number;
+    END IF;
+    IF fence IS NOT NULL THEN
         SELECT r.tasks, r.chores INTO tasks, chores FROM repeat_claim_v1(fence, _pools) AS r;
     ELSIF _number > _last_number THEN
         SELECT * INTO _step FROM new_claim_v1(_app, _session, _claim_request, _limits_locked, _now, _free_suspects);
