@@ -105,10 +105,6 @@ UNDECODABLE = ("policy unreadable", "policy missing")
 NOT_IN_MEMORY = (*UNDECODABLE, "record", "history", "newer field in policy")  # it keeps objects
 
 
-class TallyError(AssertionError):
-    """The tally counts tasks that do not exist."""
-
-
 def shop(at: AppStore) -> App[Any]:
     app: App[Any] = App(at.name, store=at.url, poll_interval=0.2, concurrency=50)
 
@@ -171,24 +167,21 @@ async def check_bad(app: App[Any], kind: str, uuid: str) -> None:
 async def check_that_it_can_be_seen_and_purged(app: App[Any], ended: int) -> None:
     assert len(await app.find(limit=1000)) == ended
     assert await app.runtime.store.purge(1000, 0) == ended
-    left = {key: number for key, number in (await app.runtime.store.tally()).items() if number}
-    if left:
-        raise TallyError(left)
+    # On Redis the lost record may have been the only place that named its source.
+    await app.runtime.portal.run(lambda client: diagnose(client.operations, repair=True))
+    set_aside = await app.runtime.portal.run(lambda client: client.operations.set_aside())
+    tally = await app.runtime.store.tally()
+    assert [key for key, number in tally.items() for _ in range(number)] == [("?", "failed") for _ in set_aside]
 
 
 @pytest.mark.parametrize("after", [0, 0.5], ids=["ready", "scheduled"])
 @pytest.mark.parametrize("kind", DAMAGES)
-async def test_one_bad_item_affects_its_own_task_only(
-    app_store: AppStore, kind: str, after: float, request: pytest.FixtureRequest
-) -> None:
+async def test_one_bad_item_affects_its_own_task_only(app_store: AppStore, kind: str, after: float) -> None:
     app = shop(app_store)
     async with app:
         store = app.runtime.store
         if isinstance(store, MemoryStore) and kind in NOT_IN_MEMORY:
             pytest.skip("the memory store keeps objects, which are always readable")
-        if isinstance(store, RedisStore) and kind in ("policy missing", "record"):
-            reason = "the source is not known any more: the tally counts the task under its source for ever"
-            request.applymarker(pytest.mark.xfail(reason=reason, raises=TallyError))
         send = app.named("send")
         numbers = range(GOOD)
         good = [await send.options(after=number % 2 * 0.5).enqueue(number=number) for number in numbers[:50]]

@@ -64,7 +64,8 @@ class Repairable(Protocol):
     async def unplaced(self, *, requeue: bool = False) -> Sequence[str]:
         """The uuids of tasks that are in no queue, lane, alarm, lease or end, among the newest 200,000 records.
 
-        requeue: They get an alarm at their due time, so that a worker finds them.
+        requeue: They get an alarm at their due time, so that a worker finds them; tasks are counted again, unless there
+        are more records.
         """
         ...
 

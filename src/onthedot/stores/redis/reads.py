@@ -118,6 +118,8 @@ class RedisReads(ABC):
             found += [to_uuid(uuid) for uuid in uuids]
         if requeue:
             await self._call("repair", "lanes")
+        if requeue and checked <= _MOST_REPAIRED:  # one script: the server does nothing else meanwhile
+            await self._call("repair", "tally")
         return found
 
     async def set_aside(self) -> list[bytes]:

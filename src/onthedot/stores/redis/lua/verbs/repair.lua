@@ -1,7 +1,8 @@
 -- repair: find tasks that are in no place, lease or end, as an aborted script leaves them.
--- KEYS[1]: prefix. ARGV: now, "list", "requeue" or "lanes", seqs.
+-- KEYS[1]: prefix. ARGV: now, "list", "requeue", "lanes" or "tally", seqs.
 -- Returns: their uuids. Those that are requeued have an alarm at their due time, so that the next turn decides. A record whose
 --   uuid is not known is the rest of an aborted add, and is deleted. "lanes": lanes with parked tasks are counted again.
+--   "tally": the tasks of all sources are counted again: a record that could not be read is counted where nothing names it.
 -- uses: places
 local function is_placed(r)
   if r.ended or r.reason == 'lifted' or call('HEXISTS', LEASED, r.seq) == 1 then return true end
@@ -46,6 +47,31 @@ local function count_lanes() -- name → running, admitted and reserved, by the 
     end
   end
   return lanes_found
+end
+
+local function count_block(first, found) -- found: field of the tally → number
+  local seqs = {}
+  for number = first, first + 999 do seqs[#seqs + 1] = struct.pack('>I6', number) end
+  local tasks, histories, fences = read_fields(TASK, seqs), read_fields(HISTORY, seqs), read_fields(LEASED, seqs)
+  for i, seq in ipairs(seqs) do
+    if tasks[i] then
+      local r = to_record(seq, tasks[i], histories[i])
+      local state = fences[i] and not UNQUEUED_REASONS[r.reason] and 'running' or r.state or find_place(r) or 'scheduled'
+      local field = r.source .. ':' .. state
+      found[field] = (found[field] or 0) + 1
+    end
+  end
+end
+
+if ARGV[2] == 'tally' then
+  local found = {}
+  for _, block in ipairs(call('HKEYS', SEQ_BLOCKS)) do count_block(tonumber(block) * 1000, found) end
+  for _, field in ipairs(call('HKEYS', TALLY)) do
+    local is_set_aside = field:match('^(.*):') == UNKNOWN_SOURCE -- such records are no longer there
+    if not found[field] and not is_set_aside then call('HDEL', TALLY, field) end
+  end
+  for field, number in pairs(found) do call('HSET', TALLY, field, number) end
+  return {}
 end
 
 if ARGV[2] == 'lanes' then
