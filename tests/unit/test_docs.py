@@ -1,4 +1,4 @@
-"""Files and links that the documentation names exist."""
+"""Files, links and pages that the documentation names exist."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ FILE = re.compile(r"`((?:[\w.<>*-]+/)+(?:[\w*-]+\.(?:py|lua|sql|md|toml))?)`")
 PACKAGES = {path.name for path in SOURCE.iterdir() if path.is_dir()}
 LINK = re.compile(r"\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+ (.*)", re.MULTILINE)
+NAVIGATION = re.compile(r"^ +- .*: ([\w/-]+\.md)$", re.MULTILINE)
 
 
 def anchors(page: Path) -> set[str]:
@@ -49,3 +50,11 @@ def test_links_lead_to_a_page_and_a_heading(page: Path) -> None:
         if not target.exists() or (fragment and fragment not in anchors(target)):
             broken.append(link)
     assert broken == []
+
+
+def test_navigation_has_every_page_once() -> None:
+    """The decisions are listed on a page of their own."""
+    listed = NAVIGATION.findall((ROOT / "mkdocs.yml").read_text("utf-8"))
+    docs = ROOT / "docs"
+    pages = [str(page.relative_to(docs)) for page in docs.rglob("*.md")]
+    assert sorted(listed) == sorted(page for page in pages if not re.match(r"adr/[0-9]", page))

@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[2]
-PAGES = ("README.md", "docs/schedules.md")
+PAGES = ("README.md", "docs/how-to/schedules.md")
 PROGRAM = re.compile(r"^```python\n(.*?)^```(?:\n\n?```text\n(.*?)^```)?", re.DOTALL | re.MULTILINE)
 PROGRAMS = [found for page in PAGES for found in PROGRAM.findall((ROOT / page).read_text("utf-8"))]
 

@@ -1,4 +1,4 @@
-"""The keys of an app are those of docs/redis.md, and none has a time to live."""
+"""The keys of an app are those of docs/reference/redis.md, and none has a time to live."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.uuid_format import pack_uuid
 from tests.support.services import valkey
 
-PAGE = Path(__file__).parents[4] / "docs" / "redis.md"
+PAGE = Path(__file__).parents[4] / "docs" / "reference" / "redis.md"
 STAYS = {
     "sequences", "changes", "workers", "session_leases", "limits", "dead_sessions", "ids", "history", "leased",
 }  # fmt: skip
