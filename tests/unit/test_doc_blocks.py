@@ -1,0 +1,67 @@
+"""Every code block of the README and the docs is run, or says why not. CONTRIBUTING.md has the rules."""
+
+from __future__ import annotations
+
+import json
+import re
+import tomllib
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.support.documents.blocks import PAGES, Block, read_blocks
+from tests.support.documents.page_run import PageRun
+from tests.support.services import valkey
+from tests.support.services.postgres import Service
+from tests.support.source_files import ROOT
+
+REDIS = "redis://localhost:6379"
+POSTGRES = "postgresql://localhost/shop"
+READERS = {"json": json.loads, "toml": tomllib.loads}
+
+
+def name_of(page: Path) -> str:
+    return str(page.relative_to(ROOT))
+
+
+def unchecked(page: Path) -> Iterator[str]:
+    for block in read_blocks(page):
+        if block.language in READERS:
+            READERS[block.language](block.text)
+        elif not block.runs and not block.is_output and "not run" not in block.marks:
+            yield f"{block.name}: a block of {block.language or 'no language'}"
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name_of)
+def test_every_block_is_run_or_says_why_not(page: Path) -> None:
+    assert list(unchecked(page)) == [], "write <!-- not run: the reason --> before it"
+
+
+def pages_to_run() -> list[Path]:
+    return [page for page in PAGES if any(block.runs for block in read_blocks(page))]
+
+
+@pytest.mark.once
+@pytest.mark.timeout(300)
+@pytest.mark.parametrize("page", pages_to_run(), ids=name_of)
+def test_blocks_of_a_page_do_what_it_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    blocks = read_blocks(page)
+    with PageRun(tmp_path, servers_of(blocks, request)) as run:
+        for block in blocks:
+            run.run(block)
+
+
+def servers_of(blocks: list[Block], request: pytest.FixtureRequest) -> dict[str, str]:
+    """Real servers for the URLs that the blocks name; what the page stores there is deleted at the end."""
+    text = "".join(block.text for block in blocks if block.runs or block.file is not None)
+    apps = set(re.findall(r'\bApp\("([\w-]+)"', text))
+    servers: dict[str, str] = {}
+    if REDIS in text:
+        servers[REDIS] = valkey.url()
+        request.addfinalizer(lambda: [valkey.forget(f"onthedot:{{{app}}}:") for app in apps])
+    if POSTGRES in text:
+        service: Service = request.getfixturevalue("postgres")
+        servers[POSTGRES] = service.url
+        request.addfinalizer(lambda: [service.clean(app) for app in apps])
+    return servers
