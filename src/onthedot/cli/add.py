@@ -20,7 +20,7 @@ from onthedot.model.options import AddOptions
 from onthedot.observability.log_format import clean, clean_lines
 from onthedot.runtime.settings import store_url
 from onthedot.stores.masked_url import masked
-from onthedot.supervisor.app_loader import load_app
+from onthedot.supervisor.app_loader import load_app_and_included
 from onthedot.supervisor.exit_codes import FAILED, TIMEOUT, CommandError
 
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", re.DOTALL)
@@ -91,7 +91,7 @@ def _app(options: GlobalOptions) -> tuple[App[Any], bool]:
         url, name = target(options)
         app: App[Any] = App(name or "onthedot", store=url)
     else:
-        app = load_app(options.module)
+        app = load_app_and_included(options.module)
         if options.store is not None:
             app.runtime.use(replace(app.runtime.config, url=store_url(options.store)))
     if app.runtime.url.startswith("memory:"):

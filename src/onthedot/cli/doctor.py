@@ -71,10 +71,10 @@ def _machine() -> Iterator[Check]:
 
 def _app(options: GlobalOptions, module: str) -> Check:
     """If it cannot be imported, the store of the other options is checked nevertheless."""
-    from onthedot.supervisor.app_loader import load_app
+    from onthedot.supervisor.app_loader import load_app_and_included
 
     try:
-        app = load_app(module)
+        app = load_app_and_included(module)
     except CommandError as error:
         options.module = None
         return Check(False, "app", str(error), "fix it, or name the right one by -A")

@@ -11,6 +11,7 @@ from onthedot.cli.options import GlobalOptions
 from onthedot.clock.system import SystemClock
 from onthedot.model.uuid7 import new_uuid
 from onthedot.operations import Operations
+from onthedot.operations.apps import present_apps
 from onthedot.operations.limits import CodeDefinitions
 from onthedot.runtime.settings import store_url
 from onthedot.schedules.definition import ScheduleDefinition
@@ -87,9 +88,9 @@ def target(options: GlobalOptions, *, named: bool = True) -> tuple[str, str]:
     named: look for the name in the store if no option gives it.
     """
     if options.module is not None:
-        from onthedot.supervisor.app_loader import load_app
+        from onthedot.supervisor.app_loader import load_app_and_included
 
-        app = load_app(options.module)
+        app = load_app_and_included(options.module)
         if options.store is not None:
             return store_url(options.store), app.name
         return store_url(app.runtime.url), app.name
@@ -103,11 +104,9 @@ def _schedules(options: GlobalOptions) -> Mapping[str, ScheduleDefinition]:
     """The schedules of the app behind -A: their custom rules can be computed here."""
     if options.module is None:
         return {}
-    from onthedot.supervisor.app_loader import load_app
+    from onthedot.supervisor.app_loader import load_app_and_included
 
-    runtime = load_app(options.module).runtime
-    runtime.import_included()
-    return runtime.schedules
+    return load_app_and_included(options.module).runtime.schedules
 
 
 def _only_app(url: str) -> str:
@@ -116,6 +115,8 @@ def _only_app(url: str) -> str:
         return ""
     names = apps_in(url)
     if len(names) > 1:
+        names = asyncio.run(present_apps(url, names))
+    if len(names) > 1:
         where = path or masked(url)
-        raise CommandError(f"{where} has tasks of several apps: {', '.join(names)}; say which by -n")
+        raise CommandError(f"{where} has several apps: {', '.join(names)}; say which by -n")
     return next(iter(names), "")

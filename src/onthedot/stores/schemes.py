@@ -155,7 +155,7 @@ def absolute(url: str) -> str:
 
 
 def apps_in(url: str) -> list[str]:
-    """The names of the apps that have anything in a store."""
+    """The names of the apps that have, or had, anything in a store."""
     apps = _scheme(url).apps
     return [] if apps is None else apps(str(file_of(url) or url))
 

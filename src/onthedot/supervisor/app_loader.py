@@ -42,6 +42,19 @@ def load_app(spec: str) -> App[Any]:
     raise CommandError(f"{place} {problem} {attribute!r}; {_list_apps(apps, place)}")
 
 
+def load_app_and_included(spec: str) -> App[Any]:
+    """Return the app that `spec` names, with the tasks and schedules of its ``include``."""
+    app = load_app(spec)
+    import_included(app)
+    return app
+
+
+def import_included(app: App[Any]) -> None:
+    """Import the modules of ``include``; one that cannot be imported is named, as the module of the app is."""
+    for module in app.runtime.config.include:
+        _import(module, module, Path.cwd())
+
+
 def module_location(place: str) -> tuple[Path, str]:
     """Return the folder for ``sys.path`` and the dotted module name. A file in a package is imported as part of it."""
     if not place.endswith(".py") and os.sep not in place:

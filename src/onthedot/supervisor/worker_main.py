@@ -18,9 +18,8 @@ from onthedot import App, OnTheDotError
 from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
 from onthedot.observability import log_format
 from onthedot.runtime.config import RuntimeConfig
-from onthedot.runtime.runtime import Runtime
 from onthedot.runtime.settings import store_url
-from onthedot.supervisor.app_loader import load_app
+from onthedot.supervisor.app_loader import import_included, load_app
 from onthedot.supervisor.banner import banner_line
 from onthedot.supervisor.exit_codes import STORE, CommandError, exit_code_for
 from onthedot.supervisor.messages import LaunchOptions, ParentChannel, WorkerReport
@@ -38,7 +37,7 @@ def run_child(fd: int, options: str) -> int:
     try:
         app = load_app(config.app)
         log_format.configure(config.log_format, app.runtime.logs.task.logger)
-        app.runtime.use(_configured(app.runtime, config, parent))
+        app.runtime.use(_configured(app, config, parent))
         parent.store = lambda: (app.runtime.url, app.name)
         return asyncio.run(WorkerMain(app, config, parent).run())
     except OnTheDotError as error:  # reported once by the supervisor, not by each process
@@ -50,8 +49,9 @@ def _ignore(number: int, frame: FrameType | None) -> None:
     """The supervisor handles Ctrl+C. Not SIG_IGN: programs that tasks start would inherit it."""
 
 
-def _configured(runtime: Runtime, options: LaunchOptions, parent: ParentChannel) -> RuntimeConfig:
+def _configured(app: App[Any], options: LaunchOptions, parent: ParentChannel) -> RuntimeConfig:
     """The command line takes precedence over the code."""
+    runtime = app.runtime
     config = replace(runtime.config, heartbeat_delegate=parent)
     if options.store is not None:
         url = os.environ["ONTHEDOT_STORE"] = store_url(options.store)
@@ -60,7 +60,7 @@ def _configured(runtime: Runtime, options: LaunchOptions, parent: ParentChannel)
         count = options.concurrency
         slots = {ASYNC: count, THREAD: count, PROCESS: min(count, config.slots[PROCESS])}
         config = replace(config, slots=slots, one_pool=count == 1)
-    runtime.import_included()
+    import_included(app)
     if options.only:
         config = replace(config, only_sources=_matching(runtime.sources.known, options.only))
     return config

@@ -9,7 +9,7 @@ import subprocess
 import sys
 import threading
 from collections.abc import Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import Any
 from uuid import uuid4
@@ -19,6 +19,8 @@ from click.testing import CliRunner, Result
 
 from onthedot import App
 from onthedot.cli import main
+from tests.support.services import valkey
+from tests.support.services.postgres import Service
 from tests.support.waits import wait_until
 
 APP = """
@@ -263,3 +265,16 @@ def console(folder: Path) -> Iterator[Console]:
     console = Console(folder)
     yield console
     console.app.shutdown()
+
+
+@contextmanager
+def empty_server(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
+    """Yield the URL of an empty server or database."""
+    if kind == "redis":
+        with valkey.server() as own:
+            yield own.url
+        return
+    service: Service = request.getfixturevalue("postgres")
+    service.ask("CREATE DATABASE typed")
+    yield service.url.rpartition("/")[0] + "/typed"
+    service.ask("DROP DATABASE typed WITH (FORCE)")

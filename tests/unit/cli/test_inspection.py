@@ -189,7 +189,7 @@ def test_app_of_a_store_is_found_or_named(console: Console) -> None:
     app = App("bakery", store=console.url)
     app.named("bake").delay()
     app.shutdown()
-    assert "has tasks of several apps: bakery, shop; say which by -n" in console.do("task", "list", code=2)
+    assert "has several apps: bakery, shop; say which by -n" in console.do("task", "list", code=2)
     assert [task["source"] for task in console.json("-n", "bakery", "task", "list")["tasks"]] == ["bake"]
 
 

@@ -12,20 +12,13 @@ from click.testing import CliRunner
 from onthedot import App
 from onthedot.cli import main
 from tests.support.services import valkey
-from tests.support.services.postgres import Service
+from tests.unit.cli.conftest import empty_server
 
 
 @pytest.fixture(params=["redis", "postgres"])
 def url(request: pytest.FixtureRequest) -> Iterator[str]:
-    """Yield the URL of an empty server or database."""
-    if request.param == "redis":
-        with valkey.server() as own:
-            yield own.url
-        return
-    service: Service = request.getfixturevalue("postgres")
-    service.ask("CREATE DATABASE typed")
-    yield service.url.rpartition("/")[0] + "/typed"
-    service.ask("DROP DATABASE typed WITH (FORCE)")
+    with empty_server(request, request.param) as url:
+        yield url
 
 
 Do = Callable[..., str]
@@ -81,7 +74,7 @@ def test_one_of_several_apps_must_be_named(url: str, do: Do) -> None:
         app = shop(url, name)
         app.named("greet").delay(name="ann")
         app.shutdown()
-    assert "has tasks of several apps: shop, till; say which by -n" in do("task", "list", code=2)
+    assert "has several apps: shop, till; say which by -n" in do("task", "list", code=2)
     assert "greet" in do("task", "list", "-n", "till")
 
 

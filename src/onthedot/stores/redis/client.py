@@ -29,7 +29,8 @@ REPLICA_TIMEOUT = 2.0  # seconds for replicas to confirm
 _WAITING_VERBS = ("add", "adopt")  # a lost call of these is not repaired by a retry or a crash
 _ADD = "add"  # it may hand a task off, and its error tells whether the tasks are stored
 _SCAN_TIMEOUT = 10.0  # seconds for a scan of all keys of a server
-_SEQUENCES = "onthedot:{*}:sequences"  # every app has one
+_APP_KEYS = "onthedot:{*}:[sw]*s"
+_PARTS = ("sequences", "schedules", "workers")  # an app that has anything has one of these keys
 _OLDEST_VERSION = (6, 2)
 
 _Request: TypeAlias = Callable[..., Awaitable[Any]]
@@ -184,7 +185,7 @@ class RedisClient:
         """The names of the apps that have keys here. It scans all keys of the server, a thousand at a time."""
         try:
             async with asyncio.timeout(_SCAN_TIMEOUT):
-                keys = [key.decode() async for key in self._keys(_SEQUENCES)]
+                keys = [key.decode() async for key in self._keys(_APP_KEYS)]
         except TimeoutError:
             raise StoreRefused(f"{self._address.shown} has too many keys to list its apps; name one by -n") from None
         except Exception as error:
@@ -192,7 +193,8 @@ class RedisClient:
                 advice = f"{self._address.shown}: this user may not list the apps: name one by -n"
                 raise StoreRefused(advice) from error
             raise explained(error, self._address.shown) from error
-        return sorted(key.removeprefix("onthedot:{").removesuffix("}:sequences") for key in keys)
+        named = (key.removeprefix("onthedot:{").partition("}:") for key in keys)
+        return sorted({name for name, _, part in named if part in _PARTS})
 
     async def _keys(self, pattern: str) -> AsyncIterator[bytes]:
         if self._cluster is not None:
