@@ -17,7 +17,7 @@ import msgspec
 from onthedot.cli.options import GlobalOptions, shared
 from onthedot.errors import OnTheDotError, suggestion
 from onthedot.runtime.settings import version
-from onthedot.supervisor.exit_codes import CODE_NAMES, exit_code_for
+from onthedot.supervisor.exit_codes import CODE_NAMES, INTERRUPTED, exit_code_for
 
 
 class Lazy(NamedTuple):
@@ -134,11 +134,16 @@ class _Main(CommandGroup):
 @contextmanager
 def _errors_printed(ctx: click.Context) -> Generator[None, None, None]:
     """Print errors in one line, without a stack trace, and exit with their code."""
+    uuid: str | None = None
     try:
         yield
     except OnTheDotError as error:
         message = str(error)
         code = exit_code_for(error)
+        uuid = getattr(error, "uuid", None)
+    except (KeyboardInterrupt, click.Abort):  # Abort: Ctrl+C or Ctrl+D at a question
+        message = "interrupted"
+        code = INTERRUPTED
     except click.ClickException as error:
         if not ctx.ensure_object(GlobalOptions).json:
             raise  # click prints it with the usage line
@@ -151,7 +156,8 @@ def _errors_printed(ctx: click.Context) -> Generator[None, None, None]:
     text = clean_lines(f"onthedot: {message}")
     if ctx.ensure_object(GlobalOptions).json:
         name = CODE_NAMES.get(code, "failed")
-        text = clean_json(msgspec.json.encode({"error": {"code": name, "message": message}}).decode())
+        details = {"code": name, "message": message} | ({"uuid": uuid} if uuid else {})
+        text = clean_json(msgspec.json.encode({"error": details}).decode())
     click.echo(text, err=True)
     ctx.exit(code)
 

@@ -10,18 +10,20 @@ from typing import Any, cast, get_type_hints
 import click
 import msgspec
 
-from onthedot import App, TaskError
+from onthedot import App, TaskError, TaskHandle
 from onthedot.api.functions import Enqueuer
 from onthedot.cli.options import GlobalOptions, moment, store_command
 from onthedot.cli.output import write_json
 from onthedot.cli.target import target
 from onthedot.errors import suggestion
 from onthedot.model.options import AddOptions
+from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.log_format import clean, clean_lines
+from onthedot.operations.humanize import short_id
 from onthedot.runtime.settings import store_url
 from onthedot.stores.masked_url import masked
 from onthedot.supervisor.app_loader import load_app_and_included
-from onthedot.supervisor.exit_codes import FAILED, TIMEOUT, CommandError
+from onthedot.supervisor.exit_codes import FAILED, INTERRUPTED, TIMEOUT, CommandError
 
 _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", re.DOTALL)
 
@@ -29,7 +31,7 @@ _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", re.DOTALL)
 @store_command()
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[K=V | K:=JSON]...")
-@click.option("--wait", is_flag=True, help="Wait for its end and print the result.")
+@click.option("--wait", is_flag=True, help="Wait for its end and print the result, after its uuid.")
 @click.option("--timeout", type=click.FloatRange(0), help="Seconds to --wait at most; then exit code 124.")
 @click.option("--after", type=click.FloatRange(0), help="Due in so many seconds.")
 @click.option("--at", help="Due at this moment: 2026-11-16T09:00, with a zone or in local time.")
@@ -38,39 +40,55 @@ _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", re.DOTALL)
 def add(
     options: GlobalOptions, /, name: str, arguments: tuple[str, ...], wait: bool, timeout: float | None, **more: Any
 ) -> None:  # fmt: skip
-    """Add a task and print its uuid.
+    """Add a task and print its uuid; with --wait, also its result.
 
     K=V passes a string, K:=JSON anything else. With -A your code is imported, the arguments are checked, and "17"
     becomes a number where the signature has one; without -A the worker checks them.
     """
     app, is_known = _app(options)
-    result: object = None
+    uuid = new_uuid()  # known here, so that an interrupted call can name it
     try:
-        task, given = _call(app, name, arguments, _add_options(more), checked=options.module is not None)
+        task, given = _call(app, name, arguments, _add_options(more, uuid), checked=options.module is not None)
         if not is_known:  # after the checks of the arguments, which hold for every app
             where = masked(str(app.runtime.url))
             raise CommandError(f"whose task? {where} has no app yet; say -A app.py, or -n NAME")
-        handle = task.delay(**given)
+        handle = _stored(task, given, uuid)
+        answer = {"uuid": handle.uuid, "added": handle.added}
+        if not options.json:
+            click.echo(handle.uuid)  # before the wait, which may be interrupted
+            if not handle.added:
+                click.echo("nothing was added: that one is alive already", err=True)
         if wait:
             _warn_without_worker(app, name)
-            result = handle.result(timeout)
-    except TimeoutError as error:
-        raise CommandError(str(error), TIMEOUT) from None
-    except TaskError as error:
-        raise CommandError(clean(str(error)), FAILED) from None
+            answer["result"] = _awaited(handle, timeout)
     finally:
         app.runtime.portal.close()
-    if options.json and wait:
-        write_json({"uuid": handle.uuid, "added": handle.added, "result": result})
-    elif options.json:
-        write_json({"uuid": handle.uuid, "added": handle.added})
+    if options.json:
+        write_json(answer)
     elif wait:
+        result = answer["result"]
         shown = result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=str).decode()
         click.echo(clean_lines(shown))
-    else:
-        click.echo(handle.uuid)
-        if not handle.added:
-            click.echo("nothing was added: that one is alive already", err=True)
+
+
+def _stored(task: Enqueuer[..., Any], given: dict[str, Any], uuid: str) -> TaskHandle[Any]:
+    try:
+        return task.delay(**given)
+    except KeyboardInterrupt:
+        text = f"interrupted: task {uuid} may be stored or not; onthedot task show {short_id(uuid)}"
+        raise CommandError(text, INTERRUPTED, uuid) from None
+
+
+def _awaited(handle: TaskHandle[Any], timeout: float | None) -> Any:
+    try:
+        return handle.result(timeout)
+    except TimeoutError as error:
+        raise CommandError(str(error), TIMEOUT, handle.uuid) from None
+    except TaskError as error:
+        raise CommandError(clean(str(error)), FAILED, handle.uuid) from None
+    except KeyboardInterrupt:
+        text = f"interrupted: task {handle.uuid} is stored and goes on; onthedot task show {short_id(handle.uuid)}"
+        raise CommandError(text, INTERRUPTED, handle.uuid) from None
 
 
 def _warn_without_worker(app: App[Any], name: str) -> None:
@@ -101,13 +119,13 @@ def _app(options: GlobalOptions) -> tuple[App[Any], bool]:
     return app, bool(options.module or name)
 
 
-def _add_options(given: dict[str, Any]) -> AddOptions:
+def _add_options(given: dict[str, Any], uuid: str) -> AddOptions:
     if given["at"] is not None:
         given["at"] = moment(given["at"])
     priority = given["priority"]
     if priority is not None and priority.isdigit():
         given["priority"] = int(priority)
-    return cast(AddOptions, {key: value for key, value in given.items() if value is not None})
+    return cast(AddOptions, {"uuid": uuid} | {key: value for key, value in given.items() if value is not None})
 
 
 def _call(

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import click
@@ -20,6 +21,7 @@ from onthedot.cli.options import GlobalOptions, filters, task_filter
 from onthedot.cli.output import screen, write
 from onthedot.cli.target import with_operations
 from onthedot.operations import Operations
+from onthedot.operations.humanize import plural
 from onthedot.operations.task_queries import TaskFilter
 from onthedot.supervisor.exit_codes import FAILED, INTERRUPTED, CommandError
 
@@ -35,9 +37,10 @@ class BulkAction(NamedTuple):
     apply: Callable[[Operations, Sequence[str]], Awaitable[int]]
 
 
-class _Progress(NamedTuple):
-    changed: int
-    visited: int  # fewer than all: interrupted
+@dataclass
+class _Progress:
+    changed: int = 0
+    visited: int = 0  # fewer than all: interrupted
 
 
 def bulk_options(command: Callable[..., None]) -> Callable[..., None]:
@@ -65,10 +68,11 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
     if dry_run:
         _print(options, action, total, 0, f"{total} would be {done}")
         return
-    if not (yes or named or options.json or not uuids or _confirm(f"{action.verb} {total} tasks?")):
+    if not (yes or named or options.json or not uuids or _confirm(f"{action.verb} {plural(total, 'task')}?")):
         raise CommandError("nothing was done", FAILED)
-    with screen(plain=options.json).progress(done, total) as advance:
-        progress = with_operations(options, lambda operations: _run(operations, uuids, action, per_second, advance))
+    progress = _Progress()
+    with suppress(KeyboardInterrupt), screen(plain=options.json).progress(done, total) as advance:  # a second Ctrl+C
+        with_operations(options, lambda operations: _run(operations, uuids, action, per_second, advance, progress))
     changed = progress.changed
     if progress.visited < total:
         rest = f"{total - progress.visited} are as they were; the same command goes on with them"
@@ -91,7 +95,11 @@ def _print(
 
 def _confirm(question: str) -> bool:
     """Ask at a terminal. (Outside the event loop: Ctrl+C must end the question.)"""
-    return not (sys.stdin.isatty() and sys.stdout.isatty()) or click.confirm(question)
+    try:
+        return not (sys.stdin.isatty() and sys.stdout.isatty()) or click.confirm(question)
+    except click.Abort:
+        click.echo(err=True)  # ends the line of the question
+        raise CommandError("interrupted: nothing was done", INTERRUPTED) from None
 
 
 def _select(options: GlobalOptions, named: Sequence[str], where: TaskFilter, states: tuple[str, ...]) -> list[str]:
@@ -116,25 +124,24 @@ async def _run(
     action: BulkAction,
     per_second: float | None,
     advance: Callable[[int], None],
-) -> _Progress:
-    changed = 0
-    visited = 0
+    progress: _Progress,
+) -> None:
     began = time.monotonic()
     size = _CHUNK
     if per_second is not None:
         size = max(1, min(_CHUNK, int(per_second / 10)))
     with stop_event() as stop:
-        while visited < len(uuids):
+        while progress.visited < len(uuids):
+            visited = progress.visited
             if per_second is not None:
                 with suppress(TimeoutError):
                     await asyncio.wait_for(stop.wait(), max(0.0, began + visited / per_second - time.monotonic()))
             if stop.is_set():
                 break
             try:
-                changed += await action.apply(operations, uuids[visited : visited + size])
+                progress.changed += await action.apply(operations, uuids[visited : visited + size])
             except StoreError as error:
-                so_far = f"{changed} of {len(uuids)} were done, and the same command goes on with the others"
+                so_far = f"{progress.changed} of {len(uuids)} were done, and the same command goes on with the others"
                 raise type(error)(f"{error} ({so_far})") from None
-            visited = min(visited + size, len(uuids))
-            advance(visited)
-    return _Progress(changed, visited)
+            progress.visited = min(visited + size, len(uuids))
+            advance(progress.visited)

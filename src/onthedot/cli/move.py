@@ -20,7 +20,7 @@ from onthedot.stores import connect
 from onthedot.stores.contract import Store
 from onthedot.stores.masked_url import masked
 from onthedot.stores.schemes import file_of
-from onthedot.supervisor.exit_codes import CommandError
+from onthedot.supervisor.exit_codes import INTERRUPTED, CommandError
 
 
 @click.command()
@@ -50,7 +50,9 @@ def move(options: GlobalOptions, source: str, to: str, wait: bool, release: bool
         write_json(asdict(result))
     else:
         _report(result, masked(to))
-    raise SystemExit(int(result.stopped or bool(result.kept or result.arriving or result.unclear or result.busy)))
+    if result.stopped:
+        raise SystemExit(INTERRUPTED)
+    raise SystemExit(int(bool(result.kept or result.arriving or result.unclear or result.busy)))
 
 
 async def _print_movable(options: GlobalOptions, url: str, name: str) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from datetime import UTC, datetime
 
+SHORT_ID = 10  # characters
 _UNITS = (("day", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
@@ -24,6 +25,15 @@ def suffix(separator: str, text: str) -> str:
     if not text:
         return ""
     return separator + text
+
+
+def short_id(uuid: str) -> str:
+    """The end of a uuid, which commands accept for the whole: the uuids of a process end with a counter.
+
+    >>> short_id("01a1e212-de42-73a9-a624-125b4862a31e")
+    '5b4862a31e'
+    """
+    return uuid[-SHORT_ID:]
 
 
 def ago(seconds: float) -> str:

@@ -16,11 +16,15 @@ CODE_NAMES: dict[int, str] = {
 
 
 class CommandError(OnTheDotError):
-    """A command or a worker process cannot go on, and a person can fix the cause. The message is one line."""
+    """A command or a worker process cannot go on, and a person can fix the cause. The message is one line.
 
-    def __init__(self, message: str, exit_code: int = USAGE) -> None:
+    uuid: the task that it is about, for --json.
+    """
+
+    def __init__(self, message: str, exit_code: int = USAGE, uuid: str | None = None) -> None:
         super().__init__(message)
         self.exit_code = exit_code
+        self.uuid = uuid
 
 
 def exit_code_for(error: OnTheDotError) -> int:

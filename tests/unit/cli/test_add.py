@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import re
+import signal
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
 
 from onthedot.cli import main
+from tests.support.waits import wait_until
 from tests.unit.cli.conftest import Shop
 
 
@@ -36,15 +38,50 @@ def test_add_to_a_store_without_an_app_needs_a_name(tmp_path: Path) -> None:
 
 def test_add_waits_for_the_result(shop: Shop) -> None:
     shop.worker()
-    assert shop.do("add", "greet", "name=ann", "--wait", "--timeout", "20") == "hello ann"
+    uuid, result = shop.do("add", "greet", "name=ann", "--wait", "--timeout", "20").splitlines()
+    assert (shop.state(uuid), result) == ("succeeded", "hello ann")
     assert shop.json("add", "greet", "name=ann", "times:=2", "--wait")["result"] == "hello ann hello ann"
-    assert int(shop.do("add", "email.send", "to=ann", "--wait")) > 0
+    assert int(shop.do("add", "email.send", "to=ann", "--wait").splitlines()[-1]) > 0
     code, out, err = shop.run("add", "-A", "app", "fail", "order=3", "--wait")
-    assert (code, out) == (1, "")
-    assert re.fullmatch(r"onthedot: task \S+ failed: ValueError: no order 3 for 'c3'\n", err)
+    assert (code, err) == (1, f"onthedot: task {out.strip()} failed: ValueError: no order 3 for 'c3'\n")
     code, out, err = shop.run("add", "-A", "app:app", "nap", "name=a", "until=go", "--wait", "--timeout", "0.2")
-    assert (code, out) == (124, "")
+    assert (code, shop.app.sync.get(out.strip()).source) == (124, "nap")
     assert "has not ended within 0.2 s" in err
+
+
+@pytest.mark.parametrize("form", ["text", "json"])
+def test_ctrl_c_while_add_waits_names_the_task_that_goes_on(shop: Shop, form: str) -> None:
+    shop.worker()
+    flags = ["--json"] if form == "json" else []
+    command = ["add", "nap", "name=a", "until=go", "--wait", *flags, "--store", "sqlite:///shop.db"]
+    running = shop.start(*command)
+    if form == "text":
+        running.until("\n")
+        uuid = running.lines[0].strip()
+    wait_until(lambda: shop.notes() == ["begin a"], 20)
+    running.tell(signal.SIGINT)
+    assert running.ended() == 130
+    wait_until(lambda: "interrupted" in running.text)
+    if form == "json":
+        error = json.loads(running.text)["error"]
+        uuid = error["uuid"]
+        assert error["code"] == "interrupted"
+    assert f"interrupted: task {uuid} is stored and goes on; onthedot task show {uuid[-10:]}" in running.text
+    assert shop.state(uuid) == "running"
+    shop.go()
+    wait_until(lambda: shop.state(uuid) == "succeeded", 10)
+
+
+def test_ctrl_c_before_the_store_has_answered_names_the_task(shop: Shop, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onthedot.api.functions.Enqueuer.delay", interrupt)
+    result = CliRunner().invoke(main, ["add", "greet", "-n", "shop", "--store", shop.app.runtime.url])
+    assert (result.exit_code, result.stdout) == (130, "")
+    assert re.fullmatch(
+        r"onthedot: interrupted: task \S{36} may be stored or not; onthedot task show .*\n", result.stderr
+    )
 
 
 def test_add_with_the_code_checks_and_converts_arguments(shop: Shop) -> None:

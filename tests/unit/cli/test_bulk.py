@@ -106,7 +106,8 @@ def test_ctrl_c_at_the_question_changes_nothing(console: Console, tmp_path: Path
         while screen.process.poll() is None:  # a signal just before the read takes effect after it
             screen.process.send_signal(signal.SIGINT)
             screen.ended(2)
-        assert screen.process.returncode == 1
+        screen.until("onthedot: interrupted: nothing was done")
+        assert screen.process.returncode == 130
     assert console.state(uuid) == "ready"
 
 

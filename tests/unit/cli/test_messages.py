@@ -97,6 +97,23 @@ def test_ctrl_c_during_the_import_prints_no_stack_trace() -> None:
     assert (result.returncode, result.stdout, result.stderr) == (-signal.SIGINT, "", "")
 
 
+@pytest.mark.parametrize(
+    "arguments", [["task", "list"], ["failed"], ["doctor"], ["source", "pause", "greet"], ["schedule", "plan"], ["top"]]
+)
+def test_ctrl_c_is_exit_code_130(console: Console, monkeypatch: pytest.MonkeyPatch, arguments: list[str]) -> None:
+    console.add("greet", name="ann")
+
+    async def interrupt(_: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("onthedot.stores.sqlite.SqliteStore.tally", interrupt)
+    monkeypatch.setattr("onthedot.stores.sqlite.SqliteStore.find", lambda store, *_: interrupt(store))
+    monkeypatch.setattr("onthedot.stores.sqlite.SqliteStore.schedules", interrupt)
+    assert console.invoke(*arguments, code=130).stderr == "onthedot: interrupted\n"
+    error = json.loads(console.invoke(*arguments, "--json", code=130).stderr)["error"]
+    assert error == {"code": "interrupted", "message": "interrupted"}
+
+
 def test_show_prints_the_result_and_earlier_errors(console: Console) -> None:
     tries: list[int] = []
 
@@ -151,7 +168,7 @@ def test_add_warns_if_no_worker_knows_the_awaited_task(console: Console) -> None
         result = console.invoke("add", "gret", "name=ann", "--wait", "--timeout", "0.1", code=124)
         assert result.stderr.startswith("waiting, but no live worker knows 'gret'; did you mean 'greet'?\n")
         result = console.invoke("add", "greet", "name=ann", "--wait", "--timeout", "15")
-        assert (result.stdout, result.stderr) == ("hello ann\n", "")
+        assert (result.stdout[36:], result.stderr) == ("\nhello ann\n", "")
 
 
 def test_log_line_of_a_failure_has_the_error_type(shop: Shop) -> None:
