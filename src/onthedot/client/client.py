@@ -80,6 +80,7 @@ class StoreClient:
             counting.cancel()
             await asyncio.wait([counting])
         await self.results.close()
+        self._observer.flush()
         await self.store.close()
 
     async def add(self, task: NewTask, *, remote: bool = False) -> Added:

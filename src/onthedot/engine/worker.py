@@ -129,6 +129,7 @@ class Worker:
             await self.session.close()
         except Exception as error:  # noqa: BLE001 - reported; its tasks are requeued when the lease runs out
             self._observer.store_failed("closing the session", error)
+        self._observer.flush()
 
     def stop_claiming(self) -> None:
         """No claim and no start from now on; queued runs are requeued."""

@@ -29,6 +29,9 @@ class Observer:
     on a check that it makes once per call.
     """
 
+    def flush(self) -> None:
+        """The worker or client of this event loop ends: what the observer has kept back is written now."""
+
     def session_opened(self, session: str) -> None:
         """The worker has a new session; later events belong to it."""
 

@@ -5,10 +5,11 @@ from __future__ import annotations
 import logging
 import re
 import sys
+from collections import defaultdict
 from collections.abc import MutableMapping, Sequence
 from dataclasses import dataclass
 from datetime import UTC, datetime, timedelta
-from typing import Any, Literal
+from typing import Any, Literal, TypeVar
 
 from onthedot.clock.epoch import from_ms
 from onthedot.clock.protocol import Clock
@@ -19,7 +20,8 @@ from onthedot.model.failures import decode_failure, error_message, is_a, printab
 from onthedot.model.redaction import redacted
 from onthedot.model.task import TaskFailure
 from onthedot.model.task_info import task_from_record
-from onthedot.observability.events import Observer, Settled
+from onthedot.observability.events import Observer, Settled, StartedRun
+from onthedot.observability.task_lines import TaskLines
 from onthedot.stores.contract import Completed, Ended, NewTask, Outcome, Record, Requeued, StoreIdentity, Verdict
 
 _SAME_FAILURE = 60_000.0  # ms between two lines about the same failure
@@ -27,6 +29,9 @@ _ANY_FAILURE = 10_000.0  # ms between two lines about any failure
 _MAX_SHOWN = 1000  # characters of a task
 _JSON_PATH = re.compile(r"- at `(\$[^`]*)`")  # at the end of an error of msgspec
 _MAX_FAILURES = 100  # that are counted separately
+_FAILED_CHORES = ("stray", "expired", "crashed")  # each has its own line
+
+TaskT = TypeVar("TaskT", NewTask, Record)
 
 
 class SafeLogger(logging.LoggerAdapter[logging.Logger]):
@@ -49,7 +54,10 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
 
 
 class LogObserver(Observer):
-    """Writes events as log lines. Whether INFO is enabled is checked once per batch, not once per task."""
+    """Writes events as log lines. Whether INFO is enabled is checked once per batch, not once per task.
+
+    Lines of level INFO about single tasks are limited by `TaskLines`; warnings and errors are all written.
+    """
 
     def __init__(self, root: logging.Logger | None, worker: str = "", clock: Clock | None = None) -> None:
         root = root or logging.getLogger("onthedot")
@@ -58,6 +66,7 @@ class LogObserver(Observer):
         self.store: SafeLogger = SafeLogger(root.getChild("store"))
         self.worker: str = worker
         self._clock = clock or SystemClock()
+        self._task_lines = TaskLines(self.task, self._clock)
         self._failures: dict[str, _LoggedFailure] = {}
         self._last_failure = -_ANY_FAILURE
 
@@ -85,13 +94,18 @@ class LogObserver(Observer):
             store, what, before.id, before.last_fence, after.id, after.last_fence,
         )  # fmt: skip
 
+    def flush(self) -> None:
+        self._task_lines.flush()
+
     # -- tasks
 
     def tasks_added(self, tasks: Sequence[NewTask]) -> None:
-        if self.task.isEnabledFor(logging.INFO):
-            for task in tasks:
-                fields = {"uuid": task.uuid, "source": task.source, "attempt": 1, "worker": self.worker}
-                self.task.info("[queued] task %s from %s", task.uuid, task.source, extra=fields)
+        if not self.task.isEnabledFor(logging.INFO):
+            return
+        for source, added in _by_source(tasks).items():
+            for task in added[: self._task_lines.admit("queued", source, len(added))]:
+                fields = {"uuid": task.uuid, "source": source, "attempt": 1, "worker": self.worker}
+                self.task.info("[queued] task %s from %s", task.uuid, source, extra=fields)
 
     def task_differs(self, record: Record, fields: Sequence[str]) -> None:
         self.task.warning(
@@ -103,6 +117,7 @@ class LogObserver(Observer):
         info = self.task.isEnabledFor(logging.INFO)
         if not info and "lost" not in verdicts:
             return
+        done: defaultdict[str, list[StartedRun]] = defaultdict(list)
         for (outcome, run), verdict in zip(settled, verdicts, strict=False):
             if run is None:
                 continue
@@ -113,9 +128,15 @@ class LogObserver(Observer):
                     record.uuid, record.source, extra=self._fields(record),
                 )  # fmt: skip
             elif info and isinstance(outcome, Completed):
+                done[record.source].append(run)
+            elif info and isinstance(outcome, Ended) and outcome.state == "failed":
+                self._task_lines.add_failures(record.source, 1)
+        for source, runs in done.items():
+            durations = [now - run.started for run in runs]
+            for run in runs[: self._task_lines.admit("done", source, len(runs), durations)]:
                 self.task.info(
                     "[done] task %s from %s in %.1f ms",
-                    record.uuid, record.source, now - run.started, extra=self._fields(record),
+                    run.record.uuid, source, now - run.started, extra=self._fields(run.record),
                 )  # fmt: skip
 
     def error_classified(self, record: Record, error: BaseException, outcome: Outcome, max_retries: int) -> None:
@@ -149,6 +170,12 @@ class LogObserver(Observer):
     def chores_ended(self, records: Sequence[Record]) -> None:
         for record in records:
             self._chore_ended(record)
+        if not self.task.isEnabledFor(logging.INFO):
+            return
+        cancelled = [record for record in records if record.history.reason not in _FAILED_CHORES]
+        for source, ended in _by_source(cancelled).items():
+            for record in ended[: self._task_lines.admit("cancelled", source, len(ended))]:
+                self.task.info("[cancelled] task %s from %s", record.uuid, source, extra=self._fields(record))
 
     def _chore_ended(self, record: Record) -> None:
         match record.history.reason:
@@ -167,7 +194,7 @@ class LogObserver(Observer):
                     record.uuid, record.source, record.history.crashes, extra=self._fields(record),
                 )  # fmt: skip
             case _:
-                self.task.info("[cancelled] task %s from %s", record.uuid, record.source, extra=self._fields(record))
+                pass  # cancelled: an INFO line, which many of them share
 
     def timeout_ignored(self, record: Record, thread: str) -> None:
         self.task.warning(
@@ -247,6 +274,13 @@ class LogObserver(Observer):
         again = f" ({failure.repeats} times more since)" if failure.repeats else ""
         shown = None if isinstance(error, StoreError) else error  # its message contains the cause and the remedy
         self.scheduler.error("%s failed, trying again%s: %s", operation, again, error, exc_info=shown)
+
+
+def _by_source(tasks: Sequence[TaskT]) -> dict[str, list[TaskT]]:
+    found: dict[str, list[TaskT]] = {}
+    for task in tasks:
+        found.setdefault(task.source, []).append(task)
+    return found
 
 
 def _failure(outcome: Requeued | Ended) -> TaskFailure:
