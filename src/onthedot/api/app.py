@@ -206,11 +206,19 @@ class App(Generic[S]):
         return decorate
 
     def register(self, consumer: BaseTaskConsumer) -> None:
-        """Declares a consumer, an instance of a `BaseTaskConsumer`. An app does not read the global registry."""
+        """Declares a consumer. An app does not read the global registry.
+
+        Args:
+            consumer: An instance of a `BaseTaskConsumer`.
+        """
         self._registry.consumer(consumer)
 
     def around(self, layer: Around) -> Around:
-        """Middleware: ``async def layer(task, call): return await call()``. The first declared is the outermost."""
+        """Declares middleware, as a decorator. The first declared is the outermost.
+
+        Args:
+            layer: ``async def layer(task, call): return await call()``; it gets the `Task` and the next layer.
+        """
         if not inspect.iscoroutinefunction(layer):
             raise TypeError(f"@app.around goes on an async function (task, call), not on {layer!r}")
         self.runtime.middleware.append(layer)
@@ -219,11 +227,19 @@ class App(Generic[S]):
     # -- adding
 
     def named(self, name: str) -> NamedTask:
-        """Returns a source by name, to add its tasks without its code; arguments are checked where they run."""
+        """Returns a source, to add its tasks without its code; arguments are checked where they run.
+
+        Args:
+            name: The name of the source.
+        """
         return NamedTask(self._portal, self._registry.by_name(name), {})
 
     async def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[AsyncTaskHandle[Any]]:
-        """Adds calls of any functions in one step: ``await app.enqueue_many([send.s("a"), build.s("x")])``."""
+        """Adds calls of any functions in one step: ``await app.enqueue_many([send.s("a"), build.s("x")])``.
+
+        Args:
+            calls: Calls, as ``s(…)`` returns them. All are checked before the first is stored.
+        """
         made = [(call, call.new_task()) for call in calls]
         remote = {call.source for call, _ in made if call.is_remote}
         news = [new for _, new in made]
@@ -231,11 +247,19 @@ class App(Generic[S]):
         return [call.async_handle(new, added) for (call, new), added in zip(made, many, strict=True)]
 
     def handle(self, uuid: str) -> TaskHandle[Any]:
-        """Returns the handle of any task, for sync code; its result is made of plain values."""
+        """Returns the handle of any task, for sync code; its result is made of plain values.
+
+        Args:
+            uuid: The id of the task.
+        """
         return TaskHandle(self._portal, uuid, decode_untyped_result, added=False)
 
     def ahandle(self, uuid: str) -> AsyncTaskHandle[Any]:
-        """Returns the handle of any task, for async code; its result is made of plain values."""
+        """Returns the handle of any task, for async code; its result is made of plain values.
+
+        Args:
+            uuid: The id of the task.
+        """
         return AsyncTaskHandle(self._portal, uuid, decode_untyped_result, added=False)
 
     # -- running
@@ -267,7 +291,11 @@ class App(Generic[S]):
 
     @contextmanager
     def background(self, process: bool = False) -> Generator[App[S], None, None]:
-        """Runs tasks in the background until the block ends: on a thread, or with ``process=True`` in a process."""
+        """Runs tasks in the background until the block ends.
+
+        Args:
+            process: False: on a thread of this process. True: in a process of its own.
+        """
         if not self.start(auto=True, threading=not process):
             raise SchedulerStateError(f"app {self.name!r} is already {self.runtime.host.status} in the background")
         try:
@@ -344,33 +372,69 @@ class App(Generic[S]):
     # -- operating: the most frequent of `operations`, which has more
 
     async def get(self, uuid: str) -> TaskInfo:
-        """Returns a task. uuid: the first characters are enough. Raises TaskNotFound."""
+        """Returns a task. Raises TaskNotFound.
+
+        Args:
+            uuid: The id of the task; the first characters are enough.
+        """
         return await self.operations.get(uuid)
 
     async def explain(self, uuid: str) -> Explanation:
-        """Returns why a task is not running, and when it may, by the rules of the claim."""
+        """Returns why a task is not running, and when it may, by the rules of the claim.
+
+        Args:
+            uuid: The id of the task.
+        """
         return await self.operations.explain(uuid)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Returns a page of tasks, newest first: ``await app.find(state="failed", source="send", limit=10)``."""
+        """Returns a page of tasks, newest first: ``await app.find(state="failed", source="send", limit=10)``.
+
+        Args:
+            where: See `TaskFilter`.
+        """
         return await self.operations.find(**where)
 
     async def retry(self, *uuids: str) -> list[str]:
-        """Runs failed or cancelled tasks again. Returns the uuids of those that are alive now."""
+        """Runs failed or cancelled tasks again. Returns the uuids of those that are alive now.
+
+        Args:
+            uuids: The ids of the tasks.
+        """
         return await self.operations.retry(*uuids)
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
-        """Cancels tasks: pending ones end at once, running ones are asked to. Returns how many were alive."""
+        """Cancels tasks: pending ones end at once, running ones are asked to. Returns how many were alive.
+
+        Args:
+            uuids: The ids of the tasks.
+            reason: Kept with the tasks.
+        """
         return await self.operations.cancel(*uuids, reason=reason)
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
-        """Starts no more tasks of a source, or of one key of it, until `resume`; running tasks go on."""
+        """Starts no more tasks of a source until `resume`; running tasks go on.
+
+        Args:
+            source: The name of the source.
+            key: Only the tasks of this key of its lane.
+            reason: Shown to others who look.
+        """
         await self.operations.pause(source, key, reason)
 
     async def resume(self, source: str, key: str | None = None) -> None:
-        """Ends a pause."""
+        """Ends a pause.
+
+        Args:
+            source: The name of the source.
+            key: The key that was paused.
+        """
         await self.operations.resume(source, key)
 
     async def purge(self, limit: int = 10_000) -> int:
-        """Deletes up to `limit` tasks that are past their retention; workers do this by themselves."""
+        """Deletes tasks that are past their retention; workers do this by themselves. Returns how many.
+
+        Args:
+            limit: How many at most.
+        """
         return await self.operations.purge(limit)

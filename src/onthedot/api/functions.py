@@ -106,7 +106,11 @@ class Enqueuer(Generic[P, R]):
         return AsyncTaskHandle(self._portal, added.uuid, self._definition.decode_result, added.fresh)
 
     def delay_many(self, calls: Iterable[Mapping[str, Any]]) -> list[TaskHandle[R]]:
-        """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
+        """Adds many calls; all are checked before the first is stored.
+
+        Args:
+            calls: For each call a dict of its arguments.
+        """
         news = [self._definition.new_task((), kwargs, self._call_options) for kwargs in calls]
         if "connection" in self._call_options:
             many = self._add_in_transaction(news)
@@ -119,7 +123,11 @@ class Enqueuer(Generic[P, R]):
         ]
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[AsyncTaskHandle[R]]:
-        """Adds many calls, each a dict of arguments; all are checked before the first is stored."""
+        """Adds many calls; all are checked before the first is stored.
+
+        Args:
+            calls: For each call a dict of its arguments.
+        """
         news = [self._definition.new_task((), kwargs, self._call_options) for kwargs in calls]
         if "connection" in self._call_options:
             many = await self._add_in_transaction_awaited(news)
@@ -192,15 +200,27 @@ class TaskFunction(Enqueuer[P, R], Generic[P, C, R]):
         return self._definition.name
 
     def options(self, **options: Unpack[AddOptions]) -> Enqueuer[P, R]:
-        """Returns an object with the same methods, whose calls have these options; see `AddOptions`."""
+        """Returns an object with the same methods, whose calls have these options.
+
+        Args:
+            options: See `AddOptions`.
+        """
         return Enqueuer(self._portal, self._definition, _checked(self.name, options))
 
     def handle(self, uuid: str) -> TaskHandle[R]:
-        """Returns the handle of a task that was added elsewhere, for sync code."""
+        """Returns the handle of a task that was added elsewhere, for sync code.
+
+        Args:
+            uuid: The id of the task.
+        """
         return TaskHandle(self._portal, uuid, self._definition.decode_result, added=False)
 
     def ahandle(self, uuid: str) -> AsyncTaskHandle[R]:
-        """Returns the handle of a task that was added elsewhere, for async code."""
+        """Returns the handle of a task that was added elsewhere, for async code.
+
+        Args:
+            uuid: The id of the task.
+        """
         return AsyncTaskHandle(self._portal, uuid, self._definition.decode_result, added=False)
 
     def __repr__(self) -> str:
@@ -235,7 +255,11 @@ class NamedTask(Enqueuer[..., Any]):
     """A source by name, to add tasks without its code: arguments by keyword, checked where the task runs."""
 
     def options(self, **options: Unpack[AddOptions]) -> Enqueuer[..., Any]:
-        """Returns an object with the same methods, whose calls have these options; see `AddOptions`."""
+        """Returns an object with the same methods, whose calls have these options.
+
+        Args:
+            options: See `AddOptions`.
+        """
         return Enqueuer(self._portal, self._definition, _checked(self._definition.name, options))
 
 

@@ -63,7 +63,11 @@ class AsyncTaskHandle(_Handle, Generic[R_co]):
         return read_result(await self._end(timeout), self._decode)  # type: ignore[no-any-return]
 
     async def exception(self, timeout: float | None = None) -> TaskError | None:
-        """Waits until the task has ended and returns its error; None if it succeeded. timeout: as in `result`."""
+        """Waits until the task has ended and returns its error; None if it succeeded.
+
+        Args:
+            timeout: Seconds to wait, then TimeoutError; None: without a limit.
+        """
         record = await self._end(timeout)
         return None if record.state == "succeeded" else error_from_record(record)
 
@@ -108,7 +112,11 @@ class TaskHandle(_Handle, Generic[R_co]):
         return read_result(self._end(timeout), self._decode)  # type: ignore[no-any-return]
 
     def exception(self, timeout: float | None = None) -> TaskError | None:
-        """Waits until the task has ended and returns its error; None if it succeeded. timeout: as in `result`."""
+        """Waits until the task has ended and returns its error; None if it succeeded.
+
+        Args:
+            timeout: Seconds to wait, then TimeoutError; None: without a limit.
+        """
         record = self._end(timeout)
         return None if record.state == "succeeded" else error_from_record(record)
 

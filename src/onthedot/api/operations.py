@@ -52,19 +52,36 @@ class AppOperations:
         self._portal = portal
 
     async def get(self, uuid: str) -> TaskInfo:
-        """Returns a task. uuid: the first characters are enough. Raises TaskNotFound."""
+        """Returns a task. Raises TaskNotFound.
+
+        Args:
+            uuid: The id of the task; the first characters are enough.
+        """
         return await self._portal.run(lambda client: client.operations.get(uuid))
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Returns a page of tasks, newest first: ``await app.operations.find(state="failed", limit=10)``."""
+        """Returns a page of tasks, newest first: ``await app.operations.find(state="failed", limit=10)``.
+
+        Args:
+            where: See `TaskFilter`.
+        """
         return await self._portal.run(lambda client: client.operations.find(**where))
 
     async def explain(self, uuid: str) -> Explanation:
-        """Returns why a task is not running, and when it may, by the rules of the claim."""
+        """Returns why a task is not running, and when it may, by the rules of the claim.
+
+        Args:
+            uuid: The id of the task.
+        """
         return await self._portal.run(lambda client: client.operations.explain(uuid))
 
     async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
-        """Returns failed tasks, grouped by error, the most frequent first. since: only those that ended later."""
+        """Returns failed tasks, grouped by error, the most frequent first.
+
+        Args:
+            since: Only those that ended later.
+            source: Only those of this source.
+        """
         return await self._portal.run(lambda client: client.operations.failures(since, source))
 
     async def sources(self) -> list[SourceInfo]:
@@ -76,26 +93,39 @@ class AppOperations:
         return await self._portal.run(lambda client: client.operations.workers())
 
     async def retry(self, *uuids: str) -> list[str]:
-        """Runs failed or cancelled tasks again. Returns the uuids of those that are alive now."""
+        """Runs failed or cancelled tasks again. Returns the uuids of those that are alive now.
+
+        Args:
+            uuids: The ids of the tasks.
+        """
         return list(await self._portal.run(lambda client: client.operations.retry(*uuids)))
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
         """Cancels tasks: pending ones end at once, running ones are asked to. Returns how many were alive.
 
-        reason: kept with the tasks
+        Args:
+            uuids: The ids of the tasks.
+            reason: Kept with the tasks.
         """
         return await self._portal.run(lambda client: client.operations.cancel(*uuids, reason=reason))
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> None:
         """Starts no more tasks of a source until `resume`; running tasks go on.
 
-        key: only the tasks of this key of the source's lane
-        reason: shown to others who look
+        Args:
+            source: The name of the source.
+            key: Only the tasks of this key of its lane.
+            reason: Shown to others who look.
         """
         await self._portal.run(lambda client: client.operations.pause(source, key, reason))
 
     async def resume(self, source: str, key: str | None = None) -> None:
-        """Ends a pause."""
+        """Ends a pause.
+
+        Args:
+            source: The name of the source.
+            key: The key that was paused.
+        """
         await self._portal.run(lambda client: client.operations.resume(source, key))
 
     async def limits(self) -> Sequence[LimitInfo]:
@@ -105,13 +135,19 @@ class AppOperations:
     async def set_limit(self, name: str, key: str | None = None, **change: Unpack[LimitChange]) -> LimitInfo:
         """Changes a limit for all processes at once, before what code says.
 
-        name: of a source, or of a lane that sources share, such as ``"@openai"``
-        key: only this key of it
+        Args:
+            name: A source, or a lane that sources share, such as ``"@openai"``.
+            key: Only this key of it.
+            change: See `LimitChange`.
         """
         return await self._portal.run(lambda client: client.operations.limits.set(name, key, **change))
 
     async def purge(self, limit: int = 10_000) -> int:
-        """Deletes up to `limit` tasks that are past their retention; workers do this by themselves."""
+        """Deletes tasks that are past their retention; workers do this by themselves. Returns how many.
+
+        Args:
+            limit: How many at most.
+        """
         return await self._portal.run(lambda client: client.operations.purge(limit))
 
 

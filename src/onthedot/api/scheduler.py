@@ -106,13 +106,21 @@ class Scheduler:
         return await self.runtime.host.stop()
 
     def add_task(self, task: Task) -> TaskHandle[Any]:
-        """Adds a task, also before the start, after the stop and from any thread. It is stored when this returns."""
+        """Adds a task, also before the start, after the stop and from any thread. It is stored when this returns.
+
+        Args:
+            task: The task, as ``produce()`` of its consumer returns it.
+        """
         definition, new = self._new_task(task)
         added = self.runtime.portal.run_sync(lambda client: client.add(new, remote=definition.is_remote), adds=new)
         return self._handle(definition, new, added)
 
     async def add(self, task: Task) -> TaskHandle[Any]:
-        """Adds a task, for async code."""
+        """Adds a task, for async code.
+
+        Args:
+            task: The task, as ``produce()`` of its consumer returns it.
+        """
         definition, new = self._new_task(task)
         added = await self.runtime.portal.run(lambda client: client.add(new, remote=definition.is_remote), adds=new)
         return self._handle(definition, new, added)
@@ -122,11 +130,19 @@ class Scheduler:
         return TaskHandle(self.runtime.portal, added.uuid, decode_untyped_result, fresh)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
-        """Returns a page of tasks, newest first: ``find(state="failed")`` is the history of failures."""
+        """Returns a page of tasks, newest first: ``find(state="failed")`` is the history of failures.
+
+        Args:
+            where: See `TaskFilter`.
+        """
         return await self.operations.find(**where)
 
     async def retry(self, *uuids: str) -> list[str]:
-        """Runs failed or cancelled tasks again. Returns the uuids of those that are alive now."""
+        """Runs failed or cancelled tasks again. Returns the uuids of those that are alive now.
+
+        Args:
+            uuids: The ids of the tasks.
+        """
         return await self.operations.retry(*uuids)
 
     def status(self) -> dict[str, Any]:

@@ -30,11 +30,17 @@ class ScheduleOptions(TypedDict, total=False):
     """Options of ``put``, as in the …Schedule classes, over which they have precedence."""
 
     overlap: Overlap
+    """While the last run has not ended: "skip" the window, "allow" both to run, or "queue" it."""
     catch_up: CatchUp
+    """Of windows missed while no worker ran, run the "latest", "all" or "none"."""
     grace: Duration
+    """How late a window may be without being missed."""
     jitter: Duration
+    """Each run starts later by up to this time; the same delay in every process."""
     start: datetime
+    """No window before this aware datetime."""
     end: datetime
+    """No window after this aware datetime."""
 
 
 class PlanRange(TypedDict, total=False):
@@ -130,7 +136,11 @@ class Schedules(_ScheduleBuilder):
         return await self._runtime.portal.run(lambda client: client.operations.schedules.put(plan))
 
     async def get(self, name: str) -> ScheduleInfo:
-        """Returns a schedule."""
+        """Returns a schedule.
+
+        Args:
+            name: The name of the schedule.
+        """
         return await self._runtime.portal.run(lambda client: client.operations.schedules.get(name))
 
     async def list(self) -> Infos:
@@ -138,24 +148,46 @@ class Schedules(_ScheduleBuilder):
         return await self._runtime.portal.run(lambda client: client.operations.schedules.list())
 
     async def pause(self, name: str, reason: str = "") -> ScheduleInfo:
-        """Stops a schedule from firing until `resume`, also after a restart; tasks that it has added run."""
+        """Stops a schedule from firing until `resume`, also after a restart; tasks that it has added run.
+
+        Args:
+            name: The name of the schedule.
+            reason: Shown to others who look.
+        """
         return await self._runtime.portal.run(lambda client: client.operations.schedules.pause(name, reason))
 
     async def resume(self, name: str) -> ScheduleInfo:
-        """Continues a schedule with its next window; those that passed meanwhile are logged and not caught up."""
+        """Continues a schedule with its next window; those that passed meanwhile are logged and not caught up.
+
+        Args:
+            name: The name of the schedule.
+        """
         return await self._runtime.portal.run(lambda client: client.operations.schedules.resume(name))
 
     async def run(self, name: str) -> AsyncTaskHandle[Any]:
-        """Runs a schedule now, also a paused one; its next run stays. ``added`` is False if `overlap` forbids it."""
+        """Runs a schedule now, also a paused one; its next run stays. ``added`` is False if `overlap` forbids it.
+
+        Args:
+            name: The name of the schedule.
+        """
         ran = await self._runtime.portal.run(lambda client: client.operations.schedules.run(name))
         return AsyncTaskHandle(self._runtime.portal, ran.uuid, self._decoder(ran.source), ran.fresh)
 
     async def delete(self, name: str) -> None:
-        """Deletes a schedule that was put, or whose code is gone. One that code declares raises BadSchedule."""
+        """Deletes a schedule that was put, or whose code is gone. One that code declares raises BadSchedule.
+
+        Args:
+            name: The name of the schedule.
+        """
         await self._runtime.portal.run(lambda client: client.operations.schedules.delete(name))
 
     async def plan(self, name: str | None = None, **span: Unpack[PlanRange]) -> Runs:
-        """Returns the next runs in order, of one schedule or of all active ones; see `PlanRange`."""
+        """Returns the next runs in order.
+
+        Args:
+            name: Only those of this schedule; by default of all active ones.
+            span: See `PlanRange`.
+        """
         return await self._runtime.portal.run(lambda client: client.operations.schedules.plan(name, **span))
 
 

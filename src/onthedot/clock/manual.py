@@ -59,7 +59,11 @@ class ManualClock:
         return [entry.due for entry in self._timers if entry.timer.callback is not None]
 
     def advance(self, ms: float) -> None:
-        """Moves the clock forward by so many milliseconds and fires the timers that fall due, in order."""
+        """Moves the clock forward and fires the timers that fall due, in order.
+
+        Args:
+            ms: Milliseconds.
+        """
         end = self._now + ms
         while (due := self.next_timer()) is not None and due <= end:
             self._now = max(self._now, due)

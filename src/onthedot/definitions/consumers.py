@@ -48,12 +48,20 @@ class BaseTaskConsumer(ABC):
     concurrent_count: int = 1
 
     def produce(self, args: Mapping[str, Any] | None = None) -> Task:
-        """Returns a task of this kind, due now. Override it to check arguments or to set another time."""
+        """Returns a task of this kind, due now. Override it to check arguments or to set another time.
+
+        Args:
+            args: The arguments of the task, by name.
+        """
         return Task(self.name, args)
 
     @abstractmethod
     def consume(self, task: Task) -> Any:
-        """Runs the task: an ``async def``, or a plain function, which runs in a thread."""
+        """Runs the task: an ``async def``, or a plain function, which runs in a thread.
+
+        Args:
+            task: The task, equal to the one that was added.
+        """
 
 
 class ConsumerDefinition:
@@ -173,7 +181,11 @@ class TaskConsumerRegistry:
 
     @on_class_or_instance
     def register(cls, consumer: BaseTaskConsumer) -> None:
-        """Adds a consumer. Running schedulers take it over at once."""
+        """Adds a consumer. Running schedulers take it over at once.
+
+        Args:
+            consumer: An instance of a `BaseTaskConsumer`.
+        """
         if isinstance(consumer, type):
             raise TypeError(f"register() takes a consumer, not a class: register({consumer.__name__}())")
         if not isinstance(consumer, BaseTaskConsumer):
@@ -202,7 +214,11 @@ class TaskConsumerRegistry:
 
     @on_class_or_instance
     def unregister(cls, name: str) -> None:
-        """Removes a consumer; the source of its pending tasks is unknown from now on."""
+        """Removes a consumer; the source of its pending tasks is unknown from now on.
+
+        Args:
+            name: The name of the consumer.
+        """
         if name not in cls.sources:
             raise KeyError(f"no consumer {name!r}")
         del cls.sources[name]
@@ -216,7 +232,11 @@ class TaskConsumerRegistry:
 
     @on_class_or_instance
     def find(cls, name: str) -> BaseTaskConsumer | None:
-        """Returns a consumer; None: there is none of this name."""
+        """Returns a consumer; None: there is none of this name.
+
+        Args:
+            name: The name of the consumer.
+        """
         return cls.sources.get(name)
 
     @on_class_or_instance

@@ -90,7 +90,11 @@ class Task:
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Task:
-        """The task of a dict from ``to_dict``; unknown keys are ignored."""
+        """The task of a dict from ``to_dict``.
+
+        Args:
+            data: The dict; unknown keys are ignored.
+        """
         missing = {"uuid", "source", "schedule_at"} - data.keys()
         if missing:
             raise ValueError(f"not a task: {', '.join(sorted(missing))} missing in {dict(data)!r}")

@@ -41,6 +41,10 @@ class MessageQueue:
     shipping 17
 
     Everything else is in its app: ``mq.app.pause("orders")``, ``mq.app.get(message_id)``, ``mq.app.schedule(…)``.
+
+    Args:
+        config: The settings, or the URL of a store; by default those of `MQConfig`.
+        logger: Takes all log lines, instead of the loggers ``onthedot.…``.
     """
 
     def __init__(self, config: MQConfig | str | None = None, *, logger: logging.Logger | None = None) -> None:
@@ -100,7 +104,12 @@ class MessageQueue:
     @overload
     def register_handler(self, topic: str) -> Callable[[H], H]: ...
     def register_handler(self, topic: str, handler: Any = None) -> Any:
-        """Declares ``handler(payload)`` for a topic, one per topic; also as a decorator. Sync ones run in threads."""
+        """Declares the handler of a topic; also as a decorator.
+
+        Args:
+            topic: The topic; it has one handler.
+            handler: ``handler(payload)``, sync or async; a sync one runs in a thread.
+        """
         if handler is None:
             return partial(self.register_handler, topic)
         if check_name(topic, "topic") in self._handlers:
@@ -191,14 +200,23 @@ class MessageQueue:
         return await self._runtime.portal.run(lambda client: client.operations.by_source())
 
     async def dead_letters(self, topic: str | None = None, *, limit: int = 1000) -> list[TaskInfo]:
-        """Returns failed messages, newest first: ``.uuid``, ``.args["payload"]``, ``.error``, ``.attempt``."""
+        """Returns failed messages, newest first: ``.uuid``, ``.args["payload"]``, ``.error``, ``.attempt``.
+
+        Args:
+            topic: Only those of this topic.
+            limit: How many at most.
+        """
         where: TaskFilter = {"state": "failed", "limit": limit}
         if topic is not None:
             where["source"] = topic
         return list(await self.app.find(**where))
 
     async def retry(self, ids: str | Sequence[str]) -> list[str]:
-        """Handles dead letters again, with all retries. Returns the ids of those that are alive now."""
+        """Handles dead letters again, with all retries. Returns the ids of those that are alive now.
+
+        Args:
+            ids: The id of a message, or several.
+        """
         if isinstance(ids, str):
             ids = [ids]
         return await self.app.retry(*ids)

@@ -43,21 +43,26 @@ class TaskPage:
 
 
 class TaskFilter(TypedDict, total=False):
-    """Filters of ``find``.
-
-    error: part of the error's type or message; group: as ``failures`` returns it; where: values of arguments or
-    metadata by path, as in ``{"customer": "acme", "order.id": 17}``, all of which must match.
-    """
+    """Filters of ``find``; all must match."""
 
     state: str
+    """A `TaskState` or its name."""
     source: str
+    """The name of a source."""
     tag: str
+    """One of the task's tags."""
     since: datetime
+    """Added at this aware datetime or later."""
     error: str
+    """A part of the type or the message of the error."""
     group: str
+    """A group of failures, as ``failures`` returns it."""
     where: Mapping[str, object]
+    """Values of arguments or metadata by path, as in ``{"customer": "acme", "order.id": 17}``."""
     limit: int
+    """How many tasks at most; 100 by default."""
     cursor: str | None
+    """The ``cursor`` of the page before."""
 
 
 class _RecordPage(NamedTuple):

@@ -35,6 +35,14 @@ class _Common:
     catch_up: CatchUp = "latest"
     grace: Duration = 60
 
+    def next_after(self, moment: datetime) -> datetime | None:
+        """Returns the next window, aware and strictly later; None if there is no more.
+
+        Args:
+            moment: An aware datetime.
+        """
+        raise NotImplementedError
+
     def in_zone(self, tz: Zone) -> Self:  # noqa: ARG002 - schedules by wall clock override it
         """The same schedule in this zone, if it depends on one and names none."""
         return self

@@ -131,7 +131,11 @@ class TestApp(DriverLimits):
         return drive.runs.total()
 
     async def run_until_idle(self, *, raise_failures: bool = False) -> int:
-        """Runs all due tasks, and what they add; the clock stands still."""
+        """Runs all due tasks, and what they add; the clock stands still.
+
+        Args:
+            raise_failures: Whether to raise the first failure as TaskFailed.
+        """
         return await self.advance(raise_failures=raise_failures)
 
     async def drain(self, *, raise_failures: bool = False) -> int:
@@ -139,6 +143,9 @@ class TestApp(DriverLimits):
 
         Schedules never end, so they are paused meanwhile: what they have added runs, but windows that the clock passes
         add nothing and are not caught up later. Tasks of a paused source stay pending.
+
+        Args:
+            raise_failures: Whether to raise the first failure as TaskFailed.
         """
         async with self._driving(raise_failures) as drive, schedules_paused(self._runtime):
             await drive.to_the_end()
@@ -182,7 +189,12 @@ class TestApp(DriverLimits):
         return self.clock.moment()
 
     def tasks(self, task: object = None, /, *, state: str | None = None) -> list[TaskInfo]:
-        """Returns tasks in the order of adding, ended ones too: all, or those of one function or name, in one state."""
+        """Returns tasks in the order of adding, ended ones too.
+
+        Args:
+            task: Only those of this function, consumer or name.
+            state: Only those in this state.
+        """
         infos = self._added.all(None if task is None else self._added.source(task))
         return infos if state is None else [info for info in infos if info.state == TaskState(state)]
 
@@ -218,7 +230,13 @@ class TestApp(DriverLimits):
         return found[-1]
 
     def refute_added(self, task: object, arguments: Mapping[str, Any] | None = None, /, **more: Any) -> None:
-        """Asserts that no such task was added; parameters as in `assert_added`."""
+        """Asserts that no such task was added.
+
+        Args:
+            task: A function, a consumer or a name.
+            arguments: Arguments whose names clash with those of this method.
+            more: Some of its arguments; defaults count as given.
+        """
         __tracebackhide__ = True
         source = self._added.source(task)
         wanted = {**(arguments or {}), **more}
