@@ -47,7 +47,8 @@ TWINS = [(AppOperations, SyncOperations), (Schedules, SyncSchedules), (testing.T
 FOR_THE_LIBRARY = ("call_later", "in_zone", "wall_clock_jump", "watch", "with_anchor")
 """Methods of public classes that other packages of the library call. The reference leaves them out."""
 
-DESCRIBED = re.compile(r"^( *)(?:\*{0,2})(\w+): +\S", re.MULTILINE)
+DESCRIPTION = r"\b{name}(?:, \w+)*: +\S"
+"""Of a parameter: in the section ``Args:``, or in a sentence such as ``uuids: their ids.``"""
 OWN = ("self", "cls")
 
 
@@ -107,18 +108,12 @@ def made_by_the_library(subject: type) -> bool:
 
 
 def missing_of(function: Any, text: str | None, described: set[str] = frozenset()) -> Iterator[str]:
-    known = described | arguments(text or "")
     for name, parameter in inspect.signature(function).parameters.items():
         is_of_the_user = str(parameter.annotation).startswith("P.")  # the parameters of the user's function
-        if name not in OWN and not is_of_the_user and not name.startswith("_") and name not in known:
+        if name in OWN or name in described or name.startswith("_") or is_of_the_user:
+            continue
+        if not re.search(DESCRIPTION.format(name=name), text or ""):
             yield name
-
-
-def arguments(text: str) -> set[str]:
-    """The names that the section ``Args:`` of a docstring describes."""
-    _, _, section = text.partition("Args:\n")
-    section = re.split(r"^\S", section, maxsplit=1, flags=re.MULTILINE)[0]
-    return {found[2] for found in DESCRIBED.finditer(section)}
 
 
 def attribute_docs(subject: type) -> set[str]:

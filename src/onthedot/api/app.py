@@ -235,11 +235,7 @@ class App(Generic[S]):
         return NamedTask(self._portal, self._registry.by_name(name), {})
 
     async def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[AsyncTaskHandle[Any]]:
-        """Adds calls of any functions in one step: ``await app.enqueue_many([send.s("a"), build.s("x")])``.
-
-        Args:
-            calls: Calls, as ``s(…)`` returns them. All are checked before the first is stored.
-        """
+        """Adds calls of any functions in one step. calls: such as ``[send.s("a"), build.s("x")]``."""
         made = [(call, call.new_task()) for call in calls]
         remote = {call.source for call, _ in made if call.is_remote}
         news = [new for _, new in made]
@@ -247,19 +243,11 @@ class App(Generic[S]):
         return [call.async_handle(new, added) for (call, new), added in zip(made, many, strict=True)]
 
     def handle(self, uuid: str) -> TaskHandle[Any]:
-        """Returns the handle of any task, for sync code; its result is made of plain values.
-
-        Args:
-            uuid: The id of the task.
-        """
+        """Returns the handle of any task, for sync code; its result is made of plain values. uuid: its id."""
         return TaskHandle(self._portal, uuid, decode_untyped_result, added=False)
 
     def ahandle(self, uuid: str) -> AsyncTaskHandle[Any]:
-        """Returns the handle of any task, for async code; its result is made of plain values.
-
-        Args:
-            uuid: The id of the task.
-        """
+        """Returns the handle of any task, for async code; its result is made of plain values. uuid: its id."""
         return AsyncTaskHandle(self._portal, uuid, decode_untyped_result, added=False)
 
     # -- running
@@ -372,19 +360,11 @@ class App(Generic[S]):
     # -- operating: the most frequent of `operations`, which has more
 
     async def get(self, uuid: str) -> TaskInfo:
-        """Returns a task. Raises TaskNotFound.
-
-        Args:
-            uuid: The id of the task; the first characters are enough.
-        """
+        """Returns a task. uuid: the first characters are enough. Raises TaskNotFound."""
         return await self.operations.get(uuid)
 
     async def explain(self, uuid: str) -> Explanation:
-        """Returns why a task is not running, and when it may, by the rules of the claim.
-
-        Args:
-            uuid: The id of the task.
-        """
+        """Returns why a task is not running, and when it may, by the rules of the claim. uuid: its id."""
         return await self.operations.explain(uuid)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
@@ -396,11 +376,7 @@ class App(Generic[S]):
         return await self.operations.find(**where)
 
     async def retry(self, *uuids: str) -> list[str]:
-        """Runs failed or cancelled tasks again. Returns the uuids of those that are alive now.
-
-        Args:
-            uuids: The ids of the tasks.
-        """
+        """Runs failed or cancelled tasks again. uuids: their ids. Returns the uuids of those that are alive now."""
         return await self.operations.retry(*uuids)
 
     async def cancel(self, *uuids: str, reason: str = "cancelled") -> int:
@@ -423,18 +399,9 @@ class App(Generic[S]):
         await self.operations.pause(source, key, reason)
 
     async def resume(self, source: str, key: str | None = None) -> None:
-        """Ends a pause.
-
-        Args:
-            source: The name of the source.
-            key: The key that was paused.
-        """
+        """Ends a pause. source, key: as in `pause`."""
         await self.operations.resume(source, key)
 
     async def purge(self, limit: int = 10_000) -> int:
-        """Deletes tasks that are past their retention; workers do this by themselves. Returns how many.
-
-        Args:
-            limit: How many at most.
-        """
+        """Deletes tasks past their retention, as workers do. limit: how many at most. Returns how many."""
         return await self.operations.purge(limit)

@@ -106,11 +106,7 @@ class Enqueuer(Generic[P, R]):
         return AsyncTaskHandle(self._portal, added.uuid, self._definition.decode_result, added.fresh)
 
     def delay_many(self, calls: Iterable[Mapping[str, Any]]) -> list[TaskHandle[R]]:
-        """Adds many calls; all are checked before the first is stored.
-
-        Args:
-            calls: For each call a dict of its arguments.
-        """
+        """Adds many calls; all are checked before the first is stored. calls: a dict of arguments for each."""
         news = [self._definition.new_task((), kwargs, self._call_options) for kwargs in calls]
         if "connection" in self._call_options:
             many = self._add_in_transaction(news)
@@ -123,11 +119,7 @@ class Enqueuer(Generic[P, R]):
         ]
 
     async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[AsyncTaskHandle[R]]:
-        """Adds many calls; all are checked before the first is stored.
-
-        Args:
-            calls: For each call a dict of its arguments.
-        """
+        """Adds many calls; all are checked before the first is stored. calls: a dict of arguments for each."""
         news = [self._definition.new_task((), kwargs, self._call_options) for kwargs in calls]
         if "connection" in self._call_options:
             many = await self._add_in_transaction_awaited(news)
