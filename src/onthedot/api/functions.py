@@ -148,9 +148,10 @@ class Enqueuer(Generic[P, R]):
 
     def _add_in_transaction(self, news: Sequence[NewTask]) -> Sequence[Added]:
         """Written now, on the caller's connection; visible with the caller's commit, or never."""
+        connection = self._call_options.get("connection")
         if self._definition.is_remote:
-            news = self._portal.run_sync(lambda client: client.lane_router.route(news))
-        return self._portal.in_transaction(lambda store: store.add_in(self._call_options.get("connection"), news))
+            news = self._portal.route_in_transaction(connection, news)
+        return self._portal.in_transaction(lambda store: store.add_in(connection, news))
 
     async def _add_in_transaction_awaited(self, news: Sequence[NewTask]) -> Sequence[Added]:
         if self._definition.is_remote:

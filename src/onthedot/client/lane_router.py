@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from onthedot.clock.protocol import Clock
 from onthedot.codec.untyped import decode_untyped
 from onthedot.model.limits import LaneRule, lane_rule
-from onthedot.stores.contract import NewTask, Store
+from onthedot.stores.contract import Limit, NewTask, Store
 
 _FRESH = 1_000.0  # ms for which rules are used without reading them again: a read costs half as much as an add
 
@@ -27,10 +27,19 @@ class LaneRouter:
     async def route(self, tasks: Sequence[NewTask]) -> list[NewTask]:
         now = self._clock.now()
         if now - self._read_at >= _FRESH:
-            limits = await self._store.limits()
-            self._rules = {name: lane_rule(limits, name) for name in {limit.name for limit in limits}}
+            self._rules = _rules_of(await self._store.limits())
             self._read_at = now
         return [_with_lane(task, self._rules.get(task.source)) for task in tasks]
+
+
+def route_by(limits: Sequence[Limit], tasks: Sequence[NewTask]) -> list[NewTask]:
+    """The tasks with their lanes, by limits that were just read."""
+    rules = _rules_of(limits)
+    return [_with_lane(task, rules.get(task.source)) for task in tasks]
+
+
+def _rules_of(limits: Sequence[Limit]) -> dict[str, LaneRule | None]:
+    return {name: lane_rule(limits, name) for name in {limit.name for limit in limits}}
 
 
 def _with_lane(task: NewTask, rule: LaneRule | None) -> NewTask:

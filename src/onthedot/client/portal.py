@@ -11,8 +11,15 @@ from typing import Any, TypeAlias, TypeVar
 
 from onthedot.client.add_batcher import for_add
 from onthedot.client.client import StoreClient
+from onthedot.client.lane_router import route_by
 from onthedot.errors import ArgumentError, StoreError
-from onthedot.stores.capabilities import AsyncTransactions, SyncTransactions, capability, find_capability
+from onthedot.stores.capabilities import (
+    AsyncTransactions,
+    FileTransactions,
+    SyncTransactions,
+    capability,
+    find_capability,
+)
 from onthedot.stores.contract import NewTask, Store
 
 T = TypeVar("T")
@@ -129,11 +136,21 @@ class Portal:
             opening.result()  # for other stores the opening may have to wait for this very transaction
         return work(store)
 
+    def route_in_transaction(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[NewTask]:
+        """Finds the lanes of tasks whose code is elsewhere, for an add inside the caller's transaction."""
+        store = find_capability(self._store(), FileTransactions)
+        if store is None:
+            return self.run_sync(lambda client: client.lane_router.route(tasks))
+        return route_by(store.limits_in(connection), tasks)
+
     async def in_transaction_awaited(self, work: Callable[[AsyncTransactions], Coroutine[Any, Any, T]]) -> T:
         """Runs work on the current loop, to which the caller's connection belongs."""
         store = find_capability(capability(self._store(), SyncTransactions, "connection=…"), AsyncTransactions)
         if store is None:
-            raise ArgumentError("connection=…: on this store it is sync, so write .delay(…) instead of .enqueue(…)")
+            raise ArgumentError(
+                "connection=…: on this store it is a sync one, of sqlite3 or SQLAlchemy, so write .delay(…) instead of "
+                ".enqueue(…)"
+            )
         if (opening := self.ensure_open()) is not None:
             await asyncio.wrap_future(opening)
         return await work(store)

@@ -8,7 +8,7 @@ from typing import Any, Protocol, TypeVar, runtime_checkable
 from msgspec import Struct
 
 from onthedot.errors import StoreRefused
-from onthedot.stores.contract import Added, NewTask, Outcome, Verdict
+from onthedot.stores.contract import Added, Limit, NewTask, Outcome, Verdict
 
 T = TypeVar("T")
 
@@ -23,6 +23,15 @@ class SyncTransactions(Protocol):
 
     def settle_in(self, connection: Any, outcome: Outcome) -> Verdict:
         """Settle with the caller's commit. If the answer is not "ok", the caller should roll back."""
+        ...
+
+
+@runtime_checkable
+class FileTransactions(SyncTransactions, Protocol):
+    """Stores with one writer: opening may have to wait for the caller's transaction, so it is read inside of that."""
+
+    def limits_in(self, connection: Any) -> Sequence[Limit]:
+        """The limits, as the caller's transaction sees them."""
         ...
 
 
@@ -76,6 +85,7 @@ class Repairable(Protocol):
 
 _MISSING: dict[type, str] = {
     SyncTransactions: "memory:// and redis:// have no transaction to join; sqlite:/// and postgresql:// do",
+    FileTransactions: "only sqlite:/// has one writer",
     AsyncTransactions: "only postgresql:// joins the transaction of an async connection",
     HasHandoff: "only redis:// has it",
     Repairable: "the verbs of the other stores are transactions, so there is nothing to repair; redis:// needs it",

@@ -69,6 +69,25 @@ def test_first_add_of_an_app_may_join_a_transaction(app: App[None], db: sqlite3.
         other.shutdown()
 
 
+@pytest.mark.parametrize("by_name", [False, True])
+def test_first_add_to_a_new_file_may_join_a_transaction(tmp_path: Path, by_name: bool) -> None:
+    app: App[None] = App("shop", store=f"sqlite:///{tmp_path}/new.db")
+
+    @app.task
+    async def receipt(number: int) -> int:
+        return number
+
+    add = app.named("elsewhere") if by_name else receipt
+    with closing(sqlite3.connect(tmp_path / "new.db")) as db:
+        with db:
+            db.execute("CREATE TABLE sale (number INTEGER)")
+            db.execute("INSERT INTO sale VALUES (1)")
+            handle = add.options(connection=db).delay(number=5)
+        assert sales(db) == 1
+    assert handle.state() == "ready"
+    app.shutdown()
+
+
 def test_complete_settles_with_the_commit(app: App[None], db: sqlite3.Connection, tmp_path: Path) -> None:
     @app.task(max_retries=1, backoff=[0])
     async def sell(number: int) -> int:

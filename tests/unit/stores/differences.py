@@ -98,7 +98,7 @@ async def joins(tried: Tried) -> str:
     try:
         await send.enqueue()
     except ArgumentError:
-        return "joins yours: `delay` through sqlite3"
+        return "joins yours: `delay` through sqlite3, SQLAlchemy"
     except StoreRefused:
         return "joins yours: `delay` and `enqueue` through asyncpg, psycopg, SQLAlchemy"
     return "?"

@@ -31,6 +31,10 @@ class SqliteLimitTable(LimitTable):
         self._records = {(limit.name, limit.owner): limit for limit in limits}
         self.has_limits: bool = bool(limits)
 
+    def records(self) -> list[Limit]:
+        """As they are stored, of all owners."""
+        return list(self._records.values())
+
     def put_all(self, limits: Sequence[Limit], now: float) -> list[Limit]:
         """Store limits; return those that have changed. Their lanes with parked tasks admit again."""
         last = {(each.name, each.owner): each for each in limits}

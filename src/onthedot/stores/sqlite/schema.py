@@ -42,27 +42,39 @@ def connect(path: str, factory: type[sqlite3.Connection] = sqlite3.Connection) -
 
 def prepare(db: sqlite3.Connection, path: str, *, auto: bool = True) -> None:
     """Migrate a connection's file to this version, under the write lock."""
-    current = _is_current(db, path)
-    if not current and not auto:
-        raise StoreRefused(
-            f"{path} has no schema of version {VERSION}; run `onthedot schema install`, or auto_schema=1"
-        )
+    is_current = _is_current(db, path)
+    if not is_current:
+        _check_auto(path, auto=auto)
     db.execute("PRAGMA journal_mode = WAL")
-    if current:
+    if is_current:
         return
     db.execute("BEGIN IMMEDIATE")
     try:
-        if not _is_current(db, path):
-            version = _version(db)
-            steps = [schema_text()] if version == 0 else [_MIGRATIONS[step] for step in range(version, VERSION)]
-            for statement in _statements("".join(steps)):
-                db.execute(statement)
-            db.execute("UPDATE onthedot_sequence SET version = ?", (VERSION,))
+        migrate(db, path)
         db.execute("COMMIT")
     except BaseException:
         if db.in_transaction:
             db.execute("ROLLBACK")
         raise
+
+
+def migrate(db: sqlite3.Connection, path: str, *, auto: bool = True) -> None:
+    """Migrate the file to this version inside the current transaction."""
+    if _is_current(db, path):
+        return
+    _check_auto(path, auto=auto)
+    version = _version(db)
+    steps = [schema_text()] if version == 0 else [_MIGRATIONS[step] for step in range(version, VERSION)]
+    for statement in _statements("".join(steps)):
+        db.execute(statement)
+    db.execute("UPDATE onthedot_sequence SET version = ?", (VERSION,))
+
+
+def _check_auto(path: str, *, auto: bool) -> None:
+    if not auto:
+        raise StoreRefused(
+            f"{path} has no schema of version {VERSION}; run `onthedot schema install`, or auto_schema=1"
+        )
 
 
 def _version(db: sqlite3.Connection) -> int:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sqlite3
 import threading
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -274,16 +273,21 @@ class SqliteStore:
 
     # -- inside the caller's transaction
 
-    def add_in(self, connection: sqlite3.Connection, tasks: Sequence[NewTask]) -> Sequence[Added]:
+    def add_in(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
         """Adds with the caller's commit, or not at all. On the caller's thread, and connection to this file."""
         return self._join(connection, lambda tables: insert_rules.add(tables, tasks))
 
-    def settle_in(self, connection: sqlite3.Connection, outcome: Outcome) -> Verdict:
+    def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         """Settles with the caller's commit. If the answer is not "ok", the caller should roll back."""
         return self._join(connection, lambda tables: tables.settle([outcome])[0])
 
-    def _join(self, connection: sqlite3.Connection, work: Callable[[SqliteTables], T]) -> T:
-        answer, notifications, number = join(connection, self.path, self._name, self.earliest_now(), work)
+    def limits_in(self, connection: object) -> Sequence[Limit]:
+        return self._join(connection, lambda tables: tables.limits.records())
+
+    def _join(self, connection: object, work: Callable[[SqliteTables], T]) -> T:
+        answer, notifications, number = join(
+            connection, self.path, self._name, self.earliest_now(), work, auto_schema=self._auto_schema
+        )
         with self._lock:
             threads = self._ensure_started()  # the next open finds them started
         threads.writer.await_commit(number, notifications)

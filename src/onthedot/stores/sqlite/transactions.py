@@ -5,22 +5,30 @@ from __future__ import annotations
 import os
 import sqlite3
 from collections.abc import Callable
-from typing import TypeVar
+from typing import Any, TypeVar
 
 from onthedot.errors import StoreRefused
 from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.sqlite.errors import translate
-from onthedot.stores.sqlite.schema import app_of
+from onthedot.stores.sqlite.schema import app_of, migrate
 from onthedot.stores.sqlite.tables import SqliteTables
 
 T = TypeVar("T")
 
 
 def join(
-    connection: sqlite3.Connection, path: str, name: str, now: float, work: Callable[[SqliteTables], T]
+    given: object, path: str, name: str, now: float, work: Callable[[SqliteTables], T], *, auto_schema: bool
 ) -> tuple[T, Notifications, int]:
-    """The answer, what to send once the caller has committed, and the change number that shows the commit."""
-    _check(connection, path)
+    """The answer, what to send once the caller has committed, and the change number that shows the commit.
+
+    given: the caller's connection. A file without a schema gets it in the caller's transaction.
+    """
+    outer = _sqlalchemy_connection(given)
+    connection = given if outer is None else outer.connection.driver_connection
+    if not isinstance(connection, sqlite3.Connection):
+        raise _refusal(given, path)
+    _check_file(connection, path)
+    _check_transaction(connection, outer)
     row_factory = connection.row_factory
     text_factory = connection.text_factory
     connection.row_factory = None
@@ -29,6 +37,7 @@ def join(
         connection.execute("PRAGMA wal_autocheckpoint = 0")  # only the writer thread checkpoints
         connection.execute("SAVEPOINT onthedot_join")
         try:
+            migrate(connection, path, auto=auto_schema)
             tables = SqliteTables(connection, app_of(connection, name))
             tables.begin()
             tables.start_call(now)
@@ -48,15 +57,42 @@ def join(
     return answer, notifications, tables.transition_count
 
 
-def _check(connection: sqlite3.Connection, path: str) -> None:
-    if not isinstance(connection, sqlite3.Connection):
-        raise StoreRefused(
-            f"connection=…: {path} is joined through a sqlite3.Connection to that file, not through {connection!r}"
-        )
-    if not connection.in_transaction:
-        raise StoreRefused("begin a transaction first: without one there is nothing to join")
-    (file,) = [file for _, name, file in connection.execute("PRAGMA database_list") if name == "main"]
+def _sqlalchemy_connection(given: Any) -> Any:
+    """A sync Connection of SQLAlchemy, or that of a Session; None: it is neither."""
+    names = _sqlalchemy_names(given)
+    if "Connection" in names:
+        return given
+    if names & {"Session", "scoped_session"}:
+        return given.connection()
+    return None
+
+
+def _sqlalchemy_names(given: object) -> set[str]:
+    return {parent.__name__ for parent in type(given).__mro__ if parent.__module__.partition(".")[0] == "sqlalchemy"}
+
+
+def _refusal(given: object, path: str) -> StoreRefused:
+    reason = ""
+    if _sqlalchemy_names(given) & {"AsyncConnection", "AsyncSession", "async_scoped_session"}:
+        reason = ": it is async, and the connection below it belongs to another thread"
+    known = "a sqlite3.Connection to that file, or a sync Connection or Session of SQLAlchemy"
+    return StoreRefused(f"connection=…: {path} is joined through {known}, not through {given!r}{reason}")
+
+
+def _check_file(connection: sqlite3.Connection, path: str) -> None:
+    cursor = connection.cursor()
+    cursor.row_factory = None  # that of the connection may not return tuples
+    (file,) = [file for _, name, file in cursor.execute("PRAGMA database_list") if name == "main"]
     if not (file and os.path.exists(file) and os.path.samefile(file, path)):  # noqa: PTH110, PTH121
         raise StoreRefused(
             f"this connection is to {file or 'memory'}, and the tasks are in {path}: it must be one file"
         )
+
+
+def _check_transaction(connection: sqlite3.Connection, outer: Any) -> None:
+    """SQLAlchemy is in a transaction from its first statement on, but sqlite3 begins one only before a change."""
+    begins_by_itself = connection.isolation_level is not None and getattr(connection, "autocommit", None) is not True
+    if outer is not None and begins_by_itself and not connection.in_transaction:
+        outer.exec_driver_sql("BEGIN IMMEDIATE")
+    if not connection.in_transaction:
+        raise StoreRefused("begin a transaction first: without one there is nothing to join")

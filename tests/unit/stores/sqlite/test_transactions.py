@@ -9,10 +9,14 @@ from contextlib import asynccontextmanager, closing
 from pathlib import Path
 
 import pytest
+from sqlalchemy import create_engine
+from sqlalchemy.ext.asyncio import AsyncSession, async_scoped_session
 
 from onthedot.errors import StoreBusy, StoreRefused
 from onthedot.stores.contract import ClaimRequest, Completed, Lease, NewTask, Policy, SlotPool
 from onthedot.stores.sqlite import SqliteStore
+from onthedot.stores.sqlite.schema import check as check_schema
+from tests.support.sync_callers import WAYS, Way
 from tests.unit.stores.sqlite.peer import FOREVER, peers
 
 
@@ -112,3 +116,57 @@ async def test_foreign_connections_are_refused(tmp_path: Path) -> None:
                 stranger.execute("BEGIN")
                 with pytest.raises(StoreRefused, match="one file"):
                     store.add_in(stranger, [NewTask("u1", "a", b"")])
+
+
+# -- files without a schema, and SQLAlchemy
+
+ways = pytest.mark.parametrize("way", WAYS, ids=lambda way: way.__name__)
+
+
+@ways
+async def test_the_first_add_to_a_file_makes_the_schema_with_the_commit(tmp_path: Path, way: Way) -> None:
+    url = f"sqlite:///{tmp_path}/shop.db"
+    store = SqliteStore(tmp_path / "shop.db")
+    new = NewTask("u1", "a", b"")
+    with way(url) as caller:
+        caller.run("CREATE TABLE sale (name)")
+        caller.commit()
+        for end in (caller.rollback, caller.commit):
+            caller.run("INSERT INTO sale VALUES ('shoes')")
+            assert [added.fresh for added in store.add_in(caller.connection, [new])] == [True]
+            end()
+            assert check_schema(str(tmp_path / "shop.db"))[0] == (end is caller.commit)
+    await store.open()
+    assert await there(store, "u1") == ["ready"]
+    await store.close()
+
+
+def test_a_store_that_may_not_make_the_schema_refuses_the_first_add(tmp_path: Path) -> None:
+    store = SqliteStore(tmp_path / "shop.db", auto_schema=False)
+    with closing(sqlite3.connect(tmp_path / "shop.db")) as db:
+        db.execute("BEGIN")
+        with pytest.raises(StoreRefused, match="onthedot schema install"):
+            store.add_in(db, [NewTask("u1", "a", b"")])
+
+
+@pytest.mark.parametrize("connection", [AsyncSession(), async_scoped_session(AsyncSession, lambda: 0)], ids=type)
+def test_an_async_session_is_refused_with_the_reason(tmp_path: Path, connection: object) -> None:
+    with pytest.raises(StoreRefused, match=r"a sync Connection or Session of SQLAlchemy, not .*: it is async"):
+        SqliteStore(tmp_path / "shop.db").add_in(connection, [NewTask("u1", "a", b"")])
+
+
+def test_an_autocommit_connection_of_sqlalchemy_is_refused(tmp_path: Path) -> None:
+    engine = create_engine(f"sqlite:///{tmp_path}/shop.db", isolation_level="AUTOCOMMIT")
+    with engine.connect() as connection, pytest.raises(StoreRefused, match="begin a transaction"):
+        SqliteStore(tmp_path / "shop.db").add_in(connection, [NewTask("u1", "a", b"")])
+    engine.dispose()
+
+
+async def test_rows_of_the_caller_may_be_of_any_type(tmp_path: Path) -> None:
+    async with shop(tmp_path) as (store, db):
+        db.row_factory = lambda cursor, row: {column[0]: value for column, value in zip(cursor.description, row)}  # noqa: B905
+        db.execute("INSERT INTO sale VALUES ('shoes')")
+        store.add_in(db, [NewTask("u1", "a", b"")])
+        db.commit()
+        assert await there(store, "u1") == ["ready"]
+        assert db.execute("SELECT * FROM sale").fetchall() == [{"name": "shoes"}]
