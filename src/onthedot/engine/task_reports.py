@@ -55,10 +55,15 @@ class TaskReports:
         for lease in lost:
             self._runner.cancel(lease.uuid, "lost")
 
-    async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
-        """Settles in the caller's transaction, on the caller's thread and loop."""
-        store = find_capability(self._store, AsyncTransactions)
-        if store is not None:
-            return await store.settle_awaited(connection, outcome)
+    def has_event_loop(self) -> bool:
+        return asyncio._get_running_loop() is not None
+
+    def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         verb = f"complete() of task {outcome.lease.uuid}, which can return its result instead"
         return capability(self._store, SyncTransactions, verb).settle_in(connection, outcome)
+
+    async def settle_awaited(self, connection: object, outcome: Outcome) -> Verdict:
+        store = find_capability(self._store, AsyncTransactions)
+        if store is None:
+            return self.settle_in(connection, outcome)
+        return await store.settle_awaited(connection, outcome)

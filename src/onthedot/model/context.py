@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Coroutine, Mapping
 from contextvars import ContextVar, Token
 from datetime import datetime
 from types import MappingProxyType
@@ -36,7 +36,17 @@ class ReportSink(Protocol):
     @property
     def log(self) -> logging.Logger: ...
     def progress(self, lease: Lease, done: float, total: float) -> None: ...
-    async def settle_in(self, connection: object, outcome: Outcome) -> Verdict: ...
+    def has_event_loop(self) -> bool:
+        """Whether an event loop runs in the calling thread."""
+        ...
+
+    def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
+        """Settles in the transaction of a sync connection, on the calling thread."""
+        ...
+
+    async def settle_awaited(self, connection: object, outcome: Outcome) -> Verdict:
+        """Settles in the transaction of a connection, on the running event loop."""
+        ...
 
 
 class RunState(Struct, eq=False):
@@ -190,8 +200,13 @@ class TaskContext:
         self._run.spawned.append(new)
         return call.handle(new.uuid)
 
-    async def complete(self, result: object = None, connection: object = None) -> None:
-        """Settles this task as succeeded in your own transaction: with your commit, or not at all.
+    @property
+    def sync(self) -> SyncTaskContext:
+        """The verbs that wait, for sync tasks: ``ctx.sync.complete(…)``."""
+        return SyncTaskContext(self._run)
+
+    def complete(self, result: object = None, connection: object = None) -> Coroutine[Any, Any, None]:
+        """Settles this task as succeeded in your own transaction: with your commit, or not at all. For async tasks.
 
         Raises `TaskCancelled` if another worker has this task by now; let it roll your transaction back. The return
         value of the function is then ignored.
@@ -202,18 +217,55 @@ class TaskContext:
 
         ::
 
-            with connection:                                 # sqlite3, on the file of the store
-                connection.execute("UPDATE …")
-                await ctx.complete(42, connection=connection)
-
             async with connection.transaction():             # asyncpg, to the database of the store
                 await connection.execute("UPDATE …")
                 await ctx.complete(42, connection=connection)
         """
-        data = b"" if result is None else self._run.source.encode(result)
-        verdict = await self._run.reports.settle_in(connection, self._run.completed(data))
-        if verdict == "lost":
-            raise TaskCancelled("its lease is lost: another worker has it by now", self.uuid)
+        if not self._run.reports.has_event_loop():  # a coroutine that nothing awaits would do nothing
+            raise TypeError(
+                f"ctx.complete() in {self.source!r}, a sync task: write ctx.sync.complete(…), without await"
+            )
+        return self._complete(result, connection)
+
+    async def _complete(self, result: object, connection: object) -> None:
+        outcome = _completed(self._run, result)
+        _check_lease(self._run, await self._run.reports.settle_awaited(connection, outcome))
+
+
+class SyncTaskContext:
+    """The verbs of a `TaskContext` that wait for the store, for sync tasks, in threads and processes."""
+
+    def __init__(self, run: RunState) -> None:
+        self._run = run
+
+    def complete(self, result: object = None, connection: object = None) -> None:
+        """Settles this task as succeeded in your own transaction: with your commit, or not at all.
+
+        Raises `TaskCancelled` if another worker has this task by now; let it roll your transaction back. The return
+        value of the function is then ignored.
+
+        Args:
+            result: the result of the task.
+            connection: your sync connection to the database of the store.
+
+        ::
+
+            with Session(engine) as session, session.begin():    # SQLAlchemy; also psycopg and sqlite3
+                session.execute(text("UPDATE …"))
+                ctx.sync.complete(42, connection=session)
+        """
+        outcome = _completed(self._run, result)
+        _check_lease(self._run, self._run.reports.settle_in(connection, outcome))
+
+
+def _completed(run: RunState, result: object) -> Completed:
+    data = b"" if result is None else run.source.encode(result)
+    return run.completed(data)
+
+
+def _check_lease(run: RunState, verdict: Verdict) -> None:
+    if verdict == "lost":
+        raise TaskCancelled("its lease is lost: another worker has it by now", run.record.uuid)
 
 
 def current_task() -> TaskContext:

@@ -167,12 +167,20 @@ class PoolChild:
     def progress(self, lease: Lease, done: float, total: float) -> None:  # noqa: ARG002 - one task runs at a time
         self._send(ProgressMessage(done, total))
 
-    async def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
+    def has_event_loop(self) -> bool:
+        return asyncio._get_running_loop() is not None
+
+    def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         assert self._runtime is not None
-        portal = self._runtime.portal
-        if find_capability(self._runtime.store, AsyncTransactions) is not None:
-            return await portal.in_transaction_awaited(lambda store: store.settle_awaited(connection, outcome))
-        return portal.in_transaction(lambda store: store.settle_in(connection, outcome))
+        return self._runtime.portal.in_transaction(lambda store: store.settle_in(connection, outcome))
+
+    async def settle_awaited(self, connection: object, outcome: Outcome) -> Verdict:
+        assert self._runtime is not None
+        if find_capability(self._runtime.store, AsyncTransactions) is None:
+            return self.settle_in(connection, outcome)
+        return await self._runtime.portal.in_transaction_awaited(
+            lambda store: store.settle_awaited(connection, outcome)
+        )
 
 
 async def _awaited(value: object) -> object:

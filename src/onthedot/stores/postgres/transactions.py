@@ -19,6 +19,12 @@ _CONNECTIONS = (
 )  # fmt: skip
 
 
+_AWAITED = {
+    "add_v1": "`await task.options(…).enqueue(…)`",
+    "settle_in_v1": "`await ctx.complete(…)` in an async task",
+}
+
+
 @dataclass(frozen=True)
 class TransactionDriver:
     """A connection of the caller, and the library that it comes from."""
@@ -83,7 +89,7 @@ def call(connection: object, function: str, request: str) -> Any:
     """On the caller's thread."""
     driver = TransactionDriver.of(connection)
     if driver.is_async:
-        raise StoreRefused("connection=…: this connection is async, so write `await task.options(…).enqueue(…)`")
+        raise StoreRefused(f"connection=…: this connection is async, so write {_AWAITED[function]}, or pass a sync one")
     try:
         return driver.call(function, request)
     except Exception as error:
