@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import asyncio
 import logging
-import signal
 import subprocess
 import sys
 import threading
@@ -24,40 +23,7 @@ pytestmark = [
     pytest.mark.usefixtures("nothing_stays"),
 ]
 
-EXAMPLES = Path(__file__).parents[3] / "examples"
 METHODS = ("forkserver", "spawn")
-
-
-# -- the four examples
-
-
-@pytest.mark.parametrize(
-    ("name", "lines"),
-    [
-        ("background_thread", ["the program goes on: 2", "beat"]),
-        ("process_mode", ["primes: 1229", "primes: 9592", "primes: 78498", "in another process: True"]),
-        ("only_on_schedule", ["tick", "has delay(): False"]),
-    ],
-)
-def test_example_programs_end_by_themselves(name: str, lines: list[str]) -> None:
-    done = subprocess.run(
-        [sys.executable, EXAMPLES / f"{name}.py"], capture_output=True, text=True, timeout=SOON, check=True
-    )
-    assert done.stderr == ""
-    assert [line for line in lines if line not in done.stdout] == []
-
-
-@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
-def test_blocking_example_returns_after_a_signal(number: signal.Signals) -> None:
-    command = [sys.executable, EXAMPLES / "blocking.py"]
-    with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
-        assert process.stdout is not None
-        assert process.stdout.readline() == "tick\n"
-        process.send_signal(number)
-        out, err = process.communicate(timeout=SOON)
-    assert process.returncode == 0
-    assert out.splitlines()[-1] == "bye"
-    assert err == ""
 
 
 # -- four combinations
