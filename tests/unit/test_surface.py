@@ -11,7 +11,7 @@ from onthedot import errors, mq
 
 NAMES = """
     App TaskOptions TaskFunction TaskHandle AsyncTaskHandle TaskContext current_task as_completed
-    Task TaskState BaseTaskConsumer TaskConsumerRegistry Scheduler
+    Task TaskState TaskInfo TaskPage Explanation Call BaseTaskConsumer TaskConsumerRegistry Scheduler Processes
     get_scheduler start_scheduler stop_scheduler get_scheduler_status
     IntervalSchedule CronSchedule DailySchedule OnceSchedule Rate AtMost
     Retry Snooze Reject Cancel

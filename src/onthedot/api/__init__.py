@@ -1,7 +1,7 @@
 """The public names: what ``from onthedot import …`` gives."""
 
 from onthedot.api.app import App
-from onthedot.api.functions import TaskFunction
+from onthedot.api.functions import Call, TaskFunction
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle, as_completed
 from onthedot.api.scheduler import Scheduler, get_scheduler, get_scheduler_status, start_scheduler, stop_scheduler
 from onthedot.definitions.consumers import BaseTaskConsumer, TaskConsumerRegistry
@@ -31,10 +31,13 @@ from onthedot.errors import (
     TaskTimeout,
     WorkerDied,
 )
+from onthedot.executors.processes import Processes
 from onthedot.model.context import TaskContext, current_task
 from onthedot.model.limits import AtMost, Rate
 from onthedot.model.options import TaskOptions
-from onthedot.model.task import Task, TaskState
+from onthedot.model.task import Task, TaskInfo, TaskState
+from onthedot.operations.explain import Explanation
+from onthedot.operations.task_queries import TaskPage
 from onthedot.schedules.rules import CronSchedule, DailySchedule, IntervalSchedule, OnceSchedule
 
 __all__ = [
@@ -45,14 +48,17 @@ __all__ = [
     "BadLimit",
     "BadSchedule",
     "BaseTaskConsumer",
+    "Call",
     "Cancel",
     "CronSchedule",
     "DailySchedule",
     "DeclarationError",
     "DuplicateTask",
+    "Explanation",
     "IntervalSchedule",
     "OnTheDotError",
     "OnceSchedule",
+    "Processes",
     "Rate",
     "Reject",
     "ResultExpired",
@@ -74,8 +80,10 @@ __all__ = [
     "TaskFailed",
     "TaskFunction",
     "TaskHandle",
+    "TaskInfo",
     "TaskNotFound",
     "TaskOptions",
+    "TaskPage",
     "TaskState",
     "TaskTimeout",
     "WorkerDied",

@@ -360,7 +360,7 @@ class App(Generic[S]):
     # -- operating: the most frequent of `operations`, which has more
 
     async def get(self, uuid: str) -> TaskInfo:
-        """Returns a task. uuid: the first characters are enough. Raises TaskNotFound."""
+        """Returns a task, with its result if it has one. uuid: the whole of it. Raises TaskNotFound."""
         return await self.operations.get(uuid)
 
     async def explain(self, uuid: str) -> Explanation:

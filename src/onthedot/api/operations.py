@@ -52,10 +52,10 @@ class AppOperations:
         self._portal = portal
 
     async def get(self, uuid: str) -> TaskInfo:
-        """Returns a task. Raises TaskNotFound.
+        """Returns a task, with its result if it has one. Raises TaskNotFound.
 
         Args:
-            uuid: The id of the task; the first characters are enough.
+            uuid: The whole id of the task.
         """
         return await self._portal.run(lambda client: client.operations.get(uuid))
 

@@ -105,7 +105,7 @@ def _confirm(question: str) -> bool:
 def _select(options: GlobalOptions, named: Sequence[str], where: TaskFilter, states: tuple[str, ...]) -> list[str]:
     async def work(operations: Operations) -> list[str]:
         if named:
-            return [(await operations.get(each)).uuid for each in named]
+            return [await operations.tasks.complete_uuid(each) for each in named]
         found: list[str] = []
         for state in (where["state"],) if "state" in where else states:
             where["state"] = state

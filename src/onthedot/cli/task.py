@@ -9,12 +9,12 @@ from typing import Any
 import click
 import msgspec
 
-from onthedot import TaskError
 from onthedot.cli.bulk import BulkAction, bulk_options, run_bulk
 from onthedot.cli.options import GlobalOptions, filters, store_command, task_filter
 from onthedot.cli.output import Screen, screen, write_json
 from onthedot.cli.target import with_operations
-from onthedot.model.task import TaskInfo, TaskState
+from onthedot.codec.plain_json import json_value
+from onthedot.model.task import TaskInfo
 from onthedot.observability.log_format import clean, clean_lines
 from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation, ExplanationReason
@@ -23,6 +23,7 @@ from onthedot.operations.task_queries import TaskFilter, TaskPage
 _MAX_RESULT = 2000  # characters shown
 _MAX_ARGUMENTS = 60
 _ALIVE = ("scheduled", "ready", "running")
+_NO_RESULT = {"expired": "is not kept any more", "not_stored": "could not be stored; the worker's log says why"}
 
 
 @store_command("list")
@@ -35,7 +36,7 @@ def list_tasks(options: GlobalOptions, /, **given: Any) -> None:
     filtered = where.keys() > {"limit"}
     page = with_operations(options, lambda operations: _full_page(operations, where))
     if options.json:
-        write_json({"tasks": page.tasks, "cursor": page.cursor})
+        write_json({"tasks": [info.to_dict() for info in page], "cursor": page.cursor})
         return
     out = screen()
     rows = [
@@ -77,9 +78,9 @@ def _remark(info: TaskInfo) -> str:
 @click.argument("uuid")
 def show(options: GlobalOptions, uuid: str) -> None:
     """All that is known about a task; the first characters of its uuid are enough."""
-    info, result = with_operations(options, lambda operations: _with_result(operations, uuid))
+    info = with_operations(options, lambda operations: _get(operations, uuid))
     if options.json:
-        write_json(msgspec.to_builtins(info, enc_hook=str) | result)
+        write_json(info.to_dict())
         return
     out = screen()
     attempts = f"{info.attempt} ({info.retries} retries, {info.crashes} crashes)"
@@ -93,30 +94,25 @@ def show(options: GlobalOptions, uuid: str) -> None:
         ("progress", "" if info.progress is None else "{:g} of {:g}".format(*info.progress)), ("reason", info.reason),
     ]  # fmt: skip
     out.table(("", ""), [[name, str(value)] for name, value in facts if value not in ("", None, "-")])
-    for name, value in result.items():
-        text = value if isinstance(value, str) else _json(value)
-        click.echo(f"\n{name}:\n{clean_lines(text[:_MAX_RESULT])}")
+    if info.result_status == "stored":
+        text = info.result if isinstance(info.result, str) else _json(info.result)
+        click.echo(f"\nresult:\n{clean_lines(text[:_MAX_RESULT])}")
         if len(text) > _MAX_RESULT:
             click.echo(f"… of {len(text):,} characters; --json has all of them")
+    elif info.result_status in _NO_RESULT:
+        click.echo(f"\nit succeeded, but its result {_NO_RESULT[info.result_status]}")
     for error in {error.attempt: error for error in (*info.errors, info.error) if error}.values():
         click.echo(f"\nattempt {error.attempt}: {clean(error.type)}: {clean(error.message)}")
         if error.traceback:
             out.code(clean_lines(error.traceback), "pytb")
 
 
-async def _with_result(operations: Operations, uuid: str) -> tuple[TaskInfo, dict[str, object]]:
-    """Return the task, and its result or why that cannot be shown."""
-    info = await operations.get(uuid)
-    if info.state is not TaskState.SUCCEEDED:
-        return info, {}
-    try:
-        return info, {"result": await operations.result(info.uuid)}
-    except TaskError as error:
-        return info, {"result_missing": str(error)}
+async def _get(operations: Operations, uuid: str) -> TaskInfo:
+    return await operations.get(await operations.tasks.complete_uuid(uuid))
 
 
 def _json(value: object) -> str:
-    return msgspec.json.encode(value, enc_hook=str).decode()
+    return msgspec.json.encode(json_value(value)).decode()
 
 
 @store_command()
@@ -126,7 +122,7 @@ def explain(options: GlobalOptions, uuid: str) -> None:
 
     By the rules of the claim; the store is not changed.
     """
-    found = with_operations(options, lambda operations: operations.explain(uuid))
+    found = with_operations(options, lambda operations: _explain(operations, uuid))
     if options.json:
         write_json(found)
         return
@@ -145,6 +141,10 @@ def explain(options: GlobalOptions, uuid: str) -> None:
         out.table(("TASK", "WORKER", "WHERE", "SINCE"), rows)
     if found.estimated_start is not None:
         click.echo(f"\nstarts about {out.when(found.estimated_start)}")
+
+
+async def _explain(operations: Operations, uuid: str) -> Explanation:
+    return await operations.explain(await operations.tasks.complete_uuid(uuid))
 
 
 def _until(out: Screen, until: datetime | None) -> str:

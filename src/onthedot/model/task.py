@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from datetime import UTC, datetime
+from dataclasses import dataclass, field, fields
+from datetime import UTC, datetime, timedelta
 from enum import StrEnum
-from typing import Any
+from typing import Any, Literal, TypeAlias
 
 from onthedot.clock.epoch import to_ms
+from onthedot.codec.plain_json import json_value
 from onthedot.model.uuid7 import new_uuid
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
+ResultStatus: TypeAlias = Literal["stored", "pending", "none", "expired", "not_stored"]
 
 
 class TaskState(StrEnum):
@@ -181,6 +183,20 @@ class TaskInfo:
     """Its last ``ctx.progress(done, total)``."""
     cancel_wanted: bool = False
     """Whether a cancel was requested, and it has not ended yet."""
+    result: Any = None
+    """What it returned; None if `result_status` is not "stored"."""
+    result_status: ResultStatus = "pending"
+    """"stored"; "pending": it has not ended; "none": it failed or was cancelled; "expired": the result is no longer
+    kept; "not_stored": the result could not be encoded.
+    """
+    duration: timedelta | None = None
+    """How long its last run took; None if it has not ended, or ended without a run."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """All fields, ready for JSON: times as text in ISO 8601, the duration in seconds."""
+        values = {each.name: getattr(self, each.name) for each in fields(self)}
+        values["duration"] = None if self.duration is None else self.duration.total_seconds()
+        return {name: json_value(value) for name, value in values.items()}
 
 
 def check_name(name: object, what: str) -> str:

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-from datetime import datetime
+from collections.abc import Callable, Sequence
+from datetime import datetime, timedelta
 
 import msgspec
 
 from onthedot.clock.epoch import from_ms, from_optional_ms
 from onthedot.codec.body import NO_HEADERS, Headers, Undecodable
-from onthedot.codec.untyped import decode_untyped
-from onthedot.model.failures import decode_failure
-from onthedot.model.task import Task, TaskFailure, TaskInfo, TaskState
-from onthedot.stores.contract import Note, Record, State
+from onthedot.codec.untyped import decode_untyped, decode_untyped_result
+from onthedot.model.failures import NOT_STORED, decode_failure
+from onthedot.model.task import ResultStatus, Task, TaskFailure, TaskInfo, TaskState
+from onthedot.stores.contract import Note, Reason, Record, State
+
+_ENDED_BY_A_RUN: tuple[Reason, ...] = ("due", "crash")
 
 
 def decode_body(record: Record) -> tuple[dict[str, object], Headers]:
@@ -39,8 +41,36 @@ def public_state(state: State) -> TaskState:
     return TaskState(state)
 
 
-def task_info(record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
+def result_status(record: Record) -> ResultStatus:
+    if record.state == "succeeded":
+        if record.history.result is None:
+            return "expired"
+        return "not_stored" if record.history.result == NOT_STORED else "stored"
+    return "none" if public_state(record.state).ended else "pending"
+
+
+def _result(data: bytes | None, decode: Callable[[bytes], object]) -> object:
+    for read in (decode, decode_untyped_result):  # its function may have another annotation by now
+        try:
+            return read(data or b"")
+        except Undecodable:
+            pass
+    return {"undecodable": (data or b"").decode(errors="backslashreplace")}
+
+
+def _duration(record: Record) -> timedelta | None:
+    history = record.history
+    if history.started is None or history.ended is None or history.reason not in _ENDED_BY_A_RUN:
+        return None  # it ended while it was pending, perhaps long after its last run
+    return timedelta(milliseconds=history.ended - history.started)
+
+
+def task_info(
+    record: Record, notes: Sequence[Note] = (), decode_result: Callable[[bytes], object] = decode_untyped_result
+) -> TaskInfo:
+    """decode_result: by the annotation of its function, where the code is known."""
     arguments, headers = decode_body(record)
+    status = result_status(record)
     history = record.history
     failure = decode_failure(history.error)
     error: TaskFailure | None = None
@@ -76,4 +106,7 @@ def task_info(record: Record, notes: Sequence[Note] = ()) -> TaskInfo:
         errors=tuple(error for error in errors if error is not None),
         progress=msgspec.json.decode(progress[-1], type=tuple[float, float]) if progress else None,
         cancel_wanted=history.cancel_requested and not state.ended,
+        result=_result(history.result, decode_result) if status == "stored" else None,
+        result_status=status,
+        duration=_duration(record),
     )

@@ -11,6 +11,7 @@ from typing import NamedTuple
 from msgspec.structs import replace
 
 from onthedot.clock.protocol import Clock
+from onthedot.codec.untyped import decode_untyped_result
 from onthedot.errors import ArgumentError, BadLimit
 from onthedot.model.limits import AtMost, Rate, lane_key, lane_rule
 from onthedot.model.stored_keys import stored_text
@@ -29,6 +30,7 @@ class CodeDefinitions:
     keep: Callable[[str], int] = lambda _: _WEEK  # by source: ms that a cancelled task is kept
     most_kept: int = 1_000_000  # ended tasks
     schedules: Mapping[str, ScheduleDefinition] = field(default_factory=dict[str, ScheduleDefinition])
+    result_decoder: Callable[[str], Callable[[bytes], object]] = lambda _: decode_untyped_result  # by source
 
 
 @dataclass(frozen=True, slots=True)

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
 from datetime import datetime
-from typing import Any, Unpack
+from typing import Unpack
 
 from onthedot.clock.epoch import to_optional_ms
 from onthedot.clock.protocol import Clock
@@ -50,26 +50,22 @@ class Operations:
         self._client = client
         self._clock = clock or SystemClock()
         self._code = code
-        self.tasks: TaskQueries = TaskQueries(store)
+        self.tasks: TaskQueries = TaskQueries(store, code.result_decoder)
         self.limits: LimitOperations = LimitOperations(store, self._clock, code)
         self.schedules: ScheduleOperations = ScheduleOperations(store, client, self._clock, observer, code.schedules)
 
     # -- tasks
 
     async def get(self, uuid: str) -> TaskInfo:
-        """Return a task by its uuid, or by the first characters of it."""
+        """Return a task by its whole uuid. `tasks.complete_uuid` finds it by the first characters."""
         return await self.tasks.get(uuid)
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
         """Return a page of tasks, newest first."""
         return await self.tasks.find(**where)
 
-    async def result(self, uuid: str) -> Any:
-        """Return the result of a succeeded task as plain values."""
-        return await self.tasks.result(uuid)
-
     async def explain(self, uuid: str) -> Explanation:
-        """Explain why a task is not running, by the rules of the claim. The first characters of its uuid are enough."""
+        """Explain why a task is not running, by the rules of the claim."""
         return await explain(self._store, await self.tasks.record(uuid), self._clock.now())
 
     async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:

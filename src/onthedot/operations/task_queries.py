@@ -3,22 +3,21 @@
 from __future__ import annotations
 
 import re
-from collections.abc import AsyncIterator, Iterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
 from math import inf
-from typing import Any, NamedTuple, TypedDict, Unpack
+from typing import NamedTuple, TypedDict, Unpack
 
 from onthedot.clock.epoch import to_ms
-from onthedot.codec.untyped import decode_untyped_result
 from onthedot.errors import ArgumentError, TaskNotFound
 from onthedot.model.error_fingerprint import fingerprint
-from onthedot.model.failures import decode_failure, read_result
+from onthedot.model.failures import decode_failure
 from onthedot.model.stored_keys import stored_key
 from onthedot.model.task import TaskInfo, TaskState, possible_uuids
 from onthedot.model.task_info import decode_body, task_info
 from onthedot.operations.argument_filter import check_conditions, matches
-from onthedot.stores.contract import Page, Record, State, Store
+from onthedot.stores.contract import Note, Page, Record, State, Store
 
 BATCH = 1000  # records per read, where all are wanted
 PENDING: tuple[State, ...] = ("scheduled", "ready", "parked")
@@ -85,32 +84,35 @@ async def find_pages(store: Store, where: Mapping[str, str], size: int) -> Async
 class TaskQueries:
     """Reads tasks of one store."""
 
-    def __init__(self, store: Store) -> None:
+    def __init__(self, store: Store, result_decoder: Callable[[str], Callable[[bytes], object]]) -> None:
+        """result_decoder: by source, as far as this process knows the code."""
         self._store = store
+        self._result_decoder = result_decoder
 
     async def get(self, uuid: str) -> TaskInfo:
-        """Return a task by its uuid, or by the first characters of it."""
+        """Return a task by its whole uuid."""
         record = await self.record(uuid)
-        notes = await self._store.notes(record.uuid, 0, 1000)
-        return task_info(record, [note for _, note in notes])
+        return self._info(record, await self._store.notes(uuid, 0, BATCH))
+
+    def _info(self, record: Record, notes: Sequence[tuple[int, Note]] = ()) -> TaskInfo:
+        return task_info(record, [note for _, note in notes], self._result_decoder(record.source))
 
     async def record(self, uuid: str) -> Record:
-        return await self._whole(uuid) or await self._by_prefix(uuid)
-
-    async def _whole(self, uuid: str) -> Record | None:
+        """Return a task by its whole uuid. Raises TaskNotFound."""
         if not possible_uuids((uuid,)):
             raise _not_found(uuid)
         (record,) = await self._store.get((uuid,))
-        return record
-
-    async def result(self, uuid: str) -> Any:
-        """Return the result of a succeeded task as plain values. Raises ResultExpired or ResultNotStored."""
-        record = await self._whole(uuid)
         if record is None:
             raise _not_found(uuid)
-        return read_result(record, decode_untyped_result)
+        return record
 
-    async def _by_prefix(self, prefix: str) -> Record:
+    async def complete_uuid(self, prefix: str) -> str:
+        """Return the uuid of the only task whose uuid is, or begins with, this text. For people: code has uuids."""
+        if not possible_uuids((prefix,)):
+            raise _not_found(prefix)
+        (whole,) = await self._store.get((prefix,))
+        if whole is not None:
+            return prefix
         found = [record async for record in self.records({"uuid": prefix}, limit=2)]
         if not found:
             raise _not_found(prefix)
@@ -118,7 +120,7 @@ class TaskQueries:
             raise TaskNotFound(
                 f"{prefix} is the beginning of several uuids, {found[0].uuid} and {found[1].uuid} among them"
             )
-        return found[0]
+        return found[0].uuid
 
     async def find(self, **where: Unpack[TaskFilter]) -> TaskPage:
         """Return a page, newest first. It may be short and have a cursor: a call reads a bounded number of tasks."""
@@ -128,9 +130,8 @@ class TaskQueries:
     async def _with_errors(self, record: Record) -> TaskInfo:
         """Add the errors of earlier attempts."""
         if record.attempt <= 1:
-            return task_info(record)
-        notes = await self._store.notes(record.uuid, 0, BATCH)
-        return task_info(record, [note for _, note in notes])
+            return self._info(record)
+        return self._info(record, await self._store.notes(record.uuid, 0, BATCH))
 
     async def _find(self, where: TaskFilter) -> _RecordPage:
         limit = where.get("limit", _PAGE)

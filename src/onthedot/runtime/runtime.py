@@ -9,7 +9,7 @@ import shutil
 import tempfile
 import threading
 import weakref
-from collections.abc import Generator, Mapping
+from collections.abc import Callable, Generator, Mapping
 from contextlib import AsyncExitStack, contextmanager, suppress
 from dataclasses import replace
 from typing import Any
@@ -136,7 +136,9 @@ class Runtime:
         return connect(url, self.clock, self.name)
 
     def _new_client(self) -> StoreClient:
-        code = CodeDefinitions(self.registry.limits, self._retention, self.config.max_kept, self.schedules)
+        code = CodeDefinitions(
+            self.registry.limits, self._retention, self.config.max_kept, self.schedules, self.result_decoder
+        )
         observer: Observer = self.logs
         if self.config.observers:  # else an add is two calls shorter
             observer = self._new_observer()
@@ -155,6 +157,13 @@ class Runtime:
         if known is None:
             return NO_CODE.keep(source)
         return known.options.keep
+
+    def result_decoder(self, source: str) -> Callable[[bytes], object]:
+        """Reads results by the annotation of the source's function; as plain values, if its code is elsewhere."""
+        known = self.sources.get(source)
+        if known is None:
+            return NO_CODE.result_decoder(source)
+        return known.decode_result
 
     def _before_register(self, source: Source) -> None:
         self.host.ensure_known(source.name, source.module)

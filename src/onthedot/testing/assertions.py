@@ -92,7 +92,7 @@ class AddedTasks:
         return infos[::-1]
 
     def _info(self, record: Record, notes: Sequence[tuple[int, Note]]) -> TaskInfo:
-        info = task_info(record, [note for _, note in notes])
+        info = task_info(record, [note for _, note in notes], self._runtime.result_decoder(record.source))
         definition = self._runtime.sources.get(record.source)
         if not isinstance(definition, FunctionDefinition):
             return info

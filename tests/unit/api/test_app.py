@@ -50,7 +50,7 @@ async def test_async_with_app_connects_and_runs_no_task(app: App, send: Any, ran
     async with app as same:
         assert same is app
         handle = await send.enqueue("ann")
-        assert (await app.get(handle.uuid[:20])).state == "ready"
+        assert (await app.get(handle.uuid)).state == "ready"
         with pytest.raises(TimeoutError):
             await handle.result(timeout=0.02)
         assert app.status()["status"] == "stopped"

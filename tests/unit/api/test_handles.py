@@ -126,7 +126,7 @@ async def test_handle_by_uuid_decodes_by_the_annotation() -> None:
         typed, plain = move.ahandle(uuid), app.ahandle(uuid)
         assert (await typed, typed.added) == (Point(1, 1), False)
         assert await plain == {"x": 1, "y": 1}
-    assert move.handle(uuid).info() == app.handle(uuid).info() == app.sync.get(uuid[:23])
+    assert move.handle(uuid).info() == app.handle(uuid).info() == app.sync.get(uuid)
 
 
 # -- waiting

@@ -146,11 +146,12 @@ def test_show_prints_why_there_is_no_result(console: Console) -> None:
     odd, brief = console.add("odd"), console.add("brief")
     console.work(odd, brief)
     assert "succeeded, but its result could not be stored" in console.do("task", "show", odd)
-    assert "could not be stored" in console.json("task", "show", odd)["result_missing"]
+    statuses = [console.json("task", "show", uuid)["result_status"] for uuid in (odd, brief)]
+    assert statuses == ["not_stored", "stored"]
     assert console.json("task", "show", brief)["result"] is None
     assert "result:\nnull" in console.do("task", "show", brief)
     waiting = console.add("greet", name="ann")
-    assert "result" not in console.json("task", "show", waiting)
+    assert console.json("task", "show", waiting)["result_status"] == "pending"
 
 
 def test_long_result_is_cut_and_json_has_all_of_it(console: Console) -> None:

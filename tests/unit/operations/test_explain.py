@@ -284,13 +284,18 @@ async def test_running_and_ended_tasks_are_explained(
     assert (await operations.explain(bad)).reason == "behind"
 
 
-async def test_explain_takes_the_first_characters_of_a_uuid(store: Store, operations: Operations) -> None:
+async def test_first_characters_of_a_uuid_are_completed(store: Store, operations: Operations) -> None:
     await add(store, task(uuid="abc1"), task(uuid="abd1"))
-    assert (await operations.explain("abc")).uuid == "abc1"
-    with pytest.raises(TaskNotFound, match="no task zzz"):
-        await operations.explain("zzz")
+    assert await operations.tasks.complete_uuid("abc") == "abc1"
+    assert await operations.tasks.complete_uuid("abd1") == "abd1"
+    for unknown in ("zzz", ""):
+        with pytest.raises(TaskNotFound, match=f"no task {unknown}"):
+            await operations.tasks.complete_uuid(unknown)
     with pytest.raises(TaskNotFound, match="several uuids"):
-        await operations.explain("ab")
+        await operations.tasks.complete_uuid("ab")
+    for part in ("abc", "ab"):
+        with pytest.raises(TaskNotFound, match=f"no task {part}"):
+            await operations.explain(part)
 
 
 async def test_requested_cancel_is_explained(store: Store, worker: Worker, operations: Operations) -> None:

@@ -73,5 +73,5 @@ def test_sync_code_explains_a_task(shop: App) -> None:
     def greet() -> None: ...
 
     handle = greet.options(after=60).delay()
-    found = shop.sync.explain(handle.uuid[:-2])
+    found = shop.sync.explain(handle.uuid)
     assert (found.uuid, found.reason, others(found)) == (handle.uuid, "not_due", ["no_worker"])

@@ -1,0 +1,35 @@
+"""Any value as plain JSON, for readers that do not know its type. It cannot be read back."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+
+from onthedot.codec.tagged_json import is_model
+
+
+def json_value(value: Any) -> Any:
+    """The value made of dicts with text keys, lists, texts, numbers, booleans and None. It never raises.
+
+    >>> from datetime import UTC, datetime
+    >>> json_value({"when": datetime(2026, 1, 31, tzinfo=UTC), "size": (1, float("nan")), 2: {(3, 4): b"a"}})
+    {'when': '2026-01-31T00:00:00Z', 'size': [1, None], '2': {'(3, 4)': 'YQ=='}}
+    """
+    try:
+        return msgspec.json.decode(_encode(value))
+    except Exception:  # noqa: BLE001 - a key that JSON has not, a lone surrogate, or a model of the user's that raises
+        if isinstance(value, dict):
+            return {str(key): json_value(each) for key, each in value.items()}
+        if isinstance(value, list | tuple | set | frozenset):
+            return [json_value(each) for each in value]
+        return value if isinstance(value, int) else repr(value)
+
+
+def _as_known_type(value: Any) -> object:
+    if is_model(type(value)):
+        return value.model_dump(mode="json")
+    return str(value)
+
+
+_encode = msgspec.json.Encoder(enc_hook=_as_known_type).encode
