@@ -12,6 +12,11 @@ async def send(to: str, body: str = "") -> int:
     return 1
 
 
+@app.task
+def build() -> str:
+    return ""
+
+
 @app.schedule(schedule="@daily")
 def tick() -> None: ...
 
@@ -21,6 +26,10 @@ send.delay()  # E missing
 send.delay("a", bdy="x")  # E unknown keyword
 send.options(prio=3)  # E unknown option
 tick.delay()  # E a schedule has no delay
+send.s("a").delay("b")  # E a call has its arguments
+send.delay_many(["a"])  # E neither a dict, a tuple nor a call
+send.delay_many([build.s()])  # E a call of another result
+app.delay_many([{"to": "a"}])  # E the app does not know of which function
 
 
 async def main() -> None:

@@ -6,9 +6,21 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import timedelta
-from typing import assert_type
+from typing import Any, assert_type
 
-from onthedot import App, AtMost, CronSchedule, Rate, TaskHandle, current_task
+from onthedot import (
+    App,
+    AsyncTaskHandle,
+    AtMost,
+    Call,
+    CronSchedule,
+    Explanation,
+    Rate,
+    TaskHandle,
+    TaskInfo,
+    TaskPage,
+    current_task,
+)
 
 
 @dataclass
@@ -51,6 +63,12 @@ assert_type(build("x"), str)
 assert_type(build.handle("018f").result(), str)
 
 
+assert_type(build.s("x").delay(), TaskHandle[str])
+assert_type(build.delay_many([{"day": "x"}, ("x",), build.s("x")]), list[TaskHandle[str]])
+assert_type(app.delay_many([build.s("x"), build.s("y")]), list[TaskHandle[str]])
+app.delay_many([send.s("a"), build.s("x")])
+
+
 async def main() -> None:
     assert_type(await send("a"), int)
     h = await send.enqueue("a")
@@ -59,3 +77,13 @@ async def main() -> None:
     h2 = await send.options(after=5, priority="high").enqueue("a", body="b")
     assert_type(await h2, int)
     await app.enqueue_many([send.s("a"), build.s("x")])
+    assert_type(send.s("a"), Call[int])
+    assert_type(await (await send.s("a").enqueue()), int)
+    assert_type(await app.enqueue_many([send.s("a"), send.s("b")]), list[AsyncTaskHandle[int]])
+    assert_type(await send.enqueue_many([{"to": "a"}, ("a", "hi"), send.s("a")]), list[AsyncTaskHandle[int]])
+    info = await app.get(h.uuid)
+    assert_type(info, TaskInfo)
+    assert_type(info.duration, timedelta | None)
+    assert_type(info.to_dict(), dict[str, Any])
+    assert_type(await app.find(state="failed"), TaskPage)
+    assert_type(await app.explain(h.uuid), Explanation)

@@ -12,7 +12,7 @@ from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Generic, ParamSpec, Protocol, TypeVar, Unpack, cast, overload
 from weakref import WeakSet
 
-from onthedot.api.functions import Call, NamedTask, ScheduledFunction, TaskFunction
+from onthedot.api.functions import Call, NamedTask, ScheduledFunction, TaskFunction, new_tasks
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.api.operations import AppOperations, SyncOperations
 from onthedot.api.schedules import Schedules, SyncSchedules
@@ -234,13 +234,25 @@ class App(Generic[S]):
         """
         return NamedTask(self._portal, self._registry.by_name(name), {})
 
-    async def enqueue_many(self, calls: Iterable[Call[Any]]) -> list[AsyncTaskHandle[Any]]:
-        """Adds calls of any functions in one step. calls: such as ``[send.s("a"), build.s("x")]``."""
-        made = [(call, call.new_task()) for call in calls]
-        remote = {call.source for call, _ in made if call.is_remote}
-        news = [new for _, new in made]
-        many = await self._portal.run(lambda client: client.add_many(news, remote), adds=news)
-        return [call.async_handle(new, added) for (call, new), added in zip(made, many, strict=True)]
+    def delay_many(self, calls: Iterable[Call[R]]) -> list[TaskHandle[R]]:
+        """Adds calls of any functions in one step, for sync code; all are checked before the first is stored.
+
+        Args:
+            calls: Such as ``[send.s("a"), build.s("x", "y")]``.
+        """
+        made = new_tasks(self._portal, calls)
+        many = self._portal.run_sync(lambda client: client.add_many(made.tasks, made.remote), adds=made.tasks)
+        return [call.sync_handle(new, added) for call, new, added in zip(made.calls, made.tasks, many, strict=True)]
+
+    async def enqueue_many(self, calls: Iterable[Call[R]]) -> list[AsyncTaskHandle[R]]:
+        """Adds calls of any functions in one step; all are checked before the first is stored.
+
+        Args:
+            calls: Such as ``[send.s("a"), build.s("x", "y")]``.
+        """
+        made = new_tasks(self._portal, calls)
+        many = await self._portal.run(lambda client: client.add_many(made.tasks, made.remote), adds=made.tasks)
+        return [call.async_handle(new, added) for call, new, added in zip(made.calls, made.tasks, many, strict=True)]
 
     def handle(self, uuid: str) -> TaskHandle[Any]:
         """Returns the handle of any task, for sync code; its result is made of plain values. uuid: its id."""

@@ -6,7 +6,7 @@ import functools
 import inspect
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
-from typing import Any, Generic, ParamSpec, TypeVar, Unpack, cast
+from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, cast
 
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.client.portal import Portal
@@ -20,11 +20,25 @@ from onthedot.stores.contract import Added, NewTask
 
 P = ParamSpec("P")
 R = TypeVar("R")
+R_co = TypeVar("R_co", covariant=True)
 C = TypeVar("C")
 
 
-class Call(Generic[R]):
-    """A call that has not been made: ``send.s("ann")``, for ``enqueue_many``, ``ctx.spawn`` and schedules."""
+class Call(Generic[R_co]):
+    """A call that has not been made, from ``send.s("ann")``: for ``app.delay_many``, ``ctx.spawn`` and schedules.
+
+    >>> from onthedot import App
+    >>> app = App("shop", store="memory://")
+    >>> @app.task
+    ... def double(number: int) -> int:
+    ...     return number * 2
+    >>> call = double.s(21)
+    >>> call
+    double(21)
+    >>> with app.background():
+    ...     call.delay().result(timeout=5)
+    42
+    """
 
     __slots__ = ("_portal", "args", "call_options", "definition", "kwargs")
 
@@ -51,19 +65,61 @@ class Call(Generic[R]):
         """Its code is elsewhere."""
         return self.definition.is_remote
 
+    def belongs_to(self, portal: Portal) -> bool:
+        """Whether its function is of the app that has this portal."""
+        return self._portal is portal
+
     def new_task(self) -> NewTask:
         return self.definition.new_task(self.args, self.kwargs, self.call_options)
 
-    def handle(self, uuid: str) -> TaskHandle[R]:
+    def delay(self) -> TaskHandle[R_co]:
+        """Adds the call; it is stored when this returns. For sync code; async code awaits ``enqueue``."""
+        return self._enqueuer().delay(*self.args, **self.kwargs)
+
+    async def enqueue(self) -> AsyncTaskHandle[R_co]:
+        """Adds the call; it is stored when this returns."""
+        return await self._enqueuer().enqueue(*self.args, **self.kwargs)
+
+    def _enqueuer(self) -> Enqueuer[..., R_co]:
+        return Enqueuer(self._portal, self.definition, self.call_options)
+
+    def handle(self, uuid: str) -> TaskHandle[R_co]:
         return TaskHandle(self._portal, uuid, self.definition.decode_result)
 
-    def async_handle(self, new: NewTask, added: Added) -> AsyncTaskHandle[R]:
+    def sync_handle(self, new: NewTask, added: Added) -> TaskHandle[R_co]:
+        fresh = check_conflict(self.source, self.definition.options, new, added)
+        return TaskHandle(self._portal, added.uuid, self.definition.decode_result, fresh)
+
+    def async_handle(self, new: NewTask, added: Added) -> AsyncTaskHandle[R_co]:
         fresh = check_conflict(self.source, self.definition.options, new, added)
         return AsyncTaskHandle(self._portal, added.uuid, self.definition.decode_result, fresh)
 
     def __repr__(self) -> str:
         shown = [*map(repr, self.args), *(f"{name}={value!r}" for name, value in self.kwargs.items())]
         return f"{self.source}({', '.join(shown)})"
+
+
+class NewTasks(NamedTuple, Generic[R]):
+    """Calls of any functions, checked and encoded. remote: the sources whose code is elsewhere."""
+
+    calls: list[Call[R]]
+    tasks: list[NewTask]
+    remote: set[str]
+
+
+def new_tasks(portal: Portal, calls: Iterable[Call[R]]) -> NewTasks[R]:
+    """portal: of the app to which they are added."""
+    made = NewTasks[R]([], [], set())
+    for call in calls:
+        if not isinstance(call, Call):
+            raise ArgumentError(f"{call!r} is no call; write f.s(…), as in app.delay_many([send.s('ann'), build.s()])")
+        if not call.belongs_to(portal):
+            raise ArgumentError(f"{call!r} is a call of another app, which adds it: {call.source}.delay_many([…])")
+        made.calls.append(call)
+        made.tasks.append(call.new_task())
+        if call.is_remote:
+            made.remote.add(call.source)
+    return made
 
 
 class Enqueuer(Generic[P, R]):
@@ -105,9 +161,13 @@ class Enqueuer(Generic[P, R]):
             self._check_added(new, added)
         return AsyncTaskHandle(self._portal, added.uuid, self._definition.decode_result, added.fresh)
 
-    def delay_many(self, calls: Iterable[Mapping[str, Any]]) -> list[TaskHandle[R]]:
-        """Adds many calls; all are checked before the first is stored. calls: a dict of arguments for each."""
-        news = [self._definition.new_task((), kwargs, self._call_options) for kwargs in calls]
+    def delay_many(self, calls: Iterable[Mapping[str, Any] | tuple[Any, ...] | Call[R]]) -> list[TaskHandle[R]]:
+        """Adds many calls; all are checked before the first is stored. For sync code.
+
+        Args:
+            calls: Each a dict of arguments, a tuple of them, or a call: ``[{"to": "a"}, ("a", "hi"), send.s("a")]``.
+        """
+        news = [self._new_task(each) for each in calls]
         if "connection" in self._call_options:
             many = self._add_in_transaction(news)
         else:
@@ -118,9 +178,11 @@ class Enqueuer(Generic[P, R]):
             for new, added in zip(news, many, strict=True)
         ]
 
-    async def enqueue_many(self, calls: Iterable[Mapping[str, Any]]) -> list[AsyncTaskHandle[R]]:
-        """Adds many calls; all are checked before the first is stored. calls: a dict of arguments for each."""
-        news = [self._definition.new_task((), kwargs, self._call_options) for kwargs in calls]
+    async def enqueue_many(
+        self, calls: Iterable[Mapping[str, Any] | tuple[Any, ...] | Call[R]]
+    ) -> list[AsyncTaskHandle[R]]:
+        """Adds many calls; all are checked before the first is stored. calls: as in `delay_many`."""
+        news = [self._new_task(each) for each in calls]
         if "connection" in self._call_options:
             many = await self._add_in_transaction_awaited(news)
         else:
@@ -134,11 +196,32 @@ class Enqueuer(Generic[P, R]):
     def s(self, *args: P.args, **kwargs: P.kwargs) -> Call[R]:
         """Returns the call without adding it."""
         if "connection" in self._call_options:
+            name = f"{self._definition.name}.options(connection=…)"
             raise ArgumentError(
-                f"{self._definition.name}.options(connection=…).s(…): a call that is not made joins nothing"
+                f"{name}.s(…): a call that is not made joins no transaction; write {name}.delay(…), or delay_many([…])"
             )
         self._definition.bind(args, kwargs)
         return Call(self._portal, self._definition, args, kwargs, self._call_options)
+
+    def _new_task(self, call: Mapping[str, Any] | tuple[Any, ...] | Call[R]) -> NewTask:
+        definition = self._definition
+        if isinstance(call, dict):  # first: this is asked for every call, and an abstract class answers slowly
+            return definition.new_task((), call, self._call_options)
+        if isinstance(call, tuple):
+            return definition.new_task(call, {}, self._call_options)
+        if isinstance(call, Call):
+            if call.source != definition.name:
+                raise ArgumentError(
+                    f"{definition.name}: {call!r} is a call of another task; app.delay_many and app.enqueue_many take "
+                    "calls of any tasks"
+                )
+            return definition.new_task(call.args, call.kwargs, {**self._call_options, **call.call_options})
+        if isinstance(call, Mapping):
+            return definition.new_task((), call, self._call_options)
+        raise ArgumentError(
+            f"{definition.name}: {call!r} is no call; write a dict of its arguments, a tuple of them, or "
+            f"{definition.name}.s(…)"
+        )
 
     async def _add_remote(self, new: NewTask) -> Added:
         return await self._portal.run(lambda client: client.add(new, remote=True), adds=new)

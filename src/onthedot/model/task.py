@@ -184,7 +184,7 @@ class TaskInfo:
     cancel_wanted: bool = False
     """Whether a cancel was requested, and it has not ended yet."""
     result: Any = None
-    """What it returned; None if `result_status` is not "stored"."""
+    """The value that it returned; None if `result_status` is not "stored"."""
     result_status: ResultStatus = "pending"
     """"stored"; "pending": it has not ended; "none": it failed or was cancelled; "expired": the result is no longer
     kept; "not_stored": the result could not be encoded.
