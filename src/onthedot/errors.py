@@ -24,7 +24,7 @@
     └── SchedulerStateError              start or stop at the wrong moment
 
     TaskControl (BaseException)          raised by a task to choose its outcome; `except Exception` does not catch it
-    ├── Retry(after=None)                run again, counted
+    ├── Retry(after=None, reason="")     run again, counted
     ├── Snooze(after)                    run again later, not counted
     ├── Reject(reason)                   failed, without further retries
     └── Cancel(reason)                   cancelled
@@ -217,19 +217,25 @@ class TaskControl(BaseException):
 
 
 class Retry(TaskControl):
-    """Run this task again; counts as a retry, so `max_retries` applies.
+    """Run this task again; counts as a retry, so `max_retries` applies. A task without `max_retries` gets 3 of them.
 
     Args:
         after: seconds or a timedelta until then; by default the task's `backoff` decides.
+        reason: shown in the log, as the error of the run, and in `onthedot failed` once no retry is left; by default
+            the error that it was raised from.
 
-    >>> raise Retry(after=30)
+    >>> raise Retry(after=30, reason="the bank is closed")
     Traceback (most recent call last):
-    onthedot.errors.Retry: 30
+    onthedot.errors.Retry: the bank is closed
     """
 
-    def __init__(self, after: float | timedelta | None = None) -> None:
-        super().__init__(after)
+    def __init__(self, after: float | timedelta | None = None, reason: str = "") -> None:
+        super().__init__(after, reason)
         self.after = after
+        self.reason = reason
+
+    def __str__(self) -> str:
+        return self.reason
 
 
 class Snooze(TaskControl):

@@ -24,7 +24,7 @@ from onthedot.codec.tagged_json import Classes, TooDeep, Unstorable, from_tagged
 from onthedot.errors import ArgumentError
 
 
-class Undecodable(ValueError):
+class Undecodable(ArgumentError, ValueError):
     """A body or result that cannot be read: damaged, of another system, or written for another signature."""
 
 

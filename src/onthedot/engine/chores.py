@@ -22,7 +22,7 @@ def outcome_for_chore(record: Record, lease: Lease, source: Source | None) -> En
             return Ended(lease, "failed", encode_reason(reason, error_type="UnknownSource"), keep_failed)
         case "crashed":
             reason = f"its worker died {record.history.crashes} times over it"
-            error = encode_reason(reason, record.attempt - 1, error_type="WorkerDied", kind="worker_died")
+            error = encode_reason(reason, record.attempt - 1, error_type="onthedot.WorkerDied", kind="worker_died")
             return Ended(lease, "failed", error, keep_failed)
         case "undecodable":
             reason = "its record cannot be read; `onthedot doctor` shows what the store has of it"

@@ -272,7 +272,7 @@ class Runner:
             outcome: Outcome = replace(run.remote_error[1], lease=run.lease)  # the lease may have been adopted since
         else:
             outcome, error = outcome_for_error(error, run.record, run.lease, options, self.random)
-        self.observer.error_classified(run.record, error, outcome, options.max_retries)
+        self.observer.error_classified(run.record, error, outcome, options.retries_for(error))
         return outcome
 
     def _outcome_of_stop(self, run: Run) -> Outcome:

@@ -42,7 +42,7 @@ def classify_error(
         after = to_duration_ms(error.after, "Retry(after)")
     error_class = type(error)
     wanted = issubclass(error_class, (Retry, TaskTimeout, *options.retry_on))
-    if not wanted or issubclass(error_class, options.reject_on) or record.history.retries >= options.max_retries:
+    if not wanted or issubclass(error_class, options.reject_on) or record.history.retries >= options.retries_for(error):
         return failed_outcome(error, record, lease, options)
     if after is None:
         after = options.backoff.delay_ms(record.history.retries + 1, error, random)

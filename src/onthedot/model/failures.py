@@ -6,6 +6,7 @@ are read only where an exception is caught, and `is_a` asks for the type.
 
 from __future__ import annotations
 
+import re
 import traceback
 from collections.abc import Callable
 from pathlib import Path
@@ -27,9 +28,12 @@ from onthedot.model.task import TaskFailure
 from onthedot.stores.contract import Record
 
 E = TypeVar("E", bound=BaseException)
+ExcInfo: TypeAlias = tuple[type[BaseException], BaseException, TracebackType | None]
 _PACKAGE = str(Path(__file__).parents[1])
 UNDECODABLE_RECORD = "UndecodableRecord"  # the type of the error of a task whose record cannot be read
 NOT_STORED = b"!"  # in place of a result that could not be encoded
+_PUBLIC = {"onthedot.errors": "onthedot", "builtins": "builtins"}  # modules whose classes users know, and where from
+_ERROR_LINE = re.compile(r"^onthedot\.errors\.(?=\w+(:|$))", re.MULTILINE)  # of a traceback
 _MAX_TEXT = 32_768  # characters of a message or a traceback; the middle is left out
 
 
@@ -93,11 +97,16 @@ def error_message(error: BaseException) -> str:
         return f"<{_type_name(type(error))}.__str__ raised {_type_name(type(broken))}>"
 
 
-def printable_exc_info(error: BaseException) -> tuple[type[BaseException], BaseException, TracebackType | None] | None:
-    """The error with its traceback as `logging` takes it; None: `logging` would fail to print it."""
+def printable_exc_info(error: BaseException) -> ExcInfo | None:
+    """The error with its traceback from the user's first frame on, as `logging` takes it.
+
+    None: it has no traceback in this process, or `logging` would fail to print it.
+    """
     try:
+        if error.__traceback__ is None or is_a(error, RemoteError):
+            return None
         traceback.format_exception(type(error), error, None)  # without its frames, which can always be printed
-        return (type(error), error, error.__traceback__)
+        return (type(error), error, _own_frames(error.__traceback__))
     except BaseException:  # noqa: BLE001 - as above
         return None
 
@@ -109,21 +118,29 @@ def _kind(error: BaseException) -> _Kind:
 
 
 def _type_name(error_class: type[BaseException]) -> str:
+    """As users import it; a class that they cannot import is shown as the one that it is derived from."""
     try:
+        if str(error_class.__module__).startswith("onthedot."):
+            error_class = next(base for base in error_class.__mro__ if base.__module__ in _PUBLIC)
         module = str(error_class.__module__).replace("__mp_main__", "__main__")  # the script's name in a pool child
-        return error_class.__qualname__ if module == "builtins" else f"{module}.{error_class.__qualname__}"
+        if module == "builtins":
+            return error_class.__qualname__
+        return f"{_PUBLIC.get(module, module)}.{error_class.__qualname__}"
     except BaseException:  # noqa: BLE001 - as above; a metaclass may define these
         return "<an error whose class has no name>"
 
 
 def _traceback(error: BaseException, last_line: str) -> str:
-    """The traceback with causes and notes; without them if they cannot be read."""
+    """The traceback with causes and notes; without them if they cannot be read. "": nobody raised the error."""
     try:
         frames = _own_frames(error.__traceback__)
+        if frames is None and error.__cause__ is None and not hasattr(error, "__notes__"):
+            return ""
     except BaseException:  # noqa: BLE001 - as above
         return last_line
     try:
-        return _shortened("".join(traceback.format_exception(type(error), error, frames)))
+        text = "".join(traceback.format_exception(type(error), error, frames))
+        return _shortened(_ERROR_LINE.sub("onthedot.", text))
     except BaseException:  # noqa: BLE001 - as above; a deep group of errors exceeds the recursion limit
         return _shortened("".join(traceback.format_tb(frames)) + last_line)
 
@@ -184,8 +201,16 @@ def _message(error: BaseException) -> str:
     if is_a(error, TaskTimeout):
         return error.message
     if is_a(error, TaskControl):
-        return getattr(error, "reason", "") or type(error).__name__
+        return getattr(error, "reason", "") or _cause(error) or type(error).__name__
     return str(error)
+
+
+def _cause(error: BaseException) -> str:
+    """The error from which another was raised: ``raise Retry from error``, or inside of ``except``."""
+    cause = error.__cause__
+    if cause is None and not error.__suppress_context__:
+        cause = error.__context__
+    return "" if cause is None else f"{_type_name(type(cause))}: {error_message(cause)}"
 
 
 def _shortened(text: str) -> str:

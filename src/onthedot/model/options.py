@@ -9,7 +9,7 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from onthedot.clock.durations import Duration, to_duration_ms
 from onthedot.clock.epoch import to_ms
-from onthedot.errors import DeclarationError, suggestion
+from onthedot.errors import DeclarationError, Retry, suggestion
 from onthedot.model.backoff import Backoff
 from onthedot.model.limits import AtMost, Rate
 from onthedot.model.stored_keys import stored_key
@@ -35,7 +35,7 @@ class TaskOptions(TypedDict, total=False):
     timeout: Duration | None
     """How long a run may take; then it fails with `TaskTimeout`. A thread is not stopped, only left."""
     max_retries: int
-    """How often a failed run is repeated; 0 by default."""
+    """How often a failed run is repeated; 0 by default. A task that raises `Retry` gets 3 by default."""
     backoff: float | Sequence[float] | Callable[[int, BaseException], float]
     """The delay before a retry, 5 by default.
 
@@ -112,6 +112,7 @@ class ResolvedOptions:
     executor: str | None
     timeout: int | None
     max_retries: int
+    max_raised_retries: int  # how often a raised `Retry` is obeyed
     backoff: Backoff
     retry_on: tuple[type[BaseException], ...]
     reject_on: tuple[type[BaseException], ...]
@@ -130,6 +131,10 @@ class ResolvedOptions:
     keep_result: int
     label: str
     tags: tuple[str, ...]
+
+    def retries_for(self, error: BaseException) -> int:
+        """How often this error is retried at most."""
+        return self.max_raised_retries if issubclass(type(error), Retry) else self.max_retries
 
 
 def resolve(where: str, *layers: TaskOptions) -> ResolvedOptions:
@@ -153,6 +158,7 @@ def _checked(options: Mapping[str, Any]) -> ResolvedOptions:
         executor=_optional(options, "executor", _word),
         timeout=_optional(options, "timeout", _positive),
         max_retries=_count(options.get("max_retries", 0), "max_retries"),
+        max_raised_retries=_count(options.get("max_retries", 3), "max_retries"),
         backoff=Backoff(options.get("backoff", 5.0)),
         retry_on=_errors(options.get("retry_on", (Exception,)), "retry_on"),
         reject_on=_errors(options.get("reject_on", ()), "reject_on"),

@@ -73,7 +73,9 @@ class JsonFormatter(logging.Formatter):
             "message": record.getMessage(),
         }
         line |= {name: getattr(record, name) for name in _FIELDS if hasattr(record, name)}
-        if record.exc_info and record.exc_info[0] is not None:
+        if record.exc_text:
+            line["traceback"] = record.exc_text
+        elif record.exc_info and record.exc_info[0] is not None:
             line["traceback"] = self.formatException(record.exc_info)
         line = {name: _encodable(value) for name, value in line.items()}
         return clean_json(msgspec.json.encode(line, enc_hook=lambda value: _encodable(str(value))).decode())

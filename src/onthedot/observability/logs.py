@@ -16,7 +16,7 @@ from onthedot.clock.protocol import Clock
 from onthedot.clock.system import SystemClock
 from onthedot.codec.body import Undecodable
 from onthedot.errors import StoreError
-from onthedot.model.failures import decode_failure, error_message, is_a, printable_exc_info
+from onthedot.model.failures import ExcInfo, decode_failure, error_message, is_a, printable_exc_info
 from onthedot.model.redaction import redacted
 from onthedot.model.task import TaskFailure
 from onthedot.model.task_info import task_from_record
@@ -48,9 +48,27 @@ class SafeLogger(logging.LoggerAdapter[logging.Logger]):
         try:
             super().log(level, msg, *args, **kwargs)
         except Exception as error:  # noqa: BLE001 - a failing handler is reported once, to stderr
-            if not self._has_complained:
-                self._has_complained = True
-                sys.stderr.write(f"onthedot: logging to {self.logger.name} fails: {error!r}\n")
+            self._complain(error)
+
+    def error_with_traceback(
+        self, msg: str, args: tuple[object, ...], exc_info: ExcInfo | None, text: str, extra: dict[str, object]
+    ) -> None:
+        """An ERROR with a traceback, of which there may be the text only: it is from another process."""
+        if not self.isEnabledFor(logging.ERROR):
+            return
+        try:
+            record = self.logger.makeRecord(
+                self.logger.name, logging.ERROR, __file__, 0, msg, args, exc_info, extra=extra
+            )
+            record.exc_text = text.rstrip("\n")  # handlers print it instead of what they would make of exc_info
+            self.logger.handle(record)
+        except Exception as error:  # noqa: BLE001 - as above
+            self._complain(error)
+
+    def _complain(self, error: Exception) -> None:
+        if not self._has_complained:
+            self._has_complained = True
+            sys.stderr.write(f"onthedot: logging to {self.logger.name} fails: {error!r}\n")
 
 
 class LogObserver(Observer):
@@ -155,14 +173,9 @@ class LogObserver(Observer):
                 )  # fmt: skip
             case Ended(state="failed"):
                 failure = _failure(outcome)
-                shown = failure.message
-                exc_info = printable_exc_info(error)
-                if exc_info is None:
-                    shown += f"\n{failure.traceback}"
-                self.task.error(
-                    "[fail] task %s from %s: %s",
-                    record.uuid, record.source, shown, exc_info=exc_info,
-                    extra=self._fields(record) | {"error_type": failure.type},
+                self.task.error_with_traceback(
+                    "[fail] task %s from %s: %s", (record.uuid, record.source, failure.message),
+                    printable_exc_info(error), failure.traceback, self._fields(record) | {"error_type": failure.type},
                 )  # fmt: skip
             case _:
                 pass  # snoozed, or cancelled by the task itself

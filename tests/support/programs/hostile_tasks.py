@@ -143,19 +143,19 @@ ERRORS: dict[str, Callable[[], BaseException]] = {
 } | {"cycle": cycle, "deep_group": deep_group}
 
 
-@app.task
+@app.task(max_retries=0)
 async def on_loop(error: str) -> None:
     error_class = ERRORS[error]
     raise error_class()
 
 
-@app.task(executor="thread")
+@app.task(executor="thread", max_retries=0)
 def in_thread(error: str) -> None:
     error_class = ERRORS[error]
     raise error_class()
 
 
-@app.task(executor="process")
+@app.task(executor="process", max_retries=0)
 def in_process(error: str) -> None:
     error_class = ERRORS[error]
     raise error_class()

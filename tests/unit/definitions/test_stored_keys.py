@@ -55,7 +55,7 @@ async def test_option_that_cannot_be_stored_fails_only_its_own_call(
             await child.options(**options).enqueue(name="x")
         error = await (await parent.enqueue()).exception(SOON)
         assert isinstance(error, TaskFailed)
-        assert error.error_type == "onthedot.errors.ArgumentError"
+        assert error.error_type == "onthedot.ArgumentError"
         other = await child.enqueue(name="y")
         assert await other.result(timeout=5) == "y"
 

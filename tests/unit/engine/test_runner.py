@@ -80,7 +80,11 @@ ENDS: dict[str, tuple[TaskOptions, Script, str, list[float], str]] = {
     "Retry": (THRICE, [Retry], "succeeded", [1], ""),
     "Retry(after)": (THRICE, [Retry(7), Retry(timedelta(minutes=1))], "succeeded", [7, 60], ""),
     "Retry counts": ({"max_retries": 1, "backoff": [1]}, [Retry(7), OSError("gone")], "failed", [7], "gone"),
-    "Retry without retries": ({}, [Retry(7)], "failed", [], "Retry"),
+    "Retry without max_retries": ({}, [Retry(7)] * 3, "succeeded", [7, 7, 7], ""),
+    "Retry more than three times": ({}, [Retry(7)] * 4, "failed", [7, 7, 7], "Retry"),
+    "Retry, then an error": ({}, [Retry(7), OSError("gone")], "failed", [7], "gone"),
+    "Retry with max_retries=0": ({"max_retries": 0}, [Retry(7)], "failed", [], "Retry"),
+    "Retry with a reason": ({}, [Retry(7, "bank closed")] * 4, "failed", [7, 7, 7], "bank closed"),
     "Retry in no time": (THRICE, [Retry("soon")], "failed", [], "Retry(after)"),  # type: ignore[arg-type]
     "Retry beats retry_on": (THRICE | {"retry_on": (OSError,)}, [Retry], "succeeded", [1], ""),
     "Snooze does not count": ({}, [Snooze(9), Snooze(9), Snooze(9)], "succeeded", [9, 9, 9], ""),

@@ -104,4 +104,4 @@ async def test_run_that_has_timed_out_stays_failed_when_the_app_stops(stubborn: 
     info = await stubborn.app.get(handle.uuid)
     assert info.state == "failed"
     assert info.error is not None
-    assert info.error.type == "onthedot.errors.TaskTimeout"
+    assert info.error.type == "onthedot.TaskTimeout"

@@ -106,7 +106,7 @@ async def test_adding_from_a_child_to_a_memory_store_is_refused() -> None:
     async with app.running():
         error = await (await tasks.adds.enqueue()).exception(SOON)
     assert isinstance(error, TaskFailed)
-    assert error.error_type == "onthedot.errors.StoreRefused"
+    assert error.error_type == "onthedot.StoreRefused"
     assert "memory://" in error.message
     assert "spawn" in error.message
 
@@ -144,7 +144,7 @@ async def test_errors_retry_and_snooze_run_a_task_of_a_child_again(what: str, co
     ("what", "kind", "message"),
     [
         ("other", "ValueError", "not mine"),
-        ("reject", "onthedot.errors.Reject", "no good"),
+        ("reject", "onthedot.Reject", "no good"),
         ("exit", "SystemExit", "3"),
         ("interrupt", "KeyboardInterrupt", ""),
         ("cancelled", "asyncio.exceptions.CancelledError", ""),

@@ -36,7 +36,7 @@ def _control(name: Control, failure: RemoteError) -> BaseException:
         case "":
             return failure
         case "Retry":
-            return Retry()
+            return Retry(reason=failure.message)
         case "Snooze":
             return Snooze(0)
         case "Reject":
