@@ -65,3 +65,10 @@ def servers_of(blocks: list[Block], request: pytest.FixtureRequest) -> dict[str,
         servers[POSTGRES] = service.url
         request.addfinalizer(lambda: [service.clean(app) for app in apps])
     return servers
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page.parent != ROOT], ids=name_of)
+def test_code_fits_the_width_of_a_page(page: Path) -> None:
+    """No reader has to scroll sideways: `docs/site.css` makes room for a hundred columns."""
+    blocks = [block for block in read_blocks(page) if block.language == "python"]
+    assert [line for block in blocks for line in block.text.splitlines() if len(line) > 100] == []

@@ -1,0 +1,68 @@
+"""Checks the built site: every internal link and image leads somewhere, anchors included, and doctests are code.
+
+python tests/support/documents/site_check.py site
+"""
+
+from __future__ import annotations
+
+import re
+import sys
+from collections.abc import Iterator
+from html.parser import HTMLParser
+from pathlib import Path
+from urllib.parse import unquote, urlsplit
+
+
+class Page(HTMLParser):
+    """The anchors of a page, and what it refers to."""
+
+    def __init__(self, file: Path) -> None:
+        super().__init__()
+        self.file = file
+        self.anchors: set[str] = set()
+        self.links: set[str] = set()
+        self.feed(file.read_text("utf-8"))
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        attributes = dict(attrs)
+        self.anchors |= {attributes.get("id") or "", attributes.get("name") or ""}
+        if tag in ("a", "img") and (link := attributes.get("href") or attributes.get("src")):
+            self.links.add(link)
+
+
+def problems(site: Path) -> Iterator[str]:
+    pages = {file: Page(file) for file in site.rglob("*.html")}
+    for file, page in pages.items():
+        name = file.relative_to(site)
+        if re.search(r"<blockquote>\s*<blockquote>", file.read_text("utf-8")):
+            yield f"{name}: a doctest is shown as a block quote"
+        for link in sorted(page.links):
+            if not leads_somewhere(link, file, pages, site):
+                yield f"{name}: {link} leads nowhere"
+
+
+def leads_somewhere(link: str, file: Path, pages: dict[Path, Page], site: Path) -> bool:
+    parts = urlsplit(link)
+    if parts.scheme or parts.netloc:
+        return True
+    target = file
+    if parts.path:
+        folder = site if parts.path.startswith("/") else file.parent
+        target = (folder / unquote(parts.path).lstrip("/")).resolve()
+    if target.is_dir():
+        target /= "index.html"
+    if target not in pages:
+        return target.exists() and not parts.fragment
+    return not parts.fragment or unquote(parts.fragment) in pages[target].anchors
+
+
+def main() -> None:
+    site = Path(sys.argv[1]).resolve()
+    found = list(problems(site))
+    for problem in found:
+        print(problem)
+    sys.exit(len(found) > 0)
+
+
+if __name__ == "__main__":
+    main()
