@@ -42,20 +42,18 @@ def timerfd_library() -> _Kernel | None:
 
 
 class PreciseTimer:
-    """Calls back on the running loop, once, unless it is cancelled before."""
+    """Calls back on the running loop, once, unless it is cancelled before.
+
+    The loop's own time is not used: that of uvloop is in whole milliseconds and stands still during a callback.
+    """
 
     def __init__(self, seconds: float, callback: Callable[[], object]) -> None:
         self._callback = callback
         self._loop = asyncio.get_running_loop()
+        self._moment = time.monotonic() + seconds
         self._fd = -1
-        self._timer: asyncio.TimerHandle | None = None
-        if seconds > _TIMERFD_RANGE:
-            # Half of the range is left: asyncio's timer may be late by a millisecond, or more on a busy loop.
-            self._timer = self._loop.call_later(
-                seconds - _TIMERFD_RANGE / 2, self._switch_to_timerfd, self._loop.time() + seconds
-            )
-        else:
-            self._set(seconds)
+        self._timer: asyncio.Handle | None = None
+        self._set()
 
     def cancel(self) -> None:
         if self._timer is not None:
@@ -65,23 +63,28 @@ class PreciseTimer:
             os.close(self._fd)
             self._fd = -1
 
-    def _switch_to_timerfd(self, moment: float) -> None:
-        self._set(moment - self._loop.time())
-
-    def _set(self, seconds: float) -> None:
+    def _set(self) -> None:
+        left = self._moment - time.monotonic()
         kernel = timerfd_library()
+        if left > _TIMERFD_RANGE:
+            # Half of the range is left: asyncio's timer may be late by a millisecond, or more on a busy loop.
+            self._timer = self._loop.call_later(left - _TIMERFD_RANGE / 2, self._set)
+            return
         if kernel is not None:
             self._fd = kernel.timerfd_create(_CLOCK_MONOTONIC, _FLAGS)
         if kernel is None or self._fd < 0:  # no timerfd, or no descriptor left: as precise as asyncio
-            self._timer = self._loop.call_later(seconds, self._callback)
+            self._timer = self._loop.call_later(left, self._fire)
             return
-        wait = max(0, int(seconds * 1e9)) + 1  # never early; and 0 would disarm it
+        wait = max(0, int(left * 1e9)) + 1  # never early; and 0 would disarm it
         kernel.timerfd_settime(self._fd, 0, struct.pack("@4q", 0, 0, *divmod(wait, 10**9)), None)
         self._loop.add_reader(self._fd, self._fire)
 
     def _fire(self) -> None:
         self.cancel()
-        self._callback()
+        if time.monotonic() < self._moment:  # uvloop rounds its timers to the nearest millisecond
+            self._set()
+        else:
+            self._callback()
 
 
 class SystemClock:

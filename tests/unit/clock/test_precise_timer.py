@@ -6,12 +6,16 @@ import asyncio
 import statistics
 import sys
 import time
+from collections.abc import Coroutine
 from pathlib import Path
+from typing import Any, TypeVar
 
 import pytest
 
 from onthedot.clock import system
 from onthedot.clock.system import PreciseTimer
+
+T = TypeVar("T")
 
 linux = pytest.mark.skipif(not sys.platform.startswith("linux"), reason="only Linux has timerfd")
 
@@ -67,3 +71,38 @@ async def test_asyncio_times_where_the_kernel_has_no_timerfd(monkeypatch: pytest
     assert await lateness(0.03) >= 0
     PreciseTimer(0.001, lambda: pytest.fail("it was cancelled")).cancel()
     await lateness(0.005)  # a later timer has fired
+
+
+def on_uvloop(coroutine: Coroutine[Any, Any, T]) -> T:
+    uvloop = pytest.importorskip("uvloop")
+    with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
+        return runner.run(coroutine)
+
+
+async def many_late(seconds: float, blocked: float = 0.0) -> list[float]:
+    """blocked: seconds for which other code blocks the loop before each timer is set."""
+    late = []
+    for step in range(20):
+        await asyncio.sleep(0)
+        time.sleep(blocked)  # noqa: ASYNC251
+        late.append(await lateness(seconds + step * 0.00037))
+    return late
+
+
+@pytest.mark.parametrize("timerfd", [True, False])
+@pytest.mark.parametrize("blocked", [0.0, 0.003])
+@pytest.mark.parametrize("seconds", [0.0005, 0.021])
+def test_a_precise_timer_is_never_early_on_uvloop(
+    seconds: float, blocked: float, timerfd: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The time of that loop is in whole milliseconds, and it rounds its timers to the nearest one."""
+    if not timerfd:
+        monkeypatch.setattr(system, "timerfd_library", lambda: None)
+    assert min(on_uvloop(many_late(seconds, blocked))) >= 0
+
+
+@linux
+def test_a_precise_timer_is_exact_on_uvloop_and_leaves_no_descriptor() -> None:
+    before = descriptors()
+    assert statistics.median(on_uvloop(many_late(0.001))) < 1
+    assert descriptors() == before
