@@ -16,7 +16,7 @@ from onthedot.stores.redis.cluster import ClusterNodes
 from onthedot.stores.redis.connection import RedisConnection
 from onthedot.stores.redis.connections import RedisConnections
 from onthedot.stores.redis.connector import Connector
-from onthedot.stores.redis.errors import explained, is_refusal, is_unknown_script, may_pass
+from onthedot.stores.redis.errors import explained, is_node_lost, is_refusal, is_unknown_script, may_pass
 from onthedot.stores.redis.scripts import SCRIPTS, TEXTS
 from onthedot.stores.redis.server_clock import ServerClock
 from onthedot.stores.redis.subscription import RedisSubscription
@@ -46,6 +46,7 @@ class RedisClient:
         self.connections: RedisConnections | None = None  # None: a cluster
         self._closed = False
         self._connect_error: Exception | None = None  # the last one: a request that raises it was not sent
+        self._is_reached = False  # by the last call; only a server that was reached is awaited
         self.clock: ServerClock = ServerClock()
         self._waiting_verbs = _WAITING_VERBS if address.wait else ()
         self._subscriptions: weakref.WeakSet[RedisSubscription] = weakref.WeakSet()
@@ -121,7 +122,9 @@ class RedisClient:
                 if has_timer:
                     return await request(*args)
                 async with asyncio.timeout(deadline - time.monotonic()):
-                    return await request(*args)
+                    answer = await request(*args)
+                self._is_reached = True
+                return answer
             except Exception as error:
                 has_timer = False  # a repeat has less time
                 may_be_stored = may_be_stored or not (error is self._connect_error or is_refusal(error))
@@ -130,14 +133,21 @@ class RedisClient:
                 if is_unknown_script(error):  # a new server, or its scripts were flushed
                     args = ("EVAL", TEXTS[args[1]], *args[2:])
                     continue
-                if may_pass(error) and time.monotonic() + pause < deadline:
+                if self._may_repeat(error) and time.monotonic() + pause < deadline:
                     await asyncio.sleep(pause * random.uniform(0.5, 1))
                     pause = min(pause * 2, 0.5)
                     continue
+                self._is_reached = not may_pass(error)
                 explanation = explained(await self._explain_disconnect(error), self._address.shown)
                 if isinstance(explanation, StoreUnavailable) and not may_be_stored:
                     explanation.stored = False
                 raise explanation from error
+
+    def _may_repeat(self, error: Exception) -> bool:
+        """An outage is bridged. A server that was not there before either is reported at once."""
+        if not may_pass(error):
+            return False
+        return self._is_reached or is_refusal(error) or not is_node_lost(error)
 
     def _has_shared_timer(self, request: Any) -> bool:
         """A ready connection has one timer for all its calls, which is cheaper than a timer per call."""

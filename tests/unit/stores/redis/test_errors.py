@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import subprocess
 import sys
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from importlib import import_module
 from typing import Any
 
 import pytest
@@ -115,13 +117,66 @@ async def test_server_restart_under_load_loses_nothing(safe: valkey.Server) -> N
         assert (await store.tally()) == {("a", "succeeded"): len(tasks)}
 
 
-async def test_missing_server_is_reported_within_five_seconds() -> None:
+@pytest.mark.parametrize("kind", ["redis", "redis+sentinel", "redis+cluster"])
+async def test_missing_server_is_reported_at_once(kind: str) -> None:
     port = valkey.free_port()
+    path = "/mymaster" if kind == "redis+sentinel" else ""
+    if kind != "redis":
+        import_module("redis.asyncio.cluster")  # it takes long on a busy machine
+    store = RedisStore(f"{kind}://127.0.0.1:{port}{path}")
     began = time.monotonic()
-    store = RedisStore(f"redis://127.0.0.1:{port}")
     with pytest.raises(StoreUnavailable, match=f"127.0.0.1:{port}"):
         await store.open()
-    assert time.monotonic() - began < 5
+    assert time.monotonic() - began < 0.5
+
+
+async def test_unknown_host_is_reported_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    def unknown(*_: object, **__: object) -> object:
+        raise socket.gaierror(socket.EAI_NONAME, "Name or service not known")
+
+    monkeypatch.setattr(socket, "getaddrinfo", unknown)
+    store = RedisStore("redis://no-such-host.invalid")
+    began = time.monotonic()
+    with pytest.raises(StoreUnavailable, match="Name or service not known"):
+        await store.open()
+    assert time.monotonic() - began < 0.5
+
+
+async def test_server_that_stays_away_is_awaited_once(server: valkey.Server) -> None:
+    """Later calls fail at once, until it is reached again."""
+    async with opened(server.url) as store:
+        await store.add(new(1))
+        port = server.port
+        server.kill()
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable):
+            await store.add(new(1))
+        assert 2 < time.monotonic() - began < 5
+        began = time.monotonic()
+        with pytest.raises(StoreUnavailable) as second:
+            await store.add(new(1))
+        assert time.monotonic() - began < 0.5
+        assert second.value.stored is False
+        server.start(port)
+        await store.add(new(1))
+        server.kill()
+        adding = asyncio.create_task(store.add(new(1)))
+        await asyncio.sleep(0.5)
+        await asyncio.to_thread(server.start, port)
+        assert len(await adding) == 1, "a short outage is bridged again"
+
+
+async def test_refused_call_does_not_end_the_bridging_of_outages(server: valkey.Server) -> None:
+    async with opened(server.url) as store:
+        server.ask("SET", f"{store.prefix}schedules", "x")
+        with pytest.raises(StoreRefused):
+            await store.schedules()
+        port = server.port
+        server.kill()
+        adding = asyncio.create_task(store.add(new(1)))
+        await asyncio.sleep(0.3)
+        await asyncio.to_thread(server.start, port)
+        assert len(await adding) == 1
 
 
 async def test_stopped_server_is_reported_within_five_seconds(server: valkey.Server) -> None:
