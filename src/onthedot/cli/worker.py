@@ -40,8 +40,12 @@ def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
               help="Seconds that running tasks have at the end; then they are requeued.")  # fmt: skip
 @click.option("--stall-limit", type=click.FloatRange(0), default=900.0, show_default=True,
               help="Seconds for which tasks may block a process; then it is killed. 0: no limit.")  # fmt: skip
+@click.option("--wait-for-store", type=click.FloatRange(0), default=60.0, show_default=True,
+              help="Seconds to wait at the start for a store that cannot be reached. 0: do not wait.")  # fmt: skip
 @click.option("--health", callback=_address, metavar="[HOST]:PORT", help="Serve /healthz and /readyz there.")
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[as your code says, else console]")
+@click.option("--log-level", type=click.Choice(["debug", "info", "warning", "error"], case_sensitive=False),
+              help="The least level that is logged. [as your code says, else info]")  # fmt: skip
 @click.pass_obj
 def worker(
     options: GlobalOptions,

@@ -104,20 +104,23 @@ class ConsoleFormatter(logging.Formatter):
         return f"\x1b[{style}m{text}\x1b[0m" if self._colours and style else text
 
 
-def configure(wanted: Format | None, logger: logging.Logger) -> None:
+def configure(wanted: Format | None, level: str | None, logger: logging.Logger) -> None:
     """Sets up logging to stderr. If no format is wanted, a set-up by user code stays.
 
-    logger: of the app, which user code may have given handlers.
+    level: of the root and of the app's logger; None: as user code has set it, else INFO
+    logger: of the app, which user code may have given handlers
     """
     root = logging.getLogger()
-    if wanted is None and (root.handlers or logger.hasHandlers()):
-        return
-    handler = logging.StreamHandler(sys.stderr)
-    handler.setFormatter(JsonFormatter() if wanted == "json" else ConsoleFormatter(sys.stderr.isatty()))
-    handler.addFilter(TaskFields())
-    root.handlers = [handler]
-    if root.level in (logging.NOTSET, logging.WARNING):
-        root.setLevel(logging.INFO)
+    if wanted is not None or not (root.handlers or logger.getChild("task").hasHandlers()):
+        handler = logging.StreamHandler(sys.stderr)
+        handler.setFormatter(JsonFormatter() if wanted == "json" else ConsoleFormatter(sys.stderr.isatty()))
+        handler.addFilter(TaskFields())
+        root.handlers = [handler]
+        if root.level in (logging.NOTSET, logging.WARNING):
+            root.setLevel(logging.INFO)
+    if level is not None:
+        root.setLevel(level.upper())
+        logger.setLevel(level.upper())
 
 
 def print_line(text: str, wanted: Format | None = None) -> None:

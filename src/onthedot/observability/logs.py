@@ -78,10 +78,10 @@ class LogObserver(Observer):
     """
 
     def __init__(self, root: logging.Logger | None, worker: str = "", clock: Clock | None = None) -> None:
-        root = root or logging.getLogger("onthedot")
-        self.scheduler: SafeLogger = SafeLogger(root.getChild("scheduler"))
-        self.task: SafeLogger = SafeLogger(root.getChild("task"))
-        self.store: SafeLogger = SafeLogger(root.getChild("store"))
+        self.root: logging.Logger = root or logging.getLogger("onthedot")
+        self.scheduler: SafeLogger = SafeLogger(self.root.getChild("scheduler"))
+        self.task: SafeLogger = SafeLogger(self.root.getChild("task"))
+        self.store: SafeLogger = SafeLogger(self.root.getChild("store"))
         self.worker: str = worker
         self._clock = clock or SystemClock()
         self._task_lines = TaskLines(self.task, self._clock)

@@ -115,4 +115,3 @@ class TaskLines:
     def _write(self, summaries: Sequence[tuple[str, str]]) -> None:
         for source, text in summaries:
             self._log.info("%s", text, extra={"source": source})
-

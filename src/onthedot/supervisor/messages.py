@@ -27,8 +27,10 @@ class LaunchOptions(msgspec.Struct, frozen=True):
     burst: bool = False
     stop_timeout: float = 25.0
     log_format: Literal["console", "json"] | None = None
+    log_level: str | None = None
     foreground: bool = False  # may read from the terminal: `breakpoint()` in `dev`
     stall_limit: float = 0.0  # seconds for which its event loop may be blocked; 0: no limit
+    wait_for_store: float = 0.0  # seconds for which it waits at its start for a store that cannot be reached
 
 
 class SessionSpec(msgspec.Struct, frozen=True):

@@ -6,15 +6,18 @@ import asyncio
 import contextlib
 import faulthandler
 import fnmatch
+import math
 import os
 import signal
+import time
 from dataclasses import replace
+from importlib import import_module
 from types import FrameType
 from typing import Any
 
 import msgspec
 
-from onthedot import App, OnTheDotError
+from onthedot import App, OnTheDotError, StoreUnavailable
 from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
 from onthedot.observability import log_format
 from onthedot.runtime.config import RuntimeConfig
@@ -26,6 +29,8 @@ from onthedot.supervisor.messages import LaunchOptions, ParentChannel, WorkerRep
 
 _REPORT_INTERVAL = 1.0  # seconds
 _MAX_ERROR = 8000  # characters
+_WAIT_PAUSE = 0.5  # seconds between two attempts to reach the store
+_WAIT_LOG_INTERVAL = 10.0  # seconds
 
 
 def run_child(fd: int, options: str) -> int:
@@ -36,13 +41,24 @@ def run_child(fd: int, options: str) -> int:
     parent = ParentChannel(fd)
     try:
         app = load_app(config.app)
-        log_format.configure(config.log_format, app.runtime.logs.task.logger)
+        log_format.configure(config.log_format, config.log_level, app.runtime.logs.root)
         app.runtime.use(_configured(app, config, parent))
         parent.store = lambda: (app.runtime.url, app.name)
-        return asyncio.run(WorkerMain(app, config, parent).run())
+        with asyncio.Runner(loop_factory=_event_loop) as runner:
+            return runner.run(WorkerMain(app, config, parent).run())
     except OnTheDotError as error:  # reported once by the supervisor, not by each process
         parent.send(WorkerReport(error=str(error)[:_MAX_ERROR]))
         return exit_code_for(error)
+
+
+def _event_loop() -> asyncio.AbstractEventLoop:
+    """That of uvloop if it is installed (extra `fast`), else asyncio's."""
+    try:
+        uvloop: Any = import_module("uvloop")
+    except ImportError:
+        return asyncio.new_event_loop()
+    loop: asyncio.AbstractEventLoop = uvloop.new_event_loop()
+    return loop
 
 
 def _ignore(number: int, frame: FrameType | None) -> None:
@@ -89,7 +105,13 @@ class WorkerMain:
         loop.add_signal_handler(signal.SIGTERM, self._stop.set)
         loop.add_signal_handler(signal.SIGHUP, lambda: None)
         self._parent.watch(lambda: loop.call_soon_threadsafe(self._cancel_running))
-        await host.start("main")
+        if not await self._connect():
+            self._parent.send(WorkerReport(finished=True))
+            return 0
+        try:
+            await host.start("main")
+        finally:
+            await self._runtime.portal.disconnect()  # unless it could not start, the worker keeps the client open
         self._parent.send(WorkerReport(ready=await banner_line(self._app)))
         background = [asyncio.create_task(self._report())]
         if self._config.burst:
@@ -103,6 +125,26 @@ class WorkerMain:
             task.cancel()
         self._parent.send(WorkerReport(finished=not fatal))
         return STORE if fatal else 0
+
+    async def _connect(self) -> bool:
+        """Waits for a store that cannot be reached, up to `wait_for_store`. False: stopped meanwhile."""
+        give_up_at = time.monotonic() + self._config.wait_for_store
+        logged_at = -math.inf
+        while not self._stop.is_set():
+            try:
+                await self._runtime.portal.connect()
+            except StoreUnavailable as error:
+                now = time.monotonic()
+                if now >= give_up_at:
+                    raise
+                if now - logged_at >= _WAIT_LOG_INTERVAL:
+                    logged_at = now
+                    self._runtime.logs.store.warning("waiting %.0f s more for the store: %s", give_up_at - now, error)
+                with contextlib.suppress(TimeoutError):
+                    await asyncio.wait_for(self._stop.wait(), min(_WAIT_PAUSE, give_up_at - now))
+            else:
+                return True
+        return False
 
     def _cancel_running(self) -> None:
         self._stop.set()

@@ -124,10 +124,12 @@ def test_level_is_checked_once_per_batch(clock: ManualClock) -> None:
             self.checks += 1
             return False
 
+    class Parent(logging.Logger):
+        def getChild(self, suffix: str) -> logging.Logger:
+            return logger
+
     logger = Counting("counting")
-    root = logging.Logger("root")
-    root.getChild = lambda _: logger  # type: ignore[method-assign,assignment]
-    logs = LogObserver(root, clock=clock)
+    logs = LogObserver(Parent("parent"), clock=clock)
     for report in (lambda: settle(logs, [1.0] * 500), lambda: logs.tasks_added(tasks(500))):
         logger.checks = 0
         report()
