@@ -18,6 +18,7 @@ from onthedot.operations.schedules import ScheduleInfo
 from onthedot.schedules.windows import nominal_uuid
 from onthedot.stores.contract import Schedule
 from tests.faults import barrier_app, scaled
+from tests.faults.machines import machines
 from tests.faults.run_log import RunEntry, RunLog, extra_runs
 from tests.faults.schedule_app import app
 from tests.faults.server_stores import ServerStore
@@ -78,6 +79,25 @@ def test_last_worker_fires_in_time_while_others_are_killed(run_log: RunLog, tmp_
             workers.replace(index)
     print(f"\nlatest window: {latest:.2f} s")
     assert latest < 2
+
+
+def test_windows_fire_while_processes_of_a_supervisor_are_killed(run_log: RunLog, tmp_path: Path) -> None:
+    """At random, and often both before either is ready again. The pause before a restart must not grow with each."""
+    rng = random.Random(7)
+    url = f"sqlite:///{tmp_path}/schedules.db"
+    latest = 0.0
+    program = "tests.faults.schedule_app:app"
+    with app.override(store=url), machines(1, url, run_log.path, "--processes", "2", program=program) as (machine,):
+        wait_for(lambda: session_count(app) == 2 and info().last_run is not None, 60)
+        for _ in range(scaled(4, 60)):
+            wait_for(lambda: bool(machine.children()), 20)
+            os.kill(rng.choice(machine.children()), signal.SIGKILL)
+            killed = datetime.now(UTC)
+            if rng.random() < 0.7:
+                wait_for(lambda killed=killed: (info().last_run or killed - SECOND) >= killed, 20)
+                latest = max(latest, (datetime.now(UTC) - killed).total_seconds())
+    print(f"\nlatest window: {latest:.2f} s after a kill")
+    assert latest < 10
 
 
 @pytest.mark.parametrize("server_store", ["sqlite", "redis", "postgres"], indirect=True)

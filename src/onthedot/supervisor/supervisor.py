@@ -13,11 +13,9 @@ from onthedot.observability.log_format import print_line
 from onthedot.supervisor.health_port import HealthPort
 from onthedot.supervisor.heartbeats import wait_for_reaps
 from onthedot.supervisor.messages import LaunchOptions
+from onthedot.supervisor.restart_pause import RestartPause
 from onthedot.supervisor.worker_process import START_TIMEOUT, WorkerProcess, describe_exit_code, signal_handlers
 
-_FIRST_PAUSE = 0.1  # seconds before a process is started again
-_MAX_PAUSE = 30.0
-_MIN_LIFETIME = 10.0  # seconds; a process that lived longer resets the pause
 _MAX_FAILED_STARTS = 3  # of a slot that has never been ready, without an error message
 
 
@@ -69,7 +67,7 @@ class Supervisor:
 
     async def _run_slot(self, slot: int) -> None:
         """Run one process after the other, until none is wanted."""
-        pause = _FIRST_PAUSE
+        restarts = RestartPause()
         failed_starts = 0
         while not self._stop.is_set():
             child = self._successors.pop(slot, None) or await WorkerProcess.start(self._config)
@@ -89,9 +87,8 @@ class Supervisor:
                 if child.error or failed_starts == _MAX_FAILED_STARTS:
                     self._give_up(child, code)
                     return
-            pause = min(pause * 2, _MAX_PAUSE)
-            if time.monotonic() - child.started_at > _MIN_LIFETIME:
-                pause = _FIRST_PAUSE
+            was_killed = code < 0 and slot in self._ready
+            pause = restarts.next(time.monotonic() - child.started_at, was_killed=was_killed)
             how = "stalled" if child.stalled else "died"
             text = f"worker {slot + 1} (pid {child.pid}) {how}, {describe_exit_code(code)}"
             text += f"; starting another in {pause:.1f} s"
@@ -157,7 +154,7 @@ class Supervisor:
                 continue
             new = await WorkerProcess.start(self._config)
             self._successors[slot] = new
-            if not (await new.wait_ready(START_TIMEOUT) and new.alive):
+            if not (await new.wait_ready(START_TIMEOUT + self._config.wait_for_store) and new.alive):
                 self._successors.pop(slot, None)
                 self._say(f"the new worker {slot + 1} cannot start, so the old ones stay: {new.error or 'it ended'}")
                 await new.stop()

@@ -109,6 +109,18 @@ def test_killed_process_is_replaced_and_its_task_runs_again(shop: Shop) -> None:
     assert worker.children() != [child]
 
 
+def test_process_that_is_killed_again_and_again_is_replaced_soon(shop: Shop) -> None:
+    worker = shop.worker()
+    for times in range(1, 6):
+        shop.result(shop.add("greet", name="ann"))  # it is ready
+        (child,) = worker.children()
+        os.kill(child, signal.SIGKILL)
+        worker.until("died, killed by SIGKILL; starting another", times)
+    pauses = [float(seconds) for seconds in re.findall(r"starting another in ([0-9.]+) s", worker.text)]
+    assert len(pauses) == 5
+    assert max(pauses) <= 1
+
+
 def test_processes_end_without_their_supervisor(shop: Shop) -> None:
     worker = shop.worker("--processes", "2")
     uuid = shop.nap()
