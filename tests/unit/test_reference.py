@@ -19,6 +19,7 @@ from onthedot.api.functions import Call, Enqueuer, NamedTask, ScheduledFunction
 from onthedot.api.operations import AppOperations, LimitChange, SyncOperations
 from onthedot.api.schedules import PlanRange, ScheduleOptions, Schedules, SyncSchedules
 from onthedot.codec.body import Caps
+from onthedot.model.context import SyncTaskContext
 from onthedot.model.options import AddOptions
 from onthedot.operations.explain import Explanation
 from onthedot.operations.failures import FailureGroup
@@ -37,7 +38,7 @@ PUBLIC |= {f"testing.{name}": getattr(testing, name) for name in testing.__all__
 
 REACHED = [
     AddOptions, AppOperations, Caps, Enqueuer, LimitChange, NamedTask, PlanRange, ScheduledFunction, ScheduleOptions,
-    Schedules, TaskFilter,
+    Schedules, SyncTaskContext, TaskFilter,
 ]  # fmt: skip
 """What public names take and return, under names that are not exported."""
 
@@ -103,7 +104,7 @@ def made_by_the_library(subject: type) -> bool:
     """Its constructor is not for users: no class that an add, a run or an app returns has public parameters."""
     return subject in (
         AppOperations, Call, Enqueuer, NamedTask, ScheduledFunction, Schedules, onthedot.TaskFunction,
-        onthedot.TaskHandle, onthedot.AsyncTaskHandle, onthedot.TaskContext,
+        onthedot.TaskHandle, onthedot.AsyncTaskHandle, onthedot.TaskContext, SyncTaskContext,
     ) or issubclass(subject, onthedot.TaskState)  # fmt: skip
 
 

@@ -188,7 +188,7 @@ class App(Generic[S]):
         return decorate if function is None else decorate(function)
 
     def schedule(
-        self, schedule: object, *, name: str | None = None, **options: Unpack[TaskOptions]
+        self, schedule: object = None, *, name: str | None = None, **options: Unpack[TaskOptions]
     ) -> Callable[[Callable[P, R]], ScheduledFunction[P, R]]:
         """Declares a function that runs only on schedule.
 
@@ -197,8 +197,9 @@ class App(Generic[S]):
             name: Source of its tasks and name of the schedule; by default the name of the function.
             options: See `TaskOptions`.
         """
-        if schedule is None:
-            raise BadSchedule("@app.schedule(schedule=None): it runs only on schedule, so give it one")
+        if schedule is None or (callable(schedule) and not hasattr(schedule, "next_after")):
+            on = "" if schedule is None else f" on {schedule!r}"
+            raise BadSchedule(f'@app.schedule{on} has no rule: write @app.schedule("0 3 * * *") or another rule')
 
         def decorate(function: Callable[P, R]) -> ScheduledFunction[P, R]:
             return ScheduledFunction(self._registry.function(function, name, (), schedule, options))

@@ -14,6 +14,7 @@ from onthedot.codec.annotations import signature_of
 from onthedot.definitions.functions import FunctionDefinition
 from onthedot.definitions.new_task import check_conflict
 from onthedot.definitions.remote import RemoteDefinition
+from onthedot.definitions.sources import check_function
 from onthedot.errors import ArgumentError, DeclarationError
 from onthedot.model.options import AddOptions, check_call
 from onthedot.stores.contract import Added, NewTask
@@ -355,6 +356,7 @@ def with_parameter(function: Callable[[Any], Any], name: str, where: str) -> Cal
     >>> inspect.signature(with_parameter(ship, "payload", "topic 'orders'"))
     <Signature (payload: 'int')>
     """
+    check_function(function, f"the handler of {where}")
     try:
         signature = signature_of(function)
         parameter = signature.parameters[next(iter(signature.bind(None).arguments))]

@@ -13,7 +13,7 @@ from onthedot.codec.body import Headers
 from onthedot.codec.untyped import decode_untyped, decode_untyped_result, encode_untyped_result
 from onthedot.definitions.new_task import TaskOwner, TaskTemplate, new_task_from
 from onthedot.definitions.remote import RemoteDefinition
-from onthedot.definitions.sources import module_of
+from onthedot.definitions.sources import check_function, module_of
 from onthedot.errors import DeclarationError, DuplicateTask
 from onthedot.model.context import current_run
 from onthedot.model.executor_names import ASYNC, BUILT_IN, THREAD
@@ -81,6 +81,7 @@ class ConsumerDefinition:
         self._limits = LimitDefinitions(
             self.name, self.options.concurrency, self.options.rate_limit, self.options.limits, None
         )
+        check_function(consumer.consume, f"consume of consumer {self.name!r}")
         self._is_async = inspect.iscoroutinefunction(consumer.consume)
         if self._is_async and self.options.executor == THREAD:
             raise DeclarationError(f"consumer {self.name!r}: an async consume runs on the event loop, not in a thread")

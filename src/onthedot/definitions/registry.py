@@ -11,7 +11,7 @@ from onthedot.definitions.consumers import BaseTaskConsumer, ConsumerDefinition
 from onthedot.definitions.functions import FunctionDefinition
 from onthedot.definitions.new_task import TaskOwner
 from onthedot.definitions.remote import RemoteDefinition
-from onthedot.definitions.sources import Source, Sources
+from onthedot.definitions.sources import Source, Sources, check_function
 from onthedot.errors import BadLimit, BadSchedule, DeclarationError, DuplicateTask
 from onthedot.model.executor_names import BUILT_IN
 from onthedot.model.limits import check_shared_lanes
@@ -70,6 +70,7 @@ class DefinitionRegistry:
         own_name = name if name is not None else getattr(function, "__name__", type(function).__name__)
         location = _location(function)
         where = f"task {own_name!r} ({location})"
+        check_function(function, where)
         if isinstance(aliases, str):
             raise DeclarationError(f"{where}: aliases must be a list of names, not the string {aliases!r}")
         names = [_checked(each, where) for each in (own_name, *aliases)]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable, Iterator
+from functools import partial
 from typing import Any, Protocol
 
 from onthedot.codec.body import Headers
+from onthedot.errors import DeclarationError
 from onthedot.model.options import ResolvedOptions
 from onthedot.stores.contract import Limit
 
@@ -78,6 +81,35 @@ class Sources:
         self.known = frozenset(self.by_name)
         for callback in list(self._watchers):
             callback()
+
+
+def check_function(function: Any, where: str) -> None:
+    """DeclarationError for a function that a worker could not run to its end by calling it."""
+    called = function
+    while isinstance(called, partial):
+        called = called.func
+    if not inspect.isroutine(called):
+        called = type(called).__call__
+    if inspect.isgeneratorfunction(called):
+        raise DeclarationError(
+            f"{where} is a generator: calling it runs no line of it; return a list, or add a task per item"
+        )
+    if inspect.isasyncgenfunction(called):
+        raise DeclarationError(f"{where} is an async generator: this version has no streams; return a list")
+    if _is_method(function):
+        raise DeclarationError(
+            f"{where} is a method: a worker has no object to call it on; declare a function that makes or finds the "
+            "object, or a consumer class (BaseTaskConsumer)"
+        )
+
+
+def _is_method(function: Any) -> bool:
+    """Whether it is a function in the body of a class that takes the instance or the class."""
+    if not inspect.isfunction(function):
+        return False  # a bound method has its object
+    container = function.__qualname__.rpartition(".")[0]
+    first = next(iter(function.__code__.co_varnames[: function.__code__.co_argcount]), "")
+    return bool(container) and not container.endswith("<locals>") and first in ("self", "cls")
 
 
 def module_of(thing: object) -> str:

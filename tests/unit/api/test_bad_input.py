@@ -304,7 +304,7 @@ def test_bad_declarations_are_refused() -> None:
         (lambda: shop.app.register(object()), DeclarationError, "takes a consumer instance"),
         (lambda: shop.app.around(sync_function), TypeError, "goes on an async function"),
         (lambda: shop.app.schedule(schedule="0 3 * * *")(needs), BadSchedule, "no value for to"),
-        (lambda: shop.app.schedule(schedule=None)(sync_function), BadSchedule, "None"),
+        (lambda: shop.app.schedule(schedule=None)(sync_function), BadSchedule, "has no rule"),
     ):
         with pytest.raises(error, match=message):
             bad()
