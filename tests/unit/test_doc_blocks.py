@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.documents.blocks import PAGES, Block, read_blocks
+from tests.support.documents.blocks import PAGES, TUTORIAL, Block, read_blocks
 from tests.support.documents.page_run import PageRun
 from tests.support.services import valkey
 from tests.support.services.postgres import Service
@@ -39,7 +39,9 @@ def test_every_block_is_run_or_says_why_not(page: Path) -> None:
 
 
 def pages_to_run() -> list[Path]:
-    return [page for page in PAGES if any(block.runs for block in read_blocks(page))]
+    """Without the tutorial, whose pages are run together: tests/acceptance/test_tutorial.py."""
+    pages = [page for page in PAGES if not page.is_relative_to(TUTORIAL)]
+    return [page for page in pages if any(block.runs for block in read_blocks(page))]
 
 
 @pytest.mark.once

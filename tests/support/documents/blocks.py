@@ -10,6 +10,7 @@ from textwrap import dedent
 
 from tests.support.source_files import ROOT
 
+TUTORIAL = ROOT / "docs" / "tutorial"
 PAGES = sorted([*ROOT.glob("README*.md"), *(ROOT / "docs").rglob("*.md")])
 
 _PART = re.compile(

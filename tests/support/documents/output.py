@@ -25,12 +25,19 @@ def normal(text: str) -> str:
 
 
 def matches(expected: str, output: str) -> bool:
-    """Whether the output has the lines that a page shows; ``…`` stands for any text, alone for any lines.
+    """Whether the output has the lines that a page shows; ``…`` stands for any text, alone for any lines or none.
 
     >>> matches("moved 3 tasks\\n…\\nbye …", "moved 17 tasks\\na\\nb\\nbye ann")
     True
+    >>> matches("…\\nmoved 3 tasks\\n…", "moved 17 tasks")
+    True
     """
-    lines = [normal(line) for line in expected.strip().splitlines()]
-    pattern = "\n".join(re.escape(line).replace(re.escape(GAP), ".*") for line in lines)
-    shown = "\n".join(normal(line) for line in output.strip().splitlines())
+    pattern = "".join([_line_pattern(normal(line)) for line in expected.strip().splitlines()])
+    shown = "".join([f"{normal(line)}\n" for line in output.strip().splitlines()])
     return re.fullmatch(pattern, shown, re.DOTALL) is not None
+
+
+def _line_pattern(line: str) -> str:
+    if line == GAP:
+        return r"(?:[^\n]*\n)*"
+    return re.escape(line).replace(re.escape(GAP), ".*") + r"\n"

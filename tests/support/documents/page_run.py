@@ -34,6 +34,7 @@ class Started(NamedTuple):
 
     process: subprocess.Popen[str]
     log: Path
+    seen: int = 0  # characters of the output that earlier blocks have shown
 
 
 class PageRun:
@@ -52,7 +53,9 @@ class PageRun:
             "TZ": "UTC",
             "COLUMNS": "80",
             "PYTHONUNBUFFERED": "1",
+            "PYTHONPYCACHEPREFIX": str(folder.parent / "bytecode"),  # shared by the pages of a test run
         }
+        self._environment.pop("PYTHONDONTWRITEBYTECODE", None)  # each page starts a dozen programs
         self._session: subprocess.Popen[str] | None = None
         self._started: list[Started] = []
 
@@ -84,6 +87,7 @@ class PageRun:
         if not block.runs:
             return
         if block.language == "console":
+            self._expect(block, output_before_commands(text))
             for command in commands(text):
                 self._run_command(block, command)
         elif block.is_program:
@@ -111,7 +115,7 @@ class PageRun:
             self._session = subprocess.Popen(
                 [sys.executable, "-W", "error", str(Path(__file__).with_name("snippets.py"))],
                 cwd=self._folder, env=self._environment, text=True,
-                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
+                stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.DEVNULL,  # log lines
             )  # fmt: skip
         assert self._session.stdin is not None
         assert self._session.stdout is not None
@@ -133,6 +137,11 @@ class PageRun:
             return
         if _ENDLESS.match(command.text):
             self._start(block, command)
+            return
+        if command.text == "^C":
+            self._started[-1].process.send_signal(signal.SIGINT)
+            self._expect(block, command.output)
+            assert self._started.pop().process.wait(_TIMEOUT) == 0, block.name
             return
         ran = subprocess.run(
             ["bash", "-c", command.text],
@@ -158,8 +167,20 @@ class PageRun:
             assert process.poll() is None, f"{block.name}: {command.text} ended:\n{log.read_text('utf-8')}"
             assert time.monotonic() < end, f"{block.name}: {command.text} is not ready:\n{log.read_text('utf-8')}"
             time.sleep(0.02)
-        if command.output:
-            self._check(block, log.read_text("utf-8"), f"{command.output.strip()}\n…", command.text)
+        self._expect(block, command.output)
+
+    def _expect(self, block: Block, output: str) -> None:
+        """Waits until the newest of the commands that run on has written these lines after the last ones."""
+        if not output.strip():
+            return
+        started = self._started[-1]
+        expected = f"…\n{output.strip()}\n…"
+        end = time.monotonic() + _TIMEOUT
+        while not matches(expected, written(started)):
+            shown = f"{block.name}\nshows:\n{output}\nprints:\n{written(started)}"
+            assert time.monotonic() < end, shown
+            time.sleep(0.02)
+        self._started[-1] = started._replace(seen=len(started.log.read_text("utf-8")))
 
     def _check(self, block: Block, output: str, expected: str, command: str = "") -> None:
         if "output varies" in block.marks:
@@ -168,9 +189,18 @@ class PageRun:
         assert is_shown, f"{block.name} {command}\nshows:\n{expected}\nprints:\n{output}"
 
 
+def written(started: Started) -> str:
+    return started.log.read_text("utf-8")[started.seen :]
+
+
+def output_before_commands(text: str) -> str:
+    """More output of a command that runs on."""
+    return re.split(r"^(?:\$ |\^C)", text, maxsplit=1, flags=re.MULTILINE)[0]
+
+
 def commands(text: str) -> Iterator[Command]:
     """The commands of a console block, each with the output below it."""
-    for part in re.split(r"^\$ ", text, flags=re.MULTILINE)[1:]:
+    for part in re.split(r"^(?:\$ |(?=\^C$))", text, flags=re.MULTILINE)[1:]:
         lines = part.splitlines()
         count = 1
         while lines[count - 1].endswith("\\"):
