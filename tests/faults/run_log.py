@@ -6,7 +6,7 @@ import asyncio
 import os
 import time
 from collections import Counter
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Literal
@@ -62,23 +62,26 @@ def extra_runs(entries: list[RunEntry]) -> int:
 
 def takeover_times(entries: list[RunEntry], pid: int, died: float) -> list[float]:
     """For each run that the dead process had begun and not ended: seconds until another process began it."""
-    return takeovers(entries, {pid: died})[pid]
+    return takeovers(entries, [(pid, died)])[pid, died]
 
 
-def takeovers(entries: list[RunEntry], deaths: Mapping[int, float]) -> dict[int, list[float]]:
-    """The same for many deaths, by pid."""
+def takeovers(entries: list[RunEntry], deaths: Sequence[tuple[int, float]]) -> dict[tuple[int, float], list[float]]:
+    """The same for many deaths, by pid and time: a pid may be given to a later process."""
     ended = {(entry.uuid, entry.fence) for entry in entries if entry.event == "end"}
     begun: dict[str, list[RunEntry]] = {}
     for entry in entries:
         if entry.event == "begin":
             begun.setdefault(entry.uuid, []).append(entry)
-    found: dict[int, list[float]] = {pid: [] for pid in deaths}
+    found: dict[tuple[int, float], list[float]] = {death: [] for death in deaths}
+    times: dict[int, list[float]] = {}
+    for pid, died in sorted(deaths):
+        times.setdefault(pid, []).append(died)
     for runs in begun.values():
         for lost in runs:
-            if lost.pid in deaths and (lost.uuid, lost.fence) not in ended:
-                later = [run.at for run in runs if run.fence > lost.fence]
-                if later:
-                    found[lost.pid].append(min(later) - deaths[lost.pid])
+            died_after = [died for died in times.get(lost.pid, ()) if died >= lost.at]
+            later = [run.at for run in runs if run.fence > lost.fence]
+            if died_after and later and (lost.uuid, lost.fence) not in ended:
+                found[lost.pid, died_after[0]].append(min(later) - died_after[0])
     return found
 
 

@@ -15,7 +15,7 @@ from tests.faults import LONG, scaled, task_app
 from tests.faults.run_log import RunEntry, RunLog, max_concurrent, takeover_times, takeovers
 from tests.faults.server_stores import ServerStore
 from tests.faults.worker_processes import WorkerProcesses, forked_workers, wait_for, wait_for_progress, worker_processes
-from tests.support.app_access import call_store, session_count, worker_pids
+from tests.support.app_access import call_operations, call_store, session_count
 from tests.support.fault_report import report_faults
 
 pytestmark = [pytest.mark.fault, pytest.mark.timeout(600)]
@@ -48,7 +48,7 @@ def test_killed_workers_lose_no_task(server_store: ServerStore, run_log: RunLog,
     rng = random.Random(7)
     url = server_store.url(LEASE)
     acknowledged: set[str] = set()
-    deaths: dict[int, float] = {}
+    deaths: dict[str, tuple[int, float]] = {}  # by session, since a pid may be given to a later process
     with task_app.app.override(store=url):
         with forked_workers(url, run_log_path, WORKERS):
             for _ in range(kills):
@@ -58,14 +58,14 @@ def test_killed_workers_lose_no_task(server_store: ServerStore, run_log: RunLog,
                     acknowledged |= {handle.uuid for handle in added}
                 wait_for(lambda: counts().get("running", 0) > 0, 60)
                 time.sleep(rng.uniform(0.0, 0.1))  # the random moment
-                pid = rng.choice(sorted(alive(deaths)))
-                deaths[pid] = time.monotonic()
+                session, pid = rng.choice(sorted(alive(deaths).items()))
+                deaths[session] = (pid, time.monotonic())
                 os.kill(pid, signal.SIGKILL)  # its parent starts another one
             wait_for_progress(done, len(acknowledged))
             extra = task_app.fill_limit()
             wait_for_progress(done, len(acknowledged) + len(extra))
         entries = run_log.entries()
-        took = [taken for taken in takeovers(entries, deaths).values() if taken]
+        took = [taken for taken in takeovers(entries, list(deaths.values())).values() if taken]
         report = report_faults(
             f"kill -9 loop, {server_store.name}, {kills} kills",
             task_app.app, acknowledged | extra, entries, [seconds for taken in took for seconds in taken],
@@ -77,9 +77,10 @@ def test_killed_workers_lose_no_task(server_store: ServerStore, run_log: RunLog,
     assert max_concurrent(entries, extra) == 12, "the limit is fully used after the kills, and never exceeded"
 
 
-def alive(deaths: Collection[int]) -> set[int]:
-    """The workers that have a session. A dead one has it until its lease is over."""
-    return worker_pids(task_app.app) - set(deaths)
+def alive(dead: Collection[str]) -> dict[str, int]:
+    """The processes of the workers, by session. A dead one has its session until the lease is over."""
+    workers = call_operations(task_app.app, lambda operations: operations.workers())
+    return {worker.id: worker.pid for worker in workers if worker.id not in dead}
 
 
 def test_another_process_takes_over_within_100_ms(store: str, run_log: RunLog, run_log_path: Path) -> None:
