@@ -6,6 +6,7 @@ import json
 import re
 import tomllib
 from collections.abc import Iterator
+from contextlib import ExitStack
 from pathlib import Path
 
 import pytest
@@ -18,6 +19,8 @@ from tests.support.source_files import ROOT
 
 REDIS = "redis://localhost:6379"
 POSTGRES = "postgresql://localhost/shop"
+POSTGRES_OF_SQLALCHEMY = "postgresql+asyncpg://localhost/shop"
+PORT = re.compile(r"\b832[0-9]\b")
 READERS = {"json": json.loads, "toml": tomllib.loads}
 
 
@@ -64,8 +67,13 @@ def servers_of(blocks: list[Block], request: pytest.FixtureRequest) -> dict[str,
         request.addfinalizer(lambda: [valkey.forget(f"onthedot:{{{app}}}:") for app in apps])
     if POSTGRES in text:
         service: Service = request.getfixturevalue("postgres")
-        servers[POSTGRES] = service.url
-        request.addfinalizer(lambda: [service.clean(app) for app in apps])
+        stack = ExitStack()
+        request.addfinalizer(stack.close)
+        url = stack.enter_context(service.database())
+        for shown in (POSTGRES, POSTGRES_OF_SQLALCHEMY):
+            servers[shown] = f"{shown.partition(':')[0]}:{url.partition(':')[2]}"
+    for port in PORT.findall(text):
+        servers[port] = str(valkey.free_port())
     return servers
 
 
