@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Iterable
+from typing import Any, cast
 
 import msgspec
 
@@ -20,15 +21,15 @@ def json_value(value: Any) -> Any:
         return msgspec.json.decode(_encode(value))
     except Exception:  # noqa: BLE001 - a key that JSON has not, a lone surrogate, or a model of the user's that raises
         if isinstance(value, dict):
-            return {str(key): json_value(each) for key, each in value.items()}
+            return {str(key): json_value(each) for key, each in cast("dict[Any, Any]", value).items()}
         if isinstance(value, list | tuple | set | frozenset):
-            return [json_value(each) for each in value]
+            return [json_value(each) for each in cast("Iterable[Any]", value)]
         return value if isinstance(value, int) else repr(value)
 
 
-def _as_known_type(value: Any) -> object:
+def _as_known_type(value: object) -> object:
     if is_model(type(value)):
-        return value.model_dump(mode="json")
+        return cast("Any", value).model_dump(mode="json")
     return str(value)
 
 
