@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from typing import Any, cast
 
 import msgspec
@@ -21,9 +21,9 @@ def json_value(value: Any) -> Any:
         return msgspec.json.decode(_encode(value))
     except Exception:  # noqa: BLE001 - a key that JSON has not, a lone surrogate, or a model of the user's that raises
         if isinstance(value, dict):
-            return {str(key): json_value(each) for key, each in cast("dict[Any, Any]", value).items()}
+            return {str(key): json_value(each) for key, each in cast("Mapping[object, object]", value).items()}
         if isinstance(value, list | tuple | set | frozenset):
-            return [json_value(each) for each in cast("Iterable[Any]", value)]
+            return [json_value(each) for each in cast("Iterable[object]", value)]
         return value if isinstance(value, int) else repr(value)
 
 
