@@ -62,6 +62,8 @@ async def test_find_filters_by_every_field(store: Store, worker: Worker, clock: 
     wanted = {
         ("uuid", "aa"): ["aa2", "aa1"],
         ("uuid", "ab1"): ["ab1"],
+        ("uuid", "b1"): ["b1", "ab1"],  # all of the one, and the end of the other
+        ("uuid", "1"): ["c1", "b1", "ab1", "aa1"],
         ("source", "b"): ["b1", "ab1"],
         ("state", "ready"): ["ab1", "aa1"],
         ("state", "scheduled"): ["aa2"],

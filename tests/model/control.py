@@ -166,7 +166,7 @@ class Control:
 
 def _matches(record: Record, where: Mapping[str, str]) -> bool:
     tests: dict[str, Callable[[str], bool]] = {
-        "uuid": lambda text: record.uuid.startswith(text),
+        "uuid": lambda text: text in (record.uuid[: len(text)], record.uuid[-len(text) :]),
         "source": lambda text: record.source == text,
         "state": lambda text: record.state == text,
         "tag": lambda text: text in record.policy.tags,

@@ -180,7 +180,7 @@ def _print_version(ctx: click.Context, _: click.Parameter, wanted: bool) -> None
     "--version", is_flag=True, is_eager=True, expose_value=False, callback=_print_version, allow_from_autoenv=False,
     help="Show the version and exit.",
 )  # fmt: skip
-@shared("store", "name", "app", "json")
+@shared("store", "name", "app", "json", "utc")
 def main() -> None:
     """Tasks that run on time.
 

@@ -17,6 +17,7 @@ import click
 
 from onthedot.cli.options import GlobalOptions, store_command
 from onthedot.cli.output import screen, write_json
+from onthedot.cli.table import Column
 from onthedot.cli.target import target, with_operations
 from onthedot.errors import OnTheDotError, StoreError, StoreUnavailable
 from onthedot.operations import Operations
@@ -57,7 +58,7 @@ def doctor(options: GlobalOptions, repair: bool) -> None:
         for place, each in reversed(list(enumerate(findings, 1))):
             if not each.ok and each.remedy:
                 rows.insert(place, ["", "", f"→ {each.remedy}"])
-        screen().table(("", "", ""), rows)
+        screen().table(("", "", Column("", wrap=True)), rows)
     raise SystemExit(code)
 
 

@@ -7,9 +7,11 @@ from datetime import datetime
 import click
 
 from onthedot.cli.options import GlobalOptions, store_command, time_ago
-from onthedot.cli.output import screen, write_json
+from onthedot.cli.output import screen, short_ids, write_json
+from onthedot.cli.table import Column, cut, number
 from onthedot.cli.target import with_operations
-from onthedot.observability.log_format import clean
+
+_MAX_ERROR = 400  # characters shown
 
 
 @store_command()
@@ -24,13 +26,15 @@ def failed(options: GlobalOptions, since: datetime | None, source: str | None) -
     if not groups:
         click.echo("nothing has failed", err=True)
         return
-    out = screen()
+    out = screen(utc=options.utc)
+    examples = short_ids([each.example for each in groups])
     rows = [
-        [str(each.count), each.group, each.source, out.when(each.last), each.example,
-         clean(f"{each.type}: {each.message}")[:100], clean(each.place)[:60]]
-        for each in groups
-    ]  # fmt: skip
-    out.table(("COUNT", "GROUP", "SOURCE", "LAST", "FOR EXAMPLE", "ERROR", "IN"), rows)
-    click.echo(
-        f"\nlook:   onthedot task show {groups[0].example}\nretry:  onthedot task retry --group {groups[0].group}"
-    )
+        [str(each.count), each.group, each.source, out.when(each.last), example]
+        for each, example in zip(groups, examples, strict=True)
+    ]
+    errors = {
+        place: [cut(f"{each.type}: {each.message}", _MAX_ERROR), *([f"in {each.place}"] if each.place else [])]
+        for place, each in enumerate(groups)
+    }
+    out.table((number("COUNT"), "GROUP", Column("SOURCE", least=8), "LAST", "EXAMPLE"), rows, errors)
+    click.echo(f"\nlook:   onthedot task show {examples[0]}\nretry:  onthedot task retry --group {groups[0].group}")

@@ -11,6 +11,7 @@ import click
 from onthedot.cli.interrupt import stop_event
 from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.output import screen, write_json
+from onthedot.cli.table import Column, number
 from onthedot.cli.target import check_exists, target
 from onthedot.clock.system import SystemClock
 from onthedot.operations.humanize import plural
@@ -64,7 +65,7 @@ async def _print_movable(options: GlobalOptions, url: str, name: str) -> None:
     rows = [["task", source, str(count)] for source, count in sorted(found.tasks.items())]
     rows += [["schedule", each, "1"] for each in found.schedules]
     rows += [["limit", each, "1"] for each in found.limits]
-    screen().table(("WHAT", "NAME", "WOULD MOVE"), rows)
+    screen().table(("WHAT", Column("NAME", least=8), number("WOULD MOVE")), rows)
 
 
 async def _move(options: GlobalOptions, urls: tuple[str, str], name: str, *, wait: bool, release: bool) -> MoveResult:

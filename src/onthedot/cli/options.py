@@ -29,6 +29,7 @@ class GlobalOptions:
     module: str | None = None  # -A
     app_name: str | None = None
     json: bool = False
+    utc: bool = False
 
 
 def _remember(ctx: click.Context, param: click.Parameter, value: object) -> None:
@@ -56,6 +57,7 @@ _SHARED: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         {"metavar": "MODULE:APP", "envvar": "ONTHEDOT_APP", "help": "Your app; it defines store and name."},
     ),
     "json": (("--json",), {"is_flag": True, "is_eager": True, "envvar": "ONTHEDOT_JSON", "help": "Print JSON."}),
+    "utc": (("--utc",), {"is_flag": True, "envvar": "ONTHEDOT_UTC", "help": "Show times in UTC. [local time]"}),
 }
 
 

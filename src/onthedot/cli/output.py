@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import os
 import re
+import shutil
 import sys
 import textwrap
-from collections.abc import Callable, Generator, Sequence
+from collections import Counter
+from collections.abc import Callable, Generator, Mapping, Sequence
 from contextlib import contextmanager
 from datetime import UTC, datetime
 from typing import TYPE_CHECKING
@@ -13,14 +16,14 @@ from typing import TYPE_CHECKING
 import click
 import msgspec
 
+from onthedot.cli.table import Column, TextTable, cut
 from onthedot.observability.log_format import clean, clean_json
-from onthedot.operations.humanize import from_now
+from onthedot.operations.humanize import SHORT_ID, from_now, short_id
 
 if TYPE_CHECKING:
-    from rich.table import Table
+    from rich.text import Text
 
-Block = tuple[Sequence[str], Sequence[Sequence[str]]]  # columns and rows of a table
-
+_GAP = "  "  # between columns
 _COLOURS = {
     "succeeded": "green", "failed": "red", "cancelled": "yellow", "running": "cyan", "ready": "bold",
     "scheduled": "dim", "✓": "green", "✗": "red", "paused": "yellow", "orphan": "red", "over": "dim",
@@ -28,10 +31,18 @@ _COLOURS = {
 
 
 class Screen:
-    """Plain lines, for pipes and without rich. Texts may have markup: [bold]…[/]."""
+    """Plain lines, for pipes and without rich. Texts may have markup: [bold]…[/].
 
-    width = 80
+    utc: times are shown in UTC, else in local time.
+    """
+
+    width = 80  # of titles and code
     live = False  # a terminal
+    is_relative = False  # `when` returns how long ago it is
+
+    def __init__(self, *, utc: bool = False) -> None:
+        self.utc = utc
+        self.columns: int | None = _columns()
 
     def print(self, text: str = "") -> None:
         click.echo(re.sub(r"\[[a-z/]+\]", "", text))
@@ -59,26 +70,34 @@ class Screen:
         """A progress bar; the callback takes the number done so far. Without a terminal nothing is written."""
         yield lambda _: None
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        cells = [[clean(cell) for cell in row] for row in rows]
-        widths = [max(map(len, column)) for column in zip(columns, *cells, strict=True)]
-        if any(columns):
-            cells.insert(0, [*columns])
-        for row in cells:
-            padded = [cell.ljust(width) for cell, width in zip(row, widths, strict=True)]
-            click.echo("  ".join(padded).rstrip())
+    def table(
+        self,
+        columns: Sequence[Column | str],
+        rows: Sequence[Sequence[str]],
+        notes: Mapping[int, Sequence[str]] | None = None,
+    ) -> None:
+        self.draw(text_table(columns, rows, notes))
 
-    def lines_and_tables(self, lines: Sequence[str], blocks: Sequence[Block]) -> None:
+    def draw(self, table: TextTable) -> None:
+        for cells in table.lines(self.columns):
+            click.echo(_GAP.join(cells).rstrip())
+
+    def lines_and_tables(self, lines: Sequence[str], tables: Sequence[TextTable]) -> None:
         for line in lines:
-            click.echo(clean(line))
-        for columns, rows in blocks:
+            click.echo(cut(clean(line), self.columns))
+        for table in tables:
             click.echo()
-            self.table(columns, rows)
+            self.draw(table)
 
-    def when(self, moment: datetime | None) -> str:
-        if moment is None:
+    def moment(self, at: datetime) -> str:
+        """With the offset of its zone; commands read it as it is written."""
+        return at.astimezone(UTC if self.utc else None).isoformat(" ", "seconds")
+
+    def when(self, at: datetime | None) -> str:
+        """For a table."""
+        if at is None:
             return "-"
-        return moment.astimezone(UTC).isoformat(" ", "seconds").removesuffix("+00:00")
+        return from_now(at) if self.is_relative else self.moment(at)
 
 
 class RichScreen(Screen):
@@ -86,10 +105,12 @@ class RichScreen(Screen):
 
     live = True
 
-    def __init__(self) -> None:
+    def __init__(self, *, utc: bool = False) -> None:
         from rich.console import Console
         from rich.live import Live  # imported now, so that the first picture is not late
 
+        super().__init__(utc=utc)
+        self.is_relative = not utc
         self._live = Live
         self._console = Console(highlight=False)
         self.width: int = min(self._console.width, 110)
@@ -130,49 +151,91 @@ class RichScreen(Screen):
         return self._console.height
 
     @contextmanager
-    def full_screen(self) -> Generator[Callable[[Sequence[str], Sequence[Block]], None], None, None]:
+    def full_screen(self) -> Generator[Callable[[Sequence[str], Sequence[TextTable]], None], None, None]:
         """Take the whole terminal; its former content comes back at the end."""
         from rich.console import Group
         from rich.text import Text
 
-        def show(lines: Sequence[str], blocks: Sequence[Block]) -> None:
+        def show(lines: Sequence[str], tables: Sequence[TextTable]) -> None:
+            self.columns = self._console.width  # of a terminal that was resized
             head = Text("\n".join(map(clean, lines)), no_wrap=True, overflow="ellipsis")
-            tables = [part for block in blocks for part in ("", self._table(*block))]
-            live.update(Group(head, *tables), refresh=True)
+            parts: list[Text] = []
+            for table in tables:
+                parts += [Text(), *self._styled(table)]
+            live.update(Group(head, *parts), refresh=True)
 
         with self._live(console=self._console, screen=True, auto_refresh=False) as live:
             yield show
 
-    def table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> None:
-        self._console.print(self._table(columns, rows))
+    def draw(self, table: TextTable) -> None:
+        for line in self._styled(table):
+            self._console.print(line, soft_wrap=True)
 
-    def _table(self, columns: Sequence[str], rows: Sequence[Sequence[str]]) -> Table:
-        from rich.table import Table
+    def _styled(self, table: TextTable) -> Generator[Text, None, None]:
         from rich.text import Text
 
-        table = Table(box=None, pad_edge=False, show_header=any(columns), header_style="bold dim")
-        for number, column in enumerate(columns):  # a wrapped id could not be copied
-            table.add_column(column, no_wrap=number == 0, overflow="fold")
-        for row in rows:
-            table.add_row(*(Text(clean(cell), _COLOURS.get(cell, "")) for cell in row))
-        return table
+        is_header = any(column.title for column in table.columns)
+        for cells in table.lines(self.columns):
+            line = Text(no_wrap=True, overflow="ignore")
+            for place, cell in enumerate(cells):
+                style = "bold dim" if is_header else _COLOURS.get(cell.strip(), "")
+                line.append(_GAP if place else "").append(cell, style)
+            line.rstrip()
+            is_header = False
+            yield line
 
-    def when(self, moment: datetime | None) -> str:
-        return "-" if moment is None else from_now(moment)
+
+def _columns() -> int | None:
+    """The width of the terminal, or $COLUMNS; None in a pipe without it: nothing is cut there."""
+    if sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdecimal():
+        return shutil.get_terminal_size().columns
+    return None
 
 
-def screen(*, plain: bool = False) -> Screen:
+def text_table(
+    columns: Sequence[Column | str], rows: Sequence[Sequence[str]], notes: Mapping[int, Sequence[str]] | None = None
+) -> TextTable:
+    """Without control characters."""
+    titled = [Column(column) if isinstance(column, str) else column for column in columns]
+    cells = [[clean(cell) for cell in row] for row in rows]
+    below = {row: [clean(note) for note in texts] for row, texts in (notes or {}).items()}
+    return TextTable(titled, cells, below)
+
+
+def short_ids(uuids: Sequence[str]) -> list[str]:
+    """Return for each uuid a part that only it has among these: its end, its beginning, or all of it.
+
+    >>> short_ids(["01a1e212-de42-73a9-a624-125b4862a31e", "01a1e212-de42-73a9-a625-125b4862a31e", "order-17"])
+    ['01a1e212-de42-73a9-a624-125b4862a31e', '01a1e212-de42-73a9-a625-125b4862a31e', 'order-17']
+    >>> short_ids(["01a1e212-de42-73a9-a624-125b4862a31e", "01a1e213-6c3b-73a9-a624-125b4862a31f"])
+    ['5b4862a31e', '5b4862a31f']
+    """
+    different = set(uuids)
+    ends = Counter(map(short_id, different))
+    beginnings = Counter(uuid[:SHORT_ID] for uuid in different)
+
+    def shortest(uuid: str) -> str:
+        if ends[short_id(uuid)] == 1:
+            return short_id(uuid)
+        if beginnings[uuid[:SHORT_ID]] == 1:
+            return uuid[:SHORT_ID]
+        return uuid
+
+    return [shortest(uuid) for uuid in uuids]
+
+
+def screen(*, plain: bool = False, utc: bool = False) -> Screen:
     """Return a RichScreen on a terminal, if rich is installed; else a plain one."""
     if plain:
-        return Screen()
+        return Screen(utc=utc)
     if (reconfigure := getattr(sys.stdout, "reconfigure", None)) is not None:
         reconfigure(errors="replace")  # a terminal without … shows ? instead
     if sys.stdout.isatty():
         try:
-            return RichScreen()
+            return RichScreen(utc=utc)
         except ImportError:
             pass
-    return Screen()
+    return Screen(utc=utc)
 
 
 def write(text: str, value: object, *, json: bool) -> None:

@@ -7,8 +7,11 @@ from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 from typing import TypeVar
 
+import click
+
 from onthedot.cli.options import GlobalOptions
 from onthedot.clock.system import SystemClock
+from onthedot.errors import StoreError
 from onthedot.model.uuid7 import new_uuid
 from onthedot.operations import Operations
 from onthedot.operations.apps import present_apps
@@ -16,6 +19,7 @@ from onthedot.operations.limits import CodeDefinitions
 from onthedot.runtime.settings import store_url
 from onthedot.schedules.definition import ScheduleDefinition
 from onthedot.stores import connect
+from onthedot.stores.contract import Store
 from onthedot.stores.masked_url import masked
 from onthedot.stores.schemes import apps_in, check_schema, file_of, file_url, has_schema
 from onthedot.supervisor.exit_codes import STORE, CommandError
@@ -27,16 +31,31 @@ def with_operations(options: GlobalOptions, work: Callable[[Operations], Awaitab
     """Open the store, call `work`, close the store. A file that does not exist is not created."""
     url, name = target(options)  # may ask a server, on an event loop of its own
     check_exists(url, name)
+    return asyncio.run(_run(connect(url, SystemClock(), name), _schedules(options), work))
 
-    async def run() -> T:
-        store = connect(url, SystemClock(), name)
-        await store.open()
-        try:
-            return await work(Operations(store, new_uuid(), code=CodeDefinitions(schedules=_schedules(options))))
-        finally:
-            await store.close()
 
-    return asyncio.run(run())
+def with_operations_or_code(options: GlobalOptions, work: Callable[[Operations], Awaitable[T]]) -> T:
+    """As `with_operations`; if the store cannot be read, on an empty one, with what the code behind -A declares."""
+    schedules = _schedules(options)
+    try:
+        return with_operations(options, work)
+    except (CommandError, StoreError) as error:
+        if options.module is None:
+            raise
+        click.echo(f"from the code alone: {error}", err=True)
+    from onthedot.stores.memory import MemoryStore
+
+    return asyncio.run(_run(MemoryStore(SystemClock()), schedules, work))
+
+
+async def _run(
+    store: Store, schedules: Mapping[str, ScheduleDefinition], work: Callable[[Operations], Awaitable[T]]
+) -> T:
+    await store.open()
+    try:
+        return await work(Operations(store, new_uuid(), code=CodeDefinitions(schedules=schedules)))
+    finally:
+        await store.close()
 
 
 def check_exists(url: str, name: str | None = None) -> None:

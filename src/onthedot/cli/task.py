@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from datetime import datetime
+from dataclasses import replace
+from datetime import UTC, datetime, tzinfo
 from typing import Any
 
 import click
@@ -11,17 +12,20 @@ import msgspec
 
 from onthedot.cli.bulk import BulkAction, bulk_options, run_bulk
 from onthedot.cli.options import GlobalOptions, filters, store_command, task_filter
-from onthedot.cli.output import Screen, screen, write_json
+from onthedot.cli.output import Screen, screen, short_ids, write_json
+from onthedot.cli.table import Column, cut, number
 from onthedot.cli.target import with_operations
 from onthedot.codec.plain_json import json_value
-from onthedot.model.task import TaskInfo
+from onthedot.model.task import TaskInfo, TaskState
 from onthedot.observability.log_format import clean, clean_lines
 from onthedot.operations import Operations
 from onthedot.operations.explain import Explanation, ExplanationReason
+from onthedot.operations.humanize import duration_text, from_now, plural, suffix
 from onthedot.operations.task_queries import TaskFilter, TaskPage
 
 _MAX_RESULT = 2000  # characters shown
-_MAX_ARGUMENTS = 60
+_MAX_REMARK = 200
+_TRY = 3  # the place of that column, which is left out if every task is in its first attempt
 _ALIVE = ("scheduled", "ready", "running")
 _NO_RESULT = {"expired": "is not kept any more", "not_stored": "could not be stored; the worker's log says why"}
 
@@ -36,19 +40,31 @@ def list_tasks(options: GlobalOptions, /, **given: Any) -> None:
     filtered = where.keys() > {"limit"}
     page = with_operations(options, lambda operations: _full_page(operations, where))
     if options.json:
-        write_json({"tasks": [info.to_dict() for info in page], "cursor": page.cursor})
+        write_json({"tasks": [_in_utc(info).to_dict() for info in page], "cursor": page.cursor})
         return
-    out = screen()
-    rows = [
-        [info.uuid, info.state.value, info.source, str(info.attempt), out.when(info.added_at), _remark(info)]
-        for info in page
-    ]
-    if rows:
-        out.table(("UUID", "STATE", "SOURCE", "ATTEMPT", "ADDED", ""), rows)
+    if page.tasks:
+        _print_tasks(screen(utc=options.utc), page.tasks)
     else:
         click.echo("no such task" if filtered else "there are no tasks", err=True)
     if page.cursor is not None:
         click.echo(f"there may be more: --cursor {page.cursor}", err=True)
+
+
+def _print_tasks(out: Screen, tasks: Sequence[TaskInfo]) -> None:
+    columns = [
+        Column("ID"), Column("STATE"), Column("SOURCE", least=8), number("TRY", drop=2),
+        Column("AGE" if out.is_relative else "ADDED"), number("TOOK", drop=1), Column("", least=16),
+    ]  # fmt: skip
+    rows = [
+        [uuid, info.state.value, info.source, str(info.attempt), out.when(info.added_at).removesuffix(" ago"),
+         _took(info), _remark(out, info)]
+        for uuid, info in zip(short_ids([info.uuid for info in tasks]), tasks, strict=True)
+    ]  # fmt: skip
+    if all(info.attempt == 1 for info in tasks):
+        del columns[_TRY]
+        for row in rows:
+            del row[_TRY]
+    out.table(columns, rows)
 
 
 async def _full_page(operations: Operations, where: TaskFilter) -> TaskPage:
@@ -63,37 +79,52 @@ async def _full_page(operations: Operations, where: TaskFilter) -> TaskPage:
     return page
 
 
-def _remark(info: TaskInfo) -> str:
+def _in_utc(info: TaskInfo) -> TaskInfo:
+    """All times of JSON have one form; only this one may be in the zone of the caller."""
+    return replace(info, schedule_at=info.schedule_at.astimezone(UTC))
+
+
+def _took(info: TaskInfo) -> str:
+    if info.state is TaskState.RUNNING and info.started_at is not None:
+        return f"{duration_text((datetime.now(UTC) - info.started_at).total_seconds())} +"
+    return duration_text(None if info.duration is None else info.duration.total_seconds())
+
+
+def _remark(out: Screen, info: TaskInfo) -> str:
+    """Its error, or why it ended, or its arguments; and its due time, if that is to come."""
     if info.error:
-        return f"{info.error.type}: {info.error.message}"[:80]
-    if info.reason:
-        return info.reason
-    text = info.label or ", ".join(f"{name}={value!r}" for name, value in info.args.items())
-    if len(text) > _MAX_ARGUMENTS:
-        return f"{text[: _MAX_ARGUMENTS - 1]}…"
-    return text
+        text = f"{info.error.type}: {info.error.message}"
+    else:
+        text = info.reason or info.label or ", ".join(f"{name}={value!r}" for name, value in info.args.items())
+    if info.state is TaskState.SCHEDULED:
+        text = f"due {out.when(info.schedule_at)}{suffix(' · ', text)}"
+    return cut(text, _MAX_REMARK)
 
 
 @store_command()
 @click.argument("uuid")
 def show(options: GlobalOptions, uuid: str) -> None:
-    """All that is known about a task; the first characters of its uuid are enough."""
+    """All that is known about a task; the last or first characters of its uuid are enough."""
     info = with_operations(options, lambda operations: _get(operations, uuid))
     if options.json:
-        write_json(info.to_dict())
+        write_json(_in_utc(info).to_dict())
         return
-    out = screen()
-    attempts = f"{info.attempt} ({info.retries} retries, {info.crashes} crashes)"
+    out = screen(utc=options.utc)
+    attempts = (
+        f"{info.attempt} ({plural(info.retries, 'retry', 'retries')}, {plural(info.crashes, 'crash', 'crashes')})"
+    )
     facts: list[tuple[str, object]] = [
         ("uuid", info.uuid), ("source", info.source), ("state", info.state.value),
         ("", "cancel wanted" if info.cancel_wanted else ""), ("label", info.label), ("args", _json(info.args)),
-        ("attempt", attempts), ("priority", info.priority), ("added", out.when(info.added_at)),
-        ("due", out.when(info.schedule_at)), ("started", out.when(info.started_at)),
-        ("ended", out.when(info.ended_at)), ("worker", info.worker), ("unique", info.unique), ("lane", info.lane),
+        ("attempt", attempts), ("priority", info.priority), ("added", _moment(out, info.added_at)),
+        ("due", _moment(out, info.schedule_at)), ("started", _moment(out, info.started_at)),
+        ("ended", _moment(out, info.ended_at)), ("took", _took(info)),
+        ("worker", info.worker), ("unique", info.unique), ("lane", info.lane),
         ("tags", ", ".join(info.tags)), ("metadata", _json(info.metadata) if info.metadata else ""),
         ("progress", "" if info.progress is None else "{:g} of {:g}".format(*info.progress)), ("reason", info.reason),
     ]  # fmt: skip
-    out.table(("", ""), [[name, str(value)] for name, value in facts if value not in ("", None, "-")])
+    rows = [[name, str(value)] for name, value in facts if value not in ("", None, "-")]
+    out.table(("", Column("", wrap=True)), rows)
     if info.result_status == "stored":
         text = info.result if isinstance(info.result, str) else _json(info.result)
         click.echo(f"\nresult:\n{clean_lines(text[:_MAX_RESULT])}")
@@ -107,6 +138,13 @@ def show(options: GlobalOptions, uuid: str) -> None:
             out.code(clean_lines(error.traceback), "pytb")
 
 
+def _moment(out: Screen, at: datetime | None) -> str:
+    """The time and how long ago it is."""
+    if at is None:
+        return ""
+    return f"{out.moment(at)} ({from_now(at)})"
+
+
 async def _get(operations: Operations, uuid: str) -> TaskInfo:
     return await operations.get(await operations.tasks.complete_uuid(uuid))
 
@@ -118,46 +156,59 @@ def _json(value: object) -> str:
 @store_command()
 @click.argument("uuid")
 def explain(options: GlobalOptions, uuid: str) -> None:
-    """Why a task is not running, and when it may; the first characters of its uuid are enough.
+    """Why a task is not running, and when it may; the last or first characters of its uuid are enough.
 
     By the rules of the claim; the store is not changed.
     """
-    found = with_operations(options, lambda operations: _explain(operations, uuid))
+    zone = UTC if options.utc else None
+    found = with_operations(options, lambda operations: _explain(operations, uuid, zone))
     if options.json:
         write_json(found)
         return
-    out = screen()
+    out = screen(utc=options.utc)
     reasons: list[Explanation | ExplanationReason] = [found, *found.also]
     click.echo(f"{found.uuid}  {clean(found.source)}  {found.state.value}\n")
-    out.table(("", ""), [[each.reason, f"{each.text}{_until(out, each.until)}"] for each in reasons])
+    rows = [[each.reason, f"{each.text}{_until(out, each.until)}"] for each in reasons]
+    out.table(("", Column("", wrap=True)), rows)
     for each in reasons:
-        if not each.by or each.by[0].uuid == found.uuid:
-            continue
-        title = each.reason
-        if (more := each.by_count - len(each.by)) > 0:
-            title += f", these and {more} more"
-        click.echo(f"\n{title}:")
-        rows = [[by.uuid or "-", by.worker or "-", by.where or "-", out.when(by.since)] for by in each.by]
-        out.table(("TASK", "WORKER", "WHERE", "SINCE"), rows)
+        if each.by and each.by[0].uuid != found.uuid:
+            _print_holders(out, each)
     if found.estimated_start is not None:
-        click.echo(f"\nstarts about {out.when(found.estimated_start)}")
+        click.echo(f"\nstarts about {_moment(out, found.estimated_start)}")
 
 
-async def _explain(operations: Operations, uuid: str) -> Explanation:
-    return await operations.explain(await operations.tasks.complete_uuid(uuid))
+def _print_holders(out: Screen, reason: Explanation | ExplanationReason) -> None:
+    title = reason.reason
+    if (more := reason.by_count - len(reason.by)) > 0:
+        title += f", these and {more} more"
+    click.echo(f"\n{title}:")
+    tasks = short_ids([by.uuid or "" for by in reason.by])
+    workers = short_ids([by.worker or "" for by in reason.by])
+    rows = [
+        [task, worker or "-", by.where or "-", out.when(by.since)]
+        for task, worker, by in zip(tasks, workers, reason.by, strict=True)
+    ]
+    if any(tasks):
+        out.table(("TASK", "WORKER", Column("WHERE", least=8), "SINCE"), rows)
+    else:
+        out.table(("WORKER", Column("WHERE", least=8), "SINCE"), [row[1:] for row in rows])
+
+
+async def _explain(operations: Operations, uuid: str, zone: tzinfo | None) -> Explanation:
+    return await operations.explain(await operations.tasks.complete_uuid(uuid), zone)
 
 
 def _until(out: Screen, until: datetime | None) -> str:
     """On a terminal: how long it takes until then."""
     if until is None or not out.live:
         return ""
-    return f" ({out.when(until)})"
+    return f" ({from_now(until)})"
 
 
 @store_command()
 @bulk_options
 def cancel(options: GlobalOptions, /, **given: Any) -> None:
-    """Cancel the tasks with these uuids (the first characters are enough), or all that match.
+    """Cancel the tasks with these uuids (the last or first characters are enough), or all that match.
 
     Running tasks are cancelled by their workers.
     """
@@ -171,7 +222,10 @@ def cancel(options: GlobalOptions, /, **given: Any) -> None:
 @store_command()
 @bulk_options
 def retry(options: GlobalOptions, /, **given: Any) -> None:
-    """Run tasks again: those with these uuids (the first characters are enough), or all failed ones that match."""
+    """Run tasks again: those with these uuids, or all failed ones that match.
+
+    The last or first characters of a uuid are enough.
+    """
 
     async def apply(operations: Operations, uuids: Sequence[str]) -> int:
         return len(await operations.retry(*uuids))

@@ -37,7 +37,7 @@ def top(options: GlobalOptions, once: bool, frames: int | None, every: float) ->
     """
     url, name = target(options)
     title = f"{name} · {masked(url)}"
-    out = screen(plain=bool(options.json or once or frames))
+    out = screen(plain=bool(options.json or once or frames), utc=options.utc)
     if once or not (frames or options.json or out.live):
         frames = 1
         every = _FIRST_RATES

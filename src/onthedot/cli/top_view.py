@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.cli.output import Block, Screen
-from onthedot.cli.source import pauses_text
+from onthedot.cli.output import Screen, short_ids, text_table
+from onthedot.cli.source import pauses_text, run_times_text
+from onthedot.cli.table import Column, TextTable, cut, number
 from onthedot.observability.log_format import clean
 from onthedot.operations.humanize import from_now
 from onthedot.operations.live_view import LiveSnapshot
@@ -13,25 +14,31 @@ from onthedot.operations.sources import SourceInfo
 
 _BARS = "_▁▂▃▄▅▆▇█"
 _MAX_WORKERS = 5  # on a screen of limited height
+_MAX_ERROR = 200  # characters shown
 
 
-def picture(out: Screen, title: str, frame: LiveSnapshot, height: int | None = None) -> tuple[list[str], list[Block]]:
+def picture(
+    out: Screen, title: str, frame: LiveSnapshot, height: int | None = None
+) -> tuple[list[str], list[TextTable]]:
     """height: of a screen that cannot scroll; the busiest sources come first."""
     workers = _workers(out, frame, None if height is None else _MAX_WORKERS)
     failures = _failures(out, frame)
-    rest = None if height is None else max(3, height - 9 - len(workers[1]) - len(failures[1]))
-    return _head(title, frame), [block for block in (_sources(out, frame, rest), workers, failures) if block[1]]
+    rest = None if height is None else max(3, height - 10 - len(workers.rows) - len(failures.rows))
+    tables = (_sources(out, frame, rest), workers, failures)
+    return _head(out, title, frame), [table for table in tables if table.rows]
 
 
-def _head(title: str, frame: LiveSnapshot) -> list[str]:
+def _head(out: Screen, title: str, frame: LiveSnapshot) -> list[str]:
     ready = sum(each.ready + each.parked for each in frame.sources)
     running = sum(each.running for each in frame.sources)
     failed = sum(each.failed for each in frame.sources)
+    scheduled = sum(each.scheduled for each in frame.sources)
     rates = [f"{name} {getattr(frame.rates, name):.1f}/s" for name in ("done", "failed", "retried", "started")]
     lines = [
-        f"{title} · {frame.at.astimezone().strftime('%H:%M:%S')}",
-        " · ".join([*rates, f"{ready} ready", f"{running} running", f"{failed} failed"]),
-        f"{sparkline(frame.history)} ended per second, for a minute; most {max(frame.history, default=0)}",
+        f"{out.moment(frame.at)} · {title}",
+        f"{ready} ready · {running} running · {scheduled} scheduled · {failed} failed",
+        " · ".join(rates),
+        f"{sparkline(frame.history)} ended/s, most {max(frame.history, default=0)}",
     ]
     if frame.trouble and frame.since is not None:
         duration = from_now(frame.since).removesuffix(" ago")
@@ -48,7 +55,7 @@ def sparkline(values: Sequence[int]) -> str:
     return "".join(_BARS[-(-value * (len(_BARS) - 1) // most)] for value in values)
 
 
-def _sources(out: Screen, frame: LiveSnapshot, most: int | None) -> Block:
+def _sources(out: Screen, frame: LiveSnapshot, most: int | None) -> TextTable:
     def busiest_first(each: SourceInfo) -> tuple[float, int, str]:
         return -frame.by_source[each.name].done, -(each.running + each.ready + each.parked), each.name
 
@@ -56,28 +63,37 @@ def _sources(out: Screen, frame: LiveSnapshot, most: int | None) -> Block:
     rows = [
         [each.name, str(each.ready + each.parked), str(each.running), str(each.scheduled),
          f"{frame.by_source[each.name].done:.1f}", f"{frame.by_source[each.name].failed:.1f}", str(each.failed),
-         str(each.workers), pauses_text(out, each)]
+         *run_times_text(each), str(each.workers)]
         for each in shown[:most]
     ]  # fmt: skip
+    pauses = {place: pauses_text(out, each) for place, each in enumerate(shown[:most])}
+    columns = (
+        Column("SOURCE", least=12), number("READY"), number("RUN"), number("SCHED"), number("DONE/S"),
+        number("FAIL/S", drop=1), number("FAILED"), number("P50"), number("P95"), number("WORKERS", drop=2),
+    )  # fmt: skip
     if most is not None and len(shown) > most:
-        rows.append([f"… {len(shown) - most} more", *[""] * 8])
-    return ("SOURCE", "READY", "RUNNING", "SCHEDULED", "DONE/S", "FAILED/S", "FAILED", "WORKERS", "PAUSED"), rows
+        rows.append([f"… {len(shown) - most} more", *[""] * (len(columns) - 1)])
+    return text_table(columns, rows, {place: [f"paused {text}"] for place, text in pauses.items() if text})
 
 
-def _workers(out: Screen, frame: LiveSnapshot, most: int | None) -> Block:
+def _workers(out: Screen, frame: LiveSnapshot, most: int | None) -> TextTable:
+    workers = frame.workers[:most]
     rows = [
-        [each.id, each.host, str(each.pid), str(max(each.concurrency.values(), default=0)), out.when(each.started),
-         ", ".join(each.sources)[:60]]
-        for each in frame.workers[:most]
+        [worker, each.host, str(each.pid), str(max(each.concurrency.values(), default=0)), out.when(each.started),
+         ", ".join(each.sources)]
+        for worker, each in zip(short_ids([each.id for each in workers]), workers, strict=True)
     ]  # fmt: skip
     if most is not None and len(frame.workers) > most:
         rows.append([f"… {len(frame.workers) - most} more", *[""] * 5])
-    return ("WORKER", "HOST", "PID", "SLOTS", "SINCE", "SOURCES"), rows
+    columns = (
+        "WORKER", Column("HOST", least=8), number("PID"), number("SLOTS"), "SINCE", Column("SOURCES", least=16),
+    )  # fmt: skip
+    return text_table(columns, rows)
 
 
-def _failures(out: Screen, frame: LiveSnapshot) -> Block:
+def _failures(out: Screen, frame: LiveSnapshot) -> TextTable:
     rows = [
-        [each.uuid, out.when(each.at), each.source, clean(f"{each.type}: {each.message}")[:80]]
-        for each in frame.failures
+        [uuid, out.when(each.at), each.source, cut(f"{each.type}: {each.message}", _MAX_ERROR)]
+        for uuid, each in zip(short_ids([each.uuid for each in frame.failures]), frame.failures, strict=True)
     ]
-    return ("FAILED", "WHEN", "SOURCE", "ERROR"), rows
+    return text_table(("FAILED", "WHEN", Column("SOURCE", least=8), Column("ERROR", least=16)), rows)

@@ -13,8 +13,10 @@ from typing import Any, Literal
 import click
 
 from onthedot.cli.options import GlobalOptions, shared, store_command
-from onthedot.cli.output import screen, write, write_json
+from onthedot.cli.output import screen, short_ids, write, write_json
+from onthedot.cli.table import Column, number
 from onthedot.cli.target import with_operations
+from onthedot.operations.humanize import plural, short_id
 from onthedot.operations.workers import WorkerInfo
 from onthedot.supervisor.exit_codes import FAILED, CommandError
 from onthedot.supervisor.health_port import parse_address
@@ -96,14 +98,18 @@ def list_workers(options: GlobalOptions) -> None:
     if options.json:
         write_json({"workers": workers})
         return
-    out = screen()
+    out = screen(utc=options.utc)
     rows = [
-        [each.id, each.host, str(each.pid), str(each.running), out.when(each.started), each.version or "-",
+        [worker, each.host, str(each.pid), str(each.running), out.when(each.started), each.version or "-",
          ", ".join(each.sources)]
-        for each in workers
+        for worker, each in zip(short_ids([each.id for each in workers]), workers, strict=True)
     ]  # fmt: skip
     if rows:
-        out.table(("ID", "HOST", "PID", "RUNNING", "SINCE", "VERSION", "SOURCES"), rows)
+        columns = (
+            "ID", Column("HOST", least=8), number("PID"), number("RUNNING"), "SINCE", Column("VERSION", drop=1),
+            Column("SOURCES", least=16),
+        )  # fmt: skip
+        out.table(columns, rows)
     else:
         click.echo("nobody works on this store; start one: onthedot worker app.py", err=True)
 
@@ -111,7 +117,7 @@ def list_workers(options: GlobalOptions) -> None:
 @store_command()
 @click.argument("id", metavar="ID")
 def drain(options: GlobalOptions, id: str) -> None:  # noqa: A002 - the name in the help
-    """Let a worker of this host finish its tasks and stop; the first characters of its ID are enough.
+    """Let a worker of this host finish its tasks and stop; the last or first characters of its ID are enough.
 
     It takes no more tasks, and its supervisor does not start it again.
     """
@@ -124,7 +130,7 @@ def drain(options: GlobalOptions, id: str) -> None:  # noqa: A002 - the name in 
     (found,) = matching
     _check_drainable(found)
     os.kill(found.pid, signal.SIGTERM)
-    text = f"worker {found.id} (pid {found.pid}) finishes {found.running} tasks and stops"
+    text = f"worker {short_id(found.id)} (pid {found.pid}) finishes {plural(found.running, 'task')} and stops"
     write(text, {"drained": found.id, "pid": found.pid}, json=options.json)
 
 

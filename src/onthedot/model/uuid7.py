@@ -11,9 +11,10 @@ from onthedot.forks import register_fork_hooks
 
 
 class _Uuid7Generator:
-    """Version 7: ordered by time, so that stores append; then a counter, then random bits of this process.
+    """Version 7: ordered by time, so that stores append; then random bits of this process, then a counter.
 
-    The counter is one atomic step, so threads need no lock.
+    The counter is last, so that the last ten characters identify a task: the command line shows only these. It starts
+    at random. It is one atomic step, so threads need no lock.
     """
 
     def __init__(self) -> None:
@@ -21,8 +22,9 @@ class _Uuid7Generator:
 
     def after_fork(self) -> None:
         """Called in a fork, so that parent and child never create the same uuid."""
-        self._tail = os.urandom(6).hex()
-        self._count = count(int.from_bytes(os.urandom(3)))
+        random = int.from_bytes(os.urandom(5))
+        self._process = f"7{random >> 22 & 0xFFF:03x}-{0x8000 | random >> 8 & 0x3FFF:04x}-{random & 0xFF:02x}"
+        self._count = count(int.from_bytes(os.urandom(5)))
         self._last = (0, "")  # millisecond and its text in one object: another thread sees both or neither
 
     def next(self) -> str:
@@ -30,10 +32,9 @@ class _Uuid7Generator:
         last, head = self._last
         if now != last:
             ms = f"{now:012x}"
-            head = f"{ms[:8]}-{ms[8:]}-7"
+            head = f"{ms[:8]}-{ms[8:]}-{self._process}"
             self._last = (now, head)
-        number = next(self._count)
-        return f"{head}{number >> 14 & 0xFFF:03x}-{0x8000 | number & 0x3FFF:04x}-{self._tail}"
+        return f"{head}{next(self._count) & 0xFF_FFFF_FFFF:010x}"
 
 
 _generator = _Uuid7Generator()

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 
 from onthedot.clock.epoch import from_ms, from_optional_ms
+from onthedot.errors import suggestion
 from onthedot.model.failures import decode_failure
 from onthedot.model.limits import rate_text
 from onthedot.model.task import TaskState
 from onthedot.model.task_info import public_state
-from onthedot.operations.humanize import plural, suffix
+from onthedot.operations.humanize import plural, short_id, suffix
 from onthedot.operations.start_rate import sample, start_rate
 from onthedot.operations.workers import WorkerInfo, live_workers
 from onthedot.stores.contract import MAX_AHEAD, Blocker, Position, Record, Store
@@ -67,11 +68,11 @@ class Explanation:
     also: tuple[ExplanationReason, ...] = ()
 
 
-async def explain(store: Store, record: Record, now: float) -> Explanation:
-    """now: the store's time, as far as it is known."""
+async def explain(store: Store, record: Record, now: float, zone: tzinfo | None = UTC) -> Explanation:
+    """now: the store's time, as far as it is known. zone: of the times in texts; None: local time."""
     workers = {worker.id: worker for worker in await live_workers(store)}
     for _ in range(_MAX_TRIES):  # the task may start or end between two reads
-        explainer = _Explainer(store, record, workers, now)
+        explainer = _Explainer(store, record, workers, now, zone)
         reason = explainer.not_pending()
         if reason is not None:
             return _explanation(record, [reason, *explainer.missing_worker(reason)])
@@ -80,7 +81,7 @@ async def explain(store: Store, record: Record, now: float) -> Explanation:
             return await explainer.pending(position)
         (current,) = await store.get((record.uuid,))
         record = current or record
-    return await _Explainer(store, record, workers, now).pending(Position((), 0))
+    return await _Explainer(store, record, workers, now, zone).pending(Position((), 0))
 
 
 def _explanation(
@@ -105,11 +106,18 @@ def _explanation(
 class _Explainer:
     """Finds the reasons for one task; `workers` are those that live."""
 
-    def __init__(self, store: Store, record: Record, workers: Mapping[str, WorkerInfo], now: float) -> None:
+    def __init__(
+        self, store: Store, record: Record, workers: Mapping[str, WorkerInfo], now: float, zone: tzinfo | None
+    ) -> None:
         self._store = store
         self._record = record
         self._workers = workers
         self._now = now
+        self._zone = zone
+
+    def _moment(self, ms: float) -> str:
+        text = from_ms(ms).astimezone(self._zone).isoformat(" ", "seconds")
+        return text.replace("+00:00", " UTC") if self._zone is UTC else text
 
     # -- not pending
 
@@ -128,7 +136,7 @@ class _Explainer:
             )
         ends = expiry(record)
         if history.reason == "expired" or (ends is not None and ends <= self._now):
-            since = "" if ends is None else f" at {_moment(ends)}"
+            since = "" if ends is None else f" at {self._moment(ends)}"
             return ExplanationReason("expired", f"it expired{since}: a worker ends it without a run at its next turn")
         if history.reason == "crashed":
             return ExplanationReason(
@@ -140,7 +148,7 @@ class _Explainer:
 
     def _ended(self) -> ExplanationReason:
         record = self._record
-        text = f"{record.state} at {_moment(record.history.ended or 0)}"
+        text = f"{record.state} at {self._moment(record.history.ended or 0)}"
         if record.state != "succeeded" and (failure := decode_failure(record.history.error)) is not None:
             text += suffix(": ", failure.type) + f": {failure.message}"
         return ExplanationReason("ended", text)
@@ -149,11 +157,12 @@ class _Explainer:
         record = self._record
         history = record.history
         by = self._holders([record])
-        since = _moment(history.started or 0)
+        since = self._moment(history.started or 0)
+        name = short_id(history.session or "")
         if history.session not in self._workers:
-            text = f"leased to worker {history.session}, which is dead: requeued at a worker's next turn"
+            text = f"leased to worker {name}, which is dead: requeued at a worker's next turn"
             return ExplanationReason("dead_worker", text, by=by, by_count=1)
-        where = f"runs on worker {history.session} ({by[0].where}) since {since}"
+        where = f"runs on worker {name} ({by[0].where}) since {since}"
         if history.cancel_requested:
             return ExplanationReason(
                 "cancelling", f"its cancel is requested, and its worker is notified; {where}", None, by, 1
@@ -181,20 +190,20 @@ class _Explainer:
         if _NO_ESTIMATE.isdisjoint(reason.reason for reason in reasons):
             start = await self._estimated_start(position)
         if position.ahead or not reasons:
-            reasons.append(_behind(position.ahead, start, only=not reasons))
+            reasons.append(self._behind(position.ahead, start, only=not reasons))
         return _explanation(self._record, reasons, position.ahead, start)
 
     def _not_due(self) -> ExplanationReason:
         record = self._record
         due = from_ms(record.due)
         if not record.history.retries:
-            return ExplanationReason("not_due", f"it is not due before {_moment(record.due)}", due)
+            return ExplanationReason("not_due", f"it is not due before {self._moment(record.due)}", due)
         most = [worker.max_retries.get(record.source, 0) for worker in self._workers.values()]
         of = f" of {max(most)}" if any(most) else ""
         failure = decode_failure(record.history.error)
         after = "" if failure is None else f", after {failure.type}: {failure.message}"
         return ExplanationReason(
-            "retry", f"it waits for retry {record.history.retries}{of} at {_moment(record.due)}{after}", due
+            "retry", f"it waits for retry {record.history.retries}{of} at {self._moment(record.due)}{after}", due
         )
 
     def _paused(self, blocker: Blocker) -> ExplanationReason:
@@ -213,7 +222,7 @@ class _Explainer:
         alive = [Holder(None, worker.id, _where(worker), worker.started) for worker in self._workers.values()]
         known = sorted({name for worker in self._workers.values() for name in worker.sources})
         who = "no live worker knows" if len(alive) > 1 else "the only live worker does not know"
-        text = f"{who} {source}; known are: {_listed(known)}"
+        text = f"{who} {source}{suggestion(source, known)}"
         return [ExplanationReason("unknown", text, None, tuple(alive[:_MAX_HOLDERS]), len(alive))]
 
     def _no_worker(self) -> ExplanationReason:
@@ -239,7 +248,7 @@ class _Explainer:
         text = f"{_limit_name(blocker.limit.name)} may start {rate_text(blocker.limit.rate or 0)}"
         if blocker.opens_in is not None:
             until = self._now + blocker.opens_in
-            return ExplanationReason("rate", f"{text}, and the next at {_moment(until)}", from_ms(until))
+            return ExplanationReason("rate", f"{text}, and the next at {self._moment(until)}", from_ms(until))
         return ExplanationReason("rate", f"{text}, and others are to start before")
 
     async def _suspects_running(self) -> list[ExplanationReason]:
@@ -253,6 +262,20 @@ class _Explainer:
             return []
         text = "its next crash would be its last, and a worker runs one such task at a time: all have one"
         return [ExplanationReason("suspect", text, None, self._holders(busy), len(busy))]
+
+    def _behind(self, ahead: int, start: float | None, *, only: bool) -> ExplanationReason:
+        if ahead >= MAX_AHEAD:
+            text = f"behind {ahead:,} or more tasks"
+        elif ahead:
+            text = f"behind {plural(ahead, 'task')}"
+        else:
+            text = "the next to start when a worker has a free slot"
+        if only:
+            estimate = "no estimate: nothing of it has ended yet"
+            if start is not None:
+                estimate = f"starts about {self._moment(start)}"
+            text += f"; {estimate}"
+        return ExplanationReason("behind", text)
 
     # -- estimated start
 
@@ -301,19 +324,6 @@ class _Explainer:
         return Holder(record.uuid, name, where, from_ms(record.history.started or 0))
 
 
-def _behind(ahead: int, start: float | None, *, only: bool) -> ExplanationReason:
-    if ahead >= MAX_AHEAD:
-        text = f"behind {ahead:,} or more tasks"
-    elif ahead:
-        text = f"behind {plural(ahead, 'task')}"
-    else:
-        text = "the next to start when a worker has a free slot"
-    if only:
-        estimate = "no estimate: nothing of it has ended yet" if start is None else f"starts about {_moment(start)}"
-        text += f"; {estimate}"
-    return ExplanationReason("behind", text)
-
-
 def _where(worker: WorkerInfo) -> str:
     return f"{worker.host}:{worker.pid}" if worker.host else "?"
 
@@ -325,14 +335,3 @@ def _limit_name(limit: str) -> str:
     """
     head, slash, key = limit.partition("/")
     return f"{key} of {head}" if slash else head
-
-
-def _moment(ms: float) -> str:
-    return from_ms(ms).isoformat(" ", "seconds").replace("+00:00", " UTC")
-
-
-def _listed(names: Sequence[str]) -> str:
-    listed = ", ".join(names[:10]) or "none"
-    if len(names) > 10:
-        listed += f" and {len(names) - 10} more"
-    return listed

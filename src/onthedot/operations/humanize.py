@@ -50,6 +50,23 @@ def ago(seconds: float) -> str:
     return "now"
 
 
+def duration_text(seconds: float | None) -> str:
+    """How long something took, in at most eight characters; "-" for None.
+
+    >>> duration_text(0.0004), duration_text(0.0523), duration_text(2.345), duration_text(75), duration_text(9000)
+    ('0.4 ms', '52 ms', '2.3 s', '1.2 min', '2.5 h')
+    """
+    if seconds is None:
+        return "-"
+    if seconds < 0.9995:
+        ms = seconds * 1000
+        return f"{ms:.0f} ms" if ms >= 9.95 or ms == round(ms) else f"{ms:.1f} ms"
+    for unit, length, most in (("s", 1, 60), ("min", 60, 60), ("h", 3600, 48)):
+        if seconds / length < most:
+            return f"{seconds / length:.1f} {unit}"
+    return plural(int(seconds // 86_400), "day")
+
+
 def from_now(moment: datetime) -> str:
     """`ago` for a moment."""
     return ago((moment - datetime.now(UTC)).total_seconds())

@@ -11,6 +11,7 @@ from onthedot.clock.epoch import from_optional_ms
 from onthedot.clock.protocol import Clock
 from onthedot.errors import StoreError
 from onthedot.model.failures import decode_failure
+from onthedot.operations.run_times import recent_durations
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.throughput import ENDS, Step, Throughput
 from onthedot.operations.workers import WorkerInfo, live_workers
@@ -74,6 +75,7 @@ class LiveView:
         self._sources: list[SourceInfo] = []
         self._workers: list[WorkerInfo] = []
         self._first = True
+        self._earlier: dict[str, list[int]] | None = None  # durations of runs before this view
         self._read_failures: set[str] = set()
         self._failures: list[FailedTask] = []
         self._trouble = ""  # the error of a store that does not answer
@@ -114,8 +116,11 @@ class LiveView:
         if now - self._counted_at < interval and self._trouble_since is None:
             return
         limits = await self._store.limits()
+        tally = await self._store.tally()
+        if self._earlier is None:
+            self._earlier = await recent_durations(self._store, tally)
         self._workers = await live_workers(self._store)
-        self._sources = source_infos(await self._store.tally(), limits, self._workers)
+        self._sources = source_infos(tally, limits, self._workers, {**self._earlier, **self._throughput.durations})
         self._counted_at = now
         self._stale = False
 

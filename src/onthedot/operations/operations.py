@@ -6,7 +6,7 @@ import asyncio
 from collections import Counter
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import replace
-from datetime import datetime
+from datetime import UTC, datetime, tzinfo
 from typing import Unpack
 
 from onthedot.clock.epoch import to_optional_ms
@@ -22,6 +22,7 @@ from onthedot.operations.failures import FailureGroup, group_failures
 from onthedot.operations.health import server_info
 from onthedot.operations.limits import CodeDefinitions, LimitOperations
 from onthedot.operations.live_view import LiveView
+from onthedot.operations.run_times import recent_durations
 from onthedot.operations.schedules import ScheduleOperations
 from onthedot.operations.sources import SourceInfo, source_infos
 from onthedot.operations.task_queries import BATCH, PENDING, TaskFilter, TaskPage, TaskQueries
@@ -64,9 +65,12 @@ class Operations:
         """Return a page of tasks, newest first."""
         return await self.tasks.find(**where)
 
-    async def explain(self, uuid: str) -> Explanation:
-        """Explain why a task is not running, by the rules of the claim."""
-        return await explain(self._store, await self.tasks.record(uuid), self._clock.now())
+    async def explain(self, uuid: str, zone: tzinfo | None = UTC) -> Explanation:
+        """Explain why a task is not running, by the rules of the claim.
+
+        zone: of the times in texts; None: local time.
+        """
+        return await explain(self._store, await self.tasks.record(uuid), self._clock.now(), zone)
 
     async def failures(self, since: datetime | None = None, source: str | None = None) -> list[FailureGroup]:
         """Return failed tasks grouped by error, the most frequent first."""
@@ -128,9 +132,14 @@ class Operations:
 
     # -- sources
 
-    async def sources(self) -> list[SourceInfo]:
-        """Return every source with its tasks by state, its limits and pauses, and the number of its workers."""
-        return source_infos(await self._store.tally(), await self._store.limits(), await self.live_workers())
+    async def sources(self, *, run_times: bool = False) -> list[SourceInfo]:
+        """Return every source with its tasks by state, its limits and pauses, and the number of its workers.
+
+        run_times: also how long its runs take, for which tasks that have ended are read.
+        """
+        tally = await self._store.tally()
+        durations = await recent_durations(self._store, tally) if run_times else {}
+        return source_infos(tally, await self._store.limits(), await self.live_workers(), durations)
 
     async def pause(self, source: str, key: str | None = None, reason: str = "") -> bool:
         """Start no more tasks of a source, or of one key of it; running ones go on. Return if it was paused before."""

@@ -37,6 +37,7 @@ from onthedot.stores import contract
 from onthedot.stores.contract import NewTask, Store
 
 _MAX_TRIES = 10  # of a compare-and-set
+NO_WORKER = "no worker is running"
 
 
 class ScheduleNotFound(TaskNotFound):
@@ -104,22 +105,39 @@ class ScheduleOperations:
         return [_info(record, workers) for record in records]
 
     async def plan(
-        self, name: str | None = None, *, hours: float = 24, until: datetime | None = None, limit: int = 1000
+        self,
+        name: str | None = None,
+        *,
+        hours: float = 24,
+        until: datetime | None = None,
+        limit: int = 1000,
+        from_code: bool = False,
     ) -> Runs:
         """Return the next runs of one schedule, or of all that fire, in order.
 
-        Of a custom rule only the next run is known, unless its code is in this process.
+        Of a custom rule only the next run is known, unless its code is in this process. from_code: as if a worker had
+        started with this code.
         """
-        records = await self._planned(name)
+        records = await self._planned(name, from_code=from_code)
         now = self._now()
         end = until or from_ms(now) + timedelta(hours=hours)
         each = [self._coming_runs(record, now, alone=name is not None) for record in records]
         merged = merge(*each, key=lambda run: (run.at, run.name))
         return [*islice(takewhile(lambda run: run.at <= end, merged), limit)]
 
-    async def load(self, name: str | None = None, *, hours: int = 24) -> Sequence[tuple[datetime, int]]:
+    async def next_runs(self, name: str | None = None, *, from_code: bool = False) -> Runs:
+        """Return the next run of one schedule, or of each that fires, in order."""
+        now = self._now()
+        each = [
+            self._coming_runs(record, now, alone=False) for record in await self._planned(name, from_code=from_code)
+        ]
+        return sorted((run for runs in each for run in islice(runs, 1)), key=lambda run: (run.at, run.name))
+
+    async def load(
+        self, name: str | None = None, *, hours: int = 24, from_code: bool = False
+    ) -> Sequence[tuple[datetime, int]]:
         """Return the number of runs per hour of one schedule, or of all that fire, from the current hour on."""
-        records = await self._planned(name)
+        records = await self._planned(name, from_code=from_code)
         now = self._now()
         begin = from_ms(now).replace(minute=0, second=0, microsecond=0)
         total = [0] * hours
@@ -130,11 +148,23 @@ class ScheduleOperations:
                 total = [sum(pair) for pair in zip(total, counts, strict=True)]
         return [(begin + hour * HOUR, count) for hour, count in enumerate(total)]
 
-    async def _planned(self, name: str | None) -> Sequence[contract.Schedule]:
+    async def _planned(self, name: str | None, *, from_code: bool = False) -> Sequence[contract.Schedule]:
         records, workers = await self._read()
+        if from_code:
+            records = self._with_definitions(records)
+            workers = ()
         if name is not None:
             return [_find(records, name)]
         return [each for each in records if not each.paused and not (workers and _is_orphan(each, workers))]
+
+    def _with_definitions(self, records: Sequence[contract.Schedule]) -> Sequence[contract.Schedule]:
+        """The records that a worker with this code would leave: its own, and those that are data."""
+        known = {each.name: each for each in records}
+        found = {each.name: each for each in records if not each.definition_digest}
+        for name, definition in self._definitions.items():
+            merged = definition.merged_with(known.get(name), self._now())
+            found[name] = merged or known[name]
+        return sorted(found.values(), key=lambda each: each.name)
 
     def _coming_runs(self, record: contract.Schedule, now: float, *, alone: bool) -> Iterator[PlannedRun]:
         rule = self._rule(record, alone=alone)
@@ -271,7 +301,7 @@ def _is_orphan(record: contract.Schedule, workers: Sequence[WorkerInfo]) -> bool
 def _missing_worker(record: contract.Schedule, source: str, workers: Sequence[WorkerInfo]) -> str:
     """Why no worker would fire it or run its tasks; "" if one would."""
     if not workers:
-        return "no worker is running"
+        return NO_WORKER
     if _is_orphan(record, workers):
         return "no worker that runs declares it any more"
     if not any(source in worker.sources for worker in workers):

@@ -9,8 +9,11 @@ from datetime import datetime
 from urllib.parse import unquote
 
 from onthedot.clock.epoch import from_optional_ms
+from onthedot.operations.run_times import RunTimes, run_times
 from onthedot.operations.workers import WorkerInfo
 from onthedot.stores.contract import Limit, State
+
+_NO_DURATIONS: Mapping[str, Sequence[int]] = {}
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +49,19 @@ class SourceInfo:
     failed: int = 0
     cancelled: int = 0
     workers: int = 0  # live workers that know it
+    run_times: RunTimes | None = None  # of its newest runs; None: not read, or none
     limits: tuple[SourceLimit, ...] = ()
     paused: Pause | None = None
     paused_keys: tuple[Pause, ...] = ()
 
 
 def source_infos(
-    tally: Mapping[tuple[str, State], int], limits: Sequence[Limit], workers: Sequence[WorkerInfo]
+    tally: Mapping[tuple[str, State], int],
+    limits: Sequence[Limit],
+    workers: Sequence[WorkerInfo],
+    durations: Mapping[str, Sequence[int]] = _NO_DURATIONS,
 ) -> list[SourceInfo]:
-    """Return all sources that have tasks, limits or a worker, by name; shared lanes last."""
+    """Return all sources that have tasks, limits or a worker, by name; shared lanes last. durations: ms of runs."""
     counts: defaultdict[str, Counter[State]] = defaultdict(Counter[State])
     for (source, state), number in tally.items():
         counts[source][state] = number
@@ -77,6 +84,7 @@ def source_infos(
                 failed=states["failed"],
                 cancelled=states["cancelled"],
                 workers=known[name],
+                run_times=run_times(durations.get(name, ())),
                 limits=tuple(_in_force(own[name])),
                 paused=next((pause for pause in pauses if pause.key is None), None),
                 paused_keys=tuple(pause for pause in pauses if pause.key is not None),

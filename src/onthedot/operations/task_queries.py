@@ -118,7 +118,7 @@ class TaskQueries:
             raise _not_found(prefix)
         if len(found) > 1:
             raise TaskNotFound(
-                f"{prefix} is the beginning of several uuids, {found[0].uuid} and {found[1].uuid} among them"
+                f"{prefix} is the beginning or end of several uuids, {found[0].uuid} and {found[1].uuid} among them"
             )
         return found[0].uuid
 

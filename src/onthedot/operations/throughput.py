@@ -6,7 +6,7 @@ from collections import Counter, deque
 from collections.abc import Iterable, Mapping
 from typing import Literal, TypeAlias
 
-from onthedot.stores.contract import ChangeEntry
+from onthedot.stores.contract import ChangeEntry, Transition
 
 Step: TypeAlias = Literal["started", "succeeded", "failed", "cancelled", "retried"]
 """retried: requeued after a run, for any reason: retry, snooze, a dead worker."""
@@ -16,6 +16,7 @@ _STEPS: dict[str, Step] = {
     "running": "started", "succeeded": "succeeded", "failed": "failed", "cancelled": "cancelled",
 }  # fmt: skip
 MAX_RUNNING = 100_000  # tasks whose end was not seen, because their entries were purged before they were read
+_MAX_DURATIONS = 500  # per source
 _NOTHING: Counter[tuple[str, Step]] = Counter()
 
 
@@ -32,7 +33,8 @@ class Throughput:
         self._now = now
         self._ahead: float | None = None  # ms by which the clock of the store is ahead
         self._by_second: dict[int, Counter[tuple[str, Step]]] = {}
-        self.running: dict[str, None] = {}  # an ordered set
+        self.running: dict[str, int] = {}  # when each began, by the store's clock; in order
+        self.durations: dict[str, deque[int]] = {}  # ms of the newest runs that succeeded or failed, by source
         self.failures: deque[tuple[int, str]] = deque(maxlen=20)  # when, uuid; the newest last
 
     def fold(self, entries: Iterable[ChangeEntry], now: float) -> int:
@@ -42,7 +44,7 @@ class Throughput:
         if transitions:
             self._set_time(max(transition.at for transition in transitions))
         for transition in transitions:
-            step = self._step(transition.uuid, transition.state)
+            step = self._step(transition)
             if step is not None:
                 self._by_second.setdefault(transition.at // 1000, Counter())[transition.source, step] += 1
             if step == "failed":
@@ -58,14 +60,18 @@ class Throughput:
             self._ahead = ahead
         self._ahead = max(ahead, self._ahead)
 
-    def _step(self, uuid: str, state: str) -> Step | None:
-        ran = self.running.pop(uuid, self) is None
+    def _step(self, transition: Transition) -> Step | None:
+        state = transition.state
+        began = self.running.pop(transition.uuid, None)
         if state == "running":
-            self.running[uuid] = None
+            self.running[transition.uuid] = transition.at
             if len(self.running) > MAX_RUNNING:
                 del self.running[next(iter(self.running))]
-        if ran and state not in _STEPS:
+        if began is not None and state not in _STEPS:
             return "retried"
+        if began is not None and state in ("succeeded", "failed"):
+            durations = self.durations.setdefault(transition.source, deque(maxlen=_MAX_DURATIONS))
+            durations.append(transition.at - began)
         return _STEPS.get(state)
 
     def _store_now(self) -> int:

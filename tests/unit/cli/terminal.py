@@ -53,10 +53,10 @@ class Terminal:
 
 
 @contextmanager
-def terminal(folder: Path, *arguments: str) -> Iterator[Terminal]:
+def terminal(folder: Path, *arguments: str, columns: int = 140) -> Iterator[Terminal]:
     ours, theirs = pty.openpty()
     env = {name: value for name, value in os.environ.items() if not name.startswith("ONTHEDOT")}
-    env |= {"TERM": "xterm-256color", "COLUMNS": "140", "LINES": "40"}
+    env |= {"TERM": "xterm-256color", "COLUMNS": str(columns), "LINES": "40"}
     command = [sys.executable, "-m", "onthedot", *arguments]
     process = subprocess.Popen(
         command, cwd=folder, env=env, stdin=theirs, stdout=theirs, stderr=theirs, start_new_session=True

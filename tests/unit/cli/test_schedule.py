@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from datetime import UTC, datetime, timedelta
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,8 @@ def test_schedules_are_listed(console: Console) -> None:
     assert head == ["NAME", "STATE", "NEXT", "LAST", "RUNS", "SKIPPED", "OWNER", "RULE"]
     next_run = console.app.sync.schedules.get("mail").next_run
     assert next_run is not None
-    assert mail == ["mail", "enabled", f"{next_run:%Y-%m-%d %H:%M:%S}", "-", "0", "0", "data", "every 1 h"]
+    shown = next_run.astimezone().isoformat(" ", "seconds")
+    assert mail == ["mail", "enabled", shown, "-", "0", "0", "data", "every 1 h"]
     assert nightly[:2] + nightly[3:] == ["nightly", "enabled", "-", "0", "0", "code", "30 2 * * * (Europe/Berlin)"]
 
 
@@ -98,10 +100,28 @@ def test_list_names_problems_of_schedules(console: Console) -> None:
         console.do("pause", "mail", "--reason", "no mails today")
     console.put("over", datetime.now(UTC) + timedelta(days=9))
     store_over(console.app, "over")
-    found = {row[0]: row for row in columns(console.do("list"))}
-    assert (found["mail"][1:3], found["mail"][-1]) == (["paused", "-"], "no mails today; no worker is running")
-    assert (found["nightly"][1], found["nightly"][-1]) == ("orphan", "no worker is running")
+    result = console.invoke("list")
+    rows = columns(result.stdout)
+    found = {row[0]: row for row in rows}
+    assert found["mail"][1:3] == ["paused", "-"]
+    assert rows[2] == ["", "no mails today"]
     assert found["over"][1:3] == ["over", "-"]
+
+
+def test_schedules_without_any_worker_are_no_orphans(console: Console) -> None:
+    """As in the seconds of a deployment."""
+    with console.working():
+        assert console.invoke("list").stderr == ""
+    result = console.invoke("list")
+    assert [row[1] for row in columns(result.stdout)[1:]] == ["enabled", "enabled"]
+    assert result.stderr == "no worker is running, so nothing fires until one starts\n"
+    other = App("shop", store=console.url)
+    with other.background():
+        wait_until(lambda: console.invoke("list").stderr == "")
+        rows = columns(console.do("list"))
+        assert rows[3][:2] == ["nightly", "orphan"]
+        assert rows[4] == ["", "no worker that runs declares it any more"]
+    other.shutdown()
 
 
 def store_over(app: App, name: str) -> None:
@@ -126,7 +146,7 @@ def test_store_without_schedules_prints_a_hint(console: Console) -> None:
     console.send.delay("x")
     result = console.invoke("list")
     assert (result.stdout, "no schedule" in result.stderr) == ("", True)
-    assert "nothing runs until then" in console.invoke("plan").stderr
+    assert "there is no schedule" in console.invoke("plan").stderr
     assert console.json("list") == {"schedules": []}
 
 
@@ -135,7 +155,7 @@ def test_schedule_is_paused_and_resumed(console: Console) -> None:
     assert not console.app.sync.schedules.get("mail").enabled
     assert console.json("pause", "mail", "--reason", "two")["reason"] == "two; no worker is running"
     result = console.do("resume", "mail")
-    assert re.fullmatch(r"resumed mail; next \d{4}-\d\d-\d\d \d\d:\d\d:\d\d(\.\d+)?\n", result)
+    assert re.fullmatch(r"resumed mail; next \d{4}-\d\d-\d\d \d\d:\d\d:\d\d[+-]\d\d:\d\d\n", result)
     assert console.app.sync.schedules.get("mail").enabled
 
 
@@ -174,35 +194,35 @@ def test_missing_store_is_not_created_by_reading_schedules(tmp_path: Path) -> No
 
 def test_plan_prints_the_next_runs(console: Console) -> None:
     console.put("tokyo", "0 9 * * *", tz="Asia/Tokyo")
-    head, *rows = columns(console.do("plan", "--hours", "24", "--limit", "100").partition("\n\n")[0])
-    assert head == ["WALL TIME", "UTC", "SCHEDULE"]
+    head, *rows = columns(console.do("plan", "--hours", "24", "--limit", "100", "--utc"))
+    assert head == ["UTC", "IN ITS ZONE", "SCHEDULE"]
     tokyo = [row for row in rows if row[-1] == "tokyo"]
-    assert [row[0][14:] + " = " + row[1][11:] for row in tokyo] == [" 09:00:00 Asia/Tokyo = 00:00:00"]
+    assert [row[0][10:] + " =" + row[1][3:] for row in tokyo] == [" 00:00:00+00:00 = 09:00:00 Asia/Tokyo"]
     mails = [row for row in rows if row[-1] == "mail"]
     assert len(mails) == 24
-    assert mails[0][0].endswith(" UTC")
-    assert [row[1] for row in rows] == sorted(row[1] for row in rows)
+    assert mails[0][1].endswith(" UTC")
+    assert [row[0] for row in rows] == sorted(row[0] for row in rows)
+    assert columns(console.do("plan"))[0] == ["LOCAL TIME", "IN ITS ZONE", "SCHEDULE"]
 
 
 def test_plan_marks_changes_of_the_clocks(console: Console) -> None:
     console.put("hourly", "30 * * * *", tz="Europe/Berlin", start=datetime(2030, 1, 1, tzinfo=UTC))
     console.put("fixed", "30 2 * * *", tz="Europe/Berlin", start=datetime(2030, 1, 1, tzinfo=UTC))
 
-    def shown(name: str, moment: str) -> list[str]:
-        text = console.do("plan", name, "--until", "2030-12-01T00:00", "--limit", "10000")
-        return [f"{row[0]} | {row[-1]}" for row in columns(text) if row[0][4:].startswith(moment)]
+    def shown(name: str, day: str) -> list[str]:
+        text = console.do("plan", name, "--until", "2030-12-01T00:00", "--limit", "10000", "--utc")
+        lines = text.splitlines()
+        pairs = [
+            f"{row[11:19]} = {row[27:].split()[1]} {note.strip()}" for row, note in pairwise(lines) if row[:10] == day
+        ]
+        return [pair for pair in pairs if "clocks" in pair]
 
-    assert shown("fixed", "2030-03-31 ") == [
-        "Sun 2030-03-31 03:00:00 Europe/Berlin | clocks go forward: its hour is left out"
-    ]
-    assert shown("fixed", "2030-10-27 0") == [
-        "Sun 2030-10-27 02:30:00 Europe/Berlin | clocks go back: the 1st time round"
-    ]
-    assert shown("hourly", "2030-10-27 02:30:00 Europe") == [
-        "Sun 2030-10-27 02:30:00 Europe/Berlin | clocks go back: the 1st time round",
-        "Sun 2030-10-27 02:30:00 Europe/Berlin | clocks go back: the 2nd time round",
-    ]
-    assert shown("hourly", "2030-03-31 02:") == []
+    forward = "clocks go forward: its hour is left out"
+    first, second = (f"clocks go back: the {which} time round" for which in ("1st", "2nd"))
+    assert shown("fixed", "2030-03-31") == [f"01:00:00 = 03:00:00 {forward}"]
+    assert shown("fixed", "2030-10-27") == [f"00:30:00 = 02:30:00 {first}"]
+    assert shown("hourly", "2030-10-27") == [f"00:30:00 = 02:30:00 {first}", f"01:30:00 = 02:30:00 {second}"]
+    assert shown("hourly", "2030-03-31") == []
 
 
 def test_plan_draws_the_runs_per_hour(console: Console) -> None:
@@ -211,14 +231,12 @@ def test_plan_draws_the_runs_per_hour(console: Console) -> None:
     console.put("daily", f"0 {int(then)} * * *")
 
     def load(*names: str) -> dict[str, str]:
-        lines = console.do("plan", *names).partition("runs per hour (UTC)\n\n")[2].splitlines()
+        lines = console.do("plan", *names, "--utc").partition("runs per hour\n\n")[2].splitlines()
         return {line[:5]: line[5:] for line in lines}
 
     assert len(load()) == 24
     assert load()[f"{then}:00"] == f"  {'#' * 40} 3602", "3600 and the two others"
-    assert {hour: bar for hour, bar in load("daily").items() if bar} == {f"{then}:00": f"  {'#' * 40} 1"}
-    console.put("far", datetime.now(UTC) + timedelta(days=9))
-    assert load("far") == {}, "nothing to draw"
+    assert load("daily") == {}, "a run is all that the table shows"
 
 
 def test_plan_prints_json(console: Console) -> None:
@@ -236,9 +254,24 @@ def test_plan_prints_json(console: Console) -> None:
 def test_plan_of_a_schedule_that_does_not_fire_has_a_warning(console: Console) -> None:
     console.do("pause", "mail", "--reason", "holidays")
     result = console.invoke("plan", "mail")
-    assert "mail: paused (holidays; no worker is running); what follows is what it would do" in result.stderr
+    assert "mail: paused (holidays); what follows is what it would do" in result.stderr
     assert "mail" in result.stdout
     assert "mail" not in console.do("plan")
+
+
+def test_plan_with_nothing_in_range_shows_the_next_run_of_each_schedule(console: Console) -> None:
+    console.put("far", datetime.now(UTC) + timedelta(days=9))
+    console.put("farther", datetime.now(UTC) + timedelta(days=99))
+    console.do("delete", "mail")
+    result = console.invoke("plan", "--hours", "12")
+    assert result.stderr == "nothing runs within 12 h; the next runs:\n"
+    assert [row[-1] for row in columns(result.stdout)] == ["SCHEDULE", "far", "farther"]
+    found = console.json("plan")
+    assert (found["runs"], [run["name"] for run in found["next"]]) == ([], ["far", "farther"])
+    assert (
+        "nothing runs until 2000-01-01 00:00:00+00:00"
+        in console.invoke("plan", "--until", "2000-01-01T00:00Z", "--utc").stderr
+    )
 
 
 @pytest.mark.parametrize("wrong", [["--hours", "0"], ["--hours", "x"], ["--until", "soon"], ["--limit", "0"]])
@@ -283,3 +316,29 @@ def test_plan_of_a_declared_interval_needs_no_code(console: Console) -> None:
         assert console.do("pause", "tick") == "paused tick\n"
         assert console.do("resume", "tick").startswith("resumed tick; next ")
         assert len(console.do("run", "tick").strip()) == 36
+
+
+def plan_from_code(folder: Path, *arguments: str) -> tuple[list[str], str]:
+    run = subprocess.run(
+        [sys.executable, "-m", "onthedot", "schedule", "plan", "-A", "app.py", *arguments],
+        cwd=folder, capture_output=True, text=True, check=True,
+    )  # fmt: skip
+    return [row[-1] for row in columns(run.stdout)[1:]], run.stderr
+
+
+@pytest.mark.parametrize("store", ["sqlite:///shop.db", "redis://127.0.0.1:1", "memory://"])
+def test_plan_of_an_app_needs_no_store(folder: Path, store: str) -> None:
+    (folder / "app.py").write_text(APP.replace("sqlite:///shop.db", store))
+    names, err = plan_from_code(folder, "--hours", "50")
+    assert names == ["own", "own"]
+    assert err.startswith("from the code alone: ")
+    assert [each.name for each in folder.iterdir() if each.suffix == ".db"] == []
+
+
+def test_plan_of_an_app_has_what_its_code_declares_now(console: Console) -> None:
+    """The store has the schedules of the code before: nightly."""
+    with console.working():
+        pass
+    (console.folder / "app.py").write_text(APP)
+    names, err = plan_from_code(console.folder, "--hours", "24.01", "--limit", "100")
+    assert (set(names), err) == ({"mail", "own"}, "")

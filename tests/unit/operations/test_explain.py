@@ -168,6 +168,13 @@ async def test_rate_is_explained_with_the_time_of_the_next_start(
     assert (await operations.explain(second)).reason == "behind"
 
 
+async def test_misspelt_source_gets_a_suggestion(store: Store, worker: Worker, operations: Operations) -> None:
+    worker.sources = ("send", "report")
+    await worker.heartbeat()
+    (uuid,) = await add(store, task("sned"))
+    assert (await operations.explain(uuid)).text == "the only live worker does not know sned; did you mean 'send'?"
+
+
 async def test_source_that_no_live_worker_knows_is_explained(
     store: Store, worker: Worker, operations: Operations
 ) -> None:
@@ -175,7 +182,7 @@ async def test_source_that_no_live_worker_knows_is_explained(
     await worker.heartbeat()
     (uuid,) = await add(store, task())
     found = await operations.explain(uuid)
-    assert (found.reason, found.text) == ("unknown", "the only live worker does not know a; known are: b, c")
+    assert (found.reason, found.text) == ("unknown", "the only live worker does not know a; there are: b, c")
     assert [(each.worker, each.where) for each in found.by] == [("w1", "vm:7")]
     worker.sources = ("a",)
     await worker.heartbeat()

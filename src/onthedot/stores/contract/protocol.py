@@ -157,7 +157,7 @@ class Inspect(Protocol):
         ...
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        """Newest first. where: uuid (a prefix), source, state, tag, unique, lane, since, until (ms of adding).
+        """Newest first. where: uuid (its beginning or end), source, state, tag, unique, lane; since, until (ms).
 
         A call reads a bounded number of records: a page may be short and still have a cursor.
         """

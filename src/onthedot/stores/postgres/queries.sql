@@ -21,7 +21,7 @@ LEFT JOIN LATERAL (
 
 -- name: filters
 -- Fragment: the filters of `find`; null: any.
-($5::text IS NULL OR starts_with(t.uuid, $5))
+($5::text IS NULL OR starts_with(t.uuid, $5) OR right(t.uuid, length($5)) = $5)
 AND ($6::text IS NULL OR t.source = $6)
 AND ($7::text IS NULL OR $7 = {visible_state})
 AND ($8::text IS NULL OR onthedot.has_tag_v1(t.policy, $8))

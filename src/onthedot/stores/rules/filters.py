@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from onthedot.stores.contract import Record
 
 FILTERS: dict[str, Callable[[Record, str], bool]] = {
-    "uuid": lambda record, value: record.uuid.startswith(value),
+    "uuid": lambda record, value: record.uuid.startswith(value) or record.uuid.endswith(value),
     "source": lambda record, value: record.source == value,
     "state": lambda record, value: record.state == value,
     "tag": lambda record, value: value in record.policy.tags,

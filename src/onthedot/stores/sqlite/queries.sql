@@ -371,7 +371,7 @@ LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
 LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence;
 
 -- name: filters
-AND (:uuid IS NULL OR substr(task.uuid, 1, length(:uuid)) = :uuid)
+AND (:uuid IS NULL OR substr(task.uuid, 1, length(:uuid)) = :uuid OR substr(task.uuid, -length(:uuid)) = :uuid)
 AND (:source IS NULL OR source.name = :source)
 AND (:state IS NULL OR iif(lease.seq IS NULL, coalesce(history.state, task.state), 'running') = :state)
 AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(task.policy, '$.tags') AS tag WHERE tag.value = :tag))
