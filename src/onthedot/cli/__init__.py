@@ -36,6 +36,7 @@ class Lazy(NamedTuple):
 _COMMANDS: dict[str, Lazy | dict[str, Lazy]] = {
     "_child": Lazy("worker:child", ""),  # hidden: the process that `worker` and `dev` start
     "add": Lazy("add:add", "Add a task."),
+    "completion": Lazy("completion:completion", "Print the script for completion in bash, zsh or fish."),
     "demo": Lazy("demo:demo", "A tour in this terminal: it runs, checks itself and ends."),
     "dev": Lazy("dev:dev", "Run tasks while you write them: reloads when you save."),
     "doctor": Lazy("doctor:doctor", "Check this machine, the store and the workers."),
@@ -95,7 +96,8 @@ class CommandGroup(click.Group):
         return found.load()
 
     def parse_args(self, ctx: click.Context, args: list[str]) -> list[str]:
-        if ctx.parent is not None and (not args or args[0] not in (*self.lazy, *ctx.help_option_names)):
+        is_missing = ctx.parent is not None and (not args or args[0] not in (*self.lazy, *ctx.help_option_names))
+        if is_missing and not ctx.resilient_parsing:  # a shell completes
             commands = ", ".join(f"{ctx.info_name} {name}" for name in self.list_commands(ctx))
             ctx.fail(f"{ctx.info_name} needs a command; there are: {commands}")
         return super().parse_args(ctx, args)

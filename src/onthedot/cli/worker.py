@@ -11,6 +11,7 @@ import sys
 from typing import Any, Literal
 
 import click
+from click.shell_completion import CompletionItem
 
 from onthedot.cli.options import GlobalOptions, shared, store_command
 from onthedot.cli.output import screen, short_ids, write, write_json
@@ -31,8 +32,14 @@ def _address(_: click.Context, __: click.Parameter, value: str | None) -> tuple[
         raise click.BadParameter(str(error)) from None
 
 
+def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[CompletionItem]:
+    """The other commands of this name, and files."""
+    names = [CompletionItem(name) for name in ("drain", "list") if name.startswith(incomplete)]
+    return [*names, CompletionItem(incomplete, type="file")]
+
+
 @click.command()
-@click.argument("app", required=False)
+@click.argument("app", required=False, shell_complete=_complete)
 @shared("app", "store")
 @click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
 @click.option("-c", "--concurrency", type=click.IntRange(1), help="Tasks at once per process. [as the app says]")
@@ -61,7 +68,11 @@ def worker(
     """Run the tasks of APP (app.py or module:app; or -A).
 
     SIGTERM or Ctrl+C: running tasks finish; twice: they are cancelled and requeued. SIGHUP: processes are replaced one
-    after the other. A process that dies is started again. See also `worker list` and `worker drain`.
+    after the other. A process that dies is started again.
+
+    \b
+    onthedot worker list   shows the workers of a store
+    onthedot worker drain  lets one finish its tasks and stop
     """
     require_unix("worker")
     config = LaunchOptions(app_of(options, app), options.store, log_format=log_format, **launch)

@@ -9,16 +9,18 @@ from zoneinfo import ZoneInfo
 from onthedot import App
 from onthedot.clock.epoch import from_ms
 from onthedot.operations.humanize import ago, plural
+from onthedot.stores.masked_url import masked
+from onthedot.stores.schemes import absolute
 
 
 async def banner_line(app: App[Any]) -> str:
-    """2 tasks · 1 schedule (weekly_report: Mon 09:00, in 3 days)"""
+    """shop · sqlite:////srv/shop.db · 2 tasks · 1 schedule (weekly_report: Mon 09:00, in 3 days)"""
     runtime = app.runtime
-    parts = [plural(len(list(runtime.sources)), "task")]
+    parts = [app.name, masked(absolute(runtime.url)), plural(len(list(runtime.sources)), "task")]
     if runtime.schedules:
         parts.append(plural(len(runtime.schedules), "schedule") + await _next_run(app))
     if not runtime.store.traits.shared:
-        parts.append("memory://, so only for what this process itself adds")
+        parts.append("only for what this process itself adds")
     return " · ".join(parts)
 
 

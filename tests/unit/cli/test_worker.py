@@ -19,7 +19,7 @@ from tests.unit.cli.conftest import Shop
 
 def test_worker_starts_works_and_stops(shop: Shop) -> None:
     worker = shop.worker("--processes", "2")
-    assert "worker ready · 2 processes · 5 tasks\n" in worker.text
+    assert f"worker ready · 2 processes · shop · sqlite:///{shop.folder}/shop.db · 5 tasks\n" in worker.text
     assert shop.result(shop.add("greet", name="ann")) == "hello ann"
     worker.tell(signal.SIGTERM)
     assert worker.ended() == 0
@@ -189,7 +189,7 @@ def test_only_runs_some_sources(shop: Shop) -> None:
     mail, other = shop.add("email.send", to="ann"), shop.add("greet", name="ann")
     worker = shop.worker("--only", "email.*", "--burst")
     assert worker.ended() == 0
-    assert "worker ready · 1 task\n" in worker.text
+    assert "shop.db · 1 task\n" in worker.text
     assert (shop.state(mail), shop.state(other)) == ("succeeded", "ready")
 
 
@@ -246,7 +246,8 @@ def test_worker_logs_json(shop: Shop) -> None:
     worker = shop.start("worker", "app.py", "--burst", "--log-format", "json")
     assert worker.ended() == 0
     lines = [json.loads(line) for line in worker.lines]
-    assert [line["message"] for line in lines][:2] == ["Scheduler started", "worker ready · 5 tasks"]
+    ready = f"worker ready · shop · sqlite:///{shop.folder}/shop.db · 5 tasks"
+    assert [line["message"] for line in lines][:2] == ["Scheduler started", ready]
 
 
 def test_workers_are_listed_and_drained(shop: Shop) -> None:
