@@ -52,13 +52,18 @@ class ResultWaiter:
                     del self._waiters[uuid]
 
     async def _listen(self) -> None:
+        failed = False
         while True:
             try:
                 async with aclosing(self._store.hints(self._client)) as hints:
                     async for hint in hints:
+                        if failed and hint.resync:
+                            failed = False
+                            self._observer.store_recovered("listening for ends")
                         for uuid in list(self._waiters) if hint.resync else hint.ended & self._waiters.keys():
                             self._wake(uuid)
             except StoreError as error:  # meanwhile tasks are read every second
+                failed = True
                 self._observer.store_failed("listening for ends", error)
                 await asyncio.sleep(_POLL)
 

@@ -105,6 +105,7 @@ class Heartbeat:
         self.is_open: bool = False  # the first heartbeat was answered
         self._alive = True
         self._fenced = False
+        self._failed = False  # the last heartbeat
         self._confirmed_at = 0.0  # when the last answered heartbeat was sent
         self._next = 0.0  # when to send one
         self._on_cancel: OnCancel | None = None
@@ -223,9 +224,11 @@ class Heartbeat:
                 await self._open_store()
                 answer = await self._store.heartbeat(self._session, self._info, self._lease)
         except Exception as error:  # noqa: BLE001 - reported, and repeated soon
+            self._failed = True
             self._observer.store_failed("heartbeat", error)
             self._next = self._clock.now() + self._lease / 10
             return
+        self._report_recovery()
         self._alive = answer.alive
         self._confirmed_at = max(self._confirmed_at, sent)
         self._next = sent + self._lease / 3
@@ -237,10 +240,17 @@ class Heartbeat:
             try:
                 await self._open_store()
                 await self._store.close_session(self._session, crashed=True)
+                self._report_recovery()
                 return
             except Exception as error:  # noqa: BLE001 - reported, and repeated
+                self._failed = True
                 self._observer.store_failed("heartbeat", error)
             await WakeUp(self._clock).wait(self._lease / 10)
+
+    def _report_recovery(self) -> None:
+        if self._failed:
+            self._failed = False
+            self._observer.store_recovered("heartbeat")
 
     async def _open_store(self) -> None:
         if not self._is_store_open:

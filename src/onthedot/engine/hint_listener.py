@@ -30,6 +30,7 @@ class HintListener:
     async def run(self, session: str) -> None:
         """Listens for a session until it is cancelled."""
         delay = RetryDelay()
+        failed = False
         while True:
             try:
                 async with aclosing(self.store.hints(session)) as hints:
@@ -37,7 +38,11 @@ class HintListener:
                         self.receive(hint)
                         if hint.resync:  # it listens
                             delay.reset()
+                        if hint.resync and failed:
+                            failed = False
+                            self.observer.store_recovered("listening for hints")
             except Exception as error:  # noqa: BLE001 - reported, and repeated
+                failed = True
                 self.observer.store_failed("listening for hints", error)
             await WakeUp(self.clock).wait(delay.next())
 

@@ -57,6 +57,8 @@ class Maintenance:
             self.observer.store_failed("declaring limits and schedules", error)
             self.retry_at = self.clock.now() + self._retry_delay.next()
             return False
+        if self.retry_at is not None:
+            self.observer.store_recovered("declaring limits and schedules")
         self.retry_at = None
         self._retry_delay.reset()
         return not self._definitions_changed

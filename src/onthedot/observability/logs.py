@@ -87,6 +87,7 @@ class LogObserver(Observer):
         self._task_lines = TaskLines(self.task, self._clock)
         self._failures: dict[str, _LoggedFailure] = {}
         self._last_failure = -_ANY_FAILURE
+        self._failed_since: float | None = None  # when an outage of the store was logged that is not over
 
     def _fields(self, record: Record) -> dict[str, object]:
         return {"uuid": record.uuid, "source": record.source, "attempt": record.attempt, "worker": self.worker}
@@ -284,9 +285,19 @@ class LogObserver(Observer):
             self._failures.clear()
         self._failures[key] = _LoggedFailure(now)
         self._last_failure = now
+        if self._failed_since is None and isinstance(error, StoreError | OSError | TimeoutError):
+            self._failed_since = now
         again = f" ({failure.repeats} times more since)" if failure.repeats else ""
         shown = None if isinstance(error, StoreError) else error  # its message contains the cause and the remedy
         self.scheduler.error("%s failed, trying again%s: %s", operation, again, error, exc_info=shown)
+
+    def store_recovered(self, operation: str) -> None:
+        """One line per outage that was logged; a WARNING, so that those who saw the ERROR see it."""
+        if self._failed_since is None:
+            return
+        seconds = (self._clock.now() - self._failed_since) / 1000
+        self._failed_since = None
+        self.scheduler.warning("the store is back after %.1f s: %s succeeded", seconds, operation)
 
 
 def _by_source(tasks: Sequence[TaskT]) -> dict[str, list[TaskT]]:

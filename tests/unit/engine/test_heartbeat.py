@@ -7,8 +7,11 @@ import logging
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
 
+import pytest
+
 from onthedot.clock.manual import ManualClock
 from onthedot.engine.heartbeat import Heartbeat, OnHeartbeat, TaskHeartbeatRunner
+from onthedot.errors import StoreUnavailable
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import HeartbeatResult
 from onthedot.stores.memory import MemoryStore
@@ -106,6 +109,25 @@ async def test_process_without_delegate_sends_three_heartbeats_per_lease(clock: 
         for _ in range(6):
             await it.advance(LEASE / 3)
         assert (it.own, it.lost) == (6, 0)
+
+
+async def test_heartbeat_that_succeeds_again_is_reported(
+    clock: ManualClock, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    async with open_session(clock, None) as it:
+        heartbeat = it.store.heartbeat
+
+        async def refuse(session: str, info: bytes, lease: int) -> HeartbeatResult:
+            raise StoreUnavailable("down")
+
+        monkeypatch.setattr(it.store, "heartbeat", refuse)
+        await it.advance(LEASE / 3)
+        monkeypatch.setattr(it.store, "heartbeat", heartbeat)
+        await it.advance(LEASE / 3)
+    assert [message.partition(" after")[0] for message in caplog.messages] == [
+        "heartbeat failed, trying again: down",
+        "the store is back",
+    ]
 
 
 async def test_process_with_delegate_sends_no_heartbeats(clock: ManualClock) -> None:

@@ -11,6 +11,7 @@ import pytest
 
 from onthedot import App
 from onthedot.clock.manual import ManualClock
+from onthedot.errors import StoreUnavailable
 from onthedot.observability.events import Observer, Observers, Settled, StartedRun
 from onthedot.observability.logs import LogObserver, SafeLogger
 from onthedot.stores.contract import NewTask, Record, Verdict
@@ -56,7 +57,7 @@ def test_failing_observer_is_switched_off_after_one_error(caplog: pytest.LogCapt
 def test_group_passes_on_every_event() -> None:
     events = {name for name in vars(Observer) if not name.startswith("_")}
     assert events <= vars(Observers).keys()
-    assert {name for name in vars(LogObserver) if name in events} >= events - {"tasks_started", "store_recovered"}
+    assert {name for name in vars(LogObserver) if name in events} >= events - {"tasks_started"}
 
 
 def test_store_failure_is_logged_once_per_minute(caplog: pytest.LogCaptureFixture) -> None:
@@ -80,6 +81,19 @@ def test_another_store_failure_is_logged_after_ten_seconds(caplog: pytest.LogCap
     clock.advance(10_000)
     logs.store_failed("heartbeat", OSError("gone"))
     assert caplog.messages[1:] == ["heartbeat failed, trying again (1 times more since): gone"]
+
+
+def test_recovery_of_the_store_is_one_line(caplog: pytest.LogCaptureFixture) -> None:
+    clock = ManualClock()
+    logs = LogObserver(None, clock=clock)
+    logs.store_recovered("the loop")
+    assert caplog.messages == []
+    logs.store_failed("the loop", StoreUnavailable("gone"))
+    clock.advance(12_000)
+    logs.store_failed("heartbeat", StoreUnavailable("gone"))
+    logs.store_recovered("heartbeat")
+    logs.store_recovered("the loop")
+    assert caplog.messages[2:] == ["the store is back after 12.0 s: heartbeat succeeded"]
 
 
 @pytest.fixture
