@@ -22,6 +22,7 @@ from onthedot.observability.log_format import clean, clean_lines
 from onthedot.operations.humanize import short_id
 from onthedot.runtime.settings import store_url
 from onthedot.stores.masked_url import masked
+from onthedot.stores.schemes import file_of
 from onthedot.supervisor.app_loader import load_app_and_included
 from onthedot.supervisor.exit_codes import FAILED, INTERRUPTED, TIMEOUT, CommandError
 
@@ -50,8 +51,7 @@ def add(
     try:
         task, given = _call(app, name, arguments, _add_options(more, uuid), checked=options.module is not None)
         if not is_known:  # after the checks of the arguments, which hold for every app
-            where = masked(str(app.runtime.url))
-            raise CommandError(f"whose task? {where} has no app yet; say -A app.py, or -n NAME")
+            raise CommandError(f"whose task? {_lack(app.runtime.url)}; say -A app.py, or -n NAME")
         handle = _stored(task, given, uuid)
         answer = {"uuid": handle.uuid, "added": handle.added}
         if not options.json:
@@ -69,6 +69,13 @@ def add(
         result = answer["result"]
         shown = result if isinstance(result, str) else msgspec.json.encode(result, enc_hook=str).decode()
         click.echo(clean_lines(shown))
+
+
+def _lack(url: str) -> str:
+    path = file_of(url)
+    if path is not None and not path.exists():
+        return f"there is no file {path.absolute()} yet, so no app has anything there"
+    return f"{masked(url)} has no app yet"
 
 
 def _stored(task: Enqueuer[..., Any], given: dict[str, Any], uuid: str) -> TaskHandle[Any]:

@@ -79,7 +79,8 @@ def run_bulk(options: GlobalOptions, given: dict[str, Any], action: BulkAction) 
         text = f"interrupted: {done} {changed} of {total}, {rest}"
         _print(options, action, total, changed, text, interrupted=True)
         raise SystemExit(INTERRUPTED)
-    _print(options, action, total, changed, f"{done} {changed} of {total}")
+    text = f"{done} {changed} of {total}" if total else f"no task matches, so none was {done}"
+    _print(options, action, total, changed, text)
     if named and not changed:
         raise CommandError(f"none was {done}: `onthedot task show` prints their states", FAILED)
 

@@ -15,10 +15,12 @@ from onthedot.cli.options import GlobalOptions, shared
 from onthedot.cli.worker import app_of, require_unix
 from onthedot.observability.log_format import print_line
 from onthedot.supervisor.app_loader import module_location
+from onthedot.supervisor.exit_codes import STORE
 from onthedot.supervisor.heartbeats import wait_for_reaps
 from onthedot.supervisor.messages import LaunchOptions
 from onthedot.supervisor.worker_process import START_TIMEOUT, WorkerProcess, describe_exit_code, signal_handlers
 
+_STORE_PAUSE = 2.0  # seconds between two starts if the store cannot be used
 _MIN_INTERVAL = 0.2  # seconds between two scans of the folder
 _MAX_SHARE = 0.02  # of a core, for scans
 _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
@@ -85,15 +87,21 @@ class _Reloader:
             task.add_done_callback(self._retired.discard)
 
     async def _run_child(self) -> None:
-        """Start a process, and another one when it dies. If it cannot start, wait for the next save."""
+        """Start a process, and another one when it dies. If its code cannot be loaded, wait for the next save."""
+        problem = ""
         while True:
             self._child = child = await asyncio.shield(asyncio.ensure_future(WorkerProcess.start(self._config)))
             if not await child.wait_ready(START_TIMEOUT):
-                message = child.error
-                if not message:
-                    message = f"it ended before it was ready, {describe_exit_code(await child.wait_ended())}"
-                print(f"onthedot: {message}\nwaiting for the next save", file=sys.stderr, flush=True)
-                return
+                code = await child.wait_ended()
+                message = child.error or f"it ended before it was ready, {describe_exit_code(code)}"
+                if code != STORE:
+                    print(f"onthedot: {message}\nwaiting for the next save", file=sys.stderr, flush=True)
+                    return
+                if message != problem:  # no save mends the store
+                    print(f"onthedot: {message}\ntrying again until the store can be used", file=sys.stderr, flush=True)
+                problem = message
+                await asyncio.sleep(_STORE_PAUSE)
+                continue
             print_line(f"worker ready · {child.banner} · reloads when you save")
             code = await child.wait_ended()
             print_line(f"the worker died, {describe_exit_code(code)}; starting another")

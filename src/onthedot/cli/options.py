@@ -123,8 +123,9 @@ def conditions(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
 
 
 def filters(command: F) -> F:
-    """Add --source --state --error --group --where --tag --since."""
+    """Add --source --state --error --group --where --tag --since --until."""
     for option in (
+        click.option("--until", callback=time_ago, help="Added before: 30m, 1h, 7d ago, or a moment."),
         click.option("--since", callback=time_ago, help="Added since: 30m, 1h, 7d, or a moment."),
         click.option("--tag", help="With this tag."),
         click.option("--where", multiple=True, callback=conditions, metavar="K=V",

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
 from pathlib import Path
 from typing import TypeVar
 
@@ -95,7 +96,9 @@ def _check_schema(url: str) -> None:
 
 def _other_files(path: Path) -> list[Path]:
     """The only other database of onthedot in that folder, as a suggestion."""
-    found = [each for each in path.parent.glob("*.db") if apps_in(file_url(each))]
+    found: list[Path] = []
+    with suppress(StoreError):  # one that cannot be read
+        found = [each for each in path.parent.glob("*.db") if apps_in(file_url(each))]
     if len(found) > 1:
         return []
     return found

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
-from datetime import UTC, datetime, tzinfo
+from datetime import UTC, datetime, timedelta, tzinfo
 from typing import Any
 
 import click
@@ -29,16 +29,29 @@ _TRY = 3  # the place of that column, which is left out if every task is in its 
 _ALIVE = ("scheduled", "ready", "running")
 _NO_RESULT = {"expired": "is not kept any more", "not_stored": "could not be stored; the worker's log says why"}
 
+_MAX_SORTED = 10_000  # tasks that are read to sort them
+_EPOCH = datetime.fromtimestamp(0, UTC)
+_ORDERS: dict[str, Callable[[TaskInfo], Any]] = {
+    "took": lambda info: -(info.duration or timedelta()),
+    "due": lambda info: (info.state.ended, info.schedule_at),
+    "ended": lambda info: _EPOCH - (info.ended_at or _EPOCH),
+    "tries": lambda info: -info.attempt,
+}
+
 
 @store_command("list")
 @filters
 @click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Tasks shown.")
 @click.option("--cursor", help="Continue where the last page ended.")
-def list_tasks(options: GlobalOptions, /, **given: Any) -> None:
+@click.option("--sort", type=click.Choice(list(_ORDERS)),
+              help="The longest run, the next due, the last end or most attempts first. [newest first]")  # fmt: skip
+def list_tasks(options: GlobalOptions, /, sort: str | None, **given: Any) -> None:
     """Tasks, newest first."""
     where = task_filter(given)
+    if sort and "cursor" in where:
+        raise click.UsageError("--sort has no pages: raise --limit instead of --cursor")
     filtered = where.keys() > {"limit"}
-    page = with_operations(options, lambda operations: _full_page(operations, where))
+    page = with_operations(options, lambda operations: _full_page(operations, where, sort))
     if options.json:
         write_json({"tasks": [_in_utc(info).to_dict() for info in page], "cursor": page.cursor})
         return
@@ -67,16 +80,22 @@ def _print_tasks(out: Screen, tasks: Sequence[TaskInfo]) -> None:
     out.table(columns, rows)
 
 
-async def _full_page(operations: Operations, where: TaskFilter) -> TaskPage:
+async def _full_page(operations: Operations, where: TaskFilter, sort: str | None) -> TaskPage:
     """Read on until `limit` tasks are found: one call of `find` looks at a bounded number of tasks only."""
-    wanted = where.get("limit", 0)
+    limit = where.get("limit", 0)
+    wanted = _MAX_SORTED if sort else limit
+    where["limit"] = wanted
     page = await operations.find(**where)
     while page.cursor is not None and len(page) < wanted:
         where["limit"] = wanted - len(page)
         where["cursor"] = page.cursor
         more = await operations.find(**where)
         page = TaskPage(page.tasks + more.tasks, more.cursor)
-    return page
+    if sort is None:
+        return page
+    if page.cursor is not None:
+        click.echo(f"of the newest {_MAX_SORTED:,} that match", err=True)
+    return TaskPage(tuple(sorted(page, key=_ORDERS[sort])[:limit]), None)
 
 
 def _in_utc(info: TaskInfo) -> TaskInfo:

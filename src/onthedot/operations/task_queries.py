@@ -23,7 +23,8 @@ BATCH = 1000  # records per read, where all are wanted
 PENDING: tuple[State, ...] = ("scheduled", "ready", "parked")
 _PAGE = 100
 MAX_READS = 50  # for one page; then it is short, and its cursor continues there
-_CURSOR = re.compile(r"(parked:)?[0-9]*")
+_CURSOR = re.compile(r"(after:|parked:)?[0-9]*")
+_AFTER = "after:"  # begins any other cursor, which is no page number
 _PARKED = "parked:"  # begins the cursor of a page with ready tasks that are parked
 
 
@@ -52,6 +53,8 @@ class TaskFilter(TypedDict, total=False):
     """One of the task's tags."""
     since: datetime
     """Added at this aware datetime or later."""
+    until: datetime
+    """Added before this aware datetime."""
     error: str
     """A part of the type or the message of the error."""
     group: str
@@ -106,19 +109,19 @@ class TaskQueries:
             raise _not_found(uuid)
         return record
 
-    async def complete_uuid(self, prefix: str) -> str:
-        """Return the uuid of the only task whose uuid is, or begins with, this text. For people: code has uuids."""
-        if not possible_uuids((prefix,)):
-            raise _not_found(prefix)
-        (whole,) = await self._store.get((prefix,))
+    async def complete_uuid(self, part: str) -> str:
+        """Return the uuid of the only task whose uuid is, begins or ends with this text. For people: code has uuids."""
+        if not possible_uuids((part,)):
+            raise _not_found(part)
+        (whole,) = await self._store.get((part,))
         if whole is not None:
-            return prefix
-        found = [record async for record in self.records({"uuid": prefix}, limit=2)]
+            return part
+        found = [record async for record in self.records({"uuid": part}, limit=2)]
         if not found:
-            raise _not_found(prefix)
+            raise _not_found(part)
         if len(found) > 1:
             raise TaskNotFound(
-                f"{prefix} is the beginning or end of several uuids, {found[0].uuid} and {found[1].uuid} among them"
+                f"{part} is the beginning or end of several uuids, {found[0].uuid} and {found[1].uuid} among them"
             )
         return found[0].uuid
 
@@ -138,6 +141,8 @@ class TaskQueries:
         cursor = where.get("cursor")
         if cursor is not None and not _CURSOR.fullmatch(cursor):
             raise ArgumentError(f"cursor {cursor!r} is not one that an earlier page ended with")
+        if cursor is not None:
+            cursor = cursor.removeprefix(_AFTER)
         check_conditions(where.get("where", {}))
         store_filter = _store_filter(where)
         must_decode = not where.keys().isdisjoint(("error", "group", "where"))
@@ -150,10 +155,10 @@ class TaskQueries:
                 if not must_decode or _matches(record, where):
                     records.append(record)
                 if len(records) == limit and used < len(page.rows):  # the next page begins in the middle of this one
-                    return _RecordPage(records, (await self._read(store_filter, before, used)).after)
+                    return _RecordPage(records, _public((await self._read(store_filter, before, used)).after))
             if cursor is None or len(records) >= limit:
                 break
-        return _RecordPage(records, cursor)
+        return _RecordPage(records, _public(cursor))
 
     async def _read(self, where: dict[str, str], cursor: str | None, size: int) -> Page:
         """Read a page of the store. The state ready includes parked tasks, which come after the others."""
@@ -202,6 +207,12 @@ class TaskQueries:
                 return
 
 
+def _public(cursor: str | None) -> str | None:
+    if cursor is None or cursor.startswith(_PARKED):
+        return cursor
+    return _AFTER + cursor
+
+
 def _not_found(uuid: str) -> TaskNotFound:
     return TaskNotFound(f"no task {uuid}: never added here, or no longer kept")
 
@@ -212,6 +223,8 @@ def _store_filter(where: TaskFilter) -> dict[str, str]:
     found = {name: stored_key(str(value), name, "find()") for name, value in plain if value is not None}
     if "since" in where:
         found["since"] = str(to_ms(where["since"]))
+    if "until" in where:
+        found["until"] = str(to_ms(where["until"]))
     return found
 
 

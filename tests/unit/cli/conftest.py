@@ -23,6 +23,8 @@ from tests.support.services import valkey
 from tests.support.services.postgres import Service
 from tests.support.waits import wait_until
 
+ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
+NOBODY = 65534
 APP = """
 import asyncio, os, pathlib, time
 from onthedot import App
@@ -278,3 +280,15 @@ def empty_server(request: pytest.FixtureRequest, kind: str) -> Iterator[str]:
     service.ask("CREATE DATABASE typed")
     yield service.url.rpartition("/")[0] + "/typed"
     service.ask("DROP DATABASE typed WITH (FORCE)")
+
+
+@contextmanager
+def as_nobody() -> Iterator[None]:
+    """As a user without rights, since root may write everything."""
+    if ROOT:
+        os.seteuid(NOBODY)
+    try:
+        yield
+    finally:
+        if ROOT:
+            os.seteuid(0)

@@ -30,8 +30,12 @@ def test_add_to_a_store_without_an_app_needs_a_name(tmp_path: Path) -> None:
     url = f"sqlite:///{tmp_path}/new.db"
     result = CliRunner().invoke(main, ["add", "greet", "--store", url])
     assert (result.exit_code, result.stdout) == (2, "")
-    assert result.stderr == f"onthedot: whose task? {url} has no app yet; say -A app.py, or -n NAME\n"
+    lack = f"there is no file {tmp_path}/new.db yet, so no app has anything there"
+    assert result.stderr == f"onthedot: whose task? {lack}; say -A app.py, or -n NAME\n"
     assert list(tmp_path.iterdir()) == []
+    CliRunner().invoke(main, ["schema", "install", "--store", url])
+    result = CliRunner().invoke(main, ["add", "greet", "--store", url])
+    assert result.stderr == f"onthedot: whose task? {url} has no app yet; say -A app.py, or -n NAME\n"
     for more in (["-n", "shop"], []):  # from now on the store has an app
         assert CliRunner().invoke(main, ["add", "greet", "--store", url, *more]).exit_code == 0
 

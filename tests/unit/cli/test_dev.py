@@ -82,6 +82,17 @@ def test_dev_starts_with_broken_code(shop: Shop) -> None:
     running.until("worker ready")
 
 
+def test_dev_tries_again_while_the_store_cannot_be_used(shop: Shop) -> None:
+    (shop.folder / "shop.db").write_text("no database, and long enough to be looked at " * 50)
+    running = shop.start("dev", "app.py")
+    running.until("file is not a database")
+    running.until("trying again until the store can be used")
+    assert "waiting for the next save" not in running.text
+    (shop.folder / "shop.db").unlink()
+    running.until("worker ready")
+    assert running.text.count("file is not a database") == 1
+
+
 def test_killed_dev_leaves_no_worker(shop: Shop) -> None:
     running = dev(shop)
     running.process.kill()

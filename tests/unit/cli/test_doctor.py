@@ -10,8 +10,8 @@ import sqlite3
 import subprocess
 import sys
 import tempfile
-from collections.abc import Awaitable, Callable, Iterator
-from contextlib import closing, contextmanager
+from collections.abc import Awaitable, Callable
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -27,11 +27,9 @@ from onthedot.engine.chores import outcome_for_chore
 from onthedot.stores.contract import ClaimRequest, History, Lease, Limit, Schedule, SlotPool, Store
 from onthedot.stores.rules.records import with_state
 from tests.support.waits import wait_until
-from tests.unit.cli.conftest import Console, Shop
+from tests.unit.cli.conftest import ROOT, Console, Shop, as_nobody
 
 LONG_AGO = datetime.now(UTC) - timedelta(hours=3)
-ROOT = hasattr(os, "geteuid") and os.geteuid() == 0
-NOBODY = 65534
 
 
 def ill(console: Console, *arguments: str, code: int = 1) -> list[dict[str, Any]]:
@@ -286,17 +284,6 @@ def test_doctor_finds_missing_write_permission(what: str) -> None:
     bad = {each["what"]: each for each in json.loads(result.stdout)["findings"] if not each["ok"]}
     assert bad["writable"]["text"].startswith(str(folder / "shop.db" if what == "file" else folder) + ":")
     assert "chmod" in bad["writable"]["remedy"]
-
-
-@contextmanager
-def as_nobody() -> Iterator[None]:
-    if ROOT:
-        os.seteuid(NOBODY)
-    try:
-        yield
-    finally:
-        if ROOT:
-            os.seteuid(0)
 
 
 @pytest.mark.skipif(not ROOT, reason="only root may mount")

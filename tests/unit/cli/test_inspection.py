@@ -7,6 +7,7 @@ import re
 import sqlite3
 import subprocess
 import sys
+import tempfile
 import time
 from contextlib import closing
 from datetime import UTC, datetime, timedelta
@@ -19,7 +20,7 @@ from onthedot import App
 from onthedot.cli import main
 from onthedot.model.error_fingerprint import message_template
 from onthedot.stores.sqlite import path_of
-from tests.unit.cli.conftest import Console
+from tests.unit.cli.conftest import Console, as_nobody
 
 
 def test_list_prints_plain_columns(console: Console) -> None:
@@ -46,6 +47,8 @@ def test_list_filters_and_pages(console: Console) -> None:
     assert console.json("task", "list", "--error", "nope")["tasks"] == []
     assert len(console.json("task", "list", "--since", "1h")["tasks"]) == 8
     assert console.json("task", "list", "--since", "2999-01-01T00:00")["tasks"] == []
+    assert console.json("task", "list", "--until", "1h")["tasks"] == []
+    assert len(console.json("task", "list", "--since", "1h", "--until", "2999-01-01T00:00")["tasks"]) == 8
 
 
 def test_a_page_of_errors_goes_on_where_it_ended(console: Console) -> None:
@@ -60,6 +63,26 @@ def test_a_page_of_errors_goes_on_where_it_ended(console: Console) -> None:
             break
         cursor = ["--cursor", page["cursor"]]
     assert seen == uuids[-2::-2]
+
+
+def test_list_is_sorted(console: Console) -> None:
+    def nap(seconds: float) -> None:
+        time.sleep(seconds)
+
+    console.app.task(name="nap")(nap)
+    slow, quick = console.add("nap", seconds=0.1), console.add("nap", seconds=0)
+    console.work(slow, quick)
+    later = console.app.named("greet").options(after=7200).delay(name="later").uuid
+    sooner = console.app.named("greet").options(after=3600).delay(name="sooner").uuid
+
+    def order(*arguments: str) -> list[str]:
+        return [task["uuid"] for task in console.json("task", "list", *arguments)["tasks"]]
+
+    assert order("--sort", "took", "--limit", "2") == [slow, quick]
+    assert order("--sort", "due", "--limit", "2") == [sooner, later]
+    assert set(order("--sort", "ended", "--limit", "2")) == {slow, quick}
+    assert len(order("--sort", "tries")) == 4
+    assert "--sort has no pages" in console.do("task", "list", "--sort", "due", "--cursor", "after:3", code=2)
 
 
 def test_empty_store_prints_a_hint(console: Console) -> None:
@@ -107,7 +130,8 @@ def test_tasks_are_cancelled_and_retried_by_filter(console: Console) -> None:
     assert console.do("task", "cancel", "--source", "greet", "--rate", "50/s") == "cancelled 12 of 12\n"
     assert datetime.now(UTC) - began >= timedelta(seconds=0.14)
     assert {console.state(uuid) for uuid in uuids} == {"cancelled"}
-    assert console.do("task", "retry", "--source", "greet") == "retried 0 of 0\n"  # failed tasks by default
+    found = console.do("task", "retry", "--source", "greet")  # failed tasks by default
+    assert found == "no task matches, so none was retried\n"
     assert console.do("task", "retry", "--source", "greet", "--state", "cancelled") == "retried 12 of 12\n"
     assert console.state(other) == "ready"
 
@@ -261,6 +285,28 @@ def test_reading_a_foreign_database_does_not_change_it(tmp_path: Path) -> None:
             result = CliRunner().invoke(main, [*text, "--store", f"sqlite:///{file}"])
             assert result.exit_code == 3, (text, result.output)
     assert {path: path.read_bytes() for path in tmp_path.iterdir()} == before
+
+
+@pytest.mark.parametrize("what", ["file", "folder"])
+def test_looking_at_a_store_needs_no_right_to_write(what: str) -> None:
+    with tempfile.TemporaryDirectory(dir="/tmp") as name:
+        folder = Path(name)
+        url = f"sqlite:///{folder}/shop.db"
+        app: App[None] = App("shop", store=url)
+        app.named("greet").delay(name="ann")
+        app.shutdown()
+        folder.chmod(0o555)
+        (folder / "shop.db").chmod(0o444 if what == "file" else 0o666)
+        looks = [["task", "list"], ["source", "list"], ["worker", "list"], ["failed"], ["add", "greet", "name=bob"]]
+        for arguments in looks:  # imports all modules: the other user may not read this project
+            CliRunner().invoke(main, [*arguments, "--store", f"sqlite:///{folder}/none.db", "-n", "shop"])
+        with as_nobody():
+            results = [CliRunner().invoke(main, [*arguments, "--store", url]) for arguments in looks]
+        folder.chmod(0o700)
+    *read, added = results
+    assert [result.exit_code for result in read] == [0, 0, 0, 0], [result.output for result in read]
+    assert "name='ann'" in read[0].stdout
+    assert (added.exit_code, "may" in added.stderr, "no app" in added.stderr) == (3, True, False)
 
 
 def test_reading_does_not_wait_for_writers(console: Console) -> None:

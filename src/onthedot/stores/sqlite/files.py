@@ -16,6 +16,12 @@ def create_database(path: str) -> None:
         os.close(os.open(path, os.O_RDWR | os.O_CREAT | os.O_EXCL | os.O_CLOEXEC, PRIVATE))
 
 
+def may_write(path: str) -> bool:
+    """Whether this user may write to the database and beside it, both of which SQLite needs."""
+    own = {"effective_ids": os.access in os.supports_effective_ids}
+    return all(os.access(place, os.W_OK, **own) for place in (path, Path(path).parent))
+
+
 def side_mode(path: str) -> int:
     """The mode of the files beside a database."""
     try:

@@ -29,12 +29,13 @@ from onthedot.stores.rules.filters import FILTERS, check
 from onthedot.stores.rules.position import blockers
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS
 from onthedot.stores.sqlite.errors import translate
+from onthedot.stores.sqlite.files import may_write
 from onthedot.stores.sqlite.limits import SqliteLimitTable
 from onthedot.stores.sqlite.presence import is_gone
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.request_thread import Request, RequestThread, answer, inode
 from onthedot.stores.sqlite.rows import TASK_COLUMNS, Row, TaskRow, json_list, to_limit, to_readable, to_schedule
-from onthedot.stores.sqlite.schema import connect
+from onthedot.stores.sqlite.schema import connect, connect_read_only
 from onthedot.stores.sqlite.side_tables import Sequences
 
 _MAX_READ = 20_000  # records per call
@@ -169,7 +170,7 @@ class ReaderThread(RequestThread[SqliteReads]):
         if self._reads is None:
             if not inode(self.path):  # a connection would create an empty file
                 raise StoreUnavailable(f"{self.path} does not exist any more; the next add creates a new one")
-            db = connect(self.path)
+            db = connect(self.path) if may_write(self.path) else connect_read_only(self.path)
             db.execute("PRAGMA query_only = 1")
             app = db.execute(SQL["app"], (self._name,)).fetchone()
             if app is None:

@@ -122,14 +122,39 @@ def app_of(db: sqlite3.Connection, name: str) -> int:
 def is_ready(path: str, name: str) -> bool:
     """Whether the file has all that an app needs; then `open` need not write."""
     try:
-        with closing(_read_only(path)) as db:
+        with closing(connect_read_only(path)) as db:
             return _version(db) == VERSION and db.execute(SQL["app"], (name,)).fetchone() is not None
     except sqlite3.Error:  # the writer reports what is wrong
         return False
 
 
-def _read_only(path: str) -> sqlite3.Connection:
-    return sqlite3.connect(f"{Path(path).absolute().as_uri()}?mode=ro", uri=True, timeout=BUSY_MS / 1000)
+def connect_read_only(path: str) -> sqlite3.Connection:
+    """Also to a file in a folder that this user may not write: SQLite keeps its locks beside the file.
+
+    Without a WAL no process has the file open, so it is read without locks then.
+    """
+    db = _connect_by_uri(path, "mode=ro")
+    try:
+        db.execute(SQL["own_tables"]).fetchone()
+    except sqlite3.OperationalError as error:
+        db.close()
+        wal = Path(f"{path}-wal")
+        if not _lacks_rights(error) or (wal.exists() and wal.stat().st_size):
+            raise
+        return _connect_by_uri(path, "immutable=1")
+    except BaseException:
+        db.close()
+        raise
+    return db
+
+
+def _connect_by_uri(path: str, options: str) -> sqlite3.Connection:
+    where = f"{Path(path).absolute().as_uri()}?{options}"
+    return sqlite3.connect(where, uri=True, timeout=BUSY_MS / 1000, isolation_level=None, check_same_thread=False)
+
+
+def _lacks_rights(error: sqlite3.Error) -> bool:
+    return getattr(error, "sqlite_errorcode", 0) & 0xFF in (sqlite3.SQLITE_CANTOPEN, sqlite3.SQLITE_READONLY)
 
 
 # -- for commands
@@ -144,7 +169,7 @@ def check(path: str) -> tuple[bool, str]:
     """Whether the file has the schema of this version, and a message."""
     if not Path(path).exists():
         return False, f"{path}: no such file"
-    with _opened(path, _read_only) as db:
+    with _opened(path, connect_read_only) as db:
         if _is_current(db, path):
             return True, f"{path}: schema version {VERSION}, as it should be"
         found = _version(db)
@@ -154,10 +179,12 @@ def check(path: str) -> tuple[bool, str]:
 def apps_in(path: str) -> list[str]:
     """The apps that have data in the file; a read leaves a name without data. Empty if it is not a store."""
     try:
-        with closing(_read_only(path)) as db:
+        with closing(connect_read_only(path)) as db:
             return [name for (name,) in db.execute(SQL["apps"])]
-    except sqlite3.Error:  # the next open reports what is wrong
-        return []
+    except sqlite3.Error as error:
+        if _lacks_rights(error):
+            raise translate(error, path) from None
+        return []  # the next open reports what is wrong
 
 
 @contextmanager
