@@ -23,12 +23,21 @@ _PATHS = {
 }
 
 
+_OF_THE_LIBRARY = {"definition", "portal", "run", "runtime", "test"}  # parameters that no user passes
+
+
 class Docstrings(griffe.Extension):
-    """Changes docstrings before they are parsed."""
+    """Changes docstrings before they are parsed, and hides constructors that are not for users."""
 
     def on_object(self, *, obj: griffe.Object, **_: Any) -> None:
         if obj.docstring is not None:
             obj.docstring.value = _markdown(obj.docstring.value)
+        obj.labels -= {"class-attribute", "instance-attribute"}
+
+    def on_class(self, *, cls: griffe.Class, **_: Any) -> None:
+        made = cls.members.get("__init__")
+        if isinstance(made, griffe.Function) and _OF_THE_LIBRARY & {parameter.name for parameter in made.parameters}:
+            cls.del_member("__init__")
 
 
 def _markdown(text: str) -> str:
