@@ -45,7 +45,16 @@ REACHED = [
 TWINS = [(AppOperations, SyncOperations), (Schedules, SyncSchedules), (testing.TestApp, testing.SyncTestApp)]
 """Classes for sync code, which are described by those for async code."""
 
-FOR_THE_LIBRARY = ("call_later", "in_zone", "wall_clock_jump", "watch", "with_anchor")
+FOR_THE_LIBRARY = {
+    "Call": ("async_handle", "belongs_to", "handle", "new_task", "sync_handle"),
+    "CronSchedule": ("in_zone",),
+    "DailySchedule": ("in_zone",),
+    "IntervalSchedule": ("in_zone", "with_anchor"),
+    "ManualClock": ("call_later", "wall_clock_jump"),
+    "OnceSchedule": ("in_zone",),
+    "Processes": ("close", "run"),
+    "TaskConsumerRegistry": ("watch",),
+}
 """Methods of public classes that other packages of the library call. The reference leaves them out."""
 
 DESCRIPTION = r"\b{name}(?:, \w+)*: +\S"
@@ -83,7 +92,7 @@ def missing(subject: Any) -> Iterator[str]:
         owner = next(base for base in subject.__mro__ if "__init__" in vars(base))
         yield from missing_of(subject.__init__, inspect.getdoc(owner), attribute_docs(subject))
     for member, value in inspect.getmembers(subject, is_method):
-        if not member.startswith("_") and member not in FOR_THE_LIBRARY and defined_here(subject, member):
+        if is_for_users(subject, member) and defined_here(subject, member):
             documented = inspect.getdoc(value)
             if not documented:
                 yield f"{member}()"
@@ -94,6 +103,10 @@ def is_method(value: object) -> bool:
     return inspect.isfunction(value) or inspect.ismethod(value)
 
 
+def is_for_users(subject: type, member: str) -> bool:
+    return not member.startswith("_") and member not in FOR_THE_LIBRARY.get(subject.__name__, ())
+
+
 def defined_here(subject: type, member: str) -> bool:
     """Not of the standard library, as the methods of an exception or an enum are."""
     owner = next(base for base in subject.__mro__ if member in vars(base))
@@ -101,10 +114,10 @@ def defined_here(subject: type, member: str) -> bool:
 
 
 def made_by_the_library(subject: type) -> bool:
-    """Its constructor is not for users: no class that an add, a run or an app returns has public parameters."""
+    """Its constructor is not for users. A page of the reference has the fields of a record in a table."""
     return subject in (
         AppOperations, Call, Enqueuer, NamedTask, ScheduledFunction, Schedules, onthedot.TaskFunction,
-        onthedot.TaskHandle, onthedot.AsyncTaskHandle, onthedot.TaskContext, SyncTaskContext,
+        onthedot.TaskHandle, onthedot.AsyncTaskHandle, onthedot.TaskContext, SyncTaskContext, Explanation,
     ) or issubclass(subject, onthedot.TaskState)  # fmt: skip
 
 

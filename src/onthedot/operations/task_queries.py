@@ -30,7 +30,11 @@ _PARKED = "parked:"  # begins the cursor of a page with ready tasks that are par
 
 @dataclass(frozen=True, slots=True)
 class TaskPage:
-    """A page of tasks, newest first, and the cursor of the next page."""
+    """A page of tasks, newest first; it has a length and can be iterated over.
+
+    tasks: the records
+    cursor: of the next page; None: this is the last
+    """
 
     tasks: tuple[TaskInfo, ...]
     cursor: str | None
