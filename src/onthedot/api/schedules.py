@@ -32,9 +32,9 @@ class ScheduleOptions(TypedDict, total=False):
     overlap: Overlap
     """While the last run has not ended: "skip" the window, "allow" both to run, or "queue" it."""
     catch_up: CatchUp
-    """Of windows missed while no worker ran, run the "latest", "all" or "none"."""
+    """If several windows are due at once, run the "latest", "all", or the newest only within its `grace` ("none")."""
     grace: Duration
-    """How late a window may be without being missed."""
+    """How late a window may run with ``catch_up="none"``."""
     jitter: Duration
     """Each run starts later by up to this time; the same delay in every process."""
     start: datetime

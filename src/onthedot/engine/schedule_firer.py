@@ -4,11 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from datetime import timedelta
 
 from msgspec.structs import replace
 
-from onthedot.clock.durations import to_seconds
 from onthedot.clock.epoch import from_ms, to_ms
 from onthedot.clock.protocol import Clock
 from onthedot.definitions.sources import Sources
@@ -28,7 +26,7 @@ class _Decision:
     before: Schedule
     fire: FireRequest
     windows: tuple[int, ...]  # the nominal times of its tasks
-    missed: int  # windows that were too late to run
+    missed: int  # windows that do not run, because a newer one is due or they are too late
 
 
 @dataclass(frozen=True)
@@ -119,9 +117,6 @@ class ScheduleFirer:
             return FireResult(changed=False, sources=frozenset())
         written = await self.store.fire([decision.fire for decision in decisions])
         fired = [decision for decision, is_written in zip(decisions, written, strict=True) if is_written]
-        for decision in fired:
-            if decision.fire.last_at is not None:
-                self.observer.schedule_fired(decision.fire.name, decision.fire.last_at)
         await self._account(fired)
         sources = frozenset(task.source for decision in decisions for task in decision.fire.tasks)
         return FireResult(changed=True, sources=sources)
@@ -150,11 +145,12 @@ class ScheduleFirer:
             return None
         assert record.next_at is not None
         moment = from_ms(max(now, record.next_at))  # the store has returned it, so it is due
-        on_time = moment - timedelta(seconds=to_seconds(rule.grace, "grace"))
         windows = due_windows(rule, from_ms(record.next_at), moment, rule.catch_up, rule.grace)
+        is_portion = windows.next_at is not None and windows.next_at <= moment
+        current = None if is_portion else max(windows.run, default=None)
         ahead = self.clock.wall_clock_jump() if not self.store.traits.shared else 0.0
         tasks = tuple(
-            task_for_window(record.name, stored, rule, window, missed=window < on_time, ahead=ahead)
+            task_for_window(record.name, stored, rule, window, missed=window != current, ahead=ahead)
             for window in windows.run
         )
         next_at = None if windows.next_at is None else to_ms(windows.next_at)
@@ -169,12 +165,18 @@ class ScheduleFirer:
         keyed = [task.uuid for decision in fired for task in decision.fire.tasks if task.unique is not None]
         found = await self.store.get(keyed) if keyed else ()
         absent = {uuid for uuid, record in zip(keyed, found, strict=True) if record is None}
-        self.observer.tasks_added(
-            [task for decision in fired for task in decision.fire.tasks if task.uuid not in absent]
-        )
         for decision in fired:
             if decision.missed or any(task.uuid in absent for task in decision.fire.tasks):
                 await self._count_skipped(decision, absent)
+            else:
+                self._report_due(decision.fire.name, decision.windows)
+        self.observer.tasks_added(
+            [task for decision in fired for task in decision.fire.tasks if task.uuid not in absent]
+        )
+
+    def _report_due(self, name: str, windows: Sequence[int]) -> None:
+        for at in windows:
+            self.observer.schedule_fired(name, at)
 
     async def _count_skipped(self, decision: _Decision, absent: set[str]) -> None:
         name = decision.fire.name
@@ -184,14 +186,15 @@ class ScheduleFirer:
         overlaps = len(tasks) - len(ran)
         if record is not None:  # a task that has run and is not retained is absent, too
             overlaps = min(overlaps, max(0, len(tasks) - (record.runs - decision.before.runs)))
-        self.observer.windows_skipped(name, "grace", decision.missed)
+        self._report_due(name, ran if overlaps else decision.windows)
+        self.observer.windows_skipped(name, "missed", decision.missed)
         self.observer.windows_skipped(name, "overlap", overlaps)
         if not overlaps and not decision.missed:
             return
         for _ in range(_ATTEMPTS):  # then it is given up: the count only informs, and the log has it
             if record is None:
                 return
-            stored = with_skipped(with_skipped(decode_rule(record), "grace", decision.missed), "overlap", overlaps)
+            stored = with_skipped(with_skipped(decode_rule(record), "missed", decision.missed), "overlap", overlaps)
             last_at = record.last_at
             if overlaps and last_at == decision.fire.last_at:  # of the windows that ran, not of those that could have
                 last_at = ran[-1] if ran else decision.before.last_at

@@ -86,7 +86,7 @@ class Observer:
     def schedule_failed(self, schedule: str, error: Exception) -> None:
         """The rule of a schedule has raised; other schedules continue."""
 
-    def windows_skipped(self, schedule: str, reason: Literal["overlap", "grace", "paused"], windows: int) -> None:
+    def windows_skipped(self, schedule: str, reason: Literal["overlap", "missed", "paused"], windows: int) -> None:
         """Windows of a schedule did not run."""
 
     def clock_stepped(self, ms: float) -> None:

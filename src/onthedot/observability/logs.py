@@ -257,7 +257,7 @@ class LogObserver(Observer):
         exc_info = printable_exc_info(error)  # a rule of the user's may raise anything
         self.scheduler.error("schedule %s cannot be fired: %s", schedule, error_message(error), exc_info=exc_info)
 
-    def windows_skipped(self, schedule: str, reason: Literal["overlap", "grace", "paused"], windows: int) -> None:
+    def windows_skipped(self, schedule: str, reason: Literal["overlap", "missed", "paused"], windows: int) -> None:
         if windows:
             several = f" ({windows} windows)" if windows > 1 else ""
             self.scheduler.warning("[skipped] schedule %s: %s%s", schedule, reason, several)

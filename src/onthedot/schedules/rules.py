@@ -67,8 +67,9 @@ class IntervalSchedule(_Common):
         immediately: the first window is the moment when the schedule is first stored.
         args: arguments of the task, by name.
         overlap: what happens while the last run is not finished: "skip" the window, "allow" both to run, or "queue" it.
-        catch_up: of windows missed while no worker ran, run the "latest", "all" or "none".
-        grace: seconds or a timedelta by which a window may be late without being missed.
+        catch_up: if several windows are due at once, run the "latest", "all" of them, or the newest only if it is at
+            most `grace` late ("none").
+        grace: seconds or a timedelta, for ``catch_up="none"``.
         anchor: set by the store: when the schedule was first stored.
 
     >>> every = IntervalSchedule(90, start=datetime(2026, 1, 1, tzinfo=UTC))
@@ -129,8 +130,9 @@ class CronSchedule(_Bounded):
         end: no window after this aware datetime.
         args: arguments of the task, by name.
         overlap: what happens while the last run is not finished: "skip" the window, "allow" both to run, or "queue" it.
-        catch_up: of windows missed while no worker ran, run the "latest", "all" or "none".
-        grace: seconds or a timedelta by which a window may be late without being missed.
+        catch_up: if several windows are due at once, run the "latest", "all" of them, or the newest only if it is at
+            most `grace` late ("none").
+        grace: seconds or a timedelta, for ``catch_up="none"``.
 
     >>> nightly = CronSchedule("0 3 * * *", tz="Europe/Berlin")
     >>> nightly.next_after(datetime(2026, 7, 1, 12, tzinfo=UTC)).isoformat()
@@ -169,8 +171,9 @@ class DailySchedule(_Bounded):
         end: no window after this aware datetime.
         args: arguments of the task, by name.
         overlap: what happens while the last run is not finished: "skip" the window, "allow" both to run, or "queue" it.
-        catch_up: of windows missed while no worker ran, run the "latest", "all" or "none".
-        grace: seconds or a timedelta by which a window may be late without being missed.
+        catch_up: if several windows are due at once, run the "latest", "all" of them, or the newest only if it is at
+            most `grace` late ("none").
+        grace: seconds or a timedelta, for ``catch_up="none"``.
 
     >>> early = DailySchedule("03:00", tz="Europe/Berlin", weekdays="mon-fri")
     >>> early.next_after(datetime(2026, 7, 3, 12, tzinfo=UTC)).isoformat()
@@ -212,8 +215,8 @@ class OnceSchedule(_Bounded):
         end: an aware datetime; a later `at` is refused.
         args: arguments of the task, by name.
         overlap: what happens while the last run is not finished: "skip" the window, "allow" both to run, or "queue" it.
-        catch_up: of windows missed while no worker ran, run the "latest", "all" or "none".
-        grace: seconds or a timedelta by which a window may be late without being missed.
+        catch_up: "none": it does not run if it is more than `grace` late.
+        grace: seconds or a timedelta, for ``catch_up="none"``; also how late it may be declared.
 
     >>> OnceSchedule(datetime(2026, 1, 1, tzinfo=UTC)).next_after(datetime(2025, 1, 1, tzinfo=UTC)).isoformat()
     '2026-01-01T00:00:00+00:00'

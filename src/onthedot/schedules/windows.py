@@ -52,8 +52,8 @@ def due_windows(
 ) -> DueWindows:
     """Which windows from `next_at` up to `now` run, and which one is next. `next_at` only grows.
 
-    A window that is up to `grace` late is on time and runs. Of the missed windows, `catch_up="all"` runs every one (at
-    most `MAX_WINDOWS` per call), "none" runs none, and "latest" the newest, unless a newer one is on time.
+    The newest due window is the current one, the older ones are missed. `catch_up="latest"` runs the current one,
+    "none" only if it is at most `grace` late, and "all" runs every window (at most `MAX_WINDOWS` per call).
 
     >>> at = datetime.fromisoformat("2026-01-01T00:00Z")
     >>> windows = due_windows(IntervalSchedule(3600), at, at + timedelta(hours=5, minutes=30))
@@ -62,22 +62,27 @@ def due_windows(
     """
     next_at = to_utc(next_at)
     now = to_utc(now)
+    if next_at > now:
+        return DueWindows([], 0, next_at)
     if isinstance(rule, IntervalSchedule):
         rule = rule.with_anchor(next_at)
-    on_time = now - timedelta(seconds=to_seconds(grace, "grace"))
-    at: datetime | None = next_at
+    if catch_up == "all":
+        return _all_windows(rule, next_at, now)
+    current = _newest(rule, next_at, now + TICK)
+    following = rule.next_after(current)
+    missed = _count(rule, next_at, current)
+    if catch_up == "none" and now - current > timedelta(seconds=to_seconds(grace, "grace")):
+        return DueWindows([], missed + 1, following)
+    return DueWindows([current], missed, following)
+
+
+def _all_windows(rule: Rule, first: datetime, now: datetime) -> DueWindows:
     run: list[datetime] = []
-    skipped = 0
-    if next_at < on_time and catch_up != "all":
-        skipped = _count(rule, next_at, on_time)
-        at = rule.next_after(on_time - TICK)
-        if catch_up == "latest" and (at is None or at > now):
-            run.append(_newest(rule, next_at, on_time))
-            skipped -= 1
+    at: datetime | None = first
     while at is not None and at <= now and len(run) < MAX_WINDOWS:
         run.append(at)
         at = rule.next_after(at)
-    return DueWindows(run, skipped, at)
+    return DueWindows(run, 0, at)
 
 
 def _newest(rule: Rule, window: datetime, before: datetime) -> datetime:
@@ -98,6 +103,9 @@ def _newest(rule: Rule, window: datetime, before: datetime) -> datetime:
 
 
 def _count(rule: Rule, first: datetime, before: datetime) -> int:
+    """The windows from the first one up to a later moment, without that."""
+    if first >= before:
+        return 0
     if isinstance(rule, IntervalSchedule):
         second = rule.next_after(first)
         last = min(before, (rule.end or before) + TICK) - TICK

@@ -119,13 +119,13 @@ async def test_overlapping_windows_follow_the_rule(
         inside -= 1
 
     async def next_window() -> None:
-        so_far = len(due())
+        so_far = len(decided())
         clock.advance(5_000)
-        await until(lambda: len(due()) > so_far)
+        await until(lambda: len(decided()) > so_far)
         await every_chance()
 
-    def due() -> list[str]:
-        return [line for line in caplog.messages if line.startswith("[due]")]
+    def decided() -> list[str]:
+        return [line for line in caplog.messages if line.startswith(("[due]", "[skipped]"))]
 
     async with app.running():
         for _ in range(3):
@@ -139,20 +139,8 @@ async def test_overlapping_windows_follow_the_rule(
     assert most == at_once
     skipped = [(each.levelname, each.getMessage()) for each in caplog.records if each.levelno > logging.INFO]
     assert skipped == [("WARNING", "[skipped] schedule tick: overlap")] * (4 - len(windows))
-
-
-async def test_several_skipped_windows_are_logged_with_their_count(
-    app: App, clock: ManualClock, caplog: pytest.LogCaptureFixture
-) -> None:
-    @app.schedule(schedule=IntervalSchedule(interval=5, catch_up="all"))
-    async def tick() -> None:
-        ran.append(current_task().scheduled_for)
-
-    ran: list[datetime] = []
-    async with app.running():
-        clock.advance(15_000)
-        await until(lambda: ran)
-    assert caplog.messages == ["[skipped] schedule tick: overlap (2 windows)"]
+    due = [line for line in decided() if line.startswith("[due]")]
+    assert due == [f"[due] schedule tick at {at.isoformat()}" for at in began], "the windows that run, and no others"
 
 
 QUEUED = IntervalSchedule(interval=5, overlap="queue")
@@ -225,7 +213,40 @@ async def test_missed_windows_follow_catch_up(
             await every_chance()
             await until(lambda: len(nominal) == len(ran))
     assert nominal == [begin + timedelta(seconds=seconds) for seconds in ran]
-    assert caplog.messages == ([f"[skipped] schedule tick: grace{count}"] if count else [])
+    assert caplog.messages == ([f"[skipped] schedule tick: missed{count}"] if count else [])
+
+
+@pytest.mark.parametrize(
+    ("catch_up", "windows", "skipped"),
+    [("latest", [6], ["missed (2 windows)"]), ("none", [6], ["missed (2 windows)"]), ("all", [2, 4, 6], [])],
+)
+async def test_after_a_short_outage_the_log_names_the_windows_that_run(
+    app: App,
+    clock: ManualClock,
+    caplog: pytest.LogCaptureFixture,
+    catch_up: Any,
+    windows: list[int],
+    skipped: list[str],
+) -> None:
+    """All of them are within their grace, and the last run has ended."""
+    caplog.set_level(logging.INFO)
+    begin = clock.moment()
+    ran: list[datetime] = []
+
+    @app.schedule(IntervalSchedule(2, catch_up=catch_up))
+    async def tick() -> None:
+        ran.append(current_task().scheduled_for)
+
+    async with app.running():
+        await every_chance()
+        clock.advance(7_000)
+        await until(lambda: len(ran) == len(windows))
+    expected = [begin + timedelta(seconds=seconds) for seconds in windows]
+    assert ran == expected
+    lines = [line.partition(" tick") for line in caplog.messages if line.startswith(("[due]", "[skipped]"))]
+    due = [after for kind, _, after in lines if kind == "[due] schedule"]
+    assert due == [f" at {at.isoformat()}" for at in expected]
+    assert [after for kind, _, after in lines if kind == "[skipped] schedule"] == [f": {each}" for each in skipped]
 
 
 async def test_one_missed_window_is_logged_without_count(
@@ -237,7 +258,7 @@ async def test_one_missed_window_is_logged_without_count(
     async with app.running():
         clock.advance(90_000)
         await until(lambda: caplog.messages)
-    assert caplog.messages == ["[skipped] schedule tick: grace"]
+    assert caplog.messages == ["[skipped] schedule tick: missed"]
 
 
 async def test_windows_during_a_pause_are_skipped(app: App, caplog: pytest.LogCaptureFixture) -> None:

@@ -46,7 +46,7 @@ async def test_windows_are_due_by_the_clock_of_the_store(
         await shop.looked()
         assert worker.turns - turns < 10, "the worker does not turn in a loop"
         info = await app.schedules.get("tick")
-        assert (info.next_run, dict(info.skipped)) == (BEGIN + 4 * HOUR, {"grace": 2})
+        assert (info.next_run, dict(info.skipped)) == (BEGIN + 4 * HOUR, {"missed": 2})
     steps = [message for message in caplog.messages if message.startswith("[clock]")]
     assert len(steps) == 1
     assert "was set ahead by 11400.0 s" in steps[0]

@@ -270,7 +270,7 @@ async def test_a_custom_rule_is_unchanged_after_a_restart(shop: Shop) -> None:
         await until(lambda: len(ran) == 1)
         info = await second.schedules.get("tick")
         assert (info.last_run, info.run_count) == (BEGIN + timedelta(hours=3, minutes=5), 1)
-        assert dict(info.skipped) == {"grace": 1}
+        assert dict(info.skipped) == {"missed": 1}
 
 
 # -- code and data

@@ -285,14 +285,14 @@ HOURLY = CronSchedule("@hourly")
     [
         (-1, "latest", [], 0),
         (0, "none", [0], 0),
-        (60, "none", [0], 0),  # within the grace it is on time
+        (60, "none", [0], 0),  # within the grace
         (61, "none", [], 1),
         (61, "latest", [0], 0),
         (61, "all", [0], 0),
         (3 * 3600 + 61, "latest", [3], 3),
         (3 * 3600 + 61, "none", [], 4),
         (3 * 3600 + 61, "all", [0, 1, 2, 3], 0),
-        (3 * 3600 + 60, "latest", [3], 3),  # the newest is on time, so no missed one runs
+        (3 * 3600 + 60, "latest", [3], 3),
         (3 * 3600 + 60, "none", [3], 3),
         (3 * 3600 + 60, "all", [0, 1, 2, 3], 0),
     ],
@@ -304,10 +304,11 @@ def test_catch_up_and_grace_choose_the_windows(late: float, catch_up: CatchUp, r
     assert plan.next_at == NOW.replace(minute=0) + timedelta(hours=max(late, -1) // 3600 + 1)
 
 
-def test_every_window_on_time_runs() -> None:
-    plan = due_windows(IntervalSchedule(1).with_anchor(NOW), after(1), after(5.5), "latest", 3)
-    assert plan.run == [after(s) for s in (3, 4, 5)]
-    assert (plan.skipped, plan.next_at) == (2, after(6))
+@pytest.mark.parametrize(("catch_up", "run"), [("latest", [5]), ("none", [5]), ("all", [1, 2, 3, 4, 5])])
+def test_of_several_windows_within_their_grace_the_newest_is_the_current_one(catch_up: CatchUp, run: list[int]) -> None:
+    plan = due_windows(IntervalSchedule(1).with_anchor(NOW), after(1), after(5.5), catch_up, 60)
+    assert plan.run == [after(s) for s in run]
+    assert (plan.skipped, plan.next_at) == (5 - len(run), after(6))
 
 
 def test_catch_up_all_runs_in_bounded_portions() -> None:
@@ -376,15 +377,14 @@ def test_windows_agree_with_a_naive_walk(rule: Rule, begin: datetime, late: int,
     while at is not None and at <= now:
         windows.append(at)
         at = rule.next_after(at)
-    on_time = [window for window in windows if now - window <= timedelta(seconds=grace)]
-    missed = windows[: len(windows) - len(on_time)]
-    run = {"all": windows, "none": on_time, "latest": on_time or missed[-1:]}[catch_up]
+    on_time = [window for window in windows[-1:] if now - window <= timedelta(seconds=grace)]
+    run = {"all": windows, "none": on_time, "latest": windows[-1:]}[catch_up]
     plan = due_windows(rule, next_at, now, catch_up, grace)
     assert plan.run == run[:MAX_WINDOWS]
     assert plan.next_at is None or plan.next_at > next_at
     if len(run) <= MAX_WINDOWS:
         assert plan.next_at == at
-    if len(missed) < MAX_WINDOWS:
+    if len(windows) < MAX_WINDOWS:
         assert plan.skipped == len(windows) - len(run)
 
 
