@@ -1,4 +1,4 @@
-"""``./dev bench [core|memory|sqlite|redis|postgres|processes|limits|drain|loss] [--quick] [--json FILE]``"""
+"""``./dev bench [core|memory|sqlite|redis|postgres|processes|limits|worker|drain|loss] [--quick] [--json FILE]``"""
 
 from __future__ import annotations
 
@@ -6,9 +6,10 @@ import argparse
 import json
 import sys
 
-from benchmarks import limits, loss, memory, postgres, processes, redis, sqlite
+from benchmarks import limits, loss, memory, postgres, processes, redis, sqlite, worker
 from benchmarks.plots import DRAIN, DRAINED, drain_svg
 from benchmarks.report import run
+from benchmarks.worker_table import WORKER, write_worker_table
 
 SUITES = {
     "core": memory.MEASURES + sqlite.MEASURES,
@@ -18,6 +19,7 @@ SUITES = {
     "postgres": postgres.MEASURES,
     "processes": processes.MEASURES,
     "limits": limits.MEASURES,
+    "worker": worker.MEASURES,
     "drain": [memory.drain, sqlite.sqlite_drain, redis.redis_drain, postgres.postgres_drain],
 }
 
@@ -36,8 +38,12 @@ def main() -> int:
         )
     measures = [measure for measure in SUITES[options.suite] if not options.only or options.only in measure.__name__]
     rounds, scale = (1, 0.05) if options.quick else (options.rounds, 1)
-    if options.suite != "drain" or options.quick or options.only:
+    if options.quick or options.only or options.suite not in ("drain", "worker"):
         return run(measures, rounds, scale, options.json)
+    if options.suite == "worker":
+        code = run(measures, rounds, scale, str(WORKER))
+        write_worker_table(json.loads(WORKER.read_text())["rows"])
+        return code
     code = run(measures, rounds, scale, str(DRAINED))
     DRAIN.write_text(drain_svg(json.loads(DRAINED.read_text())["rows"]))
     return code
