@@ -10,6 +10,7 @@ pytest.importorskip("benchmarks", reason="not in a source distribution")
 
 from benchmarks.limits import aging_waits
 from benchmarks.plots import AGING as PLOT, DRAIN, DRAINED, aging_svg, drain_svg
+from benchmarks.worker_table import BEGIN, END, PAGE, WORKER, worker_table
 from onthedot.definitions.new_task import AGING
 from tests.soak.__main__ import FIGURES, PLOT as SOAK
 from tests.soak.plot import soak_svg
@@ -32,3 +33,13 @@ def test_plot_of_the_soak_run_is_up_to_date() -> None:
     report = json.loads(FIGURES.read_text())
     assert set(report["runs"]) == {"sqlite", "redis", "postgres"}
     assert SOAK.read_text() == soak_svg(report["runs"]), "./dev soak --docs draws it"
+
+
+def test_table_of_the_worker_is_up_to_date() -> None:
+    shown = PAGE.read_text().partition(BEGIN)[2].partition(END)[0]
+    if not WORKER.exists():
+        assert shown == "Not measured yet.\n"
+        return
+    report = json.loads(WORKER.read_text())
+    assert (report["scale"], report["rounds"] >= 5) == (1, True)
+    assert shown == worker_table(report["rows"]), "./dev bench worker writes it"
