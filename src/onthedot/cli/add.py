@@ -33,9 +33,11 @@ _ARGUMENT = re.compile(r"([A-Za-z_]\w*)(:?=)(.*)", re.DOTALL)
 @click.argument("name")
 @click.argument("arguments", nargs=-1, metavar="[K=V | K:=JSON]...")
 @click.option("--wait", is_flag=True, help="Wait for its end and print the result, after its uuid.")
-@click.option("--timeout", type=click.FloatRange(0), help="Seconds to --wait at most; then exit code 124.")
-@click.option("--after", type=click.FloatRange(0), help="Due in so many seconds.")
-@click.option("--at", help="Due at this moment: 2026-11-16T09:00, with a zone or in local time.")
+@click.option(
+    "--timeout", type=click.FloatRange(0), metavar="SECONDS", help="Seconds to --wait at most; then exit code 124."
+)
+@click.option("--after", type=click.FloatRange(0), metavar="SECONDS", help="Due in so many seconds.")
+@click.option("--at", metavar="MOMENT", help="Due at this moment: 2026-11-16T09:00, with a zone or in local time.")
 @click.option("--priority", help="1 to 10 (10 first), low, normal or high.")
 @click.option("--unique", metavar="KEY", help="Add nothing while another task with this key is alive.")
 def add(

@@ -29,7 +29,7 @@ _SKIPPED = {"__pycache__", "node_modules", "site-packages"}
 @click.command()
 @click.argument("app", required=False)
 @shared("app", "store")
-@click.option("--stop-timeout", type=click.FloatRange(0), default=5.0, show_default=True,
+@click.option("--stop-timeout", type=click.FloatRange(0), metavar="SECONDS", default=5.0, show_default=True,
               help="Seconds that running tasks have when you save or stop; then they are requeued.")  # fmt: skip
 @click.pass_obj
 def dev(options: GlobalOptions, app: str | None, stop_timeout: float) -> None:

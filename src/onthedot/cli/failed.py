@@ -15,7 +15,7 @@ _MAX_ERROR = 400  # characters shown
 
 
 @store_command()
-@click.option("--since", callback=time_ago, help="Failed since: 30m, 1h, 7d, or a moment.")
+@click.option("--since", callback=time_ago, metavar="WHEN", help="Failed since: 30m, 1h, 7d, or a moment.")
 @click.option("--source", help="Of this source.")
 def failed(options: GlobalOptions, since: datetime | None, source: str | None) -> None:
     """Failed tasks, grouped by error: same source, type, line of code, and message up to numbers and names in it."""

@@ -18,6 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 _TIME_AGO = re.compile(r"([0-9]+(?:\.[0-9]+)?)\s*(s|m|h|d|w)")
 _UNITS = {"s": 1, "m": 60, "h": 3600, "d": 86_400, "w": 604_800}
+_STATES = [state.value for state in TaskState]
 _CONDITION = re.compile(r"([^=]*[^=:])(:?=)(.*)", re.DOTALL)
 
 
@@ -125,14 +126,15 @@ def conditions(_: click.Context, __: click.Parameter, given: tuple[str, ...]) ->
 def filters(command: F) -> F:
     """Add --source --state --error --group --where --tag --since --until."""
     for option in (
-        click.option("--until", callback=time_ago, help="Added before: 30m, 1h, 7d ago, or a moment."),
-        click.option("--since", callback=time_ago, help="Added since: 30m, 1h, 7d, or a moment."),
+        click.option("--until", callback=time_ago, metavar="WHEN", help="Added before: 30m, 1h, 7d ago, or a moment."),
+        click.option("--since", callback=time_ago, metavar="WHEN", help="Added since: 30m, 1h, 7d, or a moment."),
         click.option("--tag", help="With this tag."),
         click.option("--where", multiple=True, callback=conditions, metavar="K=V",
                      help="With this argument or metadata: customer=acme, order.id=17; may be repeated."),
         click.option("--group", help="Failed with this error: a group that `onthedot failed` shows."),
         click.option("--error", help="Part of the error's type or message."),
-        click.option("--state", type=click.Choice([state.value for state in TaskState]), help="In this state."),
+        click.option("--state", type=click.Choice(_STATES), metavar="STATE",
+                     help=f"In this state: {', '.join(_STATES[:-1])} or {_STATES[-1]}."),
         click.option("--source", help="Of this source."),
     ):  # fmt: skip
         command = option(command)

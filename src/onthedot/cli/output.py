@@ -51,7 +51,7 @@ class Screen:
         self.print(f"\n== {text}\n")
 
     def code(self, text: str, language: str = "python") -> None:  # noqa: ARG002
-        click.echo("\n" + textwrap.indent(text, "    ") + "\n")
+        click.echo("\n" + textwrap.indent(text.rstrip(), "    ") + "\n")
 
     @contextmanager
     def picture(self) -> Generator[Callable[[str], None], None, None]:
@@ -127,7 +127,7 @@ class RichScreen(Screen):
         from rich.padding import Padding
         from rich.syntax import Syntax
 
-        shown = Syntax(text, language, theme="ansi_dark", background_color="default", word_wrap=True)
+        shown = Syntax(text.rstrip(), language, theme="ansi_dark", background_color="default", word_wrap=True)
         self._console.print(Padding(shown, (1, 0, 1, 4)), width=self.width)
 
     @contextmanager

@@ -14,6 +14,7 @@ from onthedot.cli.table import Column, number
 from onthedot.cli.target import with_operations, with_operations_or_code
 from onthedot.errors import BadSchedule
 from onthedot.observability.log_format import clean
+from onthedot.operations.humanize import plural
 from onthedot.operations.schedule_preview import PlannedRun
 from onthedot.operations.schedules import NO_WORKER, ScheduleInfo, ScheduleOperations
 from onthedot.supervisor.exit_codes import FAILED, CommandError
@@ -91,10 +92,17 @@ def _until(_: click.Context, __: click.Parameter, value: str | None) -> datetime
 @store_command()
 @click.argument("name", required=False)
 @click.option(
-    "--hours", type=click.FloatRange(0, min_open=True), default=24.0, show_default=True, help="Hours to plan."
+    "--hours",
+    type=click.FloatRange(0, min_open=True),
+    metavar="N",
+    default=24.0,
+    show_default=True,
+    help="Hours to plan.",
 )
 @click.option("--until", callback=_until, metavar="MOMENT", help="Instead of --hours: 2026-11-16T09:00.")
-@click.option("--limit", type=click.IntRange(1, 100_000), default=20, show_default=True, help="Runs shown.")
+@click.option(
+    "--limit", type=click.IntRange(1, 100_000), metavar="N", default=20, show_default=True, help="Runs shown."
+)
 def plan(options: GlobalOptions, /, name: str | None, **span: Any) -> None:
     """The next runs of NAME, or of all that fire; if there are many, also their number in each hour of the next 24.
 
@@ -188,6 +196,9 @@ def _wall(at: datetime) -> str:
 def _draw(out: Screen, load: Sequence[tuple[datetime, int]]) -> None:
     most = max(count for _, count in load)
     if not most:
+        return
+    if len({count for _, count in load[1:]}) == 1:  # the current hour is not whole
+        out.print(f"\n{plural(most, 'run')} per hour")
         return
     block = "█" if out.live else "#"
     out.title("runs per hour")

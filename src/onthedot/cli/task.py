@@ -41,7 +41,9 @@ _ORDERS: dict[str, Callable[[TaskInfo], Any]] = {
 
 @store_command("list")
 @filters
-@click.option("--limit", type=click.IntRange(1, 10_000), default=20, show_default=True, help="Tasks shown.")
+@click.option(
+    "--limit", type=click.IntRange(1, 10_000), metavar="N", default=20, show_default=True, help="Tasks shown."
+)
 @click.option("--cursor", help="Continue where the last page ended.")
 @click.option("--sort", type=click.Choice(list(_ORDERS)),
               help="The longest run, the next due, the last end or most attempts first. [newest first]")  # fmt: skip

@@ -29,7 +29,14 @@ Draw = Callable[[LiveSnapshot], None]
 @store_command()
 @click.option("--once", is_flag=True, help="One plain picture, after a second. Default in a pipe.")
 @click.option("--frames", type=click.IntRange(1), metavar="N", help="Pictures to print, then exit.")
-@click.option("--every", type=click.FloatRange(0.05), default=0.5, show_default=True, help="Seconds between two.")
+@click.option(
+    "--every",
+    type=click.FloatRange(0.05),
+    metavar="SECONDS",
+    default=0.5,
+    show_default=True,
+    help="Seconds between two.",
+)
 def top(options: GlobalOptions, once: bool, frames: int | None, every: float) -> None:
     """Throughput, sources, workers and the newest failures, live.
 

@@ -41,15 +41,19 @@ def _complete(_: click.Context, __: click.Parameter, incomplete: str) -> list[Co
 @click.command()
 @click.argument("app", required=False, shell_complete=_complete)
 @shared("app", "store")
-@click.option("--processes", type=click.IntRange(1), default=1, show_default=True, help="Worker processes.")
-@click.option("-c", "--concurrency", type=click.IntRange(1), help="Tasks at once per process. [as the app says]")
+@click.option(
+    "--processes", type=click.IntRange(1), metavar="N", default=1, show_default=True, help="Worker processes."
+)
+@click.option(
+    "-c", "--concurrency", type=click.IntRange(1), metavar="N", help="Tasks at once per process. [as the app says]"
+)
 @click.option("--only", multiple=True, metavar="GLOB", help="Only these sources, as in 'email.*'; may be repeated.")
 @click.option("--burst", is_flag=True, help="Stop when no task is due and none is running.")
-@click.option("--stop-timeout", type=click.FloatRange(0), default=25.0, show_default=True,
+@click.option("--stop-timeout", type=click.FloatRange(0), metavar="SECONDS", default=25.0, show_default=True,
               help="Seconds that running tasks have at the end; then they are requeued.")  # fmt: skip
-@click.option("--stall-limit", type=click.FloatRange(0), default=900.0, show_default=True,
+@click.option("--stall-limit", type=click.FloatRange(0), metavar="SECONDS", default=900.0, show_default=True,
               help="Seconds for which tasks may block a process; then it is killed. 0: no limit.")  # fmt: skip
-@click.option("--wait-for-store", type=click.FloatRange(0), default=60.0, show_default=True,
+@click.option("--wait-for-store", type=click.FloatRange(0), metavar="SECONDS", default=60.0, show_default=True,
               help="Seconds to wait at the start for a store that cannot be reached. 0: do not wait.")  # fmt: skip
 @click.option("--health", callback=_address, metavar="[HOST]:PORT", help="Serve /healthz and /readyz there.")
 @click.option("--log-format", type=click.Choice(["console", "json"]), help="[as your code says, else console]")

@@ -237,6 +237,7 @@ def test_plan_draws_the_runs_per_hour(console: Console) -> None:
     assert len(load()) == 24
     assert load()[f"{then}:00"] == f"  {'#' * 40} 3602", "3600 and the two others"
     assert load("daily") == {}, "a run is all that the table shows"
+    assert "\n3,600 runs per hour\n" in console.do("plan", "fast")
 
 
 def test_plan_prints_json(console: Console) -> None:
