@@ -1,4 +1,4 @@
-"""``./dev bench [core|memory|sqlite|redis|postgres|processes|limits|worker|drain|loss] [--quick] [--json FILE]``"""
+"""``./dev bench [core|memory|sqlite|redis|postgres|processes|limits|settle|worker|drain|loss] [--quick] [--json FILE]``"""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import argparse
 import json
 import sys
 
-from benchmarks import limits, loss, memory, postgres, processes, redis, sqlite, worker
+from benchmarks import limits, loss, memory, postgres, processes, redis, settle, sqlite, worker
 from benchmarks.plots import DRAIN, DRAINED, drain_svg
 from benchmarks.report import run
 from benchmarks.worker_table import WORKER, write_worker_table
@@ -19,6 +19,7 @@ SUITES = {
     "postgres": postgres.MEASURES,
     "processes": processes.MEASURES,
     "limits": limits.MEASURES,
+    "settle": settle.MEASURES,
     "worker": worker.MEASURES,
     "drain": [memory.drain, sqlite.sqlite_drain, redis.redis_drain, postgres.postgres_drain],
 }

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from typing import Any, TypeAlias, assert_never
+from typing import Any, Literal, TypeAlias, assert_never
 
 import msgspec
 from msgspec import UNSET, Struct, UnsetType
@@ -70,6 +69,12 @@ class _RecordJson(_TaskJson, omit_defaults=True, gc=False):
     hops: int = 0
 
 
+class _SpawnedJson(_TaskJson, omit_defaults=True, gc=False):
+    """A new task of an outcome, which is named by its position."""
+
+    outcome: int = 0
+
+
 class _OutcomeJson(Struct, omit_defaults=True, gc=False):
     """state=None: the task is requeued."""
 
@@ -77,13 +82,11 @@ class _OutcomeJson(Struct, omit_defaults=True, gc=False):
     fence: int
     session: str
     data: bytes | UnsetType = UNSET
-    tasks: list[_TaskJson] | None = None
     state: str | None = None
     keep: int | None = None
     keep_result: int | None = None
     after: int | None = None
     counted: bool | None = None
-    repeated: bool | None = None  # the list has several outcomes of this task: they are settled in order
 
 
 _PolicyFields: TypeAlias = tuple[int, float, int | None, int, int | None, str | None, str, str]
@@ -138,25 +141,46 @@ def encode_record(record: Record) -> _RecordJson:
 
 
 def encode_outcomes(outcomes: Sequence[Outcome]) -> list[_OutcomeJson]:
-    encoded = [encode_outcome(outcome) for outcome in outcomes]
-    if len({each.uuid for each in encoded}) < len(encoded):
-        times = Counter(each.uuid for each in encoded)
-        for each in encoded:
-            each.repeated = times[each.uuid] > 1 or None
-    return encoded
+    return [_encode_outcome(outcome) for outcome in outcomes]
 
 
-def encode_outcome(outcome: Outcome) -> _OutcomeJson:
+def settle_order(outcomes: Sequence[Outcome], spawned: Sequence[_SpawnedJson]) -> Literal["any", "given", "check"]:
+    """In which order outcomes are settled. check: their tasks decide whether they depend on each other."""
+    uuids = {outcome.lease.uuid for outcome in outcomes}
+    if len(uuids) < len(outcomes) or any(new.uuid in uuids for new in spawned):
+        return "given"
+    if len(outcomes) > 1 and (any(new.unique_key is not None for new in spawned) or any(map(_is_due, outcomes))):
+        return "check"
+    return "any"
+
+
+def _is_due(outcome: Outcome) -> bool:
+    """Whether the task is requeued and due at once."""
+    return isinstance(outcome, Requeued) and (outcome.after or 0) <= 0
+
+
+def encode_spawned(outcomes: Sequence[Outcome]) -> list[_SpawnedJson]:
+    """The new tasks of all outcomes."""
+    return [
+        _SpawnedJson(
+            new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, *_policy_fields(new.policy),
+            outcome=position,
+        )
+        for position, outcome in enumerate(outcomes, 1)
+        if outcome.effects is not None
+        for new in outcome.effects.tasks
+    ]  # fmt: skip
+
+
+def _encode_outcome(outcome: Outcome) -> _OutcomeJson:
     lease = outcome.lease
-    effects = outcome.effects
-    tasks = encode_tasks(effects.tasks) if effects is not None and effects.tasks else None
     match outcome:
         case Completed(result=result, keep=keep, keep_result=keep_result):
-            return _OutcomeJson(lease.uuid, lease.fence, lease.session, result, tasks, "succeeded", keep, keep_result)
+            return _OutcomeJson(lease.uuid, lease.fence, lease.session, result, "succeeded", keep, keep_result)
         case Ended(state=state, error=error, keep=keep):
-            return _OutcomeJson(lease.uuid, lease.fence, lease.session, error, tasks, state, keep)
+            return _OutcomeJson(lease.uuid, lease.fence, lease.session, error, state, keep)
         case Requeued(error=error, after=after, counted=counted):
-            return _OutcomeJson(lease.uuid, lease.fence, lease.session, error, tasks, after=after, counted=counted)
+            return _OutcomeJson(lease.uuid, lease.fence, lease.session, error, after=after, counted=counted)
         case _:
             assert_never(outcome)
 

@@ -34,7 +34,7 @@ AND ($12::bigint IS NULL OR t.added < $12)
 SELECT * FROM onthedot.add_v1($1);
 
 -- name: turn
-SELECT * FROM onthedot.turn_v1($1, $2);
+SELECT * FROM onthedot.turn_v1($1, $2, $3);
 
 -- name: cancel
 SELECT * FROM onthedot.cancel_v1($1);

@@ -193,10 +193,13 @@ class PostgresStore(PostgresReads):
         if request is not None:
             claim = protocol.encode_claim_request(request)
         sessions = sorted({outcome.lease.session for outcome in outcomes})
+        spawned = protocol.encode_spawned(outcomes)
+        order = protocol.settle_order(outcomes, spawned)
         row = await self.connections.turn.row(
             SQL["turn"],
-            self._request(session=session, claim=claim, sessions=sessions),
+            self._request(session=session, claim=claim, sessions=sessions, order=order),
             protocol.encode(protocol.encode_outcomes(outcomes)),
+            protocol.encode(spawned) if spawned else None,
         )
         self._notify(decode_notification(row["notification"], session))
         self._observe_clock(row["moment"])
@@ -296,4 +299,4 @@ class PostgresStore(PostgresReads):
         return self._request(tasks=protocol.encode_tasks(tasks), in_transaction=True)
 
     def _settle_request(self, outcome: Outcome) -> str:
-        return self._request(outcomes=[protocol.encode_outcome(outcome)])
+        return self._request(outcomes=protocol.encode_outcomes([outcome]), tasks=protocol.encode_spawned([outcome]))

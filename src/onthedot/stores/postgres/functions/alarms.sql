@@ -46,7 +46,7 @@ BEGIN
             PERFORM log_transitions_v1(_app, _now, 'parked', ARRAY[_place.seq]);
         END IF;
         IF _place.lane IS NOT NULL THEN
-            woken := woken || admit_v1(_app, _place.lane, _now, _place.seq);
+            woken := woken || admit_v1(_app, ARRAY[_place.lane::text], _now, ARRAY[_place.seq]);
         END IF;
     END LOOP;
 END $$;

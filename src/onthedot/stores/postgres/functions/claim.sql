@@ -201,7 +201,7 @@ BEGIN
         DELETE FROM place WHERE seq = _place.seq;
         _sources := _sources || _place.source::text;
         IF _place.lane IS NOT NULL AND _place.kind IN ('r', 'p') THEN
-            woken := woken || admit_v1(_app, _place.lane, _now);
+            woken := woken || admit_v1(_app, ARRAY[_place.lane::text], _now);
         END IF;
     END LOOP;
     fence := nextval('fence');
@@ -233,7 +233,6 @@ DECLARE
     _sources_of_chores text[];
     _sources text[];
     _lanes text[];
-    _lane text;
 BEGIN
     fence := 0;
     woken := '{}';
@@ -250,9 +249,8 @@ BEGIN
     IF tasks <> '{}' THEN
         PERFORM lease_v1(_app, _session, _number, fence, tasks, _sources, _lanes, false, _now);
     END IF;
-    FOR _lane IN SELECT DISTINCT lane FROM unnest(_lanes) AS lane WHERE lane IS NOT NULL LOOP
-        woken := woken || admit_v1(_app, _lane, _now);  -- sets the time at which its next task is admitted
-    END LOOP;
+    -- Sets the times at which their next tasks are admitted.
+    woken := admit_v1(_app, ARRAY(SELECT DISTINCT lane FROM unnest(_lanes) AS lane WHERE lane IS NOT NULL), _now);
 END $$;
 
 -- name: repeat_claim_v1

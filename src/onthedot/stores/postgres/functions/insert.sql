@@ -1,7 +1,17 @@
 -- add: inserts only. An open transaction of a caller that adds tasks delays others only at the same uuid or unique key.
 
+-- name: known_v1
+-- The uuids of new tasks that exist, or ended a moment ago and were not kept.
+CREATE FUNCTION known_v1(_app integer, _tasks json, _now double precision) RETURNS text[] LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT g.uuid FROM json_to_recordset(_tasks) AS g (uuid text)
+        WHERE EXISTS (SELECT FROM task AS t WHERE t.uuid = g.uuid AND t.app = _app OFFSET 0) OR EXISTS (
+            SELECT FROM recent_uuid AS r WHERE r.uuid = g.uuid AND r.app = _app AND r.until > _now OFFSET 0));
+END $$;
+
 -- name: insert_v1
--- Insert the tasks whose uuid is new, in order.
+-- Insert the tasks whose uuid is new and, with a unique key, which hold it; in order.
 CREATE FUNCTION insert_v1(_app integer, _tasks json, _now double precision, OUT uuids text[], OUT sources text[])
 LANGUAGE plpgsql AS $$
 BEGIN
@@ -16,6 +26,8 @@ BEGIN
             WHERE (SELECT seq FROM task AS t WHERE t.app = _app AND t.uuid = once.uuid) IS NULL
                 AND (SELECT until FROM recent_uuid AS r WHERE r.app = _app AND r.uuid = once.uuid AND r.until > _now)
                     IS NULL
+                AND (unique_key IS NULL OR once.uuid = (SELECT k.uuid FROM unique_key AS k
+                    WHERE k.app = _app AND k.source = once.source AND k.name = once.unique_key))
             ORDER BY ordinality
         ) AS ordered
     ), fresh AS (
@@ -73,29 +85,72 @@ BEGIN
 END $$;
 
 -- name: add_keyed_v1
--- Add one task with a unique key. If a live task holds the key, the answer is its uuid.
+-- Add tasks of which no two have the same uuid or unique key. If a live task holds a key, the answer is its uuid.
+-- lanes: those that replaced tasks have left.
 CREATE FUNCTION add_keyed_v1(
-    _app integer, _new json, _now double precision, OUT uuid text, OUT fresh boolean, OUT sources text[], OUT lane text
+    _app integer, _tasks json, _now double precision,
+    OUT uuids text[], OUT fresh boolean[], OUT sources text[], OUT lanes text[]
 ) LANGUAGE plpgsql AS $$
+DECLARE
+    _known text[] := known_v1(_app, _tasks, _now);
+    _inserted text[];
+    _conflict record;
 BEGIN
-    uuid := _new ->> 'uuid';
-    fresh := false;
-    sources := '{}';
-    IF EXISTS (SELECT FROM task AS t WHERE t.app = _app AND t.uuid = _new ->> 'uuid') OR EXISTS (
-        SELECT FROM recent_uuid AS r WHERE r.app = _app AND r.uuid = _new ->> 'uuid' AND r.until > _now)
-    THEN
+    PERFORM take_keys_v1(_app, _tasks, _known, _now);
+    SELECT i.uuids, i.sources INTO _inserted, sources FROM insert_v1(_app, _tasks, _now) AS i;
+    SELECT array_agg(t.uuid ORDER BY t.ordinality), array_agg(t.uuid = ANY (_inserted) ORDER BY t.ordinality)
+    INTO uuids, fresh FROM ROWS FROM (json_to_recordset(_tasks) AS (uuid text)) WITH ORDINALITY AS t;
+    IF cardinality(_inserted) = cardinality(uuids) THEN
         RETURN;
     END IF;
-    uuid := take_key_v1(_app, _new, floor(_now)::bigint, _now);
-    IF uuid = _new ->> 'uuid' THEN
-        SELECT i.sources, i.uuids <> '{}' INTO sources, fresh
-        FROM insert_v1(_app, json_build_array(_new), _now) AS i;
-        RETURN;
-    END IF;
-    sources := ARRAY[_new ->> 'source'];
-    IF _new ->> 'on_conflict' = 'replace' THEN
-        lane := replace_v1(_app, uuid, _new, _now);
-    END IF;
+    FOR _conflict IN
+        SELECT t.value AS task, t.ordinality, t.value ->> 'source' AS source, k.uuid AS holder
+        FROM json_array_elements(_tasks) WITH ORDINALITY AS t
+        CROSS JOIN LATERAL (SELECT k.uuid FROM unique_key AS k WHERE k.app = _app
+            AND k.source = t.value ->> 'source' AND k.name = t.value ->> 'unique_key' OFFSET 0) AS k
+        WHERE k.uuid <> t.value ->> 'uuid' AND t.value ->> 'uuid' <> ALL (_known) ORDER BY t.ordinality
+    LOOP
+        uuids[_conflict.ordinality] := _conflict.holder;
+        sources := sources || _conflict.source;
+        IF _conflict.task ->> 'on_conflict' = 'replace' THEN
+            lanes := lanes || replace_v1(_app, _conflict.holder, _conflict.task, _now);
+        END IF;
+    END LOOP;
+END $$;
+
+-- name: add_in_parts_v1
+-- Add tasks of which some have a unique key. The list is cut where a task has the uuid or key of an earlier one: it must
+-- find what that one has left.
+CREATE FUNCTION add_in_parts_v1(
+    _app integer, _tasks json, _now double precision,
+    OUT uuids text[], OUT fresh boolean[], OUT sources text[], OUT lanes text[]
+) LANGUAGE plpgsql AS $$
+DECLARE
+    _cut record;
+    _start bigint := 1;
+    _part record;
+BEGIN
+    FOR _cut IN
+        SELECT t.ordinality, t.earlier FROM (
+            SELECT g.ordinality, greatest(lag(g.ordinality) OVER (PARTITION BY g.uuid ORDER BY g.ordinality),
+                CASE WHEN g.unique_key IS NOT NULL THEN
+                    lag(g.ordinality) OVER (PARTITION BY g.source, g.unique_key ORDER BY g.ordinality) END) AS earlier
+            FROM ROWS FROM (json_to_recordset(_tasks) AS (uuid text, source text, unique_key text))
+                WITH ORDINALITY AS g
+        ) AS t WHERE t.earlier IS NOT NULL
+        UNION ALL SELECT json_array_length(_tasks) + 1, json_array_length(_tasks) ORDER BY 1
+    LOOP
+        CONTINUE WHEN _cut.earlier < _start;
+        SELECT a.* INTO _part FROM add_keyed_v1(_app, CASE
+            WHEN _start = 1 AND _cut.ordinality > json_array_length(_tasks) THEN _tasks
+            ELSE (SELECT json_agg(t.value ORDER BY t.ordinality) FROM json_array_elements(_tasks) WITH ORDINALITY AS t
+                WHERE t.ordinality >= _start AND t.ordinality < _cut.ordinality) END, _now) AS a;
+        uuids := uuids || _part.uuids;
+        fresh := fresh || _part.fresh;
+        sources := sources || _part.sources;
+        lanes := lanes || _part.lanes;
+        _start := _cut.ordinality;
+    END LOOP;
 END $$;
 
 -- name: add_tasks_v1
@@ -105,11 +160,8 @@ CREATE FUNCTION add_tasks_v1(
     OUT uuids text[], OUT fresh boolean[], OUT sources text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    _new json;
-    _added record;
     _keyed boolean;
-    _lanes text[] := '{}';
-    _lane text;
+    _lanes text[];
 BEGIN
     SELECT array_agg(t.uuid ORDER BY t.ordinality), coalesce(bool_or(t.unique_key IS NOT NULL), false)
     INTO uuids, _keyed
@@ -126,29 +178,15 @@ BEGIN
         RETURN;
     END IF;
     PERFORM lock_keys_v1(_app, _tasks);
-    fresh := '{}';
-    sources := '{}';
-    FOR _new IN SELECT value FROM json_array_elements(_tasks) LOOP
-        IF _new ->> 'unique_key' IS NULL THEN
-            SELECT _new ->> 'uuid' AS uuid, i.uuids <> '{}' AS fresh, i.sources, NULL::text AS lane INTO _added
-            FROM insert_v1(_app, json_build_array(_new), _now) AS i;
-        ELSE
-            SELECT * INTO _added FROM add_keyed_v1(_app, _new, _now);
-        END IF;
-        fresh := fresh || _added.fresh;
-        uuids[cardinality(fresh)] := _added.uuid;
-        sources := sources || _added.sources;
-        _lanes := _lanes || _added.lane;
-    END LOOP;
+    SELECT a.uuids, a.fresh, a.sources, array_remove(a.lanes, NULL) INTO uuids, fresh, sources, _lanes
+    FROM add_in_parts_v1(_app, _tasks, _now) AS a;
     PERFORM unlock_keys_v1(_app, _tasks);
-    FOREACH _lane IN ARRAY array_remove(_lanes, NULL) LOOP
-        IF _in_transaction THEN
-            INSERT INTO lane_check VALUES (_app, _lane);
-        ELSE
-            PERFORM lock_limits_v1(_app);
-            sources := sources || admit_v1(_app, _lane, _now);
-        END IF;
-    END LOOP;
+    IF _in_transaction THEN
+        INSERT INTO lane_check SELECT _app, unnest(_lanes);
+    ELSIF _lanes <> '{}' THEN
+        PERFORM lock_limits_v1(_app);
+        sources := sources || admit_v1(_app, _lanes, _now);
+    END IF;
 END $$;
 
 -- name: pending_sources_v1

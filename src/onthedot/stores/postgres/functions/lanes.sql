@@ -9,10 +9,10 @@ BEGIN
     WHERE token_bucket.refill_at IS NULL OR token_bucket.refill_at > _at;
 END $$;
 
--- name: admit_v1
--- Admit parked tasks of a lane by rank while it has capacity, then the newcomer if there is capacity for it: a newcomer
+-- name: admit_in_lane_v1
+-- Admit parked tasks of a lane by rank while it has capacity, then each newcomer if there is capacity for it: a newcomer
 -- may overtake tasks that wait for more tokens. Return the sources that got ready tasks.
-CREATE FUNCTION admit_v1(_app integer, _lane text, _now double precision, _newcomer bigint DEFAULT NULL)
+CREATE FUNCTION admit_in_lane_v1(_app integer, _lane text, _now double precision, _newcomers bigint[])
 RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     _limit record := effective_limit_v1(_app, _lane);
@@ -33,7 +33,7 @@ BEGIN
         SELECT * INTO _next FROM place WHERE app = _app AND lane = _lane AND kind = 'p'
         ORDER BY rank, seq LIMIT 1 FOR UPDATE SKIP LOCKED;
         EXIT WHEN NOT FOUND;
-        FOR _ IN 1 .. 2 LOOP  -- the first by rank, otherwise the newcomer
+        LOOP  -- the first by rank, otherwise a newcomer
             _cost := least(_next.cost, _limit.burst);  -- a task that was added under a larger burst costs the burst
             _missing := CASE WHEN _limit.rate IS NULL THEN 0 ELSE _cost - (_tokens - _reserved) END;
             EXIT WHEN NOT _limit.paused AND coalesce(_slots < _limit.cap, true)
@@ -41,9 +41,10 @@ BEGIN
             IF NOT _limit.paused AND coalesce(_slots < _limit.cap, true) AND _reserved + _cost <= _limit.burst THEN
                 PERFORM set_refill_v1(_app, _lane, _now + _missing / _limit.rate * 1000);
             END IF;  -- otherwise time alone does not help
-            SELECT * INTO _next FROM place WHERE seq = _newcomer AND kind = 'p' FOR UPDATE SKIP LOCKED;
-            _newcomer := NULL;
+            SELECT * INTO _next FROM place WHERE seq = ANY (_newcomers) AND lane = _lane AND kind = 'p'
+            ORDER BY rank, seq LIMIT 1 FOR UPDATE SKIP LOCKED;
             EXIT WHEN NOT FOUND;
+            _newcomers := array_remove(_newcomers, _next.seq);
         END LOOP;
         EXIT WHEN _next.seq IS NULL;
         IF cardinality(_seqs) = 1000 THEN  -- BATCH: the next turn continues
@@ -61,6 +62,22 @@ BEGIN
             CROSS JOIN (VALUES ('parked', -1), ('ready', 1)) AS deltas (state, sign) GROUP BY source, state;
         PERFORM log_transitions_v1(_app, _now, 'ready', _seqs);
     END IF;
+    RETURN _sources;
+END $$;
+
+-- name: admit_v1
+-- Admit parked tasks of lanes. Most lanes have none.
+CREATE FUNCTION admit_v1(_app integer, _lanes text[], _now double precision, _newcomers bigint[] DEFAULT NULL)
+RETURNS text[] LANGUAGE plpgsql AS $$
+DECLARE
+    _lane text;
+    _sources text[] := '{}';
+BEGIN
+    FOR _lane IN SELECT l.lane FROM unnest(_lanes) AS l (lane)
+        WHERE EXISTS (SELECT FROM place AS p WHERE p.app = _app AND p.lane = l.lane AND p.kind = 'p' OFFSET 0)
+    LOOP
+        _sources := _sources || admit_in_lane_v1(_app, _lane, _now, _newcomers);
+    END LOOP;
     RETURN _sources;
 END $$;
 
@@ -116,7 +133,7 @@ BEGIN
             ) AS first WHERE refill_at <= _now + 1e-3 OR at > _now + 2000  -- the server's clock was set back
         ) RETURNING name INTO _lane;
         EXIT WHEN _lane IS NULL;
-        _admitted := admit_v1(_app, _lane, _now);
+        _admitted := admit_v1(_app, ARRAY[_lane], _now);
         woken := woken || _admitted;
         _done := _done + 1 + cardinality(_admitted);
     END LOOP;

@@ -20,7 +20,7 @@ LANGUAGE plpgsql AS $$
 DECLARE
     _leased record;
     _task task;
-    _tasks task[] := '{}';
+    _released settlement;
     _woken text[] := '{}';
     _had_suspects boolean := EXISTS (
         SELECT FROM leased_v1(_app, _session) AS h WHERE NOT h.chore AND is_suspect_v1(h.task));
@@ -30,7 +30,10 @@ BEGIN
     ORDER BY seq FOR NO KEY UPDATE;
     FOR _leased IN SELECT * FROM leased_v1(_app, _session) LOOP
         _task := _leased.task;
-        _tasks := _tasks || _task;
+        _released.sources := _released.sources || _task.source::text;
+        _released.lanes := _released.lanes || _task.lane::text;
+        _released.newcomers := _released.newcomers || _task.seq;
+        _released.suspect := coalesce(_released.suspect, false) OR is_suspect_v1(_task);
         PERFORM count_v1(_app, _task.source, CASE WHEN _leased.chore THEN _task.state ELSE 'running' END, -1);
         IF _leased.chore THEN
             PERFORM queue_chore_v1(_task, _now);
@@ -46,10 +49,8 @@ BEGIN
     END LOOP;
     DELETE FROM claim WHERE app = _app AND session = _session;
     DELETE FROM session WHERE app = _app AND name = _session;
-    FOR _task IN SELECT * FROM unnest(_tasks) ORDER BY due - boost, seq LOOP
-        _woken := _woken || release_capacity_v1(_task, _now, false);
-    END LOOP;
-    RETURN _woken;
+    _released.lanes := nullif(array_remove(ARRAY(SELECT DISTINCT unnest(_released.lanes)), NULL), '{}');
+    RETURN _woken || release_capacity_v1(_app, _released, _now, false);
 END $$;
 
 -- name: reap_session_v1

@@ -1,54 +1,74 @@
--- settle: the only end. Plain ends are written in one statement, other outcomes one by one, in order.
+-- settle: the only end. The outcomes of a call are settled in a few statements, whatever their kind; then lanes admit,
+-- then the new tasks of the outcomes are added. Outcomes of which one depends on another are settled one by one.
 
--- name: final_outcomes_v1
--- The outcomes of a list that end their tasks; without `single`, only those without effects that are not repeated.
-CREATE FUNCTION final_outcomes_v1(_outcomes json, _single boolean) RETURNS TABLE (
-    "position" bigint, uuid text, fence bigint, session text, state text, keep bigint, data bytea, keep_result bigint
+-- name: settlement
+-- What settled outcomes have released. sources, lanes: of all. newcomers: requeued tasks that are parked, by rank. woken:
+-- sources that got ready tasks. missed: a task was changed by another call meanwhile.
+CREATE TYPE settlement AS (
+    positions bigint[], sources text[], lanes text[], newcomers bigint[], woken text[], suspect boolean, chore boolean,
+    missed boolean, ended json
+);
+
+-- name: leased_outcomes_v1
+-- The outcomes of a list whose lease holds, with what a requeue reads of their tasks. final: ends, otherwise requeues.
+-- The first query comes first in any plan, and both are joined by hashing.
+CREATE FUNCTION leased_outcomes_v1(_app integer, _outcomes json, _sessions text[], _final boolean) RETURNS TABLE (
+    "position" bigint, fence bigint, session text, outcome text, keep bigint, data bytea, keep_result bigint,
+    after bigint, counted boolean, task_ctid tid, seq bigint, at bigint, chore boolean, was text, due bigint,
+    lane label, reason text, cancel_requested boolean, started bigint
 ) LANGUAGE sql STABLE AS $$
-    SELECT o.ordinality, o.uuid, o.fence, o.session, o.state, o.keep, decode(o.data, 'base64'),
-        CASE WHEN o.data <> '' AND o.keep_result IS NOT NULL THEN least(o.keep, o.keep_result) END
-    FROM ROWS FROM (json_to_recordset(_outcomes) AS (
-        uuid text, fence bigint, session text, state text, data text, keep bigint, keep_result bigint, tasks json,
-        repeated boolean)) WITH ORDINALITY AS o
-    WHERE o.state IS NOT NULL AND (_single OR o.repeated IS NULL AND o.tasks IS NULL)
+    SELECT o.ordinality, o.fence, o.session, o.outcome, o.keep, decode(o.data, 'base64'),
+        CASE WHEN o.data <> '' AND o.keep_result IS NOT NULL THEN least(o.keep, o.keep_result) END,
+        o.after, o.counted, o.ctid, o.seq, c.at, c.chore, CASE WHEN c.chore THEN o.state ELSE 'running' END, o.due,
+        o.lane, o.reason, o.cancel_requested, o.started
+    FROM (
+        SELECT g.ordinality, g.fence, g.session, g.state AS outcome, g.keep, g.data, g.keep_result, g.after,
+            g.counted, t.*
+        FROM ROWS FROM (json_to_recordset(_outcomes) AS (
+            uuid text, fence bigint, session text, state text, data text, keep bigint, keep_result bigint, after bigint,
+            counted boolean)) WITH ORDINALITY AS g
+        CROSS JOIN LATERAL (
+            SELECT ctid, seq, settled_fence, state, due, lane, reason, cancel_requested, started
+            FROM task WHERE task.uuid = g.uuid AND task.app = _app OFFSET 0) AS t
+        OFFSET 0
+    ) AS o JOIN (
+        SELECT claim.fence, claim.session, claim.at, claim.chore, unnest(claim.seqs) AS seq FROM claim
+        WHERE claim.app = _app AND claim.session = ANY (_sessions) OFFSET 0
+    ) AS c ON c.seq = o.seq AND c.fence = o.fence AND c.session = o.session AND c.fence > o.settled_fence
+    WHERE (o.outcome IS NOT NULL) = _final
 $$;
 
 -- name: finish_v1
--- End tasks in one statement: all that have no lane, key or effects and are no chores; single: the one of the list, whose
--- state was `was`. Returns the positions in the list that it ended, their sources, and the waiting sessions.
-CREATE FUNCTION finish_v1(
-    _app integer, _outcomes json, _now double precision, _single boolean, _was text,
-    OUT positions bigint[], OUT sources text[], OUT suspect boolean, OUT ended json
-) LANGUAGE plpgsql AS $$
+-- End the tasks of the outcomes that are ends.
+CREATE FUNCTION finish_v1(_app integer, _outcomes json, _sessions text[], _now double precision)
+RETURNS settlement LANGUAGE plpgsql AS $$
 DECLARE
     _at bigint := floor(_now);
     _call bigint := pg_current_xact_id()::text::bigint;
+    _settled settlement;
 BEGIN
-    WITH final AS (
-        SELECT * FROM final_outcomes_v1(_outcomes, _single)
-    ), leased AS MATERIALIZED (
-        SELECT f.*, t.ctid AS task_ctid, c.at, c.chore FROM final AS f
-        CROSS JOIN LATERAL (SELECT ctid, seq, settled_fence, lane, unique_key FROM task
-            WHERE uuid = f.uuid AND app = _app OFFSET 0) AS t
-        JOIN claim AS c ON c.app = _app AND c.session = ANY (ARRAY(SELECT DISTINCT session FROM final))
-            AND c.session = f.session AND c.fence = f.fence AND t.seq = ANY (c.seqs)
-        WHERE t.settled_fence < f.fence
-            AND (_single OR NOT c.chore AND t.lane IS NULL AND t.unique_key IS NULL)
+    WITH leased AS MATERIALIZED (
+        SELECT * FROM leased_outcomes_v1(_app, _outcomes, _sessions, true)
     ), retained AS (
-        UPDATE task AS t SET state = h.state, settled_fence = h.fence, session = h.session, ended = _at,
+        UPDATE task AS t SET state = h.outcome, settled_fence = h.fence, session = h.session, ended = _at,
             started = CASE WHEN h.chore THEN t.started ELSE h.at END, keep_until = _at + h.keep,
-            result = CASE h.state WHEN 'succeeded' THEN h.data END, result_until = _at + h.keep_result,
-            error = CASE h.state WHEN 'succeeded' THEN t.error ELSE h.data END
+            result = CASE h.outcome WHEN 'succeeded' THEN h.data END, result_until = _at + h.keep_result,
+            error = CASE h.outcome WHEN 'succeeded' THEN t.error ELSE h.data END
         FROM leased AS h WHERE t.ctid = h.task_ctid AND t.settled_fence < h.fence AND h.keep > 0
-        RETURNING h.position, h.keep, h.keep_result, t.seq, t.uuid, t.source, t.state, t.added, t.reply_to,
-            is_suspect_v1(t) AS suspect
+        RETURNING h.position, h.outcome, h.keep, h.keep_result, h.was, h.chore, t.seq, t.uuid, t.source, t.lane,
+            t.unique_key, t.unique_for, t.added, t.reply_to, is_suspect_v1(t) AS suspect
     ), deleted AS (
         DELETE FROM task AS t USING leased AS h
         WHERE t.ctid = h.task_ctid AND t.settled_fence < h.fence AND h.keep <= 0
-        RETURNING h.position, h.keep, h.keep_result, t.seq, t.uuid, t.source, h.state, t.added, t.reply_to,
-            is_suspect_v1(t) AS suspect
+        RETURNING h.position, h.outcome, h.keep, h.keep_result, h.was, h.chore, t.seq, t.uuid, t.source, t.lane,
+            t.unique_key, t.unique_for, t.added, t.reply_to, is_suspect_v1(t) AS suspect
     ), finished AS (
         SELECT * FROM retained UNION ALL SELECT * FROM deleted
+    ), freed AS (
+        DELETE FROM unique_key WHERE ctid = ANY (ARRAY(
+            SELECT k.ctid FROM finished AS f CROSS JOIN LATERAL (SELECT ctid FROM unique_key
+                WHERE app = _app AND source = f.source AND name = f.unique_key AND uuid = f.uuid OFFSET 0) AS k
+            WHERE f.unique_key IS NOT NULL AND f.unique_for IS NULL))
     ), remembered AS (  -- for 10 s after their adds (RECENT_MS): later nobody repeats them
         INSERT INTO recent_uuid SELECT uuid, _app, added + 10000 FROM deleted WHERE added + 10000 > _at
         ON CONFLICT (uuid, app) DO UPDATE SET until = excluded.until
@@ -61,114 +81,112 @@ BEGIN
         SELECT _app, 'result', _at + keep_result, _at, array_agg(seq) FROM retained WHERE keep_result < keep
         GROUP BY keep_result
     ), counted AS (
-        INSERT INTO tally SELECT _app, source, coalesce(_was, 'running'), -count(*) FROM finished GROUP BY source
-        UNION ALL SELECT _app, source, state, count(*) FROM retained GROUP BY source, state
+        INSERT INTO tally SELECT _app, source, was, -count(*) FROM finished GROUP BY source, was
+        UNION ALL SELECT _app, source, outcome, count(*) FROM retained GROUP BY source, outcome
     ), logged AS (
         INSERT INTO change
-        SELECT _app, _call, _at, state, array_agg(seq), NULL::json FROM retained GROUP BY state
+        SELECT _app, _call, _at, outcome, array_agg(seq), NULL::json FROM retained GROUP BY outcome
         UNION ALL
-        SELECT _app, _call, _at, state, NULL, json_agg(json_build_array(uuid, source)) FROM deleted GROUP BY state
+        SELECT _app, _call, _at, outcome, NULL, json_agg(json_build_array(uuid, source)) FROM deleted GROUP BY outcome
     )
-    SELECT coalesce(array_agg(position), '{}'), coalesce(array_agg(DISTINCT f.source), '{}'),
-        coalesce(bool_or(f.suspect), false), (SELECT json_agg(json_build_array(w.reply_to, w.uuids)) FROM (
-            SELECT reply_to, array_agg(uuid) AS uuids FROM finished WHERE reply_to IS NOT NULL GROUP BY reply_to) AS w)
-    INTO positions, sources, suspect, ended FROM finished AS f;
+    SELECT coalesce(array_agg(f.position), '{}'), coalesce(array_agg(DISTINCT f.source::text), '{}'),
+        array_agg(DISTINCT f.lane::text) FILTER (WHERE f.lane IS NOT NULL), NULL, NULL, bool_or(f.suspect),
+        bool_or(f.chore), count(*) < (SELECT count(*) FROM leased), (
+            SELECT json_agg(json_build_array(w.reply_to, w.uuids)) FROM (
+                SELECT reply_to, array_agg(uuid) AS uuids FROM finished WHERE reply_to IS NOT NULL GROUP BY reply_to
+            ) AS w)
+    INTO _settled FROM finished AS f;
+    RETURN _settled;
 END $$;
 
--- name: requeue_outcome_v1
--- Requeue a locked, leased task: retry, snooze or release. A lifted task returns to its place; a chore stays one.
-CREATE FUNCTION requeue_outcome_v1(
-    _task task, _fence bigint, _session text, _at bigint, _chore boolean, _after bigint, _counted boolean, _error text,
-    _now double precision
-) RETURNS text[] LANGUAGE plpgsql AS $$
+-- name: requeue_outcomes_v1
+-- Requeue the tasks, which are locked, of the outcomes that are no ends: retry, snooze or release. A lifted task returns
+-- to its place; a chore stays one. A task that must end becomes a chore.
+CREATE FUNCTION requeue_outcomes_v1(_app integer, _outcomes json, _sessions text[], _now double precision)
+RETURNS settlement LANGUAGE plpgsql AS $$
+DECLARE
+    _call bigint := pg_current_xact_id()::text::bigint;
+    _settled settlement;
 BEGIN
-    PERFORM count_v1(_task.app, _task.source, CASE WHEN _chore THEN _task.state ELSE 'running' END, -1);
-    _task.settled_fence := _fence;
-    _task.session := _session;
-    IF _chore AND _task.reason <> 'lifted' THEN
-        PERFORM queue_chore_v1(_task, _now);
-        RETURN '{}';
-    END IF;
-    IF _error <> '' THEN
-        _task.error := decode(_error, 'base64');
-        INSERT INTO note (seq, kind, name, data, fence, session) VALUES (
-            _task.seq, 'error', _task.earlier + 1 + _task.retries + _task.crashes, _task.error, _fence, _session)
-        ON CONFLICT DO NOTHING;
-    END IF;
-    IF _after IS NOT NULL AND NOT _chore THEN
-        _task.started := _at;
-    END IF;
-    _task.reason := 'due';
-    _task.retries := _task.retries + _counted::integer;
-    RETURN requeue_v1(_task, _after, _now);
+    WITH leased AS MATERIALIZED (
+        SELECT *, chore AND reason <> 'lifted' AS stays,
+            CASE WHEN chore AND reason <> 'lifted' OR after IS NULL THEN due ELSE due_v1(after, _now) END AS next_due
+        FROM leased_outcomes_v1(_app, _outcomes, _sessions, false)
+    ), decided AS MATERIALIZED (
+        SELECT *, next_place_v1(
+            CASE WHEN stays THEN reason ELSE 'due' END, cancel_requested, next_due, lane, _now, true) AS kind
+        FROM leased
+    ), saved AS (
+        UPDATE task AS t SET settled_fence = d.fence, session = d.session,
+            due = CASE WHEN d.kind = 'c' THEN t.due ELSE d.next_due END,
+            state = CASE WHEN d.stays THEN t.state WHEN d.kind = 'c' THEN 'ready' END,
+            reason = CASE WHEN d.stays THEN t.reason WHEN t.cancel_requested THEN 'cancel' ELSE 'due' END,
+            retries = t.retries + (d.counted AND NOT d.stays)::integer,
+            started = CASE WHEN d.after IS NULL OR d.chore THEN t.started ELSE d.at END,
+            error = CASE WHEN d.data <> '' AND NOT d.stays THEN d.data ELSE t.error END
+        FROM decided AS d WHERE t.ctid = d.task_ctid
+        RETURNING d.position, d.was, d.chore, d.kind, d.stays, d.data, d.fence, d.session, d.counted,
+            coalesce(state_v1(d.kind), t.state) AS state, expiry_v1(t) AS expires_at, is_suspect_v1(t) AS suspect,
+            t.earlier + t.retries + t.crashes + (NOT d.counted)::integer AS attempt, t.seq, t.source, t.lane, t.due,
+            t.due - t.boost AS rank, t.cost
+    ), placed AS (
+        INSERT INTO place
+        SELECT seq, _app, kind, source, suspect, CASE WHEN kind = 'c' THEN nextval('chore') ELSE rank END, lane, cost,
+            expires_at, CASE WHEN kind = 's' THEN due WHEN kind IN ('p', 'r') THEN expires_at END
+        FROM saved ORDER BY position
+    ), noted AS (
+        INSERT INTO note (seq, kind, name, data, fence, session)
+        SELECT seq, 'error', attempt, data, fence, session FROM saved WHERE data <> '' AND NOT stays
+        ORDER BY position ON CONFLICT DO NOTHING
+    ), counted AS (
+        INSERT INTO tally SELECT _app, source, was, -count(*) FROM saved GROUP BY source, was
+        UNION ALL SELECT _app, source, state, count(*) FROM saved GROUP BY source, state
+    ), logged AS (
+        INSERT INTO change SELECT _app, _call, floor(_now), state, array_agg(seq ORDER BY position) FROM saved
+        GROUP BY state
+    )
+    SELECT coalesce(array_agg(position), '{}'), coalesce(array_agg(DISTINCT source::text), '{}'),
+        array_agg(DISTINCT lane::text) FILTER (WHERE lane IS NOT NULL),
+        array_agg(seq ORDER BY rank, seq) FILTER (WHERE kind = 'p'),
+        array_agg(DISTINCT source::text) FILTER (WHERE kind = 'r'), bool_or(suspect), bool_or(chore), false, NULL
+    INTO _settled FROM saved;
+    RETURN _settled;
+END $$;
+
+-- name: verdicts_v1
+-- The verdicts of outcomes, of which those at `positions` were settled.
+CREATE FUNCTION verdicts_v1(_app integer, _outcomes json, _positions bigint[]) RETURNS text[] LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN ARRAY(
+        SELECT CASE
+            WHEN o.ordinality = ANY (_positions) THEN 'ok'
+            WHEN (SELECT (t.settled_fence, t.session) = (o.fence, o.session) FROM task AS t
+                WHERE t.app = _app AND t.uuid = o.uuid) THEN 'repeat'
+            ELSE 'lost' END
+        FROM ROWS FROM (json_to_recordset(_outcomes) AS (uuid text, fence bigint, session text))
+            WITH ORDINALITY AS o ORDER BY o.ordinality);
 END $$;
 
 -- name: release_capacity_v1
--- Admit the next tasks after one was settled; it may be that task itself, by rank.
-CREATE FUNCTION release_capacity_v1(_task task, _now double precision, _in_transaction boolean) RETURNS text[]
-LANGUAGE plpgsql AS $$
+-- Admit the next tasks after others were settled, perhaps these themselves, by rank. Return the sources that may start.
+CREATE FUNCTION release_capacity_v1(_app integer, _settled settlement, _now double precision, _in_transaction boolean)
+RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
-    _woken text[] := '{}';
+    _woken text[] := coalesce(_settled.woken, '{}') || ARRAY(SELECT s.source FROM unnest(_settled.sources) AS s (source)
+        WHERE EXISTS (SELECT FROM limit_rule AS r WHERE r.app = _app AND r.name = s.source));
 BEGIN
-    IF _task.lane IS NOT NULL THEN
-        IF _in_transaction THEN
-            INSERT INTO lane_check VALUES (_task.app, _task.lane);
-            _woken := ARRAY[_task.source];
-        ELSE
-            PERFORM lock_limits_v1(_task.app);
-            _woken := admit_v1(_task.app, _task.lane, _now, _task.seq);
-        END IF;
+    IF _settled.suspect THEN
+        _woken := _woken || ARRAY(SELECT DISTINCT source FROM place WHERE app = _app AND kind = 'r' AND suspect);
     END IF;
-    IF EXISTS (SELECT FROM limit_rule WHERE app = _task.app AND name = _task.source) THEN
-        _woken := _woken || _task.source;
+    IF _settled.lanes IS NULL THEN
+        RETURN _woken;
     END IF;
-    IF is_suspect_v1(_task) THEN
-        _woken := _woken || ARRAY(SELECT DISTINCT source FROM place WHERE app = _task.app AND kind = 'r' AND suspect);
+    IF _in_transaction THEN
+        INSERT INTO lane_check SELECT _app, unnest(_settled.lanes);
+        RETURN _woken || _settled.sources;
     END IF;
-    RETURN _woken;
-END $$;
-
--- name: settle_one_v1
--- Settle one outcome: of a task with a lane or key, of a chore, with effects, or a requeue.
-CREATE FUNCTION settle_one_v1(
-    _app integer, _given json, _now double precision, _in_transaction boolean,
-    OUT verdict text, OUT chore boolean, OUT woken text[], OUT ended json
-) LANGUAGE plpgsql AS $$
-DECLARE
-    _outcome record;
-    _task task;
-    _claim claim;
-    _finished record;
-BEGIN
-    woken := '{}';
-    SELECT * INTO _outcome FROM json_to_record(_given) AS o (
-        uuid text, fence bigint, session text, state text, data text, after bigint, counted boolean, tasks json);
-    SELECT * INTO _task FROM task WHERE app = _app AND uuid = _outcome.uuid FOR NO KEY UPDATE;
-    SELECT * INTO _claim FROM claim WHERE fence = _outcome.fence AND app = _app AND session = _outcome.session
-        AND _task.seq = ANY (seqs) AND _task.settled_fence < fence;
-    IF NOT FOUND THEN
-        verdict := CASE WHEN (_task.settled_fence, _task.session) = (_outcome.fence, _outcome.session)
-            THEN 'repeat' ELSE 'lost' END;
-        RETURN;
-    END IF;
-    verdict := 'ok';
-    chore := _claim.chore;
-    IF _outcome.state IS NULL THEN
-        woken := requeue_outcome_v1(_task, _outcome.fence, _outcome.session, _claim.at, _claim.chore, _outcome.after,
-            _outcome.counted, _outcome.data, _now);
-    ELSE
-        SELECT * INTO _finished FROM finish_v1(
-            _app, json_build_array(_given), _now, true, CASE WHEN _claim.chore THEN _task.state END);
-        ended := _finished.ended;
-        IF _task.unique_key IS NOT NULL AND _task.unique_for IS NULL THEN
-            DELETE FROM unique_key WHERE app = _app AND source = _task.source AND name = _task.unique_key
-                AND uuid = _task.uuid;
-        END IF;
-    END IF;
-    woken := woken || release_capacity_v1(_task, _now, _in_transaction);
-    IF _outcome.tasks IS NOT NULL THEN
-        woken := woken || (SELECT a.sources FROM add_tasks_v1(_app, _outcome.tasks, _now, _in_transaction) AS a);
-    END IF;
+    PERFORM lock_limits_v1(_app);
+    RETURN _woken || admit_v1(_app, _settled.lanes, _now, _settled.newcomers);
 END $$;
 
 -- name: drop_claims_of_chores_v1
@@ -177,68 +195,123 @@ END $$;
 CREATE FUNCTION drop_claims_of_chores_v1(_app integer, _outcomes json) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     DELETE FROM claim AS c WHERE c.app = _app AND c.chore
-        AND c.fence = ANY (ARRAY(SELECT o.fence FROM json_to_recordset(_outcomes) AS o (fence bigint)))
+        AND c.fence = ANY (ARRAY(SELECT DISTINCT o.fence FROM json_to_recordset(_outcomes) AS o (fence bigint)))
         AND NOT EXISTS (SELECT FROM task AS t WHERE t.seq = ANY (c.seqs) AND t.settled_fence < c.fence OFFSET 0);
 END $$;
 
--- name: settle_v1
--- Settle outcomes; one verdict each.
-CREATE FUNCTION settle_v1(
-    _app integer, _outcomes json, _sessions text[], _now double precision, _in_transaction boolean,
+-- name: together_v1
+-- Two settlements of one call as one.
+CREATE FUNCTION together_v1(_one settlement, _other settlement) RETURNS settlement LANGUAGE plpgsql AS $$
+BEGIN
+    _one.positions := _one.positions || _other.positions;
+    _one.sources := _one.sources || _other.sources;
+    _one.lanes := nullif(ARRAY(SELECT DISTINCT lane FROM unnest(_one.lanes || _other.lanes) AS lane), '{}');
+    _one.newcomers := _one.newcomers || _other.newcomers;
+    _one.woken := _one.woken || _other.woken;
+    _one.suspect := coalesce(_one.suspect, false) OR coalesce(_other.suspect, false);
+    _one.chore := coalesce(_one.chore, false) OR coalesce(_other.chore, false);
+    IF _other.ended IS NOT NULL THEN
+        _one.ended := coalesce(_one.ended, '[]')::jsonb || _other.ended::jsonb;
+    END IF;
+    RETURN _one;
+END $$;
+
+-- name: settle_together_v1
+-- Settle outcomes that do not depend on each other; one verdict each. tasks: their new tasks, each with the position of
+-- its outcome, or null.
+CREATE FUNCTION settle_together_v1(
+    _app integer, _outcomes json, _tasks json, _sessions text[], _now double precision, _in_transaction boolean,
     OUT verdicts text[], OUT woken text[], OUT ended json
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    _plain record;
-    _next record;
-    _settled record;
-    _others bigint[] := '{}';
-    _chores boolean := false;
+    _settled settlement := finish_v1(_app, _outcomes, _sessions, _now);
 BEGIN
-    -- The lock keeps these sessions from being reaped meanwhile.
-    PERFORM FROM session WHERE app = _app AND name = ANY (_sessions) ORDER BY name FOR KEY SHARE;
-    SELECT * INTO _plain FROM finish_v1(_app, _outcomes, _now, false, NULL);
     verdicts := array_fill('ok'::text, ARRAY[json_array_length(_outcomes)]);
-    IF cardinality(_plain.positions) < cardinality(verdicts) THEN
-        _others := ARRAY(
-            SELECT n FROM generate_subscripts(verdicts, 1) AS n WHERE n <> ALL (_plain.positions) ORDER BY n);
-    END IF;
-    woken := ARRAY(SELECT s.source FROM unnest(_plain.sources) AS s (source)
-        WHERE EXISTS (SELECT FROM limit_rule AS r WHERE r.app = _app AND r.name = s.source));
-    ended := _plain.ended;
-    IF _plain.suspect THEN
-        woken := woken || ARRAY(SELECT DISTINCT source FROM place WHERE app = _app AND kind = 'r' AND suspect);
-    END IF;
-    IF _others = '{}' THEN
-        RETURN;
-    END IF;
-    -- Everything that has to be waited for, before the limits lock.
-    PERFORM FROM task WHERE app = _app AND uuid = ANY (ARRAY(
-        SELECT o.uuid FROM json_to_recordset(_outcomes) AS o (uuid text))) ORDER BY seq FOR NO KEY UPDATE;
-    FOR _next IN SELECT o.value, o.nth FROM json_array_elements(_outcomes) WITH ORDINALITY AS o (value, nth)
-        WHERE o.nth = ANY (_others) ORDER BY o.nth
-    LOOP
-        SELECT * INTO _settled FROM settle_one_v1(_app, _next.value, _now, _in_transaction);
-        verdicts[_next.nth] := _settled.verdict;
-        _chores := _chores OR coalesce(_settled.chore, false);
-        woken := woken || _settled.woken;
-        IF _settled.ended IS NOT NULL THEN
-            ended := (coalesce(ended, '[]')::jsonb || _settled.ended::jsonb)::json;
+    IF cardinality(_settled.positions) < cardinality(verdicts) THEN
+        -- Everything that has to be waited for, before the limits lock.
+        PERFORM FROM task WHERE app = _app AND uuid = ANY (ARRAY(
+            SELECT o.uuid FROM json_to_recordset(_outcomes) AS o (uuid text))) ORDER BY seq FOR NO KEY UPDATE;
+        IF _settled.missed THEN
+            _settled := together_v1(_settled, finish_v1(_app, _outcomes, _sessions, _now));
         END IF;
-    END LOOP;
-    IF _chores THEN
+        _settled := together_v1(_settled, requeue_outcomes_v1(_app, _outcomes, _sessions, _now));
+        verdicts := verdicts_v1(_app, _outcomes, _settled.positions);
+    END IF;
+    ended := _settled.ended;
+    woken := release_capacity_v1(_app, _settled, _now, _in_transaction);
+    IF _settled.chore THEN
         PERFORM drop_claims_of_chores_v1(_app, _outcomes);
+    END IF;
+    IF _tasks IS NOT NULL AND cardinality(_settled.positions) < cardinality(verdicts) THEN
+        _tasks := (SELECT json_agg(t.value ORDER BY t.ordinality) FROM json_array_elements(_tasks) WITH ORDINALITY AS t
+            WHERE (t.value ->> 'outcome')::bigint = ANY (_settled.positions));
+    END IF;
+    IF _tasks IS NOT NULL THEN
+        woken := woken || (SELECT a.sources FROM add_tasks_v1(_app, _tasks, _now, _in_transaction) AS a);
     END IF;
 END $$;
 
+-- name: depends_v1
+-- Whether an outcome depends on an earlier one: a new task finds the holder of its unique key leased; or a lane with a
+-- rate admits a task that was parked again before it considers the next one.
+CREATE FUNCTION depends_v1(_app integer, _outcomes json, _tasks json) RETURNS boolean LANGUAGE plpgsql AS $$
+BEGIN
+    RETURN EXISTS (
+        SELECT FROM json_to_recordset(_tasks) AS n (source text, unique_key text, outcome bigint)
+        CROSS JOIN LATERAL (SELECT k.uuid FROM unique_key AS k
+            WHERE k.app = _app AND k.source = n.source AND k.name = n.unique_key OFFSET 0) AS holder
+        JOIN ROWS FROM (json_to_recordset(_outcomes) AS (uuid text)) WITH ORDINALITY AS o
+            ON o.uuid = holder.uuid AND o.ordinality > n.outcome
+    ) OR EXISTS (
+        SELECT FROM json_to_recordset(_outcomes) AS o (uuid text, state text, after bigint)
+        CROSS JOIN LATERAL (SELECT lane, reason FROM task WHERE uuid = o.uuid AND app = _app OFFSET 0) AS t
+        WHERE t.lane IS NOT NULL GROUP BY t.lane
+        HAVING count(*) > 1 AND bool_or(o.state IS NULL AND coalesce(o.after, 0) <= 0) AND (
+            bool_or(t.reason = 'lifted') OR (SELECT (effective_limit_v1(_app, t.lane)).rate) IS NOT NULL));
+END $$;
+
+-- name: settle_v1
+-- Settle outcomes; one verdict each. order: "any", "given", or "check" if the tasks decide.
+CREATE FUNCTION settle_v1(
+    _app integer, _outcomes json, _tasks json, _sessions text[], _order text, _now double precision,
+    _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json
+) LANGUAGE plpgsql AS $$
+DECLARE
+    _next record;
+    _one record;
+BEGIN
+    -- The lock keeps these sessions from being reaped meanwhile.
+    PERFORM FROM session WHERE app = _app AND name = ANY (_sessions) ORDER BY name FOR KEY SHARE;
+    IF _order = 'any' OR _order = 'check' AND NOT depends_v1(_app, _outcomes, _tasks) THEN
+        SELECT t.verdicts, t.woken, t.ended INTO verdicts, woken, ended
+        FROM settle_together_v1(_app, _outcomes, _tasks, _sessions, _now, _in_transaction) AS t;
+        RETURN;
+    END IF;
+    woken := '{}';
+    FOR _next IN SELECT o.value, o.ordinality FROM json_array_elements(_outcomes) WITH ORDINALITY AS o
+        ORDER BY o.ordinality
+    LOOP
+        SELECT * INTO _one FROM settle_together_v1(_app, json_build_array(_next.value), (
+            SELECT json_agg(t.value ORDER BY t.ordinality) FROM json_array_elements(_tasks) WITH ORDINALITY AS t
+            WHERE (t.value ->> 'outcome')::bigint = _next.ordinality), _sessions, _now, _in_transaction);
+        verdicts := verdicts || _one.verdicts;
+        woken := woken || _one.woken;
+        IF _one.ended IS NOT NULL THEN
+            ended := coalesce(ended, '[]')::jsonb || _one.ended::jsonb;
+        END IF;
+    END LOOP;
+END $$;
+
 -- name: settle_in_v1
--- {"app", "now", "outcomes": [one]} → its verdict. In the caller's transaction: it takes no lock that others need, and
--- notifies at the commit.
+-- {"app", "now", "outcomes": [one], "tasks": of it} → its verdict. In the caller's transaction: it takes no lock that
+-- others need, and notifies at the commit.
 CREATE FUNCTION settle_in_v1(_request json, OUT verdict text) LANGUAGE plpgsql AS $$
 DECLARE
     _settled record;
 BEGIN
-    SELECT * INTO _settled FROM settle_v1(app_v1(_request ->> 'app'), _request -> 'outcomes',
-        ARRAY[_request #>> '{outcomes,0,session}'], now_v1((_request ->> 'now')::double precision), true);
+    SELECT * INTO _settled FROM settle_v1(
+        app_v1(_request ->> 'app'), _request -> 'outcomes', nullif(_request ->> 'tasks', '[]')::json,
+        ARRAY[_request #>> '{outcomes,0,session}'], 'any', now_v1((_request ->> 'now')::double precision), true);
     verdict := _settled.verdicts[1];
     IF verdict = 'ok' THEN
         PERFORM notify_v1(_request ->> 'app', json_strip_nulls(

@@ -49,7 +49,9 @@ BEGIN
         RETURN;
     END IF;
     IF _copy ->> 'unique_key' IS NOT NULL THEN
-        uuid := take_key_v1(_app, _copy, (_copy ->> 'added')::bigint, _now);
+        PERFORM take_keys_v1(_app, json_build_array(_copy), '{}', _now);
+        uuid := (SELECT k.uuid FROM unique_key AS k
+            WHERE k.app = _app AND k.source = _copy ->> 'source' AND k.name = _copy ->> 'unique_key');
         IF uuid <> _copy ->> 'uuid' THEN
             RETURN;
         END IF;

@@ -1,11 +1,12 @@
 -- turn: settle, reap dead sessions and claim, in one call.
 
 -- name: turn_v1
--- {"app", "now", "session", "sessions": [of the outcomes], "claim": request or null}, outcomes: […] → verdicts, and the
--- answer to the claim: its tasks are the first `number` of the records, its chores are the rest.
+-- {"app", "now", "session", "sessions": [of the outcomes], "order": in which they are settled, "claim": request or
+-- null}, outcomes: […], tasks: their new tasks or null → verdicts, and the answer to the claim: its tasks are the first
+-- `number` of the records, its chores are the rest.
 CREATE FUNCTION turn_v1(
-    _request json, _outcomes json, OUT verdicts text[], OUT alive boolean, OUT fence bigint, OUT number integer,
-    OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[], OUT lanes text[],
+    _request json, _outcomes json, _tasks json, OUT verdicts text[], OUT alive boolean, OUT fence bigint,
+    OUT number integer, OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[], OUT lanes text[],
     OUT unique_keys text[], OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[],
     OUT histories text[], OUT schedules json, OUT idle json, OUT woken text[], OUT next_in double precision,
     OUT more boolean, OUT moment double precision, OUT data_set text, OUT last_fence bigint, OUT notification json
@@ -28,8 +29,8 @@ BEGIN
     END IF;
     PERFORM FROM session WHERE app = _app AND name = _session FOR KEY SHARE;
     IF json_array_length(_outcomes) > 0 THEN
-        SELECT * INTO _settled FROM settle_v1(_app, _outcomes,
-            ARRAY(SELECT json_array_elements_text(_request -> 'sessions')), _now, false);
+        SELECT * INTO _settled FROM settle_v1(_app, _outcomes, _tasks,
+            ARRAY(SELECT json_array_elements_text(_request -> 'sessions')), _request ->> 'order', _now, false);
         verdicts := _settled.verdicts;
         woken := _settled.woken;
         _ended := _settled.ended;

@@ -1,12 +1,14 @@
 -- Unique keys: at most one live task per source and key.
 
 -- name: lock_keys_v1
--- Insert the keys of new tasks without a holder, in one order for all callers, so that no two wait for each other.
-CREATE FUNCTION lock_keys_v1(_app integer, _tasks json) RETURNS void LANGUAGE plpgsql AS $$
+-- Insert the keys of new tasks without a holder, in one order for all callers, so that no two wait for each other. False:
+-- all of them existed.
+CREATE FUNCTION lock_keys_v1(_app integer, _tasks json) RETURNS boolean LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO unique_key SELECT DISTINCT _app, t.source, t.unique_key, '', NULL::bigint
     FROM json_to_recordset(_tasks) AS t (source text, unique_key text) WHERE t.unique_key IS NOT NULL ORDER BY 2, 3
     ON CONFLICT DO NOTHING;
+    RETURN FOUND;
 END $$;
 
 -- name: unlock_keys_v1
@@ -17,32 +19,27 @@ BEGIN
     WHERE k.app = _app AND k.source = t.source AND k.name = t.unique_key AND k.uuid = '';
 END $$;
 
--- name: take_key_v1
--- The holder of a key: the new task, if the key was free or its time was over, otherwise a live task.
-CREATE FUNCTION take_key_v1(_app integer, _new json, _added bigint, _now double precision) RETURNS text
+-- name: take_keys_v1
+-- Let new tasks hold their keys that are locked by this call, free, or past their time. known: uuids that take none.
+CREATE FUNCTION take_keys_v1(_app integer, _tasks json, _known text[], _now double precision) RETURNS void
 LANGUAGE plpgsql AS $$
-DECLARE
-    _key unique_key;
 BEGIN
     FOR _ IN 1 .. 20 LOOP
-        SELECT * INTO _key FROM unique_key AS k
-        WHERE k.app = _app AND k.source = _new ->> 'source' AND k.name = _new ->> 'unique_key';
-        IF NOT FOUND THEN  -- its holder has ended since the keys were locked
-            INSERT INTO unique_key VALUES (_app, _new ->> 'source', _new ->> 'unique_key', '') ON CONFLICT DO NOTHING;
-            CONTINUE;
-        END IF;
-        IF _key.uuid <> '' AND coalesce(_key.until > _now, true) THEN
-            RETURN _key.uuid;
-        END IF;
-        UPDATE unique_key AS k SET uuid = _new ->> 'uuid', until = _added + (_new ->> 'unique_for')::bigint
-        WHERE k.app = _app AND k.source = _key.source AND k.name = _key.name AND k.uuid = _key.uuid
-            AND k.until IS NOT DISTINCT FROM _key.until;
-        IF FOUND THEN
-            RETURN _new ->> 'uuid';
-        END IF;
+        UPDATE unique_key AS k SET uuid = f.uuid, until = f.until FROM (
+            SELECT found.ctid, t.uuid, coalesce(t.added, floor(_now)::bigint) + t.unique_for AS until
+            FROM json_to_recordset(_tasks) AS t (
+                uuid text, source text, unique_key text, unique_for bigint, added bigint)
+            CROSS JOIN LATERAL (SELECT ctid FROM unique_key AS i
+                WHERE i.app = _app AND i.source = t.source AND i.name = t.unique_key
+                    AND (i.uuid = '' OR i.until <= _now) OFFSET 0) AS found
+            WHERE t.unique_key IS NOT NULL AND t.uuid <> ALL (_known)
+        ) AS f WHERE k.ctid = f.ctid AND (k.uuid = '' OR k.until <= _now);
+        IF NOT lock_keys_v1(_app, _tasks) THEN
+            RETURN;
+        END IF;  -- the holder of a key has ended since the keys were locked
     END LOOP;
-    RAISE EXCEPTION 'the unique key % of % changed its holder 20 times meanwhile',
-        _new ->> 'unique_key', _new ->> 'source' USING ERRCODE = 'lock_not_available';
+    RAISE EXCEPTION 'unique keys of these tasks changed their holders 20 times meanwhile'
+        USING ERRCODE = 'lock_not_available';
 END $$;
 
 -- name: retake_key_v1
