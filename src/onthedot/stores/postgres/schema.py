@@ -14,8 +14,8 @@ from onthedot.stores.postgres.url import PostgresAddress
 
 T = TypeVar("T")
 
-VERSION = 1
-MIGRATIONS: dict[int, str] = {}  # from this version to the next; the first version is the whole schema
+VERSION = 2
+MIGRATIONS: dict[int, str] = {}  # from this version to the next; no release has version 1
 _LOCK = 1869897843  # advisory: one process at a time creates or migrates the schema
 _FUNCTIONS = (
     "prelude", "change_log", "records", "places", "limits", "lanes", "unique_keys", "insert", "settle", "alarms",
@@ -63,6 +63,11 @@ async def _version(connection: Connection, address: PostgresAddress) -> int:
     if version > VERSION:
         raise StoreRefused(
             f"{address.where} has schema version {version}, and this onthedot knows {VERSION}: upgrade onthedot"
+        )
+    if any(step not in MIGRATIONS for step in range(version, VERSION)):
+        raise StoreRefused(
+            f"{address.where} has schema version {version}, too old to be migrated to {VERSION}: use another database, "
+            "or drop the schema onthedot and all its tasks"
         )
     return version
 

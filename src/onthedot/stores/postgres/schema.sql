@@ -1,4 +1,4 @@
--- Version 1. Times are milliseconds since the epoch, by this server's clock. Names are short, because all of it is in
+-- Version 2. Times are milliseconds since the epoch, by this server's clock. Names are short, because all of it is in
 -- one schema; they are compared by their bytes, whatever the locale of the database.
 --
 -- A live task is either in one place (a row in `place`) or leased (its seq is in `claim.seqs`). Locking the row in
@@ -11,7 +11,7 @@ SET LOCAL search_path = onthedot;
 CREATE DOMAIN label AS text COLLATE "C";
 
 CREATE TABLE version (number integer NOT NULL);
-INSERT INTO version VALUES (1);
+INSERT INTO version VALUES (2);
 CREATE TABLE app (  -- data_set: random, so that a worker notices another database behind the same URL
     id integer GENERATED ALWAYS AS IDENTITY PRIMARY KEY, name label NOT NULL UNIQUE,
     data_set uuid NOT NULL DEFAULT gen_random_uuid()

@@ -12,9 +12,9 @@ from onthedot.stores.sqlite.errors import translate
 from onthedot.stores.sqlite.files import create_database
 from onthedot.stores.sqlite.queries import SQL
 
-VERSION = 1
+VERSION = 2
 BUSY_MS = 250  # for another program's lock; then it is checked whether a call still waits
-_MIGRATIONS: dict[int, str] = {}  # from this version to the next; the first one is schema.sql
+_MIGRATIONS: dict[int, str] = {}  # from this version to the next; no release has version 1
 
 
 def schema_text() -> str:
@@ -93,6 +93,11 @@ def _is_current(db: sqlite3.Connection, path: str) -> bool:
     version = _version(db)
     if version > VERSION:
         raise StoreRefused(f"{path} has schema version {version}, and this onthedot knows {VERSION}: upgrade onthedot")
+    if version and any(step not in _MIGRATIONS for step in range(version, VERSION)):
+        raise StoreRefused(
+            f"{path} has schema version {version}, too old to be migrated to {VERSION}: use another file, or delete it "
+            "with all its tasks"
+        )
     return version == VERSION
 
 

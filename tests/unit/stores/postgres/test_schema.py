@@ -73,8 +73,8 @@ from onthedot import App
 from onthedot.stores.postgres import schema
 
 if sys.argv[2:]:  # a later version; migrating twice would be an error
-    schema.VERSION = 2
-    schema.MIGRATIONS = {1: "ALTER TABLE onthedot.task ADD COLUMN novel integer"}
+    schema.MIGRATIONS = {schema.VERSION: "ALTER TABLE onthedot.task ADD COLUMN novel integer"}
+    schema.VERSION += 1
 app = App("shop", store=sys.argv[1])
 gate, children = os.pipe(), []
 for number in range(PROCESSES):
@@ -104,7 +104,7 @@ def together(url: str, *flags: str) -> None:
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="there is no fork here")
 def test_eight_processes_start_at_once_on_an_empty_database(empty: str) -> None:
     together(empty)
-    assert ask(empty, "SELECT number FROM onthedot.version") == [(1,)]
+    assert ask(empty, "SELECT number FROM onthedot.version") == [(schema.VERSION,)]
     assert ask(empty, "SELECT count(*), count(DISTINCT uuid) FROM onthedot.task") == [(PROCESSES, PROCESSES)]
 
 
@@ -122,11 +122,12 @@ def test_eight_processes_migrate_at_once_while_others_work(empty: str) -> None:
     with app.background():
         assert note.delay(100).result(timeout=20) == 100
         together(empty, "novel")
-        assert ask(empty, "SELECT number FROM onthedot.version") == [(2,)]
+        assert ask(empty, "SELECT number FROM onthedot.version") == [(schema.VERSION + 1,)]
         assert note.delay(101).result(timeout=20) == 101
     app.shutdown()
     assert sorted(ran) == [*range(PROCESSES), 100, 101]
-    with pytest.raises(StoreRefused, match="has schema version 2, and this onthedot knows 1: upgrade onthedot"):
+    words = f"has schema version {schema.VERSION + 1}, and this onthedot knows {schema.VERSION}: upgrade onthedot"
+    with pytest.raises(StoreRefused, match=words):
         asyncio.run(_open(empty))
 
 
@@ -136,12 +137,13 @@ def test_eight_processes_migrate_at_once_while_others_work(empty: str) -> None:
 def test_schema_print_install_and_check(empty: str) -> None:
     before = cli(empty, "check")
     assert before.exit_code == 1
-    assert "schema version 0, this onthedot needs 1: run `onthedot schema install`" in before.output
+    assert f"schema version 0, this onthedot needs {schema.VERSION}: run `onthedot schema install`" in before.output
     with pytest.raises(StoreRefused, match="schema install"):
         asyncio.run(_open(f"{empty}?auto_schema=0"))
     for words in (["install"], ["install"], ["check"]):
         result = cli(f"{empty}?auto_schema=0", *words)
-        assert (result.exit_code, "schema version 1, as it should be" in result.output) == (0, True)
+        words_of_success = f"schema version {schema.VERSION}, as it should be"
+        assert (result.exit_code, words_of_success in result.output) == (0, True)
     assert json.loads(cli(empty, "check", "--json").output)["ok"] is True
     asyncio.run(_open(f"{empty}?auto_schema=0"))
 
@@ -165,10 +167,22 @@ def test_the_printed_schema_is_complete(empty: str) -> None:
 def test_a_newer_schema_is_refused(empty: str) -> None:
     schema.install(empty)
     ask(empty, "UPDATE onthedot.version SET number = 99")
-    words = "has schema version 99, and this onthedot knows 1: upgrade onthedot"
+    words = f"has schema version 99, and this onthedot knows {schema.VERSION}: upgrade onthedot"
     with pytest.raises(StoreRefused, match=words):
         asyncio.run(_open(empty))
     for verb in ("check", "install"):
         result = cli(empty, verb)
         assert (result.exit_code, words in result.output) == (3, True), result.output
     assert ask(empty, "SELECT number FROM onthedot.version") == [(99,)]
+
+
+def test_an_older_schema_without_a_migration_is_refused(empty: str) -> None:
+    schema.install(empty)
+    ask(empty, "UPDATE onthedot.version SET number = 1")
+    words = f"has schema version 1, too old to be migrated to {schema.VERSION}: use another database"
+    with pytest.raises(StoreRefused, match=words):
+        asyncio.run(_open(empty))
+    for verb in ("check", "install"):
+        result = cli(empty, verb)
+        assert (result.exit_code, words in result.output) == (3, True), result.output
+    assert ask(empty, "SELECT number FROM onthedot.version") == [(1,)]

@@ -151,6 +151,17 @@ async def test_newer_schema_is_refused(tmp_path: Path) -> None:
         await opened(tmp_path / "t.db")
 
 
+async def test_older_schema_without_a_migration_is_refused(tmp_path: Path) -> None:
+    install(str(tmp_path / "t.db"))
+    with closing(sqlite3.connect(tmp_path / "t.db")) as db, db:
+        db.execute("UPDATE onthedot_sequence SET version = 1")
+    words = f"has schema version 1, too old to be migrated to {VERSION}: use another file"
+    with pytest.raises(StoreRefused, match=words):
+        await opened(tmp_path / "t.db")
+    with pytest.raises(StoreRefused, match=words):
+        check(str(tmp_path / "t.db"))
+
+
 async def test_tables_fit_into_a_file_of_the_user(tmp_path: Path) -> None:
     with closing(sqlite3.connect(tmp_path / "t.db")) as db, db:
         db.execute("CREATE TABLE task (mine)")
