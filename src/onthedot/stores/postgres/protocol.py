@@ -119,6 +119,11 @@ def encode_tasks(tasks: Iterable[NewTask]) -> list[_TaskJson]:
     ]
 
 
+def must_be_in_parts(tasks: Sequence[_TaskJson]) -> bool:
+    """Whether a task may find what an earlier one of the list has left: some have a unique key, or the same uuid."""
+    return any(new.unique_key is not None for new in tasks) or len({new.uuid for new in tasks}) < len(tasks)
+
+
 def encode_record(record: Record) -> _RecordJson:
     history = record.history
     return _RecordJson(
@@ -206,10 +211,12 @@ def encode_note(note: Note) -> dict[str, Any]:
 
 
 def encode_fire(fire: FireRequest) -> dict[str, Any]:
+    tasks = encode_tasks(fire.tasks)
     return {
         "name": fire.name,
         "rev": fire.rev,
-        "tasks": encode_tasks(fire.tasks),
+        "tasks": tasks,
+        "in_parts": must_be_in_parts(tasks),
         "next_at": fire.next_at,
         "last_at": fire.last_at,
     }
@@ -339,7 +346,9 @@ def to_claim_result(row: Any) -> ClaimResult:
     )
 
 
-def to_added(row: Any) -> list[Added]:
+def to_added(row: Any, tasks: Sequence[NewTask | Record]) -> list[Added]:
+    if row["fresh"] is None:  # all of them are new
+        return [Added(task.uuid, fresh=True) for task in tasks]
     return [Added(uuid, fresh) for uuid, fresh in zip(row["uuids"], row["fresh"], strict=True)]
 
 

@@ -31,7 +31,10 @@ AND ($11::bigint IS NULL OR t.added >= $11)
 AND ($12::bigint IS NULL OR t.added < $12)
 
 -- name: add
-SELECT * FROM onthedot.add_v1($1);
+SELECT * FROM onthedot.add_v1($1, $2);
+
+-- name: add_in
+SELECT * FROM onthedot.add_in_v1($1);
 
 -- name: turn
 SELECT * FROM onthedot.turn_v1($1, $2, $3);

@@ -182,11 +182,13 @@ class PostgresStore(PostgresReads):
     async def add(self, tasks: Sequence[NewTask], deadline: float | None = None) -> Sequence[Added]:
         if not tasks:
             return []
-        request = self._request(tasks=protocol.encode_tasks(tasks), deadline=deadline)
-        row = await self.connections.add.row(SQL["add"], request)
+        encoded = protocol.encode_tasks(tasks)
+        in_parts = protocol.must_be_in_parts(encoded)
+        request = self._request(number=len(tasks), in_parts=in_parts, deadline=deadline)
+        row = await self.connections.add.row(SQL["add"], request, protocol.encode(encoded))
         self._observe_clock(row["moment"])
         self._notify(Notification(sorted(set(row["sources"]))))
-        return protocol.to_added(row)
+        return protocol.to_added(row, tasks)
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         claim: dict[str, Any] | None = None
@@ -195,9 +197,10 @@ class PostgresStore(PostgresReads):
         sessions = sorted({outcome.lease.session for outcome in outcomes})
         spawned = protocol.encode_spawned(outcomes)
         order = protocol.settle_order(outcomes, spawned)
+        in_parts = protocol.must_be_in_parts(spawned)
         row = await self.connections.turn.row(
             SQL["turn"],
-            self._request(session=session, claim=claim, sessions=sessions, order=order),
+            self._request(session=session, claim=claim, sessions=sessions, order=order, in_parts=in_parts),
             protocol.encode(protocol.encode_outcomes(outcomes)),
             protocol.encode(spawned) if spawned else None,
         )
@@ -225,7 +228,7 @@ class PostgresStore(PostgresReads):
 
     async def adopt(self, records: Sequence[Record]) -> Sequence[Added]:
         request = self._request(records=[protocol.encode_record(record) for record in records])
-        return protocol.to_added(await self.connections.add.row(SQL["adopt"], request))
+        return protocol.to_added(await self.connections.add.row(SQL["adopt"], request), records)
 
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         row = await self.connections.add.row(SQL["revive"], self._request(uuids=uuids))
@@ -280,15 +283,15 @@ class PostgresStore(PostgresReads):
     # -- in the caller's transaction
 
     def add_in(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        return protocol.to_added(transactions.call(connection, "add_v1", self._add_request(tasks)))
+        return protocol.to_added(transactions.call(connection, "add_in_v1", self._add_request(tasks)), tasks)
 
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         verdict: Verdict = transactions.call(connection, "settle_in_v1", self._settle_request(outcome))["verdict"]
         return verdict
 
     async def add_awaited(self, connection: object, tasks: Sequence[NewTask]) -> Sequence[Added]:
-        row = await transactions.call_awaited(connection, "add_v1", self._add_request(tasks))
-        return protocol.to_added(row)
+        row = await transactions.call_awaited(connection, "add_in_v1", self._add_request(tasks))
+        return protocol.to_added(row, tasks)
 
     async def settle_awaited(self, connection: object, outcome: Outcome) -> Verdict:
         row = await transactions.call_awaited(connection, "settle_in_v1", self._settle_request(outcome))
@@ -296,7 +299,10 @@ class PostgresStore(PostgresReads):
         return verdict
 
     def _add_request(self, tasks: Sequence[NewTask]) -> str:
-        return self._request(tasks=protocol.encode_tasks(tasks), in_transaction=True)
+        encoded = protocol.encode_tasks(tasks)
+        return self._request(tasks=encoded, in_parts=protocol.must_be_in_parts(encoded))
 
     def _settle_request(self, outcome: Outcome) -> str:
-        return self._request(outcomes=protocol.encode_outcomes([outcome]), tasks=protocol.encode_spawned([outcome]))
+        spawned = protocol.encode_spawned([outcome])
+        in_parts = protocol.must_be_in_parts(spawned)
+        return self._request(outcomes=protocol.encode_outcomes([outcome]), tasks=spawned, in_parts=in_parts)

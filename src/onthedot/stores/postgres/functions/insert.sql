@@ -11,25 +11,20 @@ BEGIN
 END $$;
 
 -- name: insert_v1
--- Insert the tasks whose uuid is new and, with a unique key, which hold it; in order.
+-- Insert the tasks whose uuid is new and, with a unique key, which hold it; in order. No two have the same uuid.
 CREATE FUNCTION insert_v1(_app integer, _tasks json, _now double precision, OUT uuids text[], OUT sources text[])
 LANGUAGE plpgsql AS $$
 BEGIN
     WITH given AS (
-        SELECT nextval('seq') AS seq, ordered.* FROM (
-            SELECT * FROM (
-                SELECT DISTINCT ON (uuid COLLATE "C") * FROM ROWS FROM (json_to_recordset(_tasks) AS (
-                    uuid text, source text, lane text, unique_key text, at bigint, after double precision,
-                    boost bigint, cost double precision, expires bigint, max_crashes integer, unique_for bigint,
-                    reply_to text, policy text, body text)) WITH ORDINALITY ORDER BY uuid COLLATE "C", ordinality
-            ) AS once
-            WHERE (SELECT seq FROM task AS t WHERE t.app = _app AND t.uuid = once.uuid) IS NULL
-                AND (SELECT until FROM recent_uuid AS r WHERE r.app = _app AND r.uuid = once.uuid AND r.until > _now)
-                    IS NULL
-                AND (unique_key IS NULL OR once.uuid = (SELECT k.uuid FROM unique_key AS k
-                    WHERE k.app = _app AND k.source = once.source AND k.name = once.unique_key))
-            ORDER BY ordinality
-        ) AS ordered
+        SELECT nextval('seq') AS seq, g.* FROM json_to_recordset(_tasks) AS g (
+            uuid text, source text, lane text, unique_key text, at bigint, after double precision, boost bigint,
+            cost double precision, expires bigint, max_crashes integer, unique_for bigint, reply_to text, policy text,
+            body text)
+        WHERE (SELECT t.seq FROM task AS t WHERE t.app = _app AND t.uuid = g.uuid) IS NULL
+            AND (NOT (SELECT EXISTS (SELECT FROM recent_uuid AS r WHERE r.until > _now)) OR (
+                SELECT r.until FROM recent_uuid AS r WHERE r.app = _app AND r.uuid = g.uuid AND r.until > _now) IS NULL)
+            AND (g.unique_key IS NULL OR g.uuid = (SELECT k.uuid FROM unique_key AS k
+                WHERE k.app = _app AND k.source = g.source AND k.name = g.unique_key))
     ), fresh AS (
         INSERT INTO task (
             seq, app, uuid, source, lane, unique_key, due, added, boost, cost, expires, max_crashes, unique_for,
@@ -38,7 +33,7 @@ BEGIN
         SELECT seq, _app, uuid, source, lane, unique_key, coalesce(at, due_v1(coalesce(after, 0), _now)), floor(_now),
             coalesce(boost, 0), coalesce(cost, 1), expires, coalesce(max_crashes, 3), unique_for, reply_to,
             coalesce(policy, '{}'), decode(body, 'base64')
-        FROM given ON CONFLICT DO NOTHING
+        FROM given ON CONFLICT (uuid, app) DO NOTHING
         RETURNING seq, uuid, source, lane, due, boost, cost, expires, max_crashes
     ), placed AS (
         INSERT INTO place
@@ -154,32 +149,29 @@ BEGIN
 END $$;
 
 -- name: add_tasks_v1
--- Add tasks. in_transaction: the caller's transaction may stay open, so the next turn checks the lanes that were left.
+-- Add tasks. added: how many are new; if all are, uuids and fresh may be null. in_parts: some have a unique key, or the
+-- same uuid. in_transaction: the caller's transaction may stay open, so the next turn checks the lanes that were left.
 CREATE FUNCTION add_tasks_v1(
-    _app integer, _tasks json, _now double precision, _in_transaction boolean,
-    OUT uuids text[], OUT fresh boolean[], OUT sources text[]
+    _app integer, _tasks json, _number integer, _in_parts boolean, _now double precision, _in_transaction boolean,
+    OUT uuids text[], OUT fresh boolean[], OUT sources text[], OUT added bigint
 ) LANGUAGE plpgsql AS $$
 DECLARE
-    _keyed boolean;
+    _inserted text[];
     _lanes text[];
 BEGIN
-    SELECT array_agg(t.uuid ORDER BY t.ordinality), coalesce(bool_or(t.unique_key IS NOT NULL), false)
-    INTO uuids, _keyed
-    FROM ROWS FROM (json_to_recordset(_tasks) AS (uuid text, unique_key text)) WITH ORDINALITY AS t;
-    IF NOT _keyed THEN
-        SELECT array_agg(n.inserted AND n.ordinality = n.first ORDER BY n.ordinality), i.sources INTO fresh, sources
-        FROM insert_v1(_app, _tasks, _now) AS i
-        CROSS JOIN LATERAL (
-            SELECT given.ordinality, found.uuid IS NOT NULL AS inserted,
-                min(given.ordinality) OVER (PARTITION BY given.uuid) AS first
-            FROM unnest(add_tasks_v1.uuids) WITH ORDINALITY AS given (uuid)
-            LEFT JOIN unnest(i.uuids) AS found (uuid) ON found.uuid = given.uuid
-        ) AS n GROUP BY i.sources;
+    IF NOT _in_parts THEN
+        SELECT i.uuids, i.sources, cardinality(i.uuids) INTO _inserted, sources, added
+        FROM insert_v1(_app, _tasks, _now) AS i;
+        IF added < _number THEN
+            SELECT array_agg(t.uuid ORDER BY t.ordinality), array_agg(t.uuid = ANY (_inserted) ORDER BY t.ordinality)
+            INTO uuids, fresh FROM ROWS FROM (json_to_recordset(_tasks) AS (uuid text)) WITH ORDINALITY AS t;
+        END IF;
         RETURN;
     END IF;
     PERFORM lock_keys_v1(_app, _tasks);
     SELECT a.uuids, a.fresh, a.sources, array_remove(a.lanes, NULL) INTO uuids, fresh, sources, _lanes
     FROM add_in_parts_v1(_app, _tasks, _now) AS a;
+    added := cardinality(array_positions(fresh, true));
     PERFORM unlock_keys_v1(_app, _tasks);
     IF _in_transaction THEN
         INSERT INTO lane_check SELECT _app, unnest(_lanes);
@@ -206,31 +198,46 @@ BEGIN
 END $$;
 
 -- name: add_v1
--- {"app", "now", "in_transaction", "deadline", "tasks": […]} → per task its uuid or the holder's, and whether it is new;
--- sources that may have work; the time. The deadline is checked first, and again after everything that may wait.
+-- {"app", "now", "deadline", "number", "in_parts"}, tasks: […] → per task its uuid or the holder's, and whether it is new
+-- (null: all are); sources that may have work; the time. The deadline is checked first, and again after everything that
+-- may wait. The tasks are a parameter of their own, because each look into a JSON value reads all of it.
 CREATE FUNCTION add_v1(
-    _request json, OUT uuids text[], OUT fresh boolean[], OUT sources text[], OUT moment double precision
+    _request json, _tasks json, OUT uuids text[], OUT fresh boolean[], OUT sources text[], OUT moment double precision
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
     _given double precision := (_request ->> 'now')::double precision;
     _now double precision := now_v1(_given);
     _deadline double precision := (_request ->> 'deadline')::double precision;
-    _in_transaction boolean := coalesce((_request ->> 'in_transaction')::boolean, false);
 BEGIN
     IF _now > _deadline THEN
         PERFORM refuse_late_v1(_now);
     END IF;
     SELECT a.uuids, a.fresh, a.sources INTO uuids, fresh, sources
-    FROM add_tasks_v1(_app, _request -> 'tasks', _now, _in_transaction) AS a;
+    FROM add_tasks_v1(_app, _tasks, (_request ->> 'number')::integer, (_request ->> 'in_parts')::boolean, _now, false) AS a;
     IF false = ANY (fresh) THEN  -- a repeat: the hint of the first call may be lost with its answer
         sources := sources || pending_sources_v1(_app, uuids);
-    END IF;
-    IF _in_transaction AND sources <> '{}' THEN
-        PERFORM notify_v1(_request ->> 'app', json_build_object('sources', sources));
     END IF;
     moment := now_v1(_given);
     IF moment > _deadline THEN
         PERFORM refuse_late_v1(moment);
+    END IF;
+END $$;
+
+-- name: add_in_v1
+-- {"app", "now", "in_parts", "tasks": […]} → as add_v1. In the caller's transaction: it notifies at the commit.
+CREATE FUNCTION add_in_v1(_request json, OUT uuids text[], OUT fresh boolean[]) LANGUAGE plpgsql AS $$
+DECLARE
+    _app integer := app_v1(_request ->> 'app');
+    _sources text[];
+BEGIN
+    SELECT a.uuids, a.fresh, a.sources INTO uuids, fresh, _sources
+    FROM add_tasks_v1(_app, _request -> 'tasks', json_array_length(_request -> 'tasks'),
+        (_request ->> 'in_parts')::boolean, now_v1((_request ->> 'now')::double precision), true) AS a;
+    IF false = ANY (fresh) THEN
+        _sources := _sources || pending_sources_v1(_app, uuids);
+    END IF;
+    IF _sources <> '{}' THEN
+        PERFORM notify_v1(_request ->> 'app', json_build_object('sources', _sources));
     END IF;
 END $$;

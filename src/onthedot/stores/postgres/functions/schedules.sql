@@ -64,14 +64,15 @@ DECLARE
 BEGIN
     answers := '{}';
     FOR _fire IN SELECT * FROM json_to_recordset(_request -> 'fires') AS f (
-        name text, rev integer, tasks json, next_at bigint, last_at bigint)
+        name text, rev integer, tasks json, in_parts boolean, next_at bigint, last_at bigint)
     LOOP
         PERFORM FROM schedule WHERE app = _app AND name = _fire.name AND rev = _fire.rev AND NOT paused FOR UPDATE;
         answers := answers || FOUND;
         CONTINUE WHEN NOT FOUND;
-        SELECT * INTO _added FROM add_tasks_v1(_app, _fire.tasks, _now, false);
+        SELECT * INTO _added FROM add_tasks_v1(
+            _app, _fire.tasks, json_array_length(_fire.tasks), _fire.in_parts, _now, false);
         UPDATE schedule SET next_at = _fire.next_at, rev = rev + 1, last_at = coalesce(_fire.last_at, last_at),
-            runs = runs + (SELECT count(*) FROM unnest(_added.fresh) AS fresh WHERE fresh)
+            runs = runs + _added.added
         WHERE app = _app AND name = _fire.name;
         _woken := _woken || _added.sources;
     END LOOP;

@@ -218,10 +218,10 @@ END $$;
 
 -- name: settle_together_v1
 -- Settle outcomes that do not depend on each other; one verdict each. tasks: their new tasks, each with the position of
--- its outcome, or null.
+-- its outcome, or null; in_parts: see `add_tasks_v1`.
 CREATE FUNCTION settle_together_v1(
-    _app integer, _outcomes json, _tasks json, _sessions text[], _now double precision, _in_transaction boolean,
-    OUT verdicts text[], OUT woken text[], OUT ended json
+    _app integer, _outcomes json, _tasks json, _in_parts boolean, _sessions text[], _now double precision,
+    _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _settled settlement := finish_v1(_app, _outcomes, _sessions, _now);
@@ -247,7 +247,8 @@ BEGIN
             WHERE (t.value ->> 'outcome')::bigint = ANY (_settled.positions));
     END IF;
     IF _tasks IS NOT NULL THEN
-        woken := woken || (SELECT a.sources FROM add_tasks_v1(_app, _tasks, _now, _in_transaction) AS a);
+        woken := woken || (SELECT a.sources
+            FROM add_tasks_v1(_app, _tasks, json_array_length(_tasks), _in_parts, _now, _in_transaction) AS a);
     END IF;
 END $$;
 
@@ -273,8 +274,8 @@ END $$;
 -- name: settle_v1
 -- Settle outcomes; one verdict each. order: "any", "given", or "check" if the tasks decide.
 CREATE FUNCTION settle_v1(
-    _app integer, _outcomes json, _tasks json, _sessions text[], _order text, _now double precision,
-    _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json
+    _app integer, _outcomes json, _tasks json, _in_parts boolean, _sessions text[], _order text,
+    _now double precision, _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _next record;
@@ -284,7 +285,7 @@ BEGIN
     PERFORM FROM session WHERE app = _app AND name = ANY (_sessions) ORDER BY name FOR KEY SHARE;
     IF _order = 'any' OR _order = 'check' AND NOT depends_v1(_app, _outcomes, _tasks) THEN
         SELECT t.verdicts, t.woken, t.ended INTO verdicts, woken, ended
-        FROM settle_together_v1(_app, _outcomes, _tasks, _sessions, _now, _in_transaction) AS t;
+        FROM settle_together_v1(_app, _outcomes, _tasks, _in_parts, _sessions, _now, _in_transaction) AS t;
         RETURN;
     END IF;
     woken := '{}';
@@ -293,7 +294,7 @@ BEGIN
     LOOP
         SELECT * INTO _one FROM settle_together_v1(_app, json_build_array(_next.value), (
             SELECT json_agg(t.value ORDER BY t.ordinality) FROM json_array_elements(_tasks) WITH ORDINALITY AS t
-            WHERE (t.value ->> 'outcome')::bigint = _next.ordinality), _sessions, _now, _in_transaction);
+            WHERE (t.value ->> 'outcome')::bigint = _next.ordinality), _in_parts, _sessions, _now, _in_transaction);
         verdicts := verdicts || _one.verdicts;
         woken := woken || _one.woken;
         IF _one.ended IS NOT NULL THEN
@@ -303,7 +304,7 @@ BEGIN
 END $$;
 
 -- name: settle_in_v1
--- {"app", "now", "outcomes": [one], "tasks": of it} → its verdict. In the caller's transaction: it takes no lock that
+-- {"app", "now", "outcomes": [one], "tasks": of it, "in_parts"} → its verdict. In the caller's transaction: it takes no lock that
 -- others need, and notifies at the commit.
 CREATE FUNCTION settle_in_v1(_request json, OUT verdict text) LANGUAGE plpgsql AS $$
 DECLARE
@@ -311,7 +312,7 @@ DECLARE
 BEGIN
     SELECT * INTO _settled FROM settle_v1(
         app_v1(_request ->> 'app'), _request -> 'outcomes', nullif(_request ->> 'tasks', '[]')::json,
-        ARRAY[_request #>> '{outcomes,0,session}'], 'any', now_v1((_request ->> 'now')::double precision), true);
+        (_request ->> 'in_parts')::boolean, ARRAY[_request #>> '{outcomes,0,session}'], 'any', now_v1((_request ->> 'now')::double precision), true);
     verdict := _settled.verdicts[1];
     IF verdict = 'ok' THEN
         PERFORM notify_v1(_request ->> 'app', json_strip_nulls(
