@@ -1,5 +1,9 @@
 -- Statements by name: fragments, the calls of the verbs, then reads, which lock nothing and have their own connection.
 
+-- name: app_id
+-- Fragment: the id of the app that is named by the first parameter. A database that was made anew has other ids.
+(SELECT a.id FROM onthedot.app AS a WHERE a.name = $1)
+
 -- name: visible_state
 -- Fragment: a task's state, with the place or claim that it is in.
 CASE WHEN t.ended IS NOT NULL THEN t.state WHEN h.session IS NOT NULL THEN 'running'
@@ -100,49 +104,50 @@ SELECT name FROM onthedot.app WHERE id IN (
 
 -- name: get
 -- Records by uuid.
-SELECT {record_columns} FROM onthedot.task AS t {places_and_claims} WHERE t.app = $1 AND t.uuid = ANY ($3::text[]);
+SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
+WHERE t.app = {app_id} AND t.uuid = ANY ($3::text[]);
 
 -- name: newest_before
 -- The newest task that was added before another.
-SELECT seq FROM onthedot.task WHERE app = $1 AND seq < $2 ORDER BY seq DESC LIMIT 1;
+SELECT seq FROM onthedot.task WHERE app = {app_id} AND seq < $2 ORDER BY seq DESC LIMIT 1;
 
 -- name: find
 -- A page of records, newest first, from a range of seq.
 SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
-WHERE t.app = $1 AND t.seq < $3 AND t.seq >= $4 AND {filters} ORDER BY t.seq DESC LIMIT $13;
+WHERE t.app = {app_id} AND t.seq < $3 AND t.seq >= $4 AND {filters} ORDER BY t.seq DESC LIMIT $13;
 
 -- name: find_running
 -- A page of running tasks. They are read from the claims, so the number of pending tasks does not matter.
 SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
-WHERE t.app = $1 AND t.seq < $3 AND t.seq >= $4 AND t.seq = ANY (ARRAY(
-    SELECT unnest(seqs) FROM onthedot.claim WHERE app = $1 AND NOT chore
+WHERE t.app = {app_id} AND t.seq < $3 AND t.seq >= $4 AND t.seq = ANY (ARRAY(
+    SELECT unnest(seqs) FROM onthedot.claim WHERE app = {app_id} AND NOT chore
 )) AND {filters} ORDER BY t.seq DESC LIMIT $13;
 
 -- name: position
 -- A pending task, the number of tasks before it, and the counts that its limits are judged by; all of one moment.
 SELECT {record_columns}, onthedot.now_v1($2) AS now,
-    (SELECT count(*) FROM (SELECT FROM onthedot.place AS q WHERE q.app = $1 AND q.kind = 'r' AND q.source = t.source
+    (SELECT count(*) FROM (SELECT FROM onthedot.place AS q WHERE q.app = t.app AND q.kind = 'r' AND q.source = t.source
         AND NOT q.suspect AND (q.rank, q.seq) < (p.rank, p.seq) LIMIT $4) AS ready)
-    + (SELECT count(*) FROM (SELECT FROM onthedot.place AS q WHERE q.app = $1 AND q.kind = 'r' AND q.source = t.source
+    + (SELECT count(*) FROM (SELECT FROM onthedot.place AS q WHERE q.app = t.app AND q.kind = 'r' AND q.source = t.source
         AND q.suspect AND (q.rank, q.seq) < (p.rank, p.seq) LIMIT $4) AS suspects)
-    + (SELECT count(*) FROM (SELECT FROM onthedot.place AS q WHERE q.app = $1 AND q.kind = 'p' AND q.lane = t.lane
+    + (SELECT count(*) FROM (SELECT FROM onthedot.place AS q WHERE q.app = t.app AND q.kind = 'p' AND q.lane = t.lane
         AND p.kind = 'p' AND (q.rank, q.seq) < (p.rank, p.seq) LIMIT $4) AS parked) AS ahead,
-    onthedot.running_v1($1, t.source, NULL) AS source_running, source_bucket.tokens AS source_tokens,
-    source_bucket.at AS source_tokens_at, onthedot.running_v1($1, NULL, t.lane) AS lane_running,
+    onthedot.running_v1(t.app, t.source, NULL) AS source_running, source_bucket.tokens AS source_tokens,
+    source_bucket.at AS source_tokens_at, onthedot.running_v1(t.app, NULL, t.lane) AS lane_running,
     lane_bucket.tokens AS lane_tokens, lane_bucket.at AS lane_tokens_at,
-    (SELECT count(*) FROM onthedot.place AS q WHERE q.app = $1 AND q.lane = t.lane AND q.kind = 'r') AS lane_admitted,
-    (SELECT coalesce(sum(cost), 0) FROM onthedot.place AS q WHERE q.app = $1 AND q.lane = t.lane AND q.kind = 'r')
+    (SELECT count(*) FROM onthedot.place AS q WHERE q.app = t.app AND q.lane = t.lane AND q.kind = 'r') AS lane_admitted,
+    (SELECT coalesce(sum(cost), 0) FROM onthedot.place AS q WHERE q.app = t.app AND q.lane = t.lane AND q.kind = 'r')
         AS lane_reserved
 FROM onthedot.task AS t {places_and_claims}
-LEFT JOIN onthedot.token_bucket AS source_bucket ON source_bucket.app = $1 AND source_bucket.name = t.source
-LEFT JOIN onthedot.token_bucket AS lane_bucket ON lane_bucket.app = $1 AND lane_bucket.name = t.lane
-WHERE t.app = $1 AND t.uuid = $3 AND p.kind NOT IN ('c', 'l');
+LEFT JOIN onthedot.token_bucket AS source_bucket ON source_bucket.app = t.app AND source_bucket.name = t.source
+LEFT JOIN onthedot.token_bucket AS lane_bucket ON lane_bucket.app = t.app AND lane_bucket.name = t.lane
+WHERE t.app = {app_id} AND t.uuid = $3 AND p.kind NOT IN ('c', 'l');
 
 -- name: notes
 -- The journal of a task after a number.
 SELECT n.number, n.fence, n.session, n.kind, n.name, n.data
 FROM onthedot.task AS t JOIN onthedot.note AS n ON n.seq = t.seq
-WHERE t.app = $1 AND t.uuid = $2 AND n.number > $3 ORDER BY n.number LIMIT $4;
+WHERE t.app = {app_id} AND t.uuid = $2 AND n.number > $3 ORDER BY n.number LIMIT $4;
 
 -- name: server
 -- The server's time and version.
@@ -150,32 +155,33 @@ SELECT now, split_part(current_setting('server_version'), ' ', 1) AS version FRO
 
 -- name: tally
 -- The number of tasks per source and state.
-SELECT source, state, sum(number)::bigint AS number FROM onthedot.tally WHERE app = $1
+SELECT source, state, sum(number)::bigint AS number FROM onthedot.tally WHERE app = {app_id}
 GROUP BY source, state HAVING sum(number) <> 0;
 
 -- name: schedules
 -- All schedules.
 SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot.schedule
-WHERE app = $1;
+WHERE app = {app_id};
 
 -- name: limits
 -- All limits, of code and of the operator.
-SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FROM onthedot.limit_rule WHERE app = $1;
+SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FROM onthedot.limit_rule
+WHERE app = {app_id};
 
 -- name: sessions
 -- Live sessions that have sent a heartbeat.
-SELECT name, info FROM onthedot.session WHERE app = $1 AND role = 'worker' AND until > onthedot.now_v1($2);
+SELECT name, info FROM onthedot.session WHERE app = {app_id} AND role = 'worker' AND until > onthedot.now_v1($2);
 
 -- name: last_change
 -- The end of the change feed.
-SELECT coalesce(max(call), 0) AS call FROM onthedot.change WHERE app = $1
+SELECT coalesce(max(call), 0) AS call FROM onthedot.change WHERE app = {app_id}
 AND (call < pg_snapshot_xmin(pg_current_snapshot())::text::bigint OR at < onthedot.now_v1($2) - 1000);
 
 -- name: changes
 -- The change feed after a call. A call whose transaction began earlier may not have committed yet: later calls are held
 -- back for it, for at most a second.
 SELECT call, at, json_agg(json_build_object('state', state, 'seqs', seqs, 'deleted', deleted)) AS changes
-FROM onthedot.change WHERE app = $1 AND call > $3
+FROM onthedot.change WHERE app = {app_id} AND call > $3
 AND (call < pg_snapshot_xmin(pg_current_snapshot())::text::bigint OR at < onthedot.now_v1($2) - 1000)
 GROUP BY call, at ORDER BY call LIMIT $4;
 

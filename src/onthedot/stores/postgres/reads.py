@@ -39,20 +39,18 @@ _END = 2**62  # after every seq
 class PostgresReads(ABC):
     """The part of the store that reads."""
 
-    @property
-    @abstractmethod
-    def _reads(self) -> PostgresConnection: ...
+    _name: str  # of the app
 
     @property
     @abstractmethod
-    def _app(self) -> int: ...
+    def _reads(self) -> PostgresConnection: ...
 
     @abstractmethod
     def _now(self) -> float | None:
         """None: the server's clock."""
 
     async def get(self, uuids: Sequence[str]) -> list[Record | None]:
-        rows = await self._reads.rows(SQL["get"], self._app, self._now(), list(uuids))
+        rows = await self._reads.rows(SQL["get"], self._name, self._now(), list(uuids))
         found = {row["uuid"]: to_record(row) for row in rows}
         return [found.get(uuid) for uuid in uuids]
 
@@ -74,15 +72,15 @@ class PostgresReads(ABC):
         filters: list[Any] = [
             int(where[name]) if name in _TIMES and name in where else where.get(name) for name in FILTERS
         ]
-        rows = await self._reads.rows(SQL[query], self._app, self._now(), before, low, *filters, limit)
+        rows = await self._reads.rows(SQL[query], self._name, self._now(), before, low, *filters, limit)
         return [to_record(row) for row in rows]
 
     async def _newest_before(self, seq: int) -> int | None:
-        row = await self._reads.row(SQL["newest_before"], self._app, seq)
+        row = await self._reads.row(SQL["newest_before"], self._name, seq)
         return None if row is None else row["seq"]
 
     async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
-        rows = await self._reads.rows(SQL["notes"], self._app, uuid, after, limit)
+        rows = await self._reads.rows(SQL["notes"], self._name, uuid, after, limit)
         return [
             (row["number"], Note(Lease(uuid, row["fence"], row["session"]), row["kind"], row["name"], row["data"]))
             for row in rows
@@ -93,21 +91,21 @@ class PostgresReads(ABC):
         return ServerInfo(float(row["now"]), f"PostgreSQL {row['version']}")
 
     async def tally(self) -> dict[tuple[str, State], int]:
-        rows = await self._reads.rows(SQL["tally"], self._app)
+        rows = await self._reads.rows(SQL["tally"], self._name)
         return {(row["source"], row["state"]): row["number"] for row in rows}
 
     async def schedules(self) -> list[Schedule]:
-        return [Schedule(**row) for row in await self._reads.rows(SQL["schedules"], self._app)]
+        return [Schedule(**row) for row in await self._reads.rows(SQL["schedules"], self._name)]
 
     async def limits(self) -> list[Limit]:
-        return [Limit(**row) for row in await self._reads.rows(SQL["limits"], self._app)]
+        return [Limit(**row) for row in await self._reads.rows(SQL["limits"], self._name)]
 
     async def sessions(self) -> dict[str, bytes]:
-        rows = await self._reads.rows(SQL["sessions"], self._app, self._now())
+        rows = await self._reads.rows(SQL["sessions"], self._name, self._now())
         return {row["name"]: row["info"] for row in rows}
 
     async def position(self, uuid: str) -> Position | None:
-        row = await self._reads.row(SQL["position"], self._app, self._now(), uuid, MAX_AHEAD)
+        row = await self._reads.row(SQL["position"], self._name, self._now(), uuid, MAX_AHEAD)
         if row is None:
             return None
         now = row["now"]
@@ -128,10 +126,10 @@ class PostgresReads(ABC):
 
     async def changes(self, after: str, limit: int) -> ChangePage:
         if not after:
-            row = await self._reads.row(SQL["last_change"], self._app, self._now())
+            row = await self._reads.row(SQL["last_change"], self._name, self._now())
             return ChangePage([], str(row["call"]))
         entries: list[ChangeEntry] = []
-        for row in await self._reads.rows(SQL["changes"], self._app, self._now(), int(after), limit):
+        for row in await self._reads.rows(SQL["changes"], self._name, self._now(), int(after), limit):
             changes = _decode_changes(row["changes"])
             seqs = [seq for change in changes for seq in change.seqs or ()]
             tasks = {

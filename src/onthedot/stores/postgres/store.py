@@ -44,7 +44,7 @@ class PostgresLoop:
 
     def __init__(self, address: PostgresAddress, app: str, connections: PostgresConnections) -> None:
         self.users: int = 0  # calls of `open` that were not closed
-        self.app_id: int | None = None
+        self.has_app: bool = False  # the app has been found in the database, or was created
         self.connections: PostgresConnections = connections
         self.notifier: Notifier = Notifier(address, app, connections.heartbeat)
         connections.on_timeout(self._replace_connections)
@@ -98,11 +98,11 @@ class PostgresStore(PostgresReads):
             if not self._prepared:
                 await here.connections.reads.with_connection(lambda connection: prepare(connection, self.address))
                 self._prepared = True
-            if here.app_id is None:
+            if not here.has_app:
                 row = await here.connections.reads.row(SQL["app"], self._name)
                 if row is None:
                     row = await here.connections.add.row(SQL["new_app"], self._name)
-                here.app_id = row["id"]
+                here.has_app = True
                 self._observe_clock(row["moment"])
         except BaseException:
             await self.close()
@@ -148,13 +148,6 @@ class PostgresStore(PostgresReads):
     @property
     def _reads(self) -> PostgresConnection:
         return self._here.connections.reads
-
-    @property
-    def _app(self) -> int:
-        app = self._here.app_id
-        if app is None:
-            raise StoreUnavailable(f"{self.address.where} is not open")
-        return app
 
     def _now(self) -> float | None:
         """None: the server's clock. A clock that is driven, as in tests, is passed with every call."""

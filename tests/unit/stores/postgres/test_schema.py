@@ -131,6 +131,25 @@ def test_eight_processes_migrate_at_once_while_others_work(empty: str) -> None:
         asyncio.run(_open(empty))
 
 
+async def test_reads_follow_an_app_into_a_database_that_was_made_anew(empty: str) -> None:
+    """There its id belongs to another app."""
+    store = PostgresStore(empty, name="shop")
+    await store.open()
+    await store.add([NewTask("u1", "a", b"")])
+    await asyncio.to_thread(ask, empty, "DROP SCHEMA onthedot CASCADE")
+    await asyncio.to_thread(schema.install, empty)
+    other = PostgresStore(empty, name="other")
+    await other.open()
+    await other.add([NewTask("u2", "a", b"")])
+    assert await states(store, "u1", "u2") == [None, None]
+    assert await store.tally() == {}
+    await store.add([NewTask("u3", "b", b"")])
+    assert await states(store, "u2", "u3") == [None, "ready"]
+    assert await store.tally() == {("b", "ready"): 1}
+    await other.close()
+    await store.close()
+
+
 # -- by a command
 
 
