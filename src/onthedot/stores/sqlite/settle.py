@@ -7,10 +7,22 @@ and about released capacity are shared (`rules.settle`, `rules.lanes`).
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, assert_never
 
-from onthedot.stores.contract import NO_HISTORY, RECENT_MS, Completed, Ended, Lease, Outcome, Requeued, State, Verdict
+from onthedot.stores.contract import (
+    NO_HISTORY,
+    RECENT_MS,
+    Completed,
+    Effects,
+    Ended,
+    Lease,
+    NewTask,
+    Outcome,
+    Requeued,
+    State,
+    Verdict,
+)
 from onthedot.stores.rules.insert import add
 from onthedot.stores.rules.lanes import release_capacity
 from onthedot.stores.rules.settle import late_verdict, requeue_outcome
@@ -40,13 +52,18 @@ class SettleBatch:
         self._claims: dict[int, ClaimRow] = {}  # by fence
         self._settled: defaultdict[int, int] = defaultdict(int)  # by fence: how many
         self._released: list[int] = []
+        self._gathered: set[str] = set()  # uuids of tasks that are not written yet
         self._ends: list[_End] = []
+        self._spawned: list[NewTask] = []
 
     def run(self, outcomes: Sequence[Outcome]) -> list[Verdict]:
-        """Up to an outcome that adds tasks, which must find the following tasks leased."""
+        """Up to an outcome whose new tasks may depend on a following task: they must find it leased."""
         verdicts: list[Verdict] = []
+        settled: set[str] = set()
         for end, outcome in enumerate(outcomes, 1):
-            if outcome.effects is not None or end == len(outcomes):
+            if outcome.effects is not None and not settled:
+                settled = {each.lease.uuid for each in outcomes}
+            if end == len(outcomes) or _may_depend(outcome.effects, settled):
                 verdicts += self._run(outcomes[len(verdicts) : end])
         return verdicts
 
@@ -64,9 +81,10 @@ class SettleBatch:
                     self._settle(outcome, row, self._claims[fence].at)
                     verdicts.append("ok")
                     continue
-            self.write()  # it may have been settled just before
             verdicts.append(self._settle_unknown(outcome))
         self.write()
+        add(self._tables, self._spawned)
+        self._spawned.clear()
         return verdicts
 
     def _end_leases(self, outcomes: Sequence[Outcome], known: Sequence[_Known | None]) -> set[int]:
@@ -97,6 +115,8 @@ class SettleBatch:
     def _settle_unknown(self, outcome: Outcome) -> Verdict:
         """A chore; or its lease is over; or its history was changed since; or another process has claimed it."""
         lease = outcome.lease
+        if lease.uuid in self._gathered:  # it was settled just before
+            self.write()
         found = self._tables.db.execute(SQL["leased_task"], (self._tables.app, lease.uuid)).fetchone()
         if found is None:
             return "lost"
@@ -112,6 +132,7 @@ class SettleBatch:
     def _count_released(self, row: TaskRow, fence: int, *, chore: bool = False) -> None:
         tables = self._tables
         self._settled[fence] += 1
+        self._gathered.add(row.uuid)
         tables.counts[row.source, row.state if chore else "running"] -= 1
         if row.lane is not None and not chore:
             tables.limits.lane(row.lane).running -= 1
@@ -138,8 +159,7 @@ class SettleBatch:
                 tables.db.execute(SQL["fewer_suspects"], (tables.app, lease.session))
             release_capacity(tables, record)
         if outcome.effects is not None:
-            self.write()
-            add(tables, outcome.effects.tasks)
+            self._spawned += outcome.effects.tasks
 
     def write(self) -> None:
         """Write what has gathered."""
@@ -153,6 +173,7 @@ class SettleBatch:
         self._write_ends()
         self._released.clear()
         self._settled.clear()
+        self._gathered.clear()
         self._ends.clear()
 
     def _write_ends(self) -> None:
@@ -197,6 +218,11 @@ class SettleBatch:
         tables.db.executemany(SQL["remember"], recent)
         for (what, keep), seqs in retained.items():
             tables.db.execute(SQL["retain"], (tables.app, what, now + keep, now, json_list(seqs)))
+
+
+def _may_depend(effects: Effects | None, settled: Collection[str]) -> bool:
+    """Whether new tasks may find one of these tasks: by their uuid, or as the holder of their unique key."""
+    return effects is not None and any(new.unique is not None or new.uuid in settled for new in effects.tasks)
 
 
 def _history(row: TaskRow) -> tuple[Row, int]:
