@@ -187,14 +187,19 @@ class PostgresStore(PostgresReads):
         claim: dict[str, Any] | None = None
         if request is not None:
             claim = protocol.encode_claim_request(request)
-        sessions = sorted({outcome.lease.session for outcome in outcomes})
         spawned = protocol.encode_spawned(outcomes)
-        order = protocol.settle_order(outcomes, spawned)
-        in_parts = protocol.must_be_in_parts(spawned)
+        body = self._request(
+            session=session,
+            claim=claim,
+            number=len(outcomes),
+            sessions=sorted({outcome.lease.session for outcome in outcomes}),
+            order=protocol.settle_order(outcomes, spawned),
+            in_parts=protocol.must_be_in_parts(spawned),
+        )
         row = await self.connections.turn.row(
             SQL["turn"],
-            self._request(session=session, claim=claim, sessions=sessions, order=order, in_parts=in_parts),
-            protocol.encode(protocol.encode_outcomes(outcomes)),
+            body,
+            protocol.encode(protocol.encode_outcomes(outcomes)) if outcomes else None,
             protocol.encode(spawned) if spawned else None,
         )
         self._notify(decode_notification(row["notification"], session))

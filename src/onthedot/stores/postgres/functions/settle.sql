@@ -217,17 +217,17 @@ BEGIN
 END $$;
 
 -- name: settle_together_v1
--- Settle outcomes that do not depend on each other; one verdict each. tasks: their new tasks, each with the position of
--- its outcome, or null; in_parts: see `add_tasks_v1`.
+-- Settle outcomes that do not depend on each other; one verdict each. number: of outcomes. tasks: their new tasks, each
+-- with the position of its outcome, or null; in_parts: see `add_tasks_v1`.
 CREATE FUNCTION settle_together_v1(
-    _app integer, _outcomes json, _tasks json, _in_parts boolean, _sessions text[], _now double precision,
-    _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json
+    _app integer, _outcomes json, _number integer, _tasks json, _in_parts boolean, _sessions text[],
+    _now double precision, _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _settled settlement := finish_v1(_app, _outcomes, _sessions, _now);
 BEGIN
-    verdicts := array_fill('ok'::text, ARRAY[json_array_length(_outcomes)]);
-    IF cardinality(_settled.positions) < cardinality(verdicts) THEN
+    verdicts := array_fill('ok'::text, ARRAY[_number]);
+    IF cardinality(_settled.positions) < _number THEN
         -- Everything that has to be waited for, before the limits lock.
         PERFORM FROM task WHERE app = _app AND uuid = ANY (ARRAY(
             SELECT o.uuid FROM json_to_recordset(_outcomes) AS o (uuid text))) ORDER BY seq FOR NO KEY UPDATE;
@@ -242,7 +242,7 @@ BEGIN
     IF _settled.chore THEN
         PERFORM drop_claims_of_chores_v1(_app, _outcomes);
     END IF;
-    IF _tasks IS NOT NULL AND cardinality(_settled.positions) < cardinality(verdicts) THEN
+    IF _tasks IS NOT NULL AND cardinality(_settled.positions) < _number THEN
         _tasks := (SELECT json_agg(t.value ORDER BY t.ordinality) FROM json_array_elements(_tasks) WITH ORDINALITY AS t
             WHERE (t.value ->> 'outcome')::bigint = ANY (_settled.positions));
     END IF;
@@ -274,7 +274,7 @@ END $$;
 -- name: settle_v1
 -- Settle outcomes; one verdict each. order: "any", "given", or "check" if the tasks decide.
 CREATE FUNCTION settle_v1(
-    _app integer, _outcomes json, _tasks json, _in_parts boolean, _sessions text[], _order text,
+    _app integer, _outcomes json, _number integer, _tasks json, _in_parts boolean, _sessions text[], _order text,
     _now double precision, _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json
 ) LANGUAGE plpgsql AS $$
 DECLARE
@@ -285,14 +285,14 @@ BEGIN
     PERFORM FROM session WHERE app = _app AND name = ANY (_sessions) ORDER BY name FOR KEY SHARE;
     IF _order = 'any' OR _order = 'check' AND NOT depends_v1(_app, _outcomes, _tasks) THEN
         SELECT t.verdicts, t.woken, t.ended INTO verdicts, woken, ended
-        FROM settle_together_v1(_app, _outcomes, _tasks, _in_parts, _sessions, _now, _in_transaction) AS t;
+        FROM settle_together_v1(_app, _outcomes, _number, _tasks, _in_parts, _sessions, _now, _in_transaction) AS t;
         RETURN;
     END IF;
     woken := '{}';
     FOR _next IN SELECT o.value, o.ordinality FROM json_array_elements(_outcomes) WITH ORDINALITY AS o
         ORDER BY o.ordinality
     LOOP
-        SELECT * INTO _one FROM settle_together_v1(_app, json_build_array(_next.value), (
+        SELECT * INTO _one FROM settle_together_v1(_app, json_build_array(_next.value), 1, (
             SELECT json_agg(t.value ORDER BY t.ordinality) FROM json_array_elements(_tasks) WITH ORDINALITY AS t
             WHERE (t.value ->> 'outcome')::bigint = _next.ordinality), _in_parts, _sessions, _now, _in_transaction);
         verdicts := verdicts || _one.verdicts;
@@ -304,15 +304,16 @@ BEGIN
 END $$;
 
 -- name: settle_in_v1
--- {"app", "now", "outcomes": [one], "tasks": of it, "in_parts"} → its verdict. In the caller's transaction: it takes no lock that
--- others need, and notifies at the commit.
+-- {"app", "now", "outcomes": [one], "tasks": of it, "in_parts"} → its verdict. In the caller's transaction: it takes no
+-- lock that others need, and notifies at the commit.
 CREATE FUNCTION settle_in_v1(_request json, OUT verdict text) LANGUAGE plpgsql AS $$
 DECLARE
+    _now double precision := now_v1((_request ->> 'now')::double precision);
     _settled record;
 BEGIN
     SELECT * INTO _settled FROM settle_v1(
-        app_v1(_request ->> 'app'), _request -> 'outcomes', nullif(_request ->> 'tasks', '[]')::json,
-        (_request ->> 'in_parts')::boolean, ARRAY[_request #>> '{outcomes,0,session}'], 'any', now_v1((_request ->> 'now')::double precision), true);
+        app_v1(_request ->> 'app'), _request -> 'outcomes', 1, nullif(_request ->> 'tasks', '[]')::json,
+        (_request ->> 'in_parts')::boolean, ARRAY[_request #>> '{outcomes,0,session}'], 'any', _now, true);
     verdict := _settled.verdicts[1];
     IF verdict = 'ok' THEN
         PERFORM notify_v1(_request ->> 'app', json_strip_nulls(

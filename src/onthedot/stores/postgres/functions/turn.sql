@@ -1,9 +1,9 @@
 -- turn: settle, reap dead sessions and claim, in one call.
 
 -- name: turn_v1
--- {"app", "now", "session", "sessions": [of the outcomes], "order": in which they are settled, "in_parts": as their
--- new tasks are added, "claim": request or null}, outcomes: […], tasks: their new tasks or null → verdicts, and the answer to the claim: its tasks are the first
--- `number` of the records, its chores are the rest.
+-- {"app", "now", "session", "claim": request or null; of the outcomes "number", "sessions", "order": in which they are
+-- settled, "in_parts": as their new tasks are added}, outcomes: […] or null, tasks: their new tasks or null → verdicts,
+-- and the answer to the claim: its tasks are the first `number` of the records, its chores are the rest.
 CREATE FUNCTION turn_v1(
     _request json, _outcomes json, _tasks json, OUT verdicts text[], OUT alive boolean, OUT fence bigint,
     OUT number integer, OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[], OUT lanes text[],
@@ -28,8 +28,8 @@ BEGIN
         PERFORM keep_limits_v1(_app);
     END IF;
     PERFORM FROM session WHERE app = _app AND name = _session FOR KEY SHARE;
-    IF json_array_length(_outcomes) > 0 THEN
-        SELECT * INTO _settled FROM settle_v1(_app, _outcomes, _tasks, (_request ->> 'in_parts')::boolean,
+    IF _outcomes IS NOT NULL THEN
+        SELECT * INTO _settled FROM settle_v1(_app, _outcomes, (_request ->> 'number')::integer, _tasks, (_request ->> 'in_parts')::boolean,
             ARRAY(SELECT json_array_elements_text(_request -> 'sessions')), _request ->> 'order', _now, false);
         verdicts := _settled.verdicts;
         woken := _settled.woken;
