@@ -1,4 +1,4 @@
-"""Checks the built site: every internal link and image leads somewhere, anchors included, and doctests are code.
+"""Checks the built site: links, anchors and images lead somewhere, doctests are code, and the theme has its features.
 
 python tests/support/documents/site_check.py site
 """
@@ -11,6 +11,9 @@ from collections.abc import Iterator
 from html.parser import HTMLParser
 from pathlib import Path
 from urllib.parse import unquote, urlsplit
+
+FEATURES = {"a search": "search", "a button that copies code": "content.code.copy", "dark colours": "slate"}
+"""What every page has, and the text in its HTML that shows it."""
 
 
 class Page(HTMLParser):
@@ -31,6 +34,10 @@ class Page(HTMLParser):
 
 
 def problems(site: Path) -> Iterator[str]:
+    start = (site / "index.html").read_text("utf-8")
+    for feature, text in FEATURES.items():
+        if text not in start:
+            yield f"index.html: the site has no longer {feature}"
     pages = {file: Page(file) for file in site.rglob("*.html")}
     for file, page in pages.items():
         name = file.relative_to(site)
