@@ -11,7 +11,8 @@ value                                       written as
 ``{1: "a"}``, ``{"!x": 1}``                 ``{"!dict": [[1, "a"]]}``, ``{"!dict": [["!x", 1]]}``
 ``b"a"``, ``bytearray(b"a")``               ``{"!bytes": "YQ=="}``, ``{"!bytearray": "YQ=="}``
 ``datetime``, ``date``, ``time``            ``{"!datetime": "2026-01-31T12:00:00+05:45"}``, ``!date``, ``!time``
-naive ones with ``fold=1``                  ``{"!datetime": ["2026-10-25T02:30:00", 1]}``, ``!time``
+such with ``fold=1``                        ``{"!datetime": ["2026-10-25T02:30:00", 1]}``, ``!time``
+such with a ``ZoneInfo``                    ``{"!datetime": ["2026-01-31T12:00:00+01:00", 0, "Europe/Berlin"]}``
 ``timedelta``                               ``{"!timedelta": [days, seconds, microseconds]}``
 ``Decimal``, ``UUID``, ``Path``             ``{"!decimal": "1.50"}``, ``!uuid``, ``!path``
 ``nan``, ``inf``, ``-inf``                  ``{"!float": "nan"}``
@@ -35,7 +36,7 @@ from __future__ import annotations
 import dataclasses
 from base64 import b64decode, b64encode
 from collections.abc import Callable, Iterable, Mapping
-from datetime import date, datetime, time, timedelta
+from datetime import date, datetime, time, timedelta, timezone, tzinfo
 from decimal import Decimal
 from enum import Enum
 from functools import lru_cache
@@ -44,6 +45,7 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Any, TypeAlias, TypeVar
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import msgspec
 
@@ -115,7 +117,7 @@ def from_tagged(value: object, classes: Classes | None = NO_CLASSES) -> Any:
 def deep_equal(a: object, b: object, depth: int = DEPTH) -> bool:
     """Whether two values are equal and of the same type, all the way down; nan equals nan.
 
-    Datetimes are equal at the same instant with the same offset, whatever the class of their zone.
+    Datetimes are equal with the same wall clock time, fold, and offset or key of a ZoneInfo.
 
     >>> deep_equal([1, {"a": float("nan")}], [1, {"a": float("nan")}])
     True
@@ -223,14 +225,14 @@ def _tag_container(value: Any, classes: Classes, depth: int) -> object:
             return dict(value)
         if all(type(key) is str and key[:1] != "!" for key in value):
             return dict(zip(map(_text, value), map_with_path(value.items(), inner), strict=True))
-        keys = _distinct(map_with_path(((key, key) for key in value), inner), classes)
+        keys = map_with_path(((key, key) for key in value), inner)
         return {"!dict": [list(pair) for pair in zip(keys, map_with_path(value.items(), inner), strict=True)]}
     if kind is list:
         return map_with_path(enumerate(value), inner)
     if kind is tuple:
         return {"!tuple": map_with_path(enumerate(value), inner)}
     if kind is set or kind is frozenset:
-        return {f"!{kind.__name__}": _distinct(map_with_path(((MEMBER, member) for member in value), inner), classes)}
+        return {f"!{kind.__name__}": map_with_path(((MEMBER, member) for member in value), inner)}
     if classes.get(kind.__name__) is not kind:
         raise Unstorable(f"is of type {type_name(kind)}, which cannot be stored; {_advice(kind)}")
     return {"!of": [kind.__name__, _tag_instance(value, inner)]}
@@ -254,13 +256,6 @@ def _is_plain(value: dict[Any, Any]) -> bool:
         elif item is not None and kind is not bool:
             return False
     return True
-
-
-def _distinct(tagged: list[object], classes: Classes) -> list[object]:
-    # In a repeated hour, a datetime is unequal to the same instant with a fixed offset, which its tagged form has.
-    if len({from_tagged(member, classes) for member in tagged}) < len(tagged):
-        raise Unstorable("holds datetimes that are the same instant; convert them to UTC")
-    return tagged
 
 
 def _tag_instance(value: Any, inner: Callable[[object], object]) -> object:
@@ -330,23 +325,43 @@ def _equal_members(a: set[object], b: set[object], depth: int) -> bool:
 
 
 def _moment(value: datetime | time) -> tuple[object, ...]:
-    # The fold matters only without an offset.
-    offset = value.utcoffset()
-    return value.replace(tzinfo=None, fold=0), offset, value.tzinfo is None, value.fold if offset is None else 0
+    return value.replace(tzinfo=None, fold=0), value.fold, _zone(value.tzinfo)
+
+
+def _zone(zone: tzinfo | None) -> object:
+    """The offset or the key of a zone: the same for two equal zones."""
+    if type(zone) is timezone:
+        return zone.utcoffset(None)
+    if type(zone) is ZoneInfo:
+        return zone.key
+    return zone
 
 
 def _write_moment(value: datetime | time) -> object:
-    if value.tzinfo is not None:
-        offset = value.utcoffset()
-        if offset is None or offset.microseconds:  # fromisoformat() is wrong by such fractions
-            raise Unstorable("has a time zone without an offset in whole seconds; pass a datetime, or a fixed offset")
-    return [value.isoformat(), 1] if value.fold and value.tzinfo is None else value.isoformat()
+    zone = value.tzinfo
+    text = value.isoformat()
+    if type(zone) is ZoneInfo and zone.key is not None:
+        return [text, value.fold, zone.key]
+    if type(zone) is timezone:
+        if zone.utcoffset(None).microseconds:  # fromisoformat() is wrong by such fractions
+            raise Unstorable("has a time zone without an offset in whole seconds; pass another one")
+    elif zone is not None:
+        raise Unstorable(
+            f"has a time zone of type {type_name(type(zone))}, of which only the offset could be stored; pass it with "
+            'zoneinfo.ZoneInfo("…") or datetime.timezone'
+        )
+    return [text, 1] if value.fold else text
 
 
 def _read_moment(kind: type[datetime] | type[time]) -> Callable[[Any], object]:
     def read(content: Any) -> object:
-        text, fold = (content, 0) if isinstance(content, str) else content
-        return kind.fromisoformat(text).replace(fold=fold)
+        if isinstance(content, str):
+            return kind.fromisoformat(content)
+        text, fold, *zone = content
+        moment = kind.fromisoformat(text).replace(fold=fold)
+        if not zone:
+            return moment
+        return moment.replace(tzinfo=ZoneInfo(*zone))
 
     return read
 
