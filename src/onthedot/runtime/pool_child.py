@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import faulthandler
 import inspect
 import logging
 import os
@@ -151,6 +152,9 @@ class PoolChild:
             return ReturnedMessage(NOT_STORED, adds, str(error))
 
     def _raised(self, run: RunState, error: BaseException) -> RaisedMessage:
+        if isinstance(error, MemoryError) and self._boot.memory_limit is not None:  # Python gives it no message
+            text = f"its process may use {self._boot.memory_limit:,} bytes of address space (memory_limit)"
+            error.args = ("; ".join([*map(str, error.args), text]),)
         outcome, error = outcome_for_error(error, run.record, run.lease, run.source.options, self._random)
         assert not isinstance(outcome, Completed)
         failure = outcome.error or encode_failure(error, run.record.attempt)
@@ -263,6 +267,7 @@ class _IgnoredSignals:
 
 
 def main(descriptor: int | str) -> None:
+    faulthandler.enable()  # writes the stacks to stderr if the child crashes
     _IgnoredSignals().install()  # kept alive as the handler
     with socket.socket(fileno=int(descriptor)) as pipe, suppress(ConnectionError):  # the worker has closed the pipe
         boot = _receive_boot(pipe)

@@ -60,6 +60,14 @@ async def test_a_child_that_dies_fails_its_own_task_only(how: str, message: str,
         assert await neighbour.result(SOON) == "done"
 
 
+async def test_a_child_that_crashes_writes_its_stack(capfd: pytest.CaptureFixture[str]) -> None:
+    async with app.running():
+        assert isinstance(await (await tasks.dies.enqueue("SIGSEGV", True)).exception(SOON), WorkerDied)
+    written = capfd.readouterr().err
+    assert "Segmentation fault" in written
+    assert " in dies" in written
+
+
 async def test_a_timeout_kills_the_task_and_its_forks_only(tmp_path: Path) -> None:
     async with app.running():
         neighbour = await tasks.waits.enqueue(str(tmp_path / "go"))
@@ -158,6 +166,7 @@ async def test_memory_limit_bounds_a_child() -> None:
         error = await (await tasks.allocates.enqueue(2 << 30)).exception(SOON)
         assert isinstance(error, TaskFailed)
         assert error.error_type == "MemoryError"
+        assert error.message == "its process may use 1,073,741,824 bytes of address space (memory_limit)"
         assert await (await tasks.allocates.enqueue(1 << 20)).result(SOON) == 1 << 20
 
 
