@@ -59,6 +59,7 @@ class Call(Generic[R_co]):
 
     @property
     def source(self) -> str:
+        """The source of its task."""
         return self.definition.name
 
     @property

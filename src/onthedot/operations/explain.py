@@ -56,16 +56,27 @@ class Explanation:
     """
 
     uuid: str
+    """Id of the task."""
     source: str
+    """Name of its function or consumer."""
     state: TaskState
+    """Its state."""
     reason: str
+    """The first reason, as a word."""
     text: str
+    """The first reason, as a sentence."""
     until: datetime | None = None
+    """When that reason ends by itself."""
     by: tuple[Holder, ...] = ()
+    """Some of the tasks and workers that hold it back."""
     by_count: int = 0
-    ahead: int = 0  # tasks that start before it
+    """How many of them there are."""
+    ahead: int = 0
+    """How many tasks start before it."""
     estimated_start: datetime | None = None
+    """When it may start, by the rate of the last starts."""
     also: tuple[ExplanationReason, ...] = ()
+    """The reasons that would remain without the first."""
 
 
 async def explain(store: Store, record: Record, now: float, zone: tzinfo | None = UTC) -> Explanation:

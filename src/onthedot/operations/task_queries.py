@@ -37,7 +37,9 @@ class TaskPage:
     """
 
     tasks: tuple[TaskInfo, ...]
+    """The tasks; the page itself is iterable and has a length."""
     cursor: str | None
+    """Continues there: ``find(cursor=page.cursor, …)``. None: this was the last page."""
 
     def __iter__(self) -> Iterator[TaskInfo]:
         return iter(self.tasks)

@@ -99,7 +99,7 @@ async def test_traceback_of_a_process_begins_at_the_users_frame(log: Log) -> Non
     assert line["traceback"].startswith("Traceback")
 
 
-async def test_timeout_is_said_once(app: App[Any], clock: Any, log: Log) -> None:
+async def test_timeout_is_logged_once(app: App[Any], clock: Any, log: Log) -> None:
     began = asyncio.Event()
 
     @app.task(timeout=1.5)

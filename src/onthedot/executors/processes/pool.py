@@ -116,6 +116,7 @@ class Processes(Executor):
     # -- one call
 
     async def run(self, call: Callable[..., object], *args: object) -> object:  # noqa: ARG002 - the child finds it by name
+        """Runs the current task in a child. call, args: not used, since the child finds the function by name."""
         run = current_run()
         assert run is not None
         queued = QueuedRun(run, asyncio.get_running_loop().create_future())
