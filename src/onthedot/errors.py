@@ -287,15 +287,16 @@ class Cancel(TaskControl):
 
 
 def shortened_list(names: Sequence[str]) -> str:
-    """The first eight names.
+    """All names, or the first eight of many.
 
-    >>> shortened_list("abcdefghijk")
-    'a, b, c, d, e, f, g, h, …'
+    >>> shortened_list("abcdefghijkl")
+    'a, b, c, d, e, f, g, h, i, j, k, l'
+    >>> shortened_list("abcdefghijklm")
+    'a, b, c, d, e, f, g, h and 5 more'
     """
-    shown = ", ".join(names[:8])
-    if len(names) > 8:
-        shown += ", …"
-    return shown
+    if len(names) <= 12:
+        return ", ".join(names)
+    return f"{', '.join(names[:8])} and {len(names) - 8} more"
 
 
 def suggestion(name: str, known: Iterable[str]) -> str:

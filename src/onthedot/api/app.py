@@ -26,6 +26,7 @@ from onthedot.engine.runner import Around
 from onthedot.errors import BadSchedule, SchedulerStateError
 from onthedot.executors.contract import Executor
 from onthedot.model.executor_names import PROCESS, THREAD
+from onthedot.model.familiar_names import APP, missing_attribute
 from onthedot.model.options import TaskOptions, parse_bound
 from onthedot.model.task import TaskInfo, check_name
 from onthedot.observability.logs import LogObserver
@@ -146,6 +147,11 @@ class App(Generic[S]):
         self.operations: AppOperations = AppOperations(self._portal)
         self.sync: SyncOperations = SyncOperations(self._portal, SyncSchedules(self.runtime))
         open_apps.add(self)
+
+    if not TYPE_CHECKING:  # type checkers refuse the name themselves
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(self, name, APP)
 
     # -- declaring
 

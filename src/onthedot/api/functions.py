@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import functools
 import inspect
+import sys
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from operator import methodcaller
-from typing import Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, cast
+from typing import TYPE_CHECKING, Any, Generic, NamedTuple, ParamSpec, TypeVar, Unpack, cast
 
 from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.client.portal import Portal
@@ -16,6 +17,7 @@ from onthedot.definitions.new_task import check_conflict
 from onthedot.definitions.remote import RemoteDefinition
 from onthedot.definitions.sources import check_function
 from onthedot.errors import ArgumentError, DeclarationError
+from onthedot.model.familiar_names import FUNCTION, SCHEDULED, missing_attribute
 from onthedot.model.options import AddOptions, check_call
 from onthedot.stores.contract import Added, NewTask
 
@@ -133,6 +135,11 @@ class Enqueuer(Generic[P, R]):
         self._portal = portal
         self._definition = definition
         self._call_options = call_options
+
+    if not TYPE_CHECKING:  # type checkers refuse the name themselves
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(self, name, FUNCTION)
 
     @property
     def definition(self) -> FunctionDefinition | RemoteDefinition:
@@ -267,7 +274,7 @@ class TaskFunction(Enqueuer[P, R], Generic[P, C, R]):
     def __init__(self, portal: Portal, definition: FunctionDefinition) -> None:
         self._function = definition.function
         super().__init__(portal, definition, {})
-        functools.update_wrapper(cast(Any, self), definition.function)
+        _wrap(self, definition)
 
     def __call__(self, *args: P.args, **kwargs: P.kwargs) -> C:
         return cast(C, self._function(*args, **kwargs))
@@ -310,7 +317,12 @@ class ScheduledFunction(Generic[P, C]):
 
     def __init__(self, definition: FunctionDefinition) -> None:
         self._definition = definition
-        functools.update_wrapper(cast(Any, self), definition.function)
+        _wrap(self, definition)
+
+    if not TYPE_CHECKING:  # type checkers refuse the name themselves
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(self, name, SCHEDULED)
 
     @property
     def definition(self) -> FunctionDefinition:
@@ -339,6 +351,18 @@ class NamedTask(Enqueuer[..., Any]):
             options: See `AddOptions`.
         """
         return Enqueuer(self._portal, self._definition, _checked(self._definition.name, options))
+
+
+def _wrap(wrapper: Any, definition: FunctionDefinition) -> None:
+    """Makes the object look like its function, also to ``inspect.iscoroutinefunction``, by which frameworks decide."""
+    functools.update_wrapper(wrapper, definition.function)
+    if not definition.is_async:
+        return
+    if sys.version_info >= (3, 12):
+        inspect.markcoroutinefunction(wrapper)
+    else:  # there inspect reads the flags of the code, of objects that have all attributes of a function
+        for name in ("__code__", "__defaults__", "__kwdefaults__"):
+            setattr(wrapper, name, getattr(definition.function, name, None))
 
 
 def _checked(name: str, options: AddOptions) -> AddOptions:

@@ -5,11 +5,12 @@ from __future__ import annotations
 import asyncio
 from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import suppress
-from typing import Any, Generic, TypeVar
+from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
 from onthedot.client.portal import Portal
 from onthedot.errors import SchedulerStateError, TaskError
 from onthedot.model.failures import error_from_record, read_result
+from onthedot.model.familiar_names import HANDLE, missing_attribute
 from onthedot.model.task import TaskInfo, TaskState
 from onthedot.stores.contract import Record
 
@@ -35,6 +36,11 @@ class _Handle:
 
     def __repr__(self) -> str:
         return f"{type(self).__name__}({self.uuid!r})"
+
+    if not TYPE_CHECKING:  # type checkers refuse the name themselves
+
+        def __getattr__(self, name: str) -> object:
+            raise missing_attribute(self, name, HANDLE)
 
 
 class AsyncTaskHandle(_Handle, Generic[R_co]):

@@ -11,11 +11,13 @@ from onthedot.clock.durations import Duration, to_duration_ms
 from onthedot.clock.epoch import to_ms
 from onthedot.errors import DeclarationError, Retry, suggestion
 from onthedot.model.backoff import Backoff
+from onthedot.model.familiar_names import ADVICE, OPTIONS
 from onthedot.model.limits import AtMost, Rate
 from onthedot.model.stored_keys import stored_key
 
 Priority: TypeAlias = int | Literal["low", "normal", "high"]
 
+_PARAMETERS = ("name", "schedule", "aliases")  # of @app.task, beside its options
 _PRIORITIES = {"low": 1, "normal": 5, "high": 10}
 _HOUR = 3_600_000
 
@@ -142,7 +144,7 @@ def resolve(where: str, *layers: TaskOptions) -> ResolvedOptions:
     options: dict[str, Any] = {}
     for layer in layers:
         for unknown in sorted(layer.keys() - TaskOptions.__annotations__.keys()):
-            raise DeclarationError(f"{where}: no option {unknown!r}{suggestion(unknown, TaskOptions.__annotations__)}")
+            raise DeclarationError(f"{where}: no option {unknown!r}{_advice(unknown, TaskOptions.__annotations__)}")
         options.update(layer)
     try:
         return _checked(options)
@@ -207,7 +209,7 @@ def parse_unique(value: object) -> bool | str | None:
 def check_call(options: AddOptions) -> AddOptions:
     """The options of one call, checked where they are written."""
     for unknown in sorted(options.keys() - AddOptions.__annotations__.keys()):
-        raise TypeError(f"no option {unknown!r}{suggestion(unknown, AddOptions.__annotations__)}")
+        raise TypeError(f"no option {unknown!r}{_advice(unknown, AddOptions.__annotations__)}")
     if "at" in options and "after" in options:
         raise TypeError("at and after: give one of them")
     if "at" in options:
@@ -225,6 +227,20 @@ def check_call(options: AddOptions) -> AddOptions:
     _text(options.get("label", ""), "label")
     parse_tags(options.get("tags", ()))
     return options
+
+
+def _advice(unknown: str, known: Mapping[str, object]) -> str:
+    """The end of a message about an unknown option: ours that does the same, or the nearest name."""
+    if unknown in ADVICE:
+        return f"; {ADVICE[unknown]}"
+    ours = OPTIONS.get(unknown, unknown)
+    if ours in known or (ours in _PARAMETERS and known is TaskOptions.__annotations__):
+        return f"; it is {ours}=… here"
+    if ours in AddOptions.__annotations__:
+        return f"; it is an option of one call: .options({ours}=…).delay(…)"
+    if ours in TaskOptions.__annotations__ or ours in _PARAMETERS:
+        return f"{suggestion('', known)}; {ours}=… is an option of the task: @app.task({ours}=…)"
+    return suggestion(unknown, known)
 
 
 def _limits(value: Sequence[Any]) -> tuple[Rate | AtMost, ...]:
