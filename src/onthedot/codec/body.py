@@ -27,6 +27,10 @@ from onthedot.errors import ArgumentError
 class Undecodable(ArgumentError, ValueError):
     """A body or result that cannot be read: damaged, of another system, or written for another signature."""
 
+    def __init__(self, message: str, argument: str = "") -> None:
+        super().__init__(message)
+        self.argument = argument  # its name, if only one is wrong
+
 
 class ResultNotEncodable(ValueError):
     """A result that would not come back as it is."""

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import inspect
+import re
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from difflib import get_close_matches
 from math import isfinite
 from typing import Any
@@ -42,6 +44,7 @@ from onthedot.errors import ArgumentError, DeclarationError
 
 _EMPTY = inspect.Parameter.empty
 _NO_ARGUMENTS = b"{}"  # the body of a call without arguments
+_BODY_PATH = re.compile(r"\$\.(?:args|open)\.(\w+)")  # in an error of msgspec
 _UNTYPED = b'{"open":'  # how a body begins that was written without a signature
 
 
@@ -177,27 +180,30 @@ class FunctionCodec:
             stored = signature.read_any(body)
             given = self._load(signature.values, _given(stored.args), stored.open)
             return given, read_headers(stored)
+        except _BadArgument as error:
+            raise Undecodable(f"{self.name}: the stored arguments cannot be read: {error}", error.name) from error
         except Exception as error:
-            raise Undecodable(f"{self.name}: the stored arguments cannot be read: {error}") from error
+            found = _BODY_PATH.search(str(error))
+            name = "" if found is None else found[1]
+            problem = _BODY_PATH.sub(r"$.\1", str(error))  # the layout of a body means nothing to users
+            raise Undecodable(f"{self.name}: the stored arguments cannot be read: {problem}", name) from error
 
     def _load(
         self, codecs: Mapping[str, ValueCodec], given: dict[str, Any], tagged: Mapping[str, object]
     ) -> dict[str, object]:
         for name, value in given.items():
             if codecs[name].read is None:
-                codecs[name].check(value, f"$.args.{name}")
+                codecs[name].check(value, f"$.{name}")
         others: dict[str, object] = {}
         for name, value in tagged.items():
             if name in codecs:
-                given[name] = codecs[name].load(value, f"$.open.{name}")
+                given[name] = _load_argument(codecs[name], name, value)
             elif self._var_keyword is None:
                 raise ValueError(f"unknown argument {name!r}")
             else:
                 others[name] = value
         if self._var_keyword is not None and others:
-            given[self._var_keyword] = given.get(self._var_keyword, {}) | codecs[self._var_keyword].load(
-                others, "$.open"
-            )
+            given[self._var_keyword] = given.get(self._var_keyword, {}) | codecs[self._var_keyword].load(others, "$")
         if missing := [name for name in self.required if name not in given]:
             raise ValueError(f"argument {missing[0]!r} is missing")
         return given
@@ -221,6 +227,28 @@ class FunctionCodec:
         # At the first use and not at the declaration: annotations may name what is defined further down.
         self._resolved = _SignatureCodec(self._signature, hints_of(self.function))
         return self._resolved
+
+
+class _BadArgument(ValueError):
+    def __init__(self, name: str, problem: str) -> None:
+        super().__init__(f"argument {name!r}: {problem}")
+        self.name = name
+
+
+def _load_argument(codec: ValueCodec, name: str, value: object) -> Any:
+    try:
+        return codec.load(value, f"$.{name}")
+    except Exception as error:
+        raise _BadArgument(name, f"{error}{_text_advice(codec, name, value)}") from error
+
+
+def _text_advice(codec: ValueCodec, name: str, value: object) -> str:
+    """`onthedot add` passes x=21 as a text if it does not know the annotation."""
+    if isinstance(value, str) and codec.read is not None:
+        with suppress(Exception):
+            codec.read(value.encode())
+            return f"; from the command line write {name}:={value}"
+    return ""
 
 
 def _body_reader(arguments: type[Struct], strict: bool) -> Callable[[bytes], Any]:

@@ -258,7 +258,7 @@ class Runner:
         if run.ended:  # abandoned: its outcome is final
             return None
         if is_a(error, Undecodable) and not run.arguments:
-            problem = Undecodable(f"{error}; the raw body is kept: {run.record.body[:200]!r}")
+            problem = Undecodable(str(error), error.argument)  # without frames: no code of the user's has run
             outcome = failed_outcome(problem, run.record, run.lease, run.source.options)
             self.observer.error_classified(run.record, problem, outcome, run.source.options.max_retries)
             return outcome

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import logging
-import re
 import sys
 from collections import defaultdict
 from collections.abc import MutableMapping, Sequence
@@ -27,7 +26,6 @@ from onthedot.stores.contract import Completed, Ended, NewTask, Outcome, Record,
 _SAME_FAILURE = 60_000.0  # ms between two lines about the same failure
 _ANY_FAILURE = 10_000.0  # ms between two lines about any failure
 _MAX_SHOWN = 1000  # characters of a task
-_JSON_PATH = re.compile(r"- at `(\$[^`]*)`")  # at the end of an error of msgspec
 _MAX_FAILURES = 100  # that are counted separately
 _FAILED_CHORES = ("stray", "expired", "crashed")  # each has its own line
 
@@ -169,8 +167,8 @@ class LogObserver(Observer):
                 )  # fmt: skip
             case Ended(state="failed") if is_a(error, Undecodable):  # its text has values of arguments
                 self.task.error(
-                    "[fail] task %s from %s: its stored arguments cannot be read%s; `onthedot task show %s` gives the "
-                    "reason", record.uuid, record.source, _path(error), record.uuid, extra=self._fields(record),
+                    "[fail] task %s from %s: its stored %s cannot be read; `onthedot task show %s` gives the reason",
+                    record.uuid, record.source, _unreadable(error), record.uuid, extra=self._fields(record),
                 )  # fmt: skip
             case Ended(state="failed"):
                 failure = _failure(outcome)
@@ -331,12 +329,9 @@ def _shown(record: Record) -> str:
     return text
 
 
-def _path(error: BaseException) -> str:
-    """Where the arguments are wrong, without a value of them."""
-    found = _JSON_PATH.search(str(error))
-    if found is None:
-        return ""
-    return f" at {found[1]}"
+def _unreadable(error: Undecodable) -> str:
+    """The part of the task that is wrong, without a value of it."""
+    return f"argument {error.argument!r}" if error.argument else "arguments"
 
 
 def _at(after: int) -> str:

@@ -7,6 +7,7 @@ inside each call of ``advance``, ``run_until_idle`` and ``drain``; in between no
 from __future__ import annotations
 
 import asyncio
+import time
 from collections.abc import AsyncGenerator, Coroutine, Iterable, Mapping
 from contextlib import AbstractContextManager, asynccontextmanager
 from dataclasses import replace
@@ -89,6 +90,7 @@ class TestApp(DriverLimits):
         self._runtime = app.runtime
         self._override: AbstractContextManager[None] | None = None
         self._driven = False
+        self._idle_since = time.monotonic()
 
     def __enter__(self) -> TestApp:
         config = replace(
@@ -97,7 +99,7 @@ class TestApp(DriverLimits):
             clock=self.clock,
             keep_pending_on_stop=True,
             poll_interval=inf,  # so that every timer is an alarm
-            client_factory=partial(BoundedClient, limits=self),
+            client_factory=partial(BoundedClient, limits=self, idle_for=self._idle_for),
         )
         override = self._runtime.override(config)
         override.__enter__()
@@ -162,8 +164,14 @@ class TestApp(DriverLimits):
                 yield driver
         finally:
             self._driven = False
+            self._idle_since = time.monotonic()
         if raise_failures:
             await self._raise(driver.failed)
+
+    def _idle_for(self) -> float:
+        if self._driven or self._runtime.host.status != "stopped":
+            return 0.0
+        return time.monotonic() - self._idle_since
 
     async def _raise(self, uuids: Iterable[str]) -> None:
         found = await self._runtime.store.get(list(uuids))

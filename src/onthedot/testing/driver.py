@@ -7,7 +7,7 @@ import re
 import threading
 import time
 from collections import Counter
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from math import ceil
@@ -26,6 +26,7 @@ from onthedot.testing.assertions import call_text
 
 _FAR = 50 * 365 * 86_400_000.0  # ms: no alarm is that far ahead, but the lease of a session is
 _ENDED = ("succeeded", "failed", "cancelled")
+_MAX_IDLE = 0.5  # real seconds that a test which waits for a task gets to run it, as in gather(handle, test.advance(5))
 
 
 @dataclass(eq=False)
@@ -38,20 +39,34 @@ class DriverLimits:
 
 
 class BoundedClient(StoreClient):
-    """A client whose waits end: a test that waits for a task without running it would hang."""
+    """A client whose waits end: a test that waits for a task without running it would hang.
 
-    def __init__(self, store: Store, config: ClientConfig, limits: DriverLimits) -> None:
+    idle_for: returns the real seconds since when no worker runs
+    """
+
+    def __init__(self, store: Store, config: ClientConfig, limits: DriverLimits, idle_for: Callable[[], float]) -> None:
         super().__init__(store, config)
         self._limits = limits
+        self._idle_for = idle_for
 
     async def wait_for_end(self, uuid: str, timeout: float | None) -> Record:
         if timeout is None:
             timeout = self._limits.give_up
+        waiting = asyncio.ensure_future(super().wait_for_end(uuid, timeout))
+        problem = f"task {uuid} has not ended, and nothing runs now"
         try:
-            return await super().wait_for_end(uuid, timeout)
+            while True:
+                await asyncio.wait([waiting], timeout=_MAX_IDLE)
+                if waiting.done() or self._idle_for() >= _MAX_IDLE:
+                    break
+            if waiting.done():
+                return await waiting
         except TimeoutError as error:
-            how = "in a test tasks run inside advance(), run_until_idle() and drain(): call one of them first"
-            raise TimeoutError(f"{error}; {how}") from None  # a note would get lost on the way from another thread
+            problem = str(error)
+        finally:
+            waiting.cancel()
+        how = "in a test tasks run inside advance(), run_until_idle() and drain(): call one of them first"
+        raise TimeoutError(f"{problem}; {how}")  # a note would get lost on the way from another thread
 
 
 class ClockDriver:

@@ -16,7 +16,7 @@ from onthedot import (
     current_task,
 )
 from onthedot.testing import ManualClock, TestApp
-from tests.support.waits import until
+from tests.support.waits import LONG, until
 from tests.unit.testing.steps import START, Log, none, nothing_is_alive, seconds
 
 # -- the worker's life
@@ -169,6 +169,33 @@ async def test_wait_for_a_task_that_is_not_driven_times_out(app: App, test: Test
         await handle
     await test.run_until_idle()
     assert await handle is None
+
+
+async def test_wait_while_nothing_runs_fails_at_once(app: App, test: TestApp) -> None:
+    """Not after `give_up`, which is for tasks that run."""
+    work = app.task(none)
+    handle = await work.enqueue()
+    began = time.monotonic()
+    for wait in (handle.result, lambda: handle.result(timeout=LONG), handle.exception):
+        with pytest.raises(TimeoutError, match=rf"task {handle.uuid} has not ended, and nothing runs now; in a test"):
+            await wait()
+    with pytest.raises(TimeoutError, match=r"nothing runs now; .* run_until_idle\(\)"):
+        await asyncio.to_thread(app.handle(handle.uuid).result)
+    assert time.monotonic() - began < test.give_up
+    assert await test.run_until_idle() == 1
+    assert await handle is None
+
+
+async def test_wait_lasts_while_the_test_runs_tasks(app: App, test: TestApp) -> None:
+    """Longer than a wait may last while nothing runs."""
+
+    @app.task
+    async def work() -> int:
+        await asyncio.sleep(0.7)
+        return 7
+
+    handle = await work.options(after=60).enqueue()
+    assert await asyncio.gather(handle.result(), test.advance(60)) == [7, 1]
 
 
 async def test_concurrent_wait_returns(app: App, test: TestApp) -> None:
