@@ -18,7 +18,7 @@ from onthedot.definitions.remote import RemoteDefinition
 from onthedot.definitions.sources import check_function
 from onthedot.errors import ArgumentError, DeclarationError
 from onthedot.model.familiar_names import FUNCTION, SCHEDULED, missing_attribute
-from onthedot.model.options import AddOptions, check_call
+from onthedot.model.options import AddOptions, InvalidOption, check_call
 from onthedot.stores.contract import Added, NewTask
 
 P = ParamSpec("P")
@@ -207,7 +207,7 @@ class Enqueuer(Generic[P, R]):
         if "connection" in self._call_options:
             name = f"{self._definition.name}.options(connection=…)"
             raise ArgumentError(
-                f"{name}.s(…): a call that is not made joins no transaction; write {name}.delay(…), or delay_many([…])"
+                f"{name}.s(…): a call that is not made joins nothing; write {name}.delay(…), or delay_many([…])"
             )
         self._definition.bind(args, kwargs)
         return Call(self._portal, self._definition, args, kwargs, self._call_options)
@@ -368,10 +368,8 @@ def _wrap(wrapper: Any, definition: FunctionDefinition) -> None:
 def _checked(name: str, options: AddOptions) -> AddOptions:
     try:
         return check_call(options)
-    except DeclarationError:
-        raise
-    except TypeError as error:
-        raise ArgumentError(f"{name}.options(): {error}") from None
+    except (TypeError, ValueError) as error:
+        raise InvalidOption(f"{name}.options(): {error}") from None
 
 
 def with_parameter(function: Callable[[Any], Any], name: str, where: str) -> Callable[..., Any]:

@@ -9,11 +9,12 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from onthedot.clock.durations import Duration, to_duration_ms
 from onthedot.clock.epoch import to_ms
-from onthedot.errors import DeclarationError, Retry, suggestion
+from onthedot.errors import ArgumentError, DeclarationError, Retry, suggestion
 from onthedot.model.backoff import Backoff
 from onthedot.model.familiar_names import ADVICE, OPTIONS
 from onthedot.model.limits import AtMost, Rate
 from onthedot.model.stored_keys import stored_key
+from onthedot.model.task import check_uuid
 
 Priority: TypeAlias = int | Literal["low", "normal", "high"]
 
@@ -139,6 +140,10 @@ class ResolvedOptions:
         return self.max_raised_retries if issubclass(type(error), Retry) else self.max_retries
 
 
+class InvalidOption(ArgumentError, ValueError):
+    """The error of a call option. It is a ValueError, too, as of every naive datetime."""
+
+
 def resolve(where: str, *layers: TaskOptions) -> ResolvedOptions:
     """The options of several layers; later ones win. `where` names the task in errors."""
     options: dict[str, Any] = {}
@@ -222,6 +227,8 @@ def check_call(options: AddOptions) -> AddOptions:
         _positive(options["expires"], "expires")
     if "metadata" in options and not isinstance(options["metadata"], Mapping):
         raise TypeError(f"metadata must be a dict, not {options['metadata']!r}")
+    if "uuid" in options:
+        check_uuid(options["uuid"])
     parse_priority(options.get("priority", 5))
     parse_unique(options.get("unique"))
     _text(options.get("label", ""), "label")
