@@ -1,4 +1,4 @@
-"""``./dev bench [core|memory|sqlite|redis|postgres|processes|limits|settle|worker|drain|loss] [--quick] [--json FILE]``"""
+"""``./dev bench [NAME] [--quick] [--json FILE]``"""
 
 from __future__ import annotations
 

@@ -63,8 +63,9 @@ def run(uuid: str, *, fails: bool) -> Run:
             raise ValueError("of the task")
 
     options = SimpleNamespace(
-        timeout=None, retry_on=(), reject_on=(), max_retries=0, keep=1, keep_failed=1, keep_result=None
-    )
+        timeout=None, retry_on=(), reject_on=(), max_retries=0, retries_for=lambda _: 0, keep=1, keep_failed=1,
+        keep_result=None,
+    )  # fmt: skip
     source = SimpleNamespace(options=options, call=call, decode=lambda _: ({}, NO_HEADERS))
     record = Record(uuid, "send", b"", DEFAULT, None, None, 0, 1, 0, "running")
     lease = Lease(uuid, 1, "w")
