@@ -58,7 +58,7 @@ def shared_names() -> set[str]:
 
 
 def shared_parameters() -> list[click.Parameter]:
-    return click.command()(shared("store", "name", "app", "json")(lambda: None)).params
+    return click.command()(shared("store", "name", "app", "json", "utc")(lambda: None)).params
 
 
 def is_own(parameter: click.Parameter) -> bool:
