@@ -83,6 +83,21 @@ async def test_find_filters_by_every_field(store: Store, worker: Worker, clock: 
     assert names(await every(store, {"source": "a", "tag": "y", "state": "ready"})) == []
 
 
+@pytest.mark.parametrize(
+    "uuid", ["01a1e212-de42-73a9-a624-125b4862a31e", "2a3f5b5c-5d2d-7e2a-8a3f-5b5c5d2d5e2a", "order-17.a:b-c_d"]
+)
+async def test_find_takes_the_beginning_or_the_end_of_a_uuid(store: Store, uuid: str) -> None:
+    """The bytes of the second one are * ? [ \\ ] - ^ and the like."""
+    others = [uuid[::-1], f"0{uuid[1:-1]}0", "x"]
+    await add(store, task(uuid=uuid), *(task(uuid=other) for other in others))
+    for length in (1, 5, 8, 9, 10, 14, len(uuid)):
+        for part in (uuid[:length], uuid[-length:]):
+            found = names(await every(store, {"uuid": part}))
+            assert uuid in found
+            assert all(each.startswith(part) or each.endswith(part) for each in found)
+    assert names(await every(store, {"uuid": uuid[1:-1]})) == []
+
+
 async def test_filtered_pages_continue(store: Store) -> None:
     await add(store, *(task("ab"[number % 2]) for number in range(40)))
     rows = await every(store, {"source": "b"}, limit=3)

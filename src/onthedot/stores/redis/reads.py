@@ -27,7 +27,7 @@ from onthedot.stores.redis.client import info_fields
 from onthedot.stores.redis.policy_format import remember_policy
 from onthedot.stores.redis.position import PositionAnswer, to_limit, to_position
 from onthedot.stores.redis.record_format import seq_bytes, to_schedules, to_seen_record, unpack_message
-from onthedot.stores.redis.uuid_format import pack_uuid, to_uuid, to_uuids
+from onthedot.stores.redis.uuid_format import pack_uuid, to_uuid, to_uuids, uuid_patterns
 from onthedot.stores.rules.filters import check, fits
 from onthedot.stores.rules.records import with_history, with_state
 
@@ -36,6 +36,7 @@ _MOST_CHECKED = 5_000  # records per find
 _MOST_REPAIRED = 200_000  # records that are searched for tasks in no place
 _BLOCK = 1_000  # seqs per field of `seq_blocks`
 _RESOLVED = 1_000  # seqs per script
+_SCANNED = 5_000  # uuids per command
 _END = 2**40  # above all seqs
 
 
@@ -98,13 +99,28 @@ class RedisReads(ABC):
         return Page(rows, None)
 
     async def _candidates(self, where: Mapping[str, str], before: int) -> Iterator[list[int]]:
-        """Seqs of leased tasks, or of blocks that have records; newest first."""
+        """Seqs of tasks with this name, of leased tasks, or of blocks that have records; newest first."""
+        if "uuid" in where:
+            named = await self._seqs_of(where["uuid"])
+            return _in_pieces(sorted((number for number in named if number < before), reverse=True))
         if where.get("state") == "running":
             leased = (int.from_bytes(seq, "big") for seq in await self._command("HKEYS", "leased") if len(seq) == 6)
             return _in_pieces(sorted((number for number in leased if number < before), reverse=True))
         blocks = sorted((int(name) * _BLOCK for name in await self._command("HKEYS", "seq_blocks")), reverse=True)
         ranges = (range(min(block + _BLOCK, before) - 1, block - 1, -1) for block in blocks)
         return (piece for numbers in ranges for piece in _in_pieces(numbers))
+
+    async def _seqs_of(self, part: str) -> set[int]:
+        """The seqs of tasks whose uuid begins or ends with this text, and of a few others."""
+        found: set[int] = set()
+        for pattern in uuid_patterns(part):
+            cursor = b"0"
+            while True:
+                cursor, pairs = await self._command("HSCAN", "ids", cursor, "MATCH", pattern, "COUNT", _SCANNED)
+                found.update(int.from_bytes(seq, "big") for _, seq in _pairs(pairs))
+                if int(cursor) == 0:  # a number from the driver of a cluster
+                    break
+        return found
 
     async def unplaced(self, *, requeue: bool = False) -> list[str]:
         """See `Repairable`."""

@@ -6,9 +6,11 @@ scripts need not know the form.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Sequence
 
 _USUAL_LENGTH = 17
+_GLOB = re.compile(rb"[*?\[\]\\^-]")
 
 
 def pack_uuid(uuid: str) -> bytes:
@@ -34,6 +36,27 @@ def pack_uuids(uuids: Sequence[str]) -> bytes:
 def _packed_text(uuid: str) -> bytes:
     text = uuid.encode()[:255]  # valid ones have at most 200: a longer one is not found
     return len(text).to_bytes(1, "big") + text
+
+
+def uuid_patterns(part: str) -> list[bytes]:
+    r"""Patterns for MATCH: one of them matches each packed uuid that begins or ends with this text, and a few others.
+
+    >>> uuid_patterns("2a1e")
+    [b'?2a1e*', b'*2a1e', b'\x00\\*\x1e*', b'*\\*\x1e']
+    """
+    text = _escaped(part.encode())
+    patterns = [b"?" + text + b"*", b"*" + text]
+    digits = part.replace("-", "")
+    try:
+        begin = bytes.fromhex(digits[: len(digits) // 2 * 2])  # of an odd number, the half byte is left out
+        end = bytes.fromhex(digits[len(digits) % 2 :])
+    except ValueError:
+        return patterns
+    return [*patterns, b"\0" + _escaped(begin) + b"*", b"*" + _escaped(end)]
+
+
+def _escaped(text: bytes) -> bytes:
+    return _GLOB.sub(rb"\\\g<0>", text)
 
 
 def to_uuid(packed: bytes) -> str:

@@ -56,6 +56,7 @@ async def test_limited_user_can_do_all_that_a_worker_does(server: valkey.Server,
         await _life(store, clock, admin, lambda: None)
     await store.schedules()
     await store.find({}, None, 10)
+    await store.find({"uuid": "a31e"}, None, 10)
     await store.put_limits([Limit("a/*", cap=0)])
     await store.add([NewTask(name, "a", b"", lane="a/k") for name in "xy"])
     await store.turn("w", [], ClaimRequest(21, []))
