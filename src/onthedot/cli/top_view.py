@@ -23,7 +23,8 @@ def picture(
     """height: of a screen that cannot scroll; the busiest sources come first."""
     workers = _workers(out, frame, None if height is None else _MAX_WORKERS)
     failures = _failures(out, frame)
-    rest = None if height is None else max(3, height - 10 - len(workers.rows) - len(failures.rows))
+    notes = sum(bool(each.paused or each.paused_keys) for each in frame.sources)
+    rest = None if height is None else max(3, height - 10 - notes - len(workers.rows) - len(failures.rows))
     tables = (_sources(out, frame, rest), workers, failures)
     return _head(out, title, frame), [table for table in tables if table.rows]
 
