@@ -16,13 +16,14 @@ pytestmark = pytest.mark.fault
 LEASE = 30  # seconds; longer than the test
 FAST_POLL = 0.02  # seconds
 TASKS = 500
-REPLY = 10_000  # bytes; a reply to this many tasks is longer, and no other reply is
+NAME = "note" * 50
+REPLY = 250  # bytes; a reply to an add names the source, so it is longer, and no other reply is
 
 
 def shop(url: str, ran: list[int], poll_interval: float) -> App[None]:
     app: App[None] = App("shop", store=url, poll_interval=poll_interval, concurrency=100)
 
-    @app.task(keep=0)
+    @app.task(name=NAME, keep=0)
     async def note(number: int) -> None:
         ran.append(number)
 
@@ -40,7 +41,7 @@ async def test_tasks_of_an_add_whose_reply_is_lost_run_once_and_at_once(
         worker = shop(server_store.url(LEASE), ran, poll_interval)
         client = shop(server_store.url(LEASE, link.port), [], 60)
         async with worker, client, worker.running():
-            note = client.named("note")
+            note = client.named(NAME)
             await note.enqueue(number=-1)
             await until(lambda: ran == [-1])
             link.swallow_reply(least=REPLY)
