@@ -23,7 +23,7 @@ from onthedot.codec.untyped import decode_untyped_result
 from onthedot.definitions.consumers import BaseTaskConsumer
 from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.engine.runner import Around
-from onthedot.errors import BadSchedule, SchedulerStateError
+from onthedot.errors import BadSchedule, DeclarationError, SchedulerStateError
 from onthedot.executors.contract import Executor
 from onthedot.model.executor_names import PROCESS, THREAD
 from onthedot.model.familiar_names import APP, missing_attribute
@@ -227,7 +227,7 @@ class App(Generic[S]):
             layer: ``async def layer(task, call): return await call()``; it gets the `Task` and the next layer.
         """
         if not inspect.iscoroutinefunction(layer):
-            raise TypeError(f"@app.around goes on an async function (task, call), not on {layer!r}")
+            raise DeclarationError(f"@app.around goes on an async function (task, call), not on {layer!r}")
         self.runtime.middleware.append(layer)
         return layer
 

@@ -18,7 +18,8 @@ from onthedot.definitions.remote import RemoteDefinition
 from onthedot.definitions.sources import check_function
 from onthedot.errors import ArgumentError, DeclarationError
 from onthedot.model.familiar_names import FUNCTION, SCHEDULED, missing_attribute
-from onthedot.model.options import AddOptions, InvalidOption, check_call
+from onthedot.model.options import AddOptions, check_call
+from onthedot.model.value_errors import InvalidOption
 from onthedot.stores.contract import Added, NewTask
 
 P = ParamSpec("P")

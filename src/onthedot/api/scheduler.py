@@ -16,6 +16,7 @@ from onthedot.definitions.consumers import ConsumerDefinition, TaskConsumerRegis
 from onthedot.definitions.new_task import check_conflict
 from onthedot.definitions.registry import DefinitionRegistry
 from onthedot.definitions.remote import RemoteDefinition
+from onthedot.errors import ArgumentError
 from onthedot.model.task import Task, check_name
 from onthedot.observability.logs import LogObserver
 from onthedot.operations.task_queries import TaskFilter, TaskPage
@@ -158,7 +159,7 @@ class Scheduler:
 
     def _new_task(self, task: Task) -> tuple[ConsumerDefinition | RemoteDefinition, NewTask]:
         if not isinstance(task, Task):
-            raise TypeError(f"add_task() takes a Task, not {type(task).__name__}")
+            raise ArgumentError(f"add_task() takes a Task, not {type(task).__name__}")
         definition = self._definitions.consumer_by_name(task.source)
         clock = self.runtime.clock
         return definition, definition.new_task_from(task, clock.now() + clock.wall_clock_jump())

@@ -188,9 +188,9 @@ class TaskConsumerRegistry:
             consumer: An instance of a `BaseTaskConsumer`.
         """
         if isinstance(consumer, type):
-            raise TypeError(f"register() takes a consumer, not a class: register({consumer.__name__}())")
+            raise DeclarationError(f"register() takes a consumer, not a class: register({consumer.__name__}())")
         if not isinstance(consumer, BaseTaskConsumer):
-            raise TypeError(f"register() takes a BaseTaskConsumer, not {type(consumer).__name__}")
+            raise DeclarationError(f"register() takes a BaseTaskConsumer, not {type(consumer).__name__}")
         name = check_name(consumer.name, f"name of {type(consumer).__name__}")
         known = cls.sources.get(name)
         if known is not None and known is not consumer:

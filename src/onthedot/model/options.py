@@ -9,12 +9,13 @@ from typing import Any, Literal, TypeAlias, TypedDict
 
 from onthedot.clock.durations import Duration, to_duration_ms
 from onthedot.clock.epoch import to_ms
-from onthedot.errors import ArgumentError, DeclarationError, Retry, suggestion
+from onthedot.errors import DeclarationError, Retry, suggestion
 from onthedot.model.backoff import Backoff
 from onthedot.model.familiar_names import ADVICE, OPTIONS
 from onthedot.model.limits import AtMost, Rate
 from onthedot.model.stored_keys import stored_key
 from onthedot.model.task import check_uuid
+from onthedot.model.value_errors import SettingError
 
 Priority: TypeAlias = int | Literal["low", "normal", "high"]
 
@@ -138,10 +139,6 @@ class ResolvedOptions:
     def retries_for(self, error: BaseException) -> int:
         """How often this error is retried at most."""
         return self.max_raised_retries if issubclass(type(error), Retry) else self.max_retries
-
-
-class InvalidOption(ArgumentError, ValueError):
-    """The error of a call option. It is a ValueError, too, as of every naive datetime."""
 
 
 def resolve(where: str, *layers: TaskOptions) -> ResolvedOptions:
@@ -282,7 +279,7 @@ def parse_bound(value: object, what: str, least: int = 1) -> int:
 
 def _count(value: object, what: str, least: int = 0) -> int:
     if not isinstance(value, int) or isinstance(value, bool) or value < least:
-        raise ValueError(f"{what} must be a whole number from {least}, not {value!r}")
+        raise SettingError(f"{what} must be a whole number from {least}, not {value!r}")
     return value
 
 

@@ -12,6 +12,7 @@ from typing import Any, Literal, TypeAlias
 from onthedot.clock.epoch import to_ms
 from onthedot.codec.plain_json import json_value
 from onthedot.model.uuid7 import new_uuid
+from onthedot.model.value_errors import InvalidOption, SettingError
 
 NAME = re.compile(r"[A-Za-z0-9_.:-]{1,200}")
 ResultStatus: TypeAlias = Literal["stored", "pending", "none", "expired", "not_stored"]
@@ -200,15 +201,15 @@ class TaskInfo:
 
 
 def check_name(name: object, what: str) -> str:
-    """A name of an app, source, schedule or topic; ValueError, with `what` it names, for anything else."""
+    """A name of an app, source, schedule or topic; SettingError, with `what` it names, for anything else."""
     if not isinstance(name, str) or not NAME.fullmatch(name):
-        raise ValueError(f"{what} {name!r} is not a name: 1 to 200 of A-Z a-z 0-9 _ . : -")
+        raise SettingError(f"{what} {name!r} is not a name: 1 to 200 of A-Z a-z 0-9 _ . : -")
     return name
 
 
 def check_uuid(uuid: object) -> str:
     if not isinstance(uuid, str) or not NAME.fullmatch(uuid):
-        raise ValueError(f"uuid {uuid!r} is not an id: 1 to 200 of A-Z a-z 0-9 _ . : -")
+        raise InvalidOption(f"uuid {uuid!r} is not an id: 1 to 200 of A-Z a-z 0-9 _ . : -")
     return uuid
 
 

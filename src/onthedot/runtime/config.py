@@ -17,6 +17,7 @@ from onthedot.engine.worker import Worker
 from onthedot.executors.contract import Executor
 from onthedot.model.executor_names import ASYNC, PROCESS, THREAD
 from onthedot.model.uuid7 import new_uuid
+from onthedot.model.value_errors import SettingError
 from onthedot.observability.events import Observer
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import Store
@@ -83,7 +84,7 @@ class RuntimeConfig:
 def check_poll_interval(value: Duration) -> float:
     interval = to_seconds(value, "poll_interval")
     if interval <= 0:
-        raise ValueError("poll_interval must be more than 0 seconds: it is the fallback under wake-ups")
+        raise SettingError("poll_interval must be more than 0 seconds: it is the fallback under wake-ups")
     return interval
 
 
@@ -99,7 +100,7 @@ def slots_by_executor(
     given = {"concurrency": concurrency, "threads": threads, "processes": processes, "max_workers": max_workers}
     for name, total in given.items():
         if total is not None and (not isinstance(total, int) or isinstance(total, bool) or total < 1):
-            raise ValueError(f"{name} must be a whole number from 1, not {total!r}")
+            raise SettingError(f"{name} must be a whole number from 1, not {total!r}")
     return {
         ASYNC: concurrency,
         THREAD: threads or max_workers or min(32, cores + 4),

@@ -204,7 +204,7 @@ BAD_CALLS: dict[str, tuple[Callable[[Any], object], type[Exception], str]] = {
     "naive": (lambda send: send.options(at=datetime(2026, 1, 1)).delay("ann"), ValueError, "no time zone"),  # noqa: DTZ001
     "at and after": (lambda send: send.options(at=NOON, after=1).delay("ann"), ArgumentError, "one of them"),
     "unknown option": (lambda send: send.options(before=1), ArgumentError, "'before'"),
-    "negative": (lambda send: send.options(after=-1).delay("ann"), DeclarationError, "out of range"),
+    "negative": (lambda send: send.options(after=-1).delay("ann"), ArgumentError, "out of range"),
     "priority": (lambda send: send.options(priority=11).delay("ann"), ValueError, "1 to 10"),
     "tags": (lambda send: send.options(tags="eu").delay("ann"), ValueError, "list of strings"),
     "uuid": (lambda send: send.options(uuid="no good").delay("ann"), ValueError, "no good"),

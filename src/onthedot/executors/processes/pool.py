@@ -41,6 +41,7 @@ from onthedot.executors.processes.messages import (
 from onthedot.executors.processes.remote_errors import PoolChildDied, error_from_reply, remote_error
 from onthedot.forks import register_fork_hooks
 from onthedot.model.context import RunState, current_run
+from onthedot.model.value_errors import SettingError
 
 _GRACE = 1.0  # seconds for children to leave their lifespan when the pool closes
 _RETIRE_TIMEOUT = 5.0  # the same for a child that is replaced
@@ -77,10 +78,10 @@ class Processes(Executor):
         boot_timeout: float = 60.0,
     ) -> None:
         if method is not None and method not in METHODS:
-            raise ValueError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
+            raise SettingError(f"method must be one of {', '.join(METHODS)}, not {method!r}")
         for name, value in (("slots", slots), ("max_tasks_per_child", max_tasks_per_child)):
             if value is not None and (not isinstance(value, int) or value < 1):
-                raise ValueError(f"{name} must be a whole number from 1, not {value!r}")
+                raise SettingError(f"{name} must be a whole number from 1, not {value!r}")
         self.slots = slots
         self._method: Method | None = method
         self._max_tasks_per_child = max_tasks_per_child

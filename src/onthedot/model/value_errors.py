@@ -1,0 +1,13 @@
+"""Errors about single values: subclasses of the public ones that are also a ValueError."""
+
+from __future__ import annotations
+
+from onthedot.errors import ArgumentError, DeclarationError
+
+
+class SettingError(DeclarationError, ValueError):
+    """The error of a name or setting of an app, a task or an executor."""
+
+
+class InvalidOption(ArgumentError, ValueError):
+    """The error of a call option. It is a ValueError, too, as of every naive datetime."""
