@@ -8,6 +8,7 @@ from typing import Any
 from onthedot.errors import ArgumentError, StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
 from onthedot.stores.contract import DeadlinePassed
 from onthedot.stores.postgres.tls import NEEDS_TLS, NO_TLS, TLS_ADVICE
+from onthedot.stores.postgres.url import OPTIONS
 from onthedot.stores.tls_advice import tls_advice
 
 _WITHDRAWN = ("40001", "40P01")  # serialization failure, deadlock: the call can be repeated
@@ -92,5 +93,6 @@ _ADVICE: dict[str, tuple[type[StoreError], str]] = {
     "42P01": (StoreRefused, _INSTALL),
     "42883": (StoreRefused, f"its schema is older than this onthedot: {_INSTALL}"),
     "42501": (StoreRefused, _RIGHTS),
+    "42704": (StoreRefused, f"is it an option of the store's URL? Its own are {', '.join(OPTIONS)}"),
     "42": (StoreRefused, "the schema is not what this onthedot needs: run `onthedot schema check`"),
 }

@@ -8,7 +8,7 @@ from urllib.parse import parse_qsl, urlencode, urlsplit, urlunsplit
 from onthedot.errors import StoreRefused
 from onthedot.stores.masked_url import split_url
 
-_OURS = ("auto_schema", "lease", "listen", "statement_cache_size")
+OPTIONS: tuple[str, ...] = ("auto_schema", "lease", "listen", "statement_cache_size")
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class PostgresAddress:
     def of(cls, url: str) -> PostgresAddress:
         parts = split_url(url)
         options = dict(parse_qsl(parts.query, keep_blank_values=True))
-        ours = {name: options.pop(name) for name in _OURS if name in options}
+        ours = {name: options.pop(name) for name in OPTIONS if name in options}
         try:
             cached = int(ours.get("statement_cache_size", "100"))
             lease = round(float(ours.get("lease", "30")) * 1000)

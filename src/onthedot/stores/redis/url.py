@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from typing import NamedTuple, TypeVar
 from urllib.parse import parse_qsl, unquote
 
 from onthedot.errors import StoreRefused
@@ -21,6 +21,9 @@ _FORMS = {
 }
 
 
+N = TypeVar("N", int, float)
+
+
 class RedisAddress(NamedTuple):
     """The parsed URL. `shown` is the URL without the password."""
 
@@ -36,17 +39,25 @@ class RedisAddress(NamedTuple):
     @property
     def lease(self) -> int:
         """ms that a session lives without a heartbeat."""
-        return round(float(self.options.get("lease", "30")) * 1000)
+        return round(self._number("lease", "30", float) * 1000)
 
     @property
     def connections(self) -> int:
         """The most connections of an event loop; a call beyond them waits."""
-        return int(self.options.get("max_connections", "16"))
+        return self._number("max_connections", "16", int)
 
     @property
     def wait(self) -> int:
         """The number of replicas that must confirm an add."""
-        return int(self.options.get("wait", "0"))
+        return self._number("wait", "0", int)
+
+    def _number(self, name: str, default: str, kind: type[N]) -> N:
+        text = self.options.get(name, default)
+        try:
+            return kind(text)
+        except ValueError:
+            what = "a whole number" if kind is int else "a number of seconds"
+            raise ValueError(f"{name}={text} is not {what}") from None
 
     @property
     def tls(self) -> bool:

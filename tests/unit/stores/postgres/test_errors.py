@@ -135,6 +135,14 @@ async def test_a_missing_database_is_refused_with_advice(postgres: Service) -> N
         await store.open()
 
 
+async def test_an_unknown_option_of_the_url_is_refused_with_the_known_ones(postgres: Service) -> None:
+    store = PostgresStore(f"{postgres.url}?leese=5")
+    with pytest.raises(
+        StoreRefused, match=r'"leese"; is it an option of the store.s URL\? Its own are auto_schema, lease'
+    ):
+        await store.open()
+
+
 async def test_a_missing_driver_is_refused_with_advice(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setitem(sys.modules, "asyncpg", None)
     with pytest.raises(StoreRefused, match=r"onthedot\[postgres\]"):

@@ -52,6 +52,19 @@ def test_invalid_url_is_refused_with_an_example(url: str) -> None:
 
 
 @pytest.mark.parametrize(
+    ("option", "message"),
+    [
+        ("lease=abc", "lease=abc is not a number of seconds"),
+        ("max_connections=many", "max_connections=many is not a whole number"),
+        ("wait=1.5", "wait=1.5 is not a whole number"),
+    ],
+)
+def test_option_that_is_no_number_is_named(option: str, message: str) -> None:
+    with pytest.raises(StoreRefused, match=f"redis://a: {message}; such a URL looks like"):
+        parse_url(f"redis://a?{option}")
+
+
+@pytest.mark.parametrize(
     ("kind", "driver"),
     [("", "hiredis"), ("+sentinel", "redis.asyncio.sentinel"), ("+cluster", "redis.asyncio.cluster")],
 )
