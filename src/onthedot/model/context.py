@@ -120,7 +120,7 @@ class TaskContext:
 
     @property
     def is_last_attempt(self) -> bool:
-        """Whether no retry is left after this run."""
+        """Whether no retry is left after this run. Without `max_retries` it is true; a raised `Retry` has 3 even so."""
         return self._run.record.history.retries >= self._run.source.options.max_retries
 
     @property

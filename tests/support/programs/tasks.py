@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from onthedot import App, BaseTaskConsumer, Cancel, Reject, Retry, Snooze, Task, current_task
+from onthedot import App, BaseTaskConsumer, Cancel, Reject, Retry, Snooze, Task, WorkerDied, current_task
 from onthedot.executors.processes import Processes
 from onthedot.model.context import current_run
 
@@ -136,7 +136,7 @@ def raises(what: str) -> str:
     raise RAISED[what]
 
 
-@app.task(executor="process", max_retries=1, backoff=0.01)
+@app.task(executor="process", max_retries=1, backoff=0.01, retry_on=(WorkerDied,))
 def dies(how: str, always: bool) -> str:
     if current_task().attempt > 1 and not always:
         return "second time"
