@@ -12,6 +12,7 @@ from onthedot.api.handles import AsyncTaskHandle, TaskHandle
 from onthedot.clock.durations import Duration
 from onthedot.codec.untyped import decode_untyped_result
 from onthedot.errors import BadSchedule
+from onthedot.model.familiar_names import SCHEDULE
 from onthedot.model.task import Task, check_name
 from onthedot.operations.schedule_preview import PlannedRun
 from onthedot.operations.schedules import Infos, Runs, ScheduleInfo
@@ -69,9 +70,10 @@ class _ScheduleBuilder:
             check_name(name, "name of the schedule")
         except (TypeError, ValueError) as error:
             raise BadSchedule(str(error)) from None
-        if unknown := options.keys() - ScheduleOptions.__annotations__.keys():
+        for unknown in sorted(options.keys() - ScheduleOptions.__annotations__.keys()):
             known = ", ".join(("tz", *ScheduleOptions.__annotations__))
-            raise BadSchedule(f"{where}: no option {', '.join(sorted(unknown))}; there are: {known}")
+            advice = SCHEDULE.get(unknown, f"there are: {known}")
+            raise BadSchedule(f"{where}: no option {unknown}; {advice}")
         try:
             rule = as_schedule(schedule, self._tz if tz is None else tz)
             if tz is not None and isinstance(rule, CronSchedule | DailySchedule):

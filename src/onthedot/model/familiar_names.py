@@ -144,6 +144,21 @@ HANDLE: Mapping[str, str] = {
 }
 """Attributes of a result of others."""
 
+SCHEDULE: Mapping[str, str] = {
+    "args": "pass the arguments to the call: f.s(…)",
+    "coalesce": "it is catch_up=… here",
+    "end_date": "it is end=… here",
+    "id": "the first argument is the name of the schedule",
+    "kwargs": "pass the arguments to the call: f.s(…)",
+    "max_instances": "it is overlap=… here: 'skip', 'allow' or 'queue'",
+    "misfire_grace_time": "it is grace=… here",
+    "next_run_time": "it is start=… here",
+    "replace_existing": "leave it out: put() replaces a schedule of the same name",
+    "start_date": "it is start=… here",
+    "timezone": "it is tz=… here",
+}
+"""Options of a schedule of others, in ``app.schedules.put``."""
+
 APP: Mapping[str, str] = {
     "add_job": "write f.options(at=…).delay(…), or await app.schedules.put(name, f.s(…), rule)",
     "add_periodic_task": "write @app.schedule(…), or await app.schedules.put(name, f.s(…), rule)",

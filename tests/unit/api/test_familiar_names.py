@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from onthedot import App, ArgumentError, DeclarationError, TaskHandle
+from onthedot.api.schedules import ScheduleOptions
 from onthedot.model import familiar_names as names
 from onthedot.model.options import AddOptions, TaskOptions
 
@@ -79,6 +80,9 @@ def test_options_that_are_advised_exist() -> None:
     assert set(names.OPTIONS.values()) <= {*known, *PARAMETERS}
     assert not (names.OPTIONS.keys() | names.ADVICE.keys()) & known
     assert not names.OPTIONS.keys() & names.ADVICE.keys()
+    known = {"tz", *ScheduleOptions.__annotations__}
+    assert not names.SCHEDULE.keys() & known
+    assert set(re.findall(r"it is (\w+)=", " ".join(names.SCHEDULE.values()))) <= known
 
 
 async def test_attribute_known_elsewhere_names_ours(app: App[Any], send: Any) -> None:

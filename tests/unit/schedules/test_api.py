@@ -278,6 +278,7 @@ async def test_a_consumer_of_an_app_can_be_scheduled(app: App) -> None:
         ("s", "@daily", {"jitter": "1h"}, "schedule 'mail': .*jitter"),
         ("s", "@daily", {"start": datetime(2026, 1, 2)}, "schedule 'mail': .*start.*no time zone"),  # noqa: DTZ001
         ("s", "@daily", {"crace": 1}, "schedule 'mail': no option crace; there are: tz, overlap"),
+        ("s", "@daily", {"misfire_grace_time": 1}, "schedule 'mail': no option misfire_grace_time; it is grace=… here"),
         ("s", timedelta(0), {}, "schedule 'mail': .*interval .* out of range"),
         ("s", CronSchedule("@daily", args={"to": "x"}), {}, r"schedule 'mail': the arguments are those of the call"),
     ],
