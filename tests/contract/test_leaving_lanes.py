@@ -11,7 +11,7 @@ import pytest
 
 from onthedot.clock.manual import ManualClock
 from onthedot.stores.contract import Store
-from tests.contract.steps import Worker, add, limit, state, states, task
+from tests.contract.steps import Worker, add, limit, state, states, task, tasks
 
 Way = Callable[[Store, str], Awaitable[object]]
 OUT: dict[str, Way] = {
@@ -119,3 +119,27 @@ async def test_task_that_is_parked_again_leaves_its_tokens_to_cheaper_ones(
     assert await worker.runs("a", "b") == [cheap]
     clock.advance(2000)
     assert await worker.runs("a", "b") == [dear]
+
+
+@pytest.mark.parametrize("order", [(0, 1), (1, 0)])
+async def test_outcomes_of_one_lane_are_settled_in_order(
+    store: Store, worker: Worker, clock: ManualClock, order: tuple[int, int]
+) -> None:
+    """The first one that is released takes the tokens, whatever its rank."""
+    await worker.heartbeat()
+    await limit(store, "a/*", rate=1.0, burst=4)
+    uuids = await add(store, *tasks(2, lane="a/k", cost=2))
+    assert await worker.runs() == uuids
+    clock.advance(2000)
+    assert await worker.settle(*(worker.release(uuids[each]) for each in order)) == ["ok", "ok"]
+    assert await states(store, [uuids[each] for each in order]) == ["ready", "parked"]
+
+
+async def test_many_outcomes_of_one_lane_admit_as_many_tasks(store: Store, worker: Worker) -> None:
+    await worker.heartbeat()
+    await limit(store, "a/*", cap=5)
+    uuids = await add(store, *tasks(9, lane="a/k"))
+    assert await worker.runs() == uuids[:5]
+    outcomes = [worker.done(uuids[0]), worker.retry(uuids[1], after=1000), *(worker.done(uuid) for uuid in uuids[2:4])]
+    assert await worker.settle(*outcomes) == ["ok"] * 4
+    assert await states(store, uuids[4:]) == ["running", *["ready"] * 4]
