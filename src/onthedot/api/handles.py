@@ -7,6 +7,7 @@ from collections.abc import AsyncIterator, Callable, Generator, Iterable
 from contextlib import suppress
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
+from onthedot.client.client import StoreClient
 from onthedot.client.portal import Portal
 from onthedot.errors import SchedulerStateError, TaskError
 from onthedot.model.failures import error_from_record, read_result
@@ -140,7 +141,14 @@ class TaskHandle(_Handle, Generic[R_co]):
                 f"result() of task {self.uuid} would block the very event loop that runs it: "
                 "write `h = await f.enqueue(…)` and `await h` here"
             )
-        return self._portal.run_sync(lambda client: client.wait_for_end(self.uuid, timeout), waits=True)
+        blocks = self._portal.on_event_loop()
+
+        async def wait(client: StoreClient) -> Record:
+            if blocks:
+                client.report_blocked_loop(self.uuid)
+            return await client.wait_for_end(self.uuid, timeout)
+
+        return self._portal.run_sync(wait, waits=True)
 
 
 async def as_completed(

@@ -151,6 +151,10 @@ class StoreClient:
             if record is not None and (fields := _differences(task, record)):
                 self._observer.task_differs(record, fields)
 
+    def report_blocked_loop(self, uuid: str) -> None:
+        """Sync code on an event loop waits for the end of this task."""
+        self._observer.loop_blocked(uuid)
+
     async def wait_for_end(self, uuid: str, timeout: float | None) -> Record:
         """Returns the task when it has ended. TimeoutError: it has not; TaskNotFound: it is unknown or purged."""
         return await self.results.wait(uuid, timeout)

@@ -81,6 +81,10 @@ class Portal:
         """Whether the worker runs on the event loop of the current thread."""
         return self.worker_loop is not None and asyncio._get_running_loop() is self.worker_loop
 
+    def on_event_loop(self) -> bool:
+        """Whether an event loop runs in the current thread."""
+        return asyncio._get_running_loop() is not None
+
     # -- on the user's own loop
 
     async def connect(self) -> StoreClient:

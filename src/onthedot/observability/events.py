@@ -47,6 +47,9 @@ class Observer:
     def task_differs(self, record: Record, fields: Sequence[str]) -> None:
         """A task was added with the uuid of `record`, which remains; `fields` names what is different."""
 
+    def loop_blocked(self, uuid: str) -> None:
+        """Sync code on an event loop waits for the end of a task: the loop stands still meanwhile."""
+
     def tasks_started(self, runs: Sequence[StartedRun]) -> None:
         """Claimed tasks were queued for their executors."""
 

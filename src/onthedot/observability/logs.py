@@ -83,6 +83,7 @@ class LogObserver(Observer):
         self.worker: str = worker
         self._clock = clock or SystemClock()
         self._task_lines = TaskLines(self.task, self._clock)
+        self._has_reported_block = False
         self._failures: dict[str, _LoggedFailure] = {}
         self._last_failure = -_ANY_FAILURE
         self._failed_since: float | None = None  # when an outage of the store was logged that is not over
@@ -128,6 +129,16 @@ class LogObserver(Observer):
         self.task.warning(
             "task %s from %s was added before with other content (%s); the first one is kept",
             record.uuid, record.source, ", ".join(fields), extra=self._fields(record),
+        )  # fmt: skip
+
+    def loop_blocked(self, uuid: str) -> None:
+        """One line per process: such code runs often."""
+        if self._has_reported_block:
+            return
+        self._has_reported_block = True
+        self.task.warning(
+            "result() of task %s blocks the event loop of its caller, and all that runs on it, until the task has "
+            "ended: write `h = await f.enqueue(…)` and `await h` there", uuid, extra={"uuid": uuid},
         )  # fmt: skip
 
     def tasks_settled(self, settled: Sequence[Settled], verdicts: Sequence[Verdict], now: float) -> None:

@@ -9,6 +9,7 @@ import threading
 import time
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -326,3 +327,35 @@ def test_shutdown_cancels_pending_tasks_and_ends_all_waits(verb: str) -> None:
         waiter.join(SOON)
     assert [getattr(answer, "reason", answer) for answer in answers] == ["shutdown"] * len(handles)
     assert {handle.state() for handle in handles} == {"cancelled"}
+
+
+async def test_waiting_by_sync_code_on_a_foreign_event_loop_is_logged_once(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    app: App[None] = App("blocks", store=f"sqlite:///{tmp_path}/shop.db")
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    with app.background():  # on another thread: the task runs while this loop stands still
+        first = add.delay(1, 2)
+        second = add.delay(3, 4)
+        assert (first.result(LONG), second.result(LONG)) == (3, 7)
+        assert await app.ahandle(first.uuid) == 3
+    (line,) = [record.getMessage() for record in caplog.records if record.levelno == logging.WARNING]
+    assert line.startswith(f"result() of task {first.uuid} blocks the event loop of its caller")
+
+
+def test_waiting_by_sync_code_without_an_event_loop_is_not_logged(
+    caplog: pytest.LogCaptureFixture, tmp_path: Path
+) -> None:
+    app: App[None] = App("waits", store=f"sqlite:///{tmp_path}/shop.db")
+
+    @app.task
+    async def add(a: int, b: int) -> int:
+        return a + b
+
+    with app.background():
+        assert add.delay(1, 2).result(LONG) == 3
+    assert [record for record in caplog.records if record.levelno == logging.WARNING] == []
