@@ -44,9 +44,7 @@ def with_operations_or_code(options: GlobalOptions, work: Callable[[Operations],
         if options.module is None:
             raise
         click.echo(f"from the code alone: {error}", err=True)
-    from onthedot.stores.memory import MemoryStore
-
-    return asyncio.run(_run(MemoryStore(SystemClock()), schedules, work))
+    return asyncio.run(_run(connect("memory://", SystemClock(), "code"), schedules, work))
 
 
 async def _run(
