@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
 from onthedot.clock.protocol import Clock, Timer
+from onthedot.forks import register_fork_hooks
 
 _INTERVAL = 1000.0  # ms
 MAX_LINES = 100  # of one kind, per source and interval
@@ -50,6 +51,13 @@ class TaskLines:
         self._until = 0.0  # ms: the end of the interval, the same for all sources
         self._timer: Timer | None = None
         self._timer_loop: asyncio.AbstractEventLoop | None = None
+        register_fork_hooks(self)
+
+    def after_fork(self) -> None:
+        """The timer and the tasks are the parent's, and one of its threads may have held the lock."""
+        self._lock = threading.Lock()
+        self._timer = None
+        self._intervals = {}
 
     def admit(self, kind: LineKind, source: str, count: int, durations: Sequence[float] = ()) -> int:
         """Returns for how many of these tasks the caller writes a line; the others are in the next summary.

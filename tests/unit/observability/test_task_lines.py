@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -150,3 +151,20 @@ async def test_stop_writes_what_was_kept(app: App, caplog: pytest.LogCaptureFixt
         single = sum(text.startswith(f"[{kind}] task") for text in caplog.messages)
         summed = sum(int(found[2]) for text in caplog.messages if (found := SUMMARY.match(text)) and found[1] == kind)
         assert (single + summed, summed > 0) == (350, True)
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+async def test_forked_process_writes_its_own_summary(logs: LogObserver, clock: ManualClock) -> None:
+    logs.tasks_added(tasks(101))
+    reader, writer = os.pipe()
+    if not (pid := os.fork()):
+        records: list[logging.LogRecord] = []
+        logs.task.logger.addFilter(lambda record: records.append(record) or True)  # type: ignore[func-returns-value]
+        logs.tasks_added(tasks(102))  # a timer of its own
+        clock.advance(1000)
+        os.write(writer, records[-1].getMessage().encode())
+        os._exit(0)
+    os.close(writer)
+    with os.fdopen(reader) as answer:
+        assert answer.read() == "[queued] 2 more tasks from send"
+    os.waitpid(pid, 0)  # noqa: ASYNC222 - it has ended
