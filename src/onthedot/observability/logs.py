@@ -82,7 +82,7 @@ class LogObserver(Observer):
         self.store: SafeLogger = SafeLogger(self.root.getChild("store"))
         self.worker: str = worker
         self._clock = clock or SystemClock()
-        self._task_lines = TaskLines(self.task, self._clock)
+        self._task_lines = TaskLines(self.task, self._clock, lambda: self.worker)
         self._has_reported_block = False
         self._failures: dict[str, _LoggedFailure] = {}
         self._last_failure = -_ANY_FAILURE

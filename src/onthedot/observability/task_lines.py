@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import threading
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from typing import Literal, TypeAlias
 
@@ -28,7 +28,8 @@ class _Interval:
     durations: list[float] = field(default_factory=list[float])  # ms, of the others
 
     def summary(self, kind: LineKind, source: str) -> str:
-        text = f"[{kind}] {self.others} more tasks from {source}"
+        noun = "task" if self.others == 1 else "tasks"
+        text = f"[{kind}] {self.others} more {noun} from {source}"
         if kind == "done":
             self.durations.sort()
             p50 = self.durations[self.others * 50 // 100]
@@ -41,11 +42,14 @@ class TaskLines:
     """Decides which tasks get a line of their own. A line per task would cost as much as the task.
 
     Threads and event loops share it. Lines are written outside of the lock: a handler may do anything.
+
+    worker: the current session, a field of the lines
     """
 
-    def __init__(self, log: logging.LoggerAdapter[logging.Logger], clock: Clock) -> None:
+    def __init__(self, log: logging.LoggerAdapter[logging.Logger], clock: Clock, worker: Callable[[], str]) -> None:
         self._log = log
         self._clock = clock
+        self._worker = worker
         self._lock = threading.Lock()
         self._intervals: dict[tuple[LineKind, str], _Interval] = {}
         self._until = 0.0  # ms: the end of the interval, the same for all sources
@@ -122,4 +126,4 @@ class TaskLines:
 
     def _write(self, summaries: Sequence[tuple[str, str]]) -> None:
         for source, text in summaries:
-            self._log.info("%s", text, extra={"source": source})
+            self._log.info("%s", text, extra={"source": source, "worker": self._worker()})

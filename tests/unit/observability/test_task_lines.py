@@ -7,6 +7,7 @@ import os
 import re
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import pytest
 
@@ -16,7 +17,7 @@ from onthedot.model.failures import encode_failure
 from onthedot.observability.logs import LogObserver
 from onthedot.stores.contract import Completed, Ended, History, Lease, NewTask, Outcome, Policy, Record
 
-SUMMARY = re.compile(r"\[(queued|done|cancelled)\] (\d+) more tasks from (\S+?)(:.*)?$")
+SUMMARY = re.compile(r"\[(queued|done|cancelled)\] (\d+) more tasks? from (\S+?)(:.*)?$")
 
 
 @dataclass
@@ -74,11 +75,14 @@ async def test_a_hundred_tasks_of_a_second_have_a_line_each_and_the_others_share
 async def test_sources_and_kinds_of_lines_do_not_count_together(
     logs: LogObserver, caplog: pytest.LogCaptureFixture
 ) -> None:
+    logs.session_opened("w1")
     logs.tasks_added([*tasks(100), *tasks(101, "mail")])
     settle(logs, [1.0] * 100)
     assert len(caplog.messages) == 300
     logs.flush()
-    assert caplog.messages[300:] == ["[queued] 1 more tasks from mail"]
+    assert caplog.messages[300:] == ["[queued] 1 more task from mail"]
+    summary: Any = caplog.records[300]
+    assert (summary.source, summary.worker) == ("mail", "w1")
 
 
 async def test_failed_tasks_keep_their_lines_and_are_counted(
@@ -114,7 +118,7 @@ def test_summary_comes_with_the_next_line_where_no_event_loop_runs(
     clock.advance(5000)
     assert len(caplog.messages) == 100
     logs.tasks_added(tasks(1))
-    assert caplog.messages[100:] == ["[queued] 1 more tasks from send", "[queued] task send-0 from send"]
+    assert caplog.messages[100:] == ["[queued] 1 more task from send", "[queued] task send-0 from send"]
 
 
 def test_level_is_checked_once_per_batch(clock: ManualClock) -> None:
