@@ -1,4 +1,4 @@
-"""Huey on Redis, or on SQLite with a sync for every commit, as our store has it."""
+"""Huey on Redis, or on SQLite with a sync for every commit; our worker syncs in the background (ADR 14)."""
 
 from __future__ import annotations
 
