@@ -54,7 +54,8 @@ async def main() -> None:
     await asyncio.sleep(0.7)
     await stop_scheduler()
     for task in await get_scheduler().find(state="failed"):
-        print(f"failed: {task.source}, {task.error.type}: {task.error.message}", flush=True)
+        if task.error is not None:
+            print(f"failed: {task.source}, {task.error.type}: {task.error.message}", flush=True)
     show()
 
 
