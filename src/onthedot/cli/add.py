@@ -60,8 +60,8 @@ def add(
             click.echo(handle.uuid)  # before the wait, which may be interrupted
             if not handle.added:
                 click.echo("nothing was added: that one is alive already", err=True)
+        _warn_without_worker(app, name, waits=wait)
         if wait:
-            _warn_without_worker(app, name)
             answer["result"] = _awaited(handle, timeout)
     finally:
         app.runtime.portal.close()
@@ -100,15 +100,19 @@ def _awaited(handle: TaskHandle[Any], timeout: float | None) -> Any:
         raise CommandError(text, INTERRUPTED, handle.uuid) from None
 
 
-def _warn_without_worker(app: App[Any], name: str) -> None:
-    """A task that no worker knows would be awaited without a sign."""
+def _warn_without_worker(app: App[Any], name: str, *, waits: bool) -> None:
+    """A task that no worker knows would wait without a sign. Workers that are still to be started may know it."""
     workers = app.runtime.portal.run_sync(lambda client: client.operations.live_workers())
     known = {source for worker in workers for source in worker.sources}
-    if name not in known:
-        advice = suggestion(name, known)
-        if not workers:
-            advice = "; there is none at all: onthedot worker APP starts one"
-        click.echo(f"waiting, but no live worker knows {name!r}{advice}", err=True)
+    if name in known or not (workers or waits):
+        return
+    advice = suggestion(name, known)
+    if not workers:
+        advice = "; there is none at all: onthedot worker APP starts one"
+    text = f"no live worker knows {name!r}{advice}"
+    if waits:
+        text = f"waiting, but {text}"
+    click.echo(text, err=True)
 
 
 def _app(options: GlobalOptions) -> tuple[App[Any], bool]:

@@ -162,12 +162,14 @@ def test_long_result_is_cut_and_json_has_all_of_it(console: Console) -> None:
     assert console.json("task", "show", uuid)["result"] == "x" * 5000
 
 
-def test_add_warns_if_no_worker_knows_the_awaited_task(console: Console) -> None:
+def test_add_warns_if_no_worker_knows_the_task(console: Console) -> None:
     result = console.invoke("add", "greet", "name=ann", "--wait", "--timeout", "0.1", "-n", "shop", code=124)
     assert result.stderr.startswith("waiting, but no live worker knows 'greet'; there is none at all")
     with console.app.background():
         result = console.invoke("add", "gret", "name=ann", "--wait", "--timeout", "0.1", code=124)
         assert result.stderr.startswith("waiting, but no live worker knows 'gret'; did you mean 'greet'?\n")
+        result = console.invoke("add", "gret", "name=ann")
+        assert result.stderr == "no live worker knows 'gret'; did you mean 'greet'?\n"
         result = console.invoke("add", "greet", "name=ann", "--wait", "--timeout", "15")
         assert (result.stdout[36:], result.stderr) == ("\nhello ann\n", "")
 
