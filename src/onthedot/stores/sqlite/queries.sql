@@ -9,6 +9,9 @@ history.hops
 -- name: own_tables
 SELECT name FROM sqlite_master WHERE name IN ('onthedot_app', 'onthedot_sequence');
 
+-- name: version
+SELECT version FROM onthedot_sequence;
+
 -- name: sequences
 SELECT seq, fence, moves, control, identity FROM onthedot_sequence;
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sqlite3
 from collections.abc import Callable, Generator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from pathlib import Path
 
 from onthedot.errors import StoreRefused
@@ -60,6 +60,9 @@ def prepare(db: sqlite3.Connection, path: str, *, auto: bool = True) -> None:
 
 def migrate(db: sqlite3.Connection, path: str, *, auto: bool = True) -> None:
     """Migrate the file to this version inside the current transaction."""
+    with suppress(sqlite3.OperationalError):  # no such table; the usual case takes one query
+        if db.execute(SQL["version"]).fetchone() == (VERSION,):
+            return
     if _is_current(db, path):
         return
     _check_auto(path, auto=auto)
@@ -85,7 +88,7 @@ def _version(db: sqlite3.Connection) -> int:
             raise StoreRefused("the file has tables of an unreleased onthedot: delete it, or use another file")
         return 0
     version: int
-    (version,) = db.execute("SELECT version FROM onthedot_sequence").fetchone()
+    (version,) = db.execute(SQL["version"]).fetchone()
     return version
 
 

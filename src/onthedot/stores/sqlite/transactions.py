@@ -59,6 +59,8 @@ def join(
 
 def _sqlalchemy_connection(given: Any) -> Any:
     """A sync Connection of SQLAlchemy, or that of a Session; None: it is neither."""
+    if isinstance(given, sqlite3.Connection):
+        return None
     names = _sqlalchemy_names(given)
     if "Connection" in names:
         return given
