@@ -114,7 +114,7 @@ def test_add_takes_a_unique_key_and_a_due_time(shop: Shop) -> None:
 
 WRONG = [
     # arguments, exit code, part of the message
-    (["nope"], 2, "No such command 'nope'; there are: add, demo"),
+    (["nope"], 2, "No such command 'nope'; there are: add, completion, demo"),
     (["wroker", "app.py"], 2, "No such command 'wroker'; did you mean 'worker'?"),
     (["task"], 2, "task needs a command; there are: task cancel, task explain, task list"),
     (["task", "nope"], 2, "task needs a command"),
@@ -158,7 +158,7 @@ WRONG = [
     (["worker", "app.py", "--processes", "0"], 2, "0 is not in the range x>=1"),
     (["worker", "app.py", "--health", "x"], 2, "is no address; write :8081"),
     (["worker", "app.py", "--only", "x.*"], 2, "onthedot: --only x.*: no such source; there are block, email.send"),
-    (["worker", "app.py", "--store", "sqlite:////proc/x.db"], 3, "onthedot: "),
+    (["worker", "app.py", "--wait-for-store", "0", "--store", "sqlite:////proc/x.db"], 3, "onthedot: "),
     (["worker", "app.py", "--store", "foo"], 2, "onthedot: store 'foo' is not a store's URL"),
     (["dev", "nope.py"], 2, "onthedot: there is no file {folder}/nope.py"),
     (["doctor"], 3, "✗"),

@@ -13,7 +13,7 @@ from tests.unit.cli.conftest import Running, Shop
 
 def dev(shop: Shop, *arguments: str) -> Running:
     running = shop.start("dev", "app.py", *arguments)
-    running.until("worker ready · 5 tasks · reloads when you save")
+    running.until(f"worker ready · shop · sqlite:///{shop.folder}/shop.db · 5 tasks · reloads when you save")
     return running
 
 
