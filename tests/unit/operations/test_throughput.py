@@ -130,3 +130,11 @@ def test_running_tasks_without_an_end_are_dropped(monkeypatch: pytest.MonkeyPatc
     assert len(log.throughput.running) == 1000
     log.fold(1000, ("0", "a", "ready"), ("1199", "a", "ready"))
     assert log.rate("retried") == 1
+
+
+def test_durations_are_those_from_start_to_end() -> None:
+    log = Log()
+    log.fold(100, ("1", "a", "running"), ("2", "a", "running"), ("3", "b", "running"))
+    log.fold(350, ("1", "a", "succeeded"), ("3", "b", "ready"))
+    log.fold(600, ("2", "a", "failed"), ("4", "a", "succeeded"))
+    assert {source: list(each) for source, each in log.throughput.durations.items()} == {"a": [250, 500]}
