@@ -110,7 +110,7 @@ class RichScreen(Screen):
         from rich.live import Live  # imported now, so that the first picture is not late
 
         super().__init__(utc=utc)
-        self.is_relative = not utc
+        self.is_relative: bool = not utc
         self._live = Live
         self._console = Console(highlight=False)
         self.width: int = min(self._console.width, 110)
