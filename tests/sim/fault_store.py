@@ -59,11 +59,12 @@ class Network:
             error = StoreUnavailable(f"{verb}: the server is not reached", stored=False)
             self.loop.call_as(NETWORK, fate.request, partial(_fail, reply, error))
             return
-        deliver = partial(self._execute, node, verb, args, kwargs, reply, fate.kind, fate.reply)
+        deliver = partial(self._execute, self.server, node, verb, args, kwargs, reply, fate.kind, fate.reply)
         self.loop.call_as(NETWORK, fate.request, deliver)
 
     def _execute(
         self,
+        server: Store,
         node: str,
         verb: str,
         args: Args,
@@ -73,9 +74,12 @@ class Network:
         delay: float,
     ) -> None:
         answer: Callable[[], None]
+        if server is not self.server:  # its connections are gone, and what was under way on them
+            _fail(reply, StoreUnavailable(f"{verb}: connection lost"))
+            return
         expected = self._check.holds(args[1]) if verb == "turn" else ()
         try:
-            result = run_without_loop(getattr(self.server, verb)(*args, **kwargs))
+            result = run_without_loop(getattr(server, verb)(*args, **kwargs))
         except Exception as error:
             answer = partial(_fail, reply, error)
         else:

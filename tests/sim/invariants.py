@@ -141,6 +141,7 @@ class StoreCheck:
             self.states.update({record.uuid: record.state for record in page.rows})
             self.sources.update({record.uuid: record.source for record in page.rows})
             after = page.after
+        self._absent -= self.states.keys()  # stored in the older state
         self._running = {uuid: self.sources[uuid] for uuid, state in self.states.items() if state == "running"}
         self._ends = Counter(uuid for uuid, state in self.states.items() if state in ENDED)
         self.windows["tick"] = copy.windows & self.states.keys()
@@ -360,7 +361,8 @@ class RunLog:
     def check_overlaps(self) -> None:
         """No two live nodes run one task for more than a second."""
         for uuid, since in self._overlaps.items():
-            known = [run for run in self._active[uuid] if run.at >= self._forgotten_at]  # not those of lost leases
+            known = [run for run in self._active[uuid] if run.at >= self._forgotten_at]
+            known = [run for run in known if not self.check.was_forgotten(uuid, run.fence)]
             live = [run for run in known if self.is_live(run.node)]
             if len({run.node for run in live}) < 2:
                 self._overlaps[uuid] = self.now()
