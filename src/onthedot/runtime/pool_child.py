@@ -152,7 +152,7 @@ class PoolChild:
             return ReturnedMessage(NOT_STORED, adds, str(error))
 
     def _raised(self, run: RunState, error: BaseException) -> RaisedMessage:
-        if isinstance(error, MemoryError) and self._boot.memory_limit is not None:  # Python gives it no message
+        if type(error) is MemoryError and self._boot.memory_limit is not None:  # Python gives it no message
             text = f"its process may use {self._boot.memory_limit:,} bytes of address space (memory_limit)"
             error.args = ("; ".join([*map(str, error.args), text]),)
         outcome, error = outcome_for_error(error, run.record, run.lease, run.source.options, self._random)
