@@ -85,7 +85,7 @@ def test_first_add_to_a_new_file_may_join_a_transaction(tmp_path: Path, by_name:
             handle = add.options(connection=db).delay(number=5)
         assert sales(db) == 1
     assert handle.state() == "ready"
-    app.shutdown()
+    app.runtime.portal.close()
 
 
 def test_complete_settles_with_the_commit(app: App[None], db: sqlite3.Connection, tmp_path: Path) -> None:

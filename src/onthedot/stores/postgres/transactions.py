@@ -20,7 +20,7 @@ _CONNECTIONS = (
 
 
 _AWAITED = {
-    "add_v1": "`await task.options(…).enqueue(…)`",
+    "add_in_v1": "`await task.options(…).enqueue(…)`",
     "settle_in_v1": "`await ctx.complete(…)` in an async task",
 }
 
