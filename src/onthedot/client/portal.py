@@ -26,6 +26,8 @@ T = TypeVar("T")
 Work = Callable[[StoreClient], Coroutine[Any, Any, T]]
 Adds: TypeAlias = NewTask | Sequence[NewTask]
 
+_PATIENCE = 1.0  # seconds that pending calls have to end
+
 
 class LoopThread:
     """A daemon thread that runs an event loop."""
@@ -53,7 +55,7 @@ class LoopThread:
         future.add_done_callback(self._pending.discard)
         return future
 
-    def close(self, patience: float = 1.0) -> None:
+    def close(self, patience: float = _PATIENCE) -> None:
         """Gives pending calls `patience` seconds to end, then cancels them and ends the thread."""
         wait(list(self._pending), timeout=patience)
         self.loop.call_soon_threadsafe(self.loop.stop)
@@ -202,6 +204,8 @@ class Portal:
             self._inline = None
             self._is_synchronous = None
         if thread is not None:
+            if self._opening is not None:
+                wait([self._opening], timeout=_PATIENCE)  # otherwise a client would be opened after the close
             client = self._clients.pop(thread, None)
             if client is not None:
                 thread.submit(_close(client)).result()
