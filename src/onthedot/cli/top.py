@@ -97,7 +97,7 @@ async def _live(operations: Operations, out: RichScreen, title: str, every: floa
                 stop.set()
             elif key in "pP" and last is not None:
                 frozen = not frozen
-                shown_title = f"{title} · frozen, p goes on" if frozen else title
+                shown_title = f"frozen, p goes on · {title}" if frozen else title
                 show(*picture(out, shown_title, last, out.height))
 
         with _keys(on_key):
