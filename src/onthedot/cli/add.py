@@ -60,9 +60,13 @@ def add(
             click.echo(handle.uuid)  # before the wait, which may be interrupted
             if not handle.added:
                 click.echo("nothing was added: that one is alive already", err=True)
-        _warn_without_worker(app, name, waits=wait)
-        if wait:
-            answer["result"] = _awaited(handle, timeout)
+        try:
+            _warn_without_worker(app, name, waits=wait)
+            if wait:
+                answer["result"] = _awaited(handle, timeout)
+        except KeyboardInterrupt:
+            text = f"interrupted: task {handle.uuid} is stored and goes on; onthedot task show {short_id(handle.uuid)}"
+            raise CommandError(text, INTERRUPTED, handle.uuid) from None
     finally:
         app.runtime.portal.close()
     if options.json:
@@ -95,9 +99,6 @@ def _awaited(handle: TaskHandle[Any], timeout: float | None) -> Any:
         raise CommandError(str(error), TIMEOUT, handle.uuid) from None
     except TaskError as error:
         raise CommandError(clean(str(error)), FAILED, handle.uuid) from None
-    except KeyboardInterrupt:
-        text = f"interrupted: task {handle.uuid} is stored and goes on; onthedot task show {short_id(handle.uuid)}"
-        raise CommandError(text, INTERRUPTED, handle.uuid) from None
 
 
 def _warn_without_worker(app: App[Any], name: str, *, waits: bool) -> None:
