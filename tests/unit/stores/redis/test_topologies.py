@@ -89,7 +89,8 @@ async def test_store_follows_a_failover() -> None:
                 try:
                     handle = await double.enqueue(21)
                     break
-                except StoreUnavailable:  # the sentinels have not agreed yet
+                except StoreUnavailable:  # at once: the sentinels have not agreed yet, and need the processor
                     assert time.monotonic() < deadline
+                    await asyncio.sleep(0.1)
             assert await handle.result(timeout=20) == 42
         assert replica.text("INFO", "replication").startswith("# Replication\r\nrole:master")
