@@ -10,12 +10,12 @@ from typing import Any, cast, get_type_hints
 import click
 import msgspec
 
-from onthedot import App, TaskError, TaskHandle
+from onthedot import App, TaskError, TaskHandle, TaskNotFound
 from onthedot.api.functions import Enqueuer
 from onthedot.cli.options import GlobalOptions, moment, store_command
 from onthedot.cli.output import write_json
 from onthedot.cli.target import target
-from onthedot.errors import suggestion
+from onthedot.errors import StoreError, suggestion
 from onthedot.model.options import AddOptions
 from onthedot.model.uuid7 import new_uuid
 from onthedot.observability.log_format import clean, clean_lines
@@ -54,7 +54,7 @@ def add(
         task, given = _call(app, name, arguments, _add_options(more, uuid), checked=options.module is not None)
         if not is_known:  # after the checks of the arguments, which hold for every app
             raise CommandError(f"whose task? {_lack(app.runtime.url)}; say -A app.py, or -n NAME")
-        handle = _stored(task, given, uuid)
+        handle = _stored(app, task, given, uuid)
         answer = {"uuid": handle.uuid, "added": handle.added}
         if not options.json:
             click.echo(handle.uuid)  # before the wait, which may be interrupted
@@ -65,8 +65,7 @@ def add(
             if wait:
                 answer["result"] = _awaited(handle, timeout)
         except KeyboardInterrupt:
-            text = f"interrupted: task {handle.uuid} is stored and goes on; onthedot task show {short_id(handle.uuid)}"
-            raise CommandError(text, INTERRUPTED, handle.uuid) from None
+            raise _interrupted(handle.uuid, "is stored and goes on") from None
     finally:
         app.runtime.portal.close()
     if options.json:
@@ -84,12 +83,19 @@ def _lack(url: str) -> str:
     return f"{masked(url)} has no app yet"
 
 
-def _stored(task: Enqueuer[..., Any], given: dict[str, Any], uuid: str) -> TaskHandle[Any]:
+def _stored(app: App[Any], task: Enqueuer[..., Any], given: dict[str, Any], uuid: str) -> TaskHandle[Any]:
     try:
         return task.delay(**given)
     except KeyboardInterrupt:
-        text = f"interrupted: task {uuid} may be stored or not; onthedot task show {short_id(uuid)}"
-        raise CommandError(text, INTERRUPTED, uuid) from None
+        try:
+            app.handle(uuid).state()
+        except (StoreError, TaskNotFound, KeyboardInterrupt):
+            raise _interrupted(uuid, "may be stored or not") from None
+        raise _interrupted(uuid, "is stored and goes on") from None
+
+
+def _interrupted(uuid: str, known: str) -> CommandError:
+    return CommandError(f"interrupted: task {uuid} {known}; onthedot task show {short_id(uuid)}", INTERRUPTED, uuid)
 
 
 def _awaited(handle: TaskHandle[Any], timeout: float | None) -> Any:
