@@ -39,15 +39,24 @@ class KnownIdentity:
     def __init__(self) -> None:
         self._last: StoreIdentity | None = None
 
-    def observe(self, identity: StoreIdentity | None) -> DataLoss | None:
-        """The loss since the last claim, if there was one; each is returned once."""
+    def observe(self, identity: StoreIdentity | None, fence: int = 0) -> DataLoss | None:
+        """The loss since the last claim, if there was one; each is returned once.
+
+        fence: of this claim; 0 if it took nothing. The leases that an older state renews may bring its last fence up
+        to the known one, but a new fence is above all that were given out.
+        """
         before = self._last
         if identity is None:
             return None
         self._last = identity
-        if before is None or (identity.id == before.id and identity.last_fence >= before.last_fence):
+        if before is None:
             return None
-        return DataLoss(before, identity)
+        given_before = identity.last_fence
+        if fence:
+            given_before = min(given_before, fence - 1)
+        if identity.id == before.id and given_before >= before.last_fence:
+            return None
+        return DataLoss(before, StoreIdentity(identity.id, given_before))
 
 
 @dataclass(eq=False)
@@ -119,7 +128,7 @@ class WorkerSession:
 
     def find_data_loss(self, claim: ClaimResult | None) -> DataLoss | None:
         """Compares the identity of the store with that of earlier claims; the list of workers shows a loss."""
-        loss = None if claim is None else self._known_identity.observe(claim.identity)
+        loss = None if claim is None else self._known_identity.observe(claim.identity, claim.fence)
         if loss is not None:
             self._data_lost = int(self.clock.now())
         return loss

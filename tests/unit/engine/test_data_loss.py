@@ -208,6 +208,13 @@ def test_identity_that_stays_or_grows_is_no_loss() -> None:
     assert known.observe(StoreIdentity("a", 7)) is None
 
 
+def test_renewed_leases_do_not_hide_an_older_state() -> None:
+    known = KnownIdentity()
+    assert known.observe(StoreIdentity("a", 7), 7) is None
+    assert known.observe(StoreIdentity("a", 9), 8) is None, "another worker has claimed since"
+    assert known.observe(StoreIdentity("a", 9), 9) == DataLoss(StoreIdentity("a", 9), StoreIdentity("a", 8))
+
+
 def test_other_identity_is_a_complete_loss_and_a_lower_fence_a_partial_one() -> None:
     known = KnownIdentity()
     known.observe(StoreIdentity("a", 7))
