@@ -192,7 +192,8 @@ class LogObserver(Observer):
 
     def chores_ended(self, records: Sequence[Record]) -> None:
         for record in records:
-            self._chore_ended(record)
+            if record.history.reason in _FAILED_CHORES:
+                self._chore_failed(record)
         if not self.task.isEnabledFor(logging.INFO):
             return
         cancelled = [record for record in records if record.history.reason not in _FAILED_CHORES]
@@ -200,7 +201,7 @@ class LogObserver(Observer):
             for record in ended[: self._task_lines.admit("cancelled", source, len(ended))]:
                 self.task.info("[cancelled] task %s from %s", record.uuid, source, extra=self._fields(record))
 
-    def _chore_ended(self, record: Record) -> None:
+    def _chore_failed(self, record: Record) -> None:
         match record.history.reason:
             case "stray":
                 self.task.error(
@@ -211,13 +212,11 @@ class LogObserver(Observer):
                     "[expired] task %s from %s did not start in time",
                     record.uuid, record.source, extra=self._fields(record),
                 )  # fmt: skip
-            case "crashed":
+            case _:  # crashed
                 self.task.error(
                     "[fail] task %s from %s: its worker died %d times over it",
                     record.uuid, record.source, record.history.crashes, extra=self._fields(record),
                 )  # fmt: skip
-            case _:
-                pass  # cancelled: an INFO line, which many of them share
 
     def timeout_ignored(self, record: Record, thread: str) -> None:
         self.task.warning(

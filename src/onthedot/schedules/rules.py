@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, fields, replace
 from datetime import UTC, datetime, time, timedelta
@@ -29,19 +30,19 @@ class NaiveDatetime(BadSchedule, ValueError):
 
 
 @dataclass(frozen=True, kw_only=True)
-class _Common:
+class _Common(ABC):
     args: Mapping[str, object] | None = field(default=None, hash=False)
     overlap: Overlap = "skip"
     catch_up: CatchUp = "latest"
     grace: Duration = 60
 
+    @abstractmethod
     def next_after(self, moment: datetime) -> datetime | None:
         """Returns the next window, aware and strictly later; None if there is no more.
 
         Args:
             moment: An aware datetime.
         """
-        raise NotImplementedError
 
     def in_zone(self, tz: Zone) -> Self:  # noqa: ARG002 - schedules by wall clock override it
         """The same schedule in this zone, if it depends on one and names none."""

@@ -148,10 +148,8 @@ class WriterThread(RequestThread[SqliteTables]):
         """All in one transaction; if one call fails, nothing has happened, and each call gets its own."""
         try:
             return self.commit_together(tables, calls)
-        except UndecodableRow:
-            pass  # below, the call that meets it makes the task a chore and is repeated
         except Exception as error:  # noqa: BLE001 - it is the answer of the calls
-            if len(calls) == 1:
+            if len(calls) == 1 and not isinstance(error, UndecodableRow):  # a call that meets such a row is repeated
                 self._fail(calls, error)
                 return []
         notifications: list[Notifications] = []
