@@ -87,14 +87,14 @@ def test_busy_worker_sums_up_its_lines(shop: Shop) -> None:
 @pytest.mark.parametrize(("level", "shown"), [("debug", "DIWE"), ("WARNING", "WE")])
 def test_log_level_is_the_least_that_is_written(shop: Shop, level: str, shown: str) -> None:
     source = "\n@app.task\nasync def say() -> None:\n    import logging\n    log = logging.getLogger('shop')\n"
-    says = "".join(f"    log.{name}('{name[0].upper()} said')\n" for name in ("debug", "info", "warning", "error"))
+    says = "".join(f"    log.{name}('{name[0].upper()} line')\n" for name in ("debug", "info", "warning", "error"))
     path = shop.folder / "app.py"
     path.write_text(path.read_text() + source + says)
     shop.add("say")
     worker = shop.worker("--burst", "--log-format", "json", "--log-level", level)
     assert worker.ended() == 0
     lines = [json.loads(line) for line in worker.lines]
-    assert [line["message"][0] for line in lines if line["message"].endswith(" said")] == list(shown)
+    assert [line["message"][0] for line in lines if line["message"].endswith(" line")] == list(shown)
     assert any("[done]" in line["message"] for line in lines) == ("I" in shown)
 
 
