@@ -19,7 +19,9 @@ from onthedot.stores.contract import Ended, Store
 class OutcomeIsolation:
     """Finds the outcomes that cannot be stored, so that they affect their own tasks only.
 
-    Repeated settles are safe: the turn that failed may have settled some of them, and a lease settles once.
+    Repeated settles are safe: the turn that failed may have settled some of them, and a lease settles once. So all of
+    them go into the next turn again, without their runs, which have been reported. Its claim has a number: if the store
+    goes back to an older state that has lost these settles, the gap in the numbers shows it.
     """
 
     store: Store
@@ -31,35 +33,36 @@ class OutcomeIsolation:
     async def settle(self) -> bool:
         """Settles the outcomes of the buffer in halves. True: one could not be stored, and its task ended as failed.
 
-        If the store fails, or refuses the failed end too, the outcome is not the cause: those that are not settled
-        stay in the buffer, and the error is raised.
+        If the store fails, or refuses the failed end too, the outcome is not the cause, and the error is raised.
         """
         groups = _halves(self.outcomes.take())
+        settled: list[Entry] = []
         is_found = False
         try:
             while groups:
                 group = groups[0]
                 try:
-                    await self._send(group)
+                    settled += await self._send(group)
                 except StoreError:
                     raise
                 except Exception as error:  # noqa: BLE001 - a store may raise anything for a value that it cannot keep
                     if len(group) > 1:
                         groups[:1] = _halves(group)
                         continue
-                    await self._fail(group[0], error)
+                    settled += await self._fail(group[0], error)
                     is_found = True
                 groups.pop(0)
-        except BaseException:
-            self.outcomes.put_back([entry for group in groups for entry in group])
-            raise
+        finally:
+            self.outcomes.put_back([*settled, *(entry for group in groups for entry in group)])
         return is_found
 
-    async def _send(self, entries: Sequence[Entry]) -> None:
-        turn = await self.store.turn(self.session.id, [outcome for outcome, _ in entries], None)
+    async def _send(self, entries: Sequence[Entry]) -> Sequence[Entry]:
+        outcomes = [outcome for outcome, _ in entries]
+        turn = await self.store.turn(self.session.id, outcomes, None)
         self.observer.tasks_settled(entries, turn.verdicts, self.clock.now())
+        return [(outcome, None) for outcome in outcomes]
 
-    async def _fail(self, entry: Entry, error: Exception) -> None:
+    async def _fail(self, entry: Entry, error: Exception) -> Sequence[Entry]:
         outcome, run = entry
         keep = KEEP_FAILED
         attempt = 1
@@ -68,8 +71,9 @@ class OutcomeIsolation:
             attempt = run.record.attempt
         reason = f"its outcome cannot be stored: {type(error).__name__}: {error}"
         failure = encode_reason(reason, attempt, error_type="OutcomeNotStored")
-        await self._send([(Ended(outcome.lease, "failed", failure, keep), run)])
+        settled = await self._send([(Ended(outcome.lease, "failed", failure, keep), run)])
         self.observer.outcome_not_stored(entry, error)
+        return settled
 
 
 def _halves(entries: Sequence[Entry]) -> list[Sequence[Entry]]:

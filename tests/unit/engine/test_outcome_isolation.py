@@ -160,18 +160,26 @@ async def test_outcomes_are_settled_in_halves_and_refused_ones_end_as_failed() -
         assert failure is not None
         assert failure.message == "its outcome cannot be stored: ArgumentError: the key is too long"
     assert it.store.calls < 40
-    assert len(it.outcomes) == 0
+    assert [outcome for outcome, _ in it.outcomes.take()] == it.store.settled, "they go with the next claim again"
+
+
+async def test_run_of_a_settled_outcome_is_reported_once() -> None:
+    it = Isolated(set())
+    [(outcome, _)] = entries(1)
+    it.outcomes.put_back([(outcome, cast("Any", object()))])
+    await it.isolation.settle()
+    assert it.observer.settled == ["u0"]
+    assert it.outcomes.take() == [(outcome, None)]
 
 
 @pytest.mark.parametrize("error", [StoreUnavailable("down"), asyncio.CancelledError()])
-async def test_outcomes_that_were_not_settled_are_kept_if_the_store_fails(error: BaseException) -> None:
+async def test_outcomes_are_kept_if_the_store_fails(error: BaseException) -> None:
     it = Isolated({0})
     it.outcomes.put_back(entries(4))
     it.store.fails_at = {3: error}
     with pytest.raises(type(error)):
         await it.isolation.settle()
-    kept = [outcome.lease.uuid for outcome, _ in it.outcomes.take()]
-    assert sorted(kept + it.observer.settled) == ["u0", "u1", "u2", "u3"]
+    assert sorted(outcome.lease.uuid for outcome, _ in it.outcomes.take()) == ["u0", "u1", "u2", "u3"]
 
 
 async def test_no_task_fails_if_the_store_refuses_every_call() -> None:
@@ -189,3 +197,4 @@ async def test_outcomes_that_can_be_stored_are_not_the_cause() -> None:
     it.outcomes.put_back(entries(3))
     assert not await it.isolation.settle()
     assert it.observer.settled == ["u0", "u1", "u2"]
+    assert it.outcomes.take() == entries(3)
