@@ -7,6 +7,8 @@ import random
 from collections import Counter
 from contextlib import AsyncExitStack
 
+import asyncpg
+
 from onthedot.stores.contract import (
     ClaimRequest,
     Completed,
@@ -153,3 +155,22 @@ def _outcome(dice: random.Random, lease: Lease) -> Outcome:
             return Ended(lease, "failed", b"e", dice.choice([0, 1, 60_000]))
         case _:
             return Completed(lease, b"r", dice.choice([0, 60_000]))
+
+
+async def test_session_that_is_reported_dead_during_a_turn_stays_dead(postgres: Service, named: str) -> None:
+    """The row of the session is locked by its turn, so the report cannot reap it; heartbeats must not renew it."""
+    async with opened(postgres, named) as store:
+        worker, other = Worker(store, "w"), Worker(store, "other")
+        for name in ("w", "other"):
+            await store.heartbeat(name, b"", LEASE)
+        await store.add([NewTask("u1", "a", b"")])
+        await worker.claim()
+        connection = await asyncpg.connect(postgres.url)
+        async with connection.transaction():
+            await connection.execute("SELECT FROM onthedot.session WHERE name = 'w' FOR KEY SHARE")  # as a turn does
+            await store.close_session("w", crashed=True)
+            assert not (await store.heartbeat("w", b"", LEASE)).alive
+            assert (await other.claim()).tasks == [], "the turn may still settle"
+        await connection.close()
+        assert [record.uuid for record in (await other.claim()).tasks] == ["u1"]
+        assert not (await store.turn("w", [], None)).alive

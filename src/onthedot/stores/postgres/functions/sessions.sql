@@ -144,7 +144,8 @@ BEGIN
             RETURN;
         END IF;
         PERFORM FROM session WHERE app = _app AND name = _session FOR UPDATE SKIP LOCKED;
-        IF NOT FOUND THEN  -- it is overdue now: the next turn of any worker reaps it
+        IF NOT FOUND THEN  -- its turn is under way: the next turn of any worker reaps it, and no heartbeat renews it
+            INSERT INTO dead_session (app, name) VALUES (_app, _session) ON CONFLICT DO NOTHING;
             RETURN;
         END IF;
         _woken := reap_session_v1(_app, _session, _now);
