@@ -10,7 +10,7 @@ import pytest
 from onthedot.stores.postgres import schema as postgres
 from onthedot.stores.sqlite import schema as sqlite
 
-DIGESTS = {"sqlite 2": "30a1f3b2d459", "postgres 2": "650dc0660648"}
+DIGESTS = {"sqlite 2": "30a1f3b2d459", "postgres 2": "98e910b99622"}
 
 
 def digest(text: str) -> str:
