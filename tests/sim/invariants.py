@@ -309,7 +309,7 @@ class RunLog:
         self._leases: set[tuple[str, int]] = set()
         self._forgotten_at = 0.0
         self._active: dict[str, list[RunStart]] = defaultdict(list)
-        self._overlaps: dict[str, float] = {}  # uuid → since when two live nodes run it
+        self._overlaps: dict[str, float | None] = {}  # uuid → since when two live nodes run it; None: they do not now
 
     def began(self, run: RunStart) -> None:
         if not self.check.was_forgotten(run.uuid, run.fence):
@@ -323,7 +323,7 @@ class RunLog:
         earlier.append(run)
         self._active[run.uuid].append(run)
         if len(self._active[run.uuid]) > 1:
-            self._overlaps.setdefault(run.uuid, self.now())
+            self._overlaps.setdefault(run.uuid, None)
 
     def _check_lease(self, run: RunStart) -> None:
         if (run.uuid, run.fence) in self._leases:
@@ -365,6 +365,8 @@ class RunLog:
             known = [run for run in known if not self.check.was_forgotten(uuid, run.fence)]
             live = [run for run in known if self.is_live(run.node)]
             if len({run.node for run in live}) < 2:
+                self._overlaps[uuid] = None
+            elif since is None:
                 self._overlaps[uuid] = self.now()
             elif self.now() - since > 1.0:
                 self.report("I4", f"two live nodes run the same task for more than 1 s: {live}")

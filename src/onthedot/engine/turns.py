@@ -42,6 +42,7 @@ class Turns:
         self._store_clock = StoreClock(self.observer)
         self._isolation = OutcomeIsolation(self.store, self.session, self.outcomes, self.clock, self.observer)
         self._polled_at = self.clock.now()
+        self._sent_number = 0  # of the last claim request, answered or not
         self.next_alarm: float | None = None  # of any kind, by this process's clock
 
     async def next(self, *, claims: bool) -> TurnResult:
@@ -89,6 +90,9 @@ class Turns:
     async def _send(self, outcomes: Sequence[Entry], request: ClaimRequest | None) -> TurnResult:
         self.runner.forget_early_cancels()
         self.session.is_claiming = request is not None
+        is_repeated = request is not None and request.number == self._sent_number
+        if request is not None:
+            self._sent_number = request.number
         sent = self.clock.now()
         try:
             turn = await self.store.turn(self.session.id, [outcome for outcome, _ in outcomes], request)
@@ -106,6 +110,8 @@ class Turns:
             self.slots.mark_idle(claim.idle, claimed_at)
             self.slots.wake(claim.woken - claim.idle.keys())
         self.observer.tasks_settled(outcomes, turn.verdicts, now)
+        if is_repeated:  # an older state of the store may have the number, but not these outcomes: the next has both
+            self.outcomes.put_back([(outcome, None) for outcome, _ in outcomes])
         if self.on_turn is not None:
             self.on_turn()
         return turn
