@@ -220,7 +220,7 @@ class Heartbeat:
 
     async def _send_heartbeat(self, sent: float, left: float) -> None:
         try:
-            async with asyncio.timeout(max(0.001, left / 1000)):
+            async with asyncio.timeout(max(0.001, min(left, self._lease / 3) / 1000)):  # then another one still helps
                 await self._open_store()
                 answer = await self._store.heartbeat(self._session, self._info, self._lease)
         except Exception as error:  # noqa: BLE001 - reported, and repeated soon

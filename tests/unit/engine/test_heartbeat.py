@@ -10,6 +10,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from onthedot.clock.manual import ManualClock
+from onthedot.clock.system import SystemClock
 from onthedot.engine.heartbeat import Heartbeat, OnHeartbeat, TaskHeartbeatRunner
 from onthedot.errors import StoreUnavailable
 from onthedot.observability.logs import LogObserver
@@ -214,3 +215,32 @@ async def test_connections_of_heartbeats_are_closed_also_if_they_are_stopped_mea
     await lost.wait()
     await heartbeat.close()
     assert store.opened == 0
+
+
+class OneLostRequest(MemoryStore):
+    """Never answers one heartbeat."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.answered = 0
+        self.loses = False
+
+    async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
+        if self.loses:
+            self.loses = False
+            await asyncio.Event().wait()
+        self.answered += 1
+        return await super().heartbeat(session, info, lease)
+
+
+async def test_session_survives_a_heartbeat_without_an_answer() -> None:
+    store = OneLostRequest()
+    logs = LogObserver(logging.getLogger("onthedot"))
+    heartbeat = Heartbeat(store, "w", b"", SystemClock(), logs, TaskHeartbeatRunner(), LEASE)
+    lost: list[bool] = []
+    await heartbeat.open(lambda _: None, lambda: lost.append(True))
+    store.loses = True
+    await until(lambda: store.answered == 2)
+    assert not heartbeat.is_fenced()
+    assert lost == []
+    await heartbeat.close()
