@@ -59,6 +59,7 @@ WITHOUT = {
         "capabilities",
         "batch_bounds",
         "hints",
+        "subscribe",
         "changes",
         "handoff_offer",
         "identity",

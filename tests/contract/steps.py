@@ -16,6 +16,7 @@ from onthedot.stores.contract import (
     HeartbeatResult,
     Lease,
     Limit,
+    Links,
     NewTask,
     Outcome,
     Policy,
@@ -24,12 +25,14 @@ from onthedot.stores.contract import (
     SlotPool,
     State,
     Store,
+    Suspended,
     TurnResult,
     Verdict,
+    Wait,
 )
 
 LEASE = 86_400_000  # long enough that no session dies by accident
-PLACES = ("at", "after", "lane", "unique")  # fields of a new task; all others belong to its policy
+PLACES = ("at", "after", "lane", "unique", "links")  # fields of a new task; all others belong to its policy
 _numbers = count(1)
 
 
@@ -47,6 +50,25 @@ def task(source: str = "a", uuid: str | None = None, body: bytes = b"{}", **opti
 
 def tasks(number: int, source: str = "a", **options: Any) -> list[NewTask]:
     return [task(source, **options) for _ in range(number)]
+
+
+def member(*increments: str, source: str = "a", flow: str | None = None, **options: Any) -> NewTask:
+    """A task whose end increments counters."""
+    return task(source, links=Links(flow, increments), **options)
+
+
+def waiting(
+    *counters: tuple[str, int], increments: tuple[str, ...] = (), flow: str | None = None, **options: Any
+) -> NewTask:
+    """A task that waits for the first of these counters; timeout, delay and requires are fields of its wait."""
+    own = {name: options.pop(name) for name in ("timeout", "delay", "requires") if name in options}
+    return task(links=Links(flow, increments, Wait(counters, **own)), **options)
+
+
+async def value(store: Store, name: str) -> tuple[int, int]:
+    """Of a counter: all ends, and those that did not succeed."""
+    (counter,) = await store.counters([name])
+    return counter.value, counter.failed
 
 
 async def add(store: Store, *new: NewTask) -> list[str]:
@@ -157,6 +179,11 @@ class Worker:
 
     def release(self, uuid: str) -> Requeued:
         return Requeued(self.leases[uuid], None, counted=False)
+
+    def suspended(
+        self, uuid: str, *counters: tuple[str, int], adds: Sequence[NewTask] = (), **options: Any
+    ) -> Suspended:
+        return Suspended(self.leases[uuid], Wait(counters, **options), Effects(tuple(adds)) if adds else None)
 
     async def run_to_failure(self, uuid: str, source: str = "a") -> None:
         assert uuid in await self.runs(source)

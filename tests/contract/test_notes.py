@@ -107,3 +107,31 @@ async def test_notes_are_purged_with_their_task(store: Store, worker: Worker) ->
     assert await written(store, uuid) != []
     assert await store.purge(10, 0) == 1
     assert await written(store, uuid) == []
+
+
+async def test_first_step_and_item_of_a_name_are_kept(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    lease = worker.leases[uuid]
+    await store.note([Note(lease, "step", "charge#1", b"first"), Note(lease, "item", "1/0", b"[1]")])
+    await store.note([Note(lease, "step", "charge#1", b"second"), Note(lease, "item", "1/0", b"[2]")])
+    assert sorted(await written(store, uuid)) == [("item", "1/0", b"[1]"), ("step", "charge#1", b"first")]
+
+
+async def test_notes_of_one_kind_are_read_from_a_cursor(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    lease = worker.leases[uuid]
+    for number in range(5):
+        await store.note([Note(lease, "item", str(number), b"[]"), Note(lease, "step", str(number), b"")])
+    items = await store.notes(uuid, 0, 3, "item")
+    assert [note.name for _, note in items] == ["0", "1", "2"]
+    later = await store.notes(uuid, items[-1][0], 10, "item")
+    assert [note.name for _, note in later] == ["3", "4"]
+    assert len(await store.notes(uuid, 0, 100)) == 10
+
+
+async def test_steps_are_kept_by_suspensions(store: Store, worker: Worker) -> None:
+    uuid = await running(store, worker)
+    await store.note([Note(worker.leases[uuid], "step", "s", b"1")])
+    await worker.settle(worker.suspended(uuid, ("x", 0)))
+    assert await worker.runs() == [uuid]
+    assert await written(store, uuid) == [("step", "s", b"1")]

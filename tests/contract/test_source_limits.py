@@ -126,3 +126,17 @@ async def test_source_and_lane_limits_hold_together(store: Store, worker: Worker
     assert await worker.runs() == [k2]
     await worker.settle(worker.done(l1))
     assert await worker.runs() == [l2]
+
+
+async def test_mode_is_kept_and_limits_nothing(store: Store, worker: Worker) -> None:
+    await worker.heartbeat()
+    await limit(store, "a", owner="operator", mode="frozen")
+    assert [each.mode for each in await store.limits()] == ["frozen"]
+    assert await worker.runs() == []
+    (uuid,) = await add(store, task())
+    assert await worker.runs() == [uuid]
+    await limit(store, "a", owner="operator", mode="degraded", cap=3)
+    (stored,) = await store.limits()
+    assert (stored.mode, stored.cap) == ("degraded", 3)
+    await limit(store, "a", owner="operator")
+    assert [each.mode for each in await store.limits()] == [""]

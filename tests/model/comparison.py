@@ -9,7 +9,19 @@ from hypothesis.stateful import RuleBasedStateMachine
 from msgspec.structs import asdict, replace
 
 from onthedot.clock.manual import ManualClock
-from onthedot.stores.contract import Blocker, Completed, Ended, Lease, Limit, Note, Record, Requeued, Schedule, Store
+from onthedot.stores.contract import (
+    Blocker,
+    Completed,
+    Ended,
+    Lease,
+    Limit,
+    Note,
+    Record,
+    Requeued,
+    Schedule,
+    Store,
+    Suspended,
+)
 from onthedot.stores.memory import MemoryStore
 from tests.model.naive import NaiveStore
 
@@ -60,7 +72,7 @@ class StorePair(RuleBasedStateMachine):
         match arg:
             case Lease():
                 return replace(arg, fence=self.fences.get(arg.fence, -1))
-            case Completed() | Requeued() | Ended() | Note():
+            case Completed() | Requeued() | Ended() | Suspended() | Note():
                 return replace(arg, lease=self.translated(arg.lease))
             case list():
                 return [self.translated(each) for each in arg]

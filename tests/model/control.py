@@ -108,6 +108,7 @@ class Control:
         """The rows that a purge drops: first those after their retention time, then the oldest ends."""
         now = self.clock.now()
         ended = [row for row in self.rows.values() if not row.live]
+        ended = [row for row in ended if not self.is_kept_for_flow(row)]
         over = [row for row in ended if (row.record.history.keep_until or 0) <= now]
         over.sort(key=lambda row: (row.record.history.keep_until or 0, row.record.seq))
         idle = sorted((row for row in ended if row not in over), key=lambda row: row.end)
@@ -116,8 +117,22 @@ class Control:
     def purge(self, limit: int, most: int = 1_000_000) -> int:
         doomed = self.doomed(limit, most)
         for row in doomed:
-            del self.rows[row.record.uuid]
+            self.drop(row.record.uuid)
+        self.keep_members()
+        self.purge_counters()
         return len(doomed)
+
+    def drop(self, uuid: str) -> None:
+        raise NotImplementedError
+
+    def is_kept_for_flow(self, row: Row) -> bool:
+        raise NotImplementedError
+
+    def keep_members(self) -> None:
+        raise NotImplementedError
+
+    def purge_counters(self) -> None:
+        raise NotImplementedError
 
     def get(self, uuids: Sequence[str]) -> list[Record | None]:
         return [self.rows[uuid].seen() if uuid in self.rows else None for uuid in uuids]
@@ -127,9 +142,10 @@ class Control:
         found = [r for r in seen if _matches(r, where) and (after is None or r.seq < int(after))]
         return Page(found[:limit], str(found[limit - 1].seq) if len(found) > limit else None)
 
-    def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
+    def notes(self, uuid: str, after: int, limit: int, kind: str | None = None) -> list[tuple[int, Note]]:
         notes = self.rows[uuid].notes.values() if uuid in self.rows else ()
-        return sorted((entry for entry in notes if entry[0] > after), key=lambda entry: entry[0])[:limit]
+        found = [entry for entry in notes if entry[0] > after and kind in (None, entry[1].kind)]
+        return sorted(found, key=lambda entry: entry[0])[:limit]
 
     def tally(self) -> Counter[tuple[str, State]]:
         seen = [row.seen() for row in self.rows.values()]
@@ -138,6 +154,8 @@ class Control:
     def position(self, uuid: str) -> Position | None:
         row = self.rows.get(uuid)
         if row is None or not row.live or row.lease is not None or row.chore is not None or row.lifted:
+            return None
+        if row.record.state == "waiting":
             return None
         limits, record = self.limit_rules, row.record
         buckets = {name: replace_bucket(bucket) for name, bucket in limits.buckets.items()}
@@ -172,7 +190,15 @@ def _matches(record: Record, where: Mapping[str, str]) -> bool:
         "tag": lambda text: text in record.policy.tags,
         "unique": lambda text: record.unique == text,
         "lane": lambda text: record.lane == text,
+        "flow": lambda text: _belongs_to(record, text),
+        "waits_for": lambda text: any(name == text for name, _ in record.wait.counters) if record.wait else False,
         "since": lambda text: record.added >= int(text),
         "until": lambda text: record.added < int(text),
     }
     return all(tests[name](text) for name, text in where.items())
+
+
+def _belongs_to(record: Record, flow: str) -> bool:
+    if record.links is None or record.links.flow is None:
+        return False
+    return record.links.flow == (record.uuid if flow == "*" else flow)

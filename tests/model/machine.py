@@ -19,19 +19,25 @@ from onthedot.stores.contract import (
     History,
     Lease,
     Limit,
+    Links,
+    NewSignal,
     NewTask,
     Note,
     Outcome,
     Record,
     Requeued,
     Schedule,
+    Suspended,
+    Wait,
 )
 from tests.model.comparison import StorePair, blocker_facts, by_name, by_owner, check_equal_records, note_facts
 from tests.model.example_settings import often
 from tests.model.strategies import (
+    COUNTERS,
     LEASES,
     PAUSES,
     SCHEDULES,
+    SIGNALS,
     SOURCES,
     STRAY,
     claim_requests,
@@ -39,6 +45,7 @@ from tests.model.strategies import (
     limits,
     new_tasks,
     outcomes,
+    waits,
 )
 
 CLIENT = "client"
@@ -88,8 +95,18 @@ class Stores(StorePair):
             known = task.uuid and int(task.uuid) < len(unleased)
             uuid = unleased[-1 - int(task.uuid)] if known else self.new_uuid()
             at = None if task.at is None else int(self.clock.now()) + task.at
-            made.append(replace(task, uuid=uuid, at=at))
+            made.append(replace(task, uuid=uuid, at=at, links=self.resolved_links(task.links)))
         return made
+
+    def resolved_links(self, links: Links | None) -> Links | None:
+        if links is None or links.waits is None:
+            return links
+        return replace(links, waits=self.resolved_wait(links.waits))
+
+    def resolved_wait(self, wait: Wait) -> Wait:
+        """Drawn values are relative to those of now."""
+        counters = tuple((name, self.naive.counters([name])[0].value + more) for name, more in wait.counters)
+        return replace(wait, counters=counters)
 
     def new_uuid(self) -> str:
         self.uuids.append(f"u{len(self.uuids):02}")
@@ -194,6 +211,10 @@ class Stores(StorePair):
                 return Ended(lease, "cancelled", b"why", keep, effects)
             case "release":
                 return Requeued(lease, None, counted=False, effects=effects)
+            case "suspend":
+                return Suspended(lease, self.resolved_wait(data.draw(waits)), effects)
+            case "sleep":
+                return Requeued(lease, after, counted=False, effects=effects, reset_crashes=True)
         return Requeued(lease, after, how == "retry", error, effects)
 
     def turn(self, session: str, outcomes: list[Outcome], request: ClaimRequest | None) -> None:
@@ -238,7 +259,7 @@ class Stores(StorePair):
         assert theirs.next_in > 0 or ours.next_in == 0 or not exact
         assert theirs.next_in >= ours.next_in - TICK or not exact
 
-    @rule(data=st.data(), kind=st.sampled_from(["error", "progress"]), name=st.sampled_from("12"))
+    @rule(data=st.data(), kind=st.sampled_from(["error", "progress", "step", "item"]), name=st.sampled_from("12"))
     def note(self, data: st.DataObject, kind: Any, name: str) -> None:
         if self.leases:
             lease = data.draw(st.sampled_from(self.leases[-8:]))
@@ -247,7 +268,7 @@ class Stores(StorePair):
 
     @often(2, data=st.data(), who=st.sampled_from([0, 1, CLIENT]))
     def cancel(self, data: st.DataObject, who: Any) -> None:
-        which = self.some(data, "scheduled", "ready", "parked", "running")
+        which = self.some(data, "scheduled", "ready", "parked", "running", "waiting")
         session = f"{CLIENT}{len(self.leases)}" if who == CLIENT else self.someone(who)
         theirs, ours = self.call("cancel", session, which)
         self.record_leases(theirs, ours, session)
@@ -274,6 +295,14 @@ class Stores(StorePair):
                 for task in self.resolved(tasks)
             ],
         )  # fmt: skip
+
+    @rule(
+        signals=st.lists(st.tuples(st.sampled_from(SIGNALS), st.sampled_from("123")), min_size=1, max_size=3),
+        keep=st.sampled_from([500, 5000]),
+    )
+    def signal(self, signals: list[tuple[str, str]], keep: int) -> None:
+        payload = b"%d" % self.naive.counter
+        self.same("signal", [NewSignal(name, signal_id, payload, keep) for name, signal_id in signals])
 
     @rule(data=st.data())
     def revive(self, data: st.DataObject) -> None:
@@ -343,7 +372,7 @@ class Stores(StorePair):
     @often(2, data=st.data())
     def look(self, data: st.DataObject) -> None:
         """Compares positions. Later steps show that the reads have changed nothing."""
-        for uuid in self.some(data, "scheduled", "ready", "parked"):
+        for uuid in self.some(data, "scheduled", "ready", "parked", "waiting"):
             theirs, ours = self.call("position", uuid)
             assert (theirs is None) == (ours is None), uuid
             if ours is not None:
@@ -360,7 +389,7 @@ class Stores(StorePair):
         gone = [uuid for uuid in rows if self.wait(self.store.get([uuid])) == [None]]
         assert sorted(map(self.end, gone)) == sorted(self.end(row.record.uuid) for row in doomed)
         for uuid in gone:
-            del rows[uuid]
+            self.naive.drop(uuid)
 
     def end(self, uuid: str) -> tuple[bool, int]:
         history = self.naive.rows[uuid].record.history
@@ -389,6 +418,13 @@ class Stores(StorePair):
         for uuid in self.noted():
             theirs, ours = self.call("notes", uuid, 0, 100)
             assert [note_facts(entry) for entry in theirs] == [note_facts(entry) for entry in ours]
+
+    @invariant()
+    def no_counter_differs(self) -> None:
+        self.same("counters", [*COUNTERS, *SIGNALS])
+        for name in SIGNALS:
+            theirs, ours = self.call("signals", name, 0, 10)
+            assert (theirs.value, list(theirs.signals)) == (ours.value, ours.signals)
 
     def noted(self) -> list[str]:
         """Tasks with notes, and one of the others per step, because each one costs a call."""

@@ -6,7 +6,7 @@ Stores are compared with it. It is slow on purpose, synchronous, and has no hint
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor
+from math import ceil, floor
 
 from msgspec.structs import replace
 
@@ -30,6 +30,7 @@ from onthedot.stores.contract import (
     Requeued,
     SlotPool,
     State,
+    Suspended,
     TurnResult,
     Verdict,
 )
@@ -75,6 +76,10 @@ class NaiveStore(NaivePlaces):
                 self._make_chore(row, row.record.history.reason)
             case Requeued():
                 self._again(row, outcome)
+            case Suspended() if was_chore:
+                self._still_a_chore(row)
+            case Suspended():
+                self._suspend(row, outcome)
         self._admit(row.record.lane, [row])
         self.add(outcome.effects.tasks if outcome.effects else ())
         return "ok"
@@ -87,14 +92,39 @@ class NaiveStore(NaivePlaces):
         key = (row.record.source, row.record.unique or "")
         if self.keys.get(key) == (row.record.uuid, None):
             del self.keys[key]
+        self.changed(row)
         if keep == 0:
             self.recent[row.record.uuid] = row.record.added + RECENT_MS
-            del self.rows[row.record.uuid]
+            self.drop(row.record.uuid)
+
+    def _still_a_chore(self, row: Row) -> None:
+        """A lifted task waits for the next lift, unless it is to be cancelled."""
+        if not row.lifted:
+            self._make_chore(row, row.record.history.reason)
+        elif row.record.history.cancel_requested:
+            self._make_chore(row, "cancel")
+
+    def _suspend(self, row: Row, outcome: Suspended) -> None:
+        self._reset_crashes(row)
+        row.change(reason="due")
+        if row.record.history.cancel_requested:
+            self._requeue(row)
+            return
+        timeout = outcome.wait.timeout
+        until = None if timeout is None else ceil(self.clock.now() + timeout)
+        row.change(wait=outcome.wait, wait_until=until)
+        row.move("waiting", until)
+
+    def _reset_crashes(self, row: Row) -> None:
+        history = row.record.history
+        row.change(crashes=0, earlier=history.earlier + history.crashes)
 
     def _again(self, row: Row, outcome: Requeued) -> None:
         if outcome.error:
             self._write(row, Note(outcome.lease, "error", str(row.record.attempt), outcome.error))
             row.change(error=outcome.error)
+        if outcome.reset_crashes:
+            self._reset_crashes(row)
         if outcome.counted:
             row.change(retries=row.record.history.retries + 1)
         if outcome.after is not None and not row.record.history.cancel_requested:
@@ -114,8 +144,9 @@ class NaiveStore(NaivePlaces):
             return TurnResult(verdicts, None, alive=False)
         for lane in {row.record.lane for row in self.rows.values()}:
             self._admit(lane)
+        waits = self.end_waits()
         promoted = self._promote()
-        return TurnResult(verdicts, self._claim(session, request, promoted))
+        return TurnResult(verdicts, self._claim(session, request, max(waits, promoted)))
 
     def _claim(self, session: str, request: ClaimRequest, promoted: int) -> ClaimResult:
         claims = self.session_rows[session].claims
@@ -220,7 +251,8 @@ class NaiveStore(NaivePlaces):
         self._open_client_session(session)
         taken = []
         for row in self._known(uuids):
-            if row.live and row.lease is None and row.chore is None:
+            is_linked = row.record.links is not None or row.record.state == "waiting"
+            if row.live and row.lease is None and row.chore is None and not is_linked:
                 lane = row.in_lane
                 row.change(reason="lifted")
                 row.alarm, row.lease = None, RowLease(self.fence + 1, session, self.clock.now(), chore=True)
@@ -262,7 +294,7 @@ class NaiveStore(NaivePlaces):
                 row.change(cancel_requested=True)
                 if row.lease is None:
                     lane = row.in_lane
-                    self._make_chore(row, "cancel")
+                    self._end_as_chore(row, "cancel")
                     row.lease = RowLease(self.fence + 1, session, self.clock.now(), chore=True)
                     self._admit(lane)
                     taken.append(row)

@@ -3,17 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from math import floor
+from math import ceil, floor
 
 from msgspec.structs import replace
 
 from onthedot.clock.protocol import Clock
 from onthedot.stores.contract import BATCH, Added, DeadlinePassed, NewTask, Reason, Record
-from tests.model.control import Control
+from tests.model.naive_counters import NaiveCounters, resumed
 from tests.model.rows import Row, due_after
 
 
-class NaivePlaces(Control):
+class NaivePlaces(NaiveCounters):
     def __init__(self, clock: Clock) -> None:
         super().__init__(clock)
         self.keys: dict[tuple[str, str], tuple[str, int | None]] = {}  # holder and end (None: end of the task)
@@ -44,16 +44,18 @@ class NaivePlaces(Control):
         row = self.rows[task.uuid] = Row(
             Record(
                 task.uuid, task.source, task.body, task.policy, task.lane, task.unique, due, self.seq, floor(now),
-                "scheduled",
+                "scheduled", links=task.links,
             )
         )  # fmt: skip
         self._hold_key(row.record)
-        self._enter(row)
+        self._enter_first(row)
         return Added(task.uuid, fresh=True)
 
     def _replace(self, uuid: str, task: NewTask, due: int) -> None:
         row = self.rows.get(uuid)
         if row is None or not row.live or row.lease is not None or row.chore is not None or row.lifted:
+            return
+        if row.record.links is not None or row.record.state == "waiting":
             return
         lane = row.in_lane
         row.record = replace(row.record, body=task.body, lane=task.lane, policy=task.policy, due=due)
@@ -82,13 +84,54 @@ class NaivePlaces(Control):
             )  # fmt: skip
             row.record = replace(row.record, due=due_after(self.clock.now(), 0))
             self._hold_key(row.record)
-            self._enter(row)
+            self.changed(row)
+            self._enter_first(row)
         return [uuid for uuid in uuids if uuid in self.rows and self.rows[uuid].live]
 
     def _known(self, uuids: Sequence[str]) -> list[Row]:
         return [self.rows[uuid] for uuid in uuids if uuid in self.rows]
 
     # -- the place of a row that is not leased
+
+    def _enter_first(self, row: Row) -> None:
+        """To its first wait, if it never started and has one."""
+        links, now = row.record.links, self.clock.now()
+        if links is None or links.waits is None or row.record.history.started is not None:
+            self._enter(row)
+        else:
+            timeout = links.waits.timeout
+            row.change(wait_until=None if timeout is None else ceil(now + timeout))
+            row.move("waiting", row.record.history.wait_until)
+
+    def end_waits(self) -> int:
+        found = [(row, counter) for row in self.rows.values() if (counter := self.reached(row)) is not None]
+        found = sorted(found, key=lambda each: each[0].record.seq)[:BATCH]
+        for row, counter in found:
+            wait = self.wait_of(row)
+            assert wait is not None
+            is_met = {"any": True, "success": counter.failed == 0, "failure": counter.failed > 0}[wait.requires]
+            if is_met:
+                self._end_wait(row, wait.delay)
+            else:
+                self._end_as_chore(row, "upstream")
+        return len(found)
+
+    def _end_wait(self, row: Row, delay: int) -> None:
+        resumed(row)
+        row.change(reason="due")
+        row.record = replace(row.record, due=max(row.record.due, due_after(self.clock.now(), delay)))
+        if row.record.due > self.clock.now():
+            row.move("scheduled", row.record.due)
+        else:
+            self._arrive(row)
+            self._admit(row.record.lane, [row])
+
+    def _end_as_chore(self, row: Row, reason: Reason) -> None:
+        """A waiting row is ready before it is a chore."""
+        if row.record.state == "waiting":
+            resumed(row)
+            row.move("ready", None)
+        self._make_chore(row, reason)
 
     def _enter(self, row: Row) -> None:
         """Places a new, replaced or revived row; its lane is checked at its alarm."""
@@ -141,7 +184,12 @@ class NaivePlaces(Control):
         rows = [row for row in self.rows.values() if row.alarm is not None and row.alarm <= now]
         rows = sorted(rows, key=lambda row: (row.alarm, row.record.seq))[:BATCH]
         for row in rows:
-            if row.expiry is not None and row.expiry <= now:
+            if row.record.state == "waiting":
+                if row.record.history.started is None:
+                    self._end_as_chore(row, "expired")
+                else:
+                    self._end_wait(row, 0)
+            elif row.expiry is not None and row.expiry <= now:
                 self._make_chore(row, "expired")
                 self._admit(row.record.lane)
             else:

@@ -12,12 +12,14 @@ from typing import Any
 
 from hypothesis import strategies as st
 
-from onthedot.stores.contract import History, Limit, NewTask, Policy, SlotPool
+from onthedot.stores.contract import History, Limit, Links, NewTask, Policy, SlotPool, Wait
 
 SOURCES = ("a", "b", "c")
 STRAY = "c"  # known to some sessions only
 LANES = ("a/1", "a/2", "@s")
 SCHEDULES = ("s1", "s2")
+COUNTERS = ("f", "g")
+SIGNALS = ("~s", "~t")
 PAUSES = (None, 0.25, 1, 100, 250, 500, 1000, 5000)
 LEASES = (60_000, 60_000, 2000, 1000)
 
@@ -52,10 +54,28 @@ contents = each(
 )
 
 
+awaited = [(name, more) for name in (*COUNTERS, *COUNTERS, *SIGNALS) for more in (1, 1, 2, 0)]  # more than it has now
+waits = each(
+    [*((first,) for first in awaited), *product(awaited[::3], awaited[1::3])],  # counters
+    (None, None, 500, 1500),  # timeout
+    (0, 0, 250),  # delay
+    ("any", "success", "failure"),  # requires
+).map(lambda p: Wait(p[0], p[1], p[2], p[3]))
+increments = ((), ("f",), ("f",), ("g",), ("f", "g"))
+
+
+@st.composite
+def links(draw: st.DrawFn) -> Links | None:
+    kind = draw(st.sampled_from(["none", "none", "none", "none", "ends", "ends", "waits"]))
+    if kind == "none":
+        return None
+    return Links(None, draw(st.sampled_from(increments)), draw(waits) if kind == "waits" else None)
+
+
 @st.composite
 def new_tasks(draw: st.DrawFn) -> NewTask:
     (source, lane, unique), (uuid, body, at, after) = draw(places), draw(contents)
-    return NewTask(uuid, source, body, at, after, lane, unique, draw(policies))
+    return NewTask(uuid, source, body, at, after, lane, unique, draw(policies), draw(links()))
 
 
 def histories() -> st.SearchStrategy[History]:
@@ -94,7 +114,7 @@ def claim_requests(draw: st.DrawFn) -> tuple[list[SlotPool], int, frozenset[str]
 
 
 outcomes = each(
-    ("done", "failed", "cancelled", "retry", "snooze", "release"),
+    ("done", "failed", "cancelled", "retry", "snooze", "release", "suspend", "sleep"),
     (0, 500, 5000),  # keep
     (0, 0, 1, 500),  # after
     (b"", b"e1", b"e2"),  # error

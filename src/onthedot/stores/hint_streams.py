@@ -29,12 +29,14 @@ class HintBuffer:
         self._sources: set[str] = set()
         self._cancel_requests: dict[str, str] = {}
         self._ended: set[str] = set()
+        self._new_items: set[str] = set()
 
     def notify(
         self,
         sources: Iterable[str] = (),
         cancel_requests: Mapping[str, str] = _NONE,
         ended: Iterable[str] = (),
+        new_items: Iterable[str] = (),
         *,
         recheck: bool = False,
         resync: bool = False,
@@ -46,6 +48,7 @@ class HintBuffer:
             self._sources.update(sources)
             self._cancel_requests.update(cancel_requests)
             self._ended.update(ended)
+            self._new_items.update(new_items)
             if self._notified:
                 return True
             self._notified = True
@@ -68,6 +71,7 @@ class HintBuffer:
                 frozenset(self._ended),
                 self._resync,
                 self._recheck,
+                new_items=frozenset(self._new_items),
             )
             self._clear()
         return hint
@@ -91,12 +95,13 @@ class HintHub:
         sources: Iterable[str] = (),
         cancel_requests: Mapping[str, str] = _NONE,
         ended: Iterable[str] = (),
+        new_items: Iterable[str] = (),
         *,
         recheck: bool = False,
         resync: bool = False,
     ) -> None:
         for listener in list(self._by_session.get(session, ())):
-            if not listener.notify(sources, cancel_requests, ended, recheck=recheck, resync=resync):
+            if not listener.notify(sources, cancel_requests, ended, new_items, recheck=recheck, resync=resync):
                 self.remove(session, listener)
 
     def notify_all(self, sources: Iterable[str], *, recheck: bool = False, caller: str | None = None) -> None:

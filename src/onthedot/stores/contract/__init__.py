@@ -14,6 +14,8 @@ The states of a task::
                │                parked  capacity     │                        │
                └──── Requeued (retry, snooze) ───────┴──── revive ────────────┘
 
+    add with links.waits, Suspended ──▶ waiting ──counter reached──▶ scheduled · parked · ready
+
 Invariants, tested by one suite over all stores (``tests/contract``):
 
 1. Every write is one transaction or one script. It can be repeated with the same arguments after an unknown outcome:
@@ -22,8 +24,8 @@ Invariants, tested by one suite over all stores (``tests/contract``):
    lease; the fence is the number of the claim that took the task, store-wide and growing. A claim writes one entry and
    never touches the records.
 3. *Settle is the only end.* A task that must end without a run (cancelled, expired, crashed too often, undecodable,
-   unknown to a private store) is handed out as a *chore*: leased like a run, outside all limits, and settled by the
-   session that got it.
+   unknown to a private store, not wanted after the ends of others) is handed out as a *chore*: leased like a run,
+   outside all limits, and settled by the session that got it.
 4. Order is ``(rank = due − boost, seq)``. An add takes and a turn promotes at most ``BATCH`` tasks.
 """
 
@@ -43,8 +45,17 @@ from onthedot.stores.contract.claims import (
     StoreIdentity as StoreIdentity,
     TurnResult as TurnResult,
 )
+from onthedot.stores.contract.counters import (
+    COUNTER_KEEP as COUNTER_KEEP,
+    MAX_INCREMENTS as MAX_INCREMENTS,
+    MAX_WAIT_COUNTERS as MAX_WAIT_COUNTERS,
+    NO_COUNTER as NO_COUNTER,
+    Counter as Counter,
+    Links as Links,
+    Wait as Wait,
+)
 from onthedot.stores.contract.errors import DeadlinePassed as DeadlinePassed
-from onthedot.stores.contract.journal import Note as Note
+from onthedot.stores.contract.journal import Note as Note, NoteKind as NoteKind
 from onthedot.stores.contract.limits import Limit as Limit
 from onthedot.stores.contract.outcomes import (
     Completed as Completed,
@@ -52,6 +63,7 @@ from onthedot.stores.contract.outcomes import (
     Ended as Ended,
     Outcome as Outcome,
     Requeued as Requeued,
+    Suspended as Suspended,
     Verdict as Verdict,
 )
 from onthedot.stores.contract.position import MAX_AHEAD as MAX_AHEAD, Blocker as Blocker, Position as Position
@@ -66,10 +78,18 @@ from onthedot.stores.contract.protocol import (
 from onthedot.stores.contract.schedules import FireRequest as FireRequest, Schedule as Schedule
 from onthedot.stores.contract.sessions import (
     CLIENT_LEASE as CLIENT_LEASE,
+    MAX_SUBSCRIPTIONS as MAX_SUBSCRIPTIONS,
+    SESSION_FORMAT as SESSION_FORMAT,
     HandoffMessage as HandoffMessage,
     HeartbeatResult as HeartbeatResult,
     Hint as Hint,
     Hints as Hints,
+)
+from onthedot.stores.contract.signals import (
+    MAX_KEPT_SIGNALS as MAX_KEPT_SIGNALS,
+    NewSignal as NewSignal,
+    SignalPage as SignalPage,
+    StoredSignal as StoredSignal,
 )
 from onthedot.stores.contract.tasks import (
     BATCH as BATCH,

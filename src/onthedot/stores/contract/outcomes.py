@@ -7,6 +7,7 @@ from typing import Literal, TypeAlias
 from msgspec import Struct
 
 from onthedot.stores.contract.claims import Lease
+from onthedot.stores.contract.counters import Wait
 from onthedot.stores.contract.tasks import NewTask
 
 Verdict: TypeAlias = Literal["ok", "repeat", "lost"]
@@ -41,6 +42,7 @@ class Requeued(Struct, frozen=True, tag=True, gc=False):
     counted: bool
     error: bytes = b""
     effects: Effects | None = None
+    reset_crashes: bool = False  # attempts are kept, crashes start from 0, as with Suspended
 
 
 class Ended(Struct, frozen=True, tag=True, gc=False):
@@ -53,4 +55,16 @@ class Ended(Struct, frozen=True, tag=True, gc=False):
     effects: Effects | None = None
 
 
-Outcome: TypeAlias = Completed | Requeued | Ended
+class Suspended(Struct, frozen=True, tag=True, gc=False):
+    """The run is over, the task is not: it waits, holds no slot and no lane, and is claimed again after the wait.
+
+    Not counted. Attempts are kept and crashes start from 0: a run that gets this far does not kill its worker. A task
+    that is flagged to be cancelled becomes a chore instead, and a chore stays one.
+    """
+
+    lease: Lease
+    wait: Wait
+    effects: Effects | None = None
+
+
+Outcome: TypeAlias = Completed | Requeued | Ended | Suspended

@@ -13,12 +13,14 @@ from msgspec import Struct
 
 from onthedot.stores.contract.changes import ChangePage
 from onthedot.stores.contract.claims import ClaimRequest, Lease, LeasedTasks, TurnResult
-from onthedot.stores.contract.journal import Note
+from onthedot.stores.contract.counters import Counter
+from onthedot.stores.contract.journal import Note, NoteKind
 from onthedot.stores.contract.limits import Limit
 from onthedot.stores.contract.outcomes import Outcome
 from onthedot.stores.contract.position import Position
 from onthedot.stores.contract.schedules import FireRequest, Schedule
 from onthedot.stores.contract.sessions import HeartbeatResult, Hints
+from onthedot.stores.contract.signals import NewSignal, SignalPage
 from onthedot.stores.contract.tasks import Added, NewTask, Page, Record, State
 
 
@@ -42,15 +44,18 @@ class Tasks(Protocol):
 
         A due task without a lane is ready at once; any other waits for its alarm. Same uuid: the existing task remains.
         Same live unique key: with "keep" the existing task remains; with "replace" it takes body, lane, policy and due
-        time of the new one, unless it is leased. For RECENT_MS after its add, the uuid of a task that ended with keep=0
-        is known: adding it again is not fresh.
+        time of the new one, unless it is leased, has links or waits. With `links.waits` the task is waiting; the next
+        turn sees whether its counters have their values already. For RECENT_MS after its add, the uuid of a task that
+        ended with keep=0 is known: adding it again is not fresh.
         """
         ...
 
     async def turn(self, session: str, outcomes: Sequence[Outcome], request: ClaimRequest | None) -> TurnResult:
         """Settle outcomes, then claim, in one step.
 
-        With a request it also reaps dead sessions, refills lanes and promotes up to BATCH alarms. An outcome whose
+        With a request it also, in this order, reaps dead sessions, refills lanes, ends up to BATCH waits whose counter
+        has reached its value and promotes up to BATCH alarms: the turn that settles one link of a chain can claim the
+        next. The end of a task increments the counters of its links, whoever settles it, and once. An outcome whose
         lease was settled before gets "repeat", one whose lease is over gets "lost"; effects count with "ok" only. A
         task whose record or policy cannot be read is handed out as a chore ("undecodable"); others are not affected.
         """
@@ -76,8 +81,8 @@ class Tasks(Protocol):
 
         A lifted task does not start, expire or take another's content. When the lease is over, the next caller that
         lifts it gets it. It ends by `Ended` (it continues in the other store) or returns to its place by `Requeued`; a
-        cancel ends it like any other task. Running tasks, chores and tasks leased to others are left out. Reaps dead
-        sessions first.
+        cancel ends it like any other task. Running tasks, chores, tasks leased to others and tasks with links or a wait
+        are left out. Reaps dead sessions first.
         """
         ...
 
@@ -92,7 +97,17 @@ class Tasks(Protocol):
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         """Make failed or cancelled tasks due now; attempts are kept, retries and crashes start from 0.
 
-        The answer has the uuids that are live now. A task whose unique key is taken by another stays as it is.
+        The counters that the task has incremented are lowered. A task that never started returns to its first wait, if
+        it has one. The answer has the uuids that are live now. A task whose unique key is taken by another stays as it
+        is.
+        """
+        ...
+
+    async def signal(self, signals: Sequence[NewSignal]) -> Sequence[bool]:
+        """Keep up to BATCH signals, each under its name, and raise the counters of their names.
+
+        False: this id is kept under this name; its first payload stays. `StoreFull`: MAX_KEPT_SIGNALS of a name are
+        kept; nothing was added.
         """
         ...
 
@@ -110,6 +125,14 @@ class Sessions(Protocol):
         crashed: its process died. If a suspect is among its runs, only suspects are counted as crashed, otherwise all
         its runs are. They are ready again with their rank, or chores after the last allowed crash; chores are requeued
         uncounted. The same happens to a session whose lease runs out.
+        """
+        ...
+
+    async def subscribe(self, session: str, uuids: Sequence[str]) -> None:
+        """From now on the session's hints report ends and new items of these tasks, until they or the session end.
+
+        ≤ BATCH per call; above MAX_SUBSCRIPTIONS of a session, further ones are ignored. It reports nothing from
+        before: subscribe first, then read. A session without heartbeats lives for CLIENT_LEASE after it.
         """
         ...
 
@@ -144,7 +167,9 @@ class Control(Protocol):
     async def purge(self, limit: int, most: int = 1_000_000) -> int:
         """Delete up to `limit` ended records that are past keep_until, or the oldest beyond `most`; return how many.
 
-        Results past their own time are deleted too; they are not visible after that time, purged or not.
+        A task whose `links.flow` still lives is kept, and looked at again a day later. Results and signals past their
+        own time are deleted too; they are not visible after that time, purged or not. Counters without a change for
+        COUNTER_KEEP are deleted if no task waits for them.
         """
         ...
 
@@ -157,14 +182,25 @@ class Inspect(Protocol):
         ...
 
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
-        """Newest first. where: uuid (its beginning or end), source, state, tag, unique, lane; since, until (ms).
+        """Newest first. where: uuid (its beginning or end), source, state, tag, unique, lane; since, until (ms); flow
+        (of a flow's uuid, or "*": the last tasks of flows); waits_for (a counter).
 
         A call reads a bounded number of records: a page may be short and still have a cursor.
         """
         ...
 
-    async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
-        """The journal of a task after a number, oldest first, each note with its number."""
+    async def notes(
+        self, uuid: str, after: int, limit: int, kind: NoteKind | None = None
+    ) -> Sequence[tuple[int, Note]]:
+        """The journal of a task after a number, oldest first, each note with its number. kind: only of this kind."""
+        ...
+
+    async def signals(self, name: str, after: int, limit: int) -> SignalPage:
+        """The signals that are kept under a name, with numbers above `after`."""
+        ...
+
+    async def counters(self, names: Sequence[str]) -> Sequence[Counter]:
+        """One per name."""
         ...
 
     async def tally(self) -> Mapping[tuple[str, State], int]:
@@ -172,7 +208,7 @@ class Inspect(Protocol):
         ...
 
     async def position(self, uuid: str) -> Position | None:
-        """The blockers of a pending task and the tasks ahead of it. None: it is running, a chore, ended or unknown.
+        """The blockers of a pending task and the tasks ahead of it. None: running, waiting, a chore, ended or unknown.
 
         It changes nothing: no bucket starts or refills, no lane admits a task. It counts up to MAX_AHEAD.
         """

@@ -10,7 +10,9 @@ from msgspec import Struct
 
 from onthedot.stores.contract.claims import Lease, LeasedTasks
 
-CLIENT_LEASE = 10_000  # ms that a session lives that cancels or lifts without having sent a heartbeat
+MAX_SUBSCRIPTIONS = 10_000  # per session
+SESSION_FORMAT = 2  # in the info of a session: from 2 on, its worker increments the counters of links
+CLIENT_LEASE = 10_000  # ms that a session lives that cancels, lifts or subscribes without having sent a heartbeat
 
 
 class HeartbeatResult(Struct, frozen=True):
@@ -32,10 +34,11 @@ class Hint(Struct, frozen=True):
 
     sources: frozenset[str] = frozenset()  # have ready tasks, or an earlier alarm
     cancel_requests: Mapping[str, str] = MappingProxyType({})  # own runs to be cancelled: uuid → reason
-    ended: frozenset[str] = frozenset()  # uuids of ended tasks whose policy has reply_to = this session
+    ended: frozenset[str] = frozenset()  # uuids whose policy has this session as reply_to, or that it subscribes to
     resync: bool = False
     recheck: bool = False  # a chore, a schedule or an alarm of no source: claim again
     handoff: HandoffMessage | None = None
+    new_items: frozenset[str] = frozenset()  # uuids that it subscribes to and that have new items
 
 
 class Hints(Protocol):

@@ -7,17 +7,24 @@ from typing import Literal, TypeAlias
 
 from msgspec import Struct
 
+from onthedot.stores.contract.counters import Links, Wait
+
 BATCH = 1000  # the most an add takes and a turn promotes; part of the semantics, the same in every store
 
 RECENT_MS = 10_000  # a repeated add within this time of the first is not fresh, even if the task has ended with keep=0
 
-State: TypeAlias = Literal["scheduled", "parked", "ready", "running", "succeeded", "failed", "cancelled"]
-"""parked: due, but its lane has no capacity; users see it as ready."""
-Reason: TypeAlias = Literal["due", "crash", "cancel", "expired", "crashed", "stray", "undecodable", "lifted"]
+State: TypeAlias = Literal["scheduled", "parked", "ready", "running", "waiting", "succeeded", "failed", "cancelled"]
+"""parked: due, but its lane has no capacity; users see it as ready.
+
+waiting: for a counter; it holds no slot and no place in a lane.
+"""
+Reason: TypeAlias = Literal[
+    "due", "crash", "cancel", "expired", "crashed", "stray", "undecodable", "lifted", "upstream"
+]
 """Why a task is in its place; for a chore, why it must end.
 
 undecodable: its record or policy cannot be read; fields that cannot be read have their defaults. lifted: it is being
-moved to another store.
+moved to another store. upstream: the ends that it waited for do not meet `Wait.requires`.
 """
 
 
@@ -49,6 +56,7 @@ class NewTask(Struct, frozen=True, gc=False):
     lane: str | None = None  # "source/key" or "@shared[/key]": at most one
     unique: str | None = None  # scope: the source
     policy: Policy = DEFAULT
+    links: Links | None = None
 
 
 class History(Struct, frozen=True, gc=False):
@@ -67,6 +75,8 @@ class History(Struct, frozen=True, gc=False):
     result: bytes | None = None  # None: there is none, or it is no longer kept
     error: bytes | None = None  # the last one
     hops: int = 0  # moves between stores so far
+    wait: Wait | None = None  # of a waiting task that has started; before the first run it is links.waits
+    wait_until: int | None = None  # when the wait times out
 
 
 NO_HISTORY = History()
@@ -86,6 +96,7 @@ class Record(Struct, frozen=True, gc=False):
     added: int
     state: State
     history: History = NO_HISTORY
+    links: Links | None = None
 
     @property
     def rank(self) -> int:
@@ -96,6 +107,13 @@ class Record(Struct, frozen=True, gc=False):
     def attempt(self) -> int:
         """The number of its current or next run, from 1."""
         return self.history.earlier + 1 + self.history.retries + self.history.crashes
+
+    @property
+    def wait(self) -> Wait | None:
+        """The condition that it waits for; None: it does not wait."""
+        if self.state != "waiting":
+            return None
+        return self.history.wait or (None if self.links is None else self.links.waits)
 
     @property
     def is_arriving(self) -> bool:

@@ -43,6 +43,8 @@ def position(tables: MemoryTables, uuid: str, now: float) -> Position | None:
     record = tables.records.get(uuid)
     if record is None or record.state in ENDED or record.history.reason in UNQUEUED_REASONS or uuid in tables.leases:
         return None
+    if record.state == "waiting":
+        return None
     ahead = sum(queue.before(record.rank, record.seq, MAX_AHEAD) for queue in _queues_before(tables, record))
     running = tables.count_running(record.source)
     return Position(blockers(tables.limits.snapshot(record), record, running, now), min(ahead, MAX_AHEAD))

@@ -6,7 +6,7 @@ from collections import OrderedDict, deque
 from collections.abc import Iterator, Mapping, Sequence
 from heapq import heappop, heappush
 
-from onthedot.stores.contract import RECENT_MS, Note, Record, Schedule
+from onthedot.stores.contract import RECENT_MS, Note, NoteKind, Record, Schedule
 from onthedot.stores.rules.task_tables import SessionEntry, UniqueKey
 
 _MAX_DEAD = 10_000  # how many dead names are remembered
@@ -123,8 +123,9 @@ class MemorySideTables:
     def drop_journal(self, seq: int) -> None:
         self._journals.pop(seq, None)
 
-    def read_notes(self, seq: int, after: int, limit: int) -> Sequence[tuple[int, Note]]:
-        return [entry for entry in self._journals.get(seq, {}).values() if entry[0] > after][:limit]
+    def read_notes(self, seq: int, after: int, limit: int, kind: NoteKind | None) -> Sequence[tuple[int, Note]]:
+        entries = self._journals.get(seq, {}).values()
+        return [entry for entry in entries if entry[0] > after and kind in (None, entry[1].kind)][:limit]
 
     # -- schedules
 

@@ -13,6 +13,7 @@ from onthedot.stores.contract import (
     Added,
     ChangePage,
     ClaimRequest,
+    Counter,
     DeadlinePassed,
     FireRequest,
     HeartbeatResult,
@@ -20,13 +21,16 @@ from onthedot.stores.contract import (
     Lease,
     LeasedTasks,
     Limit,
+    NewSignal,
     NewTask,
     Note,
+    NoteKind,
     Outcome,
     Page,
     Position,
     Record,
     Schedule,
+    SignalPage,
     State,
     StoreTraits,
     TurnResult,
@@ -37,6 +41,7 @@ from onthedot.stores.memory.change_log import ChangeLog
 from onthedot.stores.memory.tables import MemoryTables
 from onthedot.stores.rules import (
     claim as claim_rules,
+    counters as counter_rules,
     insert as insert_rules,
     journal as journal_rules,
     retention as retention_rules,
@@ -118,6 +123,10 @@ class MemoryStore:
         with self._call() as tables:
             return transfer_rules.revive(tables, uuids)
 
+    async def signal(self, signals: Sequence[NewSignal]) -> Sequence[bool]:
+        with self._call() as tables:
+            return counter_rules.signal(tables, signals)
+
     # -- sessions
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
@@ -127,6 +136,10 @@ class MemoryStore:
     async def close_session(self, session: str, *, crashed: bool = False) -> None:
         with self._call(session) as tables:
             session_rules.close_session(tables, session, crashed=crashed)
+
+    async def subscribe(self, session: str, uuids: Sequence[str]) -> None:
+        with self._call(session) as tables:
+            session_rules.subscribe(tables, session, uuids)
 
     def hints(self, session: str) -> Hints:
         return self._hints.listen(session)
@@ -168,10 +181,22 @@ class MemoryStore:
         with self._lock:
             return reads.find(self._tables, where, after, limit, self._clock.now())
 
-    async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
+    async def notes(
+        self, uuid: str, after: int, limit: int, kind: NoteKind | None = None
+    ) -> Sequence[tuple[int, Note]]:
         with self._lock:
             record = self._tables.load(uuid)
-            return [] if record is None else self._tables.read_notes(record.seq, after, limit)
+            return [] if record is None else self._tables.read_notes(record.seq, after, limit, kind)
+
+    async def signals(self, name: str, after: int, limit: int) -> SignalPage:
+        with self._lock:
+            kept = self._tables.signals.kept(name, self._clock.now())
+            value = self._tables.counters.get(name).value
+            return SignalPage(value, [signal for signal in kept if signal.number > after][:limit])
+
+    async def counters(self, names: Sequence[str]) -> Sequence[Counter]:
+        with self._lock:
+            return [self._tables.counters.get(name) for name in names]
 
     async def tally(self) -> Mapping[tuple[str, State], int]:
         with self._lock:
@@ -225,14 +250,17 @@ class MemoryStore:
 
     def _send(self, notifications: Notifications) -> None:
         sources = notifications.woken | notifications.alarmed
-        if self._hints and (sources or notifications.recheck):
+        recheck = notifications.recheck or notifications.wait_over
+        if self._hints and (sources or recheck):
             for worker in self._tables.workers():
                 if worker != notifications.caller:
-                    self._hints.notify(worker, sources, recheck=notifications.recheck)
+                    self._hints.notify(worker, sources, recheck=recheck)
         for session, uuid, reason in notifications.cancel_requests:
             self._hints.notify(session, cancel_requests={uuid: reason})
         for session, uuids in notifications.ended.items():
             self._hints.notify(session, ended=uuids)
+        for session, uuids in notifications.new_items.items():
+            self._hints.notify(session, new_items=uuids)
 
 
 class _Call:

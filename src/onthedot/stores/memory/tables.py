@@ -20,22 +20,25 @@ from onthedot.stores.contract import (
     SlotPool,
     State,
     StoreIdentity,
+    Suspended,
     Verdict,
 )
+from onthedot.stores.memory import retention
 from onthedot.stores.memory.claim import MemoryPicker
+from onthedot.stores.memory.counter_tables import MemoryCounterTables
 from onthedot.stores.memory.limits import MemoryLimitTable
 from onthedot.stores.memory.ordered_queue import OrderedQueue
-from onthedot.stores.memory.side_tables import MemorySideTables, ResultTable
+from onthedot.stores.memory.side_tables import ResultTable
+from onthedot.stores.rules.counters import count_end
 from onthedot.stores.rules.insert import add, new_record
 from onthedot.stores.rules.lanes import release_capacity
-from onthedot.stores.rules.notifications import Notifications
 from onthedot.stores.rules.places import due_in, end_as_chore
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, alarm_of, ended, with_history, with_state
-from onthedot.stores.rules.settle import late_verdict, requeue_outcome
+from onthedot.stores.rules.settle import late_verdict, requeue_outcome, suspend
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
 
 _NO_COUNTS: dict[State, int] = {
-    "scheduled": 0, "parked": 0, "ready": 0, "running": 0, "succeeded": 0, "failed": 0, "cancelled": 0,
+    "scheduled": 0, "parked": 0, "ready": 0, "running": 0, "waiting": 0, "succeeded": 0, "failed": 0, "cancelled": 0,
 }  # fmt: skip
 
 
@@ -72,14 +75,13 @@ class ChangeSet:
         self.ended.clear()
 
 
-class MemoryTables(MemorySideTables):
+class MemoryTables(MemoryCounterTables):
     """`TaskTables` in memory."""
 
     def __init__(self, identity: str, wall_clock_jump: Callable[[], float]) -> None:
         super().__init__()
         self._id = identity
         self._wall_clock_jump = wall_clock_jump  # absolute times are made by the wall clock
-        self.notifications: Notifications = Notifications()
         self.changes: ChangeSet = ChangeSet()
         self.limits: MemoryLimitTable = MemoryLimitTable()
         self.records: dict[str, Record] = {}  # in the order of adding
@@ -91,8 +93,8 @@ class MemoryTables(MemorySideTables):
         self._claims: dict[str, dict[ClaimEntry, None]] = {}  # by session
         self._chores: deque[str] = deque()
         self._alarms = OrderedQueue()
-        self._retained: dict[int, deque[Record]] = {}  # ended records by keeping time: each queue in order of time
-        self._retained_count = 0
+        self.retained: dict[int, deque[Record]] = {}  # ended records by keeping time: each queue in order of time
+        self.retained_count = 0
         self._results = ResultTable()
         self._seq = 0
         self._fence = 0
@@ -138,7 +140,7 @@ class MemoryTables(MemorySideTables):
         self._results.drop(record.uuid)
 
     def leave_ended(self, record: Record) -> None:
-        self._retained_count -= 1
+        self.retained_count -= 1
         self.tally[record.source][record.state] -= 1
 
     def _delete(self, record: Record) -> None:
@@ -170,7 +172,9 @@ class MemoryTables(MemorySideTables):
             elif state == "parked":
                 assert record.lane is not None
                 self.limits.parked_in(record.lane).push(record.rank, record)
-            if state == "scheduled" or record.policy.expires is not None:
+            elif state == "waiting" and self.counters.add_waiting(record):
+                self.notifications.wait_over = True
+            if state in ("scheduled", "waiting") or record.policy.expires is not None:
                 self._set_alarm(record)
         self.changes.entered += records
 
@@ -188,6 +192,8 @@ class MemoryTables(MemorySideTables):
         elif record.state == "parked":
             assert record.lane is not None
             self.limits.parked_in(record.lane).remove(record.rank, record)
+        elif record.state == "waiting":
+            self.counters.remove_waiting(record)
 
     def clear_alarm(self, record: Record) -> None:
         alarm = alarm_of(record)
@@ -341,6 +347,8 @@ class MemoryTables(MemorySideTables):
                 self._end(record, outcome.state, over, outcome.keep)
             case Requeued():
                 requeue_outcome(self, outcome, record, started, chore=claim.chores)
+            case Suspended():
+                suspend(self, outcome, record, started, chore=claim.chores)
             case _:
                 assert_never(outcome)
         if self.limits.has_limits or self.suspects or record.lane is not None:
@@ -376,6 +384,11 @@ class MemoryTables(MemorySideTables):
             self.free_key(record.source, record.unique, record.uuid)
         if policy.reply_to is not None:
             self.notifications.ended.setdefault(policy.reply_to, []).append(record.uuid)
+        if self.subscriptions.sessions_by_uuid:
+            for session in self.subscriptions.end_task(record.uuid):
+                self.notifications.ended.setdefault(session, []).append(record.uuid)
+        if record.links is not None:
+            count_end(self, record, state)
         over = with_state(record, state, history)
         self.changes.ended.append(over)
         if keep <= 0:
@@ -384,37 +397,19 @@ class MemoryTables(MemorySideTables):
             return
         self.records[record.uuid] = over
         self.tally[record.source][state] += 1
-        retained = self._retained.get(keep)
+        retained = self.retained.get(keep)
         if retained is None:
-            retained = self._retained[keep] = deque()
+            retained = self.retained[keep] = deque()
         retained.append(over)
-        self._retained_count += 1
+        self.retained_count += 1
 
     # -- retention
 
     def drop_expired(self, limit: int) -> int:
-        for dropped in range(limit):
-            expired = [record for record in self._first_retained() if _keep_until(record) <= self.now]
-            if not expired:
-                return dropped
-            self.delete_ended(min(expired, key=lambda record: (_keep_until(record), record.seq)))
-        return limit
+        return retention.drop_expired(self, limit)
 
     def drop_oldest(self, limit: int, most: int) -> int:
-        number = max(0, min(limit, self._retained_count - most))
-        for _ in range(number):
-            self.delete_ended(min(self._first_retained(), key=lambda record: (record.history.ended or 0, record.seq)))
-        return number
-
-    def _first_retained(self) -> list[Record]:
-        """The first record of each keeping time."""
-        firsts: list[Record] = []
-        for retained in self._retained.values():
-            while retained and self.records.get(retained[0].uuid) is not retained[0]:
-                retained.popleft()  # revived since, or deleted
-            if retained:
-                firsts.append(retained[0])
-        return firsts
+        return retention.drop_oldest(self, limit, most)
 
     def drop_expired_results(self, limit: int) -> None:
         self._results.purge(limit, self.now)
@@ -432,8 +427,3 @@ class MemoryTables(MemorySideTables):
         if claim is None or claim.chores:
             return record
         return with_state(record, "running", with_history(record.history, session=claim.session, started=claim.at))
-
-
-def _keep_until(record: Record) -> int:
-    assert record.history.keep_until is not None  # it has ended
-    return record.history.keep_until

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from onthedot.stores.contract import BATCH, CHORES, ClaimRequest, ClaimResult, Outcome, Record, TurnResult
 from onthedot.stores.rules.alarms import promote
+from onthedot.stores.rules.counters import end_waits
 from onthedot.stores.rules.lanes import refill_lanes
 from onthedot.stores.rules.limits import count_admitted
 from onthedot.stores.rules.places import park
@@ -24,6 +25,8 @@ def turn(tables: TaskTables, name: str, outcomes: Sequence[Outcome], request: Cl
     if request is None:
         return TurnResult(verdicts)
     more = tables.limits.has_limits and not refill_lanes(tables)
+    if tables.has_reached:
+        more = end_waits(tables, BATCH) == BATCH or more
     due = tables.pop_due(BATCH)
     if due:
         promote(tables, due)

@@ -6,6 +6,13 @@ from collections.abc import Callable, Mapping
 
 from onthedot.stores.contract import Record
 
+
+def _belongs_to(record: Record, flow: str) -> bool:
+    """flow: of this uuid, or "*": the last task of one."""
+    own = None if record.links is None else record.links.flow
+    return own is not None and own == (record.uuid if flow == "*" else flow)
+
+
 FILTERS: dict[str, Callable[[Record, str], bool]] = {
     "uuid": lambda record, value: record.uuid.startswith(value) or record.uuid.endswith(value),
     "source": lambda record, value: record.source == value,
@@ -13,6 +20,8 @@ FILTERS: dict[str, Callable[[Record, str], bool]] = {
     "tag": lambda record, value: value in record.policy.tags,
     "unique": lambda record, value: record.unique == value,
     "lane": lambda record, value: record.lane == value,
+    "flow": _belongs_to,
+    "waits_for": lambda record, value: record.wait is not None and value in dict(record.wait.counters),
     "since": lambda record, value: record.added >= int(value),
     "until": lambda record, value: record.added < int(value),
 }

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from onthedot.stores.contract import NO_HISTORY, Added, NewTask, Record
+from onthedot.stores.contract import NO_HISTORY, Added, History, NewTask, Record
 from onthedot.stores.rules.places import enter, leave, must_end, next_place
-from onthedot.stores.rules.records import ENDED
+from onthedot.stores.rules.records import ENDED, times_out
 from onthedot.stores.rules.task_tables import TaskTables
 from onthedot.stores.rules.unique_keys import key_holder, take_key
 
@@ -47,16 +47,28 @@ def _add_unique(tables: TaskTables, new: NewTask, unique: str) -> Added:
 
 def new_record(new: NewTask, seq: int, due: int, added: int, now: float) -> Record:
     """A new task as a record, in its place."""
+    links = new.links
+    if links is None:
+        return Record(
+            new.uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, added,
+            next_place(due, new.lane, now), NO_HISTORY,
+        )  # fmt: skip
     place = next_place(due, new.lane, now)
+    history = NO_HISTORY
+    if links.waits is not None:
+        place = "waiting"
+        history = History(wait_until=times_out(links.waits, now))
     return Record(
-        new.uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, added, place, NO_HISTORY
+        new.uuid, new.source, new.body, new.policy, new.lane, new.unique, due, seq, added, place, history, links
     )  # fmt: skip
 
 
 def replace(tables: TaskTables, uuid: str, new: NewTask) -> None:
     """Give a pending task the body, lane, policy and due time of a new one."""
     old = tables.load(uuid)
-    if old is None or old.state in ENDED or must_end(old.history) or tables.lease_holder(old) is not None:
+    if old is None or old.links is not None or old.state in ENDED or old.state == "waiting":
+        return
+    if must_end(old.history) or tables.lease_holder(old) is not None:
         return
     leave(tables, old)
     take_key(tables, uuid, new, old.added)

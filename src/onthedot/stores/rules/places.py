@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import ceil
 
 from onthedot.stores.contract import History, Reason, Record, State
 from onthedot.stores.rules.lanes import admit, has_capacity
 from onthedot.stores.rules.limits import count_admitted
-from onthedot.stores.rules.records import UNQUEUED_REASONS, rescheduled, with_history, with_state
+from onthedot.stores.rules.records import UNQUEUED_REASONS, after_wait, rescheduled, with_history, with_state
 from onthedot.stores.rules.task_tables import TaskTables
+
+OUTSIDE_LANES: frozenset[State] = frozenset({"scheduled", "waiting"})
 
 
 def must_end(history: History) -> bool:
@@ -32,7 +34,7 @@ def next_place(due: int, lane: str | None, now: float, *, capacity: bool | None 
 
 
 def enter(tables: TaskTables, records: Sequence[Record]) -> None:
-    """Put records into the place that their state names: scheduled, parked or ready."""
+    """Put records into the place that their state names: scheduled, parked, ready or waiting."""
     for record in records:
         if record.lane is not None and record.state == "ready":
             count_admitted(tables.limits.lane(record.lane), record, +1)
@@ -44,7 +46,7 @@ def leave(tables: TaskTables, record: Record, *, alarm_popped: bool = False) -> 
     tables.leave(record)
     if not alarm_popped:
         tables.clear_alarm(record)
-    if record.lane is None or record.state == "scheduled":
+    if record.lane is None or record.state in OUTSIDE_LANES:
         return
     if record.state == "ready":
         count_admitted(tables.limits.lane(record.lane), record, -1)
@@ -64,6 +66,20 @@ def arrive(tables: TaskTables, records: Sequence[Record]) -> None:
     tables.enter(arrived)
 
 
+def wake(tables: TaskTables, waits: Iterable[tuple[Record, int]]) -> None:
+    """The waits of these tasks are over. Each is due at the time given with it, and not before its own."""
+    woken: list[Record] = []
+    for record, after_delay in waits:
+        leave(tables, record)
+        due = max(record.due, after_delay)
+        capacity = due <= tables.now and has_capacity(tables, record)
+        place = next_place(due, record.lane, tables.now, capacity=capacity)
+        if place == "ready" and record.lane is not None:
+            count_admitted(tables.limits.lane(record.lane), record, +1)
+        woken.append(rescheduled(record, due, place, after_wait(record.history)))
+    tables.enter(woken)
+
+
 def park(tables: TaskTables, record: Record) -> None:
     """It was taken out of ready, but its lane has lost its capacity meanwhile."""
     tables.count(record.source, "ready", -1)
@@ -74,6 +90,8 @@ def park(tables: TaskTables, record: Record) -> None:
 def end_as_chore(tables: TaskTables, record: Record, reason: Reason, *, alarm_popped: bool = False) -> Record:
     """From its place to the chores, or out of the order if it is lifted."""
     leave(tables, record, alarm_popped=alarm_popped)
+    if record.state == "waiting":
+        record = rescheduled(record, record.due, "ready", after_wait(record.history))
     return queue_chore(tables, with_state(record, record.state, with_history(record.history, reason=reason)))
 
 

@@ -2,24 +2,28 @@
 
 from __future__ import annotations
 
-from onthedot.stores.contract import History, Lease, Reason, Record, State
+from math import ceil
+
+from onthedot.stores.contract import History, Lease, Reason, Record, Requeued, State, Suspended, Wait
 
 ENDED: frozenset[State] = frozenset({"succeeded", "failed", "cancelled"})
-UNQUEUED_REASONS: frozenset[Reason] = frozenset({"cancel", "expired", "crashed", "stray", "undecodable", "lifted"})
+UNQUEUED_REASONS: frozenset[Reason] = frozenset(
+    {"cancel", "expired", "crashed", "stray", "undecodable", "lifted", "upstream"}
+)
 """Reasons of tasks that are in no queue: of chores, which must end, and of lifted tasks, which may be requeued."""
 
 
 def with_state(record: Record, state: State, history: History | None = None) -> Record:
     return Record(
         record.uuid, record.source, record.body, record.policy, record.lane, record.unique, record.due, record.seq,
-        record.added, state, record.history if history is None else history,
+        record.added, state, record.history if history is None else history, record.links,
     )  # fmt: skip
 
 
 def rescheduled(record: Record, due: int, state: State, history: History) -> Record:
     return Record(
         record.uuid, record.source, record.body, record.policy, record.lane, record.unique, due, record.seq,
-        record.added, state, history,
+        record.added, state, history, record.links,
     )  # fmt: skip
 
 
@@ -45,6 +49,8 @@ def with_history(
         history.result if result is None else result,
         history.error,
         history.hops,
+        history.wait,
+        history.wait_until,
     )
 
 
@@ -93,11 +99,19 @@ def is_superseded(here: Record, copy: Record) -> bool:
 
 
 def revived(record: Record, now: float) -> Record:
+    """Due now; or waiting as at first, if it never started."""
     was = record.history
+    waits = None if record.links is None or was.started is not None else record.links.waits
     history = History(
-        earlier=record.attempt, settled_fence=was.settled_fence, session=was.session, started=was.started, hops=was.hops
+        earlier=record.attempt, settled_fence=was.settled_fence, session=was.session, started=was.started,
+        hops=was.hops, wait_until=None if waits is None else times_out(waits, now),
     )  # fmt: skip
-    return rescheduled(record, int(now), "scheduled", history)
+    return rescheduled(record, int(now), "scheduled" if waits is None else "waiting", history)
+
+
+def times_out(wait: Wait, now: float) -> int | None:
+    """When a wait that begins now is over in any case."""
+    return None if wait.timeout is None else ceil(now + wait.timeout)
 
 
 def settled_by(history: History, lease: Lease) -> History:
@@ -115,20 +129,61 @@ def settled_by(history: History, lease: Lease) -> History:
         history.result,
         history.error,
         history.hops,
+        history.wait,
+        history.wait_until,
     )
 
 
-def after_requeue(history: History, lease: Lease, counted: bool, started: int | None, error: bytes) -> History:
+def after_requeue(history: History, outcome: Requeued, started: int | None) -> History:
+    lease = outcome.lease
+    crashes = history.crashes
+    earlier = history.earlier
+    if outcome.reset_crashes:
+        earlier += crashes
+        crashes = 0
     return History(
         "due",
-        history.retries + counted,
-        history.crashes,
-        history.earlier,
+        history.retries + outcome.counted,
+        crashes,
+        earlier,
         history.cancel_requested,
         lease.fence,
         lease.session,
         started,
-        error=error or history.error,
+        error=outcome.error or history.error,
+        hops=history.hops,
+    )
+
+
+def after_suspension(history: History, outcome: Suspended, started: int | None, wait_until: int | None) -> History:
+    lease = outcome.lease
+    return History(
+        "due",
+        history.retries,
+        0,
+        history.earlier + history.crashes,
+        history.cancel_requested,
+        lease.fence,
+        lease.session,
+        started,
+        error=history.error,
+        hops=history.hops,
+        wait=outcome.wait,
+        wait_until=wait_until,
+    )
+
+
+def after_wait(history: History) -> History:
+    return History(
+        "due",
+        history.retries,
+        history.crashes,
+        history.earlier,
+        history.cancel_requested,
+        history.settled_fence,
+        history.session,
+        history.started,
+        error=history.error,
         hops=history.hops,
     )
 
@@ -158,4 +213,10 @@ def expiry(record: Record) -> int | None:
 
 def alarm_of(record: Record) -> int | None:
     """The one moment at which something happens by itself to a record that waits."""
-    return record.due if record.state == "scheduled" else expiry(record)
+    match record.state:
+        case "scheduled":
+            return record.due
+        case "waiting":
+            return record.history.wait_until
+        case _:
+            return expiry(record)

@@ -111,3 +111,12 @@ def open_client_session(tables: TaskTables, name: str) -> None:
 
 def lease_chores(tables: TaskTables, name: str, chores: Sequence[Record]) -> LeasedTasks:
     return LeasedTasks(tables.lease(name, (), chores), chores)
+
+
+def subscribe(tables: TaskTables, name: str, uuids: Sequence[str]) -> None:
+    """Only tasks that live are subscribed to: nothing else would end the subscription."""
+    open_client_session(tables, name)
+    for uuid in uuids:
+        record = tables.load(uuid)
+        if record is not None and record.state not in ENDED:
+            tables.subscribe(name, uuid)

@@ -2,10 +2,18 @@
 
 from __future__ import annotations
 
-from onthedot.stores.contract import Lease, Note, Record, Requeued, Verdict
+from onthedot.stores.contract import Lease, Note, Record, Requeued, Suspended, Verdict
 from onthedot.stores.rules.journal import write_note
-from onthedot.stores.rules.places import queue_chore, requeue
-from onthedot.stores.rules.records import after_requeue, settled_by, with_state
+from onthedot.stores.rules.places import must_end, queue_chore, requeue
+from onthedot.stores.rules.records import (
+    after_requeue,
+    after_suspension,
+    after_wait,
+    rescheduled,
+    settled_by,
+    times_out,
+    with_state,
+)
 from onthedot.stores.rules.task_tables import TaskTables
 
 
@@ -25,5 +33,16 @@ def requeue_outcome(
     if outcome.error:
         write_note(tables, record.seq, Note(outcome.lease, "error", str(record.attempt), outcome.error))
     started = history.started if outcome.after is None else claimed_at
-    requeued = after_requeue(history, outcome.lease, outcome.counted, started, outcome.error)
-    requeue(tables, record, requeued, outcome.after)
+    requeue(tables, record, after_requeue(history, outcome, started), outcome.after)
+
+
+def suspend(tables: TaskTables, outcome: Suspended, record: Record, claimed_at: int | None, *, chore: bool) -> None:
+    """The task waits, unless it must end."""
+    if chore:
+        queue_chore(tables, with_state(record, record.state, settled_by(record.history, outcome.lease)))
+        return
+    history = after_suspension(record.history, outcome, claimed_at, times_out(outcome.wait, tables.now))
+    if must_end(history):
+        requeue(tables, record, after_wait(history), None)
+        return
+    tables.enter([rescheduled(record, record.due, "waiting", history)])

@@ -9,7 +9,9 @@ from msgspec import Struct
 
 from onthedot.stores.contract import (
     Added,
+    Counter,
     Lease,
+    NewSignal,
     NewTask,
     Note,
     Outcome,
@@ -177,6 +179,34 @@ class TaskTables(Protocol):
     def is_dead(self, name: str) -> bool: ...
     def mark_dead(self, name: str) -> None: ...
 
+    # -- counters, signals, subscriptions
+
+    @property
+    def has_reached(self) -> bool:
+        """Some waits may be over."""
+        ...
+
+    def counter(self, name: str) -> Counter: ...
+    def raise_counter(self, name: str, ended: int, failed: int) -> None:
+        """Add to a counter, or subtract; set `notifications.wait_over` if a wait is over."""
+        ...
+
+    def pop_reached(self, limit: int) -> list[tuple[Record, Counter]]:
+        """Waiting tasks, by seq, each with the first of its counters that has its value; they stay in their place."""
+        ...
+
+    def has_signal(self, name: str, signal_id: str) -> bool: ...
+    def count_signals(self, name: str) -> int:
+        """How many are kept under a name; those past their time are not."""
+        ...
+
+    def append_signal(self, signal: NewSignal, number: int) -> None:
+        """Keep a signal and set the counter of its name to its number."""
+        ...
+
+    def subscribe(self, session: str, uuid: str) -> None: ...
+    def subscribers(self, uuid: str) -> Sequence[str]: ...
+
     # -- unique keys, journal, schedules, retention
 
     def find_key(self, source: str, unique: str) -> UniqueKey | None: ...
@@ -209,6 +239,14 @@ class TaskTables(Protocol):
 
     def drop_recent(self) -> None:
         """Forget the uuids that are no longer recent."""
+        ...
+
+    def drop_signals(self, limit: int) -> None:
+        """Drop signals past their time."""
+        ...
+
+    def drop_counters(self, limit: int) -> None:
+        """Drop counters that were not changed for COUNTER_KEEP and that no task waits for."""
         ...
 
     def drop_expired_keys(self) -> None: ...

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from onthedot.stores.contract import Added, LeasedTasks, Record
+from onthedot.stores.rules.counters import uncount_end
 from onthedot.stores.rules.places import end_as_chore, enter, next_place, queue_chore
 from onthedot.stores.rules.records import ENDED, UNQUEUED_REASONS, adopted, is_superseded, revived, with_state
 from onthedot.stores.rules.sessions import lease_chores, open_client_session, reap_overdue
@@ -20,6 +21,8 @@ def lift(tables: TaskTables, name: str, uuids: Sequence[str]) -> LeasedTasks:
     for uuid in uuids:
         record = tables.load(uuid)
         if record is None or record.state in ENDED or uuid in lifted or tables.lease_holder(record) is not None:
+            continue
+        if record.links is not None or record.state == "waiting":
             continue
         if record.history.reason not in UNQUEUED_REASONS:
             record = end_as_chore(tables, record, "lifted")
@@ -64,6 +67,9 @@ def _revive_one(tables: TaskTables, record: Record) -> bool:
         if record.policy.unique_for is None:
             tables.set_key(record.source, record.unique, UniqueKey(record.uuid, None))
     tables.leave_ended(record)
-    due = revived(record, tables.now)
-    enter(tables, [with_state(due, next_place(due.due, due.lane, tables.now))])
+    uncount_end(tables, record)
+    again = revived(record, tables.now)
+    if again.state != "waiting":
+        again = with_state(again, next_place(again.due, again.lane, tables.now))
+    enter(tables, [again])
     return True
