@@ -5,14 +5,15 @@ from __future__ import annotations
 from pathlib import Path
 
 
-def load_queries(file: Path) -> dict[str, str]:
-    """The statements of a file by name. ``{name}`` in a statement is replaced by the text of an earlier one."""
+def load_queries(*files: Path) -> dict[str, str]:
+    """The statements of files by name. ``{name}`` in a statement is replaced by the text of an earlier one."""
     queries: dict[str, str] = {}
-    for part in file.read_text("utf-8").split("-- name: ")[1:]:
-        name, *lines = part.strip().splitlines()
-        assert name not in queries, f"{file.name} has {name} twice"
-        text = "\n".join(line for line in lines if not line.startswith("--")).rstrip(";")
-        for fragment, meaning in queries.items():
-            text = text.replace(f"{{{fragment}}}", meaning)
-        queries[name] = text
+    for file in files:
+        for part in file.read_text("utf-8").split("-- name: ")[1:]:
+            name, *lines = part.strip().splitlines()
+            assert name not in queries, f"{file.name}: there are two of {name}"
+            text = "\n".join(line for line in lines if not line.startswith("--")).rstrip(";")
+            for fragment, meaning in queries.items():
+                text = text.replace(f"{{{fragment}}}", meaning)
+            queries[name] = text
     return queries

@@ -30,12 +30,13 @@ class SessionNotification(msgspec.Struct):
     sources: set[str] = msgspec.field(default_factory=set[str])
     cancel_requests: dict[str, str] = msgspec.field(default_factory=dict[str, str])  # uuid → reason
     ended: list[str] = msgspec.field(default_factory=list[str])
+    new_items: list[str] = msgspec.field(default_factory=list[str])
     recheck: bool = False
     session_joined: bool = False
 
     @property
     def has_hint(self) -> bool:
-        return bool(self.sources or self.cancel_requests or self.ended or self.recheck)
+        return bool(self.sources or self.cancel_requests or self.ended or self.new_items or self.recheck)
 
     def datagrams(self) -> Iterable[bytes]:
         cancels = self.cancel_requests
@@ -46,6 +47,7 @@ class SessionNotification(msgspec.Struct):
                 for names in _parts(list(cancels))
             ),
             *(SessionNotification(ended=names) for names in _parts(self.ended)),
+            *(SessionNotification(new_items=names) for names in _parts(self.new_items)),
         ]
         if self.recheck or self.session_joined:
             parts.append(SessionNotification(recheck=self.recheck, session_joined=self.session_joined))
@@ -163,7 +165,9 @@ class DatagramNotifier(HintHub):
         return joined
 
     def notify_session(self, session: str, message: SessionNotification) -> None:
-        self.notify(session, message.sources, message.cancel_requests, message.ended, recheck=message.recheck)
+        self.notify(
+            session, message.sources, message.cancel_requests, message.ended, message.new_items, recheck=message.recheck
+        )
 
     # -- send
 
@@ -172,15 +176,18 @@ class DatagramNotifier(HintHub):
         by_session: defaultdict[str, SessionNotification] = defaultdict(SessionNotification)
         for call in calls:
             sources = call.woken | call.alarmed
-            for worker in workers if sources or call.recheck or call.session_joined else ():
+            recheck = call.recheck or call.wait_over
+            for worker in workers if sources or recheck or call.session_joined else ():
                 if worker != call.caller:
                     by_session[worker].sources |= sources
-                    by_session[worker].recheck |= call.recheck
+                    by_session[worker].recheck |= recheck
                     by_session[worker].session_joined |= call.session_joined
             for session, uuid, reason in call.cancel_requests:
                 by_session[session].cancel_requests[uuid] = reason
             for session, uuids in call.ended.items():
                 by_session[session].ended += uuids
+            for session, uuids in call.new_items.items():
+                by_session[session].new_items += uuids
         for session, message in by_session.items():
             if session not in self:
                 self.send_to(session, message)

@@ -1,10 +1,11 @@
--- By stage: begin, add, places, lanes, alarms, chores, settle, claim, sessions, schedules, purge, reads.
+-- By stage: begin, add, places, lanes, alarms, chores, settle, claim, sessions, schedules, purge. Counters, signals and subscriptions
+-- are in counter_queries.sql, reads in read_queries.sql.
 
 -- name: record
 task.uuid, task.source, task.body, task.policy, task.lane, task.unique_key, coalesce(history.due, task.due), task.seq,
-task.added, coalesce(history.state, task.state), history.reason, history.retries, history.crashes, history.earlier, history.cancel,
-history.settled, history.session, history.started, history.ended, history.keep_until, history.result, history.error, history.result_until,
-history.hops
+task.added, coalesce(history.state, task.state), task.links, history.reason, history.retries, history.crashes, history.earlier,
+history.cancel, history.settled, history.session, history.started, history.ended, history.keep_until, history.result, history.error, history.result_until,
+history.hops, history.wait, history.wait_until
 
 -- name: own_tables
 SELECT name FROM sqlite_master WHERE name IN ('onthedot_app', 'onthedot_sequence');
@@ -39,19 +40,23 @@ SELECT name FROM onthedot_source WHERE id = ?;
 INSERT INTO onthedot_source (app, name) VALUES (?, ?) RETURNING id;
 
 -- name: insert
-INSERT INTO onthedot_task (seq, app, uuid, source, body, policy, lane, unique_key, due, added, state)
-SELECT * FROM (SELECT ?, ? AS app, ? AS uuid, ?, ?, ?, ?, ?, ?, ? AS added, ?) AS new WHERE NOT EXISTS (
+INSERT INTO onthedot_task (seq, app, uuid, source, body, policy, lane, unique_key, due, added, state, links, flow)
+SELECT * FROM (SELECT ?, ? AS app, ? AS uuid, ?, ?, ?, ?, ?, ?, ? AS added, ?, ?, ?) AS new WHERE NOT EXISTS (
     SELECT 1 FROM onthedot_recent AS r WHERE r.app = new.app AND r.uuid = new.uuid AND r.until > new.added
 ) ON CONFLICT (app, uuid) DO NOTHING;
 
 -- name: default_policy
-UPDATE onthedot_task SET policy = json_object('undecodable', CAST(policy AS TEXT)) WHERE seq = ?;
+UPDATE onthedot_task SET policy = json_object('undecodable', CAST(policy AS TEXT), 'links', CAST(links AS TEXT)), links = NULL
+WHERE seq = ?;
 
 -- name: leave_ready_by_seq
 DELETE FROM onthedot_ready WHERE seq = ?;
 
 -- name: leave_parked_by_seq
 DELETE FROM onthedot_parked WHERE seq = ?;
+
+-- name: leave_waiting_by_seq
+DELETE FROM onthedot_waiting WHERE seq = ?;
 
 -- name: clear_alarm_by_seq
 DELETE FROM onthedot_alarm WHERE seq = ?;
@@ -83,9 +88,9 @@ DELETE FROM onthedot_unique_key WHERE source = ? AND name = ? AND uuid = ?;
 -- name: save_history
 INSERT OR REPLACE INTO onthedot_history (
     due, state, reason, retries, crashes, earlier, cancel, settled, session, started, ended, keep_until, result, error,
-    hops, result_until, seq
+    hops, result_until, wait, wait_until, seq
 )
-VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: save_plain_ends
 INSERT OR REPLACE INTO onthedot_history (
@@ -154,10 +159,10 @@ FROM onthedot_lane AS lane WHERE app = :app AND name > :after ORDER BY name LIMI
 DELETE FROM onthedot_lane WHERE app = ? AND name = ?;
 
 -- name: limits
-SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FROM onthedot_limit WHERE app = ?;
+SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule, mode FROM onthedot_limit WHERE app = ?;
 
 -- name: put_limit
-INSERT OR REPLACE INTO onthedot_limit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
+INSERT OR REPLACE INTO onthedot_limit VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?);
 
 -- name: due_alarms
 SELECT {record}, alarm.at FROM onthedot_alarm AS alarm CROSS JOIN onthedot_task AS task USING (seq)
@@ -179,9 +184,9 @@ LEFT JOIN onthedot_history AS history USING (seq) WHERE chore.app = ? ORDER BY c
 
 -- name: leased_task
 SELECT task.uuid, task.source, x'', task.policy, task.lane, task.unique_key, coalesce(history.due, task.due), task.seq,
-    task.added, coalesce(history.state, task.state), history.reason, history.retries, history.crashes, history.earlier, history.cancel,
-    history.settled, history.session, history.started, history.ended, history.keep_until, NULL, history.error, NULL, history.hops,
-    lease.fence, lease.chore
+    task.added, coalesce(history.state, task.state), task.links, history.reason, history.retries, history.crashes, history.earlier,
+    history.cancel, history.settled, history.session, history.started, history.ended, history.keep_until, NULL, history.error, NULL,
+    history.hops, history.wait, history.wait_until, lease.fence, lease.chore
 FROM onthedot_task AS task
 LEFT JOIN onthedot_history AS history ON history.seq = task.seq
 LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq
@@ -238,7 +243,7 @@ INSERT INTO onthedot_retention (app, what, until, ended, seqs) VALUES (?, ?, ?, 
 -- name: ready_page
 -- Up to `reason`: most ready tasks have no history, and its columns would cost 4 % of a drain.
 SELECT task.uuid, task.source, task.body, task.policy, task.lane, task.unique_key, task.due, task.seq, task.added,
-    task.state, history.reason
+    task.state, task.links, history.reason
 FROM onthedot_ready AS ready CROSS JOIN onthedot_task AS task USING (seq)
 LEFT JOIN onthedot_history AS history USING (seq)
 WHERE ready.source = ? AND ready.suspect = ? AND (ready.rank, ready.seq) > (?, ?)
@@ -339,9 +344,16 @@ DELETE FROM onthedot_retention WHERE number = ?;
 UPDATE onthedot_retention SET seqs = ? WHERE number = ?;
 
 -- name: retained_tasks
-SELECT task.seq, task.source, history.state FROM json_each(?) AS wanted
+SELECT task.seq, task.source, history.state, task.flow IS NOT NULL AND EXISTS (
+    SELECT 1 FROM onthedot_task AS last LEFT JOIN onthedot_history AS its ON its.seq = last.seq
+    WHERE last.app = task.app AND last.uuid = task.flow
+    AND coalesce(its.state, last.state) NOT IN ('succeeded', 'failed', 'cancelled')
+) FROM json_each(?) AS wanted
 CROSS JOIN onthedot_history AS history ON history.seq = wanted.value CROSS JOIN onthedot_task AS task ON task.seq = history.seq
 WHERE history.keep_until = ? AND history.ended = ?;
+
+-- name: keep_members
+UPDATE onthedot_history SET keep_until = ? WHERE seq IN (SELECT value FROM json_each(?));
 
 -- name: forget_results
 UPDATE onthedot_history SET result = NULL WHERE seq IN (SELECT value FROM json_each(?)) AND result_until <= ?;
@@ -364,79 +376,3 @@ INSERT INTO onthedot_change VALUES (?, ?, ?, ?);
 
 -- name: trim_changes
 DELETE FROM onthedot_change WHERE number <= ?;
-
--- name: get
-SELECT {record}, claim.session, claim.at, source.name FROM json_each(?) AS wanted
-CROSS JOIN onthedot_task AS task ON task.app = ? AND task.uuid = wanted.value
-CROSS JOIN onthedot_source AS source ON source.id = task.source
-LEFT JOIN onthedot_history AS history ON history.seq = task.seq
-LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
-LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence;
-
--- name: filters
-AND (:uuid IS NULL OR substr(task.uuid, 1, length(:uuid)) = :uuid OR substr(task.uuid, -length(:uuid)) = :uuid)
-AND (:source IS NULL OR source.name = :source)
-AND (:state IS NULL OR iif(lease.seq IS NULL, coalesce(history.state, task.state), 'running') = :state)
-AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(task.policy, '$.tags') AS tag WHERE tag.value = :tag))
-AND (:unique IS NULL OR task.unique_key = :unique)
-AND (:lane IS NULL OR task.lane = :lane)
-AND (:since IS NULL OR task.added >= :since)
-AND (:until IS NULL OR task.added < :until)
-
--- name: find
-SELECT {record}, claim.session, claim.at, source.name FROM onthedot_task AS task
-CROSS JOIN onthedot_source AS source ON source.id = task.source
-LEFT JOIN onthedot_history AS history ON history.seq = task.seq
-LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
-LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence
-WHERE +task.app = :app AND task.seq < :before AND task.seq >= :low
-{filters}
-ORDER BY task.seq DESC LIMIT :limit;
-
--- name: find_running
-SELECT {record}, claim.session, claim.at, source.name FROM onthedot_lease AS lease
-CROSS JOIN onthedot_task AS task ON task.seq = lease.seq
-CROSS JOIN onthedot_source AS source ON source.id = task.source
-CROSS JOIN onthedot_claim AS claim ON claim.fence = lease.fence
-LEFT JOIN onthedot_history AS history ON history.seq = lease.seq
-WHERE lease.seq < :before AND NOT lease.chore AND task.app = :app
-{filters}
-ORDER BY lease.seq DESC LIMIT :limit;
-
--- name: newest_before
-SELECT seq FROM onthedot_task WHERE +app = ? AND seq < ? ORDER BY seq DESC LIMIT 1;
-
--- name: notes
-SELECT note.number, note.fence, note.session, note.kind, note.name, note.data
-FROM onthedot_task AS task CROSS JOIN onthedot_note AS note ON note.seq = task.seq
-WHERE task.app = ? AND task.uuid = ? AND note.number > ? ORDER BY note.number LIMIT ?;
-
--- name: tally
-SELECT source.name, tally.state, tally.number FROM onthedot_tally AS tally
-JOIN onthedot_source AS source ON source.id = tally.source
-WHERE source.app = ? AND tally.number != 0;
-
--- name: workers
-SELECT name, process, info FROM onthedot_session WHERE app = ? AND role = 'worker' AND until > ?;
-
--- name: ready_before
-SELECT count(*) FROM (
-    SELECT 1 FROM onthedot_ready WHERE source = ? AND suspect = ? AND (rank, seq) < (?, ?) LIMIT ?
-);
-
--- name: parked_before
-SELECT count(*) FROM (SELECT 1 FROM onthedot_parked WHERE app = ? AND lane = ? AND (rank, seq) < (?, ?) LIMIT ?);
-
--- name: all_schedules
-SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot_schedule WHERE app = ?;
-
--- name: change_exists
-SELECT 1 FROM onthedot_change WHERE number = ?;
-
--- name: changes
-SELECT number, at, moves FROM onthedot_change WHERE app = ? AND number > ? ORDER BY number LIMIT ?;
-
--- name: task_names
-SELECT task.uuid, source.name FROM json_each(?) AS wanted
-CROSS JOIN onthedot_task AS task ON task.seq = wanted.value
-CROSS JOIN onthedot_source AS source ON source.id = task.source;

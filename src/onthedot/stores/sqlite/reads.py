@@ -12,17 +12,22 @@ import msgspec
 from onthedot.errors import StoreUnavailable
 from onthedot.stores.contract import (
     MAX_AHEAD,
+    NO_COUNTER,
     NO_HISTORY,
     ChangeEntry,
     ChangePage,
+    Counter,
     Lease,
     Limit,
     Note,
+    NoteKind,
     Page,
     Position,
     Record,
     Schedule,
+    SignalPage,
     State,
+    StoredSignal,
     Transition,
 )
 from onthedot.stores.rules.filters import FILTERS, check
@@ -63,6 +68,9 @@ class SqliteReads:
         if where.get("state") == "running":  # they are few, and known from the leases
             rows = [_as_seen(row, self.now) for row in self.db.execute(SQL["find_running"], parameters)]
             return Page(rows, str(rows[-1].seq) if len(rows) == limit else None)
+        if where.get("flow", "*") != "*":
+            rows = [_as_seen(row, self.now) for row in self.db.execute(SQL["find_flow"], parameters)]
+            return Page(rows, str(rows[-1].seq) if len(rows) == limit else None)
         newest = self._before(before)
         if newest is None:
             return Page([], None)
@@ -77,12 +85,26 @@ class SqliteReads:
         (newest,) = self.db.execute(SQL["newest_before"], (self._app, seq)).fetchone() or (None,)
         return newest
 
-    def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
-        rows = self.db.execute(SQL["notes"], (self._app, uuid, after, limit))
+    def notes(self, uuid: str, after: int, limit: int, kind: NoteKind | None) -> list[tuple[int, Note]]:
+        wanted = {"app": self._app, "uuid": uuid, "after": after, "limit": limit, "kind": kind}
+        rows = self.db.execute(SQL["notes"], wanted)
         return [
             (number, Note(Lease(uuid, fence, session), kind, name, data))
             for number, fence, session, kind, name, data in rows
         ]
+
+    def signals(self, name: str, after: int, limit: int) -> SignalPage:
+        self.db.execute("BEGIN")  # one snapshot for both reads
+        try:
+            rows = self.db.execute(SQL["signals"], (self._app, name, after, self.now, limit)).fetchall()
+            return SignalPage(self.counters([name])[0].value, [StoredSignal(*row) for row in rows])
+        finally:
+            self.db.execute("COMMIT")
+
+    def counters(self, names: Sequence[str]) -> list[Counter]:
+        rows = self.db.execute(SQL["counters"], (self._app, json_list(names)))
+        found = {name: Counter(value, failed) for name, value, failed in rows}
+        return [found.get(name, NO_COUNTER) for name in names]
 
     def tally(self) -> dict[tuple[str, State], int]:
         return {(source, state): number for source, state, number in self.db.execute(SQL["tally"], (self._app,))}
@@ -98,6 +120,8 @@ class SqliteReads:
             (source,) = self.db.execute(SQL["source_name"], (row.source,)).fetchone()
             record = to_readable(row, source, self.now)
             if fence is not None or record.state in ENDED or record.history.reason in UNQUEUED_REASONS:
+                return None
+            if record.state == "waiting":
                 return None
             (running,) = self.db.execute(SQL["tally_of"], (row.source, "running")).fetchone() or (0,)
             limits = SqliteLimitTable(self.db, self._app)  # what the rules change in it is never saved

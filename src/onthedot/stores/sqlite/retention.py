@@ -10,14 +10,18 @@ from onthedot.stores.sqlite.rows import RetentionRow, json_list
 if TYPE_CHECKING:
     from onthedot.stores.sqlite.tables import SqliteTables
 
+_DAY = 86_400_000  # ms
+
 
 def drop_expired(tables: SqliteTables, limit: int) -> int:
+    """member: it was past its time before, but its flow lived."""
     dropped = 0
-    while dropped < limit:
-        row = tables.db.execute(SQL["expired_retention"], (tables.app, "task", tables.now)).fetchone()
-        if row is None:
-            break
-        dropped += _drop(tables, RetentionRow._make(row), limit - dropped)
+    for what in ("task", "member"):
+        while dropped < limit:
+            row = tables.db.execute(SQL["expired_retention"], (tables.app, what, tables.now)).fetchone()
+            if row is None:
+                break
+            dropped += _drop(tables, RetentionRow._make(row), limit - dropped)
     return dropped
 
 
@@ -35,19 +39,30 @@ def drop_oldest(tables: SqliteTables, limit: int, most: int) -> int:
 
 
 def _drop(tables: SqliteTables, retention: RetentionRow, limit: int) -> int:
-    """Tasks that ended together; those that were revived since are not found."""
+    """Tasks that ended together; those that were revived since are not found, and members of a flow that lives stay."""
     found = sorted(
         tables.db.execute(SQL["retained_tasks"], (retention.seqs, retention.until, retention.ended)).fetchall()
     )
-    left = [seq for seq, _, _ in found[limit:]]
+    members = [seq for seq, _, _, is_kept in found if is_kept]
+    if members:
+        _keep(tables, members, retention.ended)
+        found = [task for task in found if task[0] not in members]
+    left = [seq for seq, _, _, _ in found[limit:]]
     if left:
         tables.db.execute(SQL["reduce_retention"], (json_list(left), retention.number))
     else:
         tables.db.execute(SQL["drop_retention"], (retention.number,))
-    for _, source, state in found[:limit]:
+    for _, source, state, _ in found[:limit]:
         tables.counts[source, state] -= 1
-    tables.delete([(seq,) for seq, _, _ in found[:limit]])
+    tables.delete([(seq,) for seq, _, _, _ in found[:limit]])
     return len(found[:limit])
+
+
+def _keep(tables: SqliteTables, members: list[int], ended: int) -> None:
+    """They are looked at again a day later."""
+    until = int(tables.now) + _DAY
+    tables.db.execute(SQL["keep_members"], (until, json_list(members)))
+    tables.db.execute(SQL["retain"], (tables.app, "member", until, ended, json_list(members)))
 
 
 def drop_expired_results(tables: SqliteTables, limit: int) -> None:

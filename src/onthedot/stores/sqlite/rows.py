@@ -6,12 +6,13 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from onthedot.stores.contract import NO_HISTORY, History, Limit, Policy, Reason, Record, Schedule, State
+from onthedot.stores.contract import NO_HISTORY, History, Limit, Links, Policy, Reason, Record, Schedule, State, Wait
+from onthedot.stores.links_json import links_of, wait_of, wait_text
 from onthedot.stores.policy_json import policy_of
 from onthedot.stores.rules.records import with_history, with_state
 
 Row = tuple[Any, ...]
-TASK_COLUMNS = 10  # of a TaskRow, before those of its history
+TASK_COLUMNS = 11  # of a TaskRow, before those of its history
 
 
 class TaskRow(msgspec.Struct, gc=False):
@@ -27,6 +28,7 @@ class TaskRow(msgspec.Struct, gc=False):
     seq: int
     added: int
     state: State
+    links: str | None = None
     reason: Reason | None = None
     retries: int = 0
     crashes: int = 0
@@ -41,6 +43,8 @@ class TaskRow(msgspec.Struct, gc=False):
     error: bytes | None = None
     result_until: int | None = None
     hops: int = 0
+    wait: str | None = None
+    wait_until: int | None = None
 
 
 class ClaimRow(NamedTuple):
@@ -60,7 +64,7 @@ class RetentionRow(NamedTuple):
 
 
 class UndecodableRow(Exception):
-    """The policy of a task cannot be read. The writer makes the task a chore and repeats the call."""
+    """The policy or the links of a task cannot be read. The writer makes the task a chore and repeats the call."""
 
     def __init__(self, seq: int) -> None:
         super().__init__(seq)
@@ -74,6 +78,24 @@ def row_policy(row: TaskRow) -> Policy:
         raise UndecodableRow(row.seq) from None
 
 
+def row_links(row: TaskRow) -> Links | None:
+    if row.links is None:
+        return None
+    try:
+        return links_of(row.links)
+    except msgspec.DecodeError:
+        raise UndecodableRow(row.seq) from None
+
+
+def _wait(row: TaskRow) -> Wait | None:
+    if row.wait is None:
+        return None
+    try:
+        return wait_of(row.wait)
+    except msgspec.DecodeError:
+        raise UndecodableRow(row.seq) from None
+
+
 def to_record(row: TaskRow, source: str, now: float) -> Record:
     policy = row_policy(row)
     history = NO_HISTORY
@@ -82,9 +104,11 @@ def to_record(row: TaskRow, source: str, now: float) -> Record:
         history = History(
             row.reason, row.retries, row.crashes, row.earlier, bool(row.cancel_requested), row.settled_fence,
             row.session, row.started, row.ended, row.keep_until, result, row.error, row.hops,
+            _wait(row), row.wait_until,
         )  # fmt: skip
     return Record(
         row.uuid, source, row.body, policy, row.lane, row.unique, row.due, row.seq, row.added, row.state, history,
+        None if row.links is None else row_links(row),
     )  # fmt: skip
 
 
@@ -93,7 +117,7 @@ def to_readable(row: TaskRow, source: str, now: float) -> Record:
     try:
         return to_record(row, source, now)
     except UndecodableRow:
-        record = to_record(msgspec.structs.replace(row, policy="{}"), source, now)
+        record = to_record(msgspec.structs.replace(row, policy="{}", links=None, wait=None), source, now)
         return with_state(record, record.state, with_history(record.history, reason="undecodable"))
 
 
@@ -105,16 +129,18 @@ def is_suspect(row: TaskRow) -> bool:
 def to_save(record: Record) -> Row:
     """The parameters of `save_history`."""
     history = record.history
+    wait = None if history.wait is None else wait_text(history.wait)
     return (
         record.due, record.state, history.reason, history.retries, history.crashes, history.earlier,
         int(history.cancel_requested), history.settled_fence, history.session, history.started, history.ended,
-        history.keep_until, history.result, history.error, history.hops, None, record.seq,
+        history.keep_until, history.result, history.error, history.hops, None, wait,
+        history.wait_until, record.seq,
     )  # fmt: skip
 
 
 def to_limit(row: Row) -> Limit:
-    name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule = row
-    return Limit(name, cap, rate, burst, bool(paused), reason, owner, paused_since, lane_rule)
+    name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule, mode = row
+    return Limit(name, cap, rate, burst, bool(paused), reason, owner, paused_since, lane_rule, mode)
 
 
 def to_schedule(row: Row) -> Schedule:

@@ -12,9 +12,9 @@ from onthedot.stores.sqlite.errors import translate
 from onthedot.stores.sqlite.files import create_database
 from onthedot.stores.sqlite.queries import SQL
 
-VERSION = 2
+VERSION = 3
 BUSY_MS = 250  # for another program's lock; then it is checked whether a call still waits
-_MIGRATIONS: dict[int, str] = {}  # from this version to the next; no release has version 1
+_MIGRATIONS: dict[int, str] = {}  # from this version to the next; no release has an older version
 
 
 def schema_text() -> str:

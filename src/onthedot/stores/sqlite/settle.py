@@ -6,7 +6,7 @@ and about released capacity are shared (`rules.settle`, `rules.lanes`).
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Collection, Sequence
 from typing import TYPE_CHECKING, assert_never
 
@@ -21,13 +21,14 @@ from onthedot.stores.contract import (
     Outcome,
     Requeued,
     State,
+    Suspended,
     Verdict,
 )
 from onthedot.stores.rules.insert import add
 from onthedot.stores.rules.lanes import release_capacity
-from onthedot.stores.rules.settle import late_verdict, requeue_outcome
+from onthedot.stores.rules.settle import late_verdict, requeue_outcome, suspend
 from onthedot.stores.sqlite.queries import SQL
-from onthedot.stores.sqlite.rows import ClaimRow, Row, TaskRow, is_suspect, json_list, row_policy
+from onthedot.stores.sqlite.rows import ClaimRow, Row, TaskRow, is_suspect, json_list, row_links, row_policy
 
 if TYPE_CHECKING:
     from onthedot.stores.sqlite.tables import SqliteTables
@@ -151,6 +152,9 @@ class SettleBatch:
             case Requeued():
                 self.write()
                 requeue_outcome(tables, outcome, tables.record(row), started, chore=chore)
+            case Suspended():
+                self.write()
+                suspend(tables, outcome, tables.record(row), started, chore=chore)
             case _:
                 assert_never(outcome)
         if row.lane is not None or tables.limits.has_limits or is_suspect(row):
@@ -209,15 +213,45 @@ class SettleBatch:
                 if keep_result < keep:
                     retained["result", keep_result].append(seq)
             history, hops = _history(row)
-            end = (lease.fence, lease.session, started, now, now + keep, result, error, hops, result_until, seq)
+            end = (
+                lease.fence,
+                lease.session,
+                started,
+                now,
+                now + keep,
+                result,
+                error,
+                hops,
+                result_until,
+                None,
+                None,
+                seq,
+            )
             saves.append((row.due, state, *history, *end))
         for shared, seqs in plain.items():
             tables.db.execute(SQL["save_plain_ends"], (*shared, json_list(seqs)))
         tables.db.executemany(SQL["save_history"], saves)
         tables.delete(deleted)
         tables.db.executemany(SQL["remember"], recent)
+        self._count_ends()
+        tables.end_subscriptions([row.uuid for row, *_ in self._ends])
         for (what, keep), seqs in retained.items():
             tables.db.execute(SQL["retain"], (tables.app, what, now + keep, now, json_list(seqs)))
+
+    def _count_ends(self) -> None:
+        """Raise each counter once."""
+        ended: Counter[str] = Counter()
+        failed: Counter[str] = Counter()
+        for row, state, *_ in self._ends:
+            if row.links is None:
+                continue
+            links = row_links(row)
+            increments = () if links is None else links.increments
+            ended.update(increments)
+            if state != "succeeded":
+                failed.update(increments)
+        for name, number in ended.items():
+            self._tables.raise_counter(name, number, failed[name])
 
 
 def _may_depend(effects: Effects | None, settled: Collection[str]) -> bool:

@@ -16,6 +16,7 @@ from onthedot.stores.contract import (
     Added,
     ChangePage,
     ClaimRequest,
+    Counter,
     DeadlinePassed,
     FireRequest,
     HeartbeatResult,
@@ -23,13 +24,16 @@ from onthedot.stores.contract import (
     Lease,
     LeasedTasks,
     Limit,
+    NewSignal,
     NewTask,
     Note,
+    NoteKind,
     Outcome,
     Page,
     Position,
     Record,
     Schedule,
+    SignalPage,
     State,
     StoreTraits,
     TurnResult,
@@ -37,6 +41,7 @@ from onthedot.stores.contract import (
 )
 from onthedot.stores.rules import (
     claim as claim_rules,
+    counters as counter_rules,
     insert as insert_rules,
     journal as journal_rules,
     retention as retention_rules,
@@ -208,6 +213,9 @@ class SqliteStore:
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         return await self._write(lambda tables: transfer_rules.revive(tables, uuids))
 
+    async def signal(self, signals: Sequence[NewSignal]) -> Sequence[bool]:
+        return await self._write(lambda tables: counter_rules.signal(tables, signals))
+
     # -- sessions
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
@@ -221,6 +229,9 @@ class SqliteStore:
             session_rules.close_session(tables, session, crashed=crashed)
 
         await self._write(write, session, at_commit=True)
+
+    async def subscribe(self, session: str, uuids: Sequence[str]) -> None:
+        await self._write(lambda tables: session_rules.subscribe(tables, session, uuids), session, at_commit=True)
 
     def hints(self, session: str) -> Hints:
         return self._notifier.listen(session)
@@ -250,8 +261,16 @@ class SqliteStore:
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         return await self.read(lambda reads: reads.find(where, after, limit))
 
-    async def notes(self, uuid: str, after: int, limit: int) -> Sequence[tuple[int, Note]]:
-        return await self.read(lambda reads: reads.notes(uuid, after, limit))
+    async def notes(
+        self, uuid: str, after: int, limit: int, kind: NoteKind | None = None
+    ) -> Sequence[tuple[int, Note]]:
+        return await self.read(lambda reads: reads.notes(uuid, after, limit, kind))
+
+    async def signals(self, name: str, after: int, limit: int) -> SignalPage:
+        return await self.read(lambda reads: reads.signals(name, after, limit))
+
+    async def counters(self, names: Sequence[str]) -> Sequence[Counter]:
+        return await self.read(lambda reads: reads.counters(names))
 
     async def tally(self) -> Mapping[tuple[str, State], int]:
         return await self.read(lambda reads: reads.tally())
@@ -280,6 +299,10 @@ class SqliteStore:
     def settle_in(self, connection: object, outcome: Outcome) -> Verdict:
         """Settles with the caller's commit. If the answer is not "ok", the caller should roll back."""
         return self._join(connection, lambda tables: tables.settle([outcome])[0])
+
+    def note_in(self, connection: object, note: Note) -> Verdict:
+        """Writes to the journal with the caller's commit. If the answer is "lost", the caller should roll back."""
+        return self._join(connection, lambda tables: "lost" if journal_rules.note(tables, (note,)) else "ok")
 
     def limits_in(self, connection: object) -> Sequence[Limit]:
         return self._join(connection, lambda tables: tables.limits.records())

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from onthedot.stores.contract import Added, NewTask, Outcome, Policy, Record, SlotPool, StoreIdentity, Verdict
+from onthedot.stores.contract import Added, Links, NewTask, Outcome, Policy, Record, SlotPool, StoreIdentity, Verdict
+from onthedot.stores.links_json import links_text
 from onthedot.stores.policy_json import policy_text
 from onthedot.stores.rules.insert import new_record
 from onthedot.stores.rules.places import due_in
@@ -12,13 +13,15 @@ from onthedot.stores.rules.records import alarm_of
 from onthedot.stores.rules.task_tables import LeasedRecord, SessionEntry
 from onthedot.stores.sqlite import retention
 from onthedot.stores.sqlite.claim import SqlitePicker
+from onthedot.stores.sqlite.counter_tables import SqliteCounterTables
 from onthedot.stores.sqlite.queries import SQL
 from onthedot.stores.sqlite.rows import Row, TaskRow, json_list, to_save
 from onthedot.stores.sqlite.settle import SettleBatch
-from onthedot.stores.sqlite.side_tables import SqliteSideTables
+
+_WITH_ALARM = ("scheduled", "waiting")
 
 
-class SqliteTables(SqliteSideTables):
+class SqliteTables(SqliteCounterTables):
     """`TaskTables` on a connection, inside one transaction."""
 
     fence: int
@@ -33,7 +36,7 @@ class SqliteTables(SqliteSideTables):
         records = self._new_records(tasks)
         if self.db.executemany(SQL["insert"], self._requests(records)).rowcount == len(records):
             self.seq: int = records[-1].seq
-            self._enqueue(records)
+            self._enter_new(records)
             return [Added(new.uuid, fresh=True) for new in tasks]
         self._run(SQL["undo_insert"], (records[0].seq,))
         return [Added(new.uuid, self._insert_one(new)) for new in tasks]
@@ -43,8 +46,15 @@ class SqliteTables(SqliteSideTables):
         is_new = self.db.executemany(SQL["insert"], self._requests(records)).rowcount > 0
         if is_new:
             self.seq += 1
-            self._enqueue(records)
+            self._enter_new(records)
         return is_new
+
+    def _enter_new(self, records: Sequence[Record]) -> None:
+        """Only a wait that may time out has a history."""
+        waits = [to_save(record) for record in records if record.history.wait_until is not None]
+        if waits:
+            self.db.executemany(SQL["save_history"], waits)
+        self._enqueue(records)
 
     def _new_records(self, tasks: Sequence[NewTask]) -> list[Record]:
         now = self.now
@@ -71,7 +81,7 @@ class SqliteTables(SqliteSideTables):
                 text = policy_text(policy)
             yield (
                 record.seq, app, record.uuid, source_id, record.body, text, record.lane, record.unique, record.due,
-                record.added, record.state,
+                record.added, record.state, *_link_columns(record.links),
             )  # fmt: skip
 
     def insert_copy(self, record: Record) -> int:
@@ -109,6 +119,7 @@ class SqliteTables(SqliteSideTables):
         ready: list[Row] = []
         parked: list[Row] = []
         alarms: list[Row] = []
+        waiting: list[Record] = []
         notifications = self.notifications
         name = ""
         source = 0
@@ -126,7 +137,9 @@ class SqliteTables(SqliteSideTables):
                 notifications.woken.add(record.source)
             elif state == "parked":
                 parked.append((self.app, record.lane, record.rank, seq))
-            if state == "scheduled" or record.policy.expires is not None:
+            elif state == "waiting":
+                waiting.append(record)
+            if state in _WITH_ALARM or record.policy.expires is not None:
                 alarm = alarm_of(record)
                 if alarm is not None:
                     alarms.append((self.app, alarm, seq))
@@ -134,6 +147,8 @@ class SqliteTables(SqliteSideTables):
         for query, rows in (("enter_ready", ready), ("enter_parked", parked), ("set_alarm", alarms)):
             if rows:
                 self.db.executemany(SQL[query], rows)
+        if waiting:
+            self.enter_waiting(waiting)
 
     def leave(self, record: Record) -> None:
         self.count(record.source, record.state, -1)
@@ -142,6 +157,8 @@ class SqliteTables(SqliteSideTables):
             self._run(SQL["leave_ready"], place)
         elif record.state == "parked":
             self._run(SQL["leave_parked"], (self.app, record.lane, record.rank, record.seq))
+        elif record.state == "waiting":
+            self.leave_waiting(record)
 
     def clear_alarm(self, record: Record) -> None:
         alarm = alarm_of(record)
@@ -243,3 +260,7 @@ class SqliteTables(SqliteSideTables):
 
     def drop_expired_results(self, limit: int) -> None:
         retention.drop_expired_results(self, limit)
+
+
+def _link_columns(links: Links | None) -> tuple[str | None, str | None]:
+    return (None, None) if links is None else (links_text(links), links.flow)

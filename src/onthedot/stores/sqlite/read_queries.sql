@@ -1,0 +1,92 @@
+-- Reads, on a connection of their own.
+
+-- name: get
+SELECT {record}, claim.session, claim.at, source.name FROM json_each(?) AS wanted
+CROSS JOIN onthedot_task AS task ON task.app = ? AND task.uuid = wanted.value
+CROSS JOIN onthedot_source AS source ON source.id = task.source
+LEFT JOIN onthedot_history AS history ON history.seq = task.seq
+LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
+LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence;
+
+-- name: filters
+AND (:uuid IS NULL OR substr(task.uuid, 1, length(:uuid)) = :uuid OR substr(task.uuid, -length(:uuid)) = :uuid)
+AND (:source IS NULL OR source.name = :source)
+AND (:state IS NULL OR iif(lease.seq IS NULL, coalesce(history.state, task.state), 'running') = :state)
+AND (:tag IS NULL OR EXISTS (SELECT 1 FROM json_each(task.policy, '$.tags') AS tag WHERE tag.value = :tag))
+AND (:unique IS NULL OR task.unique_key = :unique)
+AND (:lane IS NULL OR task.lane = :lane)
+AND (:flow IS NULL OR task.flow = iif(:flow = '*', task.uuid, :flow))
+AND (:waits_for IS NULL OR EXISTS (
+    SELECT 1 FROM onthedot_waiting AS waiting
+    WHERE waiting.app = task.app AND waiting.name = :waits_for AND waiting.seq = task.seq))
+AND (:since IS NULL OR task.added >= :since)
+AND (:until IS NULL OR task.added < :until)
+
+-- name: find
+SELECT {record}, claim.session, claim.at, source.name FROM onthedot_task AS task
+CROSS JOIN onthedot_source AS source ON source.id = task.source
+LEFT JOIN onthedot_history AS history ON history.seq = task.seq
+LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
+LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence
+WHERE +task.app = :app AND task.seq < :before AND task.seq >= :low
+{filters}
+ORDER BY task.seq DESC LIMIT :limit;
+
+-- name: find_flow
+SELECT {record}, claim.session, claim.at, source.name FROM onthedot_task AS task
+CROSS JOIN onthedot_source AS source ON source.id = task.source
+LEFT JOIN onthedot_history AS history ON history.seq = task.seq
+LEFT JOIN onthedot_lease AS lease ON lease.seq = task.seq AND NOT lease.chore
+LEFT JOIN onthedot_claim AS claim ON claim.fence = lease.fence
+WHERE task.app = :app AND task.flow = :flow AND task.seq < :before
+{filters}
+ORDER BY task.seq DESC LIMIT :limit;
+
+-- name: find_running
+SELECT {record}, claim.session, claim.at, source.name FROM onthedot_lease AS lease
+CROSS JOIN onthedot_task AS task ON task.seq = lease.seq
+CROSS JOIN onthedot_source AS source ON source.id = task.source
+CROSS JOIN onthedot_claim AS claim ON claim.fence = lease.fence
+LEFT JOIN onthedot_history AS history ON history.seq = lease.seq
+WHERE lease.seq < :before AND NOT lease.chore AND task.app = :app
+{filters}
+ORDER BY lease.seq DESC LIMIT :limit;
+
+-- name: newest_before
+SELECT seq FROM onthedot_task WHERE +app = ? AND seq < ? ORDER BY seq DESC LIMIT 1;
+
+-- name: notes
+SELECT note.number, note.fence, note.session, note.kind, note.name, note.data
+FROM onthedot_task AS task CROSS JOIN onthedot_note AS note ON note.seq = task.seq
+WHERE task.app = :app AND task.uuid = :uuid AND note.number > :after AND (:kind IS NULL OR note.kind = :kind)
+ORDER BY note.number LIMIT :limit;
+
+-- name: tally
+SELECT source.name, tally.state, tally.number FROM onthedot_tally AS tally
+JOIN onthedot_source AS source ON source.id = tally.source
+WHERE source.app = ? AND tally.number != 0;
+
+-- name: workers
+SELECT name, process, info FROM onthedot_session WHERE app = ? AND role = 'worker' AND until > ?;
+
+-- name: ready_before
+SELECT count(*) FROM (
+    SELECT 1 FROM onthedot_ready WHERE source = ? AND suspect = ? AND (rank, seq) < (?, ?) LIMIT ?
+);
+
+-- name: parked_before
+SELECT count(*) FROM (SELECT 1 FROM onthedot_parked WHERE app = ? AND lane = ? AND (rank, seq) < (?, ?) LIMIT ?);
+
+-- name: all_schedules
+SELECT name, rule, definition_digest, next_at, rev, paused, last_at, runs, incoming FROM onthedot_schedule WHERE app = ?;
+
+-- name: change_exists
+SELECT 1 FROM onthedot_change WHERE number = ?;
+
+-- name: changes
+SELECT number, at, moves FROM onthedot_change WHERE app = ? AND number > ? ORDER BY number LIMIT ?;
+
+-- name: task_names
+SELECT task.uuid, source.name FROM json_each(?) AS wanted
+CROSS JOIN onthedot_task AS task ON task.seq = wanted.value
+CROSS JOIN onthedot_source AS source ON source.id = task.source;
