@@ -64,6 +64,8 @@ class RedisHintStream:
             return Hint(handoff=HandoffMessage(number, leased))
         if kind == "ended":
             return Hint(ended=frozenset(to_uuids(rest)))
+        if kind == "items":
+            return Hint(new_items=frozenset(to_uuids(rest)))
         reason: str = details[0]
         return Hint(cancel_requests=dict.fromkeys(to_uuids(rest), reason))
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from onthedot.stores.contract import Limit, Position
 from onthedot.stores.redis.policy_format import remember_policy
@@ -51,11 +51,12 @@ def to_position(answer: PositionAnswer) -> Position:
 
 def to_limit(field: bytes, packed: bytes) -> Limit:
     name, _, owner = field.decode().rpartition("|")
-    cap, rate, burst, paused, reason, since, lane_rule = decode(packed)[:7]  # others are of a newer version
+    fields: list[Any] = [*decode(packed), ""]  # an older version has stored no mode
+    cap, rate, burst, paused, reason, since, lane_rule, mode = fields[:8]  # others are of a newer version
     return Limit(
         name, None if cap is False else cap, None if rate is False else rate, burst, paused, reason,
         "operator" if owner == "operator" else "code", None if since is False else since,
-        lane_rule.encode() if lane_rule else None,
+        lane_rule.encode() if lane_rule else None, mode,
     )  # fmt: skip
 
 
@@ -63,7 +64,7 @@ def pack_limit(limit: Limit) -> tuple[object, ...]:
     rule = None if limit.lane_rule is None else limit.lane_rule.decode()
     return (
         limit.name, limit.owner, limit.cap, limit.rate, limit.burst, limit.paused, limit.reason,
-        limit.paused_since, rule,
+        limit.paused_since, rule, limit.mode,
     )  # fmt: skip
 
 

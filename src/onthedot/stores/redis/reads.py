@@ -13,14 +13,18 @@ from onthedot.stores.contract import (
     MAX_AHEAD,
     ChangeEntry,
     ChangePage,
+    Counter,
     Lease,
     Limit,
     Note,
+    NoteKind,
     Page,
     Position,
     Record,
     Schedule,
+    SignalPage,
     State,
+    StoredSignal,
     Transition,
 )
 from onthedot.stores.redis.client import info_fields
@@ -99,16 +103,29 @@ class RedisReads(ABC):
         return Page(rows, None)
 
     async def _candidates(self, where: Mapping[str, str], before: int) -> Iterator[list[int]]:
-        """Seqs of tasks with this name, of leased tasks, or of blocks that have records; newest first."""
+        """Seqs of tasks with this name, of linked or leased tasks, or of blocks that have records; newest first."""
         if "uuid" in where:
             named = await self._seqs_of(where["uuid"])
             return _in_pieces(sorted((number for number in named if number < before), reverse=True))
+        if "flow" in where or "waits_for" in where:
+            linked = await self._linked(where)
+            return _in_pieces(sorted((number for number in linked if number < before), reverse=True))
         if where.get("state") == "running":
             leased = (int.from_bytes(seq, "big") for seq in await self._command("HKEYS", "leased") if len(seq) == 6)
             return _in_pieces(sorted((number for number in leased if number < before), reverse=True))
         blocks = sorted((int(name) * _BLOCK for name in await self._command("HKEYS", "seq_blocks")), reverse=True)
         ranges = (range(min(block + _BLOCK, before) - 1, block - 1, -1) for block in blocks)
         return (piece for numbers in ranges for piece in _in_pieces(numbers))
+
+    async def _linked(self, where: Mapping[str, str]) -> list[int]:
+        """The seqs of the tasks of a flow, of the last tasks of flows, or of those that wait for a counter."""
+        if "waits_for" in where:
+            seqs = await self._command("ZRANGE", f"waiters:{where['waits_for']}", 0, -1)
+        elif where["flow"] == "*":
+            seqs = await self._command("SMEMBERS", "flows")
+        else:
+            seqs = await self._command("SMEMBERS", f"flow:{where['flow']}")
+        return [int.from_bytes(seq, "big") for seq in seqs]
 
     async def _seqs_of(self, part: str) -> set[int]:
         """The seqs of tasks whose uuid begins or ends with this text, and of a few others."""
@@ -143,18 +160,22 @@ class RedisReads(ABC):
         kept = dict(_pairs(await self._command("HGETALL", "undecodable")))
         return [data for seq, data in kept.items() if await self._command("HGET", "task", seq) is None]
 
-    async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
-        seq = await self._command("HGET", "ids", pack_uuid(uuid))
-        if seq is None:
-            return []
+    async def notes(self, uuid: str, after: int, limit: int, kind: NoteKind | None = None) -> list[tuple[int, Note]]:
         found: list[tuple[int, Note]] = []
-        for field, packed in _pairs(await self._command("HGETALL", f"journal:{int.from_bytes(seq, 'big')}")):
-            kind, _, name = field.decode().partition(":")
+        for field, packed in _pairs(await self._call("notes", pack_uuid(uuid), after, limit, kind or "")):
+            kind_text, _, name = field.decode().partition(":")
             (number, fence, session), data = unpack_message(packed)
-            note = Note(Lease(uuid, fence, session), "error" if kind == "error" else "progress", name, data)
-            found.append((number, note))
-        found.sort(key=lambda entry: entry[0])
-        return [entry for entry in found if entry[0] > after][:limit]
+            found.append((number, Note(Lease(uuid, fence, session), _note_kind(kind_text), name, data)))
+        return found
+
+    async def signals(self, name: str, after: int, limit: int) -> SignalPage:
+        value, rows = await self._call("signals", name, after, limit)
+        found = [StoredSignal(int(number), signal_id.decode(), payload) for number, signal_id, payload in rows]
+        return SignalPage(int(value), found)
+
+    async def counters(self, names: Sequence[str]) -> list[Counter]:
+        values, failures = await self._call("counters", *names)
+        return [Counter(int(value or 0), int(failed or 0)) for value, failed in zip(values, failures, strict=True)]
 
     async def tally(self) -> dict[tuple[str, State], int]:
         tally: dict[tuple[str, State], int] = {}
@@ -219,6 +240,11 @@ def _transitions(states: dict[bytes, bytes], names: Mapping[bytes, tuple[str, st
         else:
             state = _state(field.decode().removeprefix("run:"))
             yield from (Transition(at, *names[seq], state) for seq in _seqs(field, packed) if seq in names)
+
+
+def _note_kind(text: str) -> NoteKind:
+    kind: NoteKind = msgspec.convert(text, NoteKind)
+    return kind
 
 
 def _state(text: str) -> State:

@@ -24,7 +24,9 @@ from onthedot.stores.contract import (
     Requeued,
     Schedule,
     State,
+    Suspended,
 )
+from onthedot.stores.redis.link_format import PackedLinks, PackedWait, pack_links, pack_wait, to_links, to_wait
 from onthedot.stores.redis.policy_format import (
     UNKNOWN_SOURCE,
     UnknownPolicy,
@@ -43,6 +45,7 @@ _reported_schedules: set[bytes] = set()  # each is due in every turn
 _number = int.from_bytes  # looked up once: every record has two
 encode: Callable[[Any], bytes] = msgspec.msgpack.Encoder().encode
 decode: Callable[[bytes], Any] = msgspec.msgpack.Decoder().decode
+_NO_LINKS = msgspec.Raw()
 
 
 T = TypeVar("T")
@@ -52,6 +55,7 @@ class _Head(msgspec.Struct, array_like=True, gc=False):
     policy: str
     lane: str | None = None
     unique: str | None = None
+    links: msgspec.Raw = _NO_LINKS
 
 
 class _HistoryHead(msgspec.Struct, array_like=True, gc=False):
@@ -70,6 +74,9 @@ class _HistoryHead(msgspec.Struct, array_like=True, gc=False):
     result_until: int | None
     stored: int  # 1: a result, 2: an error, 3: both
     hops: int
+    wait: PackedWait | None = None
+    wait_until: int | None = None
+    subscribed: bool | None = None  # some session is notified of its end
 
 
 class TaskGroup(msgspec.Struct, array_like=True):
@@ -81,6 +88,7 @@ class TaskGroup(msgspec.Struct, array_like=True):
     after: float
     lane: str | None
     unique: str | None
+    links: PackedLinks | None = None
 
 
 class OutcomeGroup(msgspec.Struct, array_like=True):
@@ -93,6 +101,8 @@ class OutcomeGroup(msgspec.Struct, array_like=True):
     keep_result: int | None
     after: float | None
     counted: bool
+    reset_crashes: bool = False
+    wait: PackedWait | None = None
     number: int = 1
     same_data: bool = False
     effects: list[TaskGroup] | None = None
@@ -116,6 +126,7 @@ def group_tasks(tasks: Iterable[NewTask], policies: dict[str, str]) -> list[Task
             and task.at == first.at
             and task.after == first.after
             and task.lane == first.lane
+            and (task.links is first.links or task.links == first.links)
             and task.unique is None
             and first.unique is None
         ):
@@ -129,7 +140,8 @@ def group_tasks(tasks: Iterable[NewTask], policies: dict[str, str]) -> list[Task
 def _group(task: NewTask, policies: dict[str, str]) -> TaskGroup:
     digest, text = pack_policy(task.source, task.policy)
     policies[digest] = text
-    return TaskGroup(1, digest, task.at, task.after, task.lane, task.unique)
+    links = None if task.links is None else pack_links(task.links)
+    return TaskGroup(1, digest, task.at, task.after, task.lane, task.unique, links)
 
 
 def pack_tasks(tasks: Sequence[NewTask]) -> list[bytes]:
@@ -162,6 +174,7 @@ def _unpack_history(packed: bytes, head: _HistoryHead, start: int, error_length:
     return History(
         head.reason, head.retries, head.crashes, head.earlier, head.cancel_requested, head.settled_fence, head.session,
         head.started, head.ended, head.keep_until, result, error, head.hops,
+        None if head.wait is None else to_wait(head.wait), head.wait_until,
     )  # fmt: skip
 
 
@@ -183,9 +196,10 @@ def to_record(seq: bytes, task: bytes, packed_history: bytes | None, state: str 
     if known is None:
         raise UnknownPolicy(head.policy)
     source, policy = known
+    links = to_links(bytes(head.links)) if head.links else None
     return Record(
         uuid, source, task[end:], policy, head.lane, head.unique, due, _number(seq), _number(added),
-        cast("State", state), history,
+        cast("State", state), history, links,
     )  # fmt: skip
 
 
@@ -224,9 +238,10 @@ def _to_damaged_record(seq: bytes, task: bytes, packed_history: bytes | None, st
             state = changed.state or state
     if history.reason not in UNQUEUED_REASONS and state not in ENDED:
         history = with_history(history, reason="undecodable")
+    links = _read_or(lambda: to_links(bytes(head.links)) if head.links else None, None)
     return Record(
         uuid, source, task[end:], DEFAULT, head.lane, head.unique, due, _number(seq), _number(added),
-        cast("State", state), history,
+        cast("State", state), history, links,
     )  # fmt: skip
 
 
@@ -362,7 +377,7 @@ def _runs(outcomes: Sequence[Outcome], policies: dict[str, str]) -> list[_Run]:
 
 
 def _kind(outcome: Outcome) -> tuple[tuple[Any, ...], bytes]:
-    """fence, session, state, keep, keep_result, after, counted; and its result or error."""
+    """The first fields of an `OutcomeGroup`, and its result or error."""
     lease = outcome.lease
     match outcome:
         case Completed():
@@ -371,4 +386,7 @@ def _kind(outcome: Outcome) -> tuple[tuple[Any, ...], bytes]:
         case Ended():
             return (lease.fence, lease.session, outcome.state, outcome.keep, None, None, False), outcome.error
         case Requeued():
-            return (lease.fence, lease.session, None, 0, None, outcome.after, outcome.counted), outcome.error
+            counts = (outcome.counted, outcome.reset_crashes)
+            return (lease.fence, lease.session, None, 0, None, outcome.after, *counts), outcome.error
+        case Suspended():
+            return (lease.fence, lease.session, None, 0, None, None, False, True, pack_wait(outcome.wait)), b""

@@ -9,9 +9,12 @@ from struct import Struct
 from typing import Any, TypeVar, cast
 
 from onthedot.clock.protocol import Clock
+from onthedot.errors import StoreFull
 from onthedot.forks import keep_over_fork, register_fork_hooks
 from onthedot.stores.contract import (
     CLIENT_LEASE,
+    MAX_KEPT_SIGNALS,
+    MAX_SUBSCRIPTIONS,
     Added,
     ClaimRequest,
     ClaimResult,
@@ -22,6 +25,7 @@ from onthedot.stores.contract import (
     Lease,
     LeasedTasks,
     Limit,
+    NewSignal,
     NewTask,
     Note,
     Outcome,
@@ -194,6 +198,18 @@ class RedisStore(RedisReads):
     async def revive(self, uuids: Sequence[str]) -> Sequence[str]:
         return [to_uuid(uuid) for uuid in await self._call("revive", *map(pack_uuid, uuids))]
 
+    async def signal(self, signals: Sequence[NewSignal]) -> Sequence[bool]:
+        if not signals:
+            return []
+        args = [field for each in signals for field in (each.name, each.id, each.payload, each.keep)]
+        answer = await self._call("signal", MAX_KEPT_SIGNALS, *args)
+        if isinstance(answer, bytes):
+            raise StoreFull(
+                f"{MAX_KEPT_SIGNALS} signals are kept under the name {answer.decode()!r}: put an id into the name, "
+                "or keep signals for a shorter time"
+            )
+        return [bool(is_new) for is_new in answer]
+
     # -- sessions
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
@@ -207,6 +223,9 @@ class RedisStore(RedisReads):
     async def close_session(self, session: str, *, crashed: bool = False) -> None:
         while await self._call("close_session", session, int(crashed)):
             pass  # its tasks are requeued one batch per call
+
+    async def subscribe(self, session: str, uuids: Sequence[str]) -> None:
+        await self._call("subscribe", session, CLIENT_LEASE, MAX_SUBSCRIPTIONS, *map(pack_uuid, uuids))
 
     def hints(self, session: str) -> Hints:
         return RedisHintStream(session, self._subscribe, self._with_policies, self._address.shown)

@@ -19,13 +19,17 @@ from onthedot.stores.contract import (
     FireRequest,
     Lease,
     Limit,
+    Links,
+    NewSignal,
     NewTask,
     Outcome,
     Policy,
     Requeued,
     Schedule,
     SlotPool,
+    Suspended,
     TurnResult,
+    Wait,
 )
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.scripts import SCRIPTS, TEXTS, Script
@@ -63,7 +67,7 @@ def aborted(verb: str, number: int) -> Iterator[None]:
 
 
 class Life:
-    """An app with tasks in all places: ready, scheduled, due, in lanes, parked, leased, failed."""
+    """An app with tasks in all places: ready, scheduled, due, in lanes, parked, waiting, leased, failed."""
 
     def __init__(self, store: RedisStore, clock: ManualClock) -> None:
         self.store = store
@@ -71,16 +75,24 @@ class Life:
         self.uuids: list[str] = []
         self.first = Session(store, "first")
         self.held: list[Lease] = []
+        self.members: list[Lease] = []
 
     async def begin(self) -> None:
         await self.store.put_limits([Limit("a/k", cap=1)])
         await self.store.put_schedules([Schedule("s", b"rule", "digest", int(self.clock.now()))])
         await self.store.heartbeat("first", b"", 10**7)
-        await self.add(*[NewTask(f"leased{number}", "a", b"") for number in range(3)], NewTask("fails", "a", b""))
+        await self.add(*[NewTask(f"leased{number}", "a", b"") for number in range(3)])
+        await self.add(NewTask("fails", "a", b"", links=Links("last", ("h",))))
+        await self.add(*[NewTask(f"member{number}", "a", b"", links=Links("last", ("f",))) for number in range(2)])
         turn = await self.first.claim()
         assert turn.claim is not None
-        *self.held, failing = [Lease(task.uuid, turn.claim.fence, "first") for task in turn.claim.tasks]
-        await self.store.turn("first", [Ended(failing, "failed", b"", KEEP)], None)
+        leases = [Lease(task.uuid, turn.claim.fence, "first") for task in turn.claim.tasks]
+        self.held = leases[:3]
+        self.members = leases[4:]
+        await self.store.turn("first", [Ended(leases[3], "failed", b"", KEEP)], None)
+        await self.add(NewTask("last", "a", b"", links=Links("last", waits=Wait((("f", 2), ("g", 1))))))
+        await self.add(NewTask("next", "a", b"", links=Links("last", waits=Wait((("f", 2),), 50_000))))
+        await self.add(NewTask("signalled", "a", b"", links=Links(waits=Wait((("~s", 1),), 60_000))))
         await self.add(*[NewTask(f"lane{number}", "a", b"", lane="a/k") for number in range(3)])
         await self.add(*[NewTask(f"soon{number}", "a", b"", after=5) for number in range(2)])
         await self.first.claim(0)
@@ -140,9 +152,27 @@ async def settle(life: Life) -> object:
     ])  # fmt: skip
 
 
+async def suspend(life: Life) -> object:
+    child = NewTask("child", "a", b"", links=Links("last", ("g",)))
+    return await life.store.turn("first", [Suspended(life.held[0], Wait((("g", 1),)), Effects((child,)))], None)
+
+
+def ends_of_members(life: Life) -> list[Outcome]:
+    return [Completed(lease, b"", KEEP) for lease in life.members]
+
+
 VERBS: dict[str, tuple[str, Callable[[Life], Coroutine[Any, Any, object]]]] = {
     "add": ("add", lambda life: life.store.add([NewTask("new", "a", b""), NewTask("new2", "a", b"")])),
     "add with a lane": ("add", lambda life: life.store.add([NewTask("new", "a", b"", lane="a/k", unique="j")])),
+    "add a waiting task": (
+        "add",
+        lambda life: life.store.add([NewTask("new", "a", b"", links=Links("last", waits=Wait((("f", 0),), 9)))]),
+    ),
+    "ends of members": ("turn", lambda life: life.store.turn("first", ends_of_members(life), None)),
+    "ends of members, and the next": ("turn", lambda life: life.first.claim(outcomes=ends_of_members(life))),
+    "suspend": ("turn", suspend),
+    "signal": ("signal", lambda life: life.store.signal([NewSignal("~s", "1")])),
+    "subscribe": ("subscribe", lambda life: life.store.subscribe("client", life.uuids)),
     "claim": ("turn", lambda life: life.first.claim()),
     "settle": ("turn", settle),
     "reap": ("turn", lambda life: _reap(life)),

@@ -17,11 +17,14 @@ from onthedot.stores.contract import (
     HandoffOffer,
     Lease,
     Limit,
+    Links,
+    NewSignal,
     NewTask,
     Note,
     Policy,
     Schedule,
     SlotPool,
+    Wait,
 )
 from onthedot.stores.redis import RedisStore
 from onthedot.stores.redis.uuid_format import pack_uuid
@@ -63,7 +66,7 @@ async def test_keys_are_those_of_the_documentation() -> None:
         assert seen <= documented()
         assert documented() <= seen, "documented, and never seen"
         assert all(client.ttl(key) == -1 for key in client.scan_iter(f"{store.prefix}*"))
-        clock.advance(10**9)
+        clock.advance(3 * 10**9)
         await store.heartbeat("w", b"", 10**10)
         await store.purge(1000, 0)
         await store.purge(1000, 0)
@@ -119,7 +122,37 @@ async def _life(store: RedisStore, clock: ManualClock, client: redis.Redis, look
     await store.turn("dead", [], ClaimRequest(1, [SlotPool(1, {"c": 1})]))
     await store.close_session("dead", crashed=True)
     look()
+    await _flow(store, look)
     turn = await store.turn("w", [], ClaimRequest(20, []))
     assert turn.claim is not None
     await store.turn("w", [Completed(Lease(r.uuid, turn.claim.fence, "w")) for r in turn.claim.chores], None)
     await store.close_session("client")
+
+
+async def _flow(store: RedisStore, look: Callable[[], None]) -> None:
+    """A flow of two tasks whose first one fails, a signal, and a client that subscribes."""
+    member = Links("last", ("f",))
+    waits = Wait((("f", 1), ("g", 1)), requires="success")
+    await store.heartbeat("flow", b"", 10**6)
+    await store.add(
+        [NewTask("first", "f", b"", links=member), NewTask("last", "f", b"", links=Links("last", waits=waits))]
+    )
+    await store.signal([NewSignal("~s", "1", b"x", 86_400_000), NewSignal("~s", "2", b"y", 86_400_000)])
+    assert len((await store.signals("~s", 0, 10)).signals) == 2
+    await store.subscribe("client", ["first", "last"])
+    assert len((await store.find({"flow": "last"}, None, 10)).rows) == 2
+    assert len((await store.find({"waits_for": "g"}, None, 10)).rows) == 1
+    look()
+    turn = await store.turn("flow", [], ClaimRequest(1, [SlotPool(5, {"f": 5})]))
+    assert turn.claim is not None
+    first = Lease("first", turn.claim.fence, "flow")
+    await store.note([Note(first, "item", "1/0", b"[]")])
+    assert len(await store.notes("first", 0, 10, "item")) == 1
+    await store.turn("flow", [Ended(first, "failed", b"")], None)
+    look()
+    assert [counter.failed for counter in await store.counters(["f", "g"])] == [1, 0]
+    turn = await store.turn("flow", [], ClaimRequest(2, []))
+    assert turn.claim is not None
+    assert [(chore.uuid, chore.history.reason) for chore in turn.claim.chores] == [("last", "upstream")]
+    await store.turn("flow", [Ended(Lease("last", turn.claim.fence, "flow"), "cancelled", b"")], None)
+    await store.close_session("flow")

@@ -14,18 +14,22 @@ from onthedot.stores.contract import (
     Completed,
     Ended,
     Lease,
+    Links,
     NewTask,
     Outcome,
     Policy,
     Requeued,
     SlotPool,
     Store,
+    Suspended,
+    Wait,
 )
 from onthedot.stores.memory import MemoryStore
 from onthedot.stores.redis import RedisStore
 from tests.support.services import valkey
 
 POLICIES = [Policy()] * 4 + [Policy(max_crashes=1), Policy(reply_to="w"), Policy(tags=("x",)), Policy(unique_for=100)]
+LINKS = [None] * 4 + [Links(None, ("f", "g")), Links(None, ("g",), Wait((("f", 2),), delay=3, requires="success"))]
 
 
 def drawn(chance: random.Random, number: int) -> NewTask:
@@ -37,16 +41,19 @@ def drawn(chance: random.Random, number: int) -> NewTask:
         lane=chance.choice([None] * 5 + ["a/k"]),
         unique=chance.choice([None] * 5 + [f"k{number}"]),
         policy=chance.choice(POLICIES),
+        links=chance.choice(LINKS),
     )
 
 
 def outcome(chance: random.Random, lease: Lease) -> Outcome:
     result, keep = chance.choice([b"", b"1", b"22"]), chance.choice([1000, 1000, 1000, 0])
-    match chance.choice(["done"] * 8 + ["failed", "again"]):
+    match chance.choice(["done"] * 8 + ["failed", "again", "wait"]):
         case "failed":
             return Ended(lease, "failed", b"error", keep)
         case "again":
             return Requeued(lease, 0, counted=True, error=b"")
+        case "wait":
+            return Suspended(lease, Wait((("f", 5), ("g", 3)), timeout=20))
     return Completed(lease, result, keep, keep_result=chance.choice([None, 500, 500, 1000, 2000]))
 
 
@@ -68,6 +75,7 @@ async def life(store: Store, clock: ManualClock, seed: int) -> list[Any]:
                 for r in found
             ]
         )
+        seen.append(await store.counters(["f", "g"]))
         seen.append({(source, state): number for (source, state), number in (await store.tally()).items()})
 
     for number in range(1, 6):

@@ -1,4 +1,4 @@
--- Due alarms: a due time or an expiry. One batch per call.
+-- Due alarms: a due time, an expiry or the timeout of a wait. One batch per call.
 -- uses: places
 local function find_due() -- seqs; {bucket, number of due alarms} each
   local due, found = {}, {}
@@ -30,6 +30,9 @@ local function wake(r) -- its alarm is due
   local expires = expiry(r)
   if r.policy.undecodable then
     end_damaged(r)
+  elseif r.wait then
+    leave(r, 'waiting')
+    if r.started then end_wait(r, at) else queue_chore(r, 'expired') end
   elseif expires and expires <= now then
     r.state = find_place(r) or 'scheduled'
     leave(r, r.state)

@@ -1,5 +1,5 @@
 -- Tasks that cancel and lift lease to their caller, which may be no worker, under one claim.
--- uses: sessions notify
+-- uses: leases notify
 local function ensure_session(session, ms) -- a session without heartbeats lives for this time
   if call('HEXISTS', WORKERS, session) == 0 then call('ZADD', SESSION_LEASES, now + ms, session) end
 end

@@ -1,6 +1,6 @@
 -- Claim: chores first, then each pool. A request that takes nothing uses no fence.
 -- A request: number, pools, max_suspects, offer ("" or as in handoff.lua, with ms in place of the time).
--- uses: sessions claim_queues notify
+-- uses: leases claim_queues notify
 local function records_of(seqs)
   local histories, any = read_fields(HISTORY, seqs), false
   for i = 1, #histories do any = any or histories[i] end
@@ -64,7 +64,7 @@ local function store_offer(session, offer)
   call('HSET', IDLE_WORKERS, session, struct.pack('>d', now + struct.unpack('>d', offer)) .. offer:sub(9))
 end
 
-local function claim(session, request, more)
+local function claim(session, request, more, identity) -- identity: of the data, and the last fence before this claim
   local number, last_fence, suspects, last =
     unpack(call('HMGET', SESSION .. session, 'number', 'fence', 'suspects', 'last_number'), 1, 4)
   local fence, tasks, chores = 0, {}, {}
@@ -84,7 +84,7 @@ local function claim(session, request, more)
   local schedules = due_schedules()
   more = more or #chores == CHORES or parked_now >= BATCH or lapse or late
   if not late and fence == 0 and not more and request.offer ~= '' then store_offer(session, request.offer) end
-  local identity = call('HMGET', SEQUENCES, 'identity', 'fence')
-  local summary = pack({fence, idle, keys_of(woken), next_in(least), more, now, identity[1], tonumber(identity[2]) or 0})
+  local newest = math.max(fence, tonumber(identity[2]) or 0)
+  local summary = pack({fence, idle, keys_of(woken), next_in(least), more, now, identity[1], newest})
   return {summary, records_of(tasks), records_of(chores), schedules}
 end

@@ -1,6 +1,6 @@
 -- The end of a task: it is retained for a time, or deleted at once.
 -- uses: unique_keys
-local RECENT, RECENT_UUIDS = 10000, P .. 'recent_uuids' -- ms after its add
+local RECENT = 10000 -- ms after its add
 local retained, results = {}, {} -- time → seqs: tasks, and results that are dropped before their tasks
 
 local function forget_task(r)
@@ -8,15 +8,16 @@ local function forget_task(r)
   buffer(deletions, TASK, r.seq)
   buffer(deletions, HISTORY, r.seq)
   local number = number_of(r.seq)
-  call('DEL', P .. 'journal:' .. number)
+  call('DEL', P .. 'journal:' .. number, P .. 'journal_order:' .. number, P .. 'subscribers:' .. number)
+  if r.links and r.links.flow then append(unlinked, r.links.flow, r.seq) end
   if r.reason == 'undecodable' then call('HDEL', P .. 'undecodable', r.seq) end
   if r.digest then count_records(r.digest, number, number, -1) end
 end
 
 local function free_key(r, uuid)
   local field = r.source .. '/' .. r.unique
-  local held = call('HGET', UNIQUE_KEYS, field)
-  if held and unpacked(held)[1] == uuid then call('HDEL', UNIQUE_KEYS, field) end
+  local held = call('HGET', P .. 'unique_keys', field)
+  if held and unpacked(held)[1] == uuid then call('HDEL', P .. 'unique_keys', field) end
 end
 
 local function ended_with_results(r, o, seqs, data) -- seq and history in turn
@@ -68,13 +69,19 @@ local function forget_ended(r, o, tasks) -- a repeated add is recognised for a t
     end
     forget_task(r)
   end
-  if #recent > 0 then call('ZADD', RECENT_UUIDS, latest, table.concat(recent)) end
+  if #recent > 0 then call('ZADD', P .. 'recent_uuids', latest, table.concat(recent)) end
 end
 
 local function finish(r, o, started, tasks) -- o, tasks: see settle.lua; r: the record that the tasks share, but for seq and uuid
   local seqs, uuids = tasks.seqs, tasks.uuids
   if r.unique and not r.policy.u then
     for i = 1, #uuids do free_key(r, uuids[i]) end
+  end
+  if r.links then count_ends(r.links, #seqs, o.state ~= 'succeeded' and #seqs or 0) end
+  if r.subscribed then
+    -- here: subscriptions
+    end_subscriptions(seqs, uuids)
+    r.subscribed = nil
   end
   if r.policy.r then append(ended, r.policy.r, table.concat(uuids)) end
   if o.keep <= 0 then return forget_ended(r, o, tasks) end

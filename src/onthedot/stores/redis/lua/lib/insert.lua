@@ -1,20 +1,31 @@
 -- Insert new tasks. The tasks of a group share source, policy, lane and time, and differ by uuid and body; a task with a
--- unique key is a group of its own. A group is [number of tasks, digest, at, after, lane, unique key].
--- uses: force_hashtable next_place notify
+-- unique key is a group of its own. A group is [number of tasks, digest, at, after, lane, unique key, links (see
+-- record_format.lua)].
+-- uses: force_hashtable next_place record_format counters notify
 local take_key -- unique_keys.lua defines it
 
 local function to_new_record(group) -- without seq; for all tasks of the group
-  local number, digest, time, after, lane_name, unique = unpack(group, 1, 6)
+  local number, digest, time, after, lane_name, unique, links = unpack(group, 1, 7)
   local policy = policy_of(digest)
   local r = {source = policy.s, digest = digest, policy = policy, due = time or due_in(after), added = at}
   if lane_name then r.lane = lane_name end
   if unique then r.unique = unique end
+  if links then
+    r.links = to_links(links)
+    if r.links.waits then set_wait(r, r.links.waits) end
+  end
   return setmetatable(r, NO_HISTORY), number
 end
 
+local function packed_links(links)
+  return '\147' .. pack(links.flow, links.increments) .. packed_wait(links.waits)
+end
+
 local function task_prefix(r) -- the task without uuid and body: the same for a group
-  local head = '\145' .. pack(r.digest) -- msgpack arrays of one, two or three
-  if r.unique then
+  local head = '\145' .. pack(r.digest) -- msgpack arrays of one to four
+  if r.links then
+    head = '\148' .. pack(r.digest, r.lane, r.unique) .. packed_links(r.links)
+  elseif r.unique then
     head = '\147' .. pack(r.digest, r.lane, r.unique)
   elseif r.lane then
     head = '\146' .. pack(r.digest, r.lane)
@@ -53,6 +64,13 @@ local function enter_all(r, place, seqs) -- as `enter` in places.lua, for consec
   count(r.source, place, #seqs)
   log_range(place, seqs[1], seqs[#seqs], #seqs)
   if place == 'ready' then queue_all(r, seqs) end
+  if place == 'waiting' then
+    local history, number = history_of(r, r.due), #new_histories
+    for i = 1, #seqs do
+      new_histories[number + 2 * i - 1], new_histories[number + 2 * i] = seqs[i], history
+    end
+    begin_wait(r, seqs)
+  end
   local time = alarm_of(r, place)
   if time then set_all_alarms(r, time, seqs) end
 end
@@ -77,6 +95,10 @@ local function add_group(group, uuids, bodies, start, known, holders)
     seqs[i] = seq
     ids[2 * i - 1], ids[2 * i] = uuid, seq
     tasks[2 * i - 1], tasks[2 * i] = seq, prefix .. uuid .. bodies[new[i]]
+  end
+  if r.links and r.links.flow then
+    -- here: flow_index
+    closing[#closing + 1] = function() index_flow(r.links.flow, ids) end
   end
   buffer_list(sets, IDS, ids)
   buffer_list(sets, TASK, tasks)

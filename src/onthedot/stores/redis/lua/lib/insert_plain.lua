@@ -1,7 +1,7 @@
--- Insert one group of plain tasks: no lane, unique key or expiry, and no suspects. Its effect is that of `add` in insert.lua.
+-- Insert one group of plain tasks: no lane, unique key, wait or expiry, and no suspects. Its effect is that of `add` in insert.lua.
 -- It is straight code: most adds are of this kind, and defining the functions of the rules takes longer than the writes
 -- (docs/adr/0018).
--- Expects: group, policy, policy_texts, uuids. Returns from the verb.
+-- Expects: group, links (see record_format.lua, or nil), policy, policy_texts, uuids. Returns from the verb.
 -- uses: prelude
 local source, digest = policy.s, group[2]
 local stored_policy = call('HGET', P .. 'policies', digest)
@@ -30,6 +30,7 @@ local due = group[3] or (group[4] > 0 and math.ceil(now + group[4])) or at
 local place = due <= now and 'ready' or 'scheduled'
 local score = string.format('%.17g', place == 'ready' and due - (policy.b or 0) or due)
 local head = '\145' .. pack(digest)
+if links then head = '\148' .. pack(digest, nil, nil) .. '\147' .. pack(links[1], links[2], nil) end
 local prefix = struct.pack('>i8I6I2', due, at, #head) .. head
 local seqs, tasks, ids, order = {}, {}, {}, {}
 for i = 1, number do
@@ -41,6 +42,10 @@ for i = 1, number do
 end
 call_in_parts('HSET', TASK, tasks) -- a full server refuses the call here, before a message is sent
 call_in_parts('HSET', IDS, ids) -- second: a known uuid has a record, also if the script is aborted
+if links and links[1] then
+  -- here: flow_index
+  index_flow(links[1], ids)
+end
 
 local notify, handed_off = false, false
 if place == 'ready' then

@@ -111,7 +111,7 @@ end
 local function forget_lane(l) -- a bucket stays until it is full: without a record it would count as full
   local limit = effective(l.name)
   if l.tokens and limit and limit.rate and level(l, limit) < limit.burst then
-    call('ZADD', IDLE_LANES, now + (limit.burst - l.tokens) / limit.rate * 1000, l.name)
+    call('ZADD', P .. 'idle_lanes', now + (limit.burst - l.tokens) / limit.rate * 1000, l.name)
     return false
   end
   if l.stored then call('DEL', LANE .. l.name) end

@@ -1,6 +1,5 @@
 -- Limits by name and owner, their effective values, and the token buckets of their rates.
 -- uses: record_format
-local LIMITS, LANE, LANE_REFILLS, IDLE_LANES = P .. 'limits', P .. 'lane:', P .. 'lane_refills', P .. 'idle_lanes'
 local SLACK = 1e-3 -- ms that a time may lose to rounding: the tokens of that time are lent and stay owed
 local CLOCK_STEP = 2000 -- ms; a bucket that is further ahead continues from the clock's new time
 local effective_limits, any_limits, lanes = {}, nil, {}

@@ -1,15 +1,6 @@
 -- The end of a verb: buffered writes first, then hints. Where PUBLISH is forbidden, the poll interval is the fallback.
--- uses: change_log
-local caller -- the session that calls: it needs no hint
-local ended = {} -- session that waits for ends → uuids
+-- uses: change_log messages
 local cancel_requests, cancel_reason = {}, '' -- session → uuids of its runs
-
-local function publish(channel, message) redis.pcall('PUBLISH', channel, message) end
-
-local function notify_session(session, head, uuids)
-  head = pack(head)
-  publish(P .. 'to:' .. session, struct.pack('>I2', #head) .. head .. table.concat(uuids))
-end
 
 local function keys_of(set)
   local list = {}
@@ -23,9 +14,9 @@ local function commit()
   write_tallies()
   write_transitions()
   local sources = keys_of(notified)
-  if recheck or #sources > 0 then
+  if recheck or wait_over or #sources > 0 then
     call('DEL', IDLE_WORKERS) -- notified workers claim anew, by rank
-    publish(P .. 'hints', pack({caller or false, sources, recheck}))
+    publish(P .. 'hints', pack({caller or false, sources, recheck or wait_over}))
   end
   for session, uuids in pairs(ended) do notify_session(session, {'ended'}, uuids) end
   for session, uuids in pairs(cancel_requests) do notify_session(session, {'cancel', cancel_reason}, uuids) end

@@ -1,5 +1,5 @@
--- Places: where a task is that is not leased (scheduled, parked, ready, or a chore), and how it gets there and leaves.
--- uses: next_place lanes change_log notify
+-- Places: where a task is that is not leased (scheduled, waiting, parked, ready, or a chore), and how it gets there and leaves.
+-- uses: next_place lanes counters change_log notify
 local function bucket_of(time) return string.format('%d', math.floor(time / WIDTH)) end
 
 local function set_alarm(r, place)
@@ -32,6 +32,8 @@ function enter(r, place)
     if r.lane then add_admitted(lane(r.lane), r, 1) end
   elseif place == 'parked' then
     park(r)
+  elseif place == 'waiting' then
+    begin_wait(r, {r.seq})
   end
   set_alarm(r, place)
 end
@@ -52,6 +54,7 @@ local function ready_entries(r) -- {queue, member} each: where it is, if it is r
 end
 
 local function find_place(r) -- nil: it is leased
+  if r.wait then return 'waiting' end
   flush()
   for _, entry in ipairs(ready_entries(r)) do
     if call('ZSCORE', entry[1], entry[2]) then return 'ready' end
@@ -66,6 +69,10 @@ local function leave(r, place) -- not by a claim
   clear_alarm(r, place)
   if place == 'ready' then
     for _, entry in ipairs(ready_entries(r)) do call('ZREM', entry[1], entry[2]) end
+  end
+  if place == 'waiting' then
+    for _, each in ipairs(r.wait.counters) do call('ZREM', WAITERS .. each[1], r.seq) end
+    return clear_wait(r, 'ready') -- a chore that has waited is counted as ready
   end
   if not r.lane or place == 'scheduled' then return end
   if place == 'ready' then
@@ -88,6 +95,13 @@ local function arrive(r) -- a task that is due: parked tasks of its lane go firs
     admit(r.lane)
     overtake(r)
   end
+end
+
+local function end_wait(r, due) -- it has left `waiting`; due: not before this time, nor before its own
+  clear_wait(r)
+  r.reason, r.due = 'due', math.max(r.due, due)
+  save(r)
+  if r.due > now then enter(r, next_place(r)) else arrive(r) end
 end
 
 local function end_as_chore(r, reason) -- it is counted where it was, until its lease holder settles it

@@ -1,5 +1,5 @@
 -- The end of a session: its tasks are requeued, one batch per call. It stays overdue until all are.
--- uses: sessions requeue
+-- uses: leases requeue
 local function take_leased(session, most) -- {record, start} each
   local taken = {}
   for _, fence in ipairs(call('SMEMBERS', CLAIMS_OF .. session)) do
@@ -33,10 +33,12 @@ local function release_session(session, cause, most) -- cause: "closed", or whos
     end
   end
   table.sort(taken, by_rank)
-  for _, each in ipairs(taken) do release_capacity(each.record) end
+  for _, each in ipairs(taken) do release_capacity(each.record, is_suspect(each.record)) end
   if call('EXISTS', CLAIMS_OF .. session) == 0 then
     call('ZREM', SESSION_LEASES, session)
-    call('DEL', SESSION .. session, CANCEL_REQUESTS .. session)
+    local subscriptions = P .. 'subscriptions:' .. session
+    for _, seq in ipairs(call('SMEMBERS', subscriptions)) do call('SREM', P .. 'subscribers:' .. number_of(seq), session) end
+    call('DEL', SESSION .. session, CANCEL_REQUESTS .. session, subscriptions)
   end
   return #taken
 end
@@ -47,8 +49,8 @@ local function reap_session(session, closed, most) -- a suspect that ran caused 
   call('HDEL', WORKERS, session)
   call('HDEL', IDLE_WORKERS, session)
   if not closed and not reaping then
-    call('ZADD', DEAD_SESSIONS, next_number('dead_sessions'), session)
-    call('ZREMRANGEBYRANK', DEAD_SESSIONS, 0, -10001)
+    call('ZADD', P .. 'dead_sessions', next_number('dead_sessions'), session)
+    call('ZREMRANGEBYRANK', P .. 'dead_sessions', 0, -10001)
   end
   local done = release_session(session, cause, most)
   if call('ZSCORE', SESSION_LEASES, session) then

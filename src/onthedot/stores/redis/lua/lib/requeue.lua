@@ -13,7 +13,7 @@ local function requeue(r, after)
   local place = next_place(r, false) -- parked: release_capacity admits by rank, once all tasks of the call are back
   if place == 'chore' then
     r.due = due_before
-    r.state = 'ready'
+    clear_wait(r, 'ready')
     local damaged = r.policy.undecodable and not UNQUEUED_REASONS[r.reason]
     return queue_chore(r, r.cancel_requested and 'cancel' or damaged and 'undecodable' or r.reason)
   end
@@ -21,13 +21,13 @@ local function requeue(r, after)
   enter(r, place)
 end
 
-local function release_capacity(r) -- of a task that was running: a limit may admit another, or itself again
+local function release_capacity(r, was_suspect) -- of a task that was running: a limit may admit another, or itself again
   if r.lane then
     admit(r.lane)
     overtake(r)
   end
   if has_limits() and effective(r.source) then woken[r.source], notified[r.source] = true, true end
-  if not is_suspect(r) then return end
+  if not was_suspect then return end
   for _, field in ipairs(call('HKEYS', TALLY)) do
     local source = field:match('^(.*):ready$')
     if source and call('EXISTS', SUSPECT .. source) == 1 then woken[source], notified[source] = true, true end

@@ -1,8 +1,9 @@
 -- Settle: the only end of a task. Outcomes come in groups that share claim, kind and times. Of such a group, tasks that end and
--- have the same shape (equal heads, no history) share one record and end together; any other task is a shape of its own.
+-- have the same shape (equal heads and histories) share one record and end together; any other task is a shape of its own.
 -- The first write is a deletion, so that a full server drains.
--- A group: fence, session, uuids, data; state, keep, keep_result of an end, or after, counted of a requeue; effects.
--- uses: sessions requeue finish journal insert
+-- A group: fence, session, uuids, data; state, keep, keep_result of an end, or after, counted,
+-- reset_crashes, wait of a requeue; effects.
+-- uses: leases requeue finish journal insert
 local function late_verdict(fence, session, seq)
   local r = load(seq)
   return r and r.settled_fence == fence and r.session == session and 'r' or 'l'
@@ -14,27 +15,31 @@ local function requeue_outcome(r, o, started, error)
     write_note(r.seq, 'error', tostring(attempt), error, o.fence, o.session)
     r.error = error
   end
-  after_requeue(r, o.fence, o.session, o.counted)
-  if o.after then r.started = started end
+  after_requeue(r, o)
+  if o.after or o.wait then r.started = started end
   requeue(r, o.after)
 end
+
+local function add_effects(o) add(o.effects.groups, o.effects.uuids, o.effects.bodies) end
 
 local function settle_shape(r, o, started, tasks) -- tasks: seqs, uuids, data and, if not retained, tasks; r: the record that they share
   local number = #tasks.seqs
   local chore = release(r, number)
   local was_suspect = not chore and is_suspect(r)
   if chore then started = r.started end
+  if o.wait and o.effects then add_effects(o) end -- before: an aborted script leaves no wait for tasks that do not exist
   if o.state then
     finish(r, o, started, tasks)
-  elseif chore and r.reason ~= 'lifted' then
+  elseif chore and (r.reason ~= 'lifted' or o.wait) then
     r.settled_fence, r.session = o.fence, o.session
     queue_chore(r, r.reason)
   else
     requeue_outcome(r, o, started, tasks.data[1])
   end
   if was_suspect then call('HINCRBY', SESSION .. o.session, 'suspects', -number) end
-  if r.lane or is_suspect(r) or has_limits() then release_capacity(r) end
-  if o.effects then add(o.effects.groups, o.effects.uuids, o.effects.bodies) end
+  was_suspect = was_suspect or is_suspect(r)
+  if r.lane or was_suspect or has_limits() then release_capacity(r, was_suspect) end
+  if o.effects and not o.wait then add_effects(o) end
 end
 
 local function held_by(o, claim, seqs) -- the indexes of the seqs that this claim still holds, each once; and of the others
@@ -54,20 +59,21 @@ local function held_by(o, claim, seqs) -- the indexes of the seqs that this clai
 end
 
 local function shapes_of(o, held, tasks, histories) -- lists of indexes
-  local shapes, by_head, last = {}, {}, nil
+  local shapes, by_key, last = {}, {}, nil
   for j = 1, #held do
     local i = held[j]
-    local task = tasks[i] or ''
-    if histories[i] or not o.state or #task < 16 then
+    local task, history = tasks[i] or '', histories[i] or ''
+    if not o.state or #task < 16 then
       shapes[#shapes + 1] = {i}
     else
-      if not last or task:sub(15, last.head_end) ~= last.head then
+      if not last or history ~= last.history or task:sub(15, last.head_end) ~= last.head then
         local head_end = 16 + struct.unpack('>I2', task, 15)
         local head = task:sub(15, head_end)
-        last = by_head[head]
+        local key = head .. history
+        last = by_key[key]
         if not last then
-          last = {head = head, head_end = head_end}
-          by_head[head], shapes[#shapes + 1] = last, last
+          last = {head = head, head_end = head_end, history = history}
+          by_key[key], shapes[#shapes + 1] = last, last
         end
       end
       last[#last + 1] = i

@@ -1,7 +1,6 @@
 -- Sums of a call, written once at its end: tasks per source and state, records per block and policy. And sequences.
 -- uses: policies
 local counts, blocks = {}, {}
-local closing = {} -- further writes at the end of the call
 
 local function count(source, state, by)
   local states = counts[source]

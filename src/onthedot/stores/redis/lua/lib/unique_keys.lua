@@ -1,9 +1,7 @@
 -- Unique keys, and a new task that replaces a pending one.
 -- uses: insert places
-local UNIQUE_KEYS, UNIQUE_KEY_UNTIL = P .. 'unique_keys', P .. 'unique_key_until'
-
 local function key_holder(source, unique)
-  local held = call('HGET', UNIQUE_KEYS, source .. '/' .. unique)
+  local held = call('HGET', P .. 'unique_keys', source .. '/' .. unique)
   if not held then return nil end
   local uuid, held_until = unpack(unpacked(held), 1, 2) -- held_until: false for a key that is held until the task ends
   return (not held_until or held_until > now) and uuid or nil
@@ -11,21 +9,25 @@ end
 
 local function hold_key(uuid, source, unique, held_until)
   local field = source .. '/' .. unique
-  call('HSET', UNIQUE_KEYS, field, pack({uuid, held_until or false}))
-  if held_until then call('ZADD', UNIQUE_KEY_UNTIL, held_until, field) else call('ZREM', UNIQUE_KEY_UNTIL, field) end
+  call('HSET', P .. 'unique_keys', field, pack({uuid, held_until or false}))
+  if held_until then call('ZADD', P .. 'unique_key_until', held_until, field) else call('ZREM', P .. 'unique_key_until', field) end
 end
 
 local function key_until(r) return r.policy.u and r.added + r.policy.u end
 
 local INHERITED = {
   'seq', 'uuid', 'added', 'reason', 'retries', 'crashes', 'earlier', 'cancel_requested', 'settled_fence', 'session',
-  'started', 'error', 'hops',
+  'started', 'error', 'hops', 'subscribed',
 }
 
 local function replace(seq, new, body)
   local old = load(seq)
-  if not old or old.ended or UNQUEUED_REASONS[old.reason] or old.policy.undecodable or call('HEXISTS', LEASED, seq) == 1 then return end
-  leave(old, find_place(old))
+  if not old or old.ended or UNQUEUED_REASONS[old.reason] or old.policy.undecodable or old.links or old.wait or call('HEXISTS', LEASED, seq) == 1 then return end
+  local place = find_place(old)
+  if not place then return end -- it is being settled
+  leave(old, place)
+  clear_wait(new)
+  new.links = nil
   for _, field in ipairs(INHERITED) do new[field] = old[field] end
   local number = number_of(seq)
   count_records(old.digest, number, number, -1)

@@ -6,7 +6,8 @@
 -- uses: prelude
 if ARGV[2] ~= '' and now > tonumber(ARGV[2]) then return string.format('%.17g', now) end
 local groups, uuids = unpacked(ARGV[4]), uuids_in(ARGV[5])
-if #groups == 1 and not groups[1][5] and not groups[1][6] then
+local links = groups[1][7]
+if #groups == 1 and not groups[1][5] and not groups[1][6] and not (links and links[3]) then
   local group, policy_texts = groups[1], unpacked(ARGV[3])
   local policy = cjson.decode(policy_texts[group[2]])
   if not policy.x and (policy.m or 3) > 1 then

@@ -19,10 +19,11 @@ local function adopt(r, body)
     flush()
   end
   r.seq = struct.pack('>I6', number_tasks(r.digest, 1))
-  buffer(sets, IDS, r.uuid, r.seq)
   buffer(sets, TASK, r.seq, task_prefix(r) .. r.uuid .. body)
   r.state = 'scheduled'
   end_as_chore(r, 'lifted')
+  flush()
+  buffer(sets, IDS, r.uuid, r.seq) -- last: without its history it would be a task that may start
   flush() -- the next task may be the same one
 end
 

@@ -6,7 +6,7 @@ local session, crashed = ARGV[2], ARGV[3] == '1'
 caller = session
 if crashed then
   local function is_left() return call('ZSCORE', SESSION_LEASES, session) end -- until all its tasks are requeued
-  if not call('ZSCORE', DEAD_SESSIONS, session) or is_left() then reap_session(session, false, BATCH) end
+  if not call('ZSCORE', P .. 'dead_sessions', session) or is_left() then reap_session(session, false, BATCH) end
   commit()
   return is_left() and 1 or 0
 end

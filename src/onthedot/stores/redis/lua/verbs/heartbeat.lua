@@ -1,9 +1,9 @@
 -- heartbeat: renew a session for another lease; the first heartbeat opens it.
 -- KEYS[1]: prefix. ARGV: now, session, info, lease.
 -- Returns: alive, uuid and fence in turn of its runs that are to be cancelled.
--- uses: record_format sessions
+-- uses: record_format leases
 local session, lease_ms, cancel_requests = ARGV[2], tonumber(ARGV[4]), {}
-if call('ZSCORE', DEAD_SESSIONS, session) then return {0} end
+if call('ZSCORE', P .. 'dead_sessions', session) then return {0} end
 call('ZREM', SESSION_LEASES, session) -- first: after a deletion a full server allows the other writes
 call('HSET', WORKERS, session, ARGV[3])
 call('HSETNX', SEQUENCES, 'identity', redis.sha1hex(session .. string.format('%.17g', now))) -- names of sessions are random

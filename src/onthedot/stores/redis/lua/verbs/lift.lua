@@ -11,8 +11,8 @@ ensure_session(session, ARGV[3])
 for i = 4, #ARGV do
   local seq = call('HGET', IDS, ARGV[i])
   local r = seq and not mine[seq] and call('HEXISTS', LEASED, seq) == 0 and load(seq)
-  if r and r.policy.undecodable then
-    r = nil -- a worker ends it here
+  if r and (r.policy.undecodable or r.links or r.wait) then
+    r = nil -- a worker ends it here, or others here depend on it
   elseif r and not r.ended and not UNQUEUED_REASONS[r.reason] then
     r.state = find_place(r)
     leave(r, r.state)

@@ -1,4 +1,5 @@
--- revive: make failed or cancelled tasks due now; attempts are kept, retries and crashes start from 0.
+-- revive: make failed or cancelled tasks due now; attempts are kept, retries and crashes start from 0. The counters of their
+-- links are lowered. A task that never started returns to its first wait, if it has one.
 -- KEYS[1]: prefix. ARGV: now, uuids.
 -- Returns: the uuids of the tasks that are live now.
 -- uses: unique_keys
@@ -12,6 +13,10 @@ local function revive(r)
   r.earlier = r.earlier + 1 + r.retries + r.crashes
   r.reason, r.retries, r.crashes, r.cancel_requested, r.due = 'due', 0, 0, false, at
   r.state, r.ended, r.keep_until, r.result_until, r.result, r.error = nil, nil, nil, nil, nil, nil
+  if r.links then
+    count_ends(r.links, -1, -1)
+    if r.links.waits and not r.started then set_wait(r, r.links.waits) end
+  end
   save(r)
   enter(r, next_place(r))
   return true
