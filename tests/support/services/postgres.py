@@ -117,7 +117,8 @@ LEFT = """SELECT pid, query FROM pg_stat_activity
 WHERE application_name = 'onthedot' AND datname = current_database() AND pid <> ALL (%s)"""
 TABLES = (
     "task", "place", "claim", "session", "dead_session", "recent_uuid", "unique_key", "limit_rule", "token_bucket",
-    "lane_check", "schedule", "retention", "tally", "change",
+    "lane_check", "schedule", "retention", "tally", "change", "counter", "counter_delta", "waiter", "signal",
+    "subscription",
 )  # fmt: skip
 _ONE = "SELECT id FROM onthedot.app WHERE name = %s"
 FORGET = f"""WITH one AS ({_ONE}), notes AS (

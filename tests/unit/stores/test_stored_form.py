@@ -10,7 +10,7 @@ import pytest
 from onthedot.stores.postgres import schema as postgres
 from onthedot.stores.sqlite import schema as sqlite
 
-DIGESTS = {"sqlite 2": "30a1f3b2d459", "postgres 2": "98e910b99622"}
+DIGESTS = {"sqlite 3": "87c0bdc019fd", "postgres 3": "6c84e29d6160"}
 
 
 def digest(text: str) -> str:

@@ -6,7 +6,7 @@ import asyncio
 from typing import Any
 
 from onthedot.errors import ArgumentError, StoreBusy, StoreError, StoreFull, StoreRefused, StoreUnavailable
-from onthedot.stores.contract import DeadlinePassed
+from onthedot.stores.contract import MAX_KEPT_SIGNALS, DeadlinePassed
 from onthedot.stores.postgres.tls import NEEDS_TLS, NO_TLS, TLS_ADVICE
 from onthedot.stores.postgres.url import OPTIONS
 from onthedot.stores.tls_advice import tls_advice
@@ -14,6 +14,7 @@ from onthedot.stores.tls_advice import tls_advice
 _WITHDRAWN = ("40001", "40P01")  # serialization failure, deadlock: the call can be repeated
 _LOST = ("57P", "08", "25006")  # the server closes the connection; or it only reads now, after a failover
 _LATE = "OTD01"  # raised by `refuse_late_v1`, with the time as its detail
+_SURPLUS = "OTD02"  # raised by `refuse_surplus_v1`, with the name of the signals as its detail
 _DATA = ("22", "23", "54")  # data exception, constraint violation, limit of the server: the value is the cause
 
 
@@ -42,6 +43,11 @@ def translate(error: BaseException, where: str) -> Exception:
     code = code_of(error)
     if code == _LATE:
         return DeadlinePassed(float(getattr(error, "detail", None) or 0))
+    if code == _SURPLUS:
+        return StoreFull(
+            f"{MAX_KEPT_SIGNALS} signals are kept under the name {getattr(error, 'detail', None)!r}: put an id into "
+            "the name, or keep signals for a shorter time"
+        )
     if advice := _tls_advice(str(error)):
         return StoreRefused(f"{where}: {_text(error)}; {advice}")
     for known, (kind, advice) in _ADVICE.items():

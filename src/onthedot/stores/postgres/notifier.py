@@ -32,8 +32,8 @@ _NO_HINTS = (
 CHECK_TIMEOUT = 5.0  # seconds for a notification to come back to its sender
 
 
-class EndedTasks(NamedTuple):
-    """Tasks that have ended, and the session that waits for them."""
+class ReportedTasks(NamedTuple):
+    """Tasks that have ended or have new items, and the session that they are reported to."""
 
     session: str
     uuids: list[str]
@@ -51,14 +51,15 @@ class Notification(msgspec.Struct, omit_defaults=True):
 
     sources: list[str] = []
     recheck: bool = False
-    ended: list[EndedTasks] = []
+    ended: list[ReportedTasks] = []
+    new_items: list[ReportedTasks] = []
     cancel_requests: list[CancelTarget] = []
     reason: str = ""  # of the cancel requests
     caller: str | None = None  # the session that called: it sees the effects itself
     sender: str = ""  # the notifier that sends it, which has delivered it on its own event loop
 
     def __bool__(self) -> bool:
-        return bool(self.sources or self.recheck or self.ended or self.cancel_requests)
+        return bool(self.sources or self.recheck or self.ended or self.new_items or self.cancel_requests)
 
     def payloads(self) -> Iterable[bytes]:
         """As few as possible, each short enough for NOTIFY."""
@@ -74,21 +75,30 @@ class Notification(msgspec.Struct, omit_defaults=True):
 
     def _halves(self) -> tuple[Notification, ...]:
         """Empty: it cannot be divided."""
-        if len(self.ended) == 1:
-            session, uuids = self.ended[0]
-            middle = len(uuids) // 2
-            self.ended = [EndedTasks(session, half) for half in (uuids[:middle], uuids[middle:]) if half]
-        other = replace(self, sources=[], recheck=False, ended=[], cancel_requests=[])
+        self.ended = _in_halves(self.ended)
+        self.new_items = _in_halves(self.new_items)
+        other = replace(self, sources=[], recheck=False, ended=[], new_items=[], cancel_requests=[])
         if middle := len(self.sources) // 2:
             return replace(self, sources=self.sources[:middle]), replace(other, sources=self.sources[middle:])
         if middle := len(self.ended) // 2:
             return replace(self, ended=self.ended[:middle]), replace(other, ended=self.ended[middle:])
+        if middle := len(self.new_items) // 2:
+            return replace(self, new_items=self.new_items[:middle]), replace(other, new_items=self.new_items[middle:])
         if middle := len(self.cancel_requests) // 2:
             return (
                 replace(self, cancel_requests=self.cancel_requests[:middle]),
                 replace(other, cancel_requests=self.cancel_requests[middle:]),
             )
         return ()
+
+
+def _in_halves(tasks: list[ReportedTasks]) -> list[ReportedTasks]:
+    """The tasks of one session as two entries, so that they can be divided."""
+    if len(tasks) != 1:
+        return tasks
+    session, uuids = tasks[0]
+    middle = len(uuids) // 2
+    return [ReportedTasks(session, half) for half in (uuids[:middle], uuids[middle:]) if half]
 
 
 _decode = msgspec.json.Decoder(Notification).decode
@@ -151,6 +161,8 @@ class Notifier:
             self._hub.notify_all(notification.sources, recheck=notification.recheck, caller=notification.caller)
         for session, uuids in notification.ended:
             self._hub.notify(session, ended=uuids)
+        for session, uuids in notification.new_items:
+            self._hub.notify(session, new_items=uuids)
         for session, uuid in notification.cancel_requests:
             self._hub.notify(session, cancel_requests={uuid: notification.reason})
 

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
+from itertools import repeat
 from typing import Any, Literal, TypeAlias, assert_never
 
 import msgspec
-from msgspec import UNSET, Struct, UnsetType
+from msgspec import UNSET, Raw, Struct, UnsetType
 from msgspec.json import Decoder
 from msgspec.structs import replace
 
@@ -21,6 +22,8 @@ from onthedot.stores.contract import (
     FireRequest,
     History,
     Lease,
+    Links,
+    NewSignal,
     NewTask,
     Note,
     Outcome,
@@ -30,8 +33,10 @@ from onthedot.stores.contract import (
     Schedule,
     State,
     StoreIdentity,
+    Suspended,
 )
 from onthedot.stores.policy_json import policy_of, policy_text
+from onthedot.stores.postgres.links import decode_links, encode_links, encode_wait
 from onthedot.stores.rules.records import UNQUEUED_REASONS
 
 _MAX_POLICIES = 10_000
@@ -55,6 +60,7 @@ class _TaskJson(Struct, omit_defaults=True, gc=False):
     reply_to: str | None = None
     on_conflict: str = "keep"
     policy: str = "{}"
+    links: Raw | UnsetType = UNSET
 
 
 class _RecordJson(_TaskJson, omit_defaults=True, gc=False):
@@ -75,8 +81,15 @@ class _SpawnedJson(_TaskJson, omit_defaults=True, gc=False):
     outcome: int = 0
 
 
+class _RequeueJson(Struct, omit_defaults=True, gc=False):
+    after: int | None = None
+    counted: bool | None = None
+    reset_crashes: bool = False
+    wait: Raw | UnsetType = UNSET
+
+
 class _OutcomeJson(Struct, omit_defaults=True, gc=False):
-    """state=None: the task is requeued."""
+    """state=None: the task is requeued, or waits."""
 
     uuid: str
     fence: int
@@ -85,8 +98,7 @@ class _OutcomeJson(Struct, omit_defaults=True, gc=False):
     state: str | None = None
     keep: int | None = None
     keep_result: int | None = None
-    after: int | None = None
-    counted: bool | None = None
+    requeue: _RequeueJson | UnsetType = UNSET
 
 
 _PolicyFields: TypeAlias = tuple[int, float, int | None, int, int | None, str | None, str, str]
@@ -94,7 +106,7 @@ _policies: dict[Policy, _PolicyFields] = {}
 
 
 def _policy_fields(policy: Policy) -> _PolicyFields:
-    """The last fields of _TaskJson, in order. Tasks of one definition share a policy, so they are made once."""
+    """The fields of _TaskJson from `boost` on. Tasks of one definition share a policy, so they are made once."""
     fields = _policies.get(policy)
     if fields is None:
         if len(_policies) >= _MAX_POLICIES:
@@ -114,9 +126,12 @@ def _policy_fields(policy: Policy) -> _PolicyFields:
 
 def encode_tasks(tasks: Iterable[NewTask]) -> list[_TaskJson]:
     return [
-        _TaskJson(new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, *_policy_fields(new.policy))
+        _TaskJson(
+            new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, *_policy_fields(new.policy),
+            encode_links(new.links),
+        )
         for new in tasks
-    ]
+    ]  # fmt: skip
 
 
 def must_be_in_parts(tasks: Sequence[_TaskJson]) -> bool:
@@ -169,7 +184,7 @@ def encode_spawned(outcomes: Sequence[Outcome]) -> list[_SpawnedJson]:
     return [
         _SpawnedJson(
             new.uuid, new.source, new.body, new.at, new.after, new.lane, new.unique, *_policy_fields(new.policy),
-            outcome=position,
+            encode_links(new.links), outcome=position,
         )
         for position, outcome in enumerate(outcomes, 1)
         if outcome.effects is not None
@@ -184,8 +199,12 @@ def _encode_outcome(outcome: Outcome) -> _OutcomeJson:
             return _OutcomeJson(lease.uuid, lease.fence, lease.session, result, "succeeded", keep, keep_result)
         case Ended(state=state, error=error, keep=keep):
             return _OutcomeJson(lease.uuid, lease.fence, lease.session, error, state, keep)
-        case Requeued(error=error, after=after, counted=counted):
-            return _OutcomeJson(lease.uuid, lease.fence, lease.session, error, after=after, counted=counted)
+        case Requeued(error=error, after=after, counted=counted, reset_crashes=reset):
+            requeue = _RequeueJson(after, counted, reset)
+            return _OutcomeJson(lease.uuid, lease.fence, lease.session, error, requeue=requeue)
+        case Suspended(wait=wait):
+            requeue = _RequeueJson(counted=False, wait=encode_wait(wait))
+            return _OutcomeJson(lease.uuid, lease.fence, lease.session, b"", requeue=requeue)
         case _:
             assert_never(outcome)
 
@@ -208,6 +227,10 @@ def encode_note(note: Note) -> dict[str, Any]:
         "name": note.name,
         "data": note.data,
     }
+
+
+def encode_signal(signal: NewSignal) -> dict[str, Any]:
+    return {"name": signal.name, "id": signal.id, "payload": signal.payload, "keep": signal.keep}
 
 
 def encode_fire(fire: FireRequest) -> dict[str, Any]:
@@ -239,22 +262,24 @@ def _to_history(text: str | None) -> History:
     return NO_HISTORY if text is None else _decode_history(text)
 
 
-def _readable(policy: str, history: str | None) -> tuple[Policy, History]:
-    """Both, decoded. If one cannot be, it has its defaults, and the task must end; the row keeps the text."""
+def _readable(policy: str, history: str | None, links: str | None) -> tuple[Policy, History, Links | None]:
+    """All, decoded. If one cannot be, it has its defaults, and the task must end; the row keeps the text."""
     known_policy = DEFAULT
     known_history = NO_HISTORY
+    known_links: Links | None = None
     try:
         known_history = _to_history(history)
         known_policy = policy_of(policy)
+        known_links = decode_links(links)
     except msgspec.DecodeError:
         if known_history.reason not in UNQUEUED_REASONS:
             known_history = replace(known_history, reason="undecodable")
-    return known_policy, known_history
+    return known_policy, known_history, known_links
 
 
 def to_record(row: Any) -> Record:
     """From the columns of `record_columns`: with the claim that leases it, and its result."""
-    policy, history = _readable(row["policy"], row["history"])
+    policy, history, links = _readable(row["policy"], row["history"], row["links"])
     if row["result"] is not None:
         history = replace(history, result=row["result"])
     if row["holder"] is not None:
@@ -271,6 +296,7 @@ def to_record(row: Any) -> Record:
         row["added"],
         row["state"],
         history,
+        links,
     )
 
 
@@ -282,9 +308,9 @@ def to_records(row: Any) -> list[Record]:
         return [
             Record(
                 uuid, source, body, policy_of(policy), lane, unique, due, seq, added, state or "ready",
-                _to_history(history),
+                _to_history(history), decode_links(links),
             )
-            for uuid, source, body, policy, lane, unique, due, seq, added, state, history in _columns(row)
+            for uuid, source, body, policy, lane, unique, due, seq, added, state, history, links in _columns(row)
         ]  # fmt: skip
     except msgspec.DecodeError:  # of one of them
         return [_readable_record(*columns) for columns in _columns(row)]
@@ -302,9 +328,10 @@ def _readable_record(
     added: int,
     state: State | None,
     stored_history: str | None,
+    stored_links: str | None,
 ) -> Record:
-    policy, history = _readable(stored_policy, stored_history)
-    return Record(uuid, source, body, policy, lane, unique, due, seq, added, state or "ready", history)
+    policy, history, links = _readable(stored_policy, stored_history, stored_links)
+    return Record(uuid, source, body, policy, lane, unique, due, seq, added, state or "ready", history, links)
 
 
 def _columns(row: Any) -> Iterable[Any]:
@@ -320,6 +347,7 @@ def _columns(row: Any) -> Iterable[Any]:
         row["addeds"],
         row["states"],
         row["histories"],
+        row["links"] or repeat(None, len(row["uuids"])),
         strict=True,
     )
 

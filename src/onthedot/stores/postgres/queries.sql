@@ -13,7 +13,7 @@ CASE WHEN t.ended IS NOT NULL THEN t.state WHEN h.session IS NOT NULL THEN 'runn
 -- Fragment: what `to_record` reads.
 t.uuid, t.source, t.body, t.policy, t.lane, t.unique_key, t.due, t.seq, t.added, {visible_state} AS state,
 onthedot.history_v1(t) AS history, h.session AS holder, h.at AS leased_at,
-CASE WHEN t.result_until IS NULL OR t.result_until > onthedot.now_v1($2) THEN t.result END AS result
+CASE WHEN t.result_until IS NULL OR t.result_until > onthedot.now_v1($2) THEN t.result END AS result, t.links
 
 -- name: places_and_claims
 -- Fragment: the place of a task, or the claim that leases it.
@@ -31,8 +31,11 @@ AND ($7::text IS NULL OR $7 = {visible_state})
 AND ($8::text IS NULL OR onthedot.has_tag_v1(t.policy, $8))
 AND ($9::text IS NULL OR t.unique_key = $9)
 AND ($10::text IS NULL OR t.lane = $10)
-AND ($11::bigint IS NULL OR t.added >= $11)
-AND ($12::bigint IS NULL OR t.added < $12)
+AND ($11::text IS NULL OR t.flow = CASE $11 WHEN '*' THEN t.uuid ELSE $11 END)
+AND ($12::text IS NULL OR EXISTS (
+    SELECT FROM onthedot.waiter AS w WHERE w.seq = t.seq AND w.name = $12 OFFSET 0))
+AND ($13::bigint IS NULL OR t.added >= $13)
+AND ($14::bigint IS NULL OR t.added < $14)
 
 -- name: add
 SELECT * FROM onthedot.add_v1($1, $2);
@@ -57,6 +60,12 @@ SELECT * FROM onthedot.revive_v1($1);
 
 -- name: note
 SELECT * FROM onthedot.note_v1($1);
+
+-- name: signal
+SELECT * FROM onthedot.signal_v1($1);
+
+-- name: subscribe
+SELECT onthedot.subscribe_v1($1);
 
 -- name: heartbeat
 SELECT * FROM onthedot.heartbeat_v1($1);
@@ -114,14 +123,32 @@ SELECT seq FROM onthedot.task WHERE app = {app_id} AND seq < $2 ORDER BY seq DES
 -- name: find
 -- A page of records, newest first, from a range of seq.
 SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
-WHERE t.app = {app_id} AND t.seq < $3 AND t.seq >= $4 AND {filters} ORDER BY t.seq DESC LIMIT $13;
+WHERE t.app = {app_id} AND t.seq < $3 AND t.seq >= $4 AND {filters} ORDER BY t.seq DESC LIMIT $15;
+
+-- name: find_members
+-- A page of tasks of one flow, by its index.
+SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
+WHERE t.app = {app_id} AND t.flow = $11 AND t.seq < $3 AND t.seq >= $4 AND {filters} ORDER BY t.seq DESC LIMIT $15;
+
+-- name: find_last_tasks
+-- A page of the last tasks of flows, by their index.
+SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
+WHERE t.app = {app_id} AND t.flow = t.uuid AND t.seq < $3 AND t.seq >= $4 AND {filters}
+ORDER BY t.seq DESC LIMIT $15;
+
+-- name: find_waiting
+-- A page of tasks that wait for a counter, read from its waiters.
+SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
+WHERE t.app = {app_id} AND t.seq < $3 AND t.seq >= $4 AND t.seq = ANY (ARRAY(
+    SELECT seq FROM onthedot.waiter WHERE app = {app_id} AND name = $12
+)) AND {filters} ORDER BY t.seq DESC LIMIT $15;
 
 -- name: find_running
 -- A page of running tasks. They are read from the claims, so the number of pending tasks does not matter.
 SELECT {record_columns} FROM onthedot.task AS t {places_and_claims}
 WHERE t.app = {app_id} AND t.seq < $3 AND t.seq >= $4 AND t.seq = ANY (ARRAY(
     SELECT unnest(seqs) FROM onthedot.claim WHERE app = {app_id} AND NOT chore
-)) AND {filters} ORDER BY t.seq DESC LIMIT $13;
+)) AND {filters} ORDER BY t.seq DESC LIMIT $15;
 
 -- name: position
 -- A pending task, the number of tasks before it, and the counts that its limits are judged by; all of one moment.
@@ -141,13 +168,28 @@ SELECT {record_columns}, onthedot.now_v1($2) AS now,
 FROM onthedot.task AS t {places_and_claims}
 LEFT JOIN onthedot.token_bucket AS source_bucket ON source_bucket.app = t.app AND source_bucket.name = t.source
 LEFT JOIN onthedot.token_bucket AS lane_bucket ON lane_bucket.app = t.app AND lane_bucket.name = t.lane
-WHERE t.app = {app_id} AND t.uuid = $3 AND p.kind NOT IN ('c', 'l');
+WHERE t.app = {app_id} AND t.uuid = $3 AND p.kind NOT IN ('c', 'l', 'w');
 
 -- name: notes
--- The journal of a task after a number.
+-- The journal of a task after a number, of one kind or of any.
 SELECT n.number, n.fence, n.session, n.kind, n.name, n.data
 FROM onthedot.task AS t JOIN onthedot.note AS n ON n.seq = t.seq
-WHERE t.app = {app_id} AND t.uuid = $2 AND n.number > $3 ORDER BY n.number LIMIT $4;
+WHERE t.app = {app_id} AND t.uuid = $2 AND n.number > $3 AND ($5::text IS NULL OR n.kind = $5)
+ORDER BY n.number LIMIT $4;
+
+-- name: counters
+-- Counters in the order of the names, with the deltas that are not added up yet.
+SELECT c.value, c.failed FROM unnest($2::text[]) WITH ORDINALITY AS n (name, nth)
+CROSS JOIN LATERAL onthedot.counter_v1({app_id}, n.name, onthedot.stripe_v1(n.name)) AS c ORDER BY n.nth;
+
+-- name: signals
+-- The value of a counter and the signals that are kept under its name, of one moment; without a signal, one row.
+SELECT c.value, s.number, s.id, s.payload
+FROM onthedot.counter_v1({app_id}, $3, onthedot.stripe_v1($3)) AS c
+LEFT JOIN LATERAL (
+    SELECT number, id, payload FROM onthedot.signal
+    WHERE app = {app_id} AND name = $3 AND number > $4 AND until > onthedot.now_v1($2) ORDER BY number LIMIT $5
+) AS s ON true ORDER BY s.number;
 
 -- name: server
 -- The server's time and version.
@@ -165,7 +207,7 @@ WHERE app = {app_id};
 
 -- name: limits
 -- All limits, of code and of the operator.
-SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule FROM onthedot.limit_rule
+SELECT name, cap, rate, burst, paused, reason, owner, paused_since, lane_rule, mode FROM onthedot.limit_rule
 WHERE app = {app_id};
 
 -- name: sessions

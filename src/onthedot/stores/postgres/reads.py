@@ -14,14 +14,18 @@ from onthedot.stores.contract import (
     MAX_AHEAD,
     ChangeEntry,
     ChangePage,
+    Counter,
     Lease,
     Limit,
     Note,
+    NoteKind,
     Page,
     Position,
     Record,
     Schedule,
+    SignalPage,
     State,
+    StoredSignal,
     Transition,
 )
 from onthedot.stores.postgres.connections import PostgresConnection
@@ -57,8 +61,9 @@ class PostgresReads(ABC):
     async def find(self, where: Mapping[str, str], after: str | None, limit: int) -> Page:
         check(where)
         before = int(after) if after else _END
-        if where.get("state") == "running":
-            records = await self._find("find_running", where, before, 0, limit)
+        query = _indexed_query(where)
+        if query is not None:
+            records = await self._find(query, where, before, 0, limit)
             return Page(records, str(records[-1].seq) if len(records) == limit else None)
         newest = await self._newest_before(before)
         if newest is None:
@@ -79,12 +84,21 @@ class PostgresReads(ABC):
         row = await self._reads.row(SQL["newest_before"], self._name, seq)
         return None if row is None else row["seq"]
 
-    async def notes(self, uuid: str, after: int, limit: int) -> list[tuple[int, Note]]:
-        rows = await self._reads.rows(SQL["notes"], self._name, uuid, after, limit)
+    async def notes(self, uuid: str, after: int, limit: int, kind: NoteKind | None = None) -> list[tuple[int, Note]]:
+        rows = await self._reads.rows(SQL["notes"], self._name, uuid, after, limit, kind)
         return [
             (row["number"], Note(Lease(uuid, row["fence"], row["session"]), row["kind"], row["name"], row["data"]))
             for row in rows
         ]
+
+    async def signals(self, name: str, after: int, limit: int) -> SignalPage:
+        rows = await self._reads.rows(SQL["signals"], self._name, self._now(), name, after, limit)
+        signals = [StoredSignal(row["number"], row["id"], row["payload"]) for row in rows if row["id"] is not None]
+        return SignalPage(rows[0]["value"], signals)
+
+    async def counters(self, names: Sequence[str]) -> list[Counter]:
+        rows = await self._reads.rows(SQL["counters"], self._name, list(names))
+        return [Counter(row["value"], row["failed"]) for row in rows]
 
     async def server(self) -> ServerInfo:
         row = await self._reads.row(SQL["server"], self._now())
@@ -138,6 +152,21 @@ class PostgresReads(ABC):
             }
             entries.append(ChangeEntry(str(row["call"]), list(_transitions(row["at"], changes, tasks))))
         return ChangePage(entries, entries[-1].cursor if entries else after)
+
+
+def _indexed_query(where: Mapping[str, str]) -> str | None:
+    """The query that reads only what these filters select; None: all tasks are read, newest first."""
+    if where.get("state") == "running":
+        return "find_running"
+    if "waits_for" in where:
+        return "find_waiting"
+    match where.get("flow"):
+        case None:
+            return None
+        case "*":
+            return "find_last_tasks"
+        case _:
+            return "find_members"
 
 
 class _TaskName(NamedTuple):

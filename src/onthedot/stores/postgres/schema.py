@@ -14,12 +14,13 @@ from onthedot.stores.postgres.url import PostgresAddress
 
 T = TypeVar("T")
 
-VERSION = 2
-MIGRATIONS: dict[int, str] = {}  # from this version to the next; no release has version 1
+VERSION = 3
+MIGRATIONS: dict[int, str] = {}  # from this version to the next; no release has an older version
 _LOCK = 1869897843  # advisory: one process at a time creates or migrates the schema
 _FUNCTIONS = (
-    "prelude", "change_log", "records", "places", "limits", "lanes", "unique_keys", "insert", "settle", "alarms",
-    "schedules", "claim", "sessions", "turn", "cancel", "revive", "transfer", "journal", "retention", "verb_settings",
+    "prelude", "change_log", "records", "places", "limits", "lanes", "counters", "waits", "subscriptions",
+    "unique_keys", "insert", "settle", "alarms", "schedules", "claim", "sessions", "turn", "cancel", "revive",
+    "transfer", "journal", "signals", "retention", "verb_settings",
 )  # fmt: skip
 
 

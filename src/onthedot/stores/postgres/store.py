@@ -21,6 +21,7 @@ from onthedot.stores.contract import (
     Lease,
     LeasedTasks,
     Limit,
+    NewSignal,
     NewTask,
     Note,
     Outcome,
@@ -209,8 +210,8 @@ class PostgresStore(PostgresReads):
         return TurnResult(row["verdicts"] or [], protocol.to_claim_result(row))
 
     async def note(self, notes: Sequence[Note]) -> Sequence[Lease]:
-        request = self._request(notes=[protocol.encode_note(note) for note in notes])
-        row = await self.connections.add.row(SQL["note"], request)
+        row = await self.connections.add.row(SQL["note"], self._note_request(notes))
+        self._notify(decode_notification(row["notification"]))
         lost: Sequence[int] = row["lost"]
         return [notes[position - 1].lease for position in lost]
 
@@ -234,6 +235,13 @@ class PostgresStore(PostgresReads):
         live: Sequence[str] = row["live"]
         return live
 
+    async def signal(self, signals: Sequence[NewSignal]) -> Sequence[bool]:
+        request = self._request(signals=[protocol.encode_signal(signal) for signal in signals])
+        row = await self.connections.add.row(SQL["signal"], request)
+        self._notify(decode_notification(row["notification"]))
+        answers: Sequence[bool] = row["answers"]
+        return answers
+
     # -- sessions
 
     async def heartbeat(self, session: str, info: bytes, lease: int) -> HeartbeatResult:
@@ -247,6 +255,9 @@ class PostgresStore(PostgresReads):
         connection = self.connections.heartbeat if crashed else self.connections.add
         row = await connection.row(SQL["close_session"], self._request(session=session, crashed=crashed))
         self._notify(decode_notification(row["notification"], session))
+
+    async def subscribe(self, session: str, uuids: Sequence[str]) -> None:
+        await self.connections.add.row(SQL["subscribe"], self._request(session=session, uuids=uuids))
 
     def hints(self, session: str) -> Hints:
         return self._here.notifier.listen(session)
@@ -295,6 +306,16 @@ class PostgresStore(PostgresReads):
         row = await transactions.call_awaited(connection, "settle_in_v1", self._settle_request(outcome))
         verdict: Verdict = row["verdict"]
         return verdict
+
+    def note_in(self, connection: object, note: Note) -> Verdict:
+        return "lost" if transactions.call(connection, "note_v1", self._note_request([note]))["lost"] else "ok"
+
+    async def note_awaited(self, connection: object, note: Note) -> Verdict:
+        row = await transactions.call_awaited(connection, "note_v1", self._note_request([note]))
+        return "lost" if row["lost"] else "ok"
+
+    def _note_request(self, notes: Sequence[Note]) -> str:
+        return self._request(notes=[protocol.encode_note(note) for note in notes])
 
     def _add_request(self, tasks: Sequence[NewTask]) -> str:
         encoded = protocol.encode_tasks(tasks)

@@ -22,6 +22,7 @@ _CONNECTIONS = (
 _AWAITED = {
     "add_in_v1": "`await task.options(…).enqueue(…)`",
     "settle_in_v1": "`await ctx.complete(…)` in an async task",
+    "note_v1": "`await ctx.step_in(…)` in an async task",
 }
 
 

@@ -17,11 +17,11 @@ BARRIER = 4711
 WAIT_AFTER_THE_DECISION = f"""
 ALTER FUNCTION onthedot.promote_v1 RENAME TO promote_at_last_v1;
 CREATE FUNCTION onthedot.promote_v1(
-    _app integer, _now double precision, _limits_locked boolean, OUT woken text[], OUT more boolean
+    _app integer, _now double precision, INOUT limits_locked boolean, OUT woken text[], OUT more boolean
 ) LANGUAGE plpgsql AS $$
 BEGIN
     PERFORM pg_advisory_xact_lock_shared({BARRIER});
-    SELECT * INTO woken, more FROM promote_at_last_v1(_app, _now, _limits_locked);
+    SELECT p.* INTO limits_locked, woken, more FROM promote_at_last_v1(_app, _now, limits_locked) AS p;
 END $$;
 """
 WAITING = "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted"

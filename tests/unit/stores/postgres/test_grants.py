@@ -16,9 +16,11 @@ from onthedot.clock.system import SystemClock
 from onthedot.errors import StoreRefused
 from onthedot.operations.health import read_health, read_vitals
 from onthedot.stores.capabilities import HasServerInfo
+from onthedot.stores.contract import Completed, Counter, Lease, Links, NewSignal, NewTask, Note, Suspended, Wait
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.grants import called_functions, rights_text
 from tests.support.services.postgres import Service
+from tests.unit.stores.postgres.shop import LEASE, Worker
 
 ROLE = "worker-1"
 
@@ -70,6 +72,28 @@ async def test_the_role_can_do_everything_that_a_worker_does(limited: str) -> No
         await app.schedules.pause("nightly")
         await app.purge()
         assert len(await app.find(state="succeeded")) == 6
+
+
+async def test_the_role_can_work_with_counters_and_signals(limited: str) -> None:
+    store = PostgresStore(limited, name="flows")
+    await store.open()
+    worker = Worker(store, "w")
+    await store.heartbeat("w", b"", LEASE)
+    await store.add([NewTask("u1", "a", b"", links=Links("u2", ("f",)))])
+    await store.add([NewTask("u2", "a", b"", links=Links("u2", waits=Wait((("f", 1),))))])
+    await store.subscribe("w", ["u1"])
+    first = Lease("u1", (await worker.claim()).fence, "w")
+    assert await store.note([Note(first, "item", "1", b"[1]")]) == []
+    claimed = await worker.claim(outcomes=[Completed(first)])
+    assert [record.uuid for record in claimed.tasks] == ["u2"]
+    await store.turn("w", [Suspended(Lease("u2", claimed.fence, "w"), Wait((("~s", 1),)))], None)
+    assert list(await store.signal([NewSignal("~s", "1")])) == [True]
+    assert [signal.id for signal in (await store.signals("~s", 0, 10)).signals] == ["1"]
+    assert await store.counters(["f"]) == [Counter(1)]
+    assert [record.uuid for record in (await store.find({"waits_for": "~s"}, None, 10)).rows] == ["u2"]
+    assert [record.uuid for record in (await worker.claim()).tasks] == ["u2"]
+    await store.purge(10)
+    await store.close()
 
 
 async def test_the_role_adds_tasks_in_its_transaction(limited: str) -> None:

@@ -6,26 +6,31 @@ from collections.abc import Sequence
 
 import pytest
 
-from onthedot.stores.contract import Limit, Outcome
+from onthedot.stores.contract import Limit, NewTask, Outcome
 from onthedot.stores.postgres import PostgresStore
 from onthedot.stores.postgres.connections import PostgresConnection
-from tests.contract.steps import Worker, add, task
+from tests.contract.steps import Worker, add, member, task, waiting
 from tests.support.services.postgres import Service
 from tests.unit.stores.postgres.shop import opened
 
 
-async def outcomes_of(store: PostgresStore, worker: Worker, kind: str, number: int) -> Sequence[Outcome]:
-    names = [f"{kind}-{number}-{each}" for each in range(number)]
+def new_tasks(kind: str, names: Sequence[str]) -> list[NewTask]:
     match kind:
         case "unique key" | "key and new task with a key":
-            new = [task(unique=name) for name in names]
+            return [task(unique=name) for name in names]
         case "lane":
-            new = [task(lane=f"a/{name}") for name in names]
+            return [task(lane=f"a/{name}") for name in names]
         case "one lane":
-            new = [task(lane=f"a/{kind}") for _ in names]
+            return [task(lane=f"a/{kind}") for _ in names]
+        case "member of a flow":
+            return [member("f", f"f-{len(names)}") for _ in names]
         case _:
-            new = [task() for _ in names]
-    uuids = await add(store, *new)
+            return [task() for _ in names]
+
+
+async def outcomes_of(store: PostgresStore, worker: Worker, kind: str, number: int) -> Sequence[Outcome]:
+    names = [f"{kind}-{number}-{each}" for each in range(number)]
+    uuids = await add(store, *new_tasks(kind, names))
     if kind == "chore":
         assert sorted(await worker.cancel(*uuids)) == sorted(uuids)
         return [worker.cancelled(uuid) for uuid in uuids]
@@ -36,6 +41,13 @@ async def outcomes_of(store: PostgresStore, worker: Worker, kind: str, number: i
         case "key and new task with a key":
             spawned = [task("b", unique=name) for name in names]
             return [worker.done(uuid, adds=[new]) for uuid, new in zip(uuids, spawned, strict=True)]
+        case "new waiting task":
+            return [
+                worker.done(uuid, adds=[waiting((name, 1), source="b")])
+                for uuid, name in zip(uuids, names, strict=True)
+            ]
+        case "suspended":
+            return [worker.suspended(uuid, (name, 1)) for uuid, name in zip(uuids, names, strict=True)]
         case "retry":
             return [worker.retry(uuid, after=1000) for uuid in uuids]
         case "release":
@@ -66,7 +78,7 @@ async def calls(connection: PostgresConnection) -> int:
 
 KINDS = (
     "plain", "new task", "unique key", "key and new task with a key", "lane", "one lane", "chore", "retry",
-    "release", "dropped",
+    "release", "dropped", "member of a flow", "new waiting task", "suspended",
 )  # fmt: skip
 
 

@@ -25,7 +25,7 @@ END $$;
 CREATE FUNCTION cancel_v1(
     _request json, OUT fence bigint, OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[],
     OUT lanes text[], OUT unique_keys text[], OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[],
-    OUT states text[], OUT histories text[], OUT notification json
+    OUT states text[], OUT histories text[], OUT links json[], OUT notification json
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
@@ -48,8 +48,9 @@ BEGIN
         END IF;
     END LOOP;
     SELECT p.fence, p.woken, r.uuids, r.sources, r.bodies, r.policies, r.lanes, r.unique_keys, r.dues, r.seqs,
-        r.addeds, r.states, r.histories
-    INTO fence, _woken, uuids, sources, bodies, policies, lanes, unique_keys, dues, seqs, addeds, states, histories
+        r.addeds, r.states, r.histories, r.links
+    INTO fence, _woken, uuids, sources, bodies, policies, lanes, unique_keys, dues, seqs, addeds, states, histories,
+        links
     FROM lease_pending_v1(_app, _session, _pending, _uuids, 'cancel', _now) AS p
     CROSS JOIN LATERAL records_v1(p.seqs) AS r;
     notification := json_build_object('sources', _woken, 'cancel_requests', _holders);

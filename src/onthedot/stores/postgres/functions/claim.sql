@@ -177,11 +177,17 @@ CREATE FUNCTION lease_pending_v1(
 DECLARE
     _place place;
     _sources text[] := '{}';
+    _waiting record;
 BEGIN
     fence := 0;
     woken := '{}';
     IF EXISTS (SELECT FROM place WHERE seq = ANY (_pending) AND lane IS NOT NULL) THEN
         PERFORM lock_limits_v1(_app);
+    END IF;
+    SELECT array_agg(seq) AS seqs, array_agg(_reason) AS reasons, array_agg(due) AS dues INTO _waiting FROM task
+    WHERE seq = ANY (ARRAY(SELECT seq FROM place WHERE seq = ANY (_pending) AND kind = 'w'));
+    IF _waiting.seqs IS NOT NULL THEN
+        PERFORM end_waits_v1(_app, _waiting.seqs, _waiting.reasons, _waiting.dues, _now);
     END IF;
     seqs := ARRAY(
         SELECT t.seq FROM unnest(_uuids) WITH ORDINALITY AS u (uuid, nth)
@@ -331,8 +337,9 @@ BEGIN
 END $$;
 
 -- name: claim_v1
--- Refill lanes, promote alarms, then claim. The last number of the session again claims nothing new; a lower number is a
--- request that was delivered late, and takes nothing; after a gap in the numbers, the leases of the session are renewed.
+-- Drop settled claims, refill lanes, end waits, promote alarms, then claim. The last number of the session again claims
+-- nothing new; a lower number is a request that was delivered late, and takes nothing; after a gap in the numbers, the
+-- leases of the session are renewed.
 CREATE FUNCTION claim_v1(
     _app integer, _session text, _claim_request json, _last_number bigint, _now double precision,
     OUT fence bigint, OUT tasks bigint[], OUT chores bigint[], OUT schedules json, OUT idle json, OUT woken text[],
@@ -345,8 +352,11 @@ DECLARE
         SELECT FROM json_array_elements(_pools) AS pool CROSS JOIN json_object_keys(pool -> 'capacity') AS source
         JOIN limit_rule AS r ON r.app = _app AND r.name = source);
     _step record;
+    _folded record;
     _free_suspects integer;
 BEGIN
+    DELETE FROM claim AS c WHERE c.app = _app AND c.session = _session AND NOT EXISTS (
+        SELECT FROM task AS t WHERE t.seq = ANY (c.seqs) AND t.settled_fence < c.fence OFFSET 0);
     woken := '{}';
     more := _number > _last_number + 1;
     IF _limits_locked THEN
@@ -355,9 +365,12 @@ BEGIN
         woken := _step.woken;
         more := more OR _step.more;
     END IF;
-    SELECT * INTO _step FROM promote_v1(_app, _now, _limits_locked);
-    woken := woken || _step.woken;
-    more := more OR _step.more;
+    SELECT * INTO _folded FROM fold_counters_v1(_app, _now, _limits_locked)
+    WHERE EXISTS (SELECT FROM counter_delta WHERE app = _app);  -- otherwise all of it is null
+    SELECT * INTO _step FROM promote_v1(_app, _now, coalesce(_folded.limits_locked, _limits_locked));
+    _limits_locked := _step.limits_locked;
+    woken := woken || _folded.woken || _step.woken;
+    more := more OR coalesce(_folded.more, false) OR _step.more;
     _free_suspects := free_suspects_v1(_app, _session, (_claim_request ->> 'max_suspects')::integer);
     tasks := '{}';
     chores := '{}';
@@ -382,4 +395,7 @@ BEGIN
     schedules := due_schedules_v1(_app, _now);
     idle := idle_sources_v1(_app, _pools, _free_suspects > 0, _now);
     next_in := next_in_v1(_app, idle, _now);
+    IF _folded.is_left THEN
+        next_in := least(next_in, 2);
+    END IF;
 END $$;

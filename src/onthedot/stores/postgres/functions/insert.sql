@@ -14,12 +14,14 @@ END $$;
 -- Insert the tasks whose uuid is new and, with a unique key, which hold it; in order. No two have the same uuid.
 CREATE FUNCTION insert_v1(_app integer, _tasks json, _now double precision, OUT uuids text[], OUT sources text[])
 LANGUAGE plpgsql AS $$
+DECLARE
+    _waiting bigint[];
 BEGIN
     WITH given AS (
         SELECT nextval('seq') AS seq, g.* FROM json_to_recordset(_tasks) AS g (
             uuid text, source text, lane text, unique_key text, at bigint, after double precision, boost bigint,
             cost double precision, expires bigint, max_crashes integer, unique_for bigint, reply_to text, policy text,
-            body text)
+            body text, links json)
         WHERE (SELECT t.seq FROM task AS t WHERE t.app = _app AND t.uuid = g.uuid) IS NULL
             AND (NOT (SELECT EXISTS (SELECT FROM recent_uuid AS r WHERE r.until > _now)) OR (
                 SELECT r.until FROM recent_uuid AS r WHERE r.app = _app AND r.uuid = g.uuid AND r.until > _now) IS NULL)
@@ -28,18 +30,20 @@ BEGIN
     ), fresh AS (
         INSERT INTO task (
             seq, app, uuid, source, lane, unique_key, due, added, boost, cost, expires, max_crashes, unique_for,
-            reply_to, policy, body
+            reply_to, policy, body, links, flow, increments, wait_until
         )
         SELECT seq, _app, uuid, source, lane, unique_key, coalesce(at, due_v1(coalesce(after, 0), _now)), floor(_now),
             coalesce(boost, 0), coalesce(cost, 1), expires, coalesce(max_crashes, 3), unique_for, reply_to,
-            coalesce(policy, '{}'), decode(body, 'base64')
+            coalesce(policy, '{}'), decode(body, 'base64'), links, links ->> 'flow',
+            increments_v1(links), times_out_v1(links -> 'waits', _now)
         FROM given ON CONFLICT (uuid, app) DO NOTHING
-        RETURNING seq, uuid, source, lane, due, boost, cost, expires, max_crashes
+        RETURNING seq, uuid, source, lane, due, boost, cost, expires, max_crashes, wait_until,
+            links -> 'waits' IS NOT NULL AS has_wait
     ), placed AS (
         INSERT INTO place
-        SELECT seq, _app, kind, source, max_crashes <= 1, due - boost, lane, cost, due + expires,
-            CASE kind WHEN 's' THEN due ELSE due + expires END
-        FROM (SELECT *, next_place_v1('due', false, due, lane, _now, false) AS kind FROM fresh) AS entering
+        SELECT seq, _app, kind, source, max_crashes <= 1, due - boost, CASE WHEN kind <> 'w' THEN lane END, cost,
+            due + expires, CASE kind WHEN 's' THEN due WHEN 'w' THEN wait_until ELSE due + expires END
+        FROM (SELECT *, next_place_v1('due', false, due, lane, _now, false, has_wait) AS kind FROM fresh) AS entering
         RETURNING seq, source, kind
     ), counted AS (
         INSERT INTO tally SELECT _app, source, state_v1(kind), count(*) FROM placed GROUP BY source, kind
@@ -48,11 +52,17 @@ BEGIN
         SELECT _app, pg_current_xact_id()::text::bigint, floor(_now), state_v1(kind), array_agg(seq ORDER BY seq)
         FROM placed GROUP BY kind
     )
-    SELECT coalesce(array_agg(uuid), '{}'), coalesce(array_agg(DISTINCT source), '{}') INTO uuids, sources FROM fresh;
+    SELECT coalesce(array_agg(uuid), '{}'), coalesce(array_agg(DISTINCT source), '{}'),
+        array_agg(seq) FILTER (WHERE has_wait)
+    INTO uuids, sources, _waiting FROM fresh;
+    IF _waiting IS NOT NULL THEN
+        PERFORM begin_waits_v1(_app, _waiting, _now);
+    END IF;
 END $$;
 
 -- name: replace_v1
--- Give the pending holder of a unique key body, lane, policy and due time of a new task. Return the lane that it left.
+-- Give the pending holder of a unique key body, lane, policy and due time of a new task, unless it has links. Return
+-- the lane that it left.
 CREATE FUNCTION replace_v1(_app integer, _uuid text, _new json, _now double precision) RETURNS text
 LANGUAGE plpgsql AS $$
 DECLARE
@@ -60,7 +70,7 @@ DECLARE
     _place place;
 BEGIN
     SELECT p.* INTO _place FROM task AS t JOIN place AS p ON p.seq = t.seq
-    WHERE t.app = _app AND t.uuid = _uuid FOR UPDATE OF p;
+    WHERE t.app = _app AND t.uuid = _uuid AND t.links IS NULL AND p.kind <> 'w' FOR UPDATE OF p;
     IF NOT FOUND OR _place.kind IN ('c', 'l') THEN
         RETURN NULL;
     END IF;
@@ -182,12 +192,12 @@ BEGIN
 END $$;
 
 -- name: pending_sources_v1
--- The sources of tasks that are ready or have an alarm.
+-- The sources of tasks that are ready, have an alarm or wait.
 CREATE FUNCTION pending_sources_v1(_app integer, _uuids text[]) RETURNS text[] LANGUAGE plpgsql AS $$
 BEGIN
     RETURN ARRAY(SELECT DISTINCT p.source::text FROM unnest(_uuids) AS given (uuid)
         CROSS JOIN LATERAL (SELECT seq FROM task WHERE uuid = given.uuid AND app = _app OFFSET 0) AS t
-        CROSS JOIN LATERAL (SELECT source FROM place WHERE seq = t.seq AND kind IN ('r', 's') OFFSET 0) AS p);
+        CROSS JOIN LATERAL (SELECT source FROM place WHERE seq = t.seq AND kind IN ('r', 's', 'w') OFFSET 0) AS p);
 END $$;
 
 -- name: refuse_late_v1

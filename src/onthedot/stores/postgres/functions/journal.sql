@@ -1,12 +1,14 @@
 -- The journal: notes that a run writes under its lease.
 
 -- name: note_v1
--- {"app", "notes": […]} → the positions of notes whose lease is lost. The last progress is kept, the first error.
-CREATE FUNCTION note_v1(_request json, OUT lost integer[]) LANGUAGE plpgsql AS $$
+-- {"app", "notes": […]} → the positions of notes whose lease is lost. Of progress the last note is kept, of others the
+-- first. Subscribers hear of items.
+CREATE FUNCTION note_v1(_request json, OUT lost integer[], OUT notification json) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
     _note record;
     _seq bigint;
+    _streams text[] := '{}';
 BEGIN
     lost := '{}';
     FOR _note IN
@@ -24,5 +26,11 @@ BEGIN
         INSERT INTO note (seq, kind, name, data, fence, session) VALUES (
             _seq, _note.kind, _note.name, decode(_note.data, 'base64'), _note.fence, _note.session)
         ON CONFLICT DO NOTHING;
+        IF _note.kind = 'item' THEN
+            _streams := _streams || _note.uuid;
+        END IF;
     END LOOP;
+    IF _streams <> '{}' THEN
+        notification := json_strip_nulls(json_build_object('new_items', subscribers_v1(_app, _streams)));
+    END IF;
 END $$;

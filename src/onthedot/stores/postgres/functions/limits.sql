@@ -114,13 +114,13 @@ BEGIN
     PERFORM pg_advisory_xact_lock(1869897845, _app);  -- wait for the turns that keep the limits
     FOR _limit IN SELECT * FROM json_to_recordset(_request -> 'limits') AS l (
         name text, owner text, cap integer, rate double precision, burst double precision, paused boolean, reason text,
-        paused_since bigint, lane_rule text)
+        paused_since bigint, lane_rule text, mode text)
     LOOP
         INSERT INTO limit_rule VALUES (_app, _limit.name, _limit.owner, _limit.cap, _limit.rate, _limit.burst,
-            _limit.paused, _limit.reason, _limit.paused_since, decode(_limit.lane_rule, 'base64'))
+            _limit.paused, _limit.reason, _limit.paused_since, decode(_limit.lane_rule, 'base64'), _limit.mode)
         ON CONFLICT (app, name, owner) DO UPDATE SET cap = excluded.cap, rate = excluded.rate, burst = excluded.burst,
             paused = excluded.paused, reason = excluded.reason, paused_since = excluded.paused_since,
-            lane_rule = excluded.lane_rule;
+            lane_rule = excluded.lane_rule, mode = excluded.mode;
         INSERT INTO lane_check SELECT DISTINCT _app, lane FROM place WHERE app = _app AND kind = 'p' AND (
             lane = _limit.name OR split_part(lane, '/', 1) || '/*' = _limit.name);
         _woken := _woken || split_part(_limit.name, '/', 1);

@@ -1,20 +1,22 @@
 -- Places: where a task is that is not leased. A row in `place` has one of these kinds:
--- s(cheduled), p(arked), r(eady), c(hore), l(ifted).
+-- s(cheduled), p(arked), r(eady), w(aiting), c(hore), l(ifted).
 
 -- name: state_v1
--- The state of a pending task by its place; null for chores and lifted tasks, whose state is in the task row.
+-- The state of a task by its place; null for chores and lifted tasks, whose state is in the task row.
 CREATE FUNCTION state_v1(_kind "char") RETURNS text LANGUAGE sql IMMUTABLE AS $$
-    SELECT CASE _kind WHEN 's' THEN 'scheduled' WHEN 'p' THEN 'parked' WHEN 'r' THEN 'ready' END
+    SELECT CASE _kind WHEN 's' THEN 'scheduled' WHEN 'p' THEN 'parked' WHEN 'r' THEN 'ready' WHEN 'w' THEN 'waiting' END
 $$;
 
 -- name: next_place_v1
 -- Where a task belongs. A call that may not read lanes leaves a task with a lane to the next turn, as scheduled.
 CREATE FUNCTION next_place_v1(
-    _reason text, _cancel_requested boolean, _due bigint, _lane text, _now double precision, _reads_lanes boolean
+    _reason text, _cancel_requested boolean, _due bigint, _lane text, _now double precision, _reads_lanes boolean,
+    _has_wait boolean DEFAULT false
 ) RETURNS "char" LANGUAGE sql IMMUTABLE AS $$
     SELECT CASE
-        WHEN _cancel_requested OR _reason IN ('cancel', 'expired', 'crashed') THEN 'c'
+        WHEN _cancel_requested OR _reason IN ('cancel', 'expired', 'crashed', 'upstream') THEN 'c'
         WHEN _reason = 'lifted' THEN 'l'
+        WHEN _has_wait THEN 'w'
         WHEN _due > _now OR (_lane IS NOT NULL AND NOT _reads_lanes) THEN 's'
         WHEN _lane IS NOT NULL THEN 'p'
         ELSE 'r' END::"char"
@@ -22,6 +24,7 @@ $$;
 
 -- name: enter_v1
 -- Save a task that has no place (it was leased, had ended, or is new) and put it into one; return its source if ready.
+-- If it waits, the caller begins the wait.
 CREATE FUNCTION enter_v1(_task task, _kind "char", _now double precision) RETURNS text[] LANGUAGE plpgsql AS $$
 DECLARE
     _state text := coalesce(state_v1(_kind), _task.state);
@@ -30,9 +33,8 @@ BEGIN
     PERFORM save_v1(_task);
     INSERT INTO place VALUES (
         _task.seq, _task.app, _kind, _task.source, is_suspect_v1(_task),
-        CASE WHEN _kind = 'c' THEN nextval('chore') ELSE _task.due - _task.boost END, _task.lane, _task.cost,
-        expiry_v1(_task),
-        CASE WHEN _kind = 's' THEN _task.due WHEN _kind IN ('p', 'r') THEN expiry_v1(_task) END);
+        CASE WHEN _kind = 'c' THEN nextval('chore') ELSE _task.due - _task.boost END,
+        CASE WHEN _kind <> 'w' THEN _task.lane END, _task.cost, expiry_v1(_task), alarm_v1(_task, _kind));
     PERFORM count_v1(_task.app, _task.source, _state, 1);
     PERFORM log_transitions_v1(_task.app, _now, _state, ARRAY[_task.seq]);
     RETURN CASE _kind WHEN 'r' THEN ARRAY[_task.source] ELSE '{}'::text[] END;

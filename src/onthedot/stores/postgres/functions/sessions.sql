@@ -49,6 +49,7 @@ BEGIN
     END LOOP;
     DELETE FROM claim WHERE app = _app AND session = _session;
     DELETE FROM session WHERE app = _app AND name = _session;
+    PERFORM end_subscriber_v1(_app, _session);
     _released.lanes := nullif(array_remove(ARRAY(SELECT DISTINCT unnest(_released.lanes)), NULL), '{}');
     RETURN _woken || release_capacity_v1(_app, _released, _now, false);
 END $$;
@@ -107,11 +108,30 @@ BEGIN
 END $$;
 
 -- name: open_client_v1
--- Open or renew the session of a caller that cancels or lifts. Its lease does not shorten that of a worker.
+-- Open or renew the session of a caller that cancels, lifts or subscribes. Its lease does not shorten that of a worker.
 CREATE FUNCTION open_client_v1(_app integer, _session text, _now double precision) RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
     INSERT INTO session VALUES (_app, _session, 'client', '', _now + 10000)
     ON CONFLICT (app, name) DO UPDATE SET until = excluded.until WHERE session.role = 'client';
+END $$;
+
+-- name: subscribe_v1
+-- {"app", "now", "session", "uuids"}: subscribe a session to tasks that live, up to MAX_SUBSCRIPTIONS.
+CREATE FUNCTION subscribe_v1(_request json) RETURNS void LANGUAGE plpgsql AS $$
+DECLARE
+    _app integer := app_v1(_request ->> 'app');
+    _session text := _request ->> 'session';
+BEGIN
+    PERFORM open_client_v1(_app, _session, now_v1((_request ->> 'now')::double precision));
+    INSERT INTO subscription
+    SELECT _app, live.uuid, _session FROM (
+        SELECT u.uuid FROM (SELECT DISTINCT json_array_elements_text(_request -> 'uuids') AS uuid) AS u
+        WHERE EXISTS (
+            SELECT FROM task AS t WHERE t.uuid = u.uuid AND t.app = _app AND t.ended IS NULL OFFSET 0
+        ) AND NOT EXISTS (
+            SELECT FROM subscription AS s WHERE s.app = _app AND s.uuid = u.uuid AND s.session = _session OFFSET 0)
+        LIMIT greatest(0, 10000 - (SELECT count(*) FROM subscription WHERE app = _app AND session = _session))
+    ) AS live ORDER BY live.uuid ON CONFLICT DO NOTHING;
 END $$;
 
 -- name: heartbeat_v1

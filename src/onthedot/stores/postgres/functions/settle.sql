@@ -3,10 +3,11 @@
 
 -- name: settlement
 -- What settled outcomes have released. sources, lanes: of all. newcomers: requeued tasks that are parked, by rank. woken:
--- sources that got ready tasks. missed: a task was changed by another call meanwhile.
+-- sources that got ready tasks. missed: a task was changed by another call meanwhile. raised: counters that were
+-- incremented. waiting: tasks that wait now. dropped: tasks that were not kept.
 CREATE TYPE settlement AS (
     positions bigint[], sources text[], lanes text[], newcomers bigint[], woken text[], suspect boolean, chore boolean,
-    missed boolean, ended json
+    missed boolean, ended json, raised text[], waiting bigint[], dropped bigint[]
 );
 
 -- name: leased_outcomes_v1
@@ -14,19 +15,19 @@ CREATE TYPE settlement AS (
 -- The first query comes first in any plan, and both are joined by hashing.
 CREATE FUNCTION leased_outcomes_v1(_app integer, _outcomes json, _sessions text[], _final boolean) RETURNS TABLE (
     "position" bigint, fence bigint, session text, outcome text, keep bigint, data bytea, keep_result bigint,
-    after bigint, counted boolean, task_ctid tid, seq bigint, at bigint, chore boolean, was text, due bigint,
-    lane label, reason text, cancel_requested boolean, started bigint
+    after bigint, counted boolean, reset_crashes boolean, wait json, task_ctid tid, seq bigint, at bigint,
+    chore boolean, was text, due bigint, lane label, reason text, cancel_requested boolean, started bigint
 ) LANGUAGE sql STABLE AS $$
     SELECT o.ordinality, o.fence, o.session, o.outcome, o.keep, decode(o.data, 'base64'),
         CASE WHEN o.data <> '' AND o.keep_result IS NOT NULL THEN least(o.keep, o.keep_result) END,
-        o.after, o.counted, o.ctid, o.seq, c.at, c.chore, CASE WHEN c.chore THEN o.state ELSE 'running' END, o.due,
-        o.lane, o.reason, o.cancel_requested, o.started
+        (o.requeue ->> 'after')::bigint, (o.requeue ->> 'counted')::boolean,
+        (o.requeue ->> 'reset_crashes')::boolean, o.requeue -> 'wait', o.ctid, o.seq, c.at, c.chore,
+        CASE WHEN c.chore THEN o.state ELSE 'running' END, o.due, o.lane, o.reason, o.cancel_requested, o.started
     FROM (
-        SELECT g.ordinality, g.fence, g.session, g.state AS outcome, g.keep, g.data, g.keep_result, g.after,
-            g.counted, t.*
+        SELECT g.ordinality, g.fence, g.session, g.state AS outcome, g.keep, g.data, g.keep_result, g.requeue, t.*
         FROM ROWS FROM (json_to_recordset(_outcomes) AS (
-            uuid text, fence bigint, session text, state text, data text, keep bigint, keep_result bigint, after bigint,
-            counted boolean)) WITH ORDINALITY AS g
+            uuid text, fence bigint, session text, state text, data text, keep bigint, keep_result bigint,
+            requeue json)) WITH ORDINALITY AS g
         CROSS JOIN LATERAL (
             SELECT ctid, seq, settled_fence, state, due, lane, reason, cancel_requested, started
             FROM task WHERE task.uuid = g.uuid AND task.app = _app OFFSET 0) AS t
@@ -39,7 +40,7 @@ CREATE FUNCTION leased_outcomes_v1(_app integer, _outcomes json, _sessions text[
 $$;
 
 -- name: finish_v1
--- End the tasks of the outcomes that are ends.
+-- End the tasks of the outcomes that are ends. Their counters get deltas: no counter is locked.
 CREATE FUNCTION finish_v1(_app integer, _outcomes json, _sessions text[], _now double precision)
 RETURNS settlement LANGUAGE plpgsql AS $$
 DECLARE
@@ -56,14 +57,18 @@ BEGIN
             error = CASE h.outcome WHEN 'succeeded' THEN t.error ELSE h.data END
         FROM leased AS h WHERE t.ctid = h.task_ctid AND t.settled_fence < h.fence AND h.keep > 0
         RETURNING h.position, h.outcome, h.keep, h.keep_result, h.was, h.chore, t.seq, t.uuid, t.source, t.lane,
-            t.unique_key, t.unique_for, t.added, t.reply_to, is_suspect_v1(t) AS suspect
+            t.unique_key, t.unique_for, t.added, t.reply_to, t.increments, is_suspect_v1(t) AS suspect
     ), deleted AS (
         DELETE FROM task AS t USING leased AS h
         WHERE t.ctid = h.task_ctid AND t.settled_fence < h.fence AND h.keep <= 0
         RETURNING h.position, h.outcome, h.keep, h.keep_result, h.was, h.chore, t.seq, t.uuid, t.source, t.lane,
-            t.unique_key, t.unique_for, t.added, t.reply_to, is_suspect_v1(t) AS suspect
+            t.unique_key, t.unique_for, t.added, t.reply_to, t.increments, is_suspect_v1(t) AS suspect
     ), finished AS (
         SELECT * FROM retained UNION ALL SELECT * FROM deleted
+    ), raised AS (
+        INSERT INTO counter_delta
+        SELECT _app, stripe_v1(name), name, count(*), count(*) FILTER (WHERE outcome <> 'succeeded'), _at
+        FROM (SELECT outcome, unnest(increments) AS name FROM finished) AS one GROUP BY name RETURNING name
     ), freed AS (
         DELETE FROM unique_key WHERE ctid = ANY (ARRAY(
             SELECT k.ctid FROM finished AS f CROSS JOIN LATERAL (SELECT ctid FROM unique_key
@@ -72,8 +77,6 @@ BEGIN
     ), remembered AS (  -- for 10 s after their adds (RECENT_MS): later nobody repeats them
         INSERT INTO recent_uuid SELECT uuid, _app, added + 10000 FROM deleted WHERE added + 10000 > _at
         ON CONFLICT (uuid, app) DO UPDATE SET until = excluded.until
-    ), deleted_notes AS (
-        DELETE FROM note WHERE seq = ANY (ARRAY(SELECT seq FROM deleted))
     ), retentions AS (
         INSERT INTO retention (app, what, until, ended, seqs)
         SELECT _app, 'task', _at + keep, _at, array_agg(seq ORDER BY seq) FROM retained GROUP BY keep
@@ -94,14 +97,14 @@ BEGIN
         bool_or(f.chore), count(*) < (SELECT count(*) FROM leased), (
             SELECT json_agg(json_build_array(w.reply_to, w.uuids)) FROM (
                 SELECT reply_to, array_agg(uuid) AS uuids FROM finished WHERE reply_to IS NOT NULL GROUP BY reply_to
-            ) AS w)
+            ) AS w), (SELECT array_agg(name::text) FROM raised), NULL, (SELECT array_agg(seq) FROM deleted)
     INTO _settled FROM finished AS f;
     RETURN _settled;
 END $$;
 
 -- name: requeue_outcomes_v1
--- Requeue the tasks, which are locked, of the outcomes that are no ends: retry, snooze or release. A lifted task returns
--- to its place; a chore stays one. A task that must end becomes a chore.
+-- Requeue the tasks, which are locked, of the outcomes that are no ends: retry, snooze, release or suspension. A chore
+-- stays one; a lifted task returns to its place, unless it is suspended. A task that must end becomes a chore.
 CREATE FUNCTION requeue_outcomes_v1(_app integer, _outcomes json, _sessions text[], _now double precision)
 RETURNS settlement LANGUAGE plpgsql AS $$
 DECLARE
@@ -109,30 +112,37 @@ DECLARE
     _settled settlement;
 BEGIN
     WITH leased AS MATERIALIZED (
-        SELECT *, chore AND reason <> 'lifted' AS stays,
-            CASE WHEN chore AND reason <> 'lifted' OR after IS NULL THEN due ELSE due_v1(after, _now) END AS next_due
+        SELECT *, chore AND (reason <> 'lifted' OR wait IS NOT NULL) AS stays,
+            CASE WHEN chore AND reason <> 'lifted' OR after IS NULL THEN due ELSE due_v1(after, _now) END AS next_due,
+            (coalesce(reset_crashes, false) OR wait IS NOT NULL)
+                AND NOT (chore AND (reason <> 'lifted' OR wait IS NOT NULL)) AS resets
         FROM leased_outcomes_v1(_app, _outcomes, _sessions, false)
     ), decided AS MATERIALIZED (
-        SELECT *, next_place_v1(
-            CASE WHEN stays THEN reason ELSE 'due' END, cancel_requested, next_due, lane, _now, true) AS kind
+        SELECT *, next_place_v1(CASE WHEN stays THEN reason ELSE 'due' END, cancel_requested, next_due, lane, _now,
+            true, wait IS NOT NULL) AS kind
         FROM leased
     ), saved AS (
         UPDATE task AS t SET settled_fence = d.fence, session = d.session,
             due = CASE WHEN d.kind = 'c' THEN t.due ELSE d.next_due END,
             state = CASE WHEN d.stays THEN t.state WHEN d.kind = 'c' THEN 'ready' END,
-            reason = CASE WHEN d.stays THEN t.reason WHEN t.cancel_requested THEN 'cancel' ELSE 'due' END,
+            reason = CASE WHEN d.stays AND d.reason <> 'lifted' THEN t.reason WHEN t.cancel_requested THEN 'cancel'
+                WHEN d.stays THEN t.reason ELSE 'due' END,
             retries = t.retries + (d.counted AND NOT d.stays)::integer,
-            started = CASE WHEN d.after IS NULL OR d.chore THEN t.started ELSE d.at END,
+            crashes = CASE WHEN d.resets THEN 0 ELSE t.crashes END,
+            earlier = t.earlier + CASE WHEN d.resets THEN t.crashes ELSE 0 END,
+            wait = CASE WHEN d.kind = 'w' THEN d.wait END,
+            wait_until = CASE WHEN d.kind = 'w' THEN times_out_v1(d.wait, _now) END,
+            started = CASE WHEN d.chore OR d.after IS NULL AND d.wait IS NULL THEN t.started ELSE d.at END,
             error = CASE WHEN d.data <> '' AND NOT d.stays THEN d.data ELSE t.error END
         FROM decided AS d WHERE t.ctid = d.task_ctid
         RETURNING d.position, d.was, d.chore, d.kind, d.stays, d.data, d.fence, d.session, d.counted,
             coalesce(state_v1(d.kind), t.state) AS state, expiry_v1(t) AS expires_at, is_suspect_v1(t) AS suspect,
-            t.earlier + t.retries + t.crashes + (NOT d.counted)::integer AS attempt, t.seq, t.source, t.lane, t.due,
-            t.due - t.boost AS rank, t.cost
+            t.earlier + t.retries + t.crashes + (NOT d.counted)::integer AS attempt, t.seq, t.source, t.lane,
+            t.due - t.boost AS rank, t.cost, alarm_v1(t, d.kind) AS alarm
     ), placed AS (
         INSERT INTO place
-        SELECT seq, _app, kind, source, suspect, CASE WHEN kind = 'c' THEN nextval('chore') ELSE rank END, lane, cost,
-            expires_at, CASE WHEN kind = 's' THEN due WHEN kind IN ('p', 'r') THEN expires_at END
+        SELECT seq, _app, kind, source, suspect, CASE WHEN kind = 'c' THEN nextval('chore') ELSE rank END,
+            CASE WHEN kind <> 'w' THEN lane END, cost, expires_at, alarm
         FROM saved ORDER BY position
     ), noted AS (
         INSERT INTO note (seq, kind, name, data, fence, session)
@@ -148,7 +158,8 @@ BEGIN
     SELECT coalesce(array_agg(position), '{}'), coalesce(array_agg(DISTINCT source::text), '{}'),
         array_agg(DISTINCT lane::text) FILTER (WHERE lane IS NOT NULL),
         array_agg(seq ORDER BY rank, seq) FILTER (WHERE kind = 'p'),
-        array_agg(DISTINCT source::text) FILTER (WHERE kind = 'r'), bool_or(suspect), bool_or(chore), false, NULL
+        array_agg(DISTINCT source::text) FILTER (WHERE kind = 'r'), bool_or(suspect), bool_or(chore), false, NULL,
+        NULL, array_agg(seq ORDER BY seq) FILTER (WHERE kind = 'w'), NULL
     INTO _settled FROM saved;
     RETURN _settled;
 END $$;
@@ -208,6 +219,9 @@ BEGIN
     _one.lanes := nullif(ARRAY(SELECT DISTINCT lane FROM unnest(_one.lanes || _other.lanes) AS lane), '{}');
     _one.newcomers := _one.newcomers || _other.newcomers;
     _one.woken := _one.woken || _other.woken;
+    _one.raised := _one.raised || _other.raised;
+    _one.waiting := _one.waiting || _other.waiting;
+    _one.dropped := _one.dropped || _other.dropped;
     _one.suspect := coalesce(_one.suspect, false) OR coalesce(_other.suspect, false);
     _one.chore := coalesce(_one.chore, false) OR coalesce(_other.chore, false);
     IF _other.ended IS NOT NULL THEN
@@ -216,12 +230,35 @@ BEGIN
     RETURN _one;
 END $$;
 
+-- name: ended_v1
+-- The sessions that hear of ended tasks: those that the tasks name, and subscribers, for the last time. In the caller's
+-- transaction no subscription is deleted, since its row would stay locked.
+CREATE FUNCTION ended_v1(_app integer, _outcomes json, _settled settlement, _in_transaction boolean) RETURNS json
+LANGUAGE plpgsql AS $$
+DECLARE
+    _uuids text[];
+    _subscribers json;
+BEGIN
+    _uuids := ARRAY(SELECT o.uuid FROM ROWS FROM (json_to_recordset(_outcomes) AS (uuid text, state text))
+        WITH ORDINALITY AS o WHERE o.state IS NOT NULL AND o.ordinality = ANY (_settled.positions));
+    _subscribers := subscribers_v1(_app, _uuids);
+    IF _subscribers IS NULL THEN
+        RETURN _settled.ended;
+    END IF;
+    IF NOT _in_transaction THEN
+        PERFORM end_subscriptions_v1(_app, _uuids);
+    END IF;
+    RETURN coalesce(_settled.ended, '[]')::jsonb || _subscribers::jsonb;
+END $$;
+
 -- name: settle_together_v1
 -- Settle outcomes that do not depend on each other; one verdict each. number: of outcomes. tasks: their new tasks, each
--- with the position of its outcome, or null; in_parts: see `add_tasks_v1`.
+-- with the position of its outcome, or null; in_parts: see `add_tasks_v1`. raised: counters that were incremented, or
+-- that tasks wait for now.
 CREATE FUNCTION settle_together_v1(
     _app integer, _outcomes json, _number integer, _tasks json, _in_parts boolean, _sessions text[],
-    _now double precision, _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json
+    _now double precision, _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json,
+    OUT raised text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _settled settlement := finish_v1(_app, _outcomes, _sessions, _now);
@@ -238,6 +275,16 @@ BEGIN
         verdicts := verdicts_v1(_app, _outcomes, _settled.positions);
     END IF;
     ended := _settled.ended;
+    IF EXISTS (SELECT FROM subscription WHERE app = _app) THEN
+        ended := ended_v1(_app, _outcomes, _settled, _in_transaction);
+    END IF;
+    raised := _settled.raised;
+    IF _settled.dropped IS NOT NULL THEN
+        DELETE FROM note WHERE seq = ANY (_settled.dropped);
+    END IF;
+    IF _settled.waiting IS NOT NULL THEN
+        raised := raised || begin_waits_v1(_app, _settled.waiting, _now);
+    END IF;
     woken := release_capacity_v1(_app, _settled, _now, _in_transaction);
     IF _settled.chore THEN
         PERFORM drop_claims_of_chores_v1(_app, _outcomes);
@@ -264,10 +311,10 @@ BEGIN
         JOIN ROWS FROM (json_to_recordset(_outcomes) AS (uuid text)) WITH ORDINALITY AS o
             ON o.uuid = holder.uuid AND o.ordinality > n.outcome
     ) OR EXISTS (
-        SELECT FROM json_to_recordset(_outcomes) AS o (uuid text, state text, after bigint)
+        SELECT FROM json_to_recordset(_outcomes) AS o (uuid text, state text, requeue json)
         CROSS JOIN LATERAL (SELECT lane, reason FROM task WHERE uuid = o.uuid AND app = _app OFFSET 0) AS t
         WHERE t.lane IS NOT NULL GROUP BY t.lane
-        HAVING count(*) > 1 AND bool_or(o.state IS NULL AND coalesce(o.after, 0) <= 0) AND (
+        HAVING count(*) > 1 AND bool_or(o.state IS NULL AND coalesce((o.requeue ->> 'after')::bigint, 0) <= 0) AND (
             bool_or(t.reason = 'lifted') OR (SELECT (effective_limit_v1(_app, t.lane)).rate) IS NOT NULL));
 END $$;
 
@@ -275,7 +322,8 @@ END $$;
 -- Settle outcomes; one verdict each. order: "any", "given", or "check" if the tasks decide.
 CREATE FUNCTION settle_v1(
     _app integer, _outcomes json, _number integer, _tasks json, _in_parts boolean, _sessions text[], _order text,
-    _now double precision, _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json
+    _now double precision, _in_transaction boolean, OUT verdicts text[], OUT woken text[], OUT ended json,
+    OUT raised text[]
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _next record;
@@ -284,7 +332,7 @@ BEGIN
     -- The lock keeps these sessions from being reaped meanwhile.
     PERFORM FROM session WHERE app = _app AND name = ANY (_sessions) ORDER BY name FOR KEY SHARE;
     IF _order = 'any' OR _order = 'check' AND NOT depends_v1(_app, _outcomes, _tasks) THEN
-        SELECT t.verdicts, t.woken, t.ended INTO verdicts, woken, ended
+        SELECT t.verdicts, t.woken, t.ended, t.raised INTO verdicts, woken, ended, raised
         FROM settle_together_v1(_app, _outcomes, _number, _tasks, _in_parts, _sessions, _now, _in_transaction) AS t;
         RETURN;
     END IF;
@@ -297,6 +345,7 @@ BEGIN
             WHERE (t.value ->> 'outcome')::bigint = _next.ordinality), _in_parts, _sessions, _now, _in_transaction);
         verdicts := verdicts || _one.verdicts;
         woken := woken || _one.woken;
+        raised := raised || _one.raised;
         IF _one.ended IS NOT NULL THEN
             ended := coalesce(ended, '[]')::jsonb || _one.ended::jsonb;
         END IF;
@@ -305,18 +354,22 @@ END $$;
 
 -- name: settle_in_v1
 -- {"app", "now", "outcomes": [one], "tasks": of it, "in_parts"} → its verdict. In the caller's transaction: it takes no
--- lock that others need, and notifies at the commit.
+-- lock that others need, and notifies at the commit. Others may raise the same counters before that, so a hint is sent
+-- for each counter that a task waits for, whatever its value.
 CREATE FUNCTION settle_in_v1(_request json, OUT verdict text) LANGUAGE plpgsql AS $$
 DECLARE
+    _app integer := app_v1(_request ->> 'app');
     _now double precision := now_v1((_request ->> 'now')::double precision);
     _settled record;
 BEGIN
     SELECT * INTO _settled FROM settle_v1(
-        app_v1(_request ->> 'app'), _request -> 'outcomes', 1, nullif(_request ->> 'tasks', '[]')::json,
+        _app, _request -> 'outcomes', 1, nullif(_request ->> 'tasks', '[]')::json,
         (_request ->> 'in_parts')::boolean, ARRAY[_request #>> '{outcomes,0,session}'], 'any', _now, true);
     verdict := _settled.verdicts[1];
     IF verdict = 'ok' THEN
         PERFORM notify_v1(_request ->> 'app', json_strip_nulls(
-            json_build_object('sources', _settled.woken, 'ended', _settled.ended)));
+            json_build_object('sources', _settled.woken, 'ended', _settled.ended, 'recheck', nullif(EXISTS (
+                SELECT FROM unnest(_settled.raised) AS n (name) WHERE EXISTS (
+                    SELECT FROM waiter AS w WHERE w.app = _app AND w.name = n.name OFFSET 0)), false))));
     END IF;
 END $$;

@@ -1,11 +1,11 @@
 -- lift and adopt: a task moves to another store.
 
 -- name: lift_v1
--- {"app", "now", "session", "uuids"} → the pending ones, taken out of the order and leased to the caller.
+-- {"app", "now", "session", "uuids"} → the pending ones without links, taken out of the order and leased.
 CREATE FUNCTION lift_v1(
     _request json, OUT fence bigint, OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[],
     OUT lanes text[], OUT unique_keys text[], OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[],
-    OUT states text[], OUT histories text[], OUT notification json
+    OUT states text[], OUT histories text[], OUT links json[], OUT notification json
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
@@ -18,15 +18,18 @@ DECLARE
 BEGIN
     -- Everything that has to be waited for, before the limits lock.
     PERFORM FROM session WHERE app = _app AND name = _session FOR NO KEY UPDATE;
-    PERFORM FROM task AS t JOIN place AS p ON p.seq = t.seq WHERE t.app = _app AND t.uuid = ANY (_uuids)
+    PERFORM FROM task AS t JOIN place AS p ON p.seq = t.seq
+    WHERE t.app = _app AND t.uuid = ANY (_uuids) AND t.links IS NULL AND p.kind <> 'w'
     ORDER BY t.uuid FOR UPDATE OF p;
     _reaped := reap_overdue_v1(_app, _now);  -- no worker may be running that would do it
     PERFORM open_client_v1(_app, _session, _now);
     _pending := ARRAY(SELECT p.seq FROM task AS t JOIN place AS p ON p.seq = t.seq
-        WHERE t.app = _app AND t.uuid = ANY (_uuids) AND p.kind <> 'c' FOR UPDATE OF p SKIP LOCKED);
+        WHERE t.app = _app AND t.uuid = ANY (_uuids) AND t.links IS NULL AND p.kind NOT IN ('c', 'w')
+        FOR UPDATE OF p SKIP LOCKED);
     SELECT p.fence, p.woken, r.uuids, r.sources, r.bodies, r.policies, r.lanes, r.unique_keys, r.dues, r.seqs,
-        r.addeds, r.states, r.histories
-    INTO fence, _woken, uuids, sources, bodies, policies, lanes, unique_keys, dues, seqs, addeds, states, histories
+        r.addeds, r.states, r.histories, r.links
+    INTO fence, _woken, uuids, sources, bodies, policies, lanes, unique_keys, dues, seqs, addeds, states, histories,
+        links
     FROM lease_pending_v1(_app, _session, _pending, _uuids, 'lifted', _now) AS p
     CROSS JOIN LATERAL records_v1(p.seqs) AS r;
     notification := json_build_object('sources', _reaped || _woken);

@@ -8,8 +8,9 @@ CREATE FUNCTION turn_v1(
     _request json, _outcomes json, _tasks json, OUT verdicts text[], OUT alive boolean, OUT fence bigint,
     OUT number integer, OUT uuids text[], OUT sources text[], OUT bodies bytea[], OUT policies text[], OUT lanes text[],
     OUT unique_keys text[], OUT dues bigint[], OUT seqs bigint[], OUT addeds bigint[], OUT states text[],
-    OUT histories text[], OUT schedules json, OUT idle json, OUT woken text[], OUT next_in double precision,
-    OUT more boolean, OUT moment double precision, OUT data_set text, OUT last_fence bigint, OUT notification json
+    OUT histories text[], OUT links json[], OUT schedules json, OUT idle json, OUT woken text[],
+    OUT next_in double precision, OUT more boolean, OUT moment double precision, OUT data_set text,
+    OUT last_fence bigint, OUT notification json
 ) LANGUAGE plpgsql AS $$
 DECLARE
     _app integer := app_v1(_request ->> 'app');
@@ -19,22 +20,20 @@ DECLARE
     _settled record;
     _last_number bigint;
     _claimed record;
-    _ended json;
+    _recheck boolean;
 BEGIN
     moment := _now;
-    woken := '{}';
     IF _claim_request IS NOT NULL THEN  -- a repeat, or a late request, waits for the call that is still running
         PERFORM pg_advisory_xact_lock(hashtextextended(_session, _app));
         PERFORM keep_limits_v1(_app);
     END IF;
     PERFORM FROM session WHERE app = _app AND name = _session FOR KEY SHARE;
-    IF _outcomes IS NOT NULL THEN
-        SELECT * INTO _settled FROM settle_v1(_app, _outcomes, (_request ->> 'number')::integer, _tasks, (_request ->> 'in_parts')::boolean,
-            ARRAY(SELECT json_array_elements_text(_request -> 'sessions')), _request ->> 'order', _now, false);
-        verdicts := _settled.verdicts;
-        woken := _settled.woken;
-        _ended := _settled.ended;
-    END IF;
+    SELECT * INTO _settled FROM settle_v1(
+        _app, _outcomes, (_request ->> 'number')::integer, _tasks, (_request ->> 'in_parts')::boolean,
+        ARRAY(SELECT json_array_elements_text(_request -> 'sessions')), _request ->> 'order', _now, false)
+    WHERE _outcomes IS NOT NULL;  -- without outcomes, all of it is null
+    verdicts := _settled.verdicts;
+    woken := coalesce(_settled.woken, '{}');
     IF _claim_request IS NOT NULL THEN
         woken := woken || reap_overdue_v1(_app, _now);
     END IF;
@@ -42,8 +41,6 @@ BEGIN
     WHERE s.app = _app AND s.name = _session AND s.role = 'worker';
     alive := FOUND;
     IF alive AND _claim_request IS NOT NULL THEN
-        DELETE FROM claim AS c WHERE c.app = _app AND c.session = _session AND NOT EXISTS (
-            SELECT FROM task AS t WHERE t.seq = ANY (c.seqs) AND t.settled_fence < c.fence OFFSET 0);
         SELECT * INTO _claimed FROM claim_v1(_app, _session, _claim_request, _last_number, _now);
         fence := _claimed.fence;
         number := cardinality(_claimed.tasks);
@@ -53,14 +50,16 @@ BEGIN
         more := _claimed.more;
         woken := woken || _claimed.woken;
         SELECT r.uuids, r.sources, r.bodies, r.policies, r.lanes, r.unique_keys, r.dues, r.seqs, r.addeds, r.states,
-            r.histories
-        INTO uuids, sources, bodies, policies, lanes, unique_keys, dues, seqs, addeds, states, histories
+            r.histories, r.links
+        INTO uuids, sources, bodies, policies, lanes, unique_keys, dues, seqs, addeds, states, histories, links
         FROM records_v1(_claimed.tasks || _claimed.chores) AS r;
         SELECT i.data_set, i.last_fence INTO data_set, last_fence FROM identity_v1(_app) AS i;
         -- Last, because a heartbeat waits for this row until the commit.
         UPDATE session AS s SET claim_number = (_claim_request ->> 'number')::bigint
         WHERE s.app = _app AND s.name = _session AND s.claim_number < (_claim_request ->> 'number')::bigint;
+    ELSIF _settled.raised IS NOT NULL THEN
+        _recheck := nullif(is_wait_over_v1(_app, _settled.raised), false);
     END IF;
     woken := ARRAY(SELECT DISTINCT source FROM unnest(woken) AS source);
-    notification := json_strip_nulls(json_build_object('sources', woken, 'ended', _ended));
+    notification := json_strip_nulls(json_build_object('sources', woken, 'ended', _settled.ended, 'recheck', _recheck));
 END $$;
